@@ -1,11 +1,11 @@
-//! Configurations: any text is read or refused; what is read means the same when it is printed or saved into its
-//! own file.
+//! Fuzz target of configurations: the parser reads or refuses any text. A configuration keeps its meaning
+//! when it is printed or saved into its own file.
 
 use millrace_config::{Config, ConfigErrors};
 
 use crate::input::Input;
 
-/// Lines that inputs are made of; an input may have any bytes between them.
+/// Lines of configurations that inputs choose from. An input may put any bytes between them.
 const LINES: &str = include_str!("configuration.txt");
 
 /// Reads, checks and prints a configuration made of the input's bytes.
@@ -17,7 +17,8 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// The text itself, or lines chosen by its bytes: each byte below the number of lines is a line, others are taken as they are.
+/// Returns the input as text, or text made of chosen lines. Each pair of bytes chooses a line; the byte 255
+/// copies up to 23 bytes of the input instead.
 fn text(data: &[u8]) -> String {
     let mut input = Input::new(data);
     if input.byte() & 1 == 0 {
@@ -31,7 +32,7 @@ fn text(data: &[u8]) -> String {
                 let count = input.below(24);
                 text += &String::from_utf8_lossy(input.take(count));
             }
-            // Two bytes, since there may be more than 255 lines.
+            // A line takes two bytes, since there may be more than 255 lines.
             first => {
                 let number = usize::from(first) * 8 + input.below(8);
                 text += lines[number % lines.len()];
@@ -55,16 +56,16 @@ fn reads_back(config: &Config, text: &str) {
     let printed = config.to_text().unwrap_or_else(|error| panic!("{error}\n{text}"));
     let again =
         Config::parse(&printed, "printed").unwrap_or_else(|error| panic!("{error}\n{printed}\nof\n{text}"));
-    // Spellings of filters differ, what they mean doesn't: both are compared in the form that is printed.
+    // Spellings of a filter differ while its meaning is the same: compare both configurations in normal form.
     let difference = normal.difference(&again.normalized());
     assert!(difference.is_empty(), "{difference:?}\n{printed}\nof\n{text}");
-    // Ends of lines may change where a text mixes them, and the last line gets one.
+    // Saving may change line endings where a text mixes them, and ends the last line.
     let saved = config.save_into(text, "fuzz").unwrap_or_else(|error| panic!("{error}\n{text}"));
     let again = Config::parse(&saved, "saved").unwrap_or_else(|error| panic!("{error}\n{saved}\nof\n{text}"));
     let difference = config.clone().normalized().difference(&again.normalized());
     assert!(difference.is_empty(), "{difference:?}\n{saved}\nof\n{text}");
     if config.plugin.is_empty() {
-        // As far as it can be checked without the machine that it is for.
+        // `check` covers everything that needs no access to the configured machine.
         if let Err(error) = millrace_controller::check(config) {
             assert!(!error.to_string().is_empty());
         }

@@ -1,4 +1,5 @@
-//! Decoders of strangers' bytes: the first byte of an input chooses one, and no bytes make it panic.
+//! Decoders of untrusted bytes: the first byte of an input chooses a decoder, and no bytes make the decoder
+//! panic.
 
 #[path = "../../foundation/wire/tests/exercise/mod.rs"]
 mod exercise;
@@ -8,10 +9,10 @@ use millrace_port::pcap::Recording;
 
 use exercise::{DECODERS, Decoder};
 
-/// Decoders of other rooms.
+/// Decoders outside `millrace-wire`.
 const OTHERS: [Decoder; 2] = [("filter", filter), ("pcap_port", pcap_port)];
 
-/// Gives the bytes behind the first to a decoder.
+/// Passes the bytes behind the first to the chosen decoder.
 pub fn run(data: &[u8]) {
     let Some((number, bytes)) = data.split_first() else { return };
     let every = DECODERS.len() + OTHERS.len();
@@ -21,7 +22,8 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// Filters: any text is read or refused; a filter prints as it reads back, an error names its place.
+/// Checks filters: the parser reads or refuses any text, a filter parses back from its printed text, and an
+/// error names a range of the text.
 fn filter(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     match text.parse::<Filter>() {
@@ -33,7 +35,7 @@ fn filter(data: &[u8]) {
     }
 }
 
-/// Recordings, pcap and pcapng.
+/// Checks recordings in the formats pcap and pcapng.
 fn pcap_port(data: &[u8]) {
     if let Ok(recording) = Recording::parse(data.to_vec()) {
         for index in 0..recording.len() {

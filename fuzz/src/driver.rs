@@ -1,5 +1,5 @@
-//! The XDP program, the tcx program and the socket filter, run dry in the kernel: on any frame they decide as their twin does, and the
-//! flow cache forwards what its twin forwards.
+//! XDP program, tcx program and socket filter in dry runs of the kernel. On any frame each decides as its
+//! twin in Rust, and the flow cache forwards the frames that its twin forwards.
 
 use std::cell::RefCell;
 
@@ -9,14 +9,14 @@ use crate::driver_forms::Forms;
 use crate::input::Input;
 use crate::router::frames::next_frames;
 
-/// Longest frame that a dry run takes.
+/// Length of the longest frame that a dry run takes, in bytes.
 const LONGEST: usize = 1514;
 
 thread_local! {
     static PROGRAMS: RefCell<Option<(DryRuns, Forms)>> = const { RefCell::new(None) };
 }
 
-/// Loads the programs; ends the process where that can't be done.
+/// Loads the programs. Ends the process where the kernel doesn't load them.
 fn load() -> (DryRuns, Forms) {
     let mut programs = DryRuns::load().unwrap_or_else(|why| {
         println!("skipped: {why}");
@@ -28,7 +28,7 @@ fn load() -> (DryRuns, Forms) {
     (programs, forms)
 }
 
-/// Sends the frames of an input through the programs.
+/// Runs the programs on the frames of an input.
 pub fn run(data: &[u8]) {
     PROGRAMS.with_borrow_mut(|programs| {
         let (programs, forms) = programs.get_or_insert_with(load);
@@ -52,7 +52,7 @@ pub fn run(data: &[u8]) {
     });
 }
 
-/// Gives a frame MAC addresses, tags and a destination that the port's maps may have.
+/// Gives a frame MAC addresses, VLAN tags and a destination, some of which are in the maps of the port.
 fn to_port(input: &mut Input<'_>, frame: &mut Vec<u8>) {
     let mac =
         input.pick(&[[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2], [1, 0, 0x5e, 0, 0, 1]]);

@@ -1,4 +1,5 @@
-//! The eBPF variants of plugins: on any packet of a cached flow each decides and counts as an instance at the worker does.
+//! eBPF variants of plugins: on any packet of a cached flow, a variant decides and counts as an instance at
+//! the worker.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -23,21 +24,21 @@ fn plugins() -> [(&'static dyn Plugin, Value); 4] {
     ]
 }
 
-/// A plugin as its eBPF variant, and as an instance at the worker.
+/// Plugin as its eBPF variant and as an instance at the worker.
 struct Form {
     loaded: LoadedForm,
-    /// Reads what the variant counted.
+    /// Instance that reads the counters of the variant.
     driver: Box<dyn Instance>,
     worker: Box<dyn Instance>,
 }
 
-/// The eBPF variants, loaded.
+/// Loaded eBPF variants.
 pub struct Forms {
     all: Vec<Form>,
     pool: Pool,
 }
 
-/// Memory of a variant as an instance uses it.
+/// Memory of a variant, as an instance uses it.
 #[derive(Debug)]
 struct Memory(Arc<FormMemory>);
 
@@ -75,7 +76,7 @@ impl Forms {
         Self { all: all.into(), pool: Pool::new(16).expect("memory for packets") }
     }
 
-    /// Sends a frame through the flow cache, with a variant or, for every fifth number, without one.
+    /// Sends a frame through the flow cache, with the chosen variant. One number in five chooses no variant.
     pub fn check(&mut self, number: usize, programs: &mut DryRuns, frame: &[u8]) {
         let number = number % (self.all.len() + 1);
         let Some(form) = self.all.get_mut(number) else {
@@ -106,7 +107,7 @@ fn drops(instance: &mut dyn Instance, pool: &Pool, packet: &CachedPacket<'_>) ->
     matches!(verdicts[0], Verdict::Drop(_))
 }
 
-/// What an instance has counted.
+/// Returns the counters of an instance.
 fn read(instance: &mut dyn Instance) -> Value {
     let message = Message { name: "read".to_owned(), arguments: Map::new() };
     instance.control(&message).unwrap_or_else(|error| panic!("{error}"))

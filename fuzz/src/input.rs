@@ -1,11 +1,11 @@
-//! Reader of a fuzz input: each decision takes its bytes from the front, and an input that ends gives zeros.
+//! Reader of a fuzz input: each decision takes its bytes from the front, and an exhausted input yields zeros.
 
-/// The bytes of an input that are not read yet.
+/// Unread bytes of an input.
 #[derive(Clone, Debug)]
 pub struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
-    /// A reader of these bytes.
+    /// Returns a reader of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
@@ -15,39 +15,39 @@ impl<'a> Input<'a> {
         self.0.is_empty()
     }
 
-    /// The next byte.
+    /// Returns the next byte.
     pub fn byte(&mut self) -> u8 {
         self.take(1).first().copied().unwrap_or(0)
     }
 
-    /// The next two bytes.
+    /// Returns the next two bytes, in big-endian order.
     pub fn word(&mut self) -> u16 {
         u16::from_be_bytes([self.byte(), self.byte()])
     }
 
-    /// A number below `limit`, which is 1 to 256.
+    /// Returns a number below `limit`, which is 1 to 256.
     pub fn below(&mut self, limit: usize) -> usize {
         usize::from(self.byte()) % limit
     }
 
-    /// Whether a bit that is set in one of `every` values is.
+    /// Whether the next byte has the remainder 1 modulo `every`.
     pub fn one_in(&mut self, every: usize) -> bool {
         self.below(every) == 1
     }
 
-    /// One of `items`, which are 1 to 256.
+    /// Returns one of `items`, a slice of 1 to 256 elements.
     pub fn pick<T: Copy>(&mut self, items: &[T]) -> T {
         items[self.below(items.len())]
     }
 
-    /// The next `count` bytes, or those that are left.
+    /// Returns the next `count` bytes, or all unread bytes where fewer are left.
     pub fn take(&mut self, count: usize) -> &'a [u8] {
         let (taken, rest) = self.0.split_at(count.min(self.0.len()));
         self.0 = rest;
         taken
     }
 
-    /// All bytes that are left.
+    /// Returns all unread bytes.
     pub fn rest(&mut self) -> &'a [u8] {
         self.take(usize::MAX)
     }

@@ -1,5 +1,6 @@
-//! Operations of the interface, by callers of each role, at a router with ports in memory. No request may make a handler panic; a
-//! caller without the role is refused, and one with it isn't; what is refused changes nothing.
+//! Requests to the HTTP interface, by callers of each role, at a router with ports in memory. No request
+//! makes a handler panic. The interface refuses a caller without the role and admits a caller with it. A
+//! refused request changes nothing.
 
 use millrace_api::in_process::{Asking, InProcess};
 use millrace_config::{Config, Role};
@@ -9,11 +10,11 @@ use tokio::runtime::Runtime;
 
 use crate::input::Input;
 
-/// The configuration that each input begins with. No shared object is loaded, whatever is asked for.
+/// Initial configuration of each input. The router loads no shared object, whatever a request asks for.
 const CONFIG: &str = include_str!("interface.toml");
-/// Requests that a router takes: method, path, body.
+/// Requests that inputs choose from: method, path, body.
 const REQUESTS: &str = include_str!("interface.txt");
-/// Names and numbers in paths.
+/// Names and numbers for the last segment of a path.
 const NAMES: [&str; 20] = [
     "lan",
     "wan",
@@ -36,7 +37,7 @@ const NAMES: [&str; 20] = [
     "x%20y",
     "-1",
 ];
-/// Arguments behind a path.
+/// Query strings of paths.
 const ARGUMENTS: [&str; 10] = [
     "",
     "",
@@ -49,7 +50,7 @@ const ARGUMENTS: [&str; 10] = [
     "?x=1",
     "?limit=18446744073709551616",
 ];
-/// Values that take the place of others in bodies.
+/// Values that replace values in bodies.
 const VALUES: [&str; 22] = [
     "null",
     "0",
@@ -75,13 +76,13 @@ const VALUES: [&str; 22] = [
     "[null]",
 ];
 const ROLES: [Option<Role>; 4] = [Some(Role::Admin), Some(Role::Operator), Some(Role::Viewer), None];
-/// Users of any system, and one that there is nowhere; the groups of the first ones have roles.
+/// Four users that exist on any system and one that exists on none. The groups of the first users have roles.
 const USERS: [u32; 5] = [1, 2, 8, 13, 4_000_000_000];
 /// Groups with roles.
 const GROUPS: [(&str, Role); 3] = [("daemon", Role::Viewer), ("bin", Role::Operator), ("mail", Role::Admin)];
-/// Requests of a run, at most.
+/// Maximum number of requests of a run.
 const MOST: usize = 12;
-/// What a refused request may not change, beside the configuration.
+/// Resources that a refused request must not change. The configuration is compared as well.
 const STATE: [&str; 5] = ["/tokens", "/plugins", "/instances", "/quarantine", "/gates"];
 
 thread_local! {
@@ -89,7 +90,7 @@ thread_local! {
         tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
 }
 
-/// A router and its interface.
+/// Router and its interface.
 struct World {
     router: Router,
     interface: InProcess,
@@ -106,7 +107,8 @@ impl World {
         Self { router, interface, operations: InProcess::operations() }
     }
 
-    /// The configuration, tokens, plugins and instances, without what changes by itself.
+    /// Returns the configuration, tokens, plugins, instances, quarantine and gates, without the rates that
+    /// change by themselves.
     async fn state(&mut self) -> Vec<String> {
         let mut state = vec![self.router.configuration().expect("the configuration can be told").text];
         for path in STATE {
@@ -122,7 +124,7 @@ impl World {
         state
     }
 
-    /// The role that a request needs; the least for one that there isn't.
+    /// Returns the role that a request needs; the viewer for an operation that doesn't exist.
     fn needed(&self, method: &str, path: &str) -> Role {
         let path = path.split('?').next().unwrap_or(path);
         let matches = |pattern: &str| {
@@ -146,7 +148,7 @@ impl World {
     }
 }
 
-/// Takes out what is measured anew with each question.
+/// Removes rates, which are measured anew for each request.
 fn without_rates(value: &mut Value) {
     match value {
         Value::Array(all) => all.iter_mut().for_each(without_rates),
@@ -158,7 +160,8 @@ fn without_rates(value: &mut Value) {
     }
 }
 
-/// The role of a user, by the system's own files: these users are members of their first group alone.
+/// Returns the role of a user according to `/etc/passwd` and `/etc/group`: each of these users belongs to its
+/// primary group only.
 fn role_of(uid: u32) -> Option<Role> {
     let field = |file: &str, key: (usize, &str), field: usize| {
         let text = std::fs::read_to_string(file).ok()?;
@@ -170,7 +173,7 @@ fn role_of(uid: u32) -> Option<Role> {
     GROUPS.iter().find(|(own, _)| *own == name).map(|(_, role)| *role)
 }
 
-/// Sends the requests of an input to a router of its own.
+/// Sends the requests of an input to a new router.
 pub fn run(data: &[u8]) {
     RUNTIME.with(|runtime| {
         runtime.block_on(async {
@@ -188,7 +191,7 @@ pub fn run(data: &[u8]) {
     });
 }
 
-/// Sends a request; `state` is that of the router, before and after.
+/// Sends a request. `state` is the state of the router, before and after the request.
 async fn request(world: &mut World, input: &mut Input<'_>, state: &mut Vec<String>) {
     let lines: Vec<&str> = REQUESTS.lines().collect();
     let asks = input.byte();
@@ -223,7 +226,7 @@ async fn request(world: &mut World, input: &mut Input<'_>, state: &mut Vec<Strin
     if role.is_none_or(|role| role < needed) {
         assert!(matches!(status, 403 | 429), "without the role: {}", told());
     } else if role == Some(Role::Admin) || !path.starts_with("/configuration") {
-        // A submitted configuration may need more than the operation.
+        // Parts of a submitted configuration may need a higher role than the operation.
         assert_ne!(status, 403, "with the role: {}", told());
     }
     if status >= 400 {
@@ -233,7 +236,7 @@ async fn request(world: &mut World, input: &mut Input<'_>, state: &mut Vec<Strin
     }
 }
 
-/// A body with some of its values replaced, or with bytes in the middle of it.
+/// Returns a body with some values replaced, or with bytes inserted.
 fn changed_body(input: &mut Input<'_>, body: String) -> Vec<u8> {
     let changes = input.below(6);
     if changes < 3 {
@@ -255,7 +258,7 @@ fn changed_body(input: &mut Input<'_>, body: String) -> Vec<u8> {
     value.to_string().into_bytes()
 }
 
-/// Replaces the value that `at` others come before.
+/// Replaces the value number `at` of a body, in depth-first order.
 fn replace(value: &mut Value, at: &mut usize, with: &Value) -> bool {
     if *at == 0 {
         *value = with.clone();

@@ -1,4 +1,4 @@
-//! The fuzz targets: one module for each journey under test.
+//! Fuzz targets: one module for each target.
 
 mod configuration;
 mod decoders;
@@ -11,10 +11,10 @@ mod plugin_verdicts;
 mod router;
 mod wasm_plugin;
 
-/// A target: its name, and what it does with an input.
+/// Fuzz target: its name and its function of an input.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// All targets, by name. `tools/fuzz` reads the names here; each has a folder in `corpus/`.
+/// All targets, by name. `tools/fuzz` reads the names here. Each target has a folder in `corpus/`.
 pub const TARGETS: [Target; 8] = [
     ("configuration", configuration::run),
     ("decoders", decoders::run),

@@ -1,15 +1,16 @@
-//! The fuzz targets, in one program: FUZZ_TARGET names the one that libFuzzer drives.
+//! Fuzz targets in one program: `FUZZ_TARGET` names the target that libFuzzer drives.
 #![no_main]
 
 use std::sync::OnceLock;
 
 use millrace_fuzz::TARGETS;
 
-/// The target that FUZZ_TARGET names.
+/// Target named by `FUZZ_TARGET`.
 static TARGET: OnceLock<fn(&[u8])> = OnceLock::new();
 
-/// Looks FUZZ_TARGET up, and gives the target an empty input, for which the time limit of inputs doesn't hold: what is loaded once, as
-/// programs of the kernel, may take long on a busy machine. Ends the process where there is no such target.
+/// Looks `FUZZ_TARGET` up and gives the target an empty input. Loading kernel programs may take long on a
+/// busy machine, and the time limit of inputs doesn't hold for this call. Ends the process where there is no
+/// such target.
 fn choose() {
     let name = std::env::var("FUZZ_TARGET").unwrap_or_default();
     let Some((_, run)) = TARGETS.iter().find(|(own, _)| *own == name) else {

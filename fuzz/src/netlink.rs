@@ -1,4 +1,5 @@
-//! Messages of the kernel: any bytes are applied or left out; the changes that are told lead to the state that is there.
+//! Netlink messages of the kernel: the mirror applies or ignores any bytes. The reported changes lead to the
+//! state of the mirror.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -9,12 +10,12 @@ use millrace_host::{HostChange, HostLink, HostNeighbour, HostRoute, HostState};
 
 use crate::input::Input;
 
-/// Message types that are mirrored, and two that aren't.
+/// Message types: mirrored ones, and two that are ignored.
 const KINDS: [u16; 16] = [16, 17, 20, 21, 24, 24, 24, 25, 28, 29, 36, 80, 81, 104, 105, 32];
-/// Buffers of a run, at most.
+/// Maximum number of buffers of a run.
 const MOST: usize = 48;
 
-/// What the changes that were told lead to.
+/// State that follows from the reported changes.
 #[derive(Default)]
 struct Told {
     links: BTreeMap<u32, HostLink>,
@@ -97,7 +98,7 @@ pub fn run(data: &[u8]) {
     let _ = millrace_host::forwarding_advice(&state, &[1, 2, 3], Default::default());
 }
 
-/// A message with a header of small numbers and plausible attributes.
+/// Returns a message with a header of small numbers and plausible attributes.
 fn message(input: &mut Input<'_>) -> Vec<u8> {
     let kind = input.pick(&KINDS);
     let flags = input.pick(&[0u16, 0x100, 0x400, 0x800, 0x502]);
@@ -115,7 +116,7 @@ fn message(input: &mut Input<'_>) -> Vec<u8> {
     bytes
 }
 
-/// The fixed header of a kind: families, devices, tables and flags that occur, or any bytes.
+/// Returns the fixed header of a message type: families, devices, tables and flags that occur, or any bytes.
 fn header(input: &mut Input<'_>, kind: u16) -> Vec<u8> {
     let family = input.pick(&[2u8, 10, 0, 7]);
     let device = [input.byte() % 4, 0, 0, 0];
@@ -154,7 +155,7 @@ fn attribute(input: &mut Input<'_>, bytes: &mut Vec<u8>, depth: usize) {
         3 | 4 => vec![input.byte() % 4, 0, 0, 0],
         5 => vec![2, 0, 0, 0, 0, input.byte() % 4],
         6 => b"eth0\0".to_vec(),
-        // Members of a group, or next hops of a route.
+        // Members of a next-hop group, or next hops of a route.
         7 => (0..input.below(4))
             .flat_map(|_| [8, 0, input.byte() % 32, 0, input.byte() % 4, 0, 0, 0])
             .collect(),

@@ -1,5 +1,5 @@
-//! Answers of a sandboxed plugin: whatever it leaves in its memory, cuts, lengthens and writes, the router neither panics nor loses
-//! or invents a packet, and sends no malformed frame.
+//! Verdicts and changes of a sandboxed plugin, made of fuzz input. Whatever the plugin writes, cuts or
+//! lengthens, the router neither panics nor loses or invents a packet, and sends no malformed frame.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -19,16 +19,16 @@ use crate::router::side::Side;
 /// Gates of each position.
 pub const GATES: [&str; 8] =
     ["options", "security-in", "firewall", "route", "process", "monitor", "schedule", "tap"];
-/// Bytes of windows and of the state of flows.
+/// Sizes of packet windows, in bytes.
 const WINDOWS: [u16; 6] = [128, 14, 34, 64, 1536, 1];
 const STATES: [u16; 4] = [0, 8, 16, 256];
-/// Operations of a run, at most.
+/// Maximum number of operations of a run.
 const MOST: u32 = 48;
 
-/// Bytes that the answers to come are made of.
+/// Bytes that decide the plugin's next answers.
 type Answers = Arc<Mutex<Vec<u8>>>;
 
-/// A plugin of this manifest.
+/// Sandboxed plugin of a manifest.
 struct Sandboxed {
     manifest: Arc<Manifest>,
     answers: Answers,
@@ -91,14 +91,14 @@ impl Instance for SandboxedInstance {
     }
 }
 
-/// Does what a plugin may do with up to 64 packets.
+/// Applies up to 8 actions of a plugin to a batch of up to 64 packets.
 fn answer(plugin: &mut Answering<'_>, count: u32, input: &mut Input<'_>) {
     const PACKET: usize = 64;
     for _ in 0..8 {
         if input.is_empty() {
             return;
         }
-        // Now and then a number of a packet that it doesn't have.
+        // The remainder includes `count`, the number of a packet that the batch doesn't have.
         let number = u32::from(input.byte()) % (count + 1);
         match input.below(10) {
             0 => plugin.resize(number, -(i32::from(input.byte()) % 80)),
@@ -108,7 +108,7 @@ fn answer(plugin: &mut Answering<'_>, count: u32, input: &mut Input<'_>) {
                 plugin.write(number, offset, input.take(length));
             }
             3 => plugin.backlog(number),
-            // A verdict with its reason, target and time, where a description has them.
+            // A verdict with its reason, target and time, at their offsets in the packet's description.
             4..=6 => {
                 let at = 64 + number as usize * PACKET + 48;
                 let (verdict, target, until) = (input.byte() % 12, input.word() & 0x010f, input.byte());
@@ -122,7 +122,7 @@ fn answer(plugin: &mut Answering<'_>, count: u32, input: &mut Input<'_>) {
                 let length = input.below(16);
                 put(plugin.memory, at, input.take(length));
             }
-            // The beginning of a window.
+            // Bytes of a packet window.
             _ => {
                 let at = 64 + 64 * PACKET + usize::from(input.word()) % 4096;
                 let length = input.below(8);
@@ -180,7 +180,7 @@ pub fn run(data: &[u8]) {
     side.outcome();
 }
 
-/// Configuration that binds an instance to all packets at a gate, or to copies of them.
+/// Returns the configuration that binds an instance to all packets at a gate, or to copies of them.
 pub fn bound_at(gate: &str, instance: &str) -> String {
     match gate {
         "tap" => format!("[[filter]]\nmatch = \"*\"\naction = \"copy {instance}\"\n"),
@@ -197,7 +197,8 @@ pub fn arrive(side: &mut Side, input: &mut Input<'_>, number: u32) {
     }
 }
 
-/// Lets frames arrive together, with answers to the calls that they bring; a fault's pause goes by then.
+/// Lets frames arrive together, with the plugin's answers for their calls. Then advances the clock, so that
+/// the pause after a fault may end.
 fn step(side: &mut Side, answers: &Answers, input: &mut Input<'_>, number: u32) {
     arrive(side, input, number);
     let length = input.below(64);

@@ -1,5 +1,6 @@
-//! A WebAssembly plugin that runs, in the sandbox of a router: it cuts, lengthens, writes, makes packets, answers and traps as its
-//! settings have it. The router neither panics nor loses or invents a packet, and sends no malformed frame.
+//! WebAssembly plugin in the sandbox of a router. As its settings say, the plugin cuts, lengthens, writes and
+//! makes packets, answers and traps. The router neither panics nor loses or invents a packet, and sends no
+//! malformed frame.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,16 +17,16 @@ const MANIFEST: &str = r#"{"abi": 1, "name": "script", "version": "1.0.0", "summ
     "positions": ["early", "route", "late", "queue", "copy"],
     "capabilities": ["packet-read", "packet-write", "packet-resize", "packet-make"],
     "settings": {"type": "object", "properties": {"script": {"type": "string"}}}}"#;
-/// Characters of the script, at most.
+/// Maximum length of the script, in characters.
 const LONGEST: usize = 128;
-/// Operations of a run, at most.
+/// Maximum number of operations of a run.
 const MOST: u32 = 32;
 
 thread_local! {
     static PLUGIN: Arc<LoadedPlugin> = Arc::new(load());
 }
 
-/// The plugin, compiled once in a process.
+/// Compiles the plugin, once in a process.
 fn load() -> LoadedPlugin {
     let manifest = MANIFEST.replace('"', "\\\"").replace('\n', " ");
     let text = include_str!("wasm_plugin.wat").replace("MANIFEST", &manifest);
@@ -40,7 +41,7 @@ pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let gate = input.pick(&GATES);
     let length = input.below(LONGEST / 4 + 1) * 4;
-    // 0 is `]`: no character of TOML or JSON that is escaped.
+    // Characters `]` to `|`: TOML and JSON escape none of them.
     let script: String = input.take(length).iter().map(|byte| char::from(b']' + byte % 32)).collect();
     let bound = bound_at(gate, "script");
     let text = format!(

@@ -1,4 +1,4 @@
-//! Compiles the plugin's form for the driver.
+//! Compiles the plugin's eBPF variant.
 
 fn main() {
     println!("cargo::rerun-if-changed=driver");

@@ -1,5 +1,5 @@
 /*
- * millrace.h: all that a plugin in C needs. One source becomes a WebAssembly module or a shared object.
+ * millrace.h: interface for plugins in C. One source becomes a WebAssembly module or a shared object.
  *
  *   #include "millrace.h"
  *   MILLRACE_PLUGIN("{\"abi\":1,\"name\":\"counter\",\"version\":\"0.1.0\",\"summary\":\"Counts packets.\","
@@ -9,17 +9,18 @@
  *   int32_t millrace_init(const uint8_t *settings, size_t bytes) { return 0; }
  *   void millrace_packets(struct millrace_call *call) { packets += call->count; }
  *
- * MILLRACE_PLUGIN stands once in a plugin, also in one of several files: it makes the manifest, the version of the
- * interface, and the memory in which the router passes something. The plugin exports millrace_init and millrace_packets,
- * and of millrace_control, millrace_periodic, millrace_flow_ended, millrace_message, millrace_save and millrace_restore those
- * that it wants.
- * docs/plugin-abi.md says when each is called.
+ * A plugin has MILLRACE_PLUGIN once, also if it has several files. It defines the manifest, the version of the
+ * interface, and the memory through which the router passes data. The plugin exports millrace_init and
+ * millrace_packets. It may export millrace_control, millrace_periodic, millrace_flow_ended, millrace_message,
+ * millrace_save and millrace_restore.
+ * docs/plugin-abi.md says when the router calls each of them.
  *
- * Build by hand, where `millrace plugin build` is not at hand:
+ * Build without `millrace plugin build`:
  *   clang --target=wasm32 -O2 -nostdlib -ffreestanding -Wl,--no-entry -Wl,--strip-all -o plugin.wasm plugin.c
  *   cc -O2 -shared -fPIC -fvisibility=hidden -o plugin.so plugin.c
  *
- * A module has no C library: of it, memcpy, memmove, memset and memcmp are here. Both kinds have what stands below.
+ * A module has no C library. This header defines memcpy, memmove, memset and memcmp for it. Modules and shared
+ * objects both have all definitions below.
  */
 #ifndef MILLRACE_H
 #define MILLRACE_H
@@ -42,40 +43,40 @@
 /* Packets in a call, at most. */
 #define MILLRACE_MOST_PACKETS 64
 
-/* What a call is about. Addresses are 64 bits wide everywhere: millrace_at makes a pointer of one. */
+/* A call of the plugin. Addresses are 64 bits wide everywhere: millrace_at makes a pointer of one. */
 struct millrace_call {
     uint16_t size;        /* bytes of this structure */
     uint16_t packet_size; /* bytes from one packet's description to the next */
-    uint32_t count;       /* how many packets, 1 to 64 */
-    uint64_t now;         /* the time, in nanoseconds of a clock that never goes back */
-    uint64_t packets;     /* where the first description stands; millrace_packet gets one */
+    uint32_t count;       /* number of packets, 1 to 64 */
+    uint64_t now;         /* the time, in nanoseconds of a monotonic clock */
+    uint64_t packets;     /* address of the first description; millrace_packet returns one */
 };
 
-/* A packet, as a plugin sees it. The verdict is written in place. */
+/* Description of a packet. The plugin writes the verdict into it. */
 struct millrace_packet {
     uint16_t size;
     uint16_t flags;            /* MILLRACE_MORE, MILLRACE_COPY, MILLRACE_FIRST */
     uint32_t length;           /* bytes of the whole packet, link header included */
-    uint64_t window;           /* where its first bytes stand; with packet-write, what is written there is written to the packet */
-    uint16_t window_length;    /* how many bytes stand there */
-    uint16_t network;          /* where in the packet the network header begins */
-    uint16_t transport;        /* where the transport header begins, or MILLRACE_NO_OFFSET */
+    uint64_t window;           /* address of its first bytes; with packet-write, writes there change the packet */
+    uint16_t window_length;    /* number of bytes there */
+    uint16_t network;          /* offset of the network header in the packet */
+    uint16_t transport;        /* offset of the transport header, or MILLRACE_NO_OFFSET */
     uint16_t ether_type;       /* behind all VLAN tags */
     uint8_t family;            /* 4 or 6 */
     uint8_t protocol;          /* of the transport header */
-    uint8_t tag;               /* the plugin tag, 0 to 31; it can be written */
+    uint8_t tag;               /* the plugin tag, 0 to 31, writable */
     uint8_t exceptions;        /* MILLRACE_TTL and the like */
-    uint16_t port;             /* that it came in by */
-    uint16_t number;           /* under which the router's functions know it during the call */
-    uint64_t state;            /* where the flow's state stands; 0 where there is none. It can be written */
-    uint32_t flow;             /* a name of the flow, or 0 */
-    uint16_t source_port;      /* of TCP, UDP and their like, else 0 */
+    uint16_t port;             /* port of arrival */
+    uint16_t number;           /* packet's number for the router's functions during the call */
+    uint64_t state;            /* address of the flow's state, writable; 0 where there is none */
+    uint32_t flow;             /* identifier of the flow, or 0 */
+    uint16_t source_port;      /* of TCP, UDP and similar protocols, else 0 */
     uint16_t destination_port;
     uint8_t verdict;           /* MILLRACE_PASS and the like */
     uint8_t reason;            /* with MILLRACE_DROP: the plugin's own reason, 0 to 31 */
-    uint16_t target;           /* with MILLRACE_TO_PORT, _QUEUE and _INSTANCE: which */
+    uint16_t target;           /* with MILLRACE_TO_PORT, _QUEUE and _INSTANCE: number of the target */
     uint32_t reserved;
-    uint64_t until;            /* with MILLRACE_HOLD: until when; with MILLRACE_TO_PORTS: a bit for each port */
+    uint64_t until;            /* with MILLRACE_HOLD: end of the hold; with MILLRACE_TO_PORTS: a bit for each port */
 };
 
 /* A flow that has ended. */
@@ -95,31 +96,32 @@ struct millrace_flow_end {
     uint64_t state;
 };
 
-/* What waits before a packet. Bytes are with link headers. */
+/* Backlog before a packet. Bytes include link headers. */
 struct millrace_waiting {
     uint16_t size;
-    uint16_t of;               /* what packets and bytes are of: MILLRACE_UNKNOWN, MILLRACE_OF_LEAF, MILLRACE_OF_FLOW */
-    uint16_t port;             /* that the packet leaves by */
+    uint16_t of;               /* scope of packets and bytes: MILLRACE_UNKNOWN, MILLRACE_OF_LEAF, MILLRACE_OF_FLOW */
+    uint16_t port;             /* output port of the packet */
     uint16_t queue;            /* the leaf of that port's scheduler, as MILLRACE_TO_QUEUE takes it; 0 where it has none */
-    uint32_t packets;          /* that wait there */
-    uint32_t instance_packets; /* of all flows that wait for the instance to end the call that goes on */
+    uint32_t packets;          /* packets that wait there */
+    uint32_t instance_packets; /* packets of all flows that wait until the instance ends its current call */
     uint64_t bytes;            /* of packets */
     uint64_t instance_bytes;   /* of instance_packets */
 };
 
-/* Values of millrace_waiting.of: the packet's way is not known yet, or leads to no queue that the worker has; the packets of
- * all flows in the leaf; those of the packet's flow. */
+/* Values of millrace_waiting.of. UNKNOWN: the packet's output port is not known yet, or its queue belongs
+ * to another worker. OF_LEAF: the packets of all flows in the leaf. OF_FLOW: the packets of the packet's
+ * flow. */
 enum { MILLRACE_UNKNOWN = 0, MILLRACE_OF_LEAF = 1, MILLRACE_OF_FLOW = 2 };
 
 /* Bits of millrace_packet.flags. */
 enum { MILLRACE_MORE = 1, MILLRACE_COPY = 2, MILLRACE_FIRST = 4 };
 
-/* Bits of millrace_packet.exceptions: TTL or hop limit of 0 or 1; IPv4 options or a hop-by-hop header; a fragment
- * behind the first, without ports; a transport header that is cut or lies too deep. */
+/* Bits of millrace_packet.exceptions: TTL or hop limit of 0 or 1; IPv4 options or a hop-by-hop header; a
+ * later fragment, without ports; a transport header that is cut or lies too deep. */
 enum { MILLRACE_TTL = 1, MILLRACE_OPTIONS = 2, MILLRACE_FRAGMENT = 4, MILLRACE_CUT = 8 };
 
-/* What can be said of a packet. Who says more than the first three names the feature in the manifest: to-ports, to-queues,
- * to-instances, classify, hold; as "features":["hold"]. */
+/* Verdicts. A plugin that uses more than the first three names the feature in the manifest: to-ports,
+ * to-queues, to-instances, classify, hold; as "features":["hold"]. */
 enum {
     MILLRACE_PASS = 0,
     MILLRACE_DROP = 1,
@@ -132,7 +134,7 @@ enum {
     MILLRACE_HOLD = 8
 };
 
-/* millrace_packet.transport when there is no transport header that can be read. */
+/* Value of millrace_packet.transport when there is no readable transport header. */
 #define MILLRACE_NO_OFFSET 0xffff
 
 /* Levels of millrace_log. */
@@ -162,7 +164,7 @@ _Static_assert(offsetof(struct millrace_waiting, bytes) == 16, "layout of millra
 #define MILLRACE_EXPORT(name) __attribute__((visibility("default")))
 #endif
 
-/* What the plugin defines: the first two, and of the others those that it wants. */
+/* Functions that the plugin defines: the first two always, the others as needed. */
 MILLRACE_EXPORT(millrace_init) int32_t millrace_init(const uint8_t *settings, size_t bytes);
 MILLRACE_EXPORT(millrace_packets) void millrace_packets(struct millrace_call *call);
 MILLRACE_EXPORT(millrace_control)
@@ -173,20 +175,20 @@ MILLRACE_EXPORT(millrace_message) void millrace_message(const uint8_t *bytes, si
 MILLRACE_EXPORT(millrace_save) int32_t millrace_save(void);
 MILLRACE_EXPORT(millrace_restore) int32_t millrace_restore(const uint8_t *state, size_t bytes, uint32_t version);
 
-/* What MILLRACE_PLUGIN defines. */
+/* Functions that MILLRACE_PLUGIN defines. */
 MILLRACE_EXPORT(millrace_abi) uint32_t millrace_abi(void);
 MILLRACE_EXPORT(millrace_reserve) void *millrace_reserve(size_t bytes);
 MILLRACE_EXPORT(millrace_release) void millrace_release(void *address, size_t bytes);
 
-/* A pointer to what stands at an address; NULL for 0. */
+/* Returns an address as a pointer; NULL for 0. */
 static inline void *millrace_at(uint64_t address) { return (void *)(uintptr_t)address; }
 
-/* The packet at an index below call->count. */
+/* Returns the packet at an index below call->count. */
 static inline struct millrace_packet *millrace_packet(const struct millrace_call *call, uint32_t index) {
     return (struct millrace_packet *)((uint8_t *)millrace_at(call->packets) + (size_t)index * call->packet_size);
 }
 
-/* Drops a packet, for a reason of the plugin's own, 0 to 31. */
+/* Drops a packet for a plugin's own reason, 0 to 31. */
 static inline void millrace_drop(struct millrace_packet *packet, uint8_t reason) {
     packet->verdict = MILLRACE_DROP;
     packet->reason = reason;
@@ -221,8 +223,8 @@ MILLRACE_IMPORT(count) void millrace_raw_count(uint32_t counter, uint64_t number
 
 #else
 
-/* The table of functions that a shared object is given. One whose capability the manifest doesn't list is NULL, or refuses,
- * which counts as a fault of the plugin. */
+/* Table of functions that the router gives to a shared object. A function whose capability the manifest
+ * doesn't list is NULL, or refuses; a refusal counts as a fault of the plugin. */
 struct millrace_host {
     uint64_t size; /* bytes of this structure */
     void (*fail)(const char *text, size_t bytes);
@@ -244,11 +246,11 @@ struct millrace_host {
 };
 _Static_assert(sizeof(struct millrace_host) == 8 + 16 * sizeof(void *), "layout of millrace_host");
 
-/* Whether the router's table goes as far as a function, and has it: an older router's is shorter. */
+/* Whether the router's table has a function. The table of an older router is shorter. */
 #define MILLRACE_HAS(name)                                                                                            \
     (millrace_table && millrace_table->size >= offsetof(struct millrace_host, name) + sizeof(void *) && millrace_table->name)
 
-/* What the router gave; MILLRACE_PLUGIN makes it. */
+/* Table that the router gave; MILLRACE_PLUGIN defines the variable. */
 extern const struct millrace_host *millrace_table __attribute__((visibility("hidden")));
 #define MILLRACE_CALL(name, absent, ...) \
     (MILLRACE_HAS(name) ? millrace_table->name(__VA_ARGS__) : (absent))
@@ -260,7 +262,7 @@ extern const struct millrace_host *millrace_table __attribute__((visibility("hid
 
 #endif
 
-/* The length of a text; strlen, which a module hasn't. */
+/* Returns the length of a text, as strlen, which a module doesn't have. */
 static inline size_t millrace_length(const char *text) {
     size_t length = 0;
     while (text[length])
@@ -268,62 +270,66 @@ static inline size_t millrace_length(const char *text) {
     return length;
 }
 
-/* Why init, control, save or restore fails. Returns 1, so that it can be said as `return millrace_fail("...")`. */
+/* Gives the reason why init, control, save or restore fails. Returns 1, for use as
+ * `return millrace_fail("...")`. */
 static inline int32_t millrace_fail(const char *text) {
     MILLRACE_TELL(fail, text, millrace_length(text));
     return 1;
 }
 
-/* The answer: JSON, or state in any form. Returns 0, so that it can be said as `return millrace_reply(...)`. */
+/* Gives the answer: JSON, or state in any form. Returns 0, for use as `return millrace_reply(...)`. */
 static inline int32_t millrace_reply(const void *bytes, size_t length) {
     MILLRACE_TELL(reply, bytes, length);
     return 0;
 }
 
-/* A line of the daemon's log; at most 10 a second get through. Capability log. */
+/* Writes a line to the daemon's log, at most 10 a second. Capability log. */
 static inline void millrace_log(uint32_t level, const char *text) {
     MILLRACE_TELL(log, level, text, millrace_length(text));
 }
 
-/* Bytes of a packet, also behind the window. Returns how many there were. Capability packet-read. */
+/* Reads bytes of a packet, also behind the window. Returns the number of bytes read. Capability
+ * packet-read. */
 static inline uint32_t millrace_read(const struct millrace_packet *packet, uint32_t offset, void *to, size_t bytes) {
     return MILLRACE_CALL(packet_read, 0, packet->number, offset, to, bytes);
 }
 
-/* Writes bytes of a packet, also behind the window. Returns how many there was room for. Capability packet-write. */
+/* Writes bytes of a packet, also behind the window. Returns the number of bytes written. Capability
+ * packet-write. */
 static inline uint32_t millrace_write(struct millrace_packet *packet, uint32_t offset, const void *from, size_t bytes) {
     return MILLRACE_CALL(packet_write, 0, packet->number, offset, from, bytes);
 }
 
-/* Room of so many bytes at the front; negative: cuts them. Returns whether it could be done. The window is then read
- * again by millrace_read. Capability packet-resize. */
+/* Adds `bytes` bytes at the front; a negative number cuts bytes there. Returns whether that was possible.
+ * Afterwards millrace_read gives the new content of the window. Capability packet-resize. */
 static inline bool millrace_resize(struct millrace_packet *packet, int32_t bytes) {
     return MILLRACE_CALL(packet_resize, 1, packet->number, bytes) == 0;
 }
 
-/* A packet of the plugin's own, from the network header on, forwarded as if it came in by the port. Returns whether there
- * was packet memory. Capability packet-make. */
+/* Sends a packet of the plugin's own, given from the network header on. The router forwards it as if it
+ * had arrived at the port. Returns whether there was packet memory. Capability packet-make. */
 static inline bool millrace_make(const void *bytes, size_t length, uint16_t port) {
     return MILLRACE_CALL(packet_make, 1, bytes, length, port) == 0;
 }
 
-/* What waits before a packet, in the queue that it goes to as things stand, and for this instance. Returns whether it was
- * told. Capability flow-backlog. */
+/* Returns the backlog before a packet: in the queue that it currently leads to, and at this instance.
+ * Returns false where the router doesn't tell. Capability flow-backlog. */
 static inline bool millrace_backlog(const struct millrace_packet *packet, struct millrace_waiting *waiting) {
     return MILLRACE_CALL(flow_backlog, 0, packet->number, waiting, sizeof *waiting) >= sizeof *waiting;
 }
 
-/* Where the state stands that is common to all flows of the instance, as long as the manifest's service-state says; NULL where
- * it says nothing. Zeros at first; the router keeps it when the plugin begins anew after a fault, and for the version that
- * takes its place. It stands there as long as the plugin runs. */
+/* Returns the state common to all flows of the instance, with the size that the manifest's service-state
+ * gives; NULL without that key. It is zero at first. The router keeps it when the plugin restarts after a
+ * fault, and for the next version. The address is constant as long as the plugin runs. */
 static inline void *millrace_service(void) { return MILLRACE_CALL(service_state, NULL); }
 
-/* What functions for maps answer: it is done; there is no such key; there is no room for another key; there is no map of that
- * number, or its keys or values have another size, or it is another instance's to write, or the plugin is still beginning. */
+/* Results of map functions. DONE. ABSENT: no such key. FULL: no room for another key. REFUSED: no map of
+ * that number, other sizes of keys or values, a map that another instance writes, or a plugin that is
+ * still starting. */
 enum { MILLRACE_DONE = 0, MILLRACE_ABSENT = 1, MILLRACE_FULL = 2, MILLRACE_REFUSED = 3 };
 
-/* The value of a key, in the copy of this worker or else in another's. A map's number is its place among the manifest's maps, or
- * what the plugin got for a setting whose format is "map". Capability map-read. */
+/* Reads the value of a key, in this worker's copy of the map or else in another's. A map's number is its
+ * index among the manifest's maps, or the value of a setting whose format is "map". Capability map-read. */
 static inline int32_t millrace_map_get(uint32_t map, const void *key, size_t bytes, void *to, size_t room) {
     return MILLRACE_CALL(map_get, MILLRACE_REFUSED, map, key, bytes, to, room);
 }
@@ -333,13 +339,13 @@ static inline int32_t millrace_map_set(uint32_t map, const void *key, size_t byt
     return MILLRACE_CALL(map_set, MILLRACE_REFUSED, map, key, bytes, from, length);
 }
 
-/* Takes a key out of an own map. Capability map-write. */
+/* Removes a key of an own map. Capability map-write. */
 static inline int32_t millrace_map_remove(uint32_t map, const void *key, size_t bytes) {
     return MILLRACE_CALL(map_remove, MILLRACE_REFUSED, map, key, bytes);
 }
 
-/* A message of up to 16 KiB to the other half of the plugin, which gets it by millrace_message. Returns whether it was taken; it may
- * still be lost on its way, where too many wait. Capability message. */
+/* Sends a message of up to 16 KiB to the other half of the plugin, whose millrace_message gets it. Returns
+ * whether the router accepted it. The message may still be lost where too many wait. Capability message. */
 static inline bool millrace_send(const void *bytes, size_t length) { return MILLRACE_CALL(send, 1, bytes, length) == 0; }
 
 /* Sends a packet to the other half, from its link header on: up to 2,048 bytes of it. Capabilities message and packet-read. */
@@ -348,21 +354,22 @@ static inline bool millrace_punt(const struct millrace_packet *packet) {
     return millrace_send(bytes, millrace_read(packet, 0, bytes, sizeof bytes));
 }
 
-/* millrace_periodic is called once, so many nanoseconds from now. Capability timer. */
+/* Schedules one call of millrace_periodic, `nanoseconds` from now. Capability timer. */
 static inline void millrace_timer(uint64_t nanoseconds) { MILLRACE_TELL(timer, nanoseconds); }
 
-/* Adds to one of the manifest's counters, by its place there. `millrace show instances` has their sums over all workers. */
+/* Adds to one of the manifest's counters, given by its index. `millrace show instances` has the sums over
+ * all workers. */
 static inline void millrace_count(uint32_t counter, uint64_t number) { MILLRACE_TELL(count, counter, number); }
 
-/* Asks for a change of filters, routes, queues or instances, as JSON; control makes it later. Returns whether it was
- * accepted. Capability request, or that of its kind alone, as request-routes. */
+/* Requests a change of filters, routes, queues or instances, as JSON; control makes it later. Returns
+ * whether it was accepted. Capability request, or one for a kind of change, as request-routes. */
 static inline bool millrace_request(const char *json) {
     return MILLRACE_CALL(request, 1, json, millrace_length(json)) == 0;
 }
 
 /* ---- Writing JSON ------------------------------------------------------------------------------------------- */
 
-/* A text that grows in memory of the plugin's. What doesn't fit is left out, and `full` says so. Start with
+/* Text that grows in memory of the plugin. A text that doesn't fit is cut, and `full` is set. Start with
  * `struct millrace_text text = {memory, sizeof memory, 0, false};` */
 struct millrace_text {
     char *memory;
@@ -371,7 +378,7 @@ struct millrace_text {
     bool full;
 };
 
-/* Adds a text as it is. */
+/* Adds a text unchanged. */
 static inline void millrace_add(struct millrace_text *to, const char *text) {
     for (; *text; text++) {
         if (to->length == to->size) {
@@ -401,13 +408,14 @@ static inline int32_t millrace_reply_text(const struct millrace_text *text) {
 
 /* ---- Reading JSON ------------------------------------------------------------------------------------------- */
 
-/* A piece of JSON, in place; `start` is NULL where there is none. */
+/* Part of a JSON text, in place; `start` is NULL where there is none. */
 struct millrace_json {
     const char *start;
     size_t length;
 };
 
-/* Where the value that begins at `from` ends. Strings are skipped as a whole, brackets are counted. */
+/* Returns the end of the value that begins at `from`. The search skips strings as a whole and counts
+ * brackets. */
 static inline size_t millrace_json_end(const char *text, size_t length, size_t from) {
     size_t at = from, levels = 0;
     while (at < length) {
@@ -437,7 +445,7 @@ static inline size_t millrace_json_end(const char *text, size_t length, size_t f
     return length;
 }
 
-/* The first place from `at` on that is none of these: blanks and, if it is not 0, one more character. */
+/* Returns the first index from `at` on behind blanks and, if it is not 0, the character `more`. */
 static inline size_t millrace_json_skip(const char *text, size_t length, size_t at, char more) {
     while (at < length && (text[at] == ' ' || text[at] == '\t' || text[at] == '\n' || text[at] == '\r' ||
                            (more && text[at] == more)))
@@ -445,7 +453,7 @@ static inline size_t millrace_json_skip(const char *text, size_t length, size_t 
     return at;
 }
 
-/* Whether the piece is this text, quotes included. */
+/* Whether the part is this text, quotes included. */
 static inline bool millrace_json_is(struct millrace_json piece, const char *text) {
     size_t at = 0;
     while (at < piece.length && text[at] && piece.start[at] == text[at])
@@ -453,7 +461,8 @@ static inline bool millrace_json_is(struct millrace_json piece, const char *text
     return piece.start && at == piece.length && !text[at];
 }
 
-/* The next key and value of an object; `at` is 0 at first. Returns whether there was one. The key has its quotes. */
+/* Reads the next key and value of an object; `at` is 0 at first. Returns whether there was one. The key
+ * has its quotes. */
 static inline bool millrace_json_next(const void *object, size_t length, size_t *at, struct millrace_json *key,
                                       struct millrace_json *value) {
     const char *text = object;
@@ -469,7 +478,8 @@ static inline bool millrace_json_next(const void *object, size_t length, size_t 
     return end > from;
 }
 
-/* The value of a key, which is given with its quotes: millrace_json_get(settings, bytes, "\"rate\""). */
+/* Returns the value of a key, which is given with its quotes:
+ * millrace_json_get(settings, bytes, "\"rate\""). */
 static inline struct millrace_json millrace_json_get(const void *object, size_t length, const char *key) {
     struct millrace_json name, value;
     size_t at = 0;
@@ -479,7 +489,7 @@ static inline struct millrace_json millrace_json_get(const void *object, size_t 
     return (struct millrace_json){NULL, 0};
 }
 
-/* The number, if it is a whole one from 0 to `most`. Returns whether it is. */
+/* Reads an integer from 0 to `most`. Returns whether the part is one. */
 static inline bool millrace_json_number(struct millrace_json piece, uint64_t most, uint64_t *number) {
     uint64_t sum = 0;
     for (size_t at = 0; at < piece.length; at++) {
@@ -492,11 +502,11 @@ static inline bool millrace_json_number(struct millrace_json piece, uint64_t mos
     return piece.start && piece.length > 0;
 }
 
-/* ---- What MILLRACE_PLUGIN makes ----------------------------------------------------------------------------- */
+/* ---- Definitions of MILLRACE_PLUGIN -------------------------------------------------------------------------- */
 
 #ifdef __wasm__
 
-/* The C compiler calls these by itself. */
+/* The C compiler emits calls of these functions by itself. */
 void *memcpy(void *to, const void *from, size_t bytes);
 void *memmove(void *to, const void *from, size_t bytes);
 void *memset(void *to, int byte, size_t bytes);
@@ -527,10 +537,10 @@ int memcmp(const void *a, const void *b, size_t bytes);
         return 0;                                                                                           \
     }
 
-/* Memory: powers of two from 16 bytes on, with a list of free pieces for each, and the end of the module's memory for
- * what was never used. A plugin may use it too. */
+/* Memory: blocks of powers of two from 16 bytes on, with a list of free blocks for each size, and the
+ * unused end of the module's memory. A plugin may use it too. */
 extern uint8_t __heap_base;
-/* MILLRACE_PLUGIN makes them. */
+/* MILLRACE_PLUGIN defines them. */
 extern void *millrace_free[32];
 extern uintptr_t millrace_unused;
 
@@ -598,7 +608,7 @@ MILLRACE_EXPORT(millrace_attach) void millrace_attach(const struct millrace_host
 
 #define MILLRACE_QUOTED(text) #text
 
-/* The manifest, as JSON in a string literal, and what every plugin exports alike. */
+/* Defines the manifest, given as JSON in a string literal, and the exports that all plugins share. */
 #define MILLRACE_PLUGIN(manifest)                                             \
     MILLRACE_HOME(manifest)                                                   \
     uint32_t millrace_abi(void) { return MILLRACE_ABI_VERSION; }              \

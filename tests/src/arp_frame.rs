@@ -1,4 +1,4 @@
-//! ARP frames, right or wrong in any field (RFC 826).
+//! ARP frames, correct or wrong in any field (RFC 826).
 
 use std::net::Ipv4Addr;
 
@@ -6,7 +6,7 @@ use millrace_wire::MacAddr;
 
 use crate::link::{Frame, Link, link_setters, station};
 
-/// An ARP frame. What is not said is right: from the host behind port a, broadcast.
+/// ARP frame. Fields that a test doesn't set are correct: a broadcast from the host behind port a.
 #[derive(Clone, Debug)]
 pub struct ArpFrame {
     link: Link,
@@ -34,12 +34,13 @@ impl ArpFrame {
         }
     }
 
-    /// Who has `target`? Tell `sender`.
+    /// Returns a request for the link address of `target`, from `sender`.
     pub fn request(sender: &str, target: &str) -> Self {
         Self::new(1, sender, target)
     }
 
-    /// `sender` has the link address that the frame comes from. To the port's address, unless told otherwise.
+    /// Returns a reply: `sender` has the link address of the frame's source. The frame goes to the port's
+    /// address by default.
     pub fn reply(sender: &str, target: &str) -> Self {
         Self::new(2, sender, target).to(station(0x0a))
     }
@@ -63,19 +64,19 @@ impl ArpFrame {
         self
     }
 
-    /// Sets type and length of link addresses; right are 1 and 6.
+    /// Sets type and length of link addresses; the correct values are 1 and 6.
     pub fn hardware(mut self, kind: u16, length: u8) -> Self {
         self.hardware = (kind, length);
         self
     }
 
-    /// Sets type and length of network addresses; right are 0x0800 and 4.
+    /// Sets type and length of network addresses; the correct values are 0x0800 and 4.
     pub fn protocol(mut self, kind: u16, length: u8) -> Self {
         self.protocol = (kind, length);
         self
     }
 
-    /// Keeps only the first `length` bytes of the message, of 28.
+    /// Keeps the first `length` bytes of the 28-byte message.
     pub fn cut(mut self, length: usize) -> Self {
         self.cut = Some(length);
         self

@@ -1,13 +1,13 @@
-//! The Internet checksum once more, slow and obvious, so that the router's is held against another one.
+//! Second implementation of the Internet checksum, slow and simple, as a reference for the router's own one.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// The checksum of `bytes` (RFC 1071); 0 over bytes that hold a right one.
+/// Returns the checksum of `bytes` (RFC 1071): 0 if `bytes` contain a correct checksum.
 pub fn checksum(bytes: &[u8]) -> u16 {
     checksum_parts(&[bytes])
 }
 
-/// The checksum of parts that follow each other.
+/// Returns the checksum of consecutive parts.
 pub fn checksum_parts(parts: &[&[u8]]) -> u16 {
     let bytes: Vec<u8> = parts.concat();
     let mut sum: u64 = 0;
@@ -20,13 +20,13 @@ pub fn checksum_parts(parts: &[&[u8]]) -> u16 {
     !(sum as u16)
 }
 
-/// The checksum of a transport header with its data over IPv4 (RFC 768, RFC 9293).
+/// Returns the checksum of a transport header with its data over IPv4 (RFC 768, RFC 9293).
 pub fn transport_checksum4(source: Ipv4Addr, destination: Ipv4Addr, protocol: u8, transport: &[u8]) -> u16 {
     let length = (transport.len() as u16).to_be_bytes();
     checksum_parts(&[&source.octets(), &destination.octets(), &[0, protocol], &length, transport])
 }
 
-/// The checksum of an upper-layer header with its data over IPv6 (RFC 8200, 8.1).
+/// Returns the checksum of an upper-layer header with its data over IPv6 (RFC 8200, 8.1).
 pub fn transport_checksum6(source: Ipv6Addr, destination: Ipv6Addr, protocol: u8, transport: &[u8]) -> u16 {
     let length = (transport.len() as u32).to_be_bytes();
     checksum_parts(&[&source.octets(), &destination.octets(), &length, &[0, 0, 0, protocol], transport])

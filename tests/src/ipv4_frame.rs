@@ -1,11 +1,11 @@
-//! IPv4 frames, right or wrong in any field.
+//! IPv4 frames, correct or wrong in any field.
 
 use std::net::Ipv4Addr;
 
 use crate::checksum::{checksum, transport_checksum4};
 use crate::link::{Frame, Link, link_setters};
 
-/// What follows the IPv4 header.
+/// Content behind the IPv4 header.
 #[derive(Clone, Debug)]
 enum Transport {
     Udp { ports: (u16, u16), checksum: Option<u16> },
@@ -14,7 +14,8 @@ enum Transport {
     Raw,
 }
 
-/// An IPv4 frame. What is not said is right, and leads from the host behind port a to 10.9.0.1 behind port b.
+/// IPv4 frame. Fields that a test doesn't set are correct and lead from the host behind port a to 10.9.0.1
+/// behind port b.
 #[derive(Clone, Debug)]
 pub struct Ipv4Frame {
     link: Link,
@@ -60,12 +61,12 @@ impl Ipv4Frame {
         }
     }
 
-    /// UDP from port 1000 to port 2000.
+    /// Returns a UDP packet from port 1000 to port 2000.
     pub fn udp() -> Self {
         Self::new(17, Transport::Udp { ports: (1000, 2000), checksum: None }, b"payload of udp")
     }
 
-    /// TCP from port 1000 to port 2000, a segment with ACK.
+    /// Returns a TCP segment with ACK from port 1000 to port 2000.
     pub fn tcp() -> Self {
         Self::new(
             6,
@@ -74,17 +75,17 @@ impl Ipv4Frame {
         )
     }
 
-    /// An echo request.
+    /// Returns an echo request.
     pub fn echo() -> Self {
         Self::icmp(8, 0)
     }
 
-    /// An ICMP message.
+    /// Returns an ICMP message.
     pub fn icmp(kind: u8, code: u8) -> Self {
         Self::new(1, Transport::Icmp { kind, code, rest: [0x12, 0x34, 0, 1] }, b"payload of icmp!")
     }
 
-    /// Any protocol; nothing but the payload follows the IPv4 header.
+    /// Returns a packet of any protocol: the payload alone follows the IPv4 header.
     pub fn raw(protocol: u8) -> Self {
         Self::new(protocol, Transport::Raw, b"payload of some protocol")
     }
@@ -145,7 +146,7 @@ impl Ipv4Frame {
         self
     }
 
-    /// Sets the options; they are padded with zeros to a multiple of 4 bytes.
+    /// Sets the options, padded with zeros to a multiple of 4 bytes.
     pub fn options(mut self, options: &[u8]) -> Self {
         self.options = options.into();
         self.options.resize(options.len().next_multiple_of(4), 0);
@@ -175,7 +176,7 @@ impl Ipv4Frame {
         self
     }
 
-    /// Sets the TCP flags, FIN being 1 and ACK 16.
+    /// Sets the TCP flags: FIN is 1, ACK is 16.
     pub fn flags(mut self, value: u8) -> Self {
         match &mut self.transport {
             Transport::Tcp { flags, .. } => *flags = value,
@@ -193,7 +194,8 @@ impl Ipv4Frame {
         self
     }
 
-    /// The packet in fragments of `size` bytes behind the header, a multiple of 8, the last one shorter.
+    /// Returns the packet in fragments of `size` bytes behind the header, a multiple of 8. The last fragment
+    /// may be shorter.
     pub fn pieces(&self, size: u16) -> Vec<Self> {
         let bytes = self.transport_bytes();
         let pieces = bytes.chunks(size.into()).zip((0..).step_by(size.into()));
@@ -220,7 +222,7 @@ impl Ipv4Frame {
         self
     }
 
-    /// Sets the header length field, in 32-bit words; the checksum is that of a header of this length.
+    /// Sets the header length field, in 32-bit words. The checksum covers a header of this length.
     pub fn header_words(mut self, words: u8) -> Self {
         self.header_words = Some(words);
         self
@@ -232,7 +234,7 @@ impl Ipv4Frame {
         self
     }
 
-    /// Flips these bits of the right header checksum.
+    /// Flips these bits of the correct header checksum.
     pub fn checksum_xor(mut self, bits: u16) -> Self {
         self.checksum_xor = bits;
         self
@@ -244,13 +246,13 @@ impl Ipv4Frame {
         self
     }
 
-    /// Pads the frame to `length` bytes, with `0xaa`: what another host's memory might leave there.
+    /// Pads the frame to `length` bytes, with `0xaa` in place of leaked memory of another host.
     pub fn pad(mut self, length: usize) -> Self {
         self.pad = length;
         self
     }
 
-    /// The IPv4 packet without the link header.
+    /// Returns the IPv4 packet without the link header.
     pub fn packet(&self) -> Vec<u8> {
         let transport = self.transport_bytes();
         let header_len = 20 + self.options.len();
@@ -323,7 +325,7 @@ impl Frame for Ipv4Frame {
 mod tests {
     use super::*;
 
-    /// Written down by hand from RFC 791 and RFC 768.
+    /// Expected bytes, written by hand from RFC 791 and RFC 768.
     #[test]
     fn a_frame_is_built_byte_by_byte_as_the_rfcs_say() {
         let frame = Ipv4Frame::udp().payload(b"hi").dont_fragment().bytes();

@@ -1,11 +1,11 @@
-//! IPv6 frames, right or wrong in any field.
+//! IPv6 frames, correct or wrong in any field.
 
 use std::net::Ipv6Addr;
 
 use crate::checksum::transport_checksum6;
 use crate::link::{Frame, Link, link_setters};
 
-/// What follows the IPv6 header and its extensions.
+/// Content behind the IPv6 header and its extension headers.
 #[derive(Clone, Debug)]
 enum Transport {
     Udp { ports: (u16, u16) },
@@ -14,7 +14,8 @@ enum Transport {
     Raw,
 }
 
-/// An IPv6 frame. What is not said is right, and leads from the host behind port a to fd00:9::1 behind port b.
+/// IPv6 frame. Fields that a test doesn't set are correct and lead from the host behind port a to fd00:9::1
+/// behind port b.
 #[derive(Clone, Debug)]
 pub struct Ipv6Frame {
     link: Link,
@@ -54,27 +55,27 @@ impl Ipv6Frame {
         }
     }
 
-    /// UDP from port 1000 to port 2000.
+    /// Returns a UDP packet from port 1000 to port 2000.
     pub fn udp() -> Self {
         Self::new(17, Transport::Udp { ports: (1000, 2000) }, b"payload of udp")
     }
 
-    /// TCP from port 1000 to port 2000, a segment with ACK.
+    /// Returns a TCP segment with ACK from port 1000 to port 2000.
     pub fn tcp() -> Self {
         Self::new(6, Transport::Tcp { ports: (1000, 2000), flags: 0x10 }, b"payload of tcp")
     }
 
-    /// An echo request.
+    /// Returns an echo request.
     pub fn echo() -> Self {
         Self::icmp(128, 0)
     }
 
-    /// An ICMPv6 message.
+    /// Returns an ICMPv6 message.
     pub fn icmp(kind: u8, code: u8) -> Self {
         Self::new(58, Transport::Icmp { kind, code, rest: [0x12, 0x34, 0, 1] }, b"payload of icmp!")
     }
 
-    /// Any next header; nothing but the payload follows the IPv6 header.
+    /// Returns a packet of any next header: the payload alone follows the IPv6 header.
     pub fn raw(protocol: u8) -> Self {
         Self::new(protocol, Transport::Raw, b"payload of some protocol")
     }
@@ -111,7 +112,8 @@ impl Ipv6Frame {
         self
     }
 
-    /// Adds an extension header behind those that are there: its number, and its bytes without the next header field.
+    /// Adds an extension header behind the present ones: its number, and its bytes without the next header
+    /// field.
     pub fn extension(mut self, number: u8, bytes: &[u8]) -> Self {
         self.extensions.push((number, bytes.into()));
         self
@@ -133,7 +135,7 @@ impl Ipv6Frame {
         self
     }
 
-    /// Sets the TCP flags, FIN being 1 and ACK 16.
+    /// Sets the TCP flags: FIN is 1, ACK is 16.
     pub fn flags(mut self, value: u8) -> Self {
         match &mut self.transport {
             Transport::Tcp { flags, .. } => *flags = value,
@@ -142,7 +144,8 @@ impl Ipv6Frame {
         self
     }
 
-    /// The packet in fragments of `size` bytes behind the fragment header, a multiple of 8, the last one shorter.
+    /// Returns the packet in fragments of `size` bytes behind the fragment header, a multiple of 8. The last
+    /// fragment may be shorter.
     pub fn pieces(&self, size: u16, identification: u32) -> Vec<Self> {
         let bytes = self.transport_bytes();
         let pieces = bytes.chunks(size.into()).zip((0..).step_by(size.into()));
@@ -192,7 +195,7 @@ impl Ipv6Frame {
         self
     }
 
-    /// The IPv6 packet without the link header.
+    /// Returns the IPv6 packet without the link header.
     pub fn packet(&self) -> Vec<u8> {
         let mut body = Vec::new();
         let numbers: Vec<u8> =
@@ -247,7 +250,7 @@ impl Frame for Ipv6Frame {
 mod tests {
     use super::*;
 
-    /// Written down by hand from RFC 8200 and RFC 768.
+    /// Expected bytes, written by hand from RFC 8200 and RFC 768.
     #[test]
     fn a_packet_is_built_byte_by_byte_as_the_rfcs_say() {
         let packet = Ipv6Frame::udp().payload(b"hi").traffic_class(0xb8).flow_label(0x12345).packet();

@@ -1,7 +1,8 @@
-//! What the conformance cases are written with: a router in this process under a virtual clock, frames in, frames out.
+//! Test harness of the conformance cases: a router in this process under a virtual clock, with frames as
+//! input and output.
 //!
 //! # Adding a case
-//! Find the module of `tests/conformance` that has the group of the case's id, and write a function whose name begins
+//! Find the module of `tests/conformance` for the group of the case's id. Write a function whose name begins
 //! with the id. Most cases are three lines:
 //!
 //! ```
@@ -13,25 +14,26 @@
 //! router.expect_drop("a", &Ipv4Frame::udp().checksum_xor(1), DropReason::Ip4Checksum);
 //! ```
 //!
-//! The standard scenario has three ports, each with a host behind it whose link address is known:
+//! The standard scenario has three ports. Behind each is a host whose link address is known:
 //!
-//! | port | MAC address         | addresses                      | its host                  | MAC address of the host |
-//! |------|---------------------|--------------------------------|---------------------------|-------------------------|
-//! | `a`  | `02:00:00:00:00:0a` | `10.1.0.1/24`, `fd00:1::1/64`  | `10.1.0.2`, `fd00:1::2`   | `02:00:00:00:00:a2`     |
-//! | `b`  | `02:00:00:00:00:0b` | `10.2.0.1/24`, `fd00:2::1/64`  | `10.2.0.2`, `fd00:2::2`   | `02:00:00:00:00:b2`     |
-//! | `c`  | `02:00:00:00:00:0c` | `10.3.0.1/24`, `fd00:3::1/64`  | `10.3.0.2`, `fd00:3::2`   | `02:00:00:00:00:c2`     |
+//! | port | MAC address         | addresses                     | its host                | host's MAC address  |
+//! |------|---------------------|-------------------------------|-------------------------|---------------------|
+//! | `a`  | `02:00:00:00:00:0a` | `10.1.0.1/24`, `fd00:1::1/64` | `10.1.0.2`, `fd00:1::2` | `02:00:00:00:00:a2` |
+//! | `b`  | `02:00:00:00:00:0b` | `10.2.0.1/24`, `fd00:2::1/64` | `10.2.0.2`, `fd00:2::2` | `02:00:00:00:00:b2` |
+//! | `c`  | `02:00:00:00:00:0c` | `10.3.0.1/24`, `fd00:3::1/64` | `10.3.0.2`, `fd00:3::2` | `02:00:00:00:00:c2` |
 //!
-//! Beside the connected networks, `10.9.0.0/16` and `fd00:9::/48` lead to the host behind `b`. A frame that says nothing
-//! else ([`Ipv4Frame::udp`], [`Ipv6Frame::udp`]) comes from the host behind `a` and goes to `10.9.0.1` or `fd00:9::1`,
-//! so it leaves by `b`. Any field can be set, wrong values included; checksums follow unless they are set, too.
+//! Beside the connected networks, `10.9.0.0/16` and `fd00:9::/48` lead to the host behind `b`. By default a
+//! frame ([`Ipv4Frame::udp`], [`Ipv6Frame::udp`]) comes from the host behind `a` and goes to `10.9.0.1` or
+//! `fd00:9::1`, so it leaves by `b`. A test can set any field, to wrong values too. Checksums follow the
+//! fields unless the test sets them.
 //!
-//! [`Scenario`] has what most cases ask for: [`expect_drop`](Scenario::expect_drop),
-//! [`expect_forwarded`](Scenario::expect_forwarded) (which holds every byte of the output against the input),
-//! [`expect_error4`](Scenario::expect_error4) and [`expect_error6`](Scenario::expect_error6) (which hold the whole error
-//! against the packet it quotes); beside them [`send`](Scenario::send), [`take`](Scenario::take),
-//! [`advance`](Scenario::advance). [`Scenario::with`] adds to the standard configuration, [`Scenario::new`] starts from
-//! another. When a scenario ends, it checks the conservation law: every packet received or made was sent, delivered,
-//! consumed or dropped for a reason, or is still held.
+//! [`Scenario`] has the checks of most cases: [`expect_drop`](Scenario::expect_drop),
+//! [`expect_forwarded`](Scenario::expect_forwarded) (compares every byte of the output with the input),
+//! [`expect_error4`](Scenario::expect_error4) and [`expect_error6`](Scenario::expect_error6) (compare the
+//! whole error with the packet that it quotes). Beside them are [`send`](Scenario::send),
+//! [`take`](Scenario::take), [`advance`](Scenario::advance). [`Scenario::with`] adds to the standard
+//! configuration, [`Scenario::new`] starts from another one. At its end a scenario checks conservation: every
+//! received or created packet was sent, delivered, consumed, dropped for a reason, or is still held.
 #![forbid(unsafe_code)]
 
 mod arp_frame;

@@ -1,38 +1,39 @@
-//! Link headers, and what all frames have in common.
+//! Link headers, and the trait of all frames.
 
 use millrace_wire::MacAddr;
 
-/// Something that can be put on a wire.
+/// Frame that a port can receive.
 pub trait Frame {
-    /// The bytes of the frame, from the destination MAC address on.
+    /// Returns the bytes of the frame, from the destination MAC address on.
     fn bytes(&self) -> Vec<u8>;
 }
 
-/// The MAC address `02:00:00:00:00:xx`: `station(0x0a)` is port a's, `station(0xa2)` that of the host behind it.
+/// Returns the MAC address `02:00:00:00:00:xx`: `station(0x0a)` of port a, `station(0xa2)` of the host behind
+/// it.
 pub const fn station(last: u8) -> MacAddr {
     MacAddr([2, 0, 0, 0, 0, last])
 }
 
-/// An Ethernet header with VLAN tags.
+/// Ethernet header with VLAN tags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Destination.
+    /// Destination MAC address.
     pub to: MacAddr,
-    /// Source.
+    /// Source MAC address.
     pub from: MacAddr,
     /// VLAN tags, outermost first: EtherType of the tag, and its control field.
     pub tags: Vec<(u16, u16)>,
-    /// What follows.
+    /// EtherType of the payload.
     pub ether_type: u16,
 }
 
 impl Link {
-    /// From the host behind port a to port a.
+    /// Returns the link header from the host behind port a to port a.
     pub fn new(ether_type: u16) -> Self {
         Self { to: station(0x0a), from: station(0xa2), tags: Vec::new(), ether_type }
     }
 
-    /// The header and what it carries.
+    /// Returns the link header followed by its payload.
     pub fn frame(&self, payload: &[u8]) -> Vec<u8> {
         let mut bytes = [self.to.0, self.from.0].concat();
         for (protocol, control) in &self.tags {
@@ -45,7 +46,7 @@ impl Link {
     }
 }
 
-/// Implements the setters of the link header for a builder that has a field `link`.
+/// Implements the setters of the link header for a builder with a field `link`.
 macro_rules! link_setters {
     () => {
         /// Sets the destination MAC address.
@@ -66,7 +67,7 @@ macro_rules! link_setters {
             self
         }
 
-        /// Adds a VLAN tag inside those that are there: its EtherType and its control field.
+        /// Adds an inner VLAN tag: its EtherType and its control field.
         pub fn tag(mut self, protocol: u16, control: u16) -> Self {
             self.link.tags.push((protocol, control));
             self
@@ -75,7 +76,7 @@ macro_rules! link_setters {
 }
 pub(crate) use link_setters;
 
-/// A frame of any bytes behind its link header.
+/// Frame of arbitrary bytes behind its link header.
 #[derive(Clone, Debug)]
 pub struct RawFrame {
     link: Link,
@@ -83,7 +84,7 @@ pub struct RawFrame {
 }
 
 impl RawFrame {
-    /// A frame of this EtherType from the host behind port a to port a.
+    /// Returns a frame of this EtherType from the host behind port a to port a.
     pub fn new(ether_type: u16, payload: &[u8]) -> Self {
         Self { link: Link::new(ether_type), payload: payload.into() }
     }

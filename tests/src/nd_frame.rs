@@ -1,4 +1,4 @@
-//! Neighbour and router discovery frames, right or wrong in any field (RFC 4861).
+//! Frames of neighbour and router discovery, correct or wrong in any field (RFC 4861).
 
 use std::net::Ipv6Addr;
 
@@ -7,7 +7,7 @@ use millrace_wire::MacAddr;
 use crate::checksum::transport_checksum6;
 use crate::link::{Frame, Link, link_setters, station};
 
-/// A frame with a message of neighbour or router discovery. What is not said is right.
+/// Frame with a message of neighbour or router discovery. Fields that a test doesn't set are correct.
 #[derive(Clone, Debug)]
 pub struct NdFrame {
     link: Link,
@@ -17,7 +17,7 @@ pub struct NdFrame {
     kind: u8,
     code: u8,
     flags: u8,
-    /// What follows the flags: addresses, or the fields of a router advertisement.
+    /// Content behind the flags: addresses, or the fields of a router advertisement.
     body: Vec<u8>,
     options: Vec<u8>,
     checksum_xor: u16,
@@ -49,7 +49,7 @@ impl NdFrame {
         }
     }
 
-    /// `source` solicits `target`, by its solicited-node group.
+    /// Returns a solicitation of `target` by `source`, sent to the solicited-node group of `target`.
     pub fn solicitation(source: &str, target: &str) -> Self {
         let target = address(target);
         let octets = target.octets();
@@ -58,23 +58,23 @@ impl NdFrame {
         Self::new(135, source, group, target.octets().into())
     }
 
-    /// `target` advertises itself to `destination`.
+    /// Returns an advertisement of `target`, sent to `destination`.
     pub fn advertisement(target: &str, destination: &str) -> Self {
         Self::new(136, target, address(destination), address(target).octets().into())
     }
 
-    /// A host looks for routers.
+    /// Returns a router solicitation by a host.
     pub fn router_solicitation(source: &str) -> Self {
         Self::new(133, source, Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2), Vec::new())
     }
 
-    /// A station says that it is a router.
+    /// Returns a router advertisement.
     pub fn router_advertisement(source: &str) -> Self {
         let all_nodes = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
         Self { flags: 64, ..Self::new(134, source, all_nodes, vec![0; 8]) }
     }
 
-    /// A router says that `target` is the better first hop to `destination`.
+    /// Returns a redirect by a router: `target` is the better first hop to `destination`.
     pub fn redirect(source: &str, to: &str, target: &str, destination: &str) -> Self {
         let body = [address(target).octets(), address(destination).octets()].concat();
         Self::new(137, source, address(to), body)
@@ -82,7 +82,7 @@ impl NdFrame {
 
     link_setters!();
 
-    /// Sends it to this address instead, in a frame for port a if that is no group.
+    /// Sets the destination address. For a unicast address the frame goes to port a.
     pub fn dst(mut self, destination: &str) -> Self {
         self.destination = address(destination);
         self.link.to = if self.destination.is_multicast() {
@@ -127,7 +127,7 @@ impl NdFrame {
         self.option(&[&[2, 1][..], &mac.0].concat())
     }
 
-    /// Flips these bits of the right checksum.
+    /// Flips these bits of the correct checksum.
     pub fn checksum_xor(mut self, bits: u16) -> Self {
         self.checksum_xor = bits;
         self

@@ -1,4 +1,4 @@
-//! Frames that came out, taken apart.
+//! Transmitted frames and accessors of their headers.
 
 use std::net::IpAddr;
 
@@ -6,34 +6,34 @@ use millrace_wire::{MacAddr, arp, ethernet, ipv4, ipv6, ndp, vlan};
 
 use crate::checksum::{checksum, transport_checksum6};
 
-/// A frame that a port sent.
+/// Frame sent by a port.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Output {
-    /// Its bytes.
+    /// Bytes of the frame.
     pub bytes: Vec<u8>,
     network: usize,
     ether_type: u16,
 }
 
-/// An ICMP message of either family.
+/// ICMP message of either family.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IcmpView {
-    /// Source address of the packet that carries it.
+    /// Source address of the packet that contains the message.
     pub source: IpAddr,
-    /// Destination address of that packet.
+    /// Destination address of the packet that contains the message.
     pub destination: IpAddr,
     /// Type.
     pub kind: u8,
     /// Code.
     pub code: u8,
-    /// The four bytes behind the checksum.
+    /// Four bytes behind the checksum.
     pub rest: [u8; 4],
-    /// What follows: in an error, the quote.
+    /// Content behind the header: in an error, the quoted packet.
     pub body: Vec<u8>,
 }
 
 impl Output {
-    /// Takes apart a frame.
+    /// Returns a frame with its link header parsed.
     ///
     /// # Panics
     /// When the link header is cut short: a router sends no such frame.
@@ -44,35 +44,35 @@ impl Output {
         Self { bytes, network, ether_type }
     }
 
-    /// Destination MAC address.
+    /// Returns the destination MAC address.
     pub fn to(&self) -> MacAddr {
         ethernet::Frame::new_unchecked(&self.bytes[..]).destination()
     }
 
-    /// Source MAC address.
+    /// Returns the source MAC address.
     pub fn from(&self) -> MacAddr {
         ethernet::Frame::new_unchecked(&self.bytes[..]).source()
     }
 
-    /// What the frame carries, behind VLAN tags.
+    /// Returns the EtherType behind the VLAN tags.
     pub fn ether_type(&self) -> u16 {
         self.ether_type
     }
 
-    /// The VLAN tags' bytes, each with its EtherType.
+    /// Returns the bytes of the VLAN tags, each with its EtherType.
     pub fn tags(&self) -> &[u8] {
         &self.bytes[12..self.network - 2]
     }
 
-    /// Everything behind the link header.
+    /// Returns all bytes behind the link header.
     pub fn network(&self) -> &[u8] {
         &self.bytes[self.network..]
     }
 
-    /// The IPv4 packet, whose header checksum and length are held to be right.
+    /// Returns the IPv4 packet after checking its header checksum and length.
     ///
     /// # Panics
-    /// When it is none, or wrong.
+    /// When the frame carries no IPv4 packet, or a wrong one.
     pub fn ipv4(&self) -> ipv4::Packet<&[u8]> {
         assert_eq!(self.ether_type, 0x0800, "not an IPv4 frame: {self:?}");
         let packet = ipv4::Packet::new_checked(self.network()).expect("a whole IPv4 header");
@@ -81,10 +81,10 @@ impl Output {
         packet
     }
 
-    /// The IPv6 packet, whose length is held to be right.
+    /// Returns the IPv6 packet after checking its length.
     ///
     /// # Panics
-    /// When it is none, or wrong.
+    /// When the frame carries no IPv6 packet, or a wrong one.
     pub fn ipv6(&self) -> ipv6::Packet<&[u8]> {
         assert_eq!(self.ether_type, 0x86dd, "not an IPv6 frame: {self:?}");
         let packet = ipv6::Packet::new_checked(self.network()).expect("a whole IPv6 header");
@@ -92,20 +92,20 @@ impl Output {
         packet
     }
 
-    /// The ARP message.
+    /// Returns the ARP message.
     ///
     /// # Panics
-    /// When it is none.
+    /// When the frame carries no ARP message.
     pub fn arp(&self) -> arp::Repr {
         assert_eq!(self.ether_type, 0x0806, "not an ARP frame: {self:?}");
         let packet = arp::Packet::new_checked(self.network()).expect("a whole ARP message");
         arp::Repr::parse(&packet).expect("a sound ARP message")
     }
 
-    /// The message of neighbour discovery, which is held to be valid.
+    /// Returns the message of neighbour discovery after checking it.
     ///
     /// # Panics
-    /// When it is none, or invalid.
+    /// When the frame carries no such message, or an invalid one.
     pub fn ndp(&self) -> ndp::Packet<&[u8]> {
         let packet = self.ipv6();
         assert_eq!(packet.next_header().0, 58, "not ICMPv6: {self:?}");
@@ -114,10 +114,10 @@ impl Output {
         ndp::validate(packet.hop_limit(), packet.src(), packet.dst(), bytes).expect("a valid message")
     }
 
-    /// The ICMP or ICMPv6 message, whose checksum is held to be right.
+    /// Returns the ICMP or ICMPv6 message after checking its checksum.
     ///
     /// # Panics
-    /// When it is none, or wrong.
+    /// When the frame carries no such message, or a wrong one.
     pub fn icmp(&self) -> IcmpView {
         let (source, destination, bytes) = if self.ether_type == 0x0800 {
             let packet = self.ipv4();

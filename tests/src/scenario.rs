@@ -1,4 +1,4 @@
-//! A router, what is sent into it, and what must come of that.
+//! Router under test, its input frames, and checks of its output.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -15,7 +15,7 @@ use millrace_wire::MacAddr;
 use crate::link::{Frame, station};
 use crate::output::{IcmpView, Output};
 
-/// The configuration of the standard scenario; the crate's description draws it.
+/// Configuration of the standard scenario. The crate's description has a table of its ports.
 pub const STANDARD: &str = r#"
 [[port]]
 name = "a"
@@ -74,14 +74,14 @@ to = "fd00:9::/48"
 via = "fd00:2::2"
 "#;
 
-/// A router under a virtual clock, with ports in memory.
+/// Router under a virtual clock, with ports in memory.
 pub struct Scenario {
-    /// The router itself, for what the scenario has no word for.
+    /// Router itself, for operations that the scenario doesn't wrap.
     pub router: OfflineRouter,
 }
 
 impl Scenario {
-    /// A router with this configuration.
+    /// Returns a router with this configuration.
     ///
     /// # Panics
     /// When the configuration is refused.
@@ -89,7 +89,7 @@ impl Scenario {
         Self::of(OfflineRouter::from_text(configuration))
     }
 
-    /// A router with this configuration, and with a plugin beside those that are part of every router.
+    /// Returns a router with this configuration, and with a plugin beside the built-in ones.
     ///
     /// # Panics
     /// When the configuration is refused.
@@ -105,27 +105,28 @@ impl Scenario {
         scenario
     }
 
-    /// The standard router.
+    /// Returns the standard router.
     pub fn standard() -> Self {
         Self::new(STANDARD)
     }
 
-    /// The standard router with more in its configuration.
+    /// Returns the standard router with `more` added to its configuration.
     pub fn with(more: &str) -> Self {
         Self::new(&format!("{STANDARD}{more}"))
     }
 
-    /// The standard router with these lines in its table `[router]`.
+    /// Returns the standard router with these lines in its table `[router]`.
     pub fn with_settings(lines: &str) -> Self {
         Self::new(&format!("[router]\n{lines}\n{STANDARD}"))
     }
 
-    /// The standard router with these lines in its table `[router]`, and with more in its configuration.
+    /// Returns the standard router with these lines in its table `[router]`, and with `more` added to its
+    /// configuration.
     pub fn with_settings_and(lines: &str, more: &str) -> Self {
         Self::new(&format!("[router]\n{lines}\n{STANDARD}{more}"))
     }
 
-    /// The standard router with one line of its configuration replaced.
+    /// Returns the standard router with one line of its configuration replaced.
     ///
     /// # Panics
     /// When the standard configuration has no such line.
@@ -134,7 +135,7 @@ impl Scenario {
         Self::new(&STANDARD.replacen(line, replacement, 1))
     }
 
-    /// The standard router whose ports have these MTUs.
+    /// Returns the standard router with these MTUs of ports.
     pub fn with_mtu(mtus: &[(&str, u16)]) -> Self {
         let mut configuration = STANDARD.to_owned();
         for (port, mtu) in mtus {
@@ -144,33 +145,33 @@ impl Scenario {
         Self::new(&configuration)
     }
 
-    /// Lets a frame arrive and the router deal with it.
+    /// Lets a frame arrive at a port and runs the router.
     pub fn send(&mut self, port: &str, frame: &impl Frame) {
         self.router.inject(port, &frame.bytes());
         self.router.run();
     }
 
-    /// Lets time pass.
+    /// Advances the virtual clock.
     pub fn advance(&mut self, time: Duration) {
         self.router.advance(time);
     }
 
-    /// What a port sent since it was last asked.
+    /// Returns the frames that a port has sent since the last call.
     pub fn take(&mut self, port: &str) -> Vec<Output> {
         self.router.take(port).into_iter().map(Output::new).collect()
     }
 
-    /// What each port sent since it was last asked, ports that sent nothing left out.
+    /// Returns the frames that each port has sent since the last call, without ports that sent none.
     pub fn take_all(&mut self) -> BTreeMap<String, Vec<Output>> {
         let ports = self.router.ports();
         let sent = ports.into_iter().map(|port| (port.clone(), self.take(&port)));
         sent.filter(|(_, frames)| !frames.is_empty()).collect()
     }
 
-    /// The one frame that was sent, by this port, while no other sent any.
+    /// Returns the only frame that was sent. `port` has sent it.
     ///
     /// # Panics
-    /// When it was not so.
+    /// When this port sent no frame or several, or another port sent any.
     #[track_caller]
     pub fn only(&mut self, port: &str) -> Output {
         let mut sent = self.take_all();
@@ -180,30 +181,31 @@ impl Scenario {
         from_port.into_iter().next().expect("just counted")
     }
 
-    /// Holds that no port sent anything.
+    /// Asserts that no port has sent anything.
     ///
     /// # Panics
-    /// When one did.
+    /// When a port has sent a frame.
     #[track_caller]
     pub fn nothing(&mut self) {
         let sent = self.take_all();
         assert!(sent.is_empty(), "sent {sent:?}");
     }
 
-    /// Packets dropped so far, by reason.
+    /// Returns the number of packets dropped so far, by reason.
     pub fn drops(&mut self) -> BTreeMap<String, u64> {
         self.router.summary().dropped_by
     }
 
-    /// Packets dropped so far for a reason.
+    /// Returns the number of packets dropped so far for a reason.
     pub fn dropped(&mut self, reason: DropReason) -> u64 {
         self.drops().get(reason.name()).copied().unwrap_or(0)
     }
 
-    /// Sends a frame and holds that it is dropped at its port for this reason alone, and that nothing is sent.
+    /// Sends a frame and asserts that its port drops it for this reason alone, and that the router sends
+    /// nothing.
     ///
     /// # Panics
-    /// When it was not so.
+    /// When the router treats the frame otherwise.
     #[track_caller]
     pub fn expect_drop(&mut self, port: &str, frame: &(impl Frame + Debug), reason: DropReason) {
         self.drop_quietly(port, frame, reason);
@@ -229,10 +231,10 @@ impl Scenario {
         assert_eq!(at_port_after, expected, "counted at another port than {port}: {frame:?}");
     }
 
-    /// Sends a frame and holds that the router takes it for itself and says nothing.
+    /// Sends a frame and asserts that the router accepts it for itself and sends nothing.
     ///
     /// # Panics
-    /// When it was not so.
+    /// When the router treats the frame otherwise.
     #[track_caller]
     pub fn expect_delivered(&mut self, port: &str, frame: &(impl Frame + Debug)) {
         let (before, drops) = (self.router.summary().to_host, self.drops());
@@ -242,11 +244,11 @@ impl Scenario {
         self.nothing();
     }
 
-    /// Sends a frame and holds that it leaves by `out` to the host behind it, one hop less, every other byte of the
-    /// network packet unchanged; returns it.
+    /// Sends a frame and asserts that it leaves by `out` to the host behind it. TTL or hop limit is one less;
+    /// every other byte of the network packet is unchanged. Returns the sent frame.
     ///
     /// # Panics
-    /// When it was not so.
+    /// When the router treats the frame otherwise.
     #[track_caller]
     pub fn expect_forwarded(&mut self, port: &str, frame: &(impl Frame + Debug), out: &str) -> Output {
         let drops = self.drops();
@@ -259,11 +261,11 @@ impl Scenario {
         output
     }
 
-    /// Sends an IPv4 frame and holds that it is dropped for `reason` and answered, by the port it came in by, with the
-    /// ICMP error `kind`/`code` that quotes it; returns the error.
+    /// Sends an IPv4 frame and asserts that the router drops it for `reason`. The router answers by the
+    /// arrival port, with the ICMP error `kind`/`code` that quotes the packet. Returns the error.
     ///
     /// # Panics
-    /// When it was not so.
+    /// When the router treats the frame otherwise.
     #[track_caller]
     pub fn expect_error4(
         &mut self,
@@ -277,10 +279,10 @@ impl Scenario {
         self.check_error4(port, frame, &output, (kind, code))
     }
 
-    /// Holds that `output` is the ICMP error `kind`/`code` about `frame` that `port` sends to its host.
+    /// Asserts that `output` is the ICMP error `kind`/`code` about `frame` that `port` sends to its host.
     ///
     /// # Panics
-    /// When it is not.
+    /// When `output` is anything else.
     #[track_caller]
     pub fn check_error4(
         &self,
@@ -309,11 +311,11 @@ impl Scenario {
         error
     }
 
-    /// Sends an IPv6 frame and holds that it is dropped for `reason` and answered, by the port it came in by, with the
-    /// ICMPv6 error `kind`/`code` that quotes it; returns the error.
+    /// Sends an IPv6 frame and asserts that the router drops it for `reason`. The router answers by the
+    /// arrival port, with the ICMPv6 error `kind`/`code` that quotes the packet. Returns the error.
     ///
     /// # Panics
-    /// When it was not so.
+    /// When the router treats the frame otherwise.
     #[track_caller]
     pub fn expect_error6(
         &mut self,
@@ -327,10 +329,10 @@ impl Scenario {
         self.check_error6(port, frame, &output, (kind, code))
     }
 
-    /// Holds that `output` is the ICMPv6 error `kind`/`code` about `frame` that `port` sends.
+    /// Asserts that `output` is the ICMPv6 error `kind`/`code` about `frame` that `port` sends.
     ///
     /// # Panics
-    /// When it is not.
+    /// When `output` is anything else.
     #[track_caller]
     pub fn check_error6(
         &self,
@@ -355,11 +357,11 @@ impl Scenario {
         error
     }
 
-    /// Sends frames that differ in what `frame` makes of each item, and holds that each is dropped for the
-    /// reason without a word.
+    /// Sends the frame that `frame` makes of each item, and asserts that the router drops each frame for the
+    /// reason without an answer.
     ///
     /// # Panics
-    /// When one was not.
+    /// When the router treats one of the frames otherwise.
     #[track_caller]
     pub fn expect_drops<T: Copy, F: Frame + Debug>(
         &mut self,
@@ -372,10 +374,10 @@ impl Scenario {
         }
     }
 
-    /// Holds that no packet was lost or invented.
+    /// Asserts that no packet was lost or invented.
     ///
     /// # Panics
-    /// When one was.
+    /// When packets are unaccounted for.
     pub fn check_conservation(&mut self) {
         let summary = self.router.summary();
         assert_eq!(summary.imbalance, 0, "conservation: {summary:?}");
@@ -400,13 +402,13 @@ impl Drop for Scenario {
     }
 }
 
-/// The MAC addresses of a standard port and of the host behind it.
+/// Returns the MAC addresses of a standard port and of the host behind it.
 fn stations(port: &str) -> (MacAddr, MacAddr) {
     let number = u8::from_str_radix(port, 16).expect("a port of the standard scenario: a, b or c");
     (station(number), station(number << 4 | 2))
 }
 
-/// The address of a standard port.
+/// Returns the address of a standard port.
 fn own_address(port: &str, v6: bool) -> IpAddr {
     let number = u8::from_str_radix(port, 16).expect("a port of the standard scenario: a, b or c") - 9;
     let text = if v6 { format!("fd00:{number}::1") } else { format!("10.{number}.0.1") };
@@ -421,7 +423,8 @@ fn network_of(frame: &[u8]) -> &[u8] {
     &frame[at + 2..]
 }
 
-/// What a router makes of a frame's packet: padding cut off, TTL or hop limit one less, the checksum computed anew.
+/// Returns the packet that a router makes of a frame: without padding, TTL or hop limit one less, checksum
+/// computed again.
 fn one_hop_less(frame: &[u8]) -> Vec<u8> {
     let mut packet = network_of(frame).to_vec();
     if packet[0] >> 4 == 4 {

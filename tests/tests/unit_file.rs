@@ -1,10 +1,10 @@
-//! The systemd unit as packages install it: what the service may do.
+//! Systemd unit as packages install it: the permissions of the service.
 
 use std::collections::BTreeMap;
 
 const UNIT: &str = include_str!("../../packaging/millrace.service");
 
-/// Values of the keys of a unit; those of a key that stands several times, joined by a space.
+/// Returns the values of the keys of a unit. Repeated values of a key are joined by a space.
 fn settings(unit: &str) -> BTreeMap<&str, String> {
     let mut settings = BTreeMap::<&str, String>::new();
     for (key, value) in

@@ -1,17 +1,17 @@
-"""Captures (pcap and pcapng) as inputs of fuzz targets: the bytes before a frame are the decisions that lead to it."""
+"""Captures (pcap and pcapng) as inputs of fuzz targets: the bytes before a frame are the decisions that select it."""
 
 import hashlib
 import struct
 
-# Bytes of an input's frame, at most.
+# Maximum length of an input's frame, in bytes.
 LONGEST = 2047
-# Frames that go into one input of the router.
+# Number of frames in one input of the router.
 TOGETHER = 6
 ETHERNET = 1
 
 
 def read(path):
-    """The Ethernet frames of a capture."""
+    """Returns the Ethernet frames of a capture."""
     with open(path, "rb") as file:
         content = file.read()
     if content[:4] in (b"\x0a\x0d\x0d\x0a",):
@@ -57,13 +57,13 @@ def _pcapng(content):
 
 
 def _captured(frame, moves, source, destination):
-    """A frame as fuzz/src/router/frames.rs reads one that stands in the input whole, its checksums repaired."""
+    """Returns a whole frame in the form that fuzz/src/router/frames.rs reads, with its checksums repaired there."""
     frame = frame[:LONGEST]
     return bytes([0x37]) + struct.pack(">H", len(frame)) + bytes([moves, source, destination]) + frame
 
 
 def _decoders(frames):
-    """A frame for each decoder that reads its layers, by the number of the decoder."""
+    """Yields an input for each decoder of a frame's layers: the number of the decoder, and the layer."""
     for frame in frames:
         yield bytes([2]) + frame
         at, ether_type = 14, frame[12:14]
@@ -88,14 +88,14 @@ def _transport(protocol, content):
 
 
 def _driver(frames):
-    """A frame as it is, and one sent to the port."""
+    """Yields each frame twice: unchanged, and addressed to the port."""
     for frame in frames:
         yield b"\x00" + frame
         yield b"\x01" + _captured(frame, 1, 0, 0)
 
 
 def _router(frames):
-    """The standard router, and frames in their order from the host behind port a to others."""
+    """Yields inputs of the standard router, with frames in order from the host behind port a to others."""
     for start in range(0, len(frames), TOGETHER):
         content = bytes([0, 0, 0])
         for number, frame in enumerate(frames[start : start + TOGETHER]):
@@ -104,7 +104,7 @@ def _router(frames):
 
 
 def _plugin_verdicts(frames):
-    """A plugin with all capabilities at the gate firewall, and frames with a resize, a write and a verdict."""
+    """Yields inputs of a plugin with all capabilities at the gate firewall: frames with a resize, a write and a verdict."""
     for start in range(0, len(frames), TOGETHER):
         content = bytes([0, 0, 0, 2, 0])
         for number, frame in enumerate(frames[start : start + TOGETHER]):
@@ -113,10 +113,10 @@ def _plugin_verdicts(frames):
         yield content
 
 
-# How each target reads frames.
+# Functions that make each target's inputs of frames.
 FORMS = {"decoders": _decoders, "driver": _driver, "plugin_verdicts": _plugin_verdicts, "router": _router}
 
 
 def inputs(target, frames):
-    """Inputs of a target, by their names."""
+    """Returns the inputs of a target, by their names."""
     return {hashlib.sha1(content).hexdigest(): content for content in FORMS[target](frames)}

@@ -1,8 +1,8 @@
-"""The closing lines: skips, retries, problems, and the sum that continuous integration reads."""
+"""Closing lines: skips, retries, problems, and the sum that continuous integration reads."""
 
 
 class Sum:
-    """The sum over all test programs."""
+    """Sum over all test programs."""
 
     def __init__(self, skips_fail):
         self.skips_fail = skips_fail
@@ -15,18 +15,18 @@ class Sum:
         self.runs.append(run)
 
     def failed_tests(self):
-        """Failed tests, each with its run."""
+        """Returns the failed tests, each with its run."""
         return [(run, test) for run in self.runs for test in run.tests("FAILED")]
 
     def retryable(self, program, most):
-        """Tests of `program` to run once more: few, and nothing else has failed in any program."""
+        """Returns the tests of `program` to run again: its failed tests, if they are few and nothing else has failed."""
         failed = self.failed_tests()
         alone = all(run.name == program for run, _ in failed)
         sound = all(run.is_sound for run in self.runs) and not self.problems
         return [test for _, test in failed] if sound and alone and 0 < len(failed) <= most else []
 
     def retry(self, run, again):
-        """Takes the second run of failed tests; those that passed count as passed."""
+        """Adds the second run of failed tests. A test that passed there counts as passed."""
         for test in again.results:
             state = "skipped" if test in again.skipped else again.results[test]
             self.retried.append((test, state))
@@ -35,7 +35,7 @@ class Sum:
         self.problems += [f"{run.name}, second run: {problem}" for problem in again.problems]
 
     def lines(self):
-        """The closing lines; the sum is the last."""
+        """Returns the closing lines; the sum is the last."""
         lines = []
         slow = [(seconds, test) for run in self.runs for test, seconds in run.seconds.items()]
         for seconds, test in sorted(slow, reverse=True)[:10]:
@@ -53,7 +53,7 @@ class Sum:
         return [*lines, self.sum()]
 
     def counts(self):
-        """Passed, failed and skipped tests. A problem of a program is a failure, a missing test one more."""
+        """Returns the numbers of passed, failed and skipped tests. Missing tests and other problems are failures."""
         skipped = sum(len(run.skipped) for run in self.runs)
         passed = sum(1 for run in self.runs for test in run.tests("ok") if test not in run.skipped)
         failed = len(self.failed_tests()) + sum(len(run.tests("missing")) for run in self.runs)
@@ -65,7 +65,7 @@ class Sum:
         return passed, failed, skipped
 
     def sum(self):
-        """The last line: "N passed, M failed", then what else there is to know."""
+        """Returns the last line: "N passed, M failed", then skips and second runs."""
         passed, failed, skipped = self.counts()
         text = f"{passed} passed, {failed} failed"
         if skipped:

@@ -1,4 +1,4 @@
-"""The fuzz targets, as a test program: one test for each target."""
+"""Fuzz targets as a test program: one test for each target."""
 
 import re
 import subprocess
@@ -9,7 +9,7 @@ RESULT = re.compile(r"^fuzz: (\w+): (?:\d+ inputs\b.* no failure|failed with exi
 
 
 def run(seconds, jobs, command="tools/fuzz", echo=print):
-    """Fuzzes each target for some seconds; the output goes to `echo` line by line."""
+    """Fuzzes each target for some seconds. Passes each line of the output to `echo`."""
     result = Run("fuzz")
     listed = subprocess.run([command, "--list"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
     fuzz = [command, "--seconds", str(seconds), "--jobs", str(jobs)]
@@ -20,14 +20,14 @@ def run(seconds, jobs, command="tools/fuzz", echo=print):
     if not result.results and process.returncode != 0:
         result.problems.append("no target has run (see above)")
         return result
-    # A skipped target fails the command with CI=true; the sum counts it.
+    # With CI=true a skipped target fails the command; the sum counts the target itself.
     status = 101 if result.tests("FAILED") else 0 if result.skipped else process.returncode
     result.finish(status, listed)
     return result
 
 
 def read(result, line):
-    """Takes a line of the output."""
+    """Reads a line of the output into a run."""
     if not (found := RESULT.match(line)):
         return
     target = found[1]

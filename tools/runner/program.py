@@ -1,4 +1,4 @@
-"""A test program: its list of tests, its run, and what its output says of each test."""
+"""Test programs: their lists of tests, their runs, and the results in their output."""
 
 import os
 import re
@@ -14,7 +14,7 @@ TOOK = re.compile(r"^took ([0-9.]+) s$")
 
 @dataclass
 class Run:
-    """One run of a test program: the state of each test, and what went wrong with the program itself."""
+    """Run of a test program: the state of each test, and the problems of the program itself."""
 
     name: str
     results: dict = field(default_factory=dict)
@@ -22,23 +22,23 @@ class Run:
     seconds: dict = field(default_factory=dict)
     problems: list = field(default_factory=list)
     output: list = field(default_factory=list)
-    # Test whose standard output the lines that come belong to.
+    # Test that the next lines of standard output belong to.
     shown: str = None
 
     def tests(self, result):
-        """Names of the tests with a result: "ok", "FAILED", "ignored" or "missing"."""
+        """Returns the names of the tests with a result: "ok", "FAILED", "ignored" or "missing"."""
         return [test for test, value in self.results.items() if value == result]
 
     @property
     def is_sound(self):
-        """Whether the program itself did its work: no signal, no unknown exit code, no missing test."""
+        """Whether the program itself worked: no signal, no unknown exit code, no missing test."""
         return not self.problems
 
     def read(self, line):
-        """Takes a line of the output."""
+        """Reads a line of the output."""
         self.output.append(line)
         if found := RESULT.match(line):
-            # A test may print such a line itself, and its output follows the results.
+            # A test may print such a line itself. Its output follows the results, so the first line counts.
             self.results.setdefault(found[1], found[2])
             return
         if found := STDOUT_OF.match(line):
@@ -49,7 +49,7 @@ class Run:
             self.seconds[self.shown] = self.seconds.get(self.shown, 0.0) + float(found[1])
 
     def finish(self, status, listed):
-        """Judges the exit status, and compares the results with the list of tests."""
+        """Checks the exit status, and compares the results with the list of tests."""
         failed = self.tests("FAILED")
         if status is None:
             self.problems.append("ended by its time limit")
@@ -69,19 +69,19 @@ class Run:
             self.problems.append(f"{len(unlisted)} tests are not in the list: {some(unlisted)}")
 
     def failures(self):
-        """The part of the output that describes failed tests."""
+        """Returns the part of the output that describes failed tests."""
         starts = [at for at, line in enumerate(self.output) if line == "failures:"]
         return self.output[starts[0]:] if starts else self.output[-40:]
 
 
 def some(names):
-    """At most five names, and how many more there are."""
+    """Returns at most five names, and the number of further ones."""
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return ", ".join(names[:5]) + more
 
 
 def signal_name(number):
-    """The name of a signal."""
+    """Returns the name of a signal."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -90,12 +90,12 @@ def signal_name(number):
 
 @dataclass
 class Program:
-    """An executable of the libtest harness, or another command with the same output and options."""
+    """Executable of the libtest harness, or another command with the same output and options."""
 
     name: str
     command: list
     directory: str
-    # Options of cargo's that a test reads.
+    # Environment variables of cargo that a test reads.
     environment: dict = field(default_factory=dict)
 
     def _start(self, arguments, **more):
@@ -105,7 +105,7 @@ class Program:
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True, **more)
 
     def list(self, filters=()):
-        """Names of all tests."""
+        """Returns the names of all tests."""
         process = self._start([*filters, "--list", "--format", "terse"])
         text, _ = process.communicate(timeout=120)
         if process.returncode != 0:
@@ -113,7 +113,7 @@ class Program:
         return [line.removesuffix(": test") for line in text.splitlines() if line.endswith(": test")]
 
     def run(self, options=(), tests=None, limit=3600, echo=None):
-        """Runs all tests, or those named, for at most `limit` seconds. `echo` gets each line of a result."""
+        """Runs all tests, or the named ones, for at most `limit` seconds. Passes each result line to `echo`."""
         chosen = ["--exact", *tests] if tests else []
         run = Run(self.name)
         try:
@@ -133,7 +133,7 @@ class Program:
 
 
 class Watch:
-    """Kills a process that runs for too long, and what it started."""
+    """Watch that kills a process and its children after a time limit."""
 
     def __init__(self, process, limit):
         self.expired = False
@@ -144,10 +144,10 @@ class Watch:
 
     def _expire(self):
         self.expired = True
-        # The process leads a session of its own: its group holds nothing but its children.
+        # The process leads its own session: its process group has only its children.
         os.killpg(self.process.pid, signal.SIGKILL)
 
     def cancel(self):
-        """Stops watching; whether the process was killed."""
+        """Stops the watch. Returns whether the process was killed."""
         self.timer.cancel()
         return self.expired

@@ -1,4 +1,4 @@
-"""Tests of captures as inputs of fuzz targets. `python3 -B -m unittest` in tools runs them."""
+"""Tests of captures as inputs of fuzz targets. Run `python3 -B -m unittest` in tools."""
 
 import os
 import struct

@@ -1,4 +1,4 @@
-"""Tests of the fuzz targets as a test program: a fake tools/fuzz answers. `python3 -B -m unittest` in tools runs them."""
+"""Tests of the fuzz targets as a test program, with a fake tools/fuzz. Run `python3 -B -m unittest` in tools."""
 
 import os
 import subprocess

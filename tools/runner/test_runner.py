@@ -1,4 +1,4 @@
-"""Tests of the test runner: fake test programs, run as real ones are. `python3 -B -m unittest` in tools runs them."""
+"""Tests of the test runner, with fake test programs. Run `python3 -B -m unittest` in tools."""
 
 import os
 import tempfile
@@ -9,7 +9,7 @@ from runner import workspace
 from runner.closing import Sum
 from runner.program import Program
 
-# Answers --list as libtest does, and otherwise does what a case says.
+# Fake test program: answers --list as libtest does, and otherwise runs the body of a case.
 FAKE = """#!/bin/bash
 for word in "$@"; do
     if [ "$word" = --list ]; then printf '%s: test\\n' {tests}; exit 0; fi
@@ -19,7 +19,7 @@ done
 
 
 class Fake(unittest.TestCase):
-    """A folder with fake test programs."""
+    """Test case with a folder of fake test programs."""
 
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()

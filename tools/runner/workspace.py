@@ -1,4 +1,4 @@
-"""The workspace: its test programs as cargo builds them, and the age of the router's binary."""
+"""Workspace: its test programs as cargo builds them, and the age of the router's binary."""
 
 import json
 import os
@@ -6,14 +6,14 @@ import subprocess
 
 from .program import Program
 
-# Folders whose files don't go into the router's binary.
+# Folders without sources of the router's binary.
 NOT_IN_BINARY = {"tests", "testkit", "fuzz", "docs", "examples", "clients", "tools", "packaging", "target", "out"}
-# Files at the root that do: dependencies and the compiler.
+# Prefixes of files at the root that affect the binary: dependencies and the compiler.
 AT_ROOT = ("Cargo.", "rust-toolchain")
 
 
 def build():
-    """Builds all test programs; returns them in cargo's order."""
+    """Builds all test programs. Returns them in cargo's order, or None where they don't compile."""
     command = ["cargo", "test", "--locked", "--workspace", "--no-run", "--message-format=json-render-diagnostics"]
     built = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if built.returncode != 0:
@@ -22,7 +22,7 @@ def build():
 
 
 def programs(messages):
-    """Test programs that cargo's JSON messages name."""
+    """Returns the test programs that cargo's JSON messages name."""
     found = []
     for line in messages:
         message = json.loads(line) if line.startswith("{") else {}
@@ -40,7 +40,7 @@ def programs(messages):
 
 
 def newest_source(root="."):
-    """The youngest source file of the router's binary, and its time of change."""
+    """Returns the modification time and path of the newest source file of the router's binary."""
     newest = (0.0, None)
     for folder, folders, files in os.walk(root):
         folders[:] = [name for name in folders if name == ".cargo" or not name.startswith(".") and name not in NOT_IN_BINARY]
@@ -53,7 +53,7 @@ def newest_source(root="."):
 
 
 def stale(binary, root="."):
-    """Why a binary can't be tested; None where it can."""
+    """Returns the reason why a binary can't be tested; None where it can."""
     if not os.access(binary, os.X_OK):
         return f"{binary} is missing: make build"
     changed, path = newest_source(root)

@@ -1,8 +1,8 @@
 /*
- * ack-monitor-c: watches the acknowledgments of TCP flows, and counts those that come again.
+ * ack-monitor-c: watches the acknowledgments of TCP flows, and counts duplicates.
  *
- * An example of state for each flow, which the router keeps and forgets with the flow, of headers that are read in the
- * packet's window, and of being told when a flow ends. Packets always pass.
+ * An example of state for each flow, which the router keeps and removes with the flow. The plugin reads
+ * headers in the packet's window, and the router tells it when a flow ends. Packets always pass.
  *
  *   millrace plugin load ack-monitor-c.wasm
  *   millrace instance create ack-monitor-c acks
@@ -18,10 +18,10 @@ MILLRACE_PLUGIN("{\"abi\":1,\"name\":\"ack-monitor-c\",\"version\":\"0.1.0\","
                 "\"messages\":{\"read\":\"the counters\",\"reset\":\"sets all counters to zero\"},"
                 "\"flow-state\":16}");
 
-/* Duplicates in a row for which the other end sends a segment again (RFC 5681, 3.2). */
+/* Number of consecutive duplicates after which the other end retransmits a segment (RFC 5681, 3.2). */
 #define FAST 3
 
-/* The state of a flow; zeros at first. */
+/* State of a flow; zero at first. */
 struct flow {
     uint32_t highest; /* acknowledgment number */
     uint32_t acks;
@@ -31,7 +31,7 @@ struct flow {
 };
 _Static_assert(sizeof(struct flow) == 16, "as in the manifest");
 
-/* What of a segment matters. */
+/* Relevant fields of a segment. */
 struct ack {
     uint32_t number;
     uint16_t window;
@@ -40,7 +40,7 @@ struct ack {
 
 enum { FIN = 1, SYN = 2, RST = 4, ACK = 16 };
 
-/* An instance. */
+/* Counters of an instance. */
 static struct {
     uint64_t acks, duplicates, fast, flows, ended, most_duplicates;
 } counters;
@@ -52,7 +52,7 @@ static uint32_t number_at(const uint8_t *bytes, size_t count) {
     return number;
 }
 
-/* The acknowledgment in a packet. Returns whether there is one that can be read. */
+/* Reads the acknowledgment in a packet. Returns whether there is a readable one. */
 static bool read_ack(const struct millrace_packet *packet, struct ack *ack) {
     const uint8_t *window = millrace_at(packet->window);
     size_t network = packet->network, transport = packet->transport;
@@ -63,7 +63,7 @@ static bool read_ack(const struct millrace_packet *packet, struct ack *ack) {
     uint8_t flags = tcp[13];
     if (!(flags & ACK) || flags & RST)
         return false;
-    /* Padding of the link is no data: the IP header says how long the packet is. */
+    /* Link padding is no data: the IP header gives the length of the packet. */
     size_t length = packet->family == 4 ? number_at(ip + 2, 2) : 40 + number_at(ip + 4, 2);
     size_t headers = transport - network + (size_t)(tcp[12] >> 4) * 4;
     ack->number = number_at(tcp + 8, 4);
@@ -72,9 +72,9 @@ static bool read_ack(const struct millrace_packet *packet, struct ack *ack) {
     return true;
 }
 
-/* Takes an acknowledgment into the state of its flow. */
+/* Updates the state of a flow with an acknowledgment. */
 static void follow(struct flow *flow, const struct ack *ack) {
-    /* Numbers go round: what lies less than half the circle behind is older. */
+    /* Numbers wrap: a number less than half the range behind is older. */
     int32_t ahead = (int32_t)(ack->number - flow->highest);
     if (flow->acks == 0) {
         counters.flows++;
@@ -105,7 +105,7 @@ void millrace_packets(struct millrace_call *call) {
         if (!read_ack(packet, &ack))
             continue;
         counters.acks++;
-        /* Where the router has no memory for the flow, it is not followed. */
+        /* Without memory for its state, a flow is not followed. */
         struct flow *flow = millrace_at(packet->state);
         if (flow)
             follow(flow, &ack);

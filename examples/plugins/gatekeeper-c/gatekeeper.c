@@ -1,8 +1,9 @@
 /*
- * gatekeeper: asks its host companion about every UDP port that packets go to, and lets packets to those pass that it allows.
+ * gatekeeper: asks its host companion about the destination port of UDP packets, and passes packets to the
+ * ports that the host companion allows.
  *
- * The first packet to a port goes up to the host companion, and is dropped like all others until the answer is there (reason 1).
- * Packets to ports that are denied are dropped (reason 2). What was answered stands in the map `ports`.
+ * The first packet to a port goes up to the host companion. All packets to the port are dropped until the
+ * answer arrives (reason 1), and later if the port is denied (reason 2). The map `ports` holds the answers.
  *
  * Build it and its host companion, and put both files into one folder:
  *   millrace plugin build gatekeeper-c && millrace plugin build gatekeeper-slow-c
@@ -35,7 +36,7 @@ void millrace_packets(struct millrace_call *call) {
     }
 }
 
-/* An answer: the port, and what is said of it. */
+/* Receives an answer: the port, and ALLOWED or DENIED. */
 void millrace_message(const uint8_t *bytes, size_t length) {
     if (length == 3)
         millrace_map_set(PORTS, bytes, 2, bytes + 2, 1);

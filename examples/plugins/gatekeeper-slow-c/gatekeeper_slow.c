@@ -1,10 +1,11 @@
 /*
- * gatekeeper-slow: the host companion of gatekeeper. It allows ports below 9005, and denies others. So that no worker is asked for
- * the packets of a port that is denied, it has control add a filter that drops them.
+ * gatekeeper-slow: the host companion of gatekeeper. It allows ports below 9005, and denies others. For a
+ * denied port it requests a filter that drops the packets, so that no worker spends a call on them.
  *
- * `millrace control NAME read --slow` says how many ports it was asked about, and how many of them it denied.
+ * `millrace control NAME read --companion` shows how many ports it was asked about, and how many of them it
+ * denied.
  *
- * It takes its time: a loop of some milliseconds stands for what could be a search in a large table.
+ * Each answer takes some milliseconds: a loop stands for a search in a large table.
  */
 #include "millrace.h"
 
@@ -20,7 +21,7 @@ int32_t millrace_init(const uint8_t *settings, size_t bytes) {
 
 static uint64_t asked, denied;
 
-/* No packets come here: the half at the workers sends what it wants looked at. */
+/* The router calls this for no packets: the plugin at the workers sends packets as messages. */
 void millrace_packets(struct millrace_call *call) { (void)call; }
 
 static void deny(uint16_t port) {
@@ -35,7 +36,7 @@ static void deny(uint16_t port) {
         millrace_log(MILLRACE_WARNING, "a filter could not be asked for");
 }
 
-/* A packet, from its link header on: Ethernet without a VLAN, IPv4 without options, UDP. */
+/* Receives a packet, from its link header on: Ethernet without a VLAN, IPv4 without options, UDP. */
 void millrace_message(const uint8_t *packet, size_t length) {
     if (length < 42 || packet[12] != 8 || packet[14] != 0x45)
         return;

@@ -1,9 +1,10 @@
 /*
  * port-filter-c: drops packets whose destination port lies in one of up to five ranges.
  *
- * An example of verdicts, of settings that a message changes while packets flow, and of a line in the daemon's log.
- * Fragments behind the first have no ports and pass: without the first one nobody can put them together. Packets whose
- * ports can't be read because their transport header is cut are dropped, or who hides the ports would get past.
+ * An example of verdicts, of settings that a message changes while packets flow, and of a line in the
+ * daemon's log. Later fragments have no ports and pass: no host can reassemble them without the first one.
+ * Packets with a cut transport header have no readable ports; the plugin drops them, so that they don't evade
+ * it.
  *
  *   millrace plugin load port-filter-c.wasm
  *   millrace instance create port-filter-c web ports=80,443,8000-8999
@@ -26,7 +27,7 @@ MILLRACE_PLUGIN("{\"abi\":1,\"name\":\"port-filter-c\",\"version\":\"0.1.0\","
 
 #define MOST_RANGES 5
 
-/* Reasons of its own that packets are dropped for. */
+/* The plugin's own drop reasons. */
 enum { REASON_PORT = 0, REASON_CUT = 1 };
 
 struct range {
@@ -34,13 +35,13 @@ struct range {
     uint16_t last;
 };
 
-/* An instance. */
+/* Variables of an instance. */
 static struct range ranges[MOST_RANGES];
 static size_t range_count;
 static uint64_t packets;
 static uint64_t dropped;
 
-/* A port at the front of a text, up to `end`. Returns whether there is one. */
+/* Reads a port at the front of a text, up to `end`. Returns whether there is one. */
 static bool read_port(const char **text, const char *end, uint16_t *port) {
     struct millrace_json digits = {*text, 0};
     uint64_t number;
@@ -52,7 +53,7 @@ static bool read_port(const char **text, const char *end, uint16_t *port) {
     return true;
 }
 
-/* Takes over the setting `ports`, or nothing when it is wrong. */
+/* Applies the setting `ports`; a wrong one changes nothing. */
 static int32_t set(const void *settings, size_t bytes) {
     struct millrace_json key, value;
     struct range new_ranges[MOST_RANGES];
@@ -61,7 +62,7 @@ static int32_t set(const void *settings, size_t bytes) {
         return 0;
     if (!millrace_json_is(key, "\"ports\"") || millrace_json_next(settings, bytes, &at, &key, &(struct millrace_json){0}))
         return millrace_fail("there is no such setting; give ports");
-    /* `ports=80` comes as a number, `ports=80,443` as a text in quotes. */
+    /* `ports=80` arrives as a number, `ports=80,443` as a text in quotes. */
     const char *text = value.start, *end = value.start + value.length;
     if (*text == '"')
         text++, end--;

@@ -1,8 +1,9 @@
 /*
- * sample-c: sends one in so many copies to a port, and uses up the others.
+ * sample-c: sends one in `one-in` copies to a port, and consumes the others.
  *
- * An example of a setting that names a port: by the format in the schema the router takes the port's name, and the plugin
- * gets its number. At gates of the position copy the verdict to send a packet by a port is meant for the copy.
+ * An example of a setting that names a port: because of the format in the schema the router takes the port's
+ * name, and the plugin gets its number. At gates of the position copy, the verdict to send by a port applies
+ * to the copy.
  *
  *   millrace plugin load sample-c.wasm
  *   millrace instance create sample-c s1 to=probe one-in=100 mode=random
@@ -27,17 +28,17 @@ MILLRACE_PLUGIN("{\"abi\":1,\"name\":\"sample-c\",\"version\":\"0.1.0\","
                 "\"required\":[\"to\"],\"additionalProperties\":false},"
                 "\"window\":0}");
 
-/* An instance. */
+/* Settings of an instance. */
 static uint64_t to;
 static uint64_t one_in = 1;
 static bool at_random;
-/* The state of the random numbers; never 0. */
+/* State of the random number generator; never 0. */
 static uint64_t random_state;
-/* Copies since the last that was sent. */
+/* Number of copies since the last sent one. */
 static uint64_t passed;
 static uint64_t copies, sent, sent_bytes;
 
-/* Takes over one setting. Returns NULL, or what is wrong. */
+/* Applies one setting. Returns NULL, or the error. */
 static const char *take(struct millrace_json key, struct millrace_json value) {
     if (millrace_json_is(key, "\"to\""))
         return millrace_json_number(value, UINT16_MAX, &to) ? NULL : "to: give the name of a port";
@@ -67,7 +68,8 @@ int32_t millrace_init(const uint8_t *settings, size_t bytes) {
         if (wrong)
             return millrace_fail(wrong);
     }
-    /* The numbers behind a small state are small at first: the seed's bits are spread. An odd factor makes no 0. */
+    /* A small state yields small numbers at first: the multiplication spreads the seed's bits. An odd
+     * factor never yields 0. */
     random_state *= 0x9e3779b97f4a7c15;
     return 0;
 }
@@ -82,7 +84,7 @@ static uint64_t draw(void) {
 
 /* Whether the next copy is sent. */
 static bool choose(void) {
-    /* The upper half of the number as a fraction of 2^32 lies below 1 / one_in. */
+    /* The upper half of the number, as a fraction of 2^32, is below 1 / one_in. */
     if (at_random)
         return ((draw() >> 32) * one_in) >> 32 == 0;
     passed = (passed + 1) % one_in;

@@ -1,7 +1,7 @@
 /*
  * statistics-c: counts packets and bytes by IP protocol.
  *
- * The smallest plugin in C that is of use: state, a setting, and two messages. Packets always pass.
+ * The smallest useful plugin in C: state, a setting, and two messages. Packets always pass.
  *
  *   millrace plugin load statistics-c.wasm
  *   millrace instance create statistics-c i1
@@ -19,7 +19,7 @@ MILLRACE_PLUGIN("{\"abi\":1,\"name\":\"statistics-c\",\"version\":\"0.1.0\","
                 "\"by-protocol\":{\"type\":\"boolean\",\"default\":true,"
                 "\"description\":\"counts by protocol, not only in all\"}},"
                 "\"additionalProperties\":false},"
-                /* No byte of a packet is looked at: what is counted stands in its description. */
+                /* The plugin reads no byte of a packet: its description has the counted values. */
                 "\"window\":0}");
 
 struct count {
@@ -27,12 +27,12 @@ struct count {
     uint64_t bytes;
 };
 
-/* An instance. The router makes each instance memory of its own, so these are variables of the instance. */
+/* Variables of an instance: the router gives each instance its own memory. */
 static bool by_protocol = true;
 static struct count total;
 static struct count protocols[256];
 
-/* Refuses settings or arguments other than `known`, which has its quotes; NULL: all. */
+/* Whether an object has no keys other than `known`, which has its quotes; NULL: no keys at all. */
 static bool only(const void *object, size_t bytes, const char *known) {
     struct millrace_json key, value;
     size_t at = 0;
@@ -75,7 +75,7 @@ static void write(struct millrace_text *to, const struct count *count) {
 }
 
 static int32_t read(void) {
-    /* 256 protocols, each with less than 80 bytes. */
+    /* 256 protocols, less than 80 bytes each. */
     static char memory[256 * 80 + 128];
     struct millrace_text text = {memory, sizeof memory, 0, false};
     const char *comma = "";

@@ -1,4 +1,4 @@
-//! Changes made of input bytes: filters, routes, settings of ports.
+//! Changes made of input bytes: filters, routes, port settings.
 
 use millrace_config::{Filter, Route};
 
@@ -50,7 +50,7 @@ const OTHERS: [&str; 13] = [
     "in a",
     "in b",
 ];
-/// Actions, each with its gate.
+/// Filter actions, each with its gate.
 const ACTIONS: [(&str, &str); 24] = [
     ("drop", "firewall"),
     ("drop", "route"),
@@ -102,7 +102,8 @@ const WAYS: [&str; 8] = [
     "kind = 'prohibit'",
 ];
 
-/// A filter, with whether it binds the writer; `None` where the words contradict each other.
+/// Returns a filter, and whether the filter binds the writer; `None` where the words of the filter contradict
+/// each other.
 pub fn next_filter(input: &mut Input<'_>) -> Option<(Filter, bool)> {
     let words = [input.pick(&ADDRESSES), input.pick(&UPPER), input.pick(&OTHERS), input.pick(&OTHERS)];
     let (action, gate) = input.pick(&ACTIONS);
@@ -114,12 +115,12 @@ pub fn next_filter(input: &mut Input<'_>) -> Option<(Filter, bool)> {
     Some((toml::from_str(&text).ok()?, action.ends_with("writer")))
 }
 
-/// A prefix.
+/// Returns a prefix.
 pub fn next_prefix(input: &mut Input<'_>) -> &'static str {
     input.pick(&PREFIXES)
 }
 
-/// A route.
+/// Returns a route.
 pub fn next_route(input: &mut Input<'_>) -> Route {
     let (prefix, way) = (next_prefix(input), input.pick(&WAYS));
     let mut way = way.to_owned();
@@ -131,7 +132,7 @@ pub fn next_route(input: &mut Input<'_>) -> Route {
     toml::from_str(&format!("to = '{prefix}'\n{way}\n")).expect("a route")
 }
 
-/// Words of a packet, as `lookup` takes them.
+/// Returns the description of a packet, in the syntax of `lookup`.
 pub fn next_packet(input: &mut Input<'_>) -> String {
     let words = ["src 10.1.0.2 dst 10.9.0.1", "src fd00:1::2 dst fd00:9::1", "dst 10.2.0.77", "src 10.1.0.3"];
     format!("{} {} {}", input.pick(&words), input.pick(&UPPER), input.pick(&["in a", "in b", "in v", ""]))

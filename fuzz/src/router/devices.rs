@@ -1,4 +1,4 @@
-//! Devices of ports: memory, a recording that is played, and wrappers that impair and record.
+//! Devices of ports: memory, a played recording, and wrappers that impair and record.
 
 use std::io;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use millrace_wire::MacAddr;
 use super::frames;
 use crate::input::Input;
 
-/// Frames of the recording, at most.
+/// Maximum number of frames of the recording.
 const MOST: usize = 6;
-/// Milliseconds between two of them.
+/// Times between two frames of the recording, in milliseconds.
 const TIMES: [u32; 4] = [1, 7, 900, 4000];
 /// MAC address of the port that plays the recording.
 const PLAYER: [u8; 6] = [2, 0, 0, 0, 0, 0x0f];
@@ -26,8 +26,8 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// Reads devices: `kinds` has two bits for wrappers and two for the recording. The recording's frames have right checksums unless
-    /// `lies`.
+    /// Reads devices. `kinds` has two bits for wrappers and one bit for the recording. The recording's frames
+    /// have correct checksums unless `lies` is set.
     pub fn next(input: &mut Input<'_>, kinds: u8, lies: bool) -> Self {
         let impairment = (kinds & 3 == 2).then(|| next_impairment(input));
         let records = (kinds & 3 == 3).then(|| RecordLimit {
@@ -38,7 +38,7 @@ impl Devices {
         Self { impairment, records, recording }
     }
 
-    /// Whether a link is impaired: what happens to a packet depends on the number of those before it.
+    /// Whether a link is impaired. The fate of a packet then depends on the number of earlier packets.
     pub fn impairs(&self) -> bool {
         self.impairment.is_some()
     }
@@ -47,7 +47,7 @@ impl Devices {
     pub fn make(&self, port: &str, memory: Memory) -> Box<dyn Port> {
         let device: Box<dyn Port> = match port {
             "p" => {
-                // A recording that an input cut short plays nothing.
+                // An input may cut a recording short; such a recording plays nothing.
                 let recording = Recording::parse(self.recording.clone()).unwrap_or_default();
                 Box::new(Pcap::playing(recording, MacAddr(PLAYER), u16::MAX))
             }
@@ -73,7 +73,8 @@ impl Devices {
     }
 }
 
-/// An impairment of what port `a` receives, or of what port `b` sends. No bit is flipped: corrupted frames come of the input itself.
+/// Returns an impairment of reception at port `a`, or of transmission at port `b`. The impairment flips no
+/// bits: the input itself provides corrupted frames.
 fn next_impairment(input: &mut Input<'_>) -> Impairment {
     let delay = input.pick(&[0u64, 1, 50, 3000]);
     let parts = [0.0, 0.1, 0.5, 1.0];
@@ -90,7 +91,7 @@ fn next_impairment(input: &mut Input<'_>) -> Impairment {
     }
 }
 
-/// A recording in pcap's format of a few frames, their times ascending.
+/// Returns a pcap file of a few frames with ascending times.
 fn next_recording(input: &mut Input<'_>, lies: bool) -> Vec<u8> {
     let mut file = [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1].map(u32::to_le_bytes).concat();
     let mut time = 0;

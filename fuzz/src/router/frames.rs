@@ -1,4 +1,5 @@
-//! Frames made of input bytes: sound ones of a small world, overwritten, cut or lengthened, with checksums repaired.
+//! Frames made of input bytes: valid frames of a small network, overwritten, cut or lengthened, with
+//! checksums repaired.
 
 use millrace_tests::{
     ArpFrame, Frame, Ipv4Frame, Ipv6Frame, NdFrame, RawFrame, checksum, station, transport_checksum4,
@@ -31,12 +32,13 @@ const DESTINATIONS: [(&str, &str); 13] = [
     ("10.4.0.2", "fd00:4::1"),
 ];
 const PORTS: [u16; 6] = [0, 53, 80, 1000, 2000, 65535];
-/// Lengths of packets; no headers are longer than the first.
+/// Lengths of packets, in bytes. All headers fit into the shortest packet.
 const LENGTHS: [usize; 6] = [200, 576, 1480, 1500, 1600, 6000];
-/// Values that lengths, versions and offsets lie with.
+/// Wrong values for lengths, versions and offsets.
 const WRONG: [u8; 14] = [0, 1, 2, 4, 5, 6, 8, 0x40, 0x45, 0x4f, 0x60, 0x80, 0xfe, 0xff];
 
-/// Frames of one packet at a port. Their checksums are right, unless the input overwrites them and they may lie.
+/// Returns the frames of one packet at a port. With `lies`, the input may leave overwritten frames with wrong
+/// checksums.
 pub fn next_frames(input: &mut Input<'_>, port: &str, number: u32, lies: bool) -> Vec<Vec<u8>> {
     let kind = input.byte();
     let mut frames = match kind % 8 {
@@ -73,7 +75,7 @@ fn own_station(port: &str) -> millrace_wire::MacAddr {
     })
 }
 
-/// Gives frames the tags of the sub-interface that they arrive at.
+/// Gives frames the VLAN tags of the sub-interface where they arrive.
 fn tag(port: &str, frames: &mut [Vec<u8>]) {
     let tags: &[u8] = match port {
         "v" => &[0x81, 0, 0, 10],
@@ -85,7 +87,8 @@ fn tag(port: &str, frames: &mut [Vec<u8>]) {
     }
 }
 
-/// A whole frame as it stands in the input, from a capture at first; sent to the port, and between addresses that there are here.
+/// Returns a whole frame of the input; the seeds of the corpus are captured frames. The input may replace its
+/// destination MAC address and its IP addresses by those of this network.
 fn captured(input: &mut Input<'_>, port: &str) -> Vec<u8> {
     let (length, moves) = (usize::from(input.word() % 2048), input.byte());
     let (source, destination) = (input.pick(&SOURCES), input.pick(&DESTINATIONS));
@@ -191,7 +194,7 @@ fn ipv6(input: &mut Input<'_>, port: &str, number: u32) -> Vec<Vec<u8>> {
     frames.into_iter().map(whole).collect()
 }
 
-/// Messages of address resolution, and others of one link.
+/// Returns a message of ARP or neighbour discovery.
 fn link_local(input: &mut Input<'_>) -> Vec<u8> {
     let from = input.pick(&["10.1.0.2", "10.1.0.3", "10.2.0.77", "203.0.113.1"]);
     let from6 = input.pick(&["fd00:1::2", "fd00:1::3", "fe80::2", "2001:db8::1"]);
@@ -207,7 +210,7 @@ fn link_local(input: &mut Input<'_>) -> Vec<u8> {
 }
 
 fn mutate(input: &mut Input<'_>, frame: &mut Vec<u8>) {
-    // Mostly behind the MAC addresses, so that the frame is read at all.
+    // Mostly overwrites bytes behind the MAC addresses, so that the router reads the frame at all.
     let at = usize::from(input.byte());
     match input.below(8) {
         0 => frame.truncate(at),
@@ -235,7 +238,8 @@ fn mutate(input: &mut Input<'_>, frame: &mut Vec<u8>) {
     }
 }
 
-/// Makes the checksums of a frame right, so that the router doesn't drop it for these: IPv4 header, TCP, UDP, ICMP.
+/// Sets the correct IPv4 header, TCP, UDP and ICMP checksums of a frame, so that the router doesn't drop it
+/// for these.
 pub fn repair(frame: &mut [u8]) {
     let mut at = 12;
     while matches!(frame.get(at..at + 2), Some([0x81, 0] | [0x88, 0xa8])) {
@@ -282,8 +286,8 @@ fn repair6(packet: &mut [u8]) {
     set_checksum(transport, protocol, |bytes| transport_checksum6(source, destination, protocol, bytes));
 }
 
-/// Whether the transport checksum of a network packet is right, as far as it has one: a fragment has none, and neither has a packet
-/// with IPv6 extension headers here.
+/// Whether the transport checksum of a network packet is correct. Returns true for packets without one to
+/// check: fragments and packets with IPv6 extension headers.
 pub fn transport_is_right(ether_type: u16, packet: &[u8]) -> bool {
     match (ether_type, packet) {
         (0x0800, [first, _, _, _, _, _, high, low, ..]) => {
@@ -317,7 +321,7 @@ fn has_checksum(transport: &[u8], protocol: u8) -> bool {
     checksum_place(protocol).is_some_and(|at| transport.len() >= at + 2)
 }
 
-/// Where the checksum stands in a transport header.
+/// Returns the offset of the checksum in a transport header, in bytes.
 fn checksum_place(protocol: u8) -> Option<usize> {
     match protocol {
         6 => Some(16),

@@ -1,7 +1,9 @@
-//! The whole router: a configuration, frames and changes made of the input's bytes, under a virtual clock with ports in memory.
+//! Fuzz target of the whole router: a configuration, frames and changes made of the input's bytes, under a
+//! virtual clock with ports in memory.
 //!
-//! No input may make it panic, lose or invent a packet, or send a malformed frame. Two routers get the same: one keeps flows, the
-//! other classifies every packet by itself. What comes of the packets must be the same.
+//! No input makes the router panic, lose or invent a packet, or send a malformed frame. Two routers get the
+//! same input: one has a flow table, the other classifies every packet separately. Both must have the same
+//! outcome.
 
 mod changes;
 mod devices;
@@ -21,15 +23,15 @@ use settings::Settings;
 use side::Side;
 use writer::{Script, Writer};
 
-/// Ports that frames arrive at.
+/// Ports where frames arrive.
 const PORTS: [&str; 8] = ["a", "a", "a", "a", "b", "c", "v", "q"];
-/// Operations of a run, at most.
+/// Maximum number of operations of a run.
 const MOST: u32 = 64;
-/// Times that pass, in milliseconds.
+/// Steps of the virtual clock, in milliseconds.
 const TIMES: [u64; 8] = [1, 5, 100, 1001, 3000, 31_000, 0, 61_000];
 const MODES: [ReversePath; 3] = [ReversePath::Off, ReversePath::Strict, ReversePath::Loose];
 
-/// Runs the routers of an input.
+/// Runs two routers on an input.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let mut session = Session::new(&mut input);
@@ -42,7 +44,7 @@ pub fn run(data: &[u8]) {
     session.end();
 }
 
-/// The routers of one input.
+/// Routers of one input.
 struct Session {
     sides: Vec<Side>,
     settings: Settings,
@@ -50,7 +52,7 @@ struct Session {
     filters: Vec<(Vec<BindingId>, bool)>,
     /// Whether frames wait at ports.
     waiting: bool,
-    /// Readers of captures and traces, which end with them.
+    /// Readers of captures and traces. Dropping a reader ends its capture or trace.
     readers: Vec<Box<dyn std::any::Any>>,
 }
 
@@ -106,8 +108,10 @@ impl Session {
         }
     }
 
-    /// Lets the frames of a packet arrive. They may wait for others, unless the order of packets matters: where queues overflow or a
-    /// link loses packets, and where an instance writes, since one that fails is bypassed for a while. Then each is treated alone.
+    /// Lets the frames of a packet arrive. With `waits`, they wait and join a batch with later frames. A
+    /// router treats each frame alone where the order of packets matters: queues overflow, a link loses
+    /// packets, or an instance writes. The router bypasses an instance for a while after the instance has
+    /// failed.
     fn frames(&mut self, input: &mut Input<'_>, number: u32, waits: bool) {
         let port = input.pick(&PORTS);
         let frames = frames::next_frames(input, port, number, self.settings.lies);
@@ -124,7 +128,7 @@ impl Session {
         }
     }
 
-    /// Frames that leave may have wrong transport checksums from now on, if an instance writes.
+    /// Permits wrong transport checksums in transmitted frames from now on, if an instance writes.
     fn note_writes(&mut self) {
         let writes = self.writes();
         self.sides.iter_mut().for_each(|side| side.lies |= writes);
@@ -169,7 +173,7 @@ impl Session {
         });
     }
 
-    /// Begins or ends captures and traces, clears counters: nothing of it may change what becomes of packets.
+    /// Starts or ends captures and traces, or clears counters. None of this may change the fate of packets.
     fn observe(&mut self, input: &mut Input<'_>) {
         self.settle();
         match input.below(4) {
@@ -190,7 +194,7 @@ impl Session {
         }
     }
 
-    /// Has the routers treat the frames that wait.
+    /// Lets the routers treat the waiting frames.
     fn settle(&mut self) {
         if self.waiting {
             self.sides.iter_mut().for_each(|side| side.router.run());
@@ -198,7 +202,7 @@ impl Session {
         }
     }
 
-    /// Does the same to all routers, and holds that they answer the same.
+    /// Applies `change` to all routers and asserts that their answers are equal.
     fn same<T: PartialEq + std::fmt::Debug>(&mut self, change: impl Fn(&mut Side) -> T) {
         self.settle();
         let answers: Vec<T> = self.sides.iter_mut().map(change).collect();
@@ -211,7 +215,7 @@ impl Session {
         assert_eq!(outcomes.pop(), general, "flow table, general path:\n{}", self.settings.text);
     }
 
-    /// Ports come up, time passes, and no packet is left.
+    /// Sets all ports up, advances the clock, and asserts that no packet is left.
     fn end(mut self) {
         for port in ["a", "b", "c", "v", "q", "p"] {
             self.same(|side| side.router.set_up(port, true));

@@ -5,7 +5,8 @@ use millrace_tests::STANDARD;
 use super::devices::Devices;
 use crate::input::Input;
 
-/// What every router has: room for few packets and flows, instances, neighbours, a sub-interface.
+/// Configuration that all routers share: memory for few packets and flows, instances, neighbours,
+/// sub-interfaces.
 const WORLD: &str = r#"
 [[port]]
 name = "v"
@@ -96,17 +97,17 @@ const SCHEDULERS: [&str; 4] = [
 ];
 
 const TABLES: [&str; 6] = ["tuple-space", "cutting-tree", "linear", "dag", "dag-patricia", "dag-tree-bitmap"];
-/// Gates of each position where the writer is bound: early, route, late, queue.
+/// Gates of each position at which the writer may be bound: early, route, late, queue.
 const GATES: [&str; 7] = ["options", "security-in", "firewall", "route", "process", "monitor", "schedule"];
 
-/// A configuration, and what the oracle has to know of it.
+/// Configuration, and the properties of it that the comparison needs.
 #[derive(Debug)]
 pub struct Settings {
-    /// The configuration.
+    /// Text of the configuration.
     pub text: String,
-    /// The devices of ports.
+    /// Devices of ports.
     pub devices: Devices,
-    /// Whether the order of packets decides what becomes of them: a port has a scheduler, or its link is impaired.
+    /// Whether the order of packets decides their fate: a port has a scheduler, or its link is impaired.
     pub ordered: bool,
     /// Whether frames may keep wrong transport checksums.
     pub lies: bool,

@@ -1,4 +1,4 @@
-//! A router under test: what comes of some frames, and what must hold of it at any time.
+//! Router under test: its outcome after some frames, and the invariants that hold at any time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use millrace_tests::Output;
 
 use super::frames::transport_is_right;
 
-/// What came of some packets.
+/// Outcome of some packets: transmitted frames and counters.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Frames sent by each port, in the order of their bytes.
@@ -22,18 +22,19 @@ pub struct Outcome {
     held: u64,
 }
 
-/// A router, and what it had counted.
+/// Router, and its last counters.
 pub struct Side {
-    /// The router.
+    /// Router under test.
     pub router: OfflineRouter,
-    /// Whether frames that arrived may have had wrong transport checksums, or a plugin wrote to packets: those that leave then may.
+    /// Whether transmitted frames may have wrong transport checksums. That is so where arriving frames may
+    /// have them, or where a plugin writes to packets.
     pub lies: bool,
     last: SummaryView,
     ports: Vec<String>,
 }
 
 impl Side {
-    /// A router of a configuration, with a plugin beside those that every router has.
+    /// Returns a router of a configuration, with a plugin beside the built-in ones.
     pub fn new(text: &str, lies: bool, plugin: Arc<dyn Plugin>, device: &mut MakeDevice<'_>) -> Self {
         let router = OfflineRouter::with_devices(text, vec![plugin], device);
         let mut router = router.unwrap_or_else(|error| panic!("{error}\n{text}"));
@@ -43,10 +44,10 @@ impl Side {
         side
     }
 
-    /// What came of packets since the last call. Checks conservation.
+    /// Returns the outcome of packets since the last call. Checks conservation of packets.
     ///
     /// # Panics
-    /// When a packet was lost or invented.
+    /// When the router lost or invented a packet.
     pub fn outcome(&mut self) -> Outcome {
         let summary = self.router.summary();
         assert_eq!(summary.imbalance, 0, "conservation: {summary:?}");
@@ -78,7 +79,7 @@ impl Side {
         self.last = self.router.summary();
     }
 
-    /// Packets inside the router.
+    /// Returns the number of packets inside the router.
     pub fn held(&mut self) -> u64 {
         self.router.summary().held
     }
@@ -106,12 +107,12 @@ impl Side {
     }
 }
 
-/// Holds that a frame is well-formed.
+/// Asserts that a frame is well-formed.
 fn check_output(output: &Output) {
     assert!(output.from().is_unicast(), "{output:?}");
     match output.ether_type() {
         0x0800 => {
-            // This looks at the checksum, too.
+            // Checks the header checksum as well.
             let header = output.ipv4();
             assert!(header.ttl() > 0, "{output:?}");
             assert_eq!(usize::from(header.total_len()), output.network().len(), "{output:?}");
@@ -125,7 +126,8 @@ fn check_output(output: &Output) {
     }
 }
 
-/// Routers count their own IPv4 packets, in whatever order they make these.
+/// Clears the identification and checksum of ICMP packets: routers number their own IPv4 packets in the order
+/// of making them.
 fn without_identification(output: Output) -> Output {
     if output.ether_type() != 0x0800 || output.ipv4().protocol().0 != 1 {
         return output;

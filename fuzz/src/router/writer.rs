@@ -1,5 +1,5 @@
-//! A plugin that changes packets as the input has it, by the means that sandboxed plugins have. What it does to a packet
-//! follows from the packet alone, so that two routers do the same.
+//! Plugin that changes packets as the input prescribes, by the means of a sandboxed plugin. Its changes to a
+//! packet depend on the packet alone, so that two routers make the same changes.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,17 +16,17 @@ use crate::input::Input;
 /// Change of a packet.
 #[derive(Clone, Debug)]
 pub enum Edit {
-    /// `packet_resize`.
+    /// Cut or lengthening at the front by `packet_resize`, in bytes.
     Resize(i16),
-    /// `packet_write`, or a write to the window.
+    /// Bytes written at an offset, by `packet_write` or in the window.
     Write(usize, Vec<u8>),
-    /// The checksum of the IPv4 header is made right.
+    /// Correction of the IPv4 header checksum.
     Checksum,
-    /// The verdict.
+    /// Verdict of the packet.
     Verdict(Verdict),
 }
 
-/// Edits of packets: one list is chosen by a packet's bytes.
+/// Lists of edits. The bytes of a packet choose a list.
 pub type Script = Arc<Mutex<Vec<Vec<Edit>>>>;
 
 /// Reads a list of edits.
@@ -63,7 +63,7 @@ fn next_edit(input: &mut Input<'_>) -> Edit {
     }
 }
 
-/// The plugin, and its instances.
+/// Plugin, and each of its instances.
 #[derive(Clone, Debug)]
 pub struct Writer(pub Script);
 

@@ -1,4 +1,4 @@
-//! What is known of a flow, and what an acknowledgment means to it.
+//! State of a flow, and the meaning of an acknowledgment for it.
 
 use std::time::Duration;
 
@@ -6,51 +6,51 @@ use millrace_plugin_abi::Instant;
 
 use crate::segment::Segment;
 
-/// Words of the state of a flow.
+/// Number of 64-bit words of a flow's state.
 pub(crate) const WORDS: usize = 5;
-/// Bytes of the state of a flow.
+/// Size of a flow's state in bytes.
 pub(crate) const STATE_BYTES: usize = 8 * WORDS;
-/// So many duplicates in a row make the other end send a segment again (RFC 5681, 3.2).
+/// Number of consecutive duplicates after which the sender retransmits a segment (RFC 5681, 3.2).
 pub(crate) const FAST: u16 = 3;
 
-/// What is known of a flow. A new one is all zeros.
+/// State of a flow. A new flow is all zeros.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Flow {
-    /// The highest acknowledgment number.
+    /// Highest acknowledgment number.
     pub highest: u32,
-    /// The window of the last acknowledgment.
+    /// Window of the last acknowledgment.
     pub window: u16,
-    /// Duplicates since the highest number went up.
+    /// Number of duplicates since the highest number last increased.
     pub run: u16,
-    /// The most there ever were of these.
+    /// Largest `run` so far.
     pub longest_run: u16,
-    /// How often there were three in a row.
+    /// Number of times that three duplicates came in a row.
     pub fast: u32,
-    /// Acknowledgments in all; 0 before the first.
+    /// Number of all acknowledgments; 0 before the first.
     pub acks: u32,
-    /// Duplicates in all.
+    /// Number of all duplicates.
     pub duplicates: u32,
-    /// When the first came.
+    /// Time of the first acknowledgment.
     pub first: Instant,
-    /// When the last came.
+    /// Time of the last acknowledgment.
     pub last: Instant,
 }
 
-/// What an acknowledgment means.
+/// Meaning of an acknowledgment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Meaning {
-    /// It is the first of its flow.
+    /// First acknowledgment of the flow.
     First,
-    /// It came again, as the so manyth in a row.
+    /// Duplicate, with its number in the present run.
     Duplicate { in_a_row: u16 },
-    /// It has a lower number than one before.
+    /// Acknowledgment with a lower number than an earlier one.
     Old,
-    /// It has a higher number, or something else to say.
+    /// Acknowledgment with a higher number, or with other new content.
     Other,
 }
 
 impl Flow {
-    /// From the state that the router keeps; `None` where there is none.
+    /// Reads the flow from the state that the router stores; `None` if the router stores no state.
     #[inline]
     pub fn load(state: &[u8]) -> Option<Self> {
         let (words, []) = state.as_chunks::<8>() else { return None };
@@ -58,7 +58,7 @@ impl Flow {
         Some(Self::from_words(words.map(u64::from_ne_bytes)))
     }
 
-    /// From the words of its state.
+    /// Reads the flow from the words of its state.
     #[inline]
     pub fn from_words([numbers, runs, counts, first, last]: [u64; WORDS]) -> Self {
         Self {
@@ -74,7 +74,7 @@ impl Flow {
         }
     }
 
-    /// The words of its state.
+    /// Returns the words of the flow's state.
     #[inline]
     pub fn words(&self) -> [u64; WORDS] {
         [
@@ -86,7 +86,7 @@ impl Flow {
         ]
     }
 
-    /// Into the state that the router keeps.
+    /// Writes the flow into the state that the router stores.
     #[inline]
     pub fn store(&self, state: &mut [u8]) {
         for (place, word) in state.as_chunks_mut::<8>().0.iter_mut().zip(self.words()) {
@@ -94,7 +94,7 @@ impl Flow {
         }
     }
 
-    /// Takes an acknowledgment in.
+    /// Adds an acknowledgment to the flow; returns its meaning.
     #[inline]
     pub fn add(&mut self, segment: &Segment, now: Instant) -> Meaning {
         let meaning = self.meaning(segment);
@@ -121,7 +121,7 @@ impl Flow {
         if self.acks == 0 {
             return Meaning::First;
         }
-        // Numbers go round: what lies less than half the circle behind is older (RFC 9293, 3.4).
+        // Numbers wrap: a number less than half the range behind is older (RFC 9293, 3.4).
         let ahead = segment.number.wrapping_sub(self.highest) as i32;
         if ahead < 0 {
             Meaning::Old
@@ -132,13 +132,14 @@ impl Flow {
         }
     }
 
-    /// Acknowledgments in a second, between the first and the last.
+    /// Returns the acknowledgments per second, between the first and the last.
     pub fn rate(&self) -> f64 {
         per_second(self.acks.into(), self.last.since(self.first))
     }
 }
 
-/// How many there were in a second, when there were so many from the first to the last; to a tenth. 0 where they came at once.
+/// Returns the rate per second of `count` events, the first and the last `time` apart, rounded to a tenth.
+/// Returns 0 for a time of zero.
 pub(crate) fn per_second(count: u64, time: Duration) -> f64 {
     if time.is_zero() {
         return 0.0;

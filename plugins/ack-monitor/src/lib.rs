@@ -1,41 +1,43 @@
-//! `ack-monitor`: watches the acknowledgments of TCP flows: how many come again, and how fast they come.
+//! `ack-monitor`: counts the acknowledgments of TCP flows, their duplicates and their rate.
 //!
 //! # Purpose
-//! To see how connections fare without being one of their ends. Where acknowledgments come again, segments were lost or
-//! overtaken on the way to who sends them; three in a row make the other end send a segment again. It is the service "ACK
-//! monitor" of S. C. Karlin, *Embedded Computational Elements in Extensible Routers* (2003), table 4.1. Packets always pass.
+//! Shows the quality of connections from the middle of the network. Duplicate acknowledgments mean that
+//! segments were lost or reordered on their way to the acknowledging host. Three duplicates in a row make the
+//! sender retransmit a segment. The plugin is the service "ACK monitor" of S. C. Karlin, *Embedded
+//! Computational Elements in Extensible Routers* (2003), table 4.1. All packets pass.
 //!
 //! # Gates
 //! At positions `early`, `late` and `copy`.
 //!
 //! # Settings
-//! `worst`: how many flows are remembered at their ends, those with the most duplicates: 0 to 64, 8 by default.
+//! `worst`: number of ended flows to keep, the ones with the most duplicates: 0 to 64, 8 by default.
 //!
-//! Memory: 40 bytes for each flow, and 80 bytes for each flow that is remembered.
+//! Memory: 40 bytes for each flow, and 80 bytes for each kept flow.
 //!
-//! # What counts
-//! A segment with the flag ACK and without RST. It is a duplicate when it has no data, neither SYN nor FIN, the highest
-//! acknowledgment number of its flow so far, and the window of the acknowledgment before it (RFC 5681, 2). Whether data is
-//! outstanding, as the RFC wants too, can't be seen from one direction: probes that keep a connection alive count as well. Each
-//! direction of a connection is a flow of its own. Fragments behind the first and cut headers don't count.
+//! # Counted segments
+//! The plugin counts TCP segments with the flag ACK and without RST. A duplicate is a segment without data,
+//! SYN and FIN. It has the highest acknowledgment number of its flow and the window of the previous
+//! acknowledgment (RFC 5681, 2). The RFC also requires outstanding data, which one direction does not show.
+//! So keepalive probes count as well. Each direction of a connection is a separate flow. Later fragments and
+//! packets with cut headers don't count.
 //!
 //! # Messages
-//! - `read`: counters and the worst flows. Nothing is reset.
-//! - `set worst=…`: remembers that many flows from now on; of those that are, the worst stay.
-//! - `reset`: sets all counters to zero and forgets the flows that have ended. Flows that go on keep their numbers.
+//! - `read`: returns counters and the worst flows. Resets nothing.
+//! - `set worst=…`: changes the number of ended flows to keep; the worst of the present ones stay.
+//! - `reset`: sets all counters to zero and drops the ended flows. Flows in progress keep their numbers.
 //!
 //! # Counters
 //! - `acks`: acknowledgments.
-//! - `duplicates`: those that came again.
-//! - `fast`: how often the third in a row came, for which the other end sends a segment again.
-//! - `old`: those with a lower number than one before: they were overtaken.
-//! - `flows`, `ended`: flows that were begun with, and those of them that have ended.
-//! - `unfollowed`: acknowledgments of flows for whose state there was no memory; they are counted in `acks` alone.
-//! - `acks_per_second`: from the first to the last since the reset.
-//! - `worst`: of flows that have ended, by duplicates: the flow, `acks`, `duplicates`, `fast`, `longest_run` of duplicates in
-//!   a row, and `acks_per_second` between its first and its last.
+//! - `duplicates`: duplicate acknowledgments.
+//! - `fast`: number of third duplicates in a row, each of which makes the sender retransmit a segment.
+//! - `old`: acknowledgments with a lower number than an earlier one, due to reordering.
+//! - `flows`, `ended`: flows that started, and the number of them that ended.
+//! - `unfollowed`: acknowledgments of flows without memory for their state; only `acks` counts them.
+//! - `acks_per_second`: rate from the first to the last acknowledgment since the reset.
+//! - `worst`: ended flows, sorted by duplicates: the flow, `acks`, `duplicates`, `fast`, `longest_run` (most
+//!   duplicates in a row), and `acks_per_second` between its first and its last acknowledgment.
 //!
-//! All of it goes with the instance when it gets other settings by `instance set`.
+//! A change of settings by `instance set` keeps all counters and flows.
 //!
 //! # Example
 //! ```text
@@ -66,7 +68,7 @@ use flow::{Flow, Meaning, STATE_BYTES, per_second};
 use segment::Segment;
 use worst::{MOST_WORST, Worst};
 
-/// The type of plugin.
+/// The plugin type, for registration.
 pub static PLUGIN: AckMonitor = AckMonitor;
 
 /// Plugin `ack-monitor`.
@@ -79,9 +81,9 @@ const MESSAGES: &[(&str, &str)] = &[
     ("set", "worst=0 to 64: how many flows are remembered at their ends"),
     ("reset", "sets all counters to zero and forgets the flows that have ended"),
 ];
-/// Flows that are remembered unless it is said otherwise.
+/// Default number of ended flows to keep.
 const DEFAULT_WORST: usize = 8;
-/// The version of what instances save, and of the state of flows.
+/// Version of the saved state of instances, and of the state of flows.
 const STATE_VERSION: u32 = 1;
 
 static SCHEMA: LazyLock<Map<String, Value>> = LazyLock::new(|| {
@@ -144,12 +146,12 @@ impl Plugin for AckMonitor {
     }
 }
 
-/// The setting `worst`, if it is there.
+/// Reads the setting `worst`, if it is given.
 fn worst(reader: SettingsReader<'_>) -> Result<Option<usize>, PluginError> {
     Ok(reader.number("worst", 0..=MOST_WORST as u64)?.map(|number| number as usize))
 }
 
-/// What is saved: counters, the times of the first and the last acknowledgment, and the worst flows.
+/// Saved state: counters, the times of the first and the last acknowledgment, and the worst flows.
 type Saved = ([u64; 7], Option<[u64; 2]>, Vec<worst::Saved>);
 
 #[derive(Clone, Copy, Default)]
@@ -161,7 +163,7 @@ struct Counters {
     flows: u64,
     ended: u64,
     unfollowed: u64,
-    /// When the first and the last acknowledgment came.
+    /// Times of the first and the last acknowledgment.
     span: Option<(Instant, Instant)>,
 }
 

@@ -1,22 +1,23 @@
-//! What of a TCP segment matters to its acknowledgments.
+//! Fields of a TCP segment that concern acknowledgments.
 
 use millrace_plugin_abi::{Exceptions, Family, FlowKey, Packet};
 use millrace_wire::tcp::{self, Flags};
 use millrace_wire::{Protocol, ipv4, ipv6};
 
-/// A segment that acknowledges.
+/// TCP segment with an acknowledgment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Segment {
-    /// The acknowledgment number.
+    /// Acknowledgment number.
     pub number: u32,
-    /// The window, not scaled.
+    /// Window, unscaled.
     pub window: u16,
-    /// Whether it has neither data nor SYN nor FIN.
+    /// Whether the segment has no data, no SYN and no FIN.
     pub is_bare: bool,
 }
 
 impl Segment {
-    /// The segment of a packet; `None` where it is none, does not acknowledge, or can't be read.
+    /// Reads the segment of a packet. Returns `None` if the packet is no TCP segment, has no acknowledgment,
+    /// or can't be read.
     #[inline]
     pub fn read(key: &FlowKey, packet: &Packet) -> Option<Self> {
         let hidden = Exceptions::FRAGMENT.with(Exceptions::CUT);
@@ -35,7 +36,7 @@ impl Segment {
     }
 }
 
-/// Octets from the network header to the end of what it carries, without padding of the link.
+/// Returns the length from the network header to the end of the payload, in octets, without link padding.
 #[inline]
 fn length(family: Family, packet: &Packet) -> Option<usize> {
     Some(match family {

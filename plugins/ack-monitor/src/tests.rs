@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use super::*;
 
 const LINK: usize = 14;
-/// Bytes before an instance's part of a block.
+/// Bytes of a block before the instance's part.
 const HEADER: usize = 8;
 
 fn instance(settings: Value) -> Result<Box<dyn Instance>, PluginError> {
@@ -28,7 +28,7 @@ fn read(instance: &mut dyn Instance) -> Value {
     ask(instance, "read", json!({})).unwrap()
 }
 
-/// A segment of the flow of a number.
+/// Segment of the flow of a number.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     flow: u16,
@@ -74,7 +74,7 @@ fn packet(pool: &Pool, sent: &Sent) -> Packet {
         urgent_pointer: 0,
     };
     segment.emit(&mut tcp::Packet::new_unchecked(&mut bytes[LINK + 20..]), pseudo);
-    // The padding of a short frame is no data.
+    // The padding of a short frame is not data.
     bytes.resize(bytes.len().max(60), 0);
     let mut packet = pool.packet_from(&bytes).unwrap();
     packet.set_network(LINK);
@@ -82,7 +82,7 @@ fn packet(pool: &Pool, sent: &Sent) -> Packet {
     packet
 }
 
-/// The state of flows 0 to 3, in blocks 1 to 4.
+/// State of flows 0 to 3, in blocks 1 to 4.
 struct Blocks(Vec<Vec<u8>>);
 
 impl Blocks {
@@ -101,7 +101,7 @@ impl FlowStates for Blocks {
     }
 }
 
-/// Sends segments, each as a call of its own, a millisecond after the one before.
+/// Sends segments, one per call, a millisecond apart.
 fn send(instance: &mut dyn Instance, blocks: &mut Blocks, segments: &[Sent]) {
     let pool = Pool::new(2).unwrap();
     for (index, sent) in segments.iter().enumerate() {
@@ -124,10 +124,11 @@ fn end(instance: &mut dyn Instance, blocks: &Blocks, flow: u16) {
     instance.flow_ended(&FlowEnd { key: key(flow), packets: 1, bytes: 60 }, blocks.state(flow));
 }
 
-/// Where the numbers of segments begin, so that they go round on their way.
+/// First segment number, chosen so that the numbers wrap.
 const BASE: u32 = u32::MAX - 2;
 
-/// What a flow's segments come to, from the whole list: acknowledgments, duplicates, longest run, fast, old.
+/// Computes a flow's results from the list of its segments: acknowledgments, duplicates, longest run, fast,
+/// old.
 fn slow(segments: &[Sent]) -> [u64; 5] {
     let (mut duplicates, mut longest, mut fast, mut old) = (0, 0, 0, 0);
     let acks: Vec<_> = segments
@@ -201,7 +202,7 @@ proptest! {
         let mut stored = [0; STATE_BYTES];
         flow.store(&mut stored);
         prop_assert_eq!(Flow::load(&stored), Some(flow));
-        // Any state takes an acknowledgment.
+        // Any state accepts an acknowledgment.
         let mut flow = flow;
         flow.add(&Segment { number: 1, window: 1, is_bare: true }, Instant::ZERO);
     }

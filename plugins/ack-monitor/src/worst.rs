@@ -1,4 +1,4 @@
-//! Flows that have ended, as far as they are remembered.
+//! Ended flows with the most duplicates.
 
 use std::cmp::Reverse;
 
@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 
 use crate::flow::{Flow, WORDS};
 
-/// Most flows that are remembered.
+/// Maximum number of ended flows to keep.
 pub(crate) const MOST_WORST: usize = 64;
 
-/// A flow as it is saved: source and destination, their ports, protocol, family and incoming port, and its state.
+/// Saved flow: source and destination, their ports, protocol, family and incoming port, and its state.
 pub(crate) type Saved = ([u8; 16], [u8; 16], [u16; 2], u8, u8, u16, [u64; WORDS]);
 
-/// The flows with the most duplicates, the worst first. Memory is taken when it is made.
+/// Ended flows with the most duplicates, the worst first. The constructor allocates all memory.
 pub(crate) struct Worst {
     limit: usize,
     flows: Vec<(FlowKey, Flow)>,
@@ -29,14 +29,14 @@ impl Worst {
         self.limit
     }
 
-    /// Remembers that many from now on.
+    /// Sets the number of flows to keep.
     pub fn set_limit(&mut self, limit: usize) {
         self.flows.truncate(limit);
         self.flows.reserve_exact(limit - self.flows.len());
         self.limit = limit;
     }
 
-    /// Remembers a flow, if it had duplicates and is worse than one of those that are; of equals the first stays.
+    /// Adds a flow if it has duplicates and is worse than a kept flow. Among equal flows the first stays.
     pub fn add(&mut self, key: FlowKey, flow: Flow) {
         let place = self.flows.partition_point(|(_, other)| other.duplicates >= flow.duplicates);
         if flow.duplicates == 0 || place >= self.limit {
@@ -55,7 +55,7 @@ impl Worst {
         self.flows.iter().map(save).collect()
     }
 
-    /// Remembers those that were saved, as far as there is room.
+    /// Restores saved flows, as far as there is room.
     pub fn restore(&mut self, saved: &[Saved]) {
         for (source, destination, [from, to], protocol, family, port, words) in saved {
             let (ports, port) = ((*from, *to), PortId(*port));
@@ -85,7 +85,7 @@ impl Worst {
     }
 }
 
-/// The worst flows of the answers of several workers, as many as one remembers.
+/// Merges the worst flows in the replies of several workers, up to the limit of one worker.
 pub(crate) fn joined(replies: &[Value]) -> Value {
     let limit = replies.first().and_then(|reply| reply.pointer("/settings/worst")?.as_u64()).unwrap_or(0);
     let lists = replies.iter().filter_map(|reply| reply.get("worst")?.as_array());

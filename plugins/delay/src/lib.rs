@@ -1,25 +1,26 @@
-//! `delay`: lets packets go on after a time.
+//! `delay`: holds packets for a configured time.
 //!
 //! # Purpose
-//! To try what a longer way would do to an application, on live traffic and flow by flow.
+//! Shows the effect of a longer path on an application, with live traffic and flow by flow.
 //!
 //! # Gates
 //! At positions `early`, `route`, `late` and `queue`.
 //!
 //! # Settings
-//! - `ms`: milliseconds, 0 to 10,000, with parts of one as in `0.5`; 0 by default.
+//! - `ms`: delay in milliseconds, 0 to 10,000, with decimals as in `0.5`; 0 by default.
 //!
-//! Packets keep their order, also when the delay becomes shorter: no packet goes on before one that came earlier. They go
-//! on within a millisecond of their time. They occupy packet memory as long as they are delayed; when half of it is taken
-//! by packets that wait, further ones are dropped as `plugin_busy`.
+//! Packets keep their order: when the delay becomes shorter, no packet overtakes an earlier one. Packets
+//! continue within a millisecond of their time. Delayed packets occupy packet memory. When held packets take
+//! half of that memory, the router drops further packets as `plugin_busy`.
 //!
 //! # Messages
-//! - `read`: setting and counters. Nothing is reset.
-//! - `set ms=…`: the delay of packets that come from now on. `instance set` does the same, in the same order.
+//! - `read`: returns setting and counters. Resets nothing.
+//! - `set ms=…`: sets the delay of packets that arrive from now on. `instance set` does the same, in the same
+//!   order.
 //! - `reset`: sets the counter to zero.
 //!
 //! # Counters
-//! `packets`: packets delayed.
+//! `packets`: delayed packets.
 //!
 //! # Example
 //! ```text
@@ -41,7 +42,7 @@ use millrace_plugin_abi::{
 };
 use serde_json::{Map, Value, json};
 
-/// The type of plugin.
+/// The plugin type, for registration.
 pub static PLUGIN: Delay = Delay;
 
 /// Plugin `delay`.
@@ -54,10 +55,10 @@ const MESSAGES: &[(&str, &str)] = &[
     ("set", "ms=0 to 10000: the delay of packets that come from now on"),
     ("reset", "sets the counter to zero"),
 ];
-/// The longest delay, in milliseconds.
+/// Maximum delay in milliseconds.
 const LONGEST: f64 = 10_000.0;
 
-/// The version of what instances save.
+/// Version of the saved state of instances.
 const STATE_VERSION: u32 = 1;
 
 static SCHEMA: LazyLock<Map<String, Value>> = LazyLock::new(|| {
@@ -101,7 +102,7 @@ impl Plugin for Delay {
         MESSAGES
     }
 
-    /// Counters are added up; the setting is the same everywhere.
+    /// Adds the counters; the setting is the same at all workers.
     fn merge(&self, _message: &Message, replies: Vec<Value>) -> Value {
         merged_but(replies, &["ms"])
     }
@@ -116,7 +117,7 @@ impl Plugin for Delay {
     }
 }
 
-/// The delay that settings name, if they do.
+/// Returns the delay in the settings, if it is given.
 fn delay(settings: &Map<String, Value>) -> Result<Option<Duration>, PluginError> {
     PluginError::unless_known(NAME, settings, &["ms"])?;
     let Some(value) = settings.get("ms") else { return Ok(None) };
@@ -128,7 +129,7 @@ fn delay(settings: &Map<String, Value>) -> Result<Option<Duration>, PluginError>
 
 struct DelayInstance {
     delay: Duration,
-    /// When the packet that came last goes on.
+    /// Time at which the last packet continues.
     latest: Instant,
     packets: u64,
 }
@@ -137,7 +138,7 @@ impl Instance for DelayInstance {
     fn process(&mut self, packets: &mut Packets<'_>, now: Instant) -> Progress {
         let until = now + self.delay;
         self.latest = self.latest.max(until);
-        // Without a delay none is held, unless others are held before it.
+        // With a delay of zero, packets are held only behind other held packets.
         if self.latest > now {
             self.packets += packets.len() as u64;
             packets.for_each(|_, _| Verdict::Hold(self.latest));
@@ -153,7 +154,8 @@ impl Instance for DelayInstance {
         false
     }
 
-    /// Packets that wait go on when they were told to, so the next instance has to know until when.
+    /// Saves the release time of the last packet: held packets keep their release times, and the next
+    /// instance must keep the order.
     fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {
         Ok(Some(json!([self.packets, self.latest.as_nanos()]).to_string().into_bytes()))
     }

@@ -1,44 +1,46 @@
-//! `minimal-ip`: verifies the IP header as a minimal forwarder does, drops what is not sound, and may choose the port.
+//! `minimal-ip`: verifies the IP header like a minimal forwarder, drops faulty packets, and may choose the
+//! port.
 //!
 //! # Purpose
-//! To guard the way behind plugins that rewrite packets: what one of them has left with a wrong length or checksum ends here,
-//! counted by what is wrong. To measure what a minimal service costs for each packet. With a port, to forward some flows
-//! without a route.
+//! The plugin guards the path behind plugins that rewrite packets: it drops packets with a wrong length or
+//! checksum, and counts them by fault. It also measures the cost of a minimal service per packet. With a
+//! port, it forwards chosen flows without a route.
 //!
-//! The service "minimal IP" (IP--) of S. C. Karlin, *Embedded Computational Elements in Extensible Routers* (2003), table
-//! 4.1, takes one off the TTL, mends the checksum and puts another Ethernet header before the packet; there the
-//! classifier verifies the header. Here it is the other way round: the router takes one off the TTL, mends the
-//! checksum and writes the link header for every packet that it forwards, so the plugin does none of that, or it would be
-//! done twice. What is left of minimal forwarding is here: to verify the header (RFC 1812, 5.2.2), and to name the port.
+//! The service "minimal IP" (IP--) is described by S. C. Karlin, *Embedded Computational Elements in
+//! Extensible Routers* (2003), table 4.1. That service decrements the TTL, updates the checksum and replaces
+//! the Ethernet header, and the classifier verifies the header. Here the router itself decrements the TTL,
+//! updates the checksum and writes the link header of every forwarded packet. So the plugin does the rest of
+//! minimal forwarding: it verifies the header (RFC 1812, 5.2.2) and names the port.
 //!
-//! The router verifies the header too when a packet comes in. So faults are only found here where a plugin at a gate before
-//! has made them.
+//! The router also verifies the header of each arriving packet. So the plugin finds only faults that a plugin
+//! at an earlier gate has made.
 //!
 //! # Gates
 //! At positions `route` and `late`.
 //!
 //! # Settings
-//! `port`: the name of a port by which packets leave, whatever their route; none by default: the route decides. There
-//! they go to the gateway of their route, if that lies at this port, and to their destination otherwise.
+//! `port`: name of the egress port of all packets, whatever their route; none by default, so that the route
+//! decides. At this port, packets go to the gateway of their route, if it is there, and otherwise to their
+//! destination.
 //!
 //! # Messages
-//! - `read`: setting and counters. Nothing is reset.
+//! - `read`: returns setting and counters. Resets nothing.
 //! - `reset`: sets all counters to zero.
 //!
 //! # Counters
-//! - `packets`, `bytes`: what was seen, link header included.
-//! - `sent`: packets that go on.
-//! - `dropped`: packets that don't, by what is wrong; the number in brackets is the reason by which the router counts the
-//!   drops of an instance.
-//!   - `short` (0): less than a header's octets.
-//!   - `version` (1): not 4, or not 6.
+//! - `packets`, `bytes`: packets received and their bytes, link header included.
+//! - `sent`: packets that passed.
+//! - `dropped`: dropped packets by fault. The number in brackets is the reason under which the router counts
+//!   the drops of an instance.
+//!   - `short` (0): shorter than the header.
+//!   - `version` (1): version other than 4, or other than 6.
 //!   - `header_length` (2): IPv4: below 20 octets.
-//!   - `total_length` (3): IPv4: below the header length. IPv6: zero, though options are announced.
-//!   - `truncated` (4): fewer octets came than the length says.
-//!   - `checksum` (5): IPv4: the header's is wrong.
-//! - `port`: the port's number; missing where the route decides.
+//!   - `total_length` (3): IPv4: below the header length. IPv6: zero, although the header announces options.
+//!   - `truncated` (4): fewer octets than the length field announces.
+//!   - `checksum` (5): IPv4: wrong header checksum.
+//! - `port`: number of the port; missing if the route decides.
 //!
-//! They go with the instance when it gets other settings by `instance set`.
+//! A change of settings by `instance set` keeps all counters.
 //!
 //! # Example
 //! ```text
@@ -62,7 +64,7 @@ use millrace_units::PortId;
 use millrace_wire::{Ipv4Fault, Ipv6Fault, ipv4, ipv6};
 use serde_json::{Map, Value, json};
 
-/// The type of plugin.
+/// The plugin type, for registration.
 pub static PLUGIN: MinimalIp = MinimalIp;
 
 /// Plugin `minimal-ip`.
@@ -71,7 +73,7 @@ pub struct MinimalIp;
 
 const NAME: &str = "minimal-ip";
 const MESSAGES: &[(&str, &str)] = &[("read", "setting and counters"), ("reset", "sets all counters to zero")];
-/// The version of what instances save.
+/// Version of the saved state of instances.
 const STATE_VERSION: u32 = 1;
 
 static SCHEMA: LazyLock<Map<String, Value>> = LazyLock::new(|| {
@@ -129,7 +131,7 @@ impl Plugin for MinimalIp {
     }
 }
 
-/// What can be wrong with a header; its place in [`Fault::NAMES`] is the reason of the drop.
+/// Fault of a header; its index in [`Fault::NAMES`] is the drop reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fault {
     Short,
@@ -170,7 +172,7 @@ impl From<Ipv6Fault> for Fault {
     }
 }
 
-/// What is wrong with the header of a packet of a family.
+/// Checks the header of a packet of a family.
 #[inline]
 fn verify(family: Family, packet: &Packet) -> Result<(), Fault> {
     let (header, length) = (packet.network(), packet.network_len());

@@ -18,7 +18,7 @@ fn ask(instance: &mut dyn Instance, name: &str) -> Reply {
     instance.control(&Message { name: name.to_owned(), arguments: Map::new() })
 }
 
-/// What becomes of a packet of a family, given from its network header on.
+/// Returns the verdict on a packet of a family, given from its network header on.
 fn verdict(instance: &mut dyn Instance, family: Family, network: &[u8]) -> Verdict {
     let pool = Pool::new(64).unwrap();
     let mut packet = pool.packet_from(&[&[0; LINK], network].concat()).unwrap();
@@ -32,7 +32,7 @@ fn verdict(instance: &mut dyn Instance, family: Family, network: &[u8]) -> Verdi
     verdicts[0]
 }
 
-/// A sound IPv4 packet with so many words of options.
+/// Makes a valid IPv4 packet with `options` words of options.
 fn v4(options: u8, payload: usize) -> Vec<u8> {
     let header = 20 + 4 * usize::from(options);
     let mut bytes = vec![0; header + payload];
@@ -45,7 +45,7 @@ fn v4(options: u8, payload: usize) -> Vec<u8> {
     bytes
 }
 
-/// A sound IPv6 packet.
+/// Makes a valid IPv6 packet.
 fn v6(payload: usize) -> Vec<u8> {
     let mut bytes = vec![0; 40 + payload];
     bytes[0] = 0x60;
@@ -54,7 +54,7 @@ fn v6(payload: usize) -> Vec<u8> {
     bytes
 }
 
-/// RFC 1071, word by word.
+/// Computes the checksum of RFC 1071 word by word.
 fn slow_sum(header: &[u8]) -> u16 {
     header.chunks(2).fold(0, |sum: u16, word| {
         let (sum, carry) = sum.overflowing_add(u16::from_be_bytes([word[0], word[1]]));
@@ -62,7 +62,7 @@ fn slow_sum(header: &[u8]) -> u16 {
     })
 }
 
-/// RFC 1812, 5.2.2, as it stands there: whether a packet is to be forwarded.
+/// Evaluates RFC 1812, 5.2.2, literally: whether a packet may be forwarded.
 fn slow_sound4(bytes: &[u8]) -> bool {
     let Some(first) = bytes.first() else { return false };
     let header = 4 * usize::from(first & 15);

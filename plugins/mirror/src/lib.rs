@@ -1,32 +1,33 @@
 //! `mirror`: sends every copy to one or two ports.
 //!
 //! # Purpose
-//! To watch all of the traffic of some flows at other ports, by a recorder or an intrusion detection system. The packets
-//! themselves go their way. For a part of it, there is `sample`.
+//! Shows all traffic of chosen flows at other ports, for a recorder or an intrusion detection system. The
+//! packets themselves continue unchanged. To copy only a part of the traffic, use `sample`.
 //!
 //! # Gates
 //! At position `copy`.
 //!
 //! # Settings
-//! - `to`: the name of the port that copies are sent to. It must be said.
-//! - `also`: a second port, for which another copy is made; none by default. With two, both have to be among the first 64
+//! - `to`: name of the port for the copies; required.
+//! - `also`: second port for another copy; none by default. If given, both ports must be among the first 64
 //!   ports of the configuration.
 //!
-//! A copy leaves by the port as any packet does: with a link header for the gateway of its route, if that lies there, and
-//! for its destination otherwise; where the port's frames are smaller, it is cut into fragments or dropped.
-//! So who is to get it must answer there for that address (a `[[neighbour]]` can say so); a filter with the action
-//! `copy-to PORT via ADDRESS` sends copies to one neighbour instead.
+//! A copy leaves the port like any other packet. Its link header is for the gateway of its route, if the
+//! gateway is at this port, and otherwise for its destination. If the port's MTU is smaller, the copy is
+//! fragmented or dropped. So the receiver must answer for that address at the port (a static `[[neighbour]]`
+//! can declare it). A filter with the action `copy-to PORT via ADDRESS` sends copies to one neighbour
+//! instead.
 //!
 //! # Messages
-//! - `read`: settings and counters. Nothing is reset.
+//! - `read`: returns settings and counters. Resets nothing.
 //! - `reset`: sets all counters to zero.
 //!
 //! # Counters
-//! - `packets`: copies that came, each sent to every port named.
-//! - `bytes`: their bytes, link header included.
-//! - `settings`: the settings, ports as their numbers.
+//! - `packets`: copies received, each sent to every configured port.
+//! - `bytes`: bytes of these copies, link header included.
+//! - `settings`: the settings, with ports as numbers.
 //!
-//! They go with the instance when it gets other settings by `instance set`.
+//! A change of settings by `instance set` keeps all counters.
 //!
 //! # Example
 //! ```text
@@ -48,7 +49,7 @@ use millrace_plugin_abi::{
 use millrace_units::PortId;
 use serde_json::{Map, Value, json};
 
-/// The type of plugin.
+/// The plugin type, for registration.
 pub static PLUGIN: Mirror = Mirror;
 
 /// Plugin `mirror`.
@@ -58,9 +59,9 @@ pub struct Mirror;
 const NAME: &str = "mirror";
 const MESSAGES: &[(&str, &str)] =
     &[("read", "settings and counters"), ("reset", "sets all counters to zero")];
-/// Ports below this can be named together.
+/// Limit of the port numbers that one verdict can combine.
 const PORTS_TOGETHER: u16 = 64;
-/// The version of what instances save.
+/// Version of the saved state of instances.
 const STATE_VERSION: u32 = 1;
 
 static SCHEMA: LazyLock<Map<String, Value>> = LazyLock::new(|| {
@@ -126,7 +127,7 @@ fn refuse(setting: &str, problem: impl Into<String>) -> PluginError {
     PluginError::setting(NAME, setting, problem)
 }
 
-/// What is said of each copy.
+/// Returns the verdict for all copies.
 fn verdict(to: PortId, also: Option<PortId>) -> Result<Verdict, PluginError> {
     let Some(also) = also else { return Ok(Verdict::Port(to)) };
     if also == to {

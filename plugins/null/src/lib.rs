@@ -1,18 +1,19 @@
 //! `null`: lets every packet pass.
 //!
 //! # Purpose
-//! To see that a binding takes the packets that it should, to measure what a call of a plugin costs, and to exempt
-//! flows: bound with a more specific filter, it keeps them from another instance at the same gate. With `work` it takes the time of a
-//! processor that a service would take, to try how many packets are left then.
+//! The plugin verifies that a binding takes the intended packets, measures the cost of a plugin call, and
+//! exempts flows: bound with a more specific filter, it keeps flows from another instance at the same gate.
+//! With `work` it takes as much processor time as a real service would, to measure the remaining packet rate.
 //!
 //! # Gates
 //! At every position.
 //!
 //! # Settings
-//! - `work`: turns of an empty loop for each packet, 0 to 10,000; 0 by default. A turn takes a cycle or so: measure what it is.
+//! - `work`: iterations of an empty loop for each packet, 0 to 10,000; 0 by default. An iteration takes about
+//!   a cycle; measure the exact time.
 //!
 //! # Messages
-//! - `read`: the counters. They are not reset.
+//! - `read`: returns the counters. Resets nothing.
 //! - `reset`: sets the counters to zero.
 //!
 //! # Counters
@@ -37,7 +38,7 @@ use millrace_plugin_abi::{
 };
 use serde_json::{Map, Value, json};
 
-/// The type of plugin.
+/// The plugin type, for registration.
 pub static PLUGIN: Null = Null;
 
 /// Plugin `null`.
@@ -47,10 +48,11 @@ pub struct Null;
 const NAME: &str = "null";
 const MESSAGES: &[(&str, &str)] = &[("read", "the counters"), ("reset", "sets the counters to zero")];
 
-/// The version of what instances save.
+/// Version of the saved state of instances.
 const STATE_VERSION: u32 = 1;
 
-/// Most turns of the loop for a packet: 256 packets keep a worker for a few milliseconds then.
+/// Maximum number of loop iterations per packet, with which 256 packets occupy a worker for a few
+/// milliseconds.
 const MOST_WORK: u64 = 10_000;
 
 static SCHEMA: LazyLock<Map<String, Value>> = LazyLock::new(|| {
@@ -107,14 +109,14 @@ impl Plugin for Null {
 
 struct NullInstance {
     packets: u64,
-    /// Turns of the loop for each packet.
+    /// Loop iterations for each packet.
     work: u64,
 }
 
 impl Instance for NullInstance {
     #[inline]
     fn process(&mut self, packets: &mut Packets<'_>, _now: Instant) -> Progress {
-        // Packets pass unless something else is said.
+        // Packets pass by default, without a verdict.
         self.packets += packets.len() as u64;
         if self.work > 0 {
             spend(self.work * packets.len() as u64);
@@ -152,7 +154,7 @@ impl Instance for NullInstance {
     }
 }
 
-/// Takes so many turns of a loop that does nothing.
+/// Runs a number of iterations of an empty loop.
 #[cold]
 fn spend(turns: u64) {
     (0..turns).for_each(|turn| {
@@ -207,7 +209,7 @@ mod tests {
             };
             (0..20).map(|_| time()).min().unwrap()
         });
-        // 20,000 turns of more than a twentieth of a nanosecond.
+        // 20,000 iterations of more than a twentieth of a nanosecond.
         assert!(with > without + std::time::Duration::from_micros(1), "{without:?}, {with:?}");
     }
 

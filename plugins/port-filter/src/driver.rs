@@ -1,29 +1,31 @@
-//! The form for the driver (`driver/form.c`), in whose words this speaks.
+//! eBPF variant of the plugin (`driver/form.c`): layout of its settings and counters.
 
 use millrace_plugin_abi::DriverForm;
 
 use crate::MOST_RANGES;
 use crate::settings::{Protocols, Settings};
 
-/// The form: a word for the protocols and one for each range; packets, dropped ones, and those by range.
+/// Description of the eBPF variant. Settings: a word for the protocols and one for each range. Counters:
+/// packets, dropped packets, and drops by range.
 pub(crate) const FORM: DriverForm = DriverForm {
     object: include_bytes!(concat!(env!("OUT_DIR"), "/form.o")),
     settings: 1 + MOST_RANGES,
     counters: RANGES + MOST_RANGES,
 };
 
-/// Where packets are counted.
+/// Index of the count of packets.
 pub(crate) const PACKETS: usize = 0;
-/// Where those are that it drops.
+/// Index of the count of dropped packets.
 pub(crate) const DROPPED: usize = 1;
-/// Where those are that the first range drops; the others follow.
+/// Index of the drop count of the first range; the others follow.
 pub(crate) const RANGES: usize = 2;
 
 const TCP: u64 = 1;
 const UDP: u64 = 2;
 const IS_THERE: u64 = 1 << 32;
 
-/// What the form is to drop. Packets that are cut never stay in the driver.
+/// Returns the settings of the eBPF variant. The offload never keeps packets with cut headers, so `cut` is
+/// not among them.
 pub(crate) fn settings(settings: &Settings) -> [u64; FORM.settings] {
     let mut words = [0; FORM.settings];
     let [protocols, places @ ..] = &mut words;

@@ -1,36 +1,40 @@
-//! `port-filter`: drops packets whose destination port lies in one of up to five ranges.
+//! `port-filter`: drops packets whose destination port is in one of up to five ranges.
 //!
 //! # Purpose
-//! A small firewall for chosen flows, whose ports are changed while packets flow.
+//! A small firewall for chosen flows, whose ports can change while packets flow.
 //!
 //! # Gates
 //! At positions `early` and `late`.
 //!
 //! # Settings
-//! - `ports`: up to five ports or ranges, as in `80,443,1000-2000`; none by default, so that nothing is dropped.
-//! - `protocol`: `tcp`, `udp`, or `any` (the default) for every protocol with ports: TCP, UDP, SCTP and UDP-Lite.
-//! - `cut`: what becomes of packets of the protocol whose ports can't be read because the transport header is cut
-//!   or lies too deep: `drop` (the default) or `pass`. With `pass`, who hides the ports gets past the filter.
+//! - `ports`: up to five ports or ranges, as in `80,443,1000-2000`; none by default, so that the plugin drops
+//!   nothing.
+//! - `protocol`: `tcp`, `udp`, or `any` (the default) for every protocol with ports: TCP, UDP, SCTP and
+//!   UDP-Lite.
+//! - `cut`: treatment of packets of the protocol whose ports are unreadable, because the transport header is
+//!   cut or too deep: `drop` (the default) or `pass`. With `pass`, a sender that hides its ports bypasses the
+//!   filter.
 //!
-//! Fragments behind the first have no ports and pass: without the first, which is dropped, nobody can put them together
-//! (RFC 1858 has the exception, a first fragment without ports: that is a cut one). Where no ports are set, cut
-//! packets pass as well. Protocols without ports, as ICMP and ESP, always pass.
+//! Later fragments have no ports and pass. If the plugin dropped the first fragment, the receiver can't
+//! reassemble the packet. (RFC 1858 describes the exception, a first fragment without ports: that is a packet
+//! with a cut header.) Without `ports`, packets with cut headers pass as well. Protocols without ports, such
+//! as ICMP and ESP, always pass.
 //!
 //! # Messages
-//! - `read`: settings and counters. Nothing is reset.
-//! - `set ports=… protocol=… cut=…`: changes the settings that are given, all of them or, when one is wrong, none.
-//!   New ranges count from zero; the other counters go on.
+//! - `read`: returns settings and counters. Resets nothing.
+//! - `set ports=… protocol=… cut=…`: changes the given settings: all of them, or none if one is invalid. New
+//!   ranges count from zero; the other counters continue.
 //! - `reset`: sets all counters to zero.
 //!
 //! # Counters
-//! - `packets`: packets seen.
+//! - `packets`: packets received.
 //! - `dropped`: packets dropped.
-//! - `dropped_cut`: of these, those whose ports could not be read.
-//! - `ranges`: for each range packets dropped since it was set; where ranges overlap, the first counts.
+//! - `dropped_cut`: dropped packets whose ports could not be read.
+//! - `ranges`: for each range, packets dropped since it was set; if ranges overlap, the first one counts.
 //!
-//! Packets that the driver forwards are judged and counted there, by the plugin's form for the driver, and added.
+//! For offloaded flows, the plugin's eBPF variant filters and counts the packets; `read` adds its counts.
 //!
-//! They go with the instance when it gets other settings by `instance set`.
+//! A change of settings by `instance set` keeps all counters.
 //!
 //! # Example
 //! ```text
@@ -60,7 +64,7 @@ use serde_json::{Map, Value, json};
 
 use settings::{Cut, Protocols, Settings};
 
-/// The type of plugin.
+/// The plugin type, for registration.
 pub static PLUGIN: PortFilter = PortFilter;
 
 /// Plugin `port-filter`.
@@ -73,10 +77,10 @@ const MESSAGES: &[(&str, &str)] = &[
     ("set", "ports=80,443,1000-2000 protocol=tcp|udp|any cut=drop|pass: changes the settings that are given"),
     ("reset", "sets all counters to zero"),
 ];
-/// Most ranges of an instance.
+/// Maximum number of ranges of an instance.
 const MOST_RANGES: usize = 5;
 
-/// The version of what instances save.
+/// Version of the saved state of instances.
 const STATE_VERSION: u32 = 2;
 
 static SCHEMA: LazyLock<Map<String, Value>> = LazyLock::new(|| {
@@ -152,11 +156,11 @@ struct Counters {
 
 struct PortFilterInstance {
     settings: Settings,
-    /// Of packets that came here.
+    /// Counts of packets at the worker.
     counters: Counters,
-    /// Of packets that the driver forwarded or dropped.
+    /// Counts of offloaded packets, forwarded or dropped.
     driver: DriverCounts,
-    /// Whether what its ranges counted is that of others.
+    /// Whether the range counts of the eBPF variant belong to other ranges.
     other_ranges: bool,
 }
 
@@ -186,7 +190,7 @@ impl Instance for PortFilterInstance {
         Ok(Some(state.to_string().into_bytes()))
     }
 
-    /// What ranges counted is that of the same ranges.
+    /// Restores the range counts only if the ranges are the same.
     fn restore(&mut self, state: &[u8], version: u32) -> Result<(), PluginError> {
         let (ports, [packets, dropped, dropped_cut], ranges, driver): (String, _, _, Vec<u64>) =
             restored(state, version, STATE_VERSION)?;
@@ -266,7 +270,7 @@ impl PortFilterInstance {
         (0..MOST_RANGES).for_each(|range| self.driver.reset(driver::RANGES + range));
     }
 
-    /// What was counted here and in the driver.
+    /// Returns the sums of the counts of the worker and the eBPF variant.
     fn counted(&self) -> Counters {
         let Counters { packets, dropped, dropped_cut, ranges } = self.counters;
         let counted = |at: usize| ranges.get(at).copied().unwrap_or_default();
@@ -274,7 +278,7 @@ impl PortFilterInstance {
         Counters {
             packets: packets.wrapping_add(self.driver.counted(driver::PACKETS)),
             dropped: dropped.wrapping_add(self.driver.counted(driver::DROPPED)),
-            // What is cut never stays in the driver.
+            // The offload never keeps packets with cut headers.
             dropped_cut,
             ranges: std::array::from_fn(range),
         }
@@ -311,7 +315,8 @@ impl Protocols {
     }
 }
 
-/// Whether it is the number of an IPv6 extension header: the upper layer could not be reached, and may be anything.
+/// Whether `protocol` is an IPv6 extension header. The router could then not reach the upper layer, which may
+/// be any protocol.
 #[inline]
 fn is_extension(protocol: u8) -> bool {
     matches!(

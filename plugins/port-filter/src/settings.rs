@@ -1,4 +1,4 @@
-//! The settings of plugin `port-filter`, and how they are read.
+//! Settings of plugin `port-filter`, and their parser.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::{MOST_RANGES, NAME};
 
-/// The settings that there are.
+/// Names of the settings.
 pub(crate) const NAMES: [&str; 3] = ["ports", "protocol", "cut"];
 
 #[derive(Clone, Default)]
@@ -18,7 +18,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// These settings, changed where `given` says something.
+    /// Returns these settings with the changes in `given`.
     pub fn with(&self, given: &Map<String, Value>) -> Result<Self, PluginError> {
         PluginError::unless_known(NAME, given, &NAMES)?;
         let reader = SettingsReader::new(NAME, given);
@@ -33,7 +33,7 @@ impl Settings {
     }
 }
 
-/// Of which protocols packets are dropped.
+/// Protocols whose packets the plugin may drop.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Protocols {
     Tcp,
@@ -50,7 +50,7 @@ impl Protocols {
     }
 }
 
-/// What becomes of packets whose ports can't be read.
+/// Treatment of packets with unreadable ports.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Cut {
     #[default]
@@ -66,7 +66,7 @@ impl Cut {
     }
 }
 
-/// Ports from the first to the last, both included.
+/// Port range, both ends included.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Range {
     first: u16,
@@ -79,7 +79,7 @@ impl Range {
         (self.first..=self.last).contains(&port)
     }
 
-    /// The first and the last port.
+    /// Returns the first and the last port.
     pub fn bounds(self) -> (u16, u16) {
         (self.first, self.last)
     }
@@ -95,7 +95,7 @@ impl Range {
 }
 
 fn port(digits: &str, text: &str) -> Result<u16, String> {
-    // Rust's own reading admits a leading plus sign.
+    // Rust's own parser accepts a leading plus sign.
     let valid = digits.bytes().all(|byte| byte.is_ascii_digit());
     digits.parse().ok().filter(|_| valid).ok_or_else(|| {
         format!("{text:?} is no port; give ports from 0 to 65535 and ranges, as in 80,1000-2000")
@@ -108,7 +108,7 @@ impl fmt::Display for Range {
     }
 }
 
-/// Up to [`MOST_RANGES`] ranges.
+/// List of up to [`MOST_RANGES`] ranges.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub(crate) struct Ranges(Vec<Range>);
 
@@ -122,7 +122,7 @@ impl Ranges {
         self.0.is_empty()
     }
 
-    /// From a text, a number, or a list of both.
+    /// Reads ranges from a text, a number, or a list of both.
     fn read(value: &Value) -> Result<Self, String> {
         let texts: Vec<String> = match value {
             Value::String(text) => vec![text.clone()],

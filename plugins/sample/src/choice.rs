@@ -1,34 +1,35 @@
-//! Which copies are sent.
+//! Choice of the copies to send.
 
 use crate::settings::{Mode, Settings};
 
-/// Chooses one in so many.
+/// Chooses one of every `one_in` copies.
 #[derive(Clone, Debug)]
 pub(crate) struct Choice {
     one_in: u32,
     mode: Mode,
-    /// Copies since the last that was chosen, in the mode `every`.
+    /// Number of copies since the last choice, in the mode `every`.
     passed: u32,
-    /// The state of the random numbers; never 0.
+    /// State of the random number generator; never 0.
     random: u64,
 }
 
 impl Choice {
     pub fn new(settings: &Settings) -> Self {
         let Settings { one_in, mode, seed, .. } = *settings;
-        // The numbers behind a small state are small at first: the seed's bits are spread. An odd factor makes no 0.
+        // The multiplication spreads the seed's bits: small states start with small numbers. An odd factor
+        // makes no 0.
         let random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Self { one_in, mode, passed: 0, random }
     }
 
-    /// Goes on by other settings; random numbers begin anew with `from_seed`.
+    /// Changes the settings; restarts the random numbers if `from_seed` is true.
     pub fn change(&mut self, settings: &Settings, from_seed: bool) {
         let begun = Self::new(settings);
         let random = if from_seed { begun.random } else { self.random };
         *self = Self { random, ..begun };
     }
 
-    /// Whether the next copy is chosen.
+    /// Whether to send the next copy.
     #[inline]
     pub fn next(&mut self) -> bool {
         match self.mode {
@@ -40,12 +41,12 @@ impl Choice {
                 }
                 chosen
             }
-            // The number as a fraction of 2^64 lies below 1 / one_in.
+            // The random number, as a fraction of 2^64, is below 1 / one_in.
             Mode::Random => (u128::from(self.draw()) * u128::from(self.one_in)) >> 64 == 0,
         }
     }
 
-    /// Marsaglia, *Xorshift RNGs* (2003): 64 bits, shifts of 13, 7 and 17.
+    /// Draws a random number. Marsaglia, *Xorshift RNGs* (2003): 64 bits, shifts of 13, 7 and 17.
     #[inline]
     fn draw(&mut self) -> u64 {
         let mut number = self.random;

@@ -1,37 +1,38 @@
-//! `sample`: sends one in so many copies to a port, and uses up the others.
+//! `sample`: sends one of every N copies to a port, and discards the others.
 //!
 //! # Purpose
-//! To watch a part of the traffic of some flows at another port, where all of it would be too much. The packets
-//! themselves go their way.
+//! Shows a part of the traffic of chosen flows at another port, where all of it would be too much. The
+//! packets themselves continue unchanged.
 //!
 //! # Gates
 //! At position `copy`.
 //!
 //! # Settings
-//! - `to`: the name of the port that copies are sent to. It must be said.
-//! - `one-in`: one in so many copies is sent: 1 (the default: all) to 4,294,967,295.
-//! - `mode`: `every` (the default): of each so many copies the last; `random`: each with the same chance, so that traffic
-//!   with a rhythm of its own is not seen crooked.
-//! - `seed`: where the random numbers begin, 1 to 2^64 - 1. From the same seed the same choices follow.
+//! - `to`: name of the port for the copies; required.
+//! - `one-in`: the number N, 1 (the default, for all copies) to 4,294,967,295. The plugin sends one of every
+//!   N copies.
+//! - `mode`: `every` (the default) sends the last of every `one-in` copies; `random` sends each copy with the
+//!   same probability, so that periodic traffic does not bias the sample.
+//! - `seed`: seed of the random numbers, 1 to 2^64 - 1. The same seed leads to the same choices.
 //!
-//! Each worker counts, and draws, for itself. A copy leaves by the port as any packet does: with a link header for the
-//! gateway of its route, if that lies there, and for its destination otherwise.
-//! So who is to get it must answer there for that address (a `[[neighbour]]` can say so); a filter with the action
-//! `copy-to PORT via ADDRESS` sends copies to one neighbour instead.
+//! Each worker counts and draws separately. A copy leaves the port like any other packet. Its link header is
+//! for the gateway of its route, if the gateway is at this port, and otherwise for its destination. So the
+//! receiver must answer for that address at the port (a static `[[neighbour]]` can declare it). A filter with
+//! the action `copy-to PORT via ADDRESS` sends copies to one neighbour instead.
 //!
 //! # Messages
-//! - `read`: settings and counters. Nothing is reset.
-//! - `set one-in=… mode=… seed=…`: changes the settings that are given, all of them or, when one is wrong, none. Counting
-//!   up to the next copy begins anew.
+//! - `read`: returns settings and counters. Resets nothing.
+//! - `set one-in=… mode=… seed=…`: changes the given settings: all of them, or none if one is invalid. The
+//!   count up to the next copy restarts.
 //! - `reset`: sets all counters to zero.
 //!
 //! # Counters
-//! - `copies`: copies seen.
-//! - `sent`: those that were sent to the port.
-//! - `sent_bytes`: their bytes, link header included.
-//! - `settings`: the settings, `to` as the port's number.
+//! - `copies`: copies received.
+//! - `sent`: copies sent to the port.
+//! - `sent_bytes`: bytes of the sent copies, link header included.
+//! - `settings`: the settings, with `to` as the port's number.
 //!
-//! They go with the instance when it gets other settings by `instance set`; counting up to the next copy begins anew.
+//! A change of settings by `instance set` keeps all counters; the count up to the next copy restarts.
 //!
 //! # Example
 //! ```text
@@ -59,7 +60,7 @@ use serde_json::{Map, Value, json};
 use choice::Choice;
 use settings::Settings;
 
-/// The type of plugin.
+/// The plugin type, for registration.
 pub static PLUGIN: Sample = Sample;
 
 /// Plugin `sample`.
@@ -72,7 +73,7 @@ const MESSAGES: &[(&str, &str)] = &[
     ("set", "one-in=100 mode=every|random seed=1: changes the settings that are given"),
     ("reset", "sets all counters to zero"),
 ];
-/// The version of what instances save.
+/// Version of the saved state of instances.
 const STATE_VERSION: u32 = 1;
 
 static SCHEMA: LazyLock<Map<String, Value>> = LazyLock::new(|| {

@@ -1,4 +1,4 @@
-//! The settings of plugin `sample`, and how they are read.
+//! Settings of plugin `sample`, and their parser.
 
 use millrace_plugin_abi::{PluginError, SettingsReader, name_of};
 use millrace_units::PortId;
@@ -15,7 +15,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// The settings of a new instance. The port comes as its number.
+    /// Returns the settings of a new instance. The port is given as its number.
     pub fn new(given: &Map<String, Value>) -> Result<Self, PluginError> {
         let reader = SettingsReader::new(NAME, given);
         let problem = "it is missing; give the name of a port, as in to=probe";
@@ -23,14 +23,14 @@ impl Settings {
         Self { to, one_in: 1, mode: Mode::Every, seed: 1 }.with(reader)
     }
 
-    /// These settings, changed by the arguments of a message. The port stays.
+    /// Returns these settings with the changes in a message's arguments. The port stays.
     pub fn changed(self, arguments: &Map<String, Value>) -> Result<Self, PluginError> {
         let reader = SettingsReader::new(NAME, arguments);
         reader.check_changes(&["one-in", "mode", "seed"])?;
         self.with(reader)
     }
 
-    /// These settings, changed where something is said.
+    /// Returns these settings with the changes in `reader`.
     fn with(self, reader: SettingsReader<'_>) -> Result<Self, PluginError> {
         Ok(Self {
             to: self.to,
@@ -41,7 +41,7 @@ impl Settings {
     }
 }
 
-/// How copies are chosen.
+/// Mode of the choice of copies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mode {
     Every,

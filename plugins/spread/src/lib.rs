@@ -1,28 +1,29 @@
-//! `spread`: has several instances share the flows that it is bound to.
+//! `spread`: distributes the flows of its binding over several instances.
 //!
 //! # Purpose
-//! One gate, and what waits there, served by several instances: of a plugin that takes long, so that a flow for which it is
-//! at work holds up those of its own instance only, or of different plugins that are to be compared under the same traffic.
+//! One gate, and its held packets, can be served by several instances. Instances of a slow plugin each hold
+//! up only their own flows. Instances of different plugins can be compared under the same traffic.
 //!
 //! # Gates
 //! At positions `early` and `late`.
 //!
 //! # Settings
-//! - `to`: the name of an instance. It must be said.
-//! - `to2` to `to8`: further ones, each another.
+//! - `to`: name of an instance; required.
+//! - `to2` to `to8`: further instances, all different.
 //!
-//! All packets of a flow go to the same instance, in the order in which they came; with many flows each instance gets about as
-//! many. When one of them is taken out by `instance set`, only its flows move, and when one is put in, only those that move to
-//! it (rendezvous hashing: Thaler and Ravishankar, 1998). What an instance fails at is treated as the binding of `spread`
-//! says; one in quarantine keeps its share of flows.
+//! All packets of a flow go to the same instance, in their order. With many flows, each instance gets about
+//! the same number. When `instance set` removes an instance, only its flows move. When it adds one, only the
+//! flows of the new instance move (rendezvous hashing: Thaler and Ravishankar, 1998). If an instance fails on
+//! a packet, the binding of `spread` determines the packet's treatment. An instance in quarantine keeps its
+//! share of flows.
 //!
 //! # Messages
-//! - `read`: settings and counters. Nothing is reset.
+//! - `read`: returns settings and counters. Resets nothing.
 //! - `reset`: sets all counters to zero.
 //!
 //! # Counters
-//! - `packets`: packets that each got, by the name of the setting.
-//! - `settings`: the settings, instances as their numbers.
+//! - `packets`: packets that each instance got, by the name of the setting.
+//! - `settings`: the settings, with instances as numbers.
 //!
 //! # Example
 //! ```text
@@ -46,7 +47,7 @@ use millrace_plugin_abi::{
 use millrace_units::InstanceId;
 use serde_json::{Map, Value, json};
 
-/// The type of plugin.
+/// The plugin type, for registration.
 pub static PLUGIN: Spread = Spread;
 
 /// Plugin `spread`.
@@ -56,9 +57,9 @@ pub struct Spread;
 const NAME: &str = "spread";
 const MESSAGES: &[(&str, &str)] =
     &[("read", "settings and counters"), ("reset", "sets all counters to zero")];
-/// The settings that name instances.
+/// Names of the settings that name instances.
 const SETTINGS: [&str; 8] = ["to", "to2", "to3", "to4", "to5", "to6", "to7", "to8"];
-/// The version of what instances save.
+/// Version of the saved state of instances.
 const STATE_VERSION: u32 = 1;
 
 static SCHEMA: LazyLock<Map<String, Value>> = LazyLock::new(|| {
@@ -130,7 +131,7 @@ impl Plugin for Spread {
     }
 }
 
-/// An instance that gets a share.
+/// Instance that gets a share of the flows.
 struct Target {
     setting: &'static str,
     instance: InstanceId,
@@ -138,9 +139,9 @@ struct Target {
 }
 
 impl Target {
-    /// How much a flow is its: the target with the most gets it.
+    /// Returns the weight of a flow for this target; the target with the largest weight gets the flow.
     fn weight(&self, flow: u32) -> u64 {
-        // The last step of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): every bit depends on every other.
+        // Last step of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): every bit depends on every other.
         let mut mixed =
             (u64::from(flow) << 16 | u64::from(self.instance.0)).wrapping_add(0x9e37_79b9_7f4a_7c15);
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -150,7 +151,7 @@ impl Target {
 }
 
 struct SpreadInstance {
-    /// One at least.
+    /// Targets, at least one.
     targets: Vec<Target>,
 }
 

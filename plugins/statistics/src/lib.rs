@@ -1,30 +1,31 @@
 //! `statistics`: counts packets and bytes by IP protocol and by size.
 //!
 //! # Purpose
-//! To see what the traffic of some flows consists of. What is gathered can be changed while packets flow. Packets
-//! always pass.
+//! Shows the composition of the traffic of chosen flows. The choice of counters can change while packets
+//! flow. All packets pass.
 //!
 //! # Gates
 //! At positions `early`, `late` and `copy`.
 //!
 //! # Settings
-//! `what`: what is gathered: `protocol`, `size`, or `all` (the default) for both. The totals always are. Memory: 9 KiB
-//! per instance, whatever is gathered.
+//! `what`: counters to gather: `protocol`, `size`, or `all` (the default) for both. The plugin always gathers
+//! totals. Memory: 9 KiB per instance, whatever the choice.
 //!
 //! # Messages
-//! - `read`: the counters. They are not reset.
+//! - `read`: returns the counters. Resets nothing.
 //! - `reset`: sets all counters to zero.
-//! - `configure what=…`: changes what is gathered. Counters that are no longer gathered keep their values.
+//! - `configure what=…`: changes the choice of counters. Counters that are no longer gathered keep their
+//!   values.
 //!
 //! # Counters
-//! Packets that the driver forwards are counted there, by the plugin's form for the driver, and added.
-//! Bytes are those of whole frames as they are at the gate, link header included, without the frame check sequence.
-//! - `packets`, `bytes`: by the name of the protocol, or its number where it has no name; in IPv6 the protocol of the
-//!   upper layer. Protocols that did not occur are left out.
-//! - `ipv4`, `ipv6`: the same by family.
+//! For offloaded flows, the plugin's eBPF variant counts the packets; `read` adds its counts. Bytes count
+//! whole frames at the gate, link header included, without the frame check sequence.
+//! - `packets`, `bytes`: counts by the name of the protocol, or by its number if it has no name; in IPv6 the
+//!   protocol of the upper layer. Protocols without packets are left out.
+//! - `ipv4`, `ipv6`: the same counts by family.
 //! - `sizes`: packets by length in bytes.
 //! - `total`: all packets and bytes.
-//! - `what`: what is gathered.
+//! - `what`: the counters to gather.
 //!
 //! # Example
 //! ```text
@@ -50,7 +51,7 @@ use millrace_plugin_abi::{
 use millrace_wire::Protocol;
 use serde_json::{Map, Value, json};
 
-/// The type of plugin.
+/// The plugin type, for registration.
 pub static PLUGIN: Statistics = Statistics;
 
 /// Plugin `statistics`.
@@ -119,10 +120,10 @@ impl Plugin for Statistics {
     }
 }
 
-/// The version of what instances save.
+/// Version of the saved state of instances.
 const STATE_VERSION: u32 = 2;
 
-/// What is gathered beside the totals.
+/// Counters to gather beside the totals.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum What {
     Protocol,
@@ -133,7 +134,7 @@ enum What {
 impl What {
     const NAMES: [(&str, Self); 3] = [("protocol", Self::Protocol), ("size", Self::Size), ("all", Self::All)];
 
-    /// The setting `what`, if it is there; nothing else may be.
+    /// Reads the setting `what`, if it is given; refuses other settings.
     fn read(settings: &Map<String, Value>) -> Result<Option<Self>, PluginError> {
         PluginError::unless_known(NAME, settings, &["what"])?;
         let Some(value) = settings.get("what") else { return Ok(None) };
@@ -152,7 +153,7 @@ impl What {
     }
 }
 
-/// Packets and bytes.
+/// Number of packets and bytes.
 #[derive(Clone, Copy, Default)]
 struct Count {
     packets: u64,
@@ -169,7 +170,7 @@ impl Count {
     }
 }
 
-/// The classes of sizes: each holds lengths up to its limit and above that of the one before.
+/// Size classes: each has lengths up to its limit, above the limit of the class before.
 const SIZES: [(&str, u64); 7] = [
     ("0-63", 63),
     ("64-127", 127),
@@ -194,7 +195,7 @@ impl Counters {
 }
 
 impl Counters {
-    /// All numbers, in an order that is part of the version of the state, and that of the form for the driver.
+    /// Iterates over all numbers, in the order of the saved state and of the eBPF variant.
     fn numbers(&self) -> impl Iterator<Item = u64> {
         let counts = std::iter::once(&self.total).chain(&self.v4).chain(&self.v6);
         counts.flat_map(|count| [count.packets, count.bytes]).chain(self.sizes)
@@ -208,9 +209,9 @@ impl Counters {
 
 struct StatisticsInstance {
     what: What,
-    /// Of packets that came here.
+    /// Counts of packets at the worker.
     counters: Box<Counters>,
-    /// Of packets that the driver forwarded.
+    /// Counts of offloaded packets.
     driver: DriverCounts,
 }
 
@@ -319,7 +320,7 @@ impl StatisticsInstance {
 
 #[inline]
 fn size_class(bytes: u64) -> usize {
-    // The last limit is the greatest number, so that there always is a class.
+    // The last limit is the greatest number, so every length has a class.
     SIZES.iter().position(|(_, limit)| bytes <= *limit).unwrap_or(SIZES.len() - 1)
 }
 
@@ -330,7 +331,7 @@ fn family(counts: &[Count; 256]) -> Value {
     })
 }
 
-/// The protocols that occurred, by name or number.
+/// Returns the protocols with packets, by name or number.
 fn by_name(counts: &[Count; 256], value: fn(&Count) -> u64) -> Map<String, Value> {
     (0..=u8::MAX)
         .zip(counts)

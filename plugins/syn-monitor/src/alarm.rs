@@ -1,4 +1,4 @@
-//! Intervals, their rates, and the alarm.
+//! Measuring intervals, their rates, and the alarm.
 
 use std::time::Duration;
 
@@ -6,54 +6,54 @@ use millrace_plugin_abi::{Instant, LogLevel};
 
 use crate::destinations::Destinations;
 
-/// What is counted in an interval.
+/// Counts of an interval.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Interval {
-    /// SYNs.
+    /// Number of SYNs.
     pub syn: u64,
-    /// Attempts that began.
+    /// Number of attempts that began.
     pub begun: u64,
-    /// Attempts that were completed or given up, also if they began before.
+    /// Number of attempts that were completed or aborted, including attempts of earlier intervals.
     pub ended: u64,
 }
 
-/// What the last interval came to, in a second, to a tenth.
+/// Rates per second of the last interval, rounded to a tenth.
 #[derive(Clone, Copy, Default, PartialEq, Debug)]
 pub(crate) struct Rates {
     pub syn: f64,
     pub half_open: f64,
 }
 
-/// The alarm, and the interval that goes on.
+/// Alarm, and the current interval.
 #[derive(Default)]
 pub(crate) struct Alarm {
     pub interval: Interval,
     pub last: Rates,
     pub is_on: bool,
-    /// How often it was raised.
+    /// Number of times that the alarm was raised.
     pub raised: u64,
-    /// When the interval began; `None` before the first call.
+    /// Start of the interval; `None` before the first call.
     begun: Option<Instant>,
     line: Option<(LogLevel, String)>,
 }
 
 impl Alarm {
-    /// When the interval ends.
+    /// Returns the end of the interval.
     pub fn due(&self, interval: Duration) -> Instant {
         self.begun.map_or(Instant::ZERO, |begun| begun + interval)
     }
 
-    /// Another interval begins with the next call.
+    /// Restarts the interval at the next call.
     pub fn restart(&mut self) {
         (self.begun, self.interval) = (None, Interval::default());
     }
 
-    /// Forgets how often it was raised.
+    /// Resets the number of raised alarms.
     pub fn reset(&mut self) {
         self.raised = 0;
     }
 
-    /// Holds the interval against a threshold, 0 for none, and begins another.
+    /// Ends the interval: compares it with a threshold, 0 for none, and starts the next one.
     pub fn end_interval(&mut self, now: Instant, threshold: u64, destinations: &Destinations) {
         let Interval { syn, begun, ended } = std::mem::take(&mut self.interval);
         let Some(time) = self.begun.replace(now).map(|begun| now.since(begun)) else { return };
@@ -83,18 +83,18 @@ impl Alarm {
         }
     }
 
-    /// A line for the log, if there is one.
+    /// Returns a line for the log, if there is one.
     pub fn take_line(&mut self) -> Option<(LogLevel, String)> {
         self.line.take()
     }
 }
 
-/// Whether so many in so much time are more than the threshold in a second; exactly.
+/// Whether `count` events in `time` exceed the threshold per second, without rounding.
 fn is_above(count: u64, time: Duration, threshold: u64) -> bool {
     u128::from(count) * 1_000_000_000 > u128::from(threshold) * time.as_nanos()
 }
 
-/// So many in so much time, as a number in a second, to a tenth.
+/// Returns the rate per second of `count` events in `time`, rounded to a tenth.
 fn per_second(count: u64, time: Duration) -> f64 {
     if time.is_zero() { 0.0 } else { (count as f64 / time.as_secs_f64() * 10.0).round() / 10.0 }
 }

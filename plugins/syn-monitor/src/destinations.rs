@@ -1,4 +1,4 @@
-//! Half-open connections by destination, in memory that is bounded.
+//! Half-open connections by destination, in bounded memory.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -11,17 +11,18 @@ use serde_json::{Value, json};
 use crate::handshake::State;
 use crate::settings::Settings;
 
-/// Destinations that an answer names, at most.
+/// Maximum number of destinations in a reply.
 const TOP: usize = 10;
 
-/// What is saved: how many are half-open elsewhere, and destinations with family, address, bits and how many are there.
+/// Saved state: the count of half-open connections without a destination entry, and the entries with family,
+/// address, prefix bits and count.
 pub(crate) type Saved = (u64, Vec<(bool, [u8; 16], u8, u64)>);
 
-/// A network that connections are made to.
+/// Network that is the destination of connections.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) struct Destination {
     is_v6: bool,
-    /// Its address in network byte order, that of IPv4 in the first four octets.
+    /// Address in network byte order; IPv4 in the first four octets.
     address: u128,
     bits: u8,
 }
@@ -39,9 +40,9 @@ impl fmt::Display for Destination {
     }
 }
 
-/// How many connections are half-open, at which destinations.
+/// Number of half-open connections by destination.
 pub(crate) struct Destinations {
-    /// Only those that have some.
+    /// Destinations with half-open connections.
     known: HashMap<Destination, u64>,
     limit: usize,
     bits: (u8, u8),
@@ -50,7 +51,8 @@ pub(crate) struct Destinations {
 }
 
 impl Destinations {
-    /// None so far. All memory is taken here: the table is never more than half full, so it makes room in place.
+    /// Returns an empty table. Allocates all memory here: the table is never more than half full, so it makes
+    /// room in place.
     pub fn new(settings: &Settings) -> Self {
         Self {
             known: HashMap::with_capacity(2 * settings.destinations),
@@ -61,12 +63,12 @@ impl Destinations {
         }
     }
 
-    /// Connections that are half-open, at all destinations.
+    /// Returns the number of half-open connections at all destinations.
     pub fn half_open(&self) -> u64 {
         self.half_open
     }
 
-    /// Those of them at destinations that found no place.
+    /// Returns the number of half-open connections at destinations without an entry.
     pub fn elsewhere(&self) -> u64 {
         self.elsewhere
     }
@@ -80,7 +82,8 @@ impl Destinations {
         Destination { is_v6, address: u128::from_be_bytes(*key.destination_bytes()) & mask, bits }
     }
 
-    /// One more is half-open. Returns the state of its flow, which says where it is counted.
+    /// Adds a half-open connection. Returns the state of its flow, which tells whether its destination has an
+    /// entry.
     #[inline]
     pub fn add(&mut self, key: &FlowKey) -> State {
         self.half_open += 1;
@@ -96,7 +99,7 @@ impl Destinations {
         State::HalfOpen
     }
 
-    /// One that was added is no longer half-open; `state` is what its flow had.
+    /// Removes a half-open connection; `state` is the state of its flow.
     #[inline]
     pub fn remove(&mut self, key: &FlowKey, state: State) {
         let destination = self.of(key);
@@ -109,7 +112,7 @@ impl Destinations {
         } else if self.elsewhere > 0 {
             self.elsewhere -= 1;
         } else {
-            // It was begun with before an instance that handed nothing over.
+            // The attempt is older than the counts: the previous instance handed over no state.
             return;
         }
         self.half_open = self.half_open.saturating_sub(1);
@@ -122,7 +125,7 @@ impl Destinations {
         (self.elsewhere, all.collect())
     }
 
-    /// Takes over what was saved; what finds no place, or was counted by another prefix, is elsewhere.
+    /// Restores saved state. Counts without room, or by another prefix, go to `elsewhere`.
     pub fn restore(&mut self, (elsewhere, all): Saved) {
         self.known.clear();
         (self.elsewhere, self.half_open) = (elsewhere, elsewhere);
@@ -138,13 +141,13 @@ impl Destinations {
         }
     }
 
-    /// The destination with the most, and how many it has.
+    /// Returns the destination with the most half-open connections, and their number.
     pub fn worst(&self) -> Option<(Destination, u64)> {
         let all = self.known.iter().map(|(destination, count)| (*destination, *count));
         all.max_by_key(|(destination, count)| (*count, Reverse(*destination)))
     }
 
-    /// Those with the most, the first with most.
+    /// Returns the destinations with the most half-open connections, the worst first.
     pub fn read(&self) -> Vec<Value> {
         let mut all: Vec<_> = self.known.iter().collect();
         all.sort_by_key(|(destination, count)| (Reverse(**count), **destination));
@@ -157,7 +160,7 @@ fn entry(destination: &str, half_open: u64) -> Value {
     json!({ "destination": destination, "half_open": half_open })
 }
 
-/// The first of several workers' lists, put together.
+/// Merges the worst destinations in the replies of several workers.
 pub(crate) fn joined(replies: &[Value]) -> Value {
     let mut sums: Vec<(&str, u64)> = Vec::new();
     for one in replies.iter().filter_map(|reply| reply.get("top")?.as_array()).flatten() {
@@ -194,7 +197,7 @@ mod tests {
             let oldest = states.remove(0);
             destinations.remove(&key(number - 150), oldest);
             states.push(destinations.add(&key(number)));
-            // What is left of its capacity shrinks until it makes room in place, and never grows.
+            // The rest of the capacity shrinks until the table makes room in place, and never grows.
             assert!(destinations.known.capacity() <= begun, "{number}");
         }
         assert_eq!(destinations.half_open(), 150);

@@ -1,8 +1,8 @@
-//! How a connection begins, as what the client sends shows it.
+//! TCP handshakes, as seen from the client's segments.
 
 use millrace_wire::tcp::Flags;
 
-/// What a segment is to a handshake.
+/// Kind of segment in a handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Segment {
     /// SYN without ACK.
@@ -11,12 +11,12 @@ pub(crate) enum Segment {
     SynAck,
     /// ACK without SYN.
     Ack,
-    /// RST, whatever is beside it.
+    /// RST, with any other flags.
     Reset,
 }
 
 impl Segment {
-    /// The segment with these control bits; `None` when it is nothing to a handshake.
+    /// Returns the kind of segment with these control bits; `None` when it has no meaning for a handshake.
     #[inline]
     pub fn of(flags: Flags) -> Option<Self> {
         if flags.contains(Flags::RST) {
@@ -31,24 +31,24 @@ impl Segment {
     }
 }
 
-/// How far a flow has come.
+/// State of a flow's handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
-    /// No attempt was seen.
+    /// No connection attempt so far.
     None,
-    /// An attempt, counted at its destination.
+    /// Attempt, counted at its destination.
     HalfOpen,
-    /// An attempt, counted with those whose destination found no place.
+    /// Attempt to a destination without an entry.
     HalfOpenElsewhere,
-    /// The handshake was completed.
+    /// Completed handshake.
     Open,
 }
 
 impl State {
-    /// Bytes that the router keeps for each flow.
+    /// Bytes of state that the router stores for each flow.
     pub const BYTES: usize = 1;
 
-    /// From the byte that is kept; zero is a new flow.
+    /// Reads the state from its byte; zero is a new flow.
     #[inline]
     pub fn load(byte: u8) -> Self {
         match byte {
@@ -59,7 +59,7 @@ impl State {
         }
     }
 
-    /// The byte to keep.
+    /// Returns the byte of the state.
     #[inline]
     pub fn store(self) -> u8 {
         match self {
@@ -75,7 +75,7 @@ impl State {
         matches!(self, Self::HalfOpen | Self::HalfOpenElsewhere)
     }
 
-    /// What a segment of the flow means.
+    /// Returns the event that a segment of the flow causes.
     #[inline]
     pub fn event(self, segment: Segment) -> Event {
         match (segment, self.is_half_open()) {
@@ -88,7 +88,7 @@ impl State {
     }
 }
 
-/// What happened to a connection attempt.
+/// Event of a connection attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Event {
     Nothing,

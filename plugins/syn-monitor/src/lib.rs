@@ -1,53 +1,58 @@
-//! `syn-monitor`: watches how TCP connections begin, and tells when many stay half-open.
+//! `syn-monitor`: follows TCP handshakes, and raises an alarm when many stay half-open.
 //!
 //! # Purpose
-//! To notice a SYN flood, and whom it is meant for. It is the service "SYN monitor" of S. C. Karlin, *Embedded Computational
-//! Elements in Extensible Routers* (2003), table 4.1, which counts the rate of SYN segments; here each handshake is followed
-//! as well. Packets always pass.
+//! Detects a SYN flood and its target. The service "SYN monitor" of S. C. Karlin, *Embedded Computational
+//! Elements in Extensible Routers* (2003), table 4.1, counts the rate of SYN segments. This plugin also
+//! follows each handshake. All packets pass.
 //!
 //! # Gates
 //! At positions `early`, `late` and `copy`.
 //!
 //! # Settings
-//! - `threshold`: the alarm is raised when more connection attempts a second than this, over an interval, are neither
-//!   completed nor given up by who made them: 0 (no alarm) to 1,000,000,000; 1,000 by default.
-//! - `interval-ms`: milliseconds of an interval, 100 to 60,000; 1,000 by default.
-//! - `prefix`, `prefix6`: bits of IPv4 and IPv6 destinations that are counted together: 0 to 32 and 0 to 128; by default
-//!   32 and 128, each address by itself.
-//! - `destinations`: how many destinations with half-open connections are told apart, 1 to 4,096; 256 by default. Those that
-//!   find no place are counted together.
+//! - `threshold`: number of connection attempts per second, neither completed nor aborted by the client,
+//!   above which the alarm is raised at the end of an interval: 0 (no alarm) to 1,000,000,000; 1,000 by
+//!   default.
+//! - `interval-ms`: length of an interval in milliseconds, 100 to 60,000; 1,000 by default.
+//! - `prefix`, `prefix6`: prefix lengths by which IPv4 and IPv6 destinations are grouped: 0 to 32 and 0 to
+//!   128; by default 32 and 128, which count each address separately.
+//! - `destinations`: maximum number of destinations with half-open connections that are counted separately, 1
+//!   to 4,096; 256 by default. Further destinations share one count.
 //!
-//! Memory: one byte for each flow, and about 100 bytes for each of `destinations`, taken at the beginning. Each worker has all of
-//! this for itself, its threshold and its alarm too.
+//! Memory: one byte for each flow, and about 100 bytes for each of `destinations`, allocated at the start.
+//! Each worker has its own memory, its own threshold and its own alarm.
 //!
-//! # What is followed
-//! A handshake is followed by what the client sends, so that it does not matter which way the answers take: a SYN begins
-//! an attempt; a segment with ACK completes it, for the client has had an answer then; RST gives it up. An attempt whose
-//! flow the router forgets before, for nothing more came, has expired. Until then it is half-open. A SYN for a connection that
-//! is half-open is the same attempt. Resets by the server are not seen: they belong to the other direction's flow.
-//! Acknowledgment numbers are not verified: who sends blind ACKs behind his SYNs keeps them from being counted as half-open here,
-//! not so their SYNs.
+//! # Followed handshakes
+//! The plugin follows a handshake by the client's segments, so the path of the answers doesn't matter. A SYN
+//! begins an attempt. A segment with ACK completes it, as the client must have had an answer. RST aborts it.
+//! If the router's flow record ends first, the attempt has expired. Until one of these events, the attempt is
+//! half-open. Another SYN of a half-open connection belongs to the same attempt. The plugin doesn't see
+//! resets by the server, which belong to the flow of the other direction. The plugin doesn't verify
+//! acknowledgment numbers. So a sender of blind ACKs after its SYNs avoids the half-open count, but its SYNs
+//! still count.
 //!
 //! # Messages
-//! - `read`: counters, settings, and the destinations with the most half-open connections. Nothing is reset.
-//! - `set threshold=… interval-ms=…`: changes what is given, all or, when one is wrong, none. An interval begins.
-//! - `reset`: sets all counters to zero. What is half-open stays, and so does the alarm.
+//! - `read`: returns counters, settings, and the destinations with the most half-open connections. Resets
+//!   nothing.
+//! - `set threshold=… interval-ms=…`: changes the given settings: all of them, or none if one is invalid. A
+//!   new interval begins.
+//! - `reset`: sets all counters to zero. Half-open connections and the alarm stay.
 //!
 //! # Counters
 //! - `syn`, `syn_ack`: segments with SYN, without and with ACK.
-//! - `attempts`, `repeated`: SYNs that began an attempt, and those that repeated one.
-//! - `completed`, `aborted`, `expired`: attempts by their ends.
-//! - `half_open`: attempts without an end, of these `half_open_elsewhere` at destinations that found no place.
-//! - `unfollowed`: SYNs of flows for whose state there was no memory; they are counted in `syn` alone.
-//! - `syn_per_second`, `half_open_per_second`: in the last interval, SYNs and what is held against the threshold.
-//! - `alarm`: whether the last interval was above the threshold; `alarms`: how often it came to that.
+//! - `attempts`, `repeated`: SYNs that began an attempt, and SYNs that repeated one.
+//! - `completed`, `aborted`, `expired`: ended attempts, by kind of end.
+//! - `half_open`: attempts in progress; `half_open_elsewhere`: the part of them at further destinations.
+//! - `unfollowed`: SYNs of flows without memory for their state; only `syn` counts them.
+//! - `syn_per_second`, `half_open_per_second`: rates of the last interval: SYNs, and the rate compared with
+//!   the threshold.
+//! - `alarm`: whether the last interval exceeded the threshold; `alarms`: number of alarms raised.
 //! - `top`: up to ten destinations with the most half-open connections.
 //!
-//! All of it goes with the instance when it gets other settings by `instance set`. With other prefixes, what is half-open then
-//! counts as at destinations that found no place.
+//! A change of settings by `instance set` keeps all counters. If the prefixes change, half-open connections
+//! then count at further destinations.
 //!
 //! # In the log
-//! One line when the alarm is raised (a warning), and one when it is over.
+//! One line when the alarm is raised (a warning), and one line when it ends.
 //!
 //! # Example
 //! ```text
@@ -80,7 +85,7 @@ use destinations::Destinations;
 use handshake::{Event, Segment, State};
 use settings::Settings;
 
-/// The type of plugin.
+/// The plugin type, for registration.
 pub static PLUGIN: SynMonitor = SynMonitor;
 
 /// Plugin `syn-monitor`.
@@ -93,7 +98,7 @@ const MESSAGES: &[(&str, &str)] = &[
     ("set", "threshold=1000 interval-ms=1000: changes what is given"),
     ("reset", "sets all counters to zero; what is half-open stays"),
 ];
-/// The version of what instances save, and of the state of flows.
+/// Version of the saved state of instances, and of the state of flows.
 const STATE_VERSION: u32 = 1;
 
 static SCHEMA: LazyLock<Map<String, Value>> = LazyLock::new(settings::schema);
@@ -158,7 +163,7 @@ impl Plugin for SynMonitor {
     }
 }
 
-/// What is saved: counters, the alarm and how often it was raised, and what is half-open.
+/// Saved state: counters, the alarm with the number of alarms, and the half-open connections.
 type Saved = ([u64; 8], (bool, u64), destinations::Saved);
 
 #[derive(Clone, Copy, Default)]
@@ -180,7 +185,7 @@ struct SynMonitorInstance {
     alarm: Alarm,
 }
 
-/// The control bits of a TCP segment; `None` where the packet has none that can be read.
+/// Returns the control bits of a TCP segment; `None` if the packet has none or they can't be read.
 #[inline]
 fn flags(key: &FlowKey, packet: &Packet) -> Option<tcp::Flags> {
     let hidden = Exceptions::FRAGMENT.with(Exceptions::CUT);
@@ -291,7 +296,7 @@ impl SynMonitorInstance {
         }
     }
 
-    /// Takes a segment into the state of its flow.
+    /// Applies a segment to the state of its flow.
     #[inline]
     fn follow(&mut self, key: &FlowKey, segment: Segment, kept: &mut u8) {
         let state = State::load(*kept);

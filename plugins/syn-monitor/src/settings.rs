@@ -1,4 +1,4 @@
-//! The settings of plugin `syn-monitor`, and how they are read.
+//! Settings of plugin `syn-monitor`, and their parser.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::NAME;
 
-/// A whole number: its name, its least, its greatest and its default value, and what it is.
+/// Integer setting: name, minimum, maximum, default and description.
 type Number = (&'static str, u64, u64, u64, &'static str);
 
 const THRESHOLD: Number = (
@@ -25,7 +25,7 @@ const ALL: [Number; 5] = [THRESHOLD, INTERVAL, PREFIX, PREFIX6, DESTINATIONS];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Settings {
-    /// Attempts a second.
+    /// Connection attempts per second.
     pub threshold: u64,
     pub interval: Duration,
     pub prefix: u8,
@@ -34,7 +34,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// The settings of a new instance.
+    /// Returns the settings of a new instance.
     pub fn new(given: &Map<String, Value>) -> Result<Self, PluginError> {
         let reader = SettingsReader::new(NAME, given);
         let or_default = |number: Number| Ok(read(reader, number)?.unwrap_or(number.3));
@@ -47,7 +47,7 @@ impl Settings {
         })
     }
 
-    /// These settings, changed by the arguments of a message.
+    /// Returns these settings with the changes in a message's arguments.
     pub fn changed(self, arguments: &Map<String, Value>) -> Result<Self, PluginError> {
         let reader = SettingsReader::new(NAME, arguments);
         reader.check_changes(&[THRESHOLD.0, INTERVAL.0])?;
@@ -73,7 +73,7 @@ fn read(reader: SettingsReader<'_>, (name, least, most, ..): Number) -> Result<O
     reader.number(name, least..=most)
 }
 
-/// The JSON Schema of the settings.
+/// Returns the JSON Schema of the settings.
 pub(crate) fn schema() -> Map<String, Value> {
     let property = |(name, least, most, default, what): Number| {
         let described = json!({ "type": "integer", "minimum": least, "maximum": most, "default": default,

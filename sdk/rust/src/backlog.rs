@@ -1,30 +1,32 @@
-//! What waits before a packet.
+//! Backlog of a packet.
 
 use millrace_plugin_abi::binary::{RawBacklog, backlog};
 
-/// What waits in the queue that a packet goes to, as of now: what comes later in its journey may send it elsewhere.
+/// Current backlog of the queue that a packet goes to. A later filter or instance may still send the packet
+/// to another queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueueBacklog {
-    /// The port that it leaves by.
+    /// Output port of the packet.
     pub port: u16,
-    /// The leaf of the port's scheduler, as [`Verdict::Queue`](crate::Verdict::Queue) names it; 0 where the port has none.
+    /// Scheduler leaf of the packet, as in [`Verdict::Queue`](crate::Verdict::Queue); 0 if the port has no
+    /// scheduler.
     pub queue: u16,
-    /// Whether only packets of its flow are counted; if not, those of all flows in the leaf.
+    /// Whether the numbers count only packets of the packet's flow; if not, they count all flows in the leaf.
     pub of_flow: bool,
-    /// Packets that wait.
+    /// Number of waiting packets.
     pub packets: u32,
-    /// Their bytes, link headers included.
+    /// Bytes of the waiting packets, link headers included.
     pub bytes: u64,
 }
 
-/// What waits before a packet.
+/// Backlog of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Backlog {
-    /// In its queue; `None` where its way is not known yet, or leads to no queue that its worker has.
+    /// Backlog of the packet's queue; `None` if the queue is not known yet or belongs to another worker.
     pub queue: Option<QueueBacklog>,
-    /// Packets of all flows that wait for the instance to end the call that goes on.
+    /// Number of packets of all flows that wait until the instance ends its current call.
     pub instance_packets: u32,
-    /// Their bytes, link headers included.
+    /// Bytes of these packets, link headers included.
     pub instance_bytes: u64,
 }
 

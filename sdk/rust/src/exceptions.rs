@@ -1,10 +1,10 @@
-//! The exception bits of a packet, those that filters match.
+//! Exception bits of a packet, which filters can match.
 
-/// Its TTL or hop limit is 0 or 1: it can't be forwarded.
+/// TTL or hop limit of 0 or 1: the router can't forward the packet.
 pub const TTL: u8 = 1;
-/// It has IPv4 options or an IPv6 hop-by-hop header.
+/// IPv4 options or an IPv6 hop-by-hop header.
 pub const OPTIONS: u8 = 2;
-/// It is a fragment behind the first, so it has no ports.
+/// Fragment other than the first: the packet has no ports.
 pub const FRAGMENT: u8 = 4;
-/// Its transport header is cut or lies too deep, so its ports can't be read.
+/// Transport header truncated or nested too deeply: the ports can't be read.
 pub const CUT: u8 = 8;

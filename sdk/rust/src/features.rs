@@ -1,8 +1,8 @@
-//! The features that a plugin needs of the interface, put into its manifest while it is compiled.
+//! Required interface features of a plugin, written into its manifest at compile time.
 
 use crate::Features;
 
-/// A feature, where something is given.
+/// Returns a feature if something is given.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! __millrace_because {
@@ -13,7 +13,8 @@ macro_rules! __millrace_because {
 #[doc(hidden)]
 pub use crate::__millrace_because as because;
 
-/// The manifest that begins with the version of the interface and these features, and goes on as given.
+/// Builds a manifest that begins with the interface version and these features, and continues with the given
+/// text.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! __millrace_with_features {
@@ -30,17 +31,17 @@ macro_rules! __millrace_with_features {
 #[doc(hidden)]
 pub use crate::__millrace_with_features as with_features;
 
-/// What stands before the features, and behind them.
+/// Text before and after the list of features.
 const BEFORE: &str = "{\"abi\":1,\"features\":[";
 const BEHIND: &str = "]";
 
-/// Bytes of a manifest with these features.
+/// Returns the bytes of a manifest with these features.
 #[must_use]
 pub const fn length(features: Features, rest: &str) -> usize {
     let (mut bytes, mut at, mut count) = (BEFORE.len() + BEHIND.len() + rest.len(), 0, 0);
     while at < Features::NAMED.len() {
         if features.0 >> at & 1 != 0 {
-            // Quotes, and a comma behind the one before.
+            // Count the quotes, and a comma after an earlier feature.
             bytes += Features::NAMED[at].0.len() + 2 + (count > 0) as usize;
             count += 1;
         }
@@ -49,7 +50,7 @@ pub const fn length(features: Features, rest: &str) -> usize {
     bytes
 }
 
-/// The bytes of a manifest with these features.
+/// Returns a manifest with these features.
 #[must_use]
 pub const fn whole<const N: usize>(features: Features, rest: &str) -> [u8; N] {
     let mut bytes = [0; N];
@@ -69,7 +70,7 @@ pub const fn whole<const N: usize>(features: Features, rest: &str) -> [u8; N] {
     bytes
 }
 
-/// Writes a text at a place; returns where it ends.
+/// Writes a text at an index; returns the end index.
 const fn put<const N: usize>(bytes: &mut [u8; N], from: usize, text: &str) -> usize {
     let mut at = 0;
     while at < text.len() {
@@ -79,7 +80,7 @@ const fn put<const N: usize>(bytes: &mut [u8; N], from: usize, text: &str) -> us
     from + at
 }
 
-/// The features to which capabilities belong.
+/// Returns the features of these capabilities.
 #[must_use]
 pub const fn of_capabilities(capabilities: &[&str]) -> Features {
     let (mut features, mut at) = (Features::NONE, 0);
@@ -90,7 +91,7 @@ pub const fn of_capabilities(capabilities: &[&str]) -> Features {
     features
 }
 
-/// Whether it is a feature of the interface.
+/// Whether the interface has a feature with this name.
 #[must_use]
 pub const fn is_feature(name: &str) -> bool {
     !Features::of_name(name).is_empty()

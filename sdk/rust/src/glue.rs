@@ -1,4 +1,4 @@
-//! Between the exports and a [`Plugin`]. A panic never leaves these functions.
+//! Glue between the exported functions and a [`Plugin`]. A panic never leaves these functions.
 
 use alloc::alloc::{alloc, dealloc};
 use core::alloc::Layout;
@@ -9,25 +9,26 @@ use millrace_plugin_abi::binary::{RawCall, RawFlowEnd, RawPacket};
 
 use crate::{Declared, FlowEnd, Packets, Plugin, Refusal, host};
 
-/// The plugin of a module: nothing before `init`, and after a panic.
+/// Storage of a module's plugin: empty before `init` and after a panic.
 pub struct Slot<P>(UnsafeCell<Option<P>>);
 
-// SAFETY: nothing is called from two threads at once, and nothing while a call goes on (`docs/plugin-abi.md`). The plugin
-// itself is `Send`, so the calls may come from one thread after another.
+// SAFETY: the router never calls from two threads at once, and never during another call
+// (`docs/plugin-abi.md`). The plugin is `Send`, so that calls may come from different threads one after
+// another.
 unsafe impl<P: Send> Sync for Slot<P> {}
 
 impl<P> Slot<P> {
-    /// An empty one.
+    /// Creates an empty slot.
     #[must_use]
     pub const fn new() -> Self {
         Self(UnsafeCell::new(None))
     }
 
     /// # Safety
-    /// Nobody else has what it returns.
+    /// The caller holds no other reference returned by this function.
     #[allow(clippy::mut_from_ref, reason = "the interface says that there is one caller at a time")]
     unsafe fn get(&self) -> &mut Option<P> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { &mut *self.0.get() }
     }
 }
@@ -39,26 +40,26 @@ impl<P> Default for Slot<P> {
 }
 
 /// # Safety
-/// There are so many bytes at the address for `'a`; of none the address means nothing.
+/// `length` bytes must be readable at the address for `'a`. With a length of 0 the address doesn't matter.
 unsafe fn bytes<'a>((address, length): (*const u8, usize)) -> &'a [u8] {
     if length == 0 || address.is_null() {
         return &[];
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { slice::from_raw_parts(address, length) }
 }
 
-/// Runs it; a panic is a refusal. In WebAssembly a panic ends the call by itself.
+/// Runs a function of the plugin. In WebAssembly a panic ends the call by itself.
 #[cfg(target_family = "wasm")]
 fn guarded<T>(run: impl FnOnce() -> Result<T, Refusal>) -> Result<T, Refusal> {
     run()
 }
 
-/// Runs it; a panic is a refusal, with its text.
+/// Runs a function of the plugin; turns a panic into a refusal with its text.
 #[cfg(not(target_family = "wasm"))]
 fn guarded<T>(run: impl FnOnce() -> Result<T, Refusal>) -> Result<T, Refusal> {
     use std::panic::{AssertUnwindSafe, catch_unwind};
-    // What it left half done is not used again: `with` empties the slot.
+    // Half-changed data is not used again: `with` leaves the slot empty.
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<alloc::string::String>().map(|text| &**text));
@@ -66,7 +67,7 @@ fn guarded<T>(run: impl FnOnce() -> Result<T, Refusal>) -> Result<T, Refusal> {
     })
 }
 
-/// Runs it with the plugin, which is given up when it panics.
+/// Runs `run` with the plugin. A panic discards the plugin.
 fn with<P: Plugin, T>(
     slot: &mut Option<P>,
     run: impl FnOnce(&mut P) -> Result<T, Refusal>,
@@ -82,7 +83,7 @@ fn with<P: Plugin, T>(
     result
 }
 
-/// 0, or 1 with the reason told to the router.
+/// Returns 0, or reports the refusal to the router and returns 1.
 fn answer(result: Result<(), Refusal>) -> i32 {
     match result {
         Ok(()) => 0,
@@ -93,7 +94,7 @@ fn answer(result: Result<(), Refusal>) -> i32 {
     }
 }
 
-/// Memory is aligned to 8 bytes.
+/// Returns the layout of memory aligned to 8 bytes.
 fn layout(bytes: usize) -> Option<Layout> {
     Layout::from_size_align(bytes.max(1), 8).ok()
 }
@@ -101,17 +102,17 @@ fn layout(bytes: usize) -> Option<Layout> {
 #[must_use]
 pub fn reserve(bytes: usize) -> *mut u8 {
     let Some(layout) = layout(bytes) else { return ptr::null_mut() };
-    // SAFETY: it is not empty.
+    // SAFETY: the layout is not empty.
     unsafe { alloc(layout) }
 }
 
 /// # Safety
-/// The address is of [`reserve`] with as many bytes, and is not used any longer.
+/// [`reserve`] must have returned the address for the same number of bytes, and nobody may use it any longer.
 pub unsafe fn release(address: *mut u8, bytes: usize) {
     if let Some(layout) = layout(bytes)
         && !address.is_null()
     {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { dealloc(address, layout) }
     }
 }
@@ -122,61 +123,63 @@ pub fn attach(table: *const host::RawHost) {
 }
 
 /// # Safety
-/// One call at a time; there are as many bytes as said. The same for all that follow.
+/// Only one call may run at a time, and each length must match its address. The same holds for all functions
+/// below.
 pub unsafe fn init<P: Plugin>(slot: &Slot<P>, settings: *const u8, length: usize) -> i32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     let (slot, settings) = unsafe { (slot.get(), bytes((settings, length))) };
     answer(guarded(|| P::init(settings)).map(|plugin| *slot = Some(plugin)))
 }
 
 /// # Safety
-/// As [`init`]; the call, its packets, their windows and states stand where they say, for this call alone.
+/// As for [`init`]. The call, its packets, their windows and states must be valid, and belong to this call
+/// alone.
 pub unsafe fn packets<P: Declared>(slot: &Slot<P>, call: *const RawCall) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     let (slot, call) = unsafe { (slot.get(), &*call) };
     let result = with(slot, |plugin| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         plugin.packets(&mut unsafe { Packets::new(call, P::FLOW_STATE) }, call.now);
         Ok(())
     });
     if answer(result) != 0 {
-        // SAFETY: the caller's promise; the packets that the plugin had are gone.
+        // SAFETY: the caller guarantees it; the plugin's packets are dropped.
         unsafe { fault(call) };
     }
 }
 
-/// A verdict that there isn't, for all packets: they get what the binding says for faults.
+/// Writes an invalid verdict for all packets: the router treats them as the binding configures for faults.
 ///
 /// # Safety
-/// As [`packets`].
+/// As for [`packets`].
 unsafe fn fault(call: &RawCall) {
     if usize::from(call.packet_size) < size_of::<RawPacket>() {
         return;
     }
     let first = call.packets as usize as *mut u8;
     for index in 0..call.count as usize {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { (*first.add(index * usize::from(call.packet_size)).cast::<RawPacket>()).verdict = u8::MAX };
     }
 }
 
 /// # Safety
-/// As [`init`].
+/// As for [`init`].
 pub unsafe fn control<P: Plugin>(
     slot: &Slot<P>,
     name: (*const u8, usize),
     arguments: (*const u8, usize),
 ) -> i32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     let (slot, name, arguments) = unsafe { (slot.get(), bytes(name), bytes(arguments)) };
     let name = host::text(name);
     answer(with(slot, |plugin| plugin.control(&name, arguments)).map(|text| host::reply(text.as_bytes())))
 }
 
 /// # Safety
-/// As [`init`].
+/// As for [`init`].
 pub unsafe fn periodic<P: Plugin>(slot: &Slot<P>, now: u64) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     let slot = unsafe { slot.get() };
     answer(with(slot, |plugin| {
         plugin.periodic(now);
@@ -185,9 +188,9 @@ pub unsafe fn periodic<P: Plugin>(slot: &Slot<P>, now: u64) {
 }
 
 /// # Safety
-/// As [`init`].
+/// As for [`init`].
 pub unsafe fn message<P: Plugin>(slot: &Slot<P>, message: (*const u8, usize)) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     let (slot, message) = unsafe { (slot.get(), bytes(message)) };
     answer(with(slot, |plugin| {
         plugin.message(message);
@@ -196,11 +199,11 @@ pub unsafe fn message<P: Plugin>(slot: &Slot<P>, message: (*const u8, usize)) {
 }
 
 /// # Safety
-/// As [`init`]; the flow and its state stand where they say.
+/// As for [`init`]. The flow and its state must be valid.
 pub unsafe fn flow_ended<P: Declared>(slot: &Slot<P>, flow: *const RawFlowEnd) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     let (slot, raw) = unsafe { (slot.get(), &*flow) };
-    // SAFETY: the caller's promise; the state has as many bytes as the manifest says.
+    // SAFETY: the caller guarantees it; the state has the size of the manifest.
     let state = unsafe { bytes((raw.state as usize as *const u8, P::FLOW_STATE.into())) };
     answer(with(slot, |plugin| {
         plugin.flow_ended(&FlowEnd { raw, state });
@@ -209,17 +212,17 @@ pub unsafe fn flow_ended<P: Declared>(slot: &Slot<P>, flow: *const RawFlowEnd) {
 }
 
 /// # Safety
-/// As [`init`].
+/// As for [`init`].
 pub unsafe fn save<P: Plugin>(slot: &Slot<P>) -> i32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     let slot = unsafe { slot.get() };
     answer(with(slot, Plugin::save).map(|state| host::reply(&state)))
 }
 
 /// # Safety
-/// As [`init`].
+/// As for [`init`].
 pub unsafe fn restore<P: Plugin>(slot: &Slot<P>, state: (*const u8, usize), version: u32) -> i32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     let (slot, state) = unsafe { (slot.get(), bytes(state)) };
     answer(with(slot, |plugin| plugin.restore(state, version)))
 }

@@ -1,31 +1,33 @@
-//! The router's functions. Each names the capability that the manifest must list; without it a WebAssembly module is not
-//! linked, and in a shared object the function does nothing, which counts as a fault.
+//! Functions of the router that a plugin can call. Each names the capability that the manifest must list.
+//! Without the capability, the router refuses to link a WebAssembly module. In a shared object the function
+//! does nothing, and the call counts as a fault.
 
 use alloc::string::String;
 
 use millrace_plugin_abi::binary::RawBacklog;
 
-/// How important a line of the log is.
+/// Severity of a log line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Level {
-    /// Something failed.
+    /// Failure.
     Error = 0,
-    /// Something may be wrong.
+    /// Possible problem.
     Warning = 1,
-    /// Something happened.
+    /// Normal event.
     Information = 2,
-    /// For who looks for a fault.
+    /// Details for debugging.
     Debug = 3,
 }
 
-/// A line of the daemon's log; at most 10 a second get through. Capability `log`. [`log!`](crate::log) formats.
+/// Writes a line to the daemon's log, at most 10 lines per second. Capability `log`. [`log!`](crate::log)
+/// formats its arguments.
 pub fn log(level: Level, text: &str) {
     raw::log(level as u32, text.as_ptr(), text.len());
 }
 
-/// Writes a line to the daemon's log: `log!(Warning, "{count} are too many")`. Capability `log`. Formatting costs about
-/// 10 KB of a module.
+/// Writes a line to the daemon's log: `log!(Warning, "{count} are too many")`. Capability `log`. Formatting
+/// costs about 10 KB of a module.
 #[macro_export]
 macro_rules! log {
     ($level:ident, $($text:tt)+) => {
@@ -33,32 +35,36 @@ macro_rules! log {
     };
 }
 
-/// Calls [`Plugin::periodic`](crate::Plugin::periodic) once, so many nanoseconds from now. Capability `timer`.
+/// Requests one call of [`Plugin::periodic`](crate::Plugin::periodic), `nanoseconds` from now. Capability
+/// `timer`.
 pub fn timer(nanoseconds: u64) {
     raw::timer(nanoseconds);
 }
 
-/// Adds to one of the manifest's `counters`, by its place there. `millrace show instances` has their sums over all workers.
+/// Adds `number` to one of the manifest's `counters`, by its index there. `millrace show instances` shows the
+/// sums over all workers.
 pub fn count(counter: u32, number: u64) {
     raw::count(counter, number);
 }
 
-/// Asks for a change of filters, routes, queues or instances, as JSON; control makes it later. Returns whether it was
-/// accepted. Capability `request`, or that of its kind alone, as `request-routes`.
+/// Requests a change of filters, routes, queues or instances, as JSON; the router's control makes it later.
+/// Returns whether the router accepted the request. Capability `request`, or the capability of one kind of
+/// change, such as `request-routes`.
 #[must_use]
 pub fn request(json: &str) -> bool {
     raw::request(json.as_ptr(), json.len()) == 0
 }
 
-/// A message of up to 16 KiB to the other half of the plugin. Returns whether it was taken; it may still be lost on its way, where
-/// too many wait. Capability `message`.
+/// Sends a message of up to 16 KiB to the other half of the plugin: from a worker to the host companion, or
+/// back. Returns whether the router accepted the message, which may still be lost if too many messages wait.
+/// Capability `message`.
 #[must_use]
 pub fn send(message: &[u8]) -> bool {
     raw::send(message.as_ptr(), message.len()) == 0
 }
 
-/// A packet of the plugin's own, from the network header on, forwarded as if it came in by the port. Returns whether there
-/// was packet memory. Capability `packet-make`.
+/// Makes a packet from the network header on, which the router forwards as if it had arrived at `port`.
+/// Returns whether packet memory was available. Capability `packet-make`.
 #[must_use]
 pub fn packet_make(bytes: &[u8], port: u16) -> bool {
     raw::packet_make(bytes.as_ptr(), bytes.len(), port.into()) == 0
@@ -82,7 +88,8 @@ pub(crate) fn flow_backlog(packet: u16) -> Option<RawBacklog> {
     (written > 0).then_some(backlog)
 }
 
-/// Where the state that is common to all flows stands, with as many bytes as the manifest says; null where it says nothing.
+/// Returns the address of the state common to all flows, with the size of the manifest; null if the manifest
+/// declares none.
 pub(crate) fn service_state() -> *mut u8 {
     raw::service_state()
 }
@@ -107,12 +114,12 @@ pub(crate) fn reply(bytes: &[u8]) {
     raw::reply(bytes.as_ptr(), bytes.len());
 }
 
-/// The text of bytes that the router hands over, which is UTF-8; what isn't is replaced.
+/// Decodes UTF-8 from the router, and replaces invalid bytes.
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The functions as a WebAssembly module imports them.
+/// Functions as a WebAssembly module imports them.
 #[cfg(target_family = "wasm")]
 mod raw {
     #[link(wasm_import_module = "millrace")]
@@ -136,48 +143,49 @@ mod raw {
     }
 }
 
-/// The table of functions that a shared object is given. A function of a capability that it hasn't is null, or refuses.
+/// Function table that the router passes to a shared object. A function without its capability is null, or
+/// refuses.
 #[cfg(not(target_family = "wasm"))]
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct RawHost {
     /// Bytes of this structure.
     pub size: u64,
-    /// As in `docs/plugin-abi.md`, like those that follow.
+    /// Reports an error text. `docs/plugin-abi.md` describes this and all further functions.
     pub fail: Option<extern "C" fn(*const u8, usize)>,
-    /// The answer.
+    /// Returns the answer.
     pub reply: Option<extern "C" fn(*const u8, usize)>,
-    /// A line of the log.
+    /// Logs a line.
     pub log: Option<extern "C" fn(u32, *const u8, usize)>,
-    /// Bytes of a packet.
+    /// Reads bytes of a packet.
     pub packet_read: Option<extern "C" fn(u32, u32, *mut u8, usize) -> u32>,
-    /// Bytes to a packet.
+    /// Writes bytes to a packet.
     pub packet_write: Option<extern "C" fn(u32, u32, *const u8, usize) -> u32>,
-    /// Room at the front.
+    /// Adds or removes bytes at the front of a packet.
     pub packet_resize: Option<extern "C" fn(u32, i32) -> i32>,
-    /// A packet of the plugin's own.
+    /// Makes a packet.
     pub packet_make: Option<extern "C" fn(*const u8, usize, u32) -> i32>,
-    /// What waits before a packet.
+    /// Reads the backlog of a packet.
     pub flow_backlog: Option<extern "C" fn(u32, *mut RawBacklog, usize) -> u32>,
-    /// When `periodic` is called.
+    /// Sets the time of a call of `periodic`.
     pub timer: Option<extern "C" fn(u64)>,
-    /// A change that control makes.
+    /// Requests a change.
     pub request: Option<extern "C" fn(*const u8, usize) -> i32>,
-    /// Where the state that is common to all flows stands.
+    /// Returns the address of the state common to all flows.
     pub service_state: Option<extern "C" fn() -> *mut u8>,
-    /// The value of a key.
+    /// Reads the value of a key.
     pub map_get: Option<extern "C" fn(u32, *const u8, usize, *mut u8, usize) -> i32>,
     /// Sets the value of a key.
     pub map_set: Option<extern "C" fn(u32, *const u8, usize, *const u8, usize) -> i32>,
-    /// Takes a key out.
+    /// Removes a key.
     pub map_remove: Option<extern "C" fn(u32, *const u8, usize) -> i32>,
-    /// A message to the other half.
+    /// Sends a message to the other half.
     pub send: Option<extern "C" fn(*const u8, usize) -> i32>,
     /// Adds to a counter.
     pub count: Option<extern "C" fn(u32, u64)>,
 }
 
-/// The functions as a shared object has them: in a table, or not at all.
+/// Functions as a shared object calls them: through the table, or without effect.
 #[cfg(not(target_family = "wasm"))]
 pub(crate) mod raw {
     use core::ptr;
@@ -187,19 +195,20 @@ pub(crate) mod raw {
 
     static TABLE: AtomicPtr<RawHost> = AtomicPtr::new(ptr::null_mut());
 
-    /// Takes the table over, which stays for as long as the plugin is loaded.
+    /// Stores the address of the table, which stays valid as long as the plugin is loaded.
     pub fn attach(table: *const RawHost) {
         TABLE.store(table.cast_mut(), Ordering::Release);
     }
 
-    /// What stands in the table at an offset, unless the table has not come yet or is one of an older router, and ends before.
+    /// Returns the table entry at an offset; `None` if the table is not attached, or belongs to an older
+    /// router and is too short.
     fn entry<F: Copy>(offset: usize) -> Option<F> {
         let table = TABLE.load(Ordering::Acquire);
-        // SAFETY: `attach` was given a table that stays and begins with its size.
+        // SAFETY: `attach` received a table that stays valid and begins with its size.
         if table.is_null() || unsafe { (*table).size } < (offset + size_of::<F>()) as u64 {
             return None;
         }
-        // SAFETY: so far the table goes, and `functions` names the type of what stands there.
+        // SAFETY: the table covers the entry, and `functions` names the entry's type.
         Some(unsafe { table.cast::<u8>().add(offset).cast::<F>().read() })
     }
 

@@ -1,23 +1,23 @@
-//! The little JSON (RFC 8259) that settings, arguments and answers need: an object that is read in place, and a writer.
-//! Together they are about 3 KB of a module. Nothing here panics, whatever the bytes are.
+//! Minimal JSON (RFC 8259) for settings, arguments and answers: an object reader that works in place, and a
+//! writer. Both together take about 3 KB of a module. Nothing here panics on any bytes.
 
 use alloc::string::String;
 use core::str;
 
 use crate::Refusal;
 
-/// How deep values may lie.
+/// Maximum nesting depth of values.
 const MOST_LEVELS: u32 = 32;
 
-/// A JSON object that is read in place. A key that stands there twice counts once, the first time.
+/// JSON object, read in place. Of a duplicate key only the first counts.
 #[derive(Clone, Copy, Debug)]
 pub struct Object<'a>(&'a [u8]);
 
 impl<'a> Object<'a> {
-    /// Reads an object; no bytes at all are one without keys.
+    /// Reads an object; empty input is an object without keys.
     ///
     /// # Errors
-    /// When it is none.
+    /// Input that is no JSON object.
     pub fn new(bytes: &'a [u8]) -> Result<Self, Refusal> {
         if bytes.trim_ascii().is_empty() {
             return Ok(Self(b"{}"));
@@ -29,13 +29,13 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<Value<'a>> {
         self.iter().find(|(name, _)| name == key).map(|(_, value)| value)
     }
 
-    /// Keys and values, in the order in which they stand there.
+    /// Returns keys and values, in the order of the text.
     pub fn iter(&self) -> impl Iterator<Item = (String, Value<'a>)> + use<'a> {
         let mut rest = inside(self.0);
         core::iter::from_fn(move || {
@@ -46,10 +46,10 @@ impl<'a> Object<'a> {
         })
     }
 
-    /// Refuses keys that are none of these.
+    /// Rejects keys outside `known`.
     ///
     /// # Errors
-    /// For the first of them.
+    /// The first unknown key.
     pub fn only(&self, known: &[&str]) -> Result<(), Refusal> {
         match self.iter().find(|(name, _)| !known.contains(&name.as_str())) {
             None => Ok(()),
@@ -63,18 +63,18 @@ impl<'a> Object<'a> {
     }
 }
 
-/// A JSON value.
+/// JSON value.
 #[derive(Clone, Copy, Debug)]
 pub struct Value<'a>(&'a [u8]);
 
 impl<'a> Value<'a> {
-    /// The bytes that it is written with.
+    /// Returns the bytes of the value as written.
     #[must_use]
     pub fn raw(&self) -> &'a [u8] {
         self.0
     }
 
-    /// The text, if it is a string. Surrogates that are no pair become U+FFFD.
+    /// Returns the text if the value is a string. Unpaired surrogates become U+FFFD.
     #[must_use]
     pub fn string(&self) -> Option<String> {
         let inner = self.0.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
@@ -82,13 +82,13 @@ impl<'a> Value<'a> {
         unescaped(text)
     }
 
-    /// The number, if it is a whole one that fits.
+    /// Returns the number if the value is an integer that fits in `i64`.
     #[must_use]
     pub fn integer(&self) -> Option<i64> {
         str::from_utf8(self.0).ok()?.parse().ok()
     }
 
-    /// `true` or `false`.
+    /// Returns the value of `true` or `false`.
     #[must_use]
     pub fn boolean(&self) -> Option<bool> {
         match self.0 {
@@ -98,7 +98,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The elements, if it is an array.
+    /// Returns the elements if the value is an array.
     #[must_use]
     pub fn array(&self) -> Option<impl Iterator<Item = Value<'a>> + use<'a>> {
         let mut rest = self.0.starts_with(b"[").then(|| inside(self.0))?;
@@ -109,25 +109,25 @@ impl<'a> Value<'a> {
         }))
     }
 
-    /// The object, if it is one.
+    /// Returns the object if the value is one.
     #[must_use]
     pub fn object(&self) -> Option<Object<'a>> {
         self.0.starts_with(b"{").then_some(Object(self.0))
     }
 }
 
-/// What stands between the brackets.
+/// Returns the bytes between the brackets.
 fn inside(bytes: &[u8]) -> &[u8] {
     bytes.get(1..bytes.len().saturating_sub(1)).unwrap_or_default()
 }
 
-/// Without blanks and this one byte at the front.
+/// Skips blanks and one occurrence of `byte` at the front.
 fn skip(bytes: &[u8], byte: u8) -> &[u8] {
     let bytes = bytes.trim_ascii_start();
     bytes.strip_prefix(&[byte]).unwrap_or(bytes)
 }
 
-/// A value at the front, and what is behind it. It is known to be JSON, so only its end is looked for.
+/// Splits a value off the front. The input is known to be valid JSON, so only the value's end is searched.
 fn take(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let bytes = bytes.trim_ascii_start();
     let end = match bytes.first()? {
@@ -189,7 +189,7 @@ fn unescaped(text: &str) -> Option<String> {
     Some(out)
 }
 
-/// What stands behind `\u`: one unit of UTF-16, or a pair of them.
+/// Decodes the text behind `\u`: one UTF-16 unit, or a surrogate pair.
 fn unicode(rest: &mut str::Chars<'_>) -> Option<char> {
     let mut unit = |text: &str| -> Option<u32> { u32::from_str_radix(text.get(..4)?, 16).ok() };
     let first = unit(rest.as_str())?;
@@ -203,7 +203,7 @@ fn unicode(rest: &mut str::Chars<'_>) -> Option<char> {
     char::from_u32(0x10000 + ((first - 0xd800) << 10) + (low - 0xdc00))
 }
 
-/// Writes JSON, and the commas in it.
+/// JSON writer, which adds the commas.
 ///
 /// ```
 /// let mut json = millrace_sdk::json::Writer::new();
@@ -219,47 +219,47 @@ fn unicode(rest: &mut str::Chars<'_>) -> Option<char> {
 pub struct Writer(String);
 
 impl Writer {
-    /// Nothing yet.
+    /// Creates an empty writer.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What was written.
+    /// Returns the written text.
     #[must_use]
     pub fn text(self) -> String {
         self.0
     }
 
-    /// `{`
+    /// Writes `{`.
     pub fn begin_object(&mut self) -> &mut Self {
         self.begin('{')
     }
 
-    /// `}`
+    /// Writes `}`.
     pub fn end_object(&mut self) -> &mut Self {
         self.0.push('}');
         self
     }
 
-    /// `[`
+    /// Writes `[`.
     pub fn begin_array(&mut self) -> &mut Self {
         self.begin('[')
     }
 
-    /// `]`
+    /// Writes `]`.
     pub fn end_array(&mut self) -> &mut Self {
         self.0.push(']');
         self
     }
 
-    /// A key; its value comes next.
+    /// Writes a key; write its value next.
     pub fn key(&mut self, name: &str) -> &mut Self {
         self.string(name).0.push(':');
         self
     }
 
-    /// A number.
+    /// Writes a number.
     pub fn number(&mut self, number: u64) -> &mut Self {
         self.comma();
         let (mut digits, mut first, mut rest) = ([0; 20], 20, number);
@@ -272,12 +272,12 @@ impl Writer {
         self
     }
 
-    /// `true` or `false`.
+    /// Writes `true` or `false`.
     pub fn boolean(&mut self, value: bool) -> &mut Self {
         self.raw(if value { "true" } else { "false" })
     }
 
-    /// A text.
+    /// Writes a string.
     pub fn string(&mut self, text: &str) -> &mut Self {
         self.begin('"');
         for character in text.chars() {
@@ -297,7 +297,7 @@ impl Writer {
         self
     }
 
-    /// JSON as it is.
+    /// Writes JSON text unchanged.
     pub fn raw(&mut self, json: &str) -> &mut Self {
         self.comma();
         self.0.push_str(json);
@@ -310,7 +310,7 @@ impl Writer {
         self
     }
 
-    /// A comma, unless something has just begun.
+    /// Writes a comma, unless at the start of the text, an object or an array, or behind a key.
     fn comma(&mut self) {
         if !matches!(self.0.as_bytes().last(), None | Some(b'{' | b'[' | b':')) {
             self.0.push(',');

@@ -1,4 +1,4 @@
-//! What a plugin in Rust is written with. One source becomes a WebAssembly module, a shared object, and a native test.
+//! SDK for plugins in Rust. One source compiles to a WebAssembly module, a shared object, and a native test.
 //!
 //! ```
 //! use millrace_sdk::{Packets, Plugin, Refusal, millrace_plugin};
@@ -26,11 +26,12 @@
 //! # fn main() {}
 //! ```
 //!
-//! The plugin's crate is a `cdylib`, and begins with `#![cfg_attr(target_family = "wasm", no_std)]`, so that the module
-//! stays small. `docs/plugins.md` goes through it step by step; `docs/plugin-abi.md` is what lies below.
+//! The plugin's crate is a `cdylib`, and begins with `#![cfg_attr(target_family = "wasm", no_std)]`, so that
+//! the module stays small. `docs/plugins.md` is a step-by-step guide; `docs/plugin-abi.md` describes the
+//! binary interface below.
 //!
-//! A panic ends what the plugin was asked, as a refusal, and is a fault of the plugin for packets: it never unwinds into
-//! the router.
+//! A panic never unwinds into the router. In a control function it becomes a refusal; in a call with packets
+//! it is a fault of the plugin.
 #![no_std]
 
 extern crate alloc;

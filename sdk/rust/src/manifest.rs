@@ -1,9 +1,11 @@
-//! The macro that makes a plugin of a type, and the checks of its manifest, which are made while it is compiled.
+//! Macro that declares a plugin, and compile-time checks of the plugin's manifest.
 
-/// Makes a plugin of a type that implements [`Plugin`](crate::Plugin): its manifest and its exports. Once per crate.
+/// Declares a plugin from a type that implements [`Plugin`](crate::Plugin): its manifest and its exports. Use
+/// it once per crate.
 ///
-/// The keys are those of `docs/plugin-abi.md`, in the order in which they stand there; the first three are needed, and the
-/// version is the crate's. Features that belong to other keys are declared by themselves. Values are literals. What the manifest says wrong is an error of the compiler.
+/// The keys are those of `docs/plugin-abi.md`, in the same order; values are literals. The first three keys
+/// are mandatory. The version is the version of the crate. Features that other keys imply are declared
+/// automatically. An error in the manifest is a compile error.
 ///
 /// ```ignore
 /// millrace_plugin! {
@@ -11,21 +13,21 @@
 ///     name: "shaper",
 ///     summary: "Holds packets of flows that send too much.",
 ///     positions: ["early", "late"],
-///     features: ["hold"],    // what no other key says: to-ports, to-queues, to-instances, classify, hold
+///     features: ["hold"],    // no other key implies these: to-ports, to-queues, to-instances, classify, hold
 ///     capabilities: ["log", "timer"],
 ///     messages: { "read": "the counters", "reset": "sets them to zero" },
 ///     settings: r#"{"type": "object", "properties": {"rate": {"type": "integer"}}, "additionalProperties": false}"#,
-///     window: 64,            // bytes of each packet that it sees
+///     window: 64,            // bytes of a packet's window
 ///     flow_state: 16,        // bytes of state for each flow
-///     service_state: 64,     // bytes of state that is common to all flows
-///     maps: [{ name: "seen", key: 4, value: 8, entries: 1000 }],  // maps that it writes, with capability map-write
-///     counters: ["late", "early"],  // what `host::count` adds to, by their places
-///     host_companion: "shaper-slow.wasm",  // the module of its host companion, in the same folder
-///     state_version: 2,      // then `save` and `restore` are called
+///     service_state: 64,     // bytes of state common to all flows
+///     maps: [{ name: "seen", key: 4, value: 8, entries: 1000 }],  // own maps (map-write)
+///     counters: ["late", "early"],  // counters of `host::count`, by index
+///     host_companion: "shaper-slow.wasm",  // module of the host companion, same folder
+///     state_version: 2,      // enables `save` and `restore`
 ///     period: 1000,          // milliseconds between two calls of `periodic`
 ///     cost: { packet: 50, byte: 0 },
-///     flow_ends: true,       // then `flow_ended` is called
-///     hears: true,           // then `message` is called, with messages of the other half
+///     flow_ends: true,       // enables `flow_ended`
+///     hears: true,           // enables `message`: messages of the other half
 /// }
 /// ```
 #[macro_export]
@@ -53,7 +55,7 @@ macro_rules! millrace_plugin {
         $(,)?
     ) => {
         impl $crate::Declared for $plugin {
-            // `stringify!` keeps the quotes, and escapes as JSON has them.
+            // `stringify!` keeps the quotes and escapes, which JSON shares.
             const MANIFEST: &'static str = $crate::features::with_features!(<$plugin as $crate::Declared>::FEATURES, concat!(
                 ",\"name\":", stringify!($name),
                 ",\"version\":\"", env!("CARGO_PKG_VERSION"), "\"",
@@ -138,7 +140,7 @@ macro_rules! millrace_plugin {
     };
 }
 
-/// The exports, as `docs/plugin-abi.md` lists them.
+/// Exports, as listed in `docs/plugin-abi.md`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __millrace_export {
@@ -153,7 +155,8 @@ macro_rules! __millrace_export {
         #[unsafe(no_mangle)]
         extern "C" fn millrace_manifest() -> *const u8 {
             const TEXT: &str = <$plugin as $crate::Declared>::MANIFEST;
-            // The router reads the section, and checks it before any code runs. The byte that is not copied to stays 0, and ends the text.
+            // The router reads and checks the section before any code runs. The last byte stays 0 and ends
+            // the text.
             #[unsafe(link_section = "millrace.manifest")]
             static MANIFEST: [u8; TEXT.len() + 1] = $crate::manifest::array(TEXT);
             MANIFEST.as_ptr()
@@ -177,13 +180,13 @@ macro_rules! __millrace_export {
 
         #[unsafe(no_mangle)]
         unsafe extern "C" fn millrace_release(address: *mut u8, bytes: usize) {
-            // SAFETY: the router gives back what it reserved.
+            // SAFETY: the router releases memory that it reserved.
             unsafe { $crate::glue::release(address, bytes) }
         }
 
         #[unsafe(no_mangle)]
         unsafe extern "C" fn millrace_init(settings: *const u8, bytes: usize) -> i32 {
-            // SAFETY: the router's call, by the rules of the interface.
+            // SAFETY: the router calls by the rules of the interface.
             unsafe { $crate::glue::init(&SLOT, settings, bytes) }
         }
 
@@ -207,14 +210,14 @@ macro_rules! __millrace_export {
             arguments: *const u8,
             bytes: usize,
         ) -> i32 {
-            // SAFETY: the router's call, by the rules of the interface.
+            // SAFETY: the router calls by the rules of the interface.
             unsafe { $crate::glue::control(&SLOT, (name, name_bytes), (arguments, bytes)) }
         }
     };
     (flow_ended $plugin:ty, true) => {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn millrace_flow_ended(flow: *const $crate::binary::RawFlowEnd) {
-            // SAFETY: the router's call, by the rules of the interface.
+            // SAFETY: the router calls by the rules of the interface.
             unsafe { $crate::glue::flow_ended(&SLOT, flow) }
         }
     };
@@ -222,7 +225,7 @@ macro_rules! __millrace_export {
     (message $plugin:ty, true) => {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn millrace_message(bytes: *const u8, length: usize) {
-            // SAFETY: the router's call, by the rules of the interface.
+            // SAFETY: the router calls by the rules of the interface.
             unsafe { $crate::glue::message(&SLOT, (bytes, length)) }
         }
     };
@@ -230,7 +233,7 @@ macro_rules! __millrace_export {
     (save $plugin:ty, $version:literal) => {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn millrace_save() -> i32 {
-            // SAFETY: the router's call, by the rules of the interface.
+            // SAFETY: the router calls by the rules of the interface.
             unsafe { $crate::glue::save(&SLOT) }
         }
 
@@ -242,7 +245,7 @@ macro_rules! __millrace_export {
     };
 }
 
-/// The value, or the default where none is given.
+/// Returns the given value, or the default without one.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! __millrace_given {
@@ -256,7 +259,7 @@ macro_rules! __millrace_given {
 #[doc(hidden)]
 pub use crate::__millrace_given as given;
 
-/// Maps as a manifest has them.
+/// Maps in the format of a manifest.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! __millrace_objects {
@@ -270,10 +273,10 @@ macro_rules! __millrace_objects {
 #[doc(hidden)]
 pub use crate::__millrace_objects as objects;
 
-/// Where a plugin can be bound.
+/// Positions at which a plugin can be bound.
 pub const POSITIONS: [&str; 5] = ["early", "route", "late", "queue", "copy"];
 
-/// The bytes of a text, and zeros behind it.
+/// Returns the bytes of a text, padded with zeros.
 #[must_use]
 pub const fn array<const N: usize>(text: &str) -> [u8; N] {
     let mut bytes = [0; N];
@@ -294,7 +297,7 @@ const fn same(a: &str, b: &str) -> bool {
     at == a.len() && at == b.len()
 }
 
-/// Whether it is one of these.
+/// Whether `word` is one of `known`.
 #[must_use]
 pub const fn is_any_of(word: &str, known: &[&str]) -> bool {
     let mut at = 0;
@@ -307,7 +310,7 @@ pub const fn is_any_of(word: &str, known: &[&str]) -> bool {
     false
 }
 
-/// Whether it is a capability of the router.
+/// Whether `word` is a capability of the router.
 #[must_use]
 pub const fn is_capability(word: &str) -> bool {
     let known = &crate::binary::HOST_FUNCTIONS;
@@ -323,7 +326,7 @@ pub const fn is_capability(word: &str) -> bool {
     is_any_of(word, &crate::binary::REQUEST_CAPABILITIES)
 }
 
-/// Whether it can be a plugin's name.
+/// Whether `name` is a valid name of a plugin.
 #[must_use]
 pub const fn is_name(name: &str) -> bool {
     let bytes = name.as_bytes();
@@ -337,7 +340,7 @@ pub const fn is_name(name: &str) -> bool {
     at > 0 && at <= 64
 }
 
-/// Whether it is `major.minor.patch`.
+/// Whether `text` has the form `major.minor.patch`.
 #[must_use]
 pub const fn is_version(text: &str) -> bool {
     let bytes = text.as_bytes();
@@ -353,7 +356,7 @@ pub const fn is_version(text: &str) -> bool {
     dots == 2 && digits > 0
 }
 
-/// Whether it is one JSON value (RFC 8259) of at most 32 levels.
+/// Whether `text` is one JSON value (RFC 8259) of at most 32 levels.
 #[must_use]
 pub const fn is_json(text: &str) -> bool {
     let text = text.as_bytes();
@@ -374,7 +377,7 @@ const fn space(text: &[u8], mut from: usize) -> usize {
     from
 }
 
-/// Where the value that begins here ends.
+/// Returns the end of the value that begins at `from`.
 const fn value(text: &[u8], from: usize, levels: u32) -> Option<usize> {
     match at(text, from) {
         b'{' if levels > 0 => list(text, from + 1, b'}', levels - 1),
@@ -387,7 +390,7 @@ const fn value(text: &[u8], from: usize, levels: u32) -> Option<usize> {
     }
 }
 
-/// The rest of an object or an array.
+/// Returns the end of an object or array whose first bracket precedes `from`.
 const fn list(text: &[u8], from: usize, close: u8, levels: u32) -> Option<usize> {
     let mut from = space(text, from);
     if at(text, from) == close {
@@ -412,7 +415,7 @@ const fn list(text: &[u8], from: usize, close: u8, levels: u32) -> Option<usize>
     }
 }
 
-/// A key with its colon.
+/// Returns the end of a key with its colon.
 const fn key(text: &[u8], from: usize) -> Option<usize> {
     if at(text, from) != b'"' {
         return None;
@@ -423,7 +426,7 @@ const fn key(text: &[u8], from: usize) -> Option<usize> {
     }
 }
 
-/// The rest of a string.
+/// Returns the end of a string whose first quote precedes `from`.
 const fn string(text: &[u8], mut from: usize) -> Option<usize> {
     while from < text.len() {
         match text[from] {
@@ -460,7 +463,7 @@ const fn word(text: &[u8], mut from: usize, word: &[u8]) -> Option<usize> {
     Some(from)
 }
 
-/// One digit or more.
+/// Returns the end of one or more digits.
 const fn digits(text: &[u8], mut from: usize) -> Option<usize> {
     let first = from;
     while at(text, from).is_ascii_digit() {

@@ -1,28 +1,29 @@
-//! Maps that instances share: one writes, others read.
+//! Maps shared by instances: one instance writes, others read.
 
 use millrace_plugin_abi::binary::map_answer;
 
 use crate::{Plain, host};
 
-/// Why a map did not do what it was asked.
+/// Error of a map operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MapError {
-    /// There is no room for another key.
+    /// No room for another key.
     Full,
-    /// There is no map of that number, its keys or values have another size, or it is another instance's; or the plugin is still
-    /// beginning.
+    /// Unknown map number, key or value of another size, map that another instance owns, or a call during
+    /// [`Plugin::init`](crate::Plugin::init).
     Refused,
 }
 
-/// A map, by its number: its place among the manifest's `maps`, or what the plugin got for a setting whose format is `map`.
+/// Map, by its number. The number is the index of the map in the manifest's `maps`, or the value of a setting
+/// with the format `map`.
 ///
-/// Each worker's instance writes a copy of its own. Who reads gets what its own worker's copy has, or else another's. Not
-/// during [`Plugin::init`](crate::Plugin::init).
+/// Each worker's instance writes its own copy of the map. A reader gets the value from the copy of its own
+/// worker, or else from another copy. Maps are not available during [`Plugin::init`](crate::Plugin::init).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SharedMap(pub u32);
 
 impl SharedMap {
-    /// The value of a key; `None` where there is none. Capability `map-read`.
+    /// Returns the value of a key; `None` for an absent key. Capability `map-read`.
     ///
     /// # Errors
     /// [`Refused`](MapError::Refused).
@@ -37,7 +38,7 @@ impl SharedMap {
     /// Sets the value of a key. Capability `map-write`.
     ///
     /// # Errors
-    /// Why there is no such value now.
+    /// [`Full`](MapError::Full) or [`Refused`](MapError::Refused).
     pub fn set<K: Plain, V: Plain>(self, key: &K, value: &V) -> Result<(), MapError> {
         let (mut name, mut content) = ([0; MOST], [0; MOST]);
         match (bytes_of(key, &mut name), bytes_of(value, &mut content)) {
@@ -46,7 +47,7 @@ impl SharedMap {
         }
     }
 
-    /// Takes a key out; whether it was there. Capability `map-write`.
+    /// Removes a key. Returns whether the key existed. Capability `map-write`.
     ///
     /// # Errors
     /// [`Refused`](MapError::Refused).
@@ -55,7 +56,7 @@ impl SharedMap {
         self.remove_bytes(bytes_of(key, &mut name).ok_or(MapError::Refused)?)
     }
 
-    /// As [`get`](Self::get), with bytes; whether there was a value.
+    /// Reads a value as bytes, as [`get`](Self::get) does. Returns whether the key existed.
     ///
     /// # Errors
     /// [`Refused`](MapError::Refused).
@@ -63,10 +64,10 @@ impl SharedMap {
         was_there(host::map_get(self.0, key, value))
     }
 
-    /// As [`set`](Self::set), with bytes.
+    /// Sets a value as bytes, as [`set`](Self::set) does.
     ///
     /// # Errors
-    /// Why there is no such value now.
+    /// [`Full`](MapError::Full) or [`Refused`](MapError::Refused).
     pub fn set_bytes(self, key: &[u8], value: &[u8]) -> Result<(), MapError> {
         match host::map_set(self.0, key, value) {
             map_answer::DONE => Ok(()),
@@ -75,7 +76,7 @@ impl SharedMap {
         }
     }
 
-    /// As [`remove`](Self::remove), with bytes.
+    /// Removes a key given as bytes, as [`remove`](Self::remove) does.
     ///
     /// # Errors
     /// [`Refused`](MapError::Refused).
@@ -84,7 +85,7 @@ impl SharedMap {
     }
 }
 
-/// Whether the key was there, as the router answers.
+/// Converts the router's answer: whether the key existed.
 fn was_there(answer: i32) -> Result<bool, MapError> {
     match answer {
         map_answer::DONE => Ok(true),
@@ -93,7 +94,7 @@ fn was_there(answer: i32) -> Result<bool, MapError> {
     }
 }
 
-/// Bytes of a value, at most.
+/// Maximum bytes of a value.
 const MOST: usize = 256;
 
 fn bytes_of<'a, T: Plain>(value: &T, room: &'a mut [u8; MOST]) -> Option<&'a [u8]> {

@@ -1,4 +1,4 @@
-//! The packets of a call.
+//! Packets of a call.
 
 use core::marker::PhantomData;
 use core::mem::size_of;
@@ -7,7 +7,7 @@ use millrace_plugin_abi::binary::{RawCall, RawPacket};
 
 use crate::Packet;
 
-/// The packets of a call, 1 to 64.
+/// Packets of a call, 1 to 64.
 pub struct Packets<'a> {
     first: *mut u8,
     step: usize,
@@ -18,10 +18,10 @@ pub struct Packets<'a> {
 
 impl<'a> Packets<'a> {
     /// # Safety
-    /// Behind the address in `call` stand as many descriptions as it says, with windows and states of their own, and for
-    /// `'a` nobody else looks at them.
+    /// `call` must point to as many descriptions as it states, with their own windows and states. Nobody else
+    /// may access them for `'a`.
     pub(crate) unsafe fn new(call: &'a RawCall, state_bytes: u16) -> Self {
-        // What is smaller than the first version of the interface is none that could be read.
+        // A description smaller than that of the first interface version is unreadable.
         let readable = usize::from(call.packet_size) >= size_of::<RawPacket>();
         Self {
             first: call.packets as usize as *mut u8,
@@ -32,44 +32,44 @@ impl<'a> Packets<'a> {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of packets.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there is none. The router doesn't call for none.
+    /// Whether there are no packets. The router never makes such a call.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The packet at an index below [`len`](Self::len).
+    /// Returns the packet at an index below [`len`](Self::len), otherwise `None`.
     #[inline]
     #[must_use]
     pub fn get(&mut self, index: usize) -> Option<Packet<'_>> {
-        // SAFETY: the packet is borrowed from `self`, so it is the only one.
+        // SAFETY: the packet borrows `self`, so it is the only one.
         (index < self.count).then(|| unsafe { self.at(index) })
     }
 
-    /// Each packet, in the order in which they came.
+    /// Calls `look` with each packet, in the order of arrival.
     #[inline]
     pub fn for_each(&mut self, mut look: impl FnMut(Packet<'_>)) {
         for index in 0..self.count {
-            // SAFETY: the packet is gone before the next one is made.
+            // SAFETY: the packet is dropped before the next one is made.
             look(unsafe { self.at(index) });
         }
     }
 
     /// # Safety
-    /// `index` is below the count, and no other packet of this index is in use.
+    /// `index` must be below the count, and no other packet of this index may be in use.
     #[inline]
     unsafe fn at<'b>(&self, index: usize) -> Packet<'b> {
-        // SAFETY: `Packets::new`: there is a description, aligned to 8 bytes as all memory that is reserved.
+        // SAFETY: by `Packets::new` a description is there, aligned to 8 bytes like all reserved memory.
         let raw = unsafe { &mut *self.first.add(index * self.step).cast::<RawPacket>() };
-        // SAFETY: the same.
+        // SAFETY: as above.
         unsafe { Packet::new(raw, self.state_bytes) }
     }
 }

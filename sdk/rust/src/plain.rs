@@ -1,15 +1,16 @@
-//! Data that any bytes are a value of, so that it can stand in the state of a flow.
+//! Plain data: types for which any bytes are a valid value, so that they can be stored in a flow's state.
 
-/// Data of a fixed number of bytes of which any are a value, in the machine's byte order.
+/// Data with a fixed number of bytes, of which any are a valid value, in native byte order.
 /// [`plain!`](crate::plain) implements it for structures.
 pub trait Plain: Copy + Default {
-    /// How many bytes it has, without padding.
+    /// Number of bytes, without padding.
     const BYTES: usize;
 
-    /// The value that the first bytes are; `None` when there are too few.
+    /// Reads a value from the first bytes; returns `None` if `bytes` is too short.
     fn read(bytes: &[u8]) -> Option<Self>;
 
-    /// Writes it to the first bytes. Returns whether there were enough; if not, nothing is written.
+    /// Writes the value to the first bytes. Returns whether `bytes` was long enough; otherwise writes
+    /// nothing.
     fn write(&self, bytes: &mut [u8]) -> bool;
 }
 
@@ -55,15 +56,15 @@ where
     }
 }
 
-/// Declares a structure whose fields are [`Plain`], and which is so itself.
+/// Declares a structure of [`Plain`] fields and implements [`Plain`] for it.
 ///
 /// ```
 /// millrace_sdk::plain! {
-///     /// What is kept for each flow.
+///     /// State of a flow.
 ///     pub struct Seen {
-///         /// Its packets.
+///         /// Number of packets.
 ///         pub packets: u32,
-///         /// The time of the last one.
+///         /// Time of the latest packet.
 ///         pub last: u64,
 ///     }
 /// }

@@ -1,4 +1,4 @@
-//! What a plugin implements.
+//! Traits that a plugin implements.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -10,83 +10,86 @@ use millrace_plugin_abi::binary::RawFlowEnd;
 
 use crate::{Features, Packets, Plain, host};
 
-/// One configured copy of a plugin. Times are nanoseconds of a clock that never goes back.
+/// Configured instance of a plugin. Times are nanoseconds of a monotonic clock.
 pub trait Plugin: Sized + Send + 'static {
-    /// Begins with settings, a JSON object; [`json::Object`](crate::json::Object) reads it.
+    /// Creates an instance from its settings, a JSON object; [`json::Object`](crate::json::Object) reads it.
     ///
     /// # Errors
-    /// What is wrong with the settings, and what would be right.
+    /// Description of the wrong setting and of valid values.
     fn init(settings: &[u8]) -> Result<Self, Refusal>;
 
-    /// Handles packets, 1 to 64. Those of which nothing is said go on.
+    /// Processes packets, 1 to 64. A packet without a verdict passes.
     fn packets(&mut self, packets: &mut Packets<'_>, now: u64);
 
-    /// Answers a control message with JSON. Arguments are a JSON object. Only called for messages of the manifest.
+    /// Answers a control message with JSON. The arguments are a JSON object. Called only for messages of the
+    /// manifest.
     ///
     /// # Errors
-    /// Why it can't be done.
+    /// Reason for the refusal.
     fn control(&mut self, message: &str, _arguments: &[u8]) -> Result<String, Refusal> {
         Err(Refusal::unknown_message(message))
     }
 
-    /// Does what is done from time to time: every `period` of the manifest, and when a [`timer`](crate::host::timer) is due.
+    /// Runs periodic work: every `period` of the manifest, and when a [`timer`](crate::host::timer) is due.
     fn periodic(&mut self, _now: u64) {}
 
-    /// Gets a message of the other half of the plugin. Only called with `hears: true` in the manifest.
+    /// Handles a message of the other half of the plugin: the host companion, or the instances at the
+    /// workers. Called only with `hears: true` in the manifest.
     fn message(&mut self, _message: &[u8]) {}
 
-    /// A flow has ended. Only called with `flow_ends: true` in the manifest.
+    /// Handles the end of a flow. Called only with `flow_ends: true` in the manifest.
     fn flow_ended(&mut self, _flow: &FlowEnd<'_>) {}
 
-    /// Its state, in whatever form, before it is replaced. Only called with `state_version` in the manifest.
+    /// Returns the instance's state before its replacement, in any format. Called only with `state_version`
+    /// in the manifest.
     ///
     /// # Errors
-    /// Why there is none to save.
+    /// Reason that the state can't be saved.
     fn save(&mut self) -> Result<Vec<u8>, Refusal> {
         Ok(Vec::new())
     }
 
-    /// Takes over state that was saved under a version of the state.
+    /// Restores state that was saved under a state version.
     ///
     /// # Errors
-    /// Why it can't be taken over.
+    /// Reason that the state can't be restored.
     fn restore(&mut self, _state: &[u8], _version: u32) -> Result<(), Refusal> {
         Ok(())
     }
 }
 
-/// What [`millrace_plugin!`](crate::millrace_plugin) knows of a plugin.
+/// Declarations of a plugin, implemented by [`millrace_plugin!`](crate::millrace_plugin).
 pub trait Declared: Plugin {
-    /// The manifest, as JSON.
+    /// Manifest as JSON.
     const MANIFEST: &'static str;
-    /// What it needs of the interface: what its other keys come to, and what `features` says beside.
+    /// Required interface features: implied by other keys, or declared in `features`.
     const FEATURES: Features;
     /// Bytes of state for each flow.
     const FLOW_STATE: u16;
-    /// Bytes of state that is common to all flows.
+    /// Bytes of state common to all flows.
     const SERVICE_STATE: u16;
-    /// Maps that it writes: names, bytes of keys and of values, entries.
+    /// Maps that the plugin writes: name, bytes of a key, bytes of a value, number of entries.
     const MAPS: &'static [(&'static str, usize, usize, usize)];
-    /// Bytes of a packet that it sees.
+    /// Bytes of a packet's window.
     const WINDOW: u16;
-    /// What it may call.
+    /// Capabilities of the plugin.
     const CAPABILITIES: &'static [&'static str];
 
-    /// The state that is common to all flows of the instance, as a value; `None` where the manifest's `service_state` is less
-    /// than that takes. Zeros at first. The router keeps it when the plugin begins anew after a fault, and for the version that
-    /// takes its place.
+    /// Returns the state common to all flows of the instance, zeroed at first. `None` if the manifest's
+    /// `service_state` is smaller than `T`. The router keeps this state across a restart after a fault, and
+    /// hands it to the next version of the plugin.
     #[must_use]
     fn service_state<T: Plain>() -> Option<T> {
         let state = host::service_state();
         if state.is_null() {
             return None;
         }
-        // SAFETY: the router keeps as many bytes there as the manifest says, for this instance alone, and nobody writes to
-        // them during a call but this kit, which keeps no reference.
+        // SAFETY: the router keeps as many bytes there as the manifest declares, for this instance alone.
+        // Only this SDK writes them during a call, and it keeps no reference.
         T::read(unsafe { core::slice::from_raw_parts(state, Self::SERVICE_STATE.into()) })
     }
 
-    /// Sets the state that is common to all flows of the instance. Returns whether there was room.
+    /// Sets the state common to all flows of the instance. Returns whether the state is large enough.
     fn set_service_state<T: Plain>(state: &T) -> bool {
         let place = host::service_state();
         // SAFETY: as in `service_state`.
@@ -95,12 +98,12 @@ pub trait Declared: Plugin {
     }
 }
 
-/// Why a plugin refuses. People read it: it says what is wrong, and what would be right.
+/// Refusal of a plugin, with a text for users: the problem and the valid values.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refusal(pub String);
 
 impl Refusal {
-    /// The refusal of a message that there isn't.
+    /// Builds the refusal of an unknown message.
     #[must_use]
     pub fn unknown_message(message: &str) -> Self {
         Self(["there is no message ", message].concat())
@@ -125,44 +128,44 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// A flow that has ended.
+/// Ended flow.
 pub struct FlowEnd<'a> {
     pub(crate) raw: &'a RawFlowEnd,
     pub(crate) state: &'a [u8],
 }
 
 impl FlowEnd<'_> {
-    /// The flow's name, as [`Packet::flow`](crate::Packet::flow) has it.
+    /// Returns the flow number, as [`Packet::flow`](crate::Packet::flow) does.
     #[must_use]
     pub fn flow(&self) -> u32 {
         self.raw.flow
     }
 
-    /// The protocol above IP.
+    /// Returns the protocol above IP.
     #[must_use]
     pub fn protocol(&self) -> u8 {
         self.raw.protocol
     }
 
-    /// Source and destination.
+    /// Returns source and destination address.
     #[must_use]
     pub fn addresses(&self) -> (IpAddr, IpAddr) {
         (self.address(self.raw.source), self.address(self.raw.destination))
     }
 
-    /// Source and destination port; 0 where there are none.
+    /// Returns source and destination port; 0 without ports.
     #[must_use]
     pub fn ports(&self) -> (u16, u16) {
         (self.raw.source_port, self.raw.destination_port)
     }
 
-    /// Its packets and their bytes.
+    /// Returns the number of the flow's packets and their bytes.
     #[must_use]
     pub fn count(&self) -> (u64, u64) {
         (self.raw.packets, self.raw.bytes)
     }
 
-    /// Its state, if the manifest declares some and `T` fits in.
+    /// Returns the flow's state if the manifest declares one and it is at least as large as `T`.
     #[must_use]
     pub fn state<T: Plain>(&self) -> Option<T> {
         T::read(self.state)

@@ -1,8 +1,8 @@
-//! What a WebAssembly module without the standard library needs: an allocator, and what a panic does.
+//! Runtime of a WebAssembly module without the standard library: an allocator and a panic handler.
 //!
-//! The allocator hands out powers of two, from 16 bytes on, and keeps a list of free pieces of each size; what was never
-//! used is taken from the end of memory. Both are a few instructions, and nothing is ever joined: at most half of the
-//! memory is lost by it.
+//! The allocator hands out blocks with powers of two as sizes, from 16 bytes on, and keeps a list of free
+//! blocks for each size. New blocks come from the end of memory. Both take a few instructions. Free blocks
+//! are never joined; at most half of the memory is lost by rounding.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::arch::wasm32;
@@ -13,10 +13,10 @@ use core::ptr;
 use crate::host;
 
 const PAGE: usize = 65_536;
-/// The smallest piece: 16 bytes.
+/// Binary logarithm of the smallest block: 16 bytes.
 const SMALLEST: u32 = 4;
 
-/// Pieces of 2^n bytes for each n, and the part of memory that was never used.
+/// Free blocks of 2^n bytes for each n, and the unused end of memory.
 struct Pieces {
     free: [*mut u8; 32],
     next: usize,
@@ -32,7 +32,7 @@ unsafe impl Sync for Allocator {}
 static ALLOCATOR: Allocator =
     Allocator(UnsafeCell::new(Pieces { free: [ptr::null_mut(); 32], next: 0, end: 0 }));
 
-/// The n of the pieces that hold `layout`; every piece is aligned to its size, up to a page.
+/// Returns the n of the blocks that hold `layout`; every block is aligned to its size, up to a page.
 fn class(layout: Layout) -> Option<u32> {
     let bytes = layout.size().max(layout.align()).checked_next_power_of_two()?;
     (layout.align() <= PAGE).then_some(bytes.trailing_zeros().max(SMALLEST))
@@ -45,7 +45,7 @@ impl Pieces {
             return self.take_new(1 << class);
         }
         let piece = *place;
-        // SAFETY: a free piece begins with the address of the next one (`give`).
+        // SAFETY: a free block begins with the address of the next one (`dealloc`).
         *place = unsafe { piece.cast::<*mut u8>().read() };
         piece
     }
@@ -60,7 +60,7 @@ impl Pieces {
         ptr::without_provenance_mut(start)
     }
 
-    /// New pages, in which the piece is the first.
+    /// Allocates new pages of memory, and returns the block at their start.
     fn grow(&mut self, bytes: usize) -> *mut u8 {
         let pages = bytes.div_ceil(PAGE);
         let before = wasm32::memory_grow(0, pages);
@@ -73,7 +73,7 @@ impl Pieces {
     }
 }
 
-// SAFETY: pieces are at least as large as asked for, aligned to their size or a page, and in use once.
+// SAFETY: blocks are at least as large as requested, aligned to their size or a page, and used once.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let Some(class) = class(layout).filter(|class| *class < 31) else { return ptr::null_mut() };
@@ -83,7 +83,7 @@ unsafe impl GlobalAlloc for Allocator {
 
     unsafe fn dealloc(&self, piece: *mut u8, layout: Layout) {
         let Some(class) = class(layout) else { return };
-        // SAFETY: as above; the piece is 16 bytes or more, and nobody uses it any longer.
+        // SAFETY: as above; the block has 16 bytes or more, and nobody uses it any longer.
         unsafe {
             let place = &mut (*self.0.get()).free[class as usize];
             piece.cast::<*mut u8>().write(*place);
@@ -92,8 +92,8 @@ unsafe impl GlobalAlloc for Allocator {
     }
 }
 
-/// Tells the router where it was, and ends the call. The message is left out: it would need the machinery of formatting,
-/// several times the size of a small plugin.
+/// Reports the location of a panic to the router, and ends the call. The message is left out: its formatting
+/// would take several times the size of a small plugin.
 #[panic_handler]
 fn panicked(about: &PanicInfo<'_>) -> ! {
     if let Some(place) = about.location() {

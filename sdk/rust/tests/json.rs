@@ -1,11 +1,11 @@
-//! The small JSON of the kit is held against a complete one.
+//! Comparison of the SDK's JSON code with a complete implementation.
 
 use millrace_sdk::json::{Object, Value, Writer};
 use millrace_sdk::manifest::is_json;
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
-/// Values without fractions.
+/// Generates values without fractions.
 fn values() -> impl Strategy<Value = Json> {
     let leaf = prop_oneof![
         Just(Json::Null),
@@ -75,7 +75,7 @@ proptest! {
     }
 }
 
-/// A number that JSON has and the other reader has no type for.
+/// Whether the text has a number that JSON allows and the reference reader can't represent.
 fn too_large(text: &str) -> bool {
     serde_json::from_str::<Json>(text).is_err_and(|error| error.to_string().contains("out of range"))
 }

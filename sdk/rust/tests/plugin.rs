@@ -1,4 +1,4 @@
-//! A plugin that uses all of the kit, in the router in miniature: what it says, changes and calls arrives.
+//! Test of a plugin that uses the whole SDK, in the test router: verdicts, changes and calls take effect.
 
 use std::net::IpAddr;
 
@@ -15,7 +15,7 @@ plain! {
     }
 }
 
-/// Does with a packet what the first byte of its payload says.
+/// Plugin whose action on a packet depends on the first byte of the payload.
 struct Obedient {
     ended: Vec<(u32, u64)>,
     saved: Vec<u8>,

@@ -1,18 +1,19 @@
 //! Circles of modules inside a crate.
 //!
-//! A module holds its children, and a child may use what its parent declares: neither makes a circle. Children of one parent
-//! do, when each needs the other, by whatever lies below them. A name that a module only passes on leads to where it is from.
+//! Two things make no circle: a module holds its children, and a child may use declarations of its parent.
+//! Children of one parent make a circle when each needs the other, through any module below them. A
+//! re-exported name counts as use of the module that declares it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::items::{Items, Use};
 
-/// A module: its names from the root of the crate.
+/// Module path: the names from the root of the crate.
 type Path = Vec<String>;
-/// How often a name is followed that a module passes on.
+/// Maximum number of re-exports that are followed for a name.
 const STEPS: usize = 8;
 
-/// The modules of a crate, by their paths.
+/// Modules of a crate, by their paths.
 #[derive(Debug, Default)]
 pub struct Modules {
     files: BTreeMap<Path, (Vec<Use>, Vec<Path>)>,
@@ -31,7 +32,7 @@ impl Modules {
         paths.extend_from_slice(&items.paths);
     }
 
-    /// Modules that lie in a circle, by the module that holds them.
+    /// Returns the modules that lie in a circle, by their parent module.
     pub fn circles(&self) -> BTreeMap<Path, Vec<String>> {
         let mut arrows: BTreeMap<Path, BTreeSet<(String, String)>> = BTreeMap::new();
         for (from, (uses, paths)) in &self.files {
@@ -48,13 +49,13 @@ impl Modules {
         circles.filter(|(_, names)| !names.is_empty()).collect()
     }
 
-    /// The module that a path leads to from another one; `None` for other crates.
+    /// Returns the module that a path in module `from` leads to; `None` for other crates.
     fn resolve(&self, from: &Path, path: &[String], steps: usize) -> Option<Path> {
         let first = path.first()?;
         let mut module = match &**first {
             "crate" => Path::new(),
             "self" | "super" => from.clone(),
-            // A child of the module itself.
+            // Path to a child of the module itself.
             _ => [from.as_slice(), std::slice::from_ref(first)].concat(),
         };
         if !self.files.contains_key(&module) {
@@ -77,7 +78,7 @@ impl Modules {
         Some(module)
     }
 
-    /// The module that a name is from which another one passes on.
+    /// Returns the module that declares a name which `module` re-exports.
     fn follow(&self, module: &Path, name: &str, steps: usize) -> Option<Path> {
         let (uses, _) = self.files.get(module)?;
         let given = uses.iter().find(|one| one.name == name)?;
@@ -85,7 +86,7 @@ impl Modules {
     }
 }
 
-/// The names from which arrows lead back to themselves.
+/// Returns the names from which arrows lead back to themselves.
 fn in_circles(arrows: &BTreeSet<(String, String)>) -> Vec<String> {
     let names: BTreeSet<&String> = arrows.iter().map(|(from, _)| from).collect();
     let leads_back = |name: &&String| {

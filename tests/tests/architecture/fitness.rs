@@ -1,8 +1,9 @@
-//! The measures of structure: each limit holds for every room, except where `exceptions.txt` has a line with the count of today.
-//! Counts may only go down: a lower count needs a lower line, and a line that nothing needs is removed.
+//! Measures of structure. Each limit holds for every room, except where `exceptions.txt` has a line with the
+//! current count. Counts may only go down: a lower count needs a lower line, and a test fails on a line
+//! without need.
 //!
-//! `MILLRACE_WRITE_EXCEPTIONS=1 cargo test -p millrace-tests --test architecture -- --nocapture structure_keeps` prints all
-//! lines of today.
+//! The lines for the current counts are printed by
+//! `MILLRACE_WRITE_EXCEPTIONS=1 cargo test -p millrace-tests --test architecture -- --nocapture structure_keeps`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,17 +13,17 @@ use super::circles::Modules;
 use super::items::{Counted, Items, items};
 use super::{is_test_module, read, relative, rooms, root, sources};
 
-/// What is measured, with the largest count that needs no line.
+/// Kinds of counts, each with the largest count that needs no exception.
 const LIMITS: [(&str, usize); 6] =
     [("circle", 0), ("fields", 15), ("methods", 40), ("files", 15), ("lines", 500), ("function", 60)];
-/// The reason of a line that is printed for the first time.
+/// Reason in a line that is printed for the first time.
 const NEW: &str = "older than the limit";
 
-/// What a count belongs to: kind, room and name.
+/// Subject of a count: kind, room and name.
 type Subject = (String, String, String);
 type Counts = BTreeMap<Subject, usize>;
 
-/// A line of the exceptions: `kind room name count reason`.
+/// Line of the exceptions: `kind room name count reason`.
 #[derive(Debug, PartialEq, Eq)]
 struct Exception {
     subject: Subject,
@@ -55,7 +56,7 @@ fn exception(line: &str) -> Option<Exception> {
     (is_known && !reason.trim().is_empty()).then_some(exception)
 }
 
-/// A file: its path from the folder of its room, its lines, and what it holds.
+/// Source file: its path from the folder of its room, its lines, and its items.
 struct File {
     path: String,
     lines: usize,
@@ -72,7 +73,7 @@ impl File {
     }
 }
 
-/// Counts of a room.
+/// Returns the counts of a room.
 fn counts(room: &str, files: &[File]) -> Counts {
     let mut counts = Counts::new();
     for file in files {
@@ -89,13 +90,13 @@ fn counts(room: &str, files: &[File]) -> Counts {
     counts
 }
 
-/// The name of a type that a file speaks of. Where several files of a room have a type of this name, it is that of the file
-/// itself, or else of the nearest one.
+/// Returns the full name of a type that a file mentions. Where several files of a room have a type of this
+/// name, the file's own type counts, or else the nearest one.
 fn type_name(files: &[File], file: &File, name: &str) -> String {
     let declares = |other: &&File| other.items.types.iter().any(|declared| declared == name);
     let declaring: Vec<&File> = files.iter().filter(declares).collect();
     match declaring.len() {
-        // A macro declares it here, or another room.
+        // A macro declares the type in this file, or another room declares it.
         0 => return format!("{}:{name}", file.path),
         1 => return name.to_owned(),
         _ => {}
@@ -109,7 +110,7 @@ fn type_name(files: &[File], file: &File, name: &str) -> String {
     declaring.iter().max_by_key(common).map_or(name.to_owned(), |one| format!("{}:{name}", one.path))
 }
 
-/// Modules of a room that lie in circles, by the module that holds them.
+/// Returns the modules of a room that lie in circles, by their parent module.
 fn circles(files: &[File]) -> Vec<(String, Vec<String>)> {
     let mut modules = Modules::default();
     for file in files.iter().filter(|file| !is_test_module(Path::new(&file.path))) {
@@ -121,14 +122,14 @@ fn circles(files: &[File]) -> Vec<(String, Vec<String>)> {
     modules.circles().into_iter().map(|(path, names)| (parent(path), names)).collect()
 }
 
-/// Adds counts to those of the same name.
+/// Adds counts to the counts with the same name.
 fn add(counts: &mut Counts, room: &str, kind: &str, more: impl IntoIterator<Item = Counted>) {
     for (name, count) in more {
         *counts.entry((kind.to_owned(), room.to_owned(), name)).or_default() += count;
     }
 }
 
-/// Raises counts to the largest of the same name.
+/// Raises each count to the largest count with the same name.
 fn raise(counts: &mut Counts, room: &str, kind: &str, more: impl IntoIterator<Item = Counted>) {
     for (name, count) in more {
         let largest = counts.entry((kind.to_owned(), room.to_owned(), name)).or_default();
@@ -140,12 +141,12 @@ fn limit(kind: &str) -> usize {
     LIMITS.iter().find(|(known, _)| *known == kind).map_or(0, |(_, limit)| *limit)
 }
 
-/// What is above its limit.
+/// Returns the counts above their limits.
 fn offenders(counts: Counts) -> Counts {
     counts.into_iter().filter(|((kind, ..), count)| *count > limit(kind)).collect()
 }
 
-/// What is wrong with today's offenders, seen beside the exceptions.
+/// Returns the differences between the current offenders and the exceptions, as messages.
 fn objections(offenders: &Counts, exceptions: &[Exception]) -> Vec<String> {
     let mut found = Vec::new();
     for (subject, count) in offenders {
@@ -169,7 +170,7 @@ fn objections(offenders: &Counts, exceptions: &[Exception]) -> Vec<String> {
     found
 }
 
-/// The lines that today's offenders need; reasons stay.
+/// Returns the exception lines for the current offenders. Lines keep their reasons.
 fn lines(offenders: &Counts, exceptions: &[Exception]) -> String {
     let mut text = String::new();
     for (subject, count) in offenders {
@@ -181,7 +182,7 @@ fn lines(offenders: &Counts, exceptions: &[Exception]) -> String {
     text
 }
 
-/// The files of each room.
+/// Returns the files of each room.
 fn files() -> BTreeMap<String, Vec<File>> {
     let mut by_room: BTreeMap<String, Vec<File>> = BTreeMap::new();
     let rooms = rooms();
@@ -236,7 +237,7 @@ mod tests {
         vec![(kind.to_owned(), name.to_owned(), count)]
     }
 
-    /// So many repetitions of a text, in which `#` is the number.
+    /// Returns `count` repetitions of a text, each with its number in place of `#`.
     fn many(count: usize, text: &str) -> String {
         (0..count).map(|number| text.replace('#', &number.to_string())).collect()
     }

@@ -1,22 +1,23 @@
-//! What stands in a source file: types with their fields and methods, functions with their lines, and paths to other modules.
+//! Items of a source file: types with their fields and methods, functions with their lines, and paths to
+//! other modules.
 
 use super::tokens::{Token, tokens};
 
-/// Something that is counted: its name, and how many.
+/// Counted item: its name and its count.
 pub type Counted = (String, usize);
 
-/// What a source file holds.
+/// Items of a source file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Items {
     /// Names of the structs, unions, enums and traits.
     pub types: Vec<String>,
     /// Structs with the number of their fields.
     pub structs: Vec<Counted>,
-    /// Types and traits with the number of methods of one block; a type may have several.
+    /// Types and traits with the number of methods of one block. A type may have several blocks.
     pub methods: Vec<Counted>,
-    /// Functions, those of types as `Type::name`, with the number of their lines.
+    /// Functions with the number of their lines. Methods are named `Type::name`.
     pub functions: Vec<Counted>,
-    /// Paths of `use` declarations outside tests, with the name that each gives.
+    /// Paths of `use` declarations outside tests, with the name that each declares.
     pub uses: Vec<Use>,
     /// Other paths outside tests that begin with `crate`, `self` or `super`.
     pub paths: Vec<Vec<String>>,
@@ -25,13 +26,13 @@ pub struct Items {
 /// One path of a `use` declaration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Use {
-    /// The name here; `*` for all names.
+    /// Declared name; `*` for all names.
     pub name: String,
-    /// Its segments; those of a module inside of the file count from the file.
+    /// Segments of the path. Inside an inline module they are rewritten relative to the file.
     pub path: Vec<String>,
 }
 
-/// Reads a source file.
+/// Returns the items of a source file.
 pub fn items(source: &str) -> Items {
     let tokens = tokens(source);
     let mut reader = Reader { tokens: &tokens, items: Items::default() };
@@ -39,12 +40,12 @@ pub fn items(source: &str) -> Items {
     reader.items
 }
 
-/// Where a reader is.
+/// Position of the reader among blocks and modules.
 #[derive(Clone, Default)]
 struct Place {
-    /// The type whose block it is.
+    /// Type whose block surrounds the position.
     of: Option<String>,
-    /// Modules inside of the file.
+    /// Number of inline modules around the position.
     depth: usize,
     is_test: bool,
 }
@@ -63,7 +64,7 @@ impl Reader<'_> {
         self.text(at) == ":" && self.text(at + 1) == ":"
     }
 
-    /// Reads what stands from `at` to `end`; blocks that mean nothing by themselves are passed through.
+    /// Reads the tokens from `at` to `end`, inside blocks that belong to no item as well.
     fn scan(&mut self, mut at: usize, end: usize, place: &Place) {
         let mut is_test = false;
         while at < end {
@@ -78,13 +79,13 @@ impl Reader<'_> {
             }
             let inner = Place { is_test: place.is_test || is_test, ..place.clone() };
             let next = self.item(&word, at, end, &inner);
-            // A visibility stands between an attribute and its item.
+            // A visibility may stand between an attribute and its item.
             is_test &= matches!(&*word, "pub" | "(" | ")" | "crate" | "super" | "in" | "self");
             at = next;
         }
     }
 
-    /// Reads the item that begins with a word; returns the place behind it.
+    /// Reads the item that begins with a word. Returns the index of the token behind the item.
     fn item(&mut self, word: &str, at: usize, end: usize, place: &Place) -> usize {
         let is_named = self.tokens.get(at + 1).is_some_and(|next| is_word(next.text));
         if is_named && matches!(word, "struct" | "union" | "enum" | "trait") {
@@ -108,13 +109,13 @@ impl Reader<'_> {
         }
     }
 
-    /// The place behind `#[…]` or `#![…]`.
+    /// Returns the index of the token behind `#[…]` or `#![…]`.
     fn end_of_attribute(&self, at: usize) -> usize {
         let open = if self.text(at + 1) == "!" { at + 2 } else { at + 1 };
         if self.text(open) == "[" { self.close(open) + 1 } else { at + 1 }
     }
 
-    /// The sign that closes what is opened at a place.
+    /// Returns the index of the token that closes the bracket at `open`.
     fn close(&self, open: usize) -> usize {
         let mut depth = 0_usize;
         for (index, token) in self.tokens.iter().enumerate().skip(open) {
@@ -130,7 +131,7 @@ impl Reader<'_> {
         self.tokens.len()
     }
 
-    /// The first of some signs that stands in no bracket.
+    /// Returns the index of the first of `signs` outside brackets.
     fn find(&self, mut at: usize, end: usize, signs: &[&str]) -> usize {
         let mut angles = 0_i32;
         while at < end {
@@ -149,7 +150,7 @@ impl Reader<'_> {
         end
     }
 
-    /// A struct: `struct A { … }`, `struct A(…);` or `struct A;`.
+    /// Reads a struct: `struct A { … }`, `struct A(…);` or `struct A;`.
     fn record(&mut self, at: usize, end: usize) -> usize {
         let name = self.text(at + 1).to_owned();
         let open = self.find(at + 2, end, &["{", "(", ";", "="]);
@@ -169,7 +170,7 @@ impl Reader<'_> {
         close + 1
     }
 
-    /// A function, with what is inside.
+    /// Reads a function with its body.
     fn function(&mut self, at: usize, end: usize, place: &Place) -> usize {
         let open = self.find(at + 2, end, &["{", ";"]);
         if self.text(open) != "{" {
@@ -184,11 +185,11 @@ impl Reader<'_> {
         close + 1
     }
 
-    /// `impl A { … }`, `impl B for A { … }` or `trait A { … }`.
+    /// Reads `impl A { … }`, `impl B for A { … }` or `trait A { … }`.
     fn block(&mut self, at: usize, end: usize, place: &Place) -> usize {
         let open = self.find(at + 1, end, &["{", ";", ",", ")", "="]);
         if self.text(open) != "{" {
-            // `impl` in a type.
+            // `impl` as part of a type.
             return at + 1;
         }
         let name =
@@ -206,7 +207,7 @@ impl Reader<'_> {
         close + 1
     }
 
-    /// The type of `impl<T> B<T> for path::A<T> where … {`.
+    /// Returns the type of `impl<T> B<T> for path::A<T> where … {`.
     fn implementor(&self, at: usize, open: usize) -> String {
         let mut start = at + 1;
         if self.text(start) == "<" {
@@ -229,7 +230,7 @@ impl Reader<'_> {
         name.to_owned()
     }
 
-    /// The sign that closes `<`.
+    /// Returns the index of the token that closes `<`.
     fn find_angle(&self, open: usize) -> usize {
         let mut depth = 0;
         for index in open..self.tokens.len() {
@@ -245,7 +246,7 @@ impl Reader<'_> {
         self.tokens.len()
     }
 
-    /// A `use` declaration.
+    /// Reads a `use` declaration.
     fn imports(&mut self, at: usize, end: usize, place: &Place) -> usize {
         let stop = self.find(at + 1, end, &[";"]);
         if !place.is_test {
@@ -259,7 +260,7 @@ impl Reader<'_> {
         stop + 1
     }
 
-    /// One branch of a `use` declaration, from `at` to `stop`.
+    /// Reads one branch of a `use` declaration, from `at` to `stop`.
     fn tree(&self, mut at: usize, stop: usize, before: &[String], found: &mut Vec<Use>) {
         let mut path = before.to_vec();
         while at < stop {
@@ -291,7 +292,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A path in code.
+    /// Reads a path in code.
     fn path(&mut self, at: usize, place: &Place) -> usize {
         let mut segments = vec![self.text(at).to_owned()];
         let mut next = at + 1;
@@ -306,7 +307,8 @@ impl Reader<'_> {
     }
 }
 
-/// The path as the file itself would write it, from a module `depth` deep inside; `None` where it stays inside.
+/// Returns a path of an inline module `depth` levels deep as the file itself would write it; `None` where the
+/// path stays inside the module.
 fn from_file(mut path: Vec<String>, depth: usize) -> Option<Vec<String>> {
     let is_relative = matches!(path.first().map(String::as_str), Some("self" | "super"));
     if depth == 0 || path.first().is_some_and(|first| first == "crate") {

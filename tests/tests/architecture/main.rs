@@ -1,6 +1,6 @@
-//! What ARCHITECTURE.md, GLOSSARY.md and CONTRIBUTING.md say of the repository holds: no arrow between rooms runs up
-//! or sideways, the glossary's paths exist, every source file begins with its description, and library rooms neither
-//! print nor exit. `fitness` measures the structure of rooms.
+//! Tests that the rules in ARCHITECTURE.md, GLOSSARY.md and CONTRIBUTING.md hold. No arrow between rooms runs
+//! up or sideways, the glossary's paths exist, every source file begins with its description, and library
+//! rooms neither print nor exit. `fitness` measures the structure of rooms.
 
 mod circles;
 mod fitness;
@@ -10,32 +10,32 @@ mod tokens;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The rooms, by their folder; `*` stands for every folder at that place.
+/// Floors of rooms, by their folder; `*` stands for any folder name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Floor {
-    /// `foundation/*`, with the height inside it.
+    /// `foundation/*`, with its height inside the floor.
     Foundation(u8),
-    /// A room of the packet's journey. They never import each other.
+    /// Room of the packet path. Such rooms never import each other.
     Dataplane,
-    /// `dataplane/pipeline`, which joins the rooms of the journey.
+    /// `dataplane/pipeline`, which joins the rooms of the packet path.
     Pipeline,
     /// `plugins/*`.
     Plugin,
-    /// A control room below the controller. They never import each other.
+    /// Control room below the controller. Such rooms never import each other.
     Control,
-    /// `control/confine`, which other control rooms stand on.
+    /// `control/confine`, which other control rooms may import.
     Confine,
     /// `control/controller`.
     Controller,
     /// `control/api`.
     Api,
-    /// `lab`, which speaks to the operating system and to no room above foundation.
+    /// `lab`, which talks to the operating system and imports no room above foundation.
     Lab,
     /// `testkit`: helpers for tests of any room.
     Testkit,
     /// `bench`.
     Bench,
-    /// `cli` and `tests`, which nobody imports.
+    /// `cli` and `tests`, which no room imports.
     Top,
 }
 
@@ -44,14 +44,14 @@ use Floor::{
 };
 
 const FLOORS: &[(&str, Floor)] = &[
-    // For build scripts.
+    // Imported by build scripts.
     ("foundation/bpf", Foundation(0)),
     ("foundation/units", Foundation(0)),
     ("foundation/wire", Foundation(1)),
     ("foundation/memory", Foundation(1)),
     ("foundation/packet", Foundation(2)),
     ("foundation/plugin-abi", Foundation(3)),
-    // What authors of plugins get: it knows nothing but the interface.
+    // Interface for plugin authors: the room imports the plugin ABI alone.
     ("sdk/rust", Foundation(4)),
     ("dataplane/pipeline", Pipeline),
     ("dataplane/*", Dataplane),
@@ -67,7 +67,7 @@ const FLOORS: &[(&str, Floor)] = &[
     ("tests", Top),
 ];
 
-/// The floor of a room's folder; `None` for a room that the table doesn't know.
+/// Returns the floor of a room's folder; `None` for a room without a line in the table.
 fn floor(room: &str) -> Option<Floor> {
     let matches = |pattern: &str| match pattern.strip_suffix('*') {
         Some(folder) => room.strip_prefix(folder).is_some_and(|rest| !rest.is_empty() && !rest.contains('/')),
@@ -76,16 +76,16 @@ fn floor(room: &str) -> Option<Floor> {
     FLOORS.iter().find(|(pattern, _)| matches(pattern)).map(|&(_, floor)| floor)
 }
 
-/// One arrow: `from` imports `to`.
+/// Arrow between rooms: `from` imports `to`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Arrow {
     from: String,
     to: String,
-    /// Only the tests of `from` import `to`.
+    /// Whether only the tests of `from` import `to`.
     only_tests: bool,
 }
 
-/// Why an arrow is not allowed; `None` when it is.
+/// Returns the reason why an arrow is not allowed; `None` when it is allowed.
 fn objection(arrow: &Arrow) -> Option<String> {
     let Arrow { from, to, only_tests } = arrow;
     let Some(source) = floor(from) else { return Some(format!("{from} has no floor: add it to the table")) };
@@ -123,7 +123,7 @@ fn manifest(path: &Path) -> toml::Table {
     read(path).parse().unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The folders of the workspace's crates, relative to its root.
+/// Returns the folders of the workspace's crates, relative to its root.
 fn rooms() -> Vec<String> {
     let workspace = manifest(&root().join("Cargo.toml"));
     let members = workspace["workspace"]["members"].as_array().expect("workspace.members is a list");
@@ -133,7 +133,8 @@ fn rooms() -> Vec<String> {
     rooms
 }
 
-/// `control/*` becomes the folders in `control` that have a manifest.
+/// Returns the folders of a workspace member: `control/*` becomes the folders in `control` that have a
+/// manifest.
 fn expand(member: &str) -> Vec<String> {
     let Some(folder) = member.strip_suffix("/*") else { return vec![member.to_owned()] };
     let entries = fs::read_dir(root().join(folder)).unwrap_or_else(|error| panic!("{folder}: {error}"));
@@ -145,7 +146,7 @@ fn expand(member: &str) -> Vec<String> {
         .collect()
 }
 
-/// All arrows of one manifest; `names` leads from a crate's name to its room.
+/// Returns all arrows of one manifest. `names` maps the name of a crate to its room.
 fn arrows(room: &str, manifest: &toml::Table, names: &[(String, String)]) -> Vec<Arrow> {
     let mut tables = vec![manifest];
     if let Some(targets) = manifest.get("target").and_then(toml::Value::as_table) {
@@ -178,7 +179,7 @@ fn all_arrows() -> Vec<Arrow> {
     manifests.iter().flat_map(|(room, table)| arrows(room, table, &names)).collect()
 }
 
-/// Every Rust file of the repository.
+/// Returns every Rust file of the repository.
 fn sources() -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders: Vec<PathBuf> = rooms().iter().map(|room| root().join(room)).collect();
@@ -204,16 +205,16 @@ fn relative(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }
 
-/// `tests.rs`, or `test_` and what it helps to test, or `_test` behind what it tests.
-/// Whether a file is tests only: by its name, or because it lies in a folder `tests` beside what is tested.
+/// Whether a file contains tests only: by its name (`tests.rs`, `test_…`, `…_test.rs`), or because its folder
+/// is named `tests`.
 fn is_test_module(path: &Path) -> bool {
     let in_tests = path.parent().is_some_and(|folder| folder.ends_with("tests"));
     let by_name = |name: &str| name == "tests.rs" || name.starts_with("test_") || name.ends_with("_test.rs");
     in_tests || path.file_name().and_then(|name| name.to_str()).is_some_and(by_name)
 }
 
-/// Returns the numbered lines of a file up to its test module, without comment lines. A declaration of a test module in another file ends
-/// nothing.
+/// Returns the numbered lines of a file up to its inline test module, without comment lines. The declaration
+/// of a test module in another file ends nothing.
 fn code_without_tests(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let is_module = |index: usize| {
         text.lines().nth(index + 1).is_some_and(|line| line.contains("mod ") && line.ends_with('{'))
@@ -290,7 +291,7 @@ fn a_fabricated_manifest_yields_its_arrows() {
     assert_eq!(pairs, [("control/api", false), ("foundation/wire", false), ("testkit", true)]);
 }
 
-/// The paths in the second column of the glossary's table.
+/// Returns the paths in the second column of the glossary's table.
 fn glossary_paths(text: &str) -> Vec<String> {
     let cells = text.lines().filter_map(|line| line.strip_prefix('|')?.split('|').nth(1));
     let path = |cell: &str| Some(cell.trim().strip_prefix('`')?.strip_suffix('`')?.to_owned());
@@ -314,7 +315,7 @@ fn a_glossary_line_yields_its_path() {
 
 #[test]
 fn every_source_file_begins_with_its_description() {
-    // The file beside a `tests.rs` says what is tested; a crate's attributes may come before its description.
+    // The file beside a `tests.rs` has the description. Attributes of a crate may precede its description.
     let described = |path: &Path| {
         let text = read(path);
         let mut lines = text.lines().skip_while(|line| line.starts_with("#![") || line.is_empty());
@@ -353,10 +354,11 @@ fn library_rooms_neither_print_nor_exit() {
     assert!(found.is_empty(), "rooms below the command line that print or exit: {found:#?}");
 }
 
-/// The last commit before the rule on subjects.
+/// Last commit before the rule on commit subjects.
 const BEFORE_SUBJECTS: &str = "73fc260a";
 
-/// Why a commit's subject is not `room: imperative summary` in 72 characters; `None` when it is.
+/// Returns the reason why a commit's subject is not `room: imperative summary` in 72 characters; `None` when
+/// it is.
 fn wrong_subject(subject: &str) -> Option<&'static str> {
     let is_room = |name: &str| {
         !name.is_empty()

@@ -1,15 +1,15 @@
-//! Words and signs of Rust source, without comments and text, and with their lines.
+//! Tokens of Rust source, without comments and string contents, and with their lines.
 
-/// One word or sign.
+/// Token: one word or sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token<'a> {
-    /// A word, a number, or a single sign; text and letters in quotes are `"`.
+    /// Word, number or single sign. String and character literals are `"`.
     pub text: &'a str,
-    /// The line in which it begins, from 1.
+    /// Line where the token begins, from 1.
     pub line: usize,
 }
 
-/// Splits a source into its words and signs.
+/// Returns the tokens of a source.
 pub fn tokens(source: &str) -> Vec<Token<'_>> {
     let mut reader = Reader { source, at: 0, line: 1 };
     let mut found = Vec::with_capacity(source.len() / 5);
@@ -19,7 +19,7 @@ pub fn tokens(source: &str) -> Vec<Token<'_>> {
     found
 }
 
-/// A place in a source.
+/// Reader at a position of a source.
 struct Reader<'a> {
     source: &'a str,
     at: usize,
@@ -35,14 +35,14 @@ impl<'a> Reader<'a> {
         self.source.as_bytes()[self.at..].starts_with(words.as_bytes())
     }
 
-    /// Passes bytes, and counts their lines.
+    /// Skips bytes, and counts their lines.
     fn pass(&mut self, count: usize) {
         let end = (self.at + count).min(self.source.len());
         self.line += self.source.as_bytes()[self.at..end].iter().filter(|byte| **byte == b'\n').count();
         self.at = end;
     }
 
-    /// The next word or sign.
+    /// Returns the next token.
     fn next(&mut self) -> Option<Token<'a>> {
         self.pass_blanks_and_comments();
         if self.at >= self.source.len() {
@@ -78,7 +78,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Block comments may stand in each other.
+    /// Skips a block comment. Block comments may be nested.
     fn pass_block_comment(&mut self) {
         let mut depth = 0;
         while self.at < self.source.len() {
@@ -100,7 +100,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Passes a text, a letter or a lifetime's quote; false where none of these begins.
+    /// Skips a string, a character or the quote of a lifetime. Returns false where none of these begins.
     fn pass_quoted(&mut self) -> bool {
         let prefix = ["br", "cr", "r", "b", "c", ""].into_iter().find(|prefix| {
             let after = self.byte(prefix.len());
@@ -125,13 +125,13 @@ impl<'a> Reader<'a> {
         true
     }
 
-    /// Whether hashes that begin `ahead` lead to a quote: `r#"`, and not `r#type`.
+    /// Whether a raw string begins: hashes from `ahead` on lead to a quote, as in `r#"` and not in `r#type`.
     fn is_raw_text(&self, ahead: usize) -> bool {
         let after = self.source.as_bytes()[self.at + ahead..].iter().find(|byte| **byte != b'#');
         after == Some(&b'"')
     }
 
-    /// `'a'`, `'\n'`, or the quote of `'static`.
+    /// Skips `'a'`, `'\n'`, or the quote of `'static`.
     fn pass_letter(&mut self) {
         let rest = &self.source[self.at + 1..];
         let letter = rest.chars().next().map_or(0, char::len_utf8);
@@ -142,7 +142,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A text with its quotes.
+    /// Skips a string with its quotes.
     fn pass_text(&mut self, quote: u8) {
         self.pass(1);
         while self.at < self.source.len() && self.byte(0) != quote {

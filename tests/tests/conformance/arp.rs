@@ -1,4 +1,4 @@
-//! AR: ARP on ports that have no kernel behind them (RFC 826; RFC 1122, 2.3.2; RFC 1812, 3.3.2; RFC 5227).
+//! AR: ARP on ports without a kernel (RFC 826; RFC 1122, 2.3.2; RFC 1812, 3.3.2; RFC 5227).
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -8,17 +8,17 @@ use millrace_tests::{ArpFrame, Frame, Ipv4Frame, RawFrame, Scenario, station};
 use millrace_wire::MacAddr;
 use millrace_wire::arp::Operation;
 
-/// A packet to a neighbour that nobody has configured.
+/// Returns a packet to a neighbour that isn't configured.
 fn to_neighbour() -> Ipv4Frame {
     Ipv4Frame::udp().dst("10.2.0.77")
 }
 
-/// What the neighbour says, from this station.
+/// Returns the neighbour's ARP reply from this station.
 fn reply(from: u8) -> ArpFrame {
     ArpFrame::reply("10.2.0.77", "10.2.0.1").to(station(0x0b)).sender(station(from))
 }
 
-/// A router that has learned that the neighbour is at station 77.
+/// Returns a router that has learned the neighbour at station 77.
 fn learned() -> Scenario {
     let mut router = Scenario::standard();
     router.send("a", &to_neighbour());
@@ -27,14 +27,14 @@ fn learned() -> Scenario {
     router
 }
 
-/// Where packets to the neighbour go; none when it has to be asked for.
+/// Returns the MAC address that packets to the neighbour go to; `None` when the router has to resolve it.
 fn neighbour(router: &mut Scenario) -> Option<MacAddr> {
     router.send("a", &to_neighbour());
     let output = router.only("b");
     (output.ether_type() == 0x0800).then(|| output.to())
 }
 
-/// Every byte written down by hand from RFC 826.
+/// Expected bytes, written by hand from RFC 826.
 #[test]
 fn ar_01_a_request_for_an_own_address_is_answered() {
     let mut router = Scenario::standard();
@@ -51,7 +51,8 @@ fn ar_01_a_request_for_an_own_address_is_answered() {
 #[test]
 fn ar_01_a_request_for_another_address_is_not_answered() {
     let mut router = Scenario::standard();
-    // Another host's, one of another port, one behind the router (proxy ARP is not built), a broadcast.
+    // Addresses of another host, another port, a host behind the router (proxy ARP is not built), and
+    // broadcasts.
     for target in ["10.1.0.77", "10.2.0.1", "10.9.0.1", "10.1.0.255", "0.0.0.0"] {
         router.expect_delivered("a", &ArpFrame::request("10.1.0.9", target));
     }
@@ -116,7 +117,7 @@ fn ar_03_an_own_address_that_another_uses_is_defended_at_most_every_10_seconds()
         router.advance(Duration::from_secs(1));
     }
     assert_eq!(defences, [0, 10, 20]);
-    // The address stays the router's.
+    // The address stays with the router.
     router.take_all();
     router.send("a", &Ipv4Frame::echo().dst("10.1.0.1"));
     assert_eq!(router.only("a").icmp().kind, 0);
@@ -158,7 +159,7 @@ fn ar_04_a_configured_neighbour_stays() {
 #[test]
 fn ar_04_a_neighbour_of_another_subnet_is_not_believed() {
     let mut router = learned();
-    // Told at the wrong port.
+    // The router ignores a claim at the wrong port.
     router.send("a", &ArpFrame::request("10.2.0.77", "10.1.0.1").sender(station(0xee)));
     router.take("a");
     assert_eq!(neighbour(&mut router), Some(station(0x77)));
@@ -168,7 +169,7 @@ fn ar_04_a_neighbour_of_another_subnet_is_not_believed() {
 fn ar_05_a_scan_of_silent_addresses_is_limited_and_known_neighbours_keep_theirs() {
     let mut router = Scenario::with_line("\"10.2.0.1/24\"", "\"10.2.0.1/16\"");
     let mut requests = 0;
-    // 65,536 addresses at 10,000 a second.
+    // 65,536 addresses at 10,000 per second.
     for block in 0..=255u8 {
         for last in 0..=255u8 {
             router.router.inject("a", &Ipv4Frame::udp().dst(&format!("10.2.{block}.{last}")).bytes());
@@ -180,7 +181,7 @@ fn ar_05_a_scan_of_silent_addresses_is_limited_and_known_neighbours_keep_theirs(
     }
     let seconds = 7;
     assert!(requests > 200, "{requests} requests");
-    // 50 at once and 200 a second for new addresses, each asked for up to three times.
+    // 50 new addresses in a burst and 200 per second, each with up to three requests.
     assert!(requests <= 3 * (50 + 200 * seconds), "{requests} requests in {seconds} s");
     assert!(router.router.summary().held <= 1024);
     router.advance(Duration::from_secs(30));
@@ -193,7 +194,7 @@ trait Known {
 }
 
 impl Known for Scenario {
-    /// The host behind b gets what is sent to it, whatever else the port sends.
+    /// Asserts that the host behind b gets its packets, whatever else the port sends.
     fn expect_known_neighbour(&mut self) {
         self.take_all();
         self.send("a", &Ipv4Frame::udp());
@@ -242,7 +243,7 @@ fn ar_a_port_announces_its_address_when_it_comes_up() {
     assert_eq!((message.sender_ip, message.target_ip), ([10, 1, 0, 1].into(), [10, 1, 0, 1].into()));
 }
 
-/// 8,400 requests in 6 seconds of hosts that are not there, and a new neighbour of the flooded port.
+/// 8,400 requests in 6 seconds for absent hosts, and a new neighbour of the flooded port.
 #[test]
 fn ar_05_a_flood_of_requests_leaves_room_for_wanted_neighbours() {
     let mut router = Scenario::with_line(

@@ -11,7 +11,7 @@ fn bc_01_unicast_packets_in_frames_to_many_stations_are_not_forwarded() {
     let mut router = Scenario::standard();
     for to in [MacAddr::BROADCAST, MacAddr([1, 0, 0x5e, 0, 0, 9]), MacAddr([0x33, 0x33, 0, 0, 0, 1])] {
         router.expect_drop("a", &Ipv4Frame::udp().to(to), DropReason::LinkBroadcast);
-        // Nor are such to the router answered.
+        // The router doesn't answer such frames to itself either.
         router.expect_drop("a", &Ipv4Frame::echo().dst("10.1.0.1").to(to), DropReason::LinkBroadcast);
     }
 }
@@ -29,7 +29,7 @@ fn bc_03_directed_broadcasts_are_not_forwarded() {
     let mut router = Scenario::standard();
     router.expect_drop("a", &Ipv4Frame::udp().dst("10.2.0.255"), DropReason::Broadcast);
     router.expect_drop("a", &Ipv4Frame::echo().dst("10.2.0.255"), DropReason::Broadcast);
-    // Nor that of the port it came in by.
+    // The same holds for the broadcast address of the arrival port.
     router.expect_drop("a", &Ipv4Frame::udp().dst("10.1.0.255"), DropReason::Broadcast);
     router.expect_drop(
         "a",
@@ -41,13 +41,13 @@ fn bc_03_directed_broadcasts_are_not_forwarded() {
 #[test]
 fn bc_04_both_addresses_of_a_31_bit_subnet_are_hosts() {
     let mut router = Scenario::with_line("\"10.2.0.1/24\", ", "\"10.2.0.3/31\", ");
-    // The network's address, which in a larger subnet would be its number.
+    // Network address of the subnet. In a larger subnet it would be no host address.
     router.send("a", &Ipv4Frame::udp().dst("10.2.0.2"));
     assert_eq!(router.only("b").to(), station(0xb2));
-    // The router's own, which would be its broadcast.
+    // The router's own address, which would be the broadcast address.
     router.send("a", &Ipv4Frame::echo().dst("10.2.0.3"));
     assert_eq!(router.only("a").icmp().kind, 0);
-    // Errors are sent to the one, and ARP is answered for the other.
+    // The router sends errors to the first address and answers ARP for the second.
     let expired =
         Ipv4Frame::udp().src("10.2.0.2").dst("10.3.0.2").ttl(1).to(station(0x0b)).from(station(0xb2));
     router.send("b", &expired);

@@ -4,7 +4,8 @@ use millrace_packet::DropReason;
 use millrace_tests::{ArpFrame, Ipv4Frame, Ipv6Frame, RawFrame, Scenario, station};
 use millrace_wire::MacAddr;
 
-/// Ports `t` (untagged) and `v` (VLAN 10) of one device, and `b` of the standard scenario.
+/// Returns a router with ports `t` (untagged) and `v` (VLAN 10) of one device, and `b` of the standard
+/// scenario.
 fn trunk() -> Scenario {
     Scenario::with(
         r#"
@@ -36,7 +37,7 @@ fn et_01_a_tagged_frame_reaches_its_sub_interface_and_is_routed() {
     let mut router = trunk();
     router.send("t", &tagged(10));
     assert!(router.only("b").tags().is_empty());
-    // Priority and drop eligibility are no part of the VLAN's number.
+    // Priority and drop eligibility are not part of the VLAN number.
     router.send("t", &tagged(0xf00a));
     router.only("b");
     assert_eq!(router.router.drops("v").len(), 0);
@@ -59,7 +60,7 @@ fn et_01_a_sub_interface_has_arp_of_its_own() {
     let output = router.only("t");
     assert_eq!(output.tags(), [0x81, 0x00, 0x00, 0x0a]);
     assert_eq!(output.arp().sender_mac, station(0x1a));
-    // Asked without a tag, nobody answers: that is another link.
+    // An untagged request gets no answer: the address is on another link.
     router.send("t", &ArpFrame::request("10.10.0.2", "10.10.0.1"));
     router.nothing();
 }
@@ -73,10 +74,10 @@ fn et_01_an_unknown_vlan_is_dropped_and_counted() {
         router.nothing();
         assert_eq!(router.dropped(DropReason::VlanUnknown), before + 1);
     }
-    // Nor do two tags match a sub-interface of one.
+    // Two tags don't match a sub-interface with one tag.
     router.send("t", &Ipv4Frame::udp().to(station(0x1a)).tag(0x88a8, 10).tag(0x8100, 10));
     router.nothing();
-    // A port without sub-interfaces knows no VLAN.
+    // A port without sub-interfaces accepts no VLAN tag.
     router.send("a", &Ipv4Frame::udp().tag(0x8100, 10));
     router.nothing();
     assert_eq!(router.dropped(DropReason::VlanUnknown), 6);
@@ -98,7 +99,7 @@ fn et_02_a_priority_tag_is_as_good_as_none() {
         assert!(output.tags().is_empty());
         router.expect_forwarded("a", &Ipv6Frame::udp().tag(0x8100, control), "b");
     }
-    // Also before a VLAN's tag.
+    // The same holds before the tag of a VLAN.
     let mut router = trunk();
     let frame = Ipv4Frame::udp().src("10.10.0.2").to(station(0x1a)).tag(0x8100, 0xe000).tag(0x8100, 10);
     router.send("t", &frame);
@@ -115,7 +116,8 @@ fn et_02_the_reserved_vlan_is_dropped() {
     assert_eq!(router.dropped(DropReason::VlanUnknown), 2);
 }
 
-/// Ports `t` (untagged) and `q` (VLAN 10 in service VLAN 100) of one device, and `b` of the standard scenario.
+/// Returns a router with ports `t` (untagged) and `q` (VLAN 10 in service VLAN 100) of one device, and `b` of
+/// the standard scenario.
 fn double_trunk() -> Scenario {
     Scenario::with(
         r#"
@@ -146,7 +148,7 @@ fn et_03_a_frame_with_two_tags_reaches_its_sub_interface_and_is_routed() {
     let frame = || Ipv4Frame::udp().src("10.20.0.2").to(station(0x1b));
     router.send("t", &frame().tag(0x88a8, 100).tag(0x8100, 10));
     assert!(router.only("b").tags().is_empty());
-    // Priorities and drop eligibility are no part of the VLANs' numbers.
+    // Priorities and drop eligibility are not part of the VLAN numbers.
     router.send("t", &frame().tag(0x88a8, 0xf064).tag(0x8100, 0x300a));
     router.only("b");
     let others: [&[(u16, u16)]; 5] = [
@@ -181,7 +183,7 @@ fn et_03_a_packet_that_leaves_by_a_sub_interface_of_two_tags_has_both() {
 fn et_05_frames_of_the_link_itself_are_never_routed() {
     let mut router = Scenario::standard();
     let packet = Ipv4Frame::udp().packet();
-    // Lengths (LLC), not types; pause; slow protocols; LLDP.
+    // Lengths (LLC), which are no types; pause; slow protocols; LLDP.
     for ether_type in [0, 46, 1500, 1535, 0x8808, 0x8809, 0x88cc] {
         for last in 0..=0x0f {
             let frame = RawFrame::new(ether_type, &packet).to(MacAddr([0x01, 0x80, 0xc2, 0, 0, last]));
@@ -219,7 +221,7 @@ fn et_06_frames_cut_short_are_dropped() {
     router.expect_drop("a", &whole, DropReason::Ip4Short);
     router.expect_drop("a", &RawFrame::new(0x86dd, &[]), DropReason::Ip6Short);
     router.expect_drop("a", &RawFrame::new(0x0806, &[]), DropReason::NeighbourMessage);
-    // Inside a tag, and inside the second of two.
+    // Frames cut inside a tag, and inside the second of two tags.
     let tag = millrace_tests::Frame::bytes(&Ipv4Frame::udp().tag(0x88a8, 0).tag(0x8100, 0));
     for length in [14, 15, 16, 17, 18, 19, 20, 21] {
         router.expect_drop("a", &&tag[..length], DropReason::LinkShort);

@@ -1,5 +1,6 @@
-//! The express way of plain flows: whatever comes, and whatever changes, the same leaves in the same order, and the same is
-//! counted, as on the general way, which all packets take while somebody captures; and as while packets are traced.
+//! Fast path of plain flows. Whatever packets and changes come, the fast path sends the same frames in the
+//! same order and counts the same as the general path. A capture makes all packets take the general path. The
+//! same holds while packets are traced.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use proptest::prelude::*;
 
 use crate::random::mutate;
 
-/// What the standard router has besides: a sub-interface, and an instance.
+/// Additions to the standard configuration: a sub-interface, and instances.
 const MORE: &str = r#"
 [[port]]
 name = "t"
@@ -49,10 +50,10 @@ plugin = "delay"
 name = "late"
 settings = { ms = 20 }
 "#;
-/// The default, and none.
+/// Sizes of the flow table: the default, and no table.
 const FLOW_TABLES: [u32; 2] = [1 << 20, 0];
 const SETTINGS: &str = "icmp-rate = 1000000\nicmp-burst = 1000000\n";
-/// The ports with devices.
+/// Ports with devices.
 const DEVICES: [&str; 4] = ["a", "b", "c", "t"];
 const PORTS: [&str; 4] = ["a", "b", "c", "v"];
 
@@ -68,7 +69,7 @@ const FILTERS: [&str; 10] = [
     "match = \"proto udp dport 443\"\naction = \"instance free\"\ngate = \"process\"",
     "match = \"proto udp sport 1001\"\naction = \"instance late\"\ngate = \"process\"",
 ];
-/// The filter that has copies sent.
+/// Index of the filter that sends copies.
 const COPYING: usize = 2;
 const ROUTES: [(&str, &str); 5] = [
     ("10.9.0.0/24", "via = \"10.3.0.2\""),
@@ -87,9 +88,9 @@ enum Change {
     Mtu(u16),
     Up(usize, bool),
     ReversePath(ReversePath),
-    /// A neighbour is elsewhere.
+    /// New MAC address of a neighbour, by its last byte.
     Neighbour(u8),
-    /// The instance that filters ports refuses this one.
+    /// Ports that the port-filter instance `door` refuses.
     Door(&'static str),
     Wait(u64),
     Nothing,
@@ -112,7 +113,8 @@ fn any_change() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// A frame, most of them of a few flows; unless all are to be `plain`, some of them exceptional, and some wrong.
+/// Returns a frame, most often of one of a few flows. Unless `plain` is set, some frames are exceptional and
+/// some malformed.
 fn frame(random: &mut Random, number: u32, plain: bool) -> (&'static str, Vec<u8>) {
     let payload = [number.to_be_bytes().as_slice(), &[0; 36]].concat();
     let (source, destination) = (1000 + random.below(6) as u16, *random.pick(&[53, 443]));
@@ -153,17 +155,17 @@ fn frame(random: &mut Random, number: u32, plain: bool) -> (&'static str, Vec<u8
     }
 }
 
-/// Frames by the port that they left by, in order.
+/// Transmitted frames by port, in order.
 type Sent = Vec<(&'static str, Vec<Vec<u8>>)>;
 
-/// A router, and what makes all its packets take the general way, if they do.
+/// Router, and the captures that force all its packets to the general path, if any.
 struct Way {
     router: Scenario,
     captures: Vec<CaptureSource>,
     traces: Vec<TraceSource>,
-    /// Ends of journeys that are still to be seen, by the numbers of packets.
+    /// Number of open ends of each traced packet, by its mark.
     open: BTreeMap<u16, i64>,
-    /// Journeys that were begun.
+    /// Number of traced packets so far.
     begun: usize,
     filters: Vec<(usize, BindingId)>,
     sent: Sent,
@@ -183,21 +185,21 @@ impl Way {
         }
     }
 
-    /// All its packets take the general way.
+    /// Returns a router whose packets all take the general path.
     fn general(setting: (usize, u32)) -> Self {
         let mut way = Self::new(setting);
         way.captures = way.router.router.capture(0);
         way
     }
 
-    /// Packets, one in so many of those that come in, are traced.
+    /// Returns a router that traces one in `every` arriving packets.
     fn traced(setting: (usize, u32), every: u32) -> Self {
         let mut way = Self::new(setting);
         way.traces = way.router.router.trace(every);
         way
     }
 
-    /// Reads what was written down of journeys.
+    /// Reads the traced steps.
     fn read_journeys(&mut self) {
         for event in self.traces.iter_mut().flat_map(|trace| std::iter::from_fn(|| trace.next_event())) {
             let ends = match event.step {
@@ -257,7 +259,7 @@ impl Way {
         self.run();
     }
 
-    /// Everything that there is to see of the router: what was sent since the last time, and all counters.
+    /// Returns all observable results of the router: the frames sent since the last call, and all counters.
     fn take_seen(&mut self) -> (Sent, String) {
         let router = &mut self.router.router;
         let filters: Vec<_> = self.filters.iter().map(|(_, id)| router.filter_counts(*id)).collect();
@@ -267,7 +269,7 @@ impl Way {
     }
 }
 
-/// A change, and the packets after it: how many of them come before the router gets to look.
+/// Change, and the bursts after it: seed and number of packets that arrive before the router runs.
 type Step = (Change, Vec<(u64, usize)>);
 
 fn any_steps() -> impl Strategy<Value = Vec<Step>> {
@@ -275,12 +277,13 @@ fn any_steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec((any_change(), bursts), 1..12)
 }
 
-/// Puts the frames that left by a port in one go in an order of their own.
+/// Sorts the frames that a port has sent in one run.
 fn sort_frames((sent, _): &mut (Sent, String)) {
     sent.iter_mut().for_each(|(_, frames)| frames.sort());
 }
 
-/// With so many workers, and a flow table for so many flows.
+/// Compares the four routers over the steps. `setting` has the number of workers and the size of the flow
+/// table.
 fn run_alike(steps: &[Step], setting: (usize, u32)) {
     let workers = setting.0;
     let mut ways =
@@ -302,7 +305,7 @@ fn run_alike(steps: &[Step], setting: (usize, u32)) {
         let [mut general, express, mut traced, mut sampled] = ways.each_mut().map(Way::take_seen);
         assert_eq!(express, general, "after {change:?}");
         if has_copied || ways[0].filters.iter().any(|(which, _)| *which == COPYING) {
-            // Copies of flows that are treated differently leave group by group, and batches are others while packets are traced.
+            // Copies of differently treated flows leave group by group, and tracing splits batches.
             has_copied = true;
             [&mut general, &mut traced, &mut sampled].into_iter().for_each(sort_frames);
         }
@@ -315,12 +318,12 @@ fn run_alike(steps: &[Step], setting: (usize, u32)) {
     [&mut general, &mut traced, &mut sampled].into_iter().for_each(sort_frames);
     assert_eq!((&traced, &sampled), (&general, &general), "in the end, while packets are traced");
     ways[1].router.check_conservation();
-    // Every journey has ended, and each of its ends was seen once.
+    // Every traced packet has ended, and each of its ends was traced once.
     for way in &ways[2..] {
         let open: Vec<_> = way.open.iter().filter(|(_, ends)| **ends != 0).collect();
         assert!(open.is_empty(), "{open:?} of {} journeys", way.begun);
     }
-    // Beside what was sent, stations have said where they are.
+    // Tracing covers the test's packets and the ARP replies of stations.
     assert!(ways[2].begun >= number as usize, "{} of {number}", ways[2].begun);
 }
 
@@ -340,14 +343,14 @@ proptest! {
 #[test]
 fn without_a_flow_table_a_number_that_is_given_to_another_route_is_that_route() {
     let mut way = Way::new((1, 0));
-    // Numbers are used again when a thousand are free.
+    // The router reuses numbers when a thousand are free.
     for round in 0..3000_u16 {
         let (gateway, port) = if round % 2 == 0 { ("10.2.0.2", "b") } else { ("10.3.0.2", "c") };
         let [high, low] = round.to_be_bytes();
         let (network, host) = (format!("10.{}.{low}.0/24", 20 + high), format!("10.{}.{low}.1", 20 + high));
         let route = toml::from_str(&format!("to = \"{network}\"\nvia = \"{gateway}\"")).unwrap();
         way.router.router.add_route(&route).unwrap();
-        // The first packet finds out how the route leaves, the second one leaves so.
+        // The first packet resolves the route's adjacency, the second packet uses it.
         for _ in 0..2 {
             way.router.router.inject("a", &Ipv4Frame::udp().dst(&host).bytes());
             way.run();

@@ -1,4 +1,4 @@
-//! Filters that are added while the router runs.
+//! Filters added while the router runs.
 
 use millrace_packet::DropReason;
 use millrace_tests::{Ipv4Frame, Ipv6Frame, Scenario};
@@ -23,7 +23,7 @@ fn same_match_and_action_is_added_with_several_priorities() {
     router.expect_drop("a", &Ipv4Frame::udp(), DropReason::Filter);
     router.router.remove_filter(high).unwrap();
     router.expect_forwarded("a", &Ipv4Frame::udp(), "b");
-    // It may come again.
+    // A removed filter may be added again.
     let high = router.router.add_filter(&drop_udp(9)).unwrap();
     router.expect_drop("a", &Ipv4Frame::udp(), DropReason::Filter);
     for id in [low, high] {
@@ -39,7 +39,7 @@ fn filter_may_name_a_multicast_destination() {
         let text = format!("match = 'dst {group}'\naction = '{action}'\n");
         router.router.add_filter(&filter(&text)).unwrap();
     }
-    // It may come; packets to groups meet no gate, whatever the frame is addressed to.
+    // The filter may be added. Multicast packets meet no gate, whatever the frame's MAC address.
     let group = MacAddr::from_ipv4_multicast("239.1.1.1".parse().unwrap());
     for frame in [Ipv4Frame::udp().dst("239.1.1.1"), Ipv4Frame::udp().dst("239.1.1.1").to(group)] {
         router.expect_drop("a", &frame, DropReason::Multicast);

@@ -1,5 +1,5 @@
-//! What the flow table answers is what filters and routes say, whatever came before: a router that has seen packets and
-//! changes, against one that is made anew from the same configuration and classifies every packet by itself.
+//! Answers of the flow table, compared with those of filters and routes: a router with a history of packets
+//! and changes, against a new router of the same configuration that has no flow table.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use millrace_plugin::BindingId;
 use millrace_tests::{Frame, Ipv4Frame, Ipv6Frame, Output, STANDARD, Scenario, station};
 use proptest::prelude::*;
 
-/// What the standard router has besides: hosts that must not be asked for, and limits that nothing reaches.
+/// Additions to the standard configuration: static neighbours, and limits that the test doesn't reach.
 const MORE: &str = r#"
 [[neighbour]]
 port = "a"
@@ -36,10 +36,10 @@ settings = { ports = "53" }
 const SETTINGS: &str = "frames = 1024\nflows-max = 1024\nicmp-rate = 1000000\nicmp-burst = 1000000\n\
                         [control-plane]\npolice = false\n";
 
-/// A configuration that changes.
+/// Configuration under change.
 #[derive(Clone, Debug, Default)]
 struct Settings {
-    /// Tables of the gates `firewall` and `route`.
+    /// Table kind of the gates `firewall` and `route`.
     table: &'static str,
     filters: Vec<String>,
     routes: BTreeMap<&'static str, String>,
@@ -59,7 +59,7 @@ impl Settings {
         text
     }
 
-    /// A router of this configuration, of which nobody has seen a packet, and which remembers none.
+    /// Returns a new router of this configuration that remembers no flows.
     fn fresh(&self) -> Scenario {
         let mut router = Scenario::new(&self.text());
         router.router.forget_flows();
@@ -77,14 +77,14 @@ enum Change {
     AddRoute(&'static str, String),
     RemoveRoute(&'static str),
     Mtu(u16),
-    /// Takes one port down, the others up.
+    /// Sets one port down and the others up.
     Down(Option<&'static str>),
     ReversePath(&'static str, ReversePath),
     Wait(u64),
     Nothing,
 }
 
-/// A packet of one of the few flows of a run, with other varying fields, or any.
+/// Packet of one of the few flows of a run with other varying fields, or any other packet.
 #[derive(Clone, Debug)]
 struct Chosen {
     port: &'static str,
@@ -109,7 +109,7 @@ impl Chosen {
     }
 }
 
-/// A packet of a small world.
+/// Packet of a small network.
 #[derive(Clone, Debug)]
 struct Packet {
     v6: bool,
@@ -125,11 +125,11 @@ enum Kind {
     Udp(u16, u16),
     Tcp(u16, u16, u8),
     Echo,
-    /// Protocol, and how much there is of its header.
+    /// Protocol, and length of its header in bytes.
     Raw(u8, usize),
-    /// A fragment behind a first that nobody has seen.
+    /// Later fragment without a first fragment.
     Later(u8),
-    /// Fragments of TCP.
+    /// Fragments of a TCP segment.
     Pieces(u16, u8),
 }
 
@@ -150,7 +150,7 @@ const DESTINATIONS: [(&str, &str); 6] = [
 const PORTS: [u16; 4] = [0, 53, 80, 1000];
 
 impl Packet {
-    /// Its frames at a port. Fragments have an identification of their own.
+    /// Returns the packet's frames at a port. Fragments have an identification of their own.
     fn frames(&self, port: &str, identification: u32) -> Vec<Vec<u8>> {
         let own = if port == "a" { station(0x0a) } else { station(0x0b) };
         if self.v6 {
@@ -158,7 +158,7 @@ impl Packet {
                 Kind::Udp(from, to) => vec![Ipv6Frame::udp().ports(from, to)],
                 Kind::Tcp(from, to, flags) => vec![Ipv6Frame::tcp().ports(from, to).flags(flags)],
                 Kind::Echo => vec![Ipv6Frame::echo()],
-                // Destination options that are not all there, or all there with nothing behind.
+                // Destination options that are cut short, or complete with no header behind them.
                 Kind::Raw(60, length) => {
                     vec![Ipv6Frame::raw(60).payload(&[6, 0, 1, 4, 0, 0, 0, 0][..length.min(8)])]
                 }
@@ -230,12 +230,12 @@ fn any_packet() -> impl Strategy<Value = Packet> {
     )
 }
 
-/// One of the texts between the bars.
+/// Returns a strategy for one of the texts, which are separated by bars.
 fn one_of(texts: &'static str) -> impl Strategy<Value = &'static str> {
     prop::sample::select(texts.split('|').map(str::trim).collect::<Vec<_>>())
 }
 
-/// Conditions that don't contradict each other.
+/// Returns a strategy for conditions that don't contradict each other.
 fn any_match() -> impl Strategy<Value = String> {
     let addresses = prop_oneof![
         4 => Just(""),
@@ -261,7 +261,7 @@ fn any_match() -> impl Strategy<Value = String> {
     })
 }
 
-/// Actions, each with the gate where it is taken.
+/// Returns a strategy for actions, each with its gate.
 fn any_action() -> impl Strategy<Value = &'static str> {
     prop_oneof![
         2 => one_of("drop at firewall | drop at route | drop at monitor | reject at firewall | reject at route"),
@@ -330,7 +330,7 @@ fn any_change() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// What came of some packets.
+/// Outcome of some packets.
 #[derive(Debug, PartialEq, Eq)]
 struct Outcome {
     sent: BTreeMap<String, Vec<Output>>,
@@ -340,7 +340,7 @@ struct Outcome {
     created: BTreeMap<&'static str, u64>,
 }
 
-/// Lets frames arrive together, and says what comes of them.
+/// Lets frames arrive together, and returns the outcome.
 fn outcome(router: &mut Scenario, frames: &[(&str, Vec<u8>)]) -> Outcome {
     router.take_all();
     let before = router.router.summary();
@@ -363,7 +363,7 @@ fn outcome(router: &mut Scenario, frames: &[(&str, Vec<u8>)]) -> Outcome {
     }
 }
 
-/// The router counts its own IPv4 packets.
+/// Clears the identification of ICMP packets, which each router numbers by itself.
 fn without_identification(output: Output) -> Output {
     if output.ether_type() != 0x0800 || output.ipv4().protocol().0 != 1 {
         return output;
@@ -374,7 +374,7 @@ fn without_identification(output: Output) -> Output {
     Output::new(bytes)
 }
 
-/// The router that goes on, what it is configured to be, and the one that is made of that.
+/// Router with a history, its current configuration, and a new router of that configuration.
 struct Pair {
     settings: Settings,
     router: Scenario,
@@ -397,7 +397,7 @@ impl Pair {
         match change {
             Change::AddFilter(text) => {
                 let filter: Filter = toml::from_str(text).expect("a filter");
-                // One that is there is refused.
+                // The router refuses a filter that is already there.
                 if let Ok(id) = router.add_filter(&filter) {
                     self.ids.push(id);
                     settings.filters.push(text.clone());
@@ -436,7 +436,7 @@ impl Pair {
         }
     }
 
-    /// Lets frames arrive together at both.
+    /// Lets frames arrive together at both routers and compares the outcomes.
     fn compare(&mut self, packets: &[Chosen]) -> Result<(), TestCaseError> {
         let mut frames = Vec::new();
         for chosen in packets {
@@ -459,7 +459,7 @@ impl Pair {
     }
 }
 
-/// How many runs: fewer than usual, for each takes a fifth of a second, unless `PROPTEST_CASES` says otherwise.
+/// Returns the number of runs, 60 by default, since a run takes a fifth of a second.
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(60)
 }
@@ -481,7 +481,7 @@ proptest! {
     }
 }
 
-/// Lets frames arrive one after the other, and says what comes of them all, in the order of their bytes at each port.
+/// Lets frames arrive one after the other. Returns the outcome of all, each port's frames sorted.
 fn outcome_one_by_one(router: &mut Scenario, frames: &[(&str, Vec<u8>)]) -> Outcome {
     let each = frames.iter().map(|frame| outcome(router, std::slice::from_ref(frame)));
     let all = each.reduce(|mut all, one| {
@@ -503,7 +503,7 @@ fn in_order_of_bytes(mut outcome: Outcome) -> Outcome {
 proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// New flows of a batch are looked up together; of a packet that comes alone, its own is.
+    /// The router looks up new flows of a batch together, and the flow of a single packet alone.
     #[test]
     fn packets_that_come_together_are_treated_as_if_they_came_one_by_one(
         table in prop::sample::select(&["tuple-space", "cutting-tree", "linear", "dag", "dag-patricia", "dag-tree-bitmap"][..]),
@@ -519,7 +519,7 @@ proptest! {
             if !remembers {
                 router.forget_flows();
             }
-            // One that is there is refused.
+            // The router refuses a filter that is already there.
             filters.iter().for_each(|text| drop(router.add_filter(&filter(text))));
         }
         let frames = (1..).zip(&packets).flat_map(|(identification, packet)| packet.frames("a", identification));
@@ -537,7 +537,7 @@ fn filter(text: &str) -> Filter {
     toml::from_str(text).expect("a filter")
 }
 
-/// Packets of a flow that a new filter tells apart, although the filters before did not.
+/// Packets that a new filter tells apart inside a flow, although the earlier filters did not.
 #[test]
 fn a_filter_on_other_fields_holds_for_packets_that_others_told_from_the_rest_of_the_flow() {
     let mut router = Scenario::standard();

@@ -1,4 +1,4 @@
-//! FW: the way out (RFC 1812, 5.2.4 and 5.3.12; RFC 2992; RFC 1122, 2.3.2.2).
+//! FW: choice of the output port (RFC 1812, 5.2.4 and 5.3.12; RFC 2992; RFC 1122, 2.3.2.2).
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -9,7 +9,7 @@ use millrace_testkit::Random;
 use millrace_tests::{ArpFrame, Frame, Ipv4Frame, Ipv6Frame, Scenario, station};
 use millrace_wire::MacAddr;
 
-/// Which port a packet to `destination` leaves by.
+/// Returns the output port of a packet to `destination`.
 fn way_out(router: &mut Scenario, destination: &str) -> Option<String> {
     router.send("a", &Ipv4Frame::udp().dst(destination));
     let sent = router.take_all();
@@ -18,7 +18,7 @@ fn way_out(router: &mut Scenario, destination: &str) -> Option<String> {
 
 #[test]
 fn fw_01_the_longest_of_nested_prefixes_wins_whichever_are_there() {
-    // Each prefix holds the next; the last address is in all of them, the others in fewer and fewer.
+    // Each prefix contains the next one. The last address is in all prefixes, the others in fewer and fewer.
     let prefixes = [
         "0.0.0.0/0",
         "198.0.0.0/8",
@@ -52,7 +52,7 @@ fn fw_01_random_prefixes_are_matched_as_by_a_linear_search() {
     let mut prefixes: HashMap<(u32, u8), &str> = HashMap::new();
     for _ in 0..400 {
         let length = 8 + random.below(25) as u8;
-        // Close together, so that they nest.
+        // Addresses are close together, so that prefixes nest.
         let address = (198 << 24 | random.bits() as u32 & 0x0003_0f0f) >> (32 - length) << (32 - length);
         prefixes.insert((address, length), if random.below(2) == 0 { "b" } else { "c" });
     }
@@ -90,7 +90,7 @@ to = "198.51.100.0/24"
 via = ["10.2.0.2", "10.2.0.3", "10.3.0.2", "10.3.0.3"]
 "#;
 
-/// The station that each of 10,000 flows goes to.
+/// Returns the destination MAC address of each of 10,000 flows.
 fn flows(router: &mut Scenario) -> Vec<MacAddr> {
     (0u16..10_000)
         .map(|flow| {
@@ -201,7 +201,7 @@ fn fw_04_of_a_long_burst_the_last_packets_are_kept() {
     router.take("b");
     router.send("b", &ArpFrame::reply("10.2.0.77", "10.2.0.1").to(station(0x0b)).sender(station(0x77)));
     let ids: Vec<u16> = router.take("b").iter().map(|output| output.ipv4().identification()).collect();
-    // The kernel holds 277 small packets.
+    // Linux holds 277 small packets for a neighbour.
     assert!((277..=360).contains(&ids.len()), "{} packets were kept", ids.len());
     let first = 500 - ids.len() as u16;
     assert_eq!(ids, (first..500).collect::<Vec<_>>());
@@ -223,7 +223,7 @@ fn fw_04_memory_for_packets_that_wait_is_bounded() {
     assert!((1..=1024).contains(&held), "{held} packets wait");
     router.take_all();
     router.expect_forwarded("a", &Ipv4Frame::udp(), "b");
-    // In the end nothing waits any more.
+    // In the end no packet waits.
     router.advance(Duration::from_secs(30));
     assert_eq!(router.router.summary().held, 0);
 }
@@ -232,7 +232,7 @@ fn fw_04_memory_for_packets_that_wait_is_bounded() {
 fn fw_05_a_forwarded_frame_goes_from_its_port_to_the_next_hop_with_its_payload_intact() {
     let mut router = Scenario::standard();
     for length in [28, 46, 47, 100, 1500] {
-        // The harness holds addresses and every byte.
+        // The harness checks addresses and every byte.
         router.expect_forwarded("a", &Ipv4Frame::udp().length(length), "b");
         router.expect_forwarded("a", &Ipv4Frame::udp().dst("10.3.0.2").length(length), "c");
     }

@@ -6,12 +6,12 @@ use std::time::Duration;
 use millrace_packet::DropReason;
 use millrace_tests::{ArpFrame, Frame, Ipv4Frame, Ipv6Frame, Output, Scenario, station};
 
-/// Ports that take jumbo frames.
+/// Returns a router whose ports take jumbo frames.
 fn jumbo() -> Scenario {
     Scenario::with_mtu(&[("a", 65_535), ("b", 65_535)])
 }
 
-/// Puts fragments together, and holds each against the packet that they were made from: the slow, obvious way.
+/// Reassembles fragments in a simple way, and compares each fragment with the original packet.
 fn reassemble(fragments: &[Output], original: &[u8], mtu: usize) -> Vec<u8> {
     let mut payload = Vec::new();
     for (index, fragment) in fragments.iter().enumerate() {
@@ -69,7 +69,8 @@ fn fr_01_each_fragment_but_the_last_is_as_long_as_it_may_be() {
     );
 }
 
-/// What the ports of the standard scenario send when they come up: one message for each address.
+/// Returns the number of messages that the ports of the standard scenario send when they come up: one for
+/// each address.
 fn announcements() -> u64 {
     Scenario::standard().router.summary().transmitted
 }
@@ -110,7 +111,8 @@ fn fr_02_a_last_fragment_ends_with_a_last_fragment() {
 fn fr_03_later_fragments_have_only_the_options_that_are_to_be_copied() {
     let mut router = jumbo();
     router.router.set_mtu("b", 576);
-    // Record route (not copied), no operation, an unknown one that is copied, an unknown one that is not.
+    // Record route (not copied), no operation, an unknown copied option, an unknown option that is not
+    // copied.
     let options = [7, 7, 4, 0, 0, 0, 0, 1, 0x9e, 4, 0xaa, 0xbb, 0x1e, 4, 0xcc, 0xdd];
     let frame = Ipv4Frame::udp().options(&options).length(1500);
     router.send("a", &frame);
@@ -145,7 +147,7 @@ fn fr_05_fragments_in_transit_are_forwarded_at_once_in_any_order() {
     router.expect_forwarded("a", &fragment(2960), "b");
     router.expect_forwarded("a", &fragment(1480).more_fragments(), "b");
     router.expect_forwarded("a", &fragment(0).more_fragments(), "b");
-    // Nothing is kept of them.
+    // The router keeps none of them.
     assert_eq!(router.router.summary().held, 0);
 }
 
@@ -203,19 +205,19 @@ fn ju_01_jumbo_packets_to_a_small_mtu_are_fragmented_or_answered() {
     assert_eq!(error.rest, [0, 0, 0x05, 0xdc]);
 }
 
-/// What the kernel's offloads do to frames is undone below the router, in the ports; whatever slips through is refused.
+/// Ports undo the kernel's offloads. The router refuses any frame that is still too long.
 #[test]
 fn ju_02_a_frame_longer_than_the_mtu_is_refused_and_counted() {
     let mut router = Scenario::standard();
     router.expect_drop("a", &Ipv4Frame::tcp().length(65_535), DropReason::LinkOversize);
     router.expect_drop("a", &Ipv4Frame::tcp().length(1501), DropReason::LinkOversize);
-    // BIG TCP: the length does not fit its field.
+    // BIG TCP: the length exceeds its field.
     let big = Ipv4Frame::tcp().total_length(0).payload(&[0; 100]);
     router.expect_drop("a", &big, DropReason::Ip4TotalLength);
     assert_eq!(big.bytes()[16..18], [0, 0]);
 }
 
-/// A router that denies telnet in one of the ways in which it can be told.
+/// Returns a router that denies telnet by one of several filters.
 fn no_telnet(filter: &str, gate: &str) -> Scenario {
     Scenario::with(&format!("[[filter]]\nmatch = \"{filter}\"\naction = \"drop\"\ngate = \"{gate}\"\n"))
 }
@@ -231,14 +233,14 @@ fn fr_09_a_tiny_first_fragment_does_not_get_past_a_filter() {
                 let pieces = connection.clone().id(identification).pieces(8);
                 router.expect_drop("a", &pieces[0], DropReason::Ip4Fragment);
                 router.expect_drop("a", &pieces[1], DropReason::Ip4Fragment);
-                // In any order.
+                // Fragments in another order.
                 let pieces = connection.clone().id(identification + 10).pieces(8);
                 router.expect_drop("a", &pieces[1], DropReason::Ip4Fragment);
                 router.expect_drop("a", &pieces[0], DropReason::Ip4Fragment);
                 let pieces = connection.clone().id(identification + 20).pieces(16);
                 router.expect_drop("a", &pieces[0], DropReason::Ip4Fragment);
             }
-            // One that has its whole header passes, if it may.
+            // A fragment with the whole header passes, if the filter permits it.
             for piece in Ipv4Frame::tcp().ports(1000, 24).pieces(24) {
                 router.expect_forwarded("a", &piece, "b");
             }
@@ -246,22 +248,23 @@ fn fr_09_a_tiny_first_fragment_does_not_get_past_a_filter() {
     }
 }
 
-/// RFC 1858, 3.2, and RFC 3128: a second fragment writes over what the filter has seen of the first.
+/// RFC 1858, 3.2, and RFC 3128: a second fragment overwrites header fields that the filter has checked in the
+/// first one.
 #[test]
 fn fr_09_an_overlapping_fragment_does_not_rewrite_what_a_filter_has_judged() {
     for filter in ["proto tcp dport 23", "proto tcp flags syn/syn+ack", "proto udp dport 53"] {
         let mut router = no_telnet(filter, "firewall");
         let innocent = Ipv4Frame::tcp().ports(1000, 80).id(1).pieces(24);
         router.expect_forwarded("a", &innocent[0], "b");
-        // From the sequence number on, and from the flags on.
+        // One fragment overwrites from the sequence number on, one from the flags on.
         for part in [Ipv4Frame::raw(6).offset(8).id(1), Ipv4Frame::raw(6).offset(8).more_fragments().id(1)] {
             router.expect_drop("a", &part, DropReason::Ip4Fragment);
         }
         router.expect_forwarded("a", &innocent[1], "b");
-        // Protocols whose header is not that long may have fragments there.
+        // Protocols with a shorter header may have fragments there.
         router.expect_forwarded("a", &Ipv4Frame::raw(132).offset(8).id(2), "b");
     }
-    // RFC 3128: the whole header once more, with another port.
+    // RFC 3128: a second fragment repeats the whole header with another port.
     let mut router = no_telnet("proto tcp dport 23", "firewall");
     router.expect_forwarded("a", &Ipv4Frame::tcp().ports(1000, 80).id(1).pieces(24)[0], "b");
     for (size, reason) in [(8, DropReason::Ip4Fragment), (24, DropReason::Filter)] {
@@ -270,13 +273,13 @@ fn fr_09_an_overlapping_fragment_does_not_rewrite_what_a_filter_has_judged() {
     }
     let overlap = |offset| Ipv6Frame::raw(6).fragment(offset, false, 9);
     router.expect_drop("a", &overlap(8), DropReason::Ip4Fragment);
-    // Without any filter nothing has been judged: fragments pass as they come.
+    // Without a filter on ports or flags, all fragments pass.
     let mut router = Scenario::standard();
     router.expect_forwarded("a", &Ipv4Frame::tcp().pieces(8)[1], "b");
     router.expect_forwarded("a", &overlap(8), "b");
 }
 
-/// UDP to port 5000 is sent to the host behind c; other UDP to another host behind b.
+/// Configuration: UDP to port 5000 goes to the host behind c, other UDP to another host behind b.
 const CLASSES: &str = r#"
     [[neighbour]]
     port = "b"
@@ -305,7 +308,7 @@ const CLASSES: &str = r#"
     action = "port b via fd00:2::3"
 "#;
 
-/// Numbers of workers with which fragments are tried: with several, the first one's flow may be another worker's.
+/// Numbers of workers. With several, the first fragment's flow may belong to another worker.
 const WORKERS: [usize; 2] = [1, 3];
 
 fn with_workers(workers: usize, more: &str) -> Scenario {
@@ -318,7 +321,7 @@ fn send_together(router: &mut Scenario, frames: &[Vec<u8>]) {
     router.router.run();
 }
 
-/// What is behind the network headers that all fragments have.
+/// Returns the parts of fragments behind the network headers.
 fn parts(outputs: &[Output]) -> Vec<Vec<u8>> {
     let headers = |output: &Output| if output.ether_type() == 0x0800 { 20 } else { 48 };
     outputs.iter().map(|output| output.network()[headers(output)..].to_vec()).collect()
@@ -376,19 +379,19 @@ fn fr_10_fragments_without_a_first_one_have_the_treatment_of_addresses_and_proto
             router.send("a", &six[at]);
             assert_eq!(host(router, port), station(to), "IPv6, fragment {at}");
         };
-        // Before the first has come.
+        // Later fragments before the first one.
         expect(&mut router, 1, "b", 0xb3);
         expect(&mut router, 0, "c", 0xc2);
         expect(&mut router, 1, "c", 0xc2);
         router.advance(Duration::from_millis(59_900));
         expect(&mut router, 1, "c", 0xc2);
-        // It is remembered for 60 seconds.
+        // The router remembers the first fragment for 60 seconds.
         router.advance(Duration::from_millis(200));
         expect(&mut router, 1, "b", 0xb3);
     }
 }
 
-/// Others that share some of what makes fragments belong together don't get the ports.
+/// Fragments that share only some of the identifying fields don't get the ports.
 #[test]
 fn fr_10_fragments_of_other_packets_are_not_mistaken() {
     for workers in WORKERS {
@@ -401,9 +404,9 @@ fn fr_10_fragments_of_other_packets_are_not_mistaken() {
             router.send("a", &other);
             assert_eq!(router.only("b").to(), station(0xb3), "{other:?}");
         }
-        // In IPv4 the protocol tells packets apart, too.
+        // In IPv4 the protocol identifies packets as well.
         router.expect_forwarded("a", &Ipv4Frame::raw(132).offset(200).id(1), "b");
-        // From another port.
+        // A fragment that arrives at another port.
         let by_c = later().id(1).to(station(0x0c)).from(station(0xc2));
         router.send("c", &by_c);
         assert_eq!(router.only("b").to(), station(0xb3));
@@ -412,7 +415,7 @@ fn fr_10_fragments_of_other_packets_are_not_mistaken() {
     }
 }
 
-/// Only the first fragment says of what protocol the packet is: extension headers may be fragmented (RFC 8200, 4.5).
+/// Only the first fragment has the packet's protocol: extension headers may be fragmented (RFC 8200, 4.5).
 #[test]
 fn fr_10_fragments_behind_extension_headers_get_the_treatment_of_the_first() {
     for workers in WORKERS {
@@ -424,7 +427,7 @@ fn fr_10_fragments_behind_extension_headers_get_the_treatment_of_the_first() {
         for _ in 0..2 {
             router.expect_forwarded("a", &piece(&fragmented[..160], 0, true), "c");
             router.expect_forwarded("a", &piece(&fragmented[160..], 160, false), "c");
-            // The next header of later fragments counts for nothing.
+            // The router ignores the next header of later fragments.
             let disguised = Ipv6Frame::raw(59).fragment(160, false, 5).payload(&fragmented[160..]);
             router.expect_forwarded("a", &disguised, "c");
         }

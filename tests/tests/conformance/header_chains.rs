@@ -1,4 +1,5 @@
-//! IPv6 packets whose transport header can't be reached: while a filter refuses packets, none passes it by (RFC 7112; RFC 5722).
+//! IPv6 packets whose transport header is out of reach: none gets past a filter that refuses packets (RFC
+//! 7112; RFC 5722).
 
 use millrace_packet::DropReason;
 use millrace_tests::{Ipv6Frame, Scenario};
@@ -27,7 +28,7 @@ fn packet_with_more_extension_headers_than_are_read_is_dropped_while_a_filter_re
         for gate in ["security-in", "firewall", "route"] {
             for table in ["linear", "tuple-space", "dag"] {
                 let mut router = refusing(action, gate, table);
-                // Eight are read.
+                // The router reads eight headers.
                 router.send("a", &chain(Ipv6Frame::tcp(), 8));
                 assert_eq!(router.dropped(DropReason::Filter), 1, "{action} {gate} {table}");
                 router.take_all();
@@ -76,7 +77,8 @@ fn long_chain_is_forwarded_again_when_no_filter_refuses() {
     router.expect_forwarded("a", &hidden, "b");
 }
 
-/// Fragments of the outer packet would have no first one, and those of the inner packet the wrong one.
+/// Fragments of the outer packet would have no first fragment, and fragments of the inner packet the wrong
+/// one.
 #[test]
 fn v6_18_packet_with_a_repeated_fragment_header_is_dropped() {
     let reason = DropReason::Ip6RepeatedFragment;
@@ -87,7 +89,7 @@ fn v6_18_packet_with_a_repeated_fragment_header_is_dropped() {
                 let settings = format!("workers = {workers}\n{settings}");
                 let mut router = Scenario::with_settings_and(&settings, filters);
                 let whole = Ipv6Frame::udp().payload(&[0; 32]);
-                // Twice, for a later packet meets what the first one left.
+                // Twice, since a later packet meets the state that the first one left.
                 for id in [7, 7, 8] {
                     for (offset, more) in [(0, false), (0, true), (8, false), (8, true)] {
                         for outer in [true, false] {
@@ -97,7 +99,8 @@ fn v6_18_packet_with_a_repeated_fragment_header_is_dropped() {
                             router.expect_drop("a", &options.fragment(offset, more, id), reason);
                         }
                     }
-                    // One alone, atomic or not, is none of these, nor is what stands behind that of a later fragment.
+                    // A single fragment header, atomic or not, is no repeated one, and neither is data behind
+                    // the header of a later fragment.
                     router.expect_forwarded("a", &whole.clone().fragment(0, false, id), "b");
                     router.expect_forwarded("a", &whole.clone().fragment(0, true, id), "b");
                     let later = Ipv6Frame::raw(44).payload(&[0; 16]).fragment(32, false, id);
@@ -122,7 +125,8 @@ fn later_fragment_is_judged_by_the_chain_of_the_first() {
         for first_seen in [true, false] {
             let mut router = refusing_with(workers, "drop", "firewall", "dag");
             if first_seen {
-                // 8 octets of options and 8 of a UDP header: filtered, but its chain is known.
+                // A first fragment with 8 octets of options and 8 of a UDP header: the router then knows the
+                // packet's header chain.
                 let first = Ipv6Frame::udp().payload(&[0; 24]);
                 let first = first.fragment(0, true, 7).extension(60, &PAD);
                 router.expect_forwarded("a", &first, "b");
@@ -130,7 +134,8 @@ fn later_fragment_is_judged_by_the_chain_of_the_first() {
             for (offset, known, unknown) in
                 [(8, true, true), (16, false, true), (1224, false, true), (1232, false, false)]
             {
-                // Octets 8 to 15 of the first one are its UDP header, whatever this one says of itself.
+                // Octets 8 to 15 of the first fragment are its UDP header, whatever protocol the later
+                // fragment claims.
                 for protocol in [17, 6, 59] {
                     let later = Ipv6Frame::raw(protocol).payload(&[0; 16]).fragment(offset, false, 7);
                     match if first_seen { known } else { unknown } {
@@ -146,7 +151,7 @@ fn later_fragment_is_judged_by_the_chain_of_the_first() {
     }
 }
 
-/// The flow of a fragment is the first one's, at the worker that has the flow too.
+/// A fragment belongs to the flow of the first fragment, also at the worker that owns the flow.
 #[test]
 fn next_header_of_a_later_fragment_passes_no_filter_at_any_worker() {
     for workers in [1, 2, 3] {
@@ -158,10 +163,10 @@ fn next_header_of_a_later_fragment_passes_no_filter_at_any_worker() {
         for id in 0..16 {
             let first = |flags| Ipv6Frame::tcp().ports(1000 + id, 80).flags(flags).payload(&[0; 12]);
             let later = |id| Ipv6Frame::raw(59).payload(&[0; 16]).fragment(32, false, id);
-            // Of a connection that is known, under a next header that is refused.
+            // A fragment of an accepted connection, under a next header that a filter refuses.
             router.expect_forwarded("a", &first(16).fragment(0, true, id.into()), "b");
             router.expect_forwarded("a", &later(id.into()), "b");
-            // Of a SYN that was refused, with flags that only the first one has.
+            // A fragment of a refused SYN. Only the first fragment has the flags.
             let syn = u32::from(id) + 100;
             router.expect_drop("a", &first(2).fragment(0, true, syn), DropReason::Filter);
             let disguised = Ipv6Frame::raw(60).payload(&[0; 16]).fragment(32, false, syn);
@@ -172,7 +177,7 @@ fn next_header_of_a_later_fragment_passes_no_filter_at_any_worker() {
 
 #[test]
 fn first_fragment_with_headers_beyond_the_least_mtu_is_dropped_while_a_filter_refuses() {
-    // Of five headers of 256 octets, and one of 8 behind four.
+    // A chain of five headers of 256 octets, and a chain of four with one of 8 octets behind.
     let mut long = vec![31];
     long.extend([1, 252]);
     long.resize(255, 0);

@@ -13,7 +13,7 @@ const TTL_EXPIRED: (u8, u8) = (11, 0);
 fn ie_01_an_icmp_error_is_never_answered_with_an_error() {
     let mut router = Scenario::standard();
     router.expect_drops(&[3, 4, 5, 11, 12], |kind| Ipv4Frame::icmp(kind, 0).ttl(1), DropReason::TtlExpired);
-    // What is no error is answered.
+    // The router answers messages that are no errors.
     for kind in [0, 8, 13, 44] {
         router.expect_error4("a", &Ipv4Frame::icmp(kind, 0).ttl(1), TTL_EXPIRED, DropReason::TtlExpired);
     }
@@ -43,7 +43,7 @@ fn ie_04_a_source_that_is_no_single_host_is_never_answered() {
     let mut router = Scenario::standard();
     let sources = ["0.0.0.0", "127.0.0.1", "224.1.1.1", "240.0.0.1", "255.255.255.255"];
     router.expect_drops(&sources, |source| Ipv4Frame::udp().src(source).ttl(1), DropReason::MartianSource);
-    // With the knob that lets 240/4 pass it still is not answered.
+    // With the setting that lets 240/4 pass the router still sends no error to such a source.
     let mut router = Scenario::with_settings("forward-class-e = true");
     router.expect_drop("a", &Ipv4Frame::udp().src("240.0.0.1").ttl(1), DropReason::TtlExpired);
 }
@@ -59,7 +59,7 @@ fn ie_05_of_fragments_only_the_first_is_answered() {
 #[test]
 fn ie_06_an_error_quotes_the_packet_and_has_at_most_576_bytes() {
     let mut router = Scenario::standard();
-    // The harness holds the quote against the packet, and the length against 576.
+    // The harness compares the quote with the packet, and the length with 576.
     for length in [28, 29, 36, 547, 548, 549, 1400, 1500] {
         let frame = Ipv4Frame::udp().length(length).ttl(1);
         router.expect_error4("a", &frame, TTL_EXPIRED, DropReason::TtlExpired);
@@ -79,7 +79,7 @@ fn ie_06_padding_of_the_frame_is_not_quoted() {
 #[test]
 fn ie_07_an_error_comes_from_the_address_of_the_port_it_leaves_by() {
     let mut router = Scenario::standard();
-    // The way back to 10.9.0.7 is by port b.
+    // The route back to 10.9.0.7 leaves by port b.
     let frame = Ipv4Frame::udp().src("10.9.0.7").dst("10.3.0.2").ttl(1);
     router.send("a", &frame);
     let output = router.only("b");
@@ -103,7 +103,8 @@ fn ie_09_errors_are_limited_per_type_and_transit_traffic_is_unharmed() {
     let mut router = Scenario::with_settings("icmp-rate = 100\nicmp-burst = 10");
     let (mut errors, mut forwarded) = (0, 0);
     for tick in 0u16..500 {
-        // 10,000 packets a second whose TTL runs out, half of them from one source, and 100 in transit.
+        // 10,000 packets per second with expiring TTL, half of them from one source, and 100 packets in
+        // transit.
         for packet in 0..100 {
             let source =
                 if packet % 2 == 0 { "10.1.0.2".into() } else { format!("10.9.{}.{}", tick / 100, packet) };
@@ -134,7 +135,7 @@ fn ie_09_a_flood_of_one_type_does_not_silence_another() {
 fn ie_10_the_checksum_over_an_odd_quote_is_right() {
     let mut router = Scenario::standard();
     for length in [29, 31, 101, 301] {
-        // The harness computes the checksum anew.
+        // The harness computes the checksum again.
         let frame = Ipv4Frame::udp().length(length).ttl(1);
         router.expect_error4("a", &frame, TTL_EXPIRED, DropReason::TtlExpired);
     }
@@ -163,7 +164,7 @@ fn ie_11_a_port_without_an_address_answers_with_the_router_id() {
             "#
         ))
     };
-    // The dummy address of RFC 7600.
+    // Dummy address of RFC 7600.
     let mut router = without("");
     router.send("a", &Ipv4Frame::udp().dst("198.51.100.1"));
     assert_eq!(router.only("a").icmp().source, IpAddr::from([192, 0, 0, 8]));
@@ -172,7 +173,7 @@ fn ie_11_a_port_without_an_address_answers_with_the_router_id() {
     assert_eq!(router.only("a").icmp().source, IpAddr::from([10, 255, 0, 1]));
 }
 
-/// Every byte written down by hand: a packet whose TTL ran out, and the answer.
+/// Expected bytes, written by hand: a packet with expired TTL, and the answer.
 #[test]
 fn ie_a_time_exceeded_message_byte_by_byte() {
     let mut router = Scenario::standard();
@@ -183,7 +184,7 @@ fn ie_a_time_exceeded_message_byte_by_byte() {
     ];
     router.send("a", &RawFrame::new(0x0800, &original));
     let mut bytes = router.only("a").bytes;
-    // The identification is any.
+    // The identification may have any value.
     bytes[18..20].fill(0);
     bytes[24..26].fill(0);
     let mut expected = vec![0x02, 0, 0, 0, 0, 0xa2, 0x02, 0, 0, 0, 0, 0x0a, 0x08, 0x00];

@@ -58,7 +58,7 @@ fn v6_03_a_wrong_version_or_length_is_dropped_and_padding_is_cut_off() {
         router.expect_drop("a", &Ipv6Frame::udp().cut(length), DropReason::Ip6Short);
     }
     router.expect_drop("a", &Ipv6Frame::udp().cut(61), DropReason::Ip6Truncated);
-    // The harness holds the output against the packet without its padding.
+    // The harness compares the output with the packet without its padding.
     let output = router.expect_forwarded("a", &Ipv6Frame::udp().pad(100), "b");
     assert_eq!(output.network().len(), 62);
 }
@@ -93,7 +93,7 @@ fn v6_04_a_link_local_source_does_not_reach_beyond_its_link() {
     let mut router = Scenario::with(neighbour);
     let frame = Ipv6Frame::udp().src("fe80::2");
     router.expect_error6("a", &frame, (1, 2), DropReason::MartianSource);
-    // Even when it would leave by the port that it came by.
+    // The same holds when the packet would leave by its arrival port.
     router.expect_error6(
         "a",
         &Ipv6Frame::udp().src("fe80::2").dst("fd00:1::2"),
@@ -124,7 +124,7 @@ fn v6_05_packets_are_never_fragmented_but_answered_with_the_mtu() {
         assert_eq!(error.rest, 1500u32.to_be_bytes());
     }
     router.expect_forwarded("a", &Ipv6Frame::udp().length(1500), "b");
-    // Nor are fragments made smaller.
+    // The router doesn't fragment fragments either.
     let fragment = Ipv6Frame::raw(17).fragment(0, true, 7).length(1501);
     router.expect_error6("a", &fragment, (2, 0), DropReason::TooBig);
 }
@@ -144,7 +144,7 @@ fn v6_07_what_must_not_be_answered_is_not() {
     let expired = |frame: Ipv6Frame| frame.hop_limit(1);
     for kind in [1, 2, 3, 4, 100, 127, 137] {
         router.expect_drop("a", &expired(Ipv6Frame::icmp(kind, 0)), DropReason::TtlExpired);
-        // Also behind an extension header.
+        // The same holds behind an extension header.
         let hidden = Ipv6Frame::icmp(kind, 0).extension(60, &[0, 1, 4, 0, 0, 0, 0]);
         router.expect_drop("a", &expired(hidden), DropReason::TtlExpired);
     }
@@ -154,7 +154,7 @@ fn v6_07_what_must_not_be_answered_is_not() {
     }
     router.expect_drop("a", &expired(Ipv6Frame::udp().src("::")), DropReason::MartianSource);
     router.expect_drop("a", &expired(Ipv6Frame::udp().src("ff02::1")), DropReason::MartianSource);
-    // What is no error is answered.
+    // The router answers messages that are no errors.
     router.expect_error6("a", &expired(Ipv6Frame::echo()), TTL_EXPIRED, DropReason::TtlExpired);
 }
 
@@ -162,7 +162,7 @@ fn v6_07_what_must_not_be_answered_is_not() {
 fn v6_08_an_error_has_at_most_1280_bytes() {
     let mut router = Scenario::standard();
     for length in [48, 49, 1231, 1232, 1233, 1400, 1500] {
-        // The harness holds the quote against the packet, and the length against 1280.
+        // The harness compares the quote with the packet, and the length with 1280.
         router.expect_error6(
             "a",
             &Ipv6Frame::udp().length(length).hop_limit(1),
@@ -235,7 +235,7 @@ fn v6_10_extension_headers_in_transit_are_not_looked_at() {
     router.expect_forwarded("a", &long_chain, "b");
 }
 
-/// RFC 8200, 4.3, as changed from RFC 2460: a router need not look at them.
+/// RFC 8200, 4.3, as changed from RFC 2460: a router need not process hop-by-hop options.
 #[test]
 fn v6_11_hop_by_hop_options_in_transit_are_not_looked_at() {
     let mut router = Scenario::standard();
@@ -244,7 +244,7 @@ fn v6_11_hop_by_hop_options_in_transit_are_not_looked_at() {
     }
 }
 
-/// Written down by hand: a packet that is too big, and the answer's first bytes.
+/// Expected bytes, written by hand: a packet that is too big, and the first bytes of the answer.
 #[test]
 fn v6_a_packet_too_big_message_byte_by_byte() {
     let mut router = Scenario::standard();
@@ -280,7 +280,8 @@ fn v6_04_an_error_to_a_link_local_source_waits_for_its_station() {
     assert_eq!((output.to(), output.icmp().kind, output.icmp().code), (station(0xa9), 1, 2));
 }
 
-/// First fragments whose upper-layer header is not in them: cut within an extension header, right behind it, within TCP.
+/// Returns first fragments without their upper-layer header: cut within an extension header, right behind it,
+/// and within TCP.
 fn headless() -> Vec<Ipv6Frame> {
     let fragment =
         |protocol: u8, payload: &[u8]| Ipv6Frame::raw(protocol).fragment(0, true, 7).payload(payload);
@@ -303,14 +304,14 @@ fn v6_17_a_first_fragment_without_the_upper_layer_header_does_not_get_past_a_por
             router.expect_forwarded("a", &frame, "b");
         }
     }
-    // Without such a filter nobody asks.
+    // Without such a filter the router doesn't check.
     let mut router = Scenario::standard();
     for frame in headless() {
         router.expect_forwarded("a", &frame, "b");
     }
 }
 
-/// A flow is bound by its ports: what hides them chooses no way.
+/// A binding by ports doesn't match packets without readable ports.
 #[test]
 fn v6_17_a_first_fragment_without_the_upper_layer_header_is_not_of_a_bound_flow() {
     let mut router = Scenario::with(
@@ -329,16 +330,16 @@ fn v6_17_a_first_fragment_without_the_upper_layer_header_is_not_of_a_bound_flow(
         router.expect_forwarded("a", &Ipv6Frame::tcp().ports(1000, 23), "c");
         for frame in headless() {
             router.expect_drop("a", &frame, DropReason::Ip6HeaderChain);
-            // Those behind it are of the flow of addresses.
+            // Later fragments belong to the flow of addresses.
             router.expect_forwarded("a", &Ipv6Frame::raw(6).fragment(1480, false, 7), "b");
         }
     }
 }
 
-/// What it takes to make every parser work: 100 headers, 1,000 options of a byte, 40 packets in one another.
+/// Returns packets that cost parsers the most work: 100 headers, 1,000 one-byte options, 40 nested packets.
 fn long_winded() -> [Ipv6Frame; 3] {
     let chained = (0..100).fold(Ipv6Frame::tcp(), |frame, _| frame.extension(60, &[0, 1, 4, 0, 0, 0, 0]));
-    // Two octets of header and 1,006 of options.
+    // Two octets of header and 1,006 octets of options.
     let padded = Ipv6Frame::tcp().extension(0, &[&[125][..], &[0; 1006]].concat());
     let inner =
         (0..40).fold(Ipv6Frame::tcp().packet(), |inner, _| Ipv6Frame::raw(41).payload(&inner).packet());
@@ -353,10 +354,10 @@ fn v6_18_the_walk_over_headers_has_a_bound() {
     };
     let [chained, padded, nested] = long_winded();
     let nine = (0..9).fold(Ipv6Frame::tcp(), |frame, _| frame.extension(60, &[0, 1, 4, 0, 0, 0, 0]));
-    // What comes behind the last header that is looked at makes no difference.
+    // Headers behind the last parsed one make no difference.
     assert_eq!(walk(&chained), walk(&nine));
     assert_eq!((walk(&chained).headers, walk(&chained).end), (ipv6_ext::DEFAULT_LIMIT, ipv6_ext::End::Limit));
-    // One header is one step, whatever it holds; what an upper layer holds is not looked at.
+    // One header is one step, whatever its content. The parser doesn't read the content of the upper layer.
     assert_eq!((walk(&padded).headers, walk(&padded).upper_layer()), (1, Some((Protocol::TCP, 40 + 1008))));
     assert_eq!((walk(&nested).headers, walk(&nested).upper_layer()), (0, Some((Protocol(41), 40))));
 }
@@ -372,7 +373,8 @@ fn v6_18_long_chains_of_headers_are_forwarded_and_do_not_get_past_a_port_filter(
         |filter: &str| Scenario::with(&format!("[[filter]]\nmatch = \"{filter}\"\naction = \"drop\"\n"));
     let mut other = filter("proto tcp dport 2001");
     for _ in 0..2 {
-        // The protocol may be any; the port is known.
+        // Any protocol may follow such a chain, so the filter might match. The padded packet has a readable
+        // port.
         other.expect_drop("a", &chained, DropReason::Ip6HeaderChain);
         other.expect_forwarded("a", &padded, "b");
     }
@@ -381,8 +383,9 @@ fn v6_18_long_chains_of_headers_are_forwarded_and_do_not_get_past_a_port_filter(
     this.expect_drop("a", &padded, DropReason::Filter);
 }
 
-/// How long batches of each kind take at the 99th percentile, beside batches of plain packets of the same length. `bench headers`
-/// measures a release build. The middle of several tries counts: a pause of the machine is in one or two of them.
+/// Compares the time of batches of each kind at the 99th percentile with plain batches of the same length.
+/// `bench headers` measures a release build. The median of several tries counts, since a pause of the machine
+/// affects one or two of them.
 #[test]
 fn v6_18_long_chains_take_at_most_twice_the_time_of_plain_packets() {
     const BATCH: usize = 64;

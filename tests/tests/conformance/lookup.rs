@@ -1,4 +1,4 @@
-//! `lookup` describes the journey that a packet takes: each case asks for a packet, sends it, and compares both.
+//! `lookup` describes the path of a packet: each case looks a packet up, sends it, and compares both.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use millrace_plugin_abi::{
 use millrace_tests::{Ipv4Frame, STANDARD, Scenario};
 use serde_json::{Map, Value};
 
-/// The packet of [`Ipv4Frame::udp`] at port a.
+/// Description of the packet of [`Ipv4Frame::udp`] at port a.
 const PACKET: &str = "src 10.1.0.2 dst 10.9.0.1 proto udp in a";
 
 fn filter(action: &str, gate: &str) -> String {
     format!("[[filter]]\nmatch = \"proto udp\"\naction = \"{action}\"\ngate = \"{gate}\"\npriority = 9\n")
 }
 
-/// An instance that counts packets at a gate.
+/// Returns the configuration of an instance that counts packets at a gate.
 fn counting(gate: &str) -> String {
     format!(
         "[[instance]]\nplugin = \"statistics\"\nname = \"seen\"\n\
@@ -35,7 +35,7 @@ fn look(router: &mut Scenario) -> LookupView {
     router.router.lookup(PACKET).unwrap()
 }
 
-/// The gates that a lookup names, in its order.
+/// Returns the gates that a lookup names, in its order.
 fn gates(looked: &LookupView) -> Vec<&str> {
     let at_gates = looked.steps.iter().filter(|step| step.stage == "gate");
     at_gates.map(|step| step.text.split_once(':').map_or("", |(gate, _)| gate)).collect()
@@ -72,7 +72,7 @@ fn lookup_keeps_the_decision_of_the_first_route_gate() {
         assert!(text.ends_with("; a gate before this one has chosen the way"), "{text}");
         router.expect_forwarded("a", &Ipv4Frame::udp(), "c");
     }
-    // An instance and `accept` choose no way, so the next gate does.
+    // An instance and `accept` choose no output port, so the next gate does.
     let instance = "[[instance]]\nplugin = \"null\"\nname = \"n\"\n\
                     [[bind]]\ninstance = \"n\"\ngate = \"route\"\nfilter = \"proto udp\"\n";
     for first in [instance, &filter("accept", "route")] {
@@ -95,7 +95,7 @@ fn lookup_of_a_packet_that_a_route_gate_drops_passes_late_gates_and_no_queue_gat
     assert!(looked.steps.iter().any(|step| step.text.contains("behind the gates of position late")));
     router.expect_drop("a", &Ipv4Frame::udp(), DropReason::Filter);
     assert_eq!(seen(&mut router), 1);
-    // With a way out the queue gate is met behind it.
+    // The packet meets the gates at `queue` after its output port is chosen.
     let mut router = Scenario::with(schedule);
     let looked = look(&mut router);
     let stages: Vec<_> = looked.steps.iter().map(|step| step.stage).collect();
@@ -125,7 +125,7 @@ fn lookup_drops_what_comes_from_an_own_address_or_has_no_hop_left() {
     assert_eq!(router.dropped(DropReason::TtlExpired), 1);
 }
 
-/// A plugin whose instances fail at each call.
+/// Plugin whose instances fail at each call.
 struct Fails;
 
 impl Plugin for Fails {
@@ -154,7 +154,7 @@ impl Plugin for Fails {
     }
 }
 
-/// Whether it has failed since the last question.
+/// Instance of [`Fails`]; whether it has failed since the last `take_fault`.
 struct Failing(bool);
 
 impl Instance for Failing {

@@ -1,7 +1,7 @@
-//! The conformance cases: packets in, packets out, each under the id that the list of cases gives it.
+//! Conformance cases: packets in, packets out, each named after its id in the list of cases.
 //!
-//! A module has the cases of a group: `v4.rs` those of V4, and so on. How to add one is said in the crate's own
-//! description. What the router does on purpose otherwise than an RFC recommends is in `docs/decisions.md`.
+//! Each module has the cases of a group: `v4.rs` those of V4, and so on. The crate's own description explains
+//! how to add a case. Deliberate deviations from recommendations of RFCs are in `docs/decisions.md`.
 
 mod arp;
 mod broadcast;

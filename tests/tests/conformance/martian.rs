@@ -1,5 +1,5 @@
-//! MA: addresses that must not be forwarded from or to (RFC 1812, 5.3.7; RFC 6890; RFC 3927; RFC 6274, 4.3), and sources
-//! that are not where their packets come from (RFC 3704).
+//! MA: addresses that must not be forwarded from or to (RFC 1812, 5.3.7; RFC 6890; RFC 3927; RFC 6274, 4.3),
+//! and sources that are not behind the port where their packets arrive (RFC 3704).
 
 use millrace_packet::DropReason;
 use millrace_pipeline::ReversePath;
@@ -13,7 +13,7 @@ fn to(destination: &str) -> Ipv4Frame {
     Ipv4Frame::udp().dst(destination)
 }
 
-/// A default route, so that nothing is dropped for want of one.
+/// Returns a router with a default route, so that no packet lacks a route.
 fn router(settings: &str) -> Scenario {
     let everywhere = "[[route]]\nto = \"0.0.0.0/0\"\nvia = \"10.2.0.2\"\n";
     Scenario::new(&format!("[router]\n{settings}\n{}{everywhere}", millrace_tests::STANDARD))
@@ -24,7 +24,7 @@ fn ma_01_loopback_addresses_are_not_forwarded() {
     let mut router = router("");
     router.expect_drops(&["127.0.0.1", "127.255.255.255"], from, DropReason::MartianSource);
     router.expect_drops(&["127.0.0.1", "127.255.255.255"], to, DropReason::MartianDestination);
-    // The neighbouring networks are.
+    // The router forwards from the neighbouring networks.
     for source in ["126.255.255.255", "128.0.0.1"] {
         router.expect_forwarded("a", &from(source), "b");
     }
@@ -35,7 +35,7 @@ fn ma_02_network_zero_is_not_forwarded() {
     let mut router = router("");
     router.expect_drops(&["0.0.0.0", "0.0.0.1", "0.255.255.255"], from, DropReason::MartianSource);
     router.expect_drops(&["0.0.0.0", "0.0.0.1", "0.255.255.255"], to, DropReason::MartianDestination);
-    // What a DHCP client sends goes no further than its link.
+    // Packets of a DHCP client stay on their link.
     let discover = from("0.0.0.0").dst("255.255.255.255").ports(68, 67);
     router.expect_drop("a", &discover, DropReason::Broadcast);
 }
@@ -83,11 +83,11 @@ fn ma_05_link_local_addresses_are_not_forwarded_unless_configured() {
 #[test]
 fn ma_06_the_routers_own_address_is_no_source() {
     let mut router = router("");
-    // LAND: from the router to itself.
+    // LAND attack: a packet from the router's address to itself.
     router.expect_drop("a", &from("10.1.0.1").dst("10.1.0.1"), DropReason::MartianSource);
     router.expect_drop("a", &Ipv4Frame::echo().src("10.1.0.1").dst("10.1.0.1"), DropReason::MartianSource);
     router.expect_drop("a", &Ipv4Frame::echo().src("10.2.0.1").dst("10.1.0.1"), DropReason::MartianSource);
-    // And in transit.
+    // The router's address as source of a packet in transit.
     router.expect_drop("a", &from("10.1.0.1"), DropReason::MartianSource);
 }
 
@@ -98,7 +98,7 @@ fn ma_06_source_and_destination_alike_but_not_ours_are_forwarded() {
     assert_eq!(from("10.9.0.7").dst("10.9.0.7").bytes()[26..30], [10, 9, 0, 7]);
 }
 
-/// The standard router, whose port a looks at the way back to the source.
+/// Returns the standard router with a reverse path check at port a.
 fn checking(mode: &str, more: &str) -> Scenario {
     let port = "name = \"a\"\n";
     let checked = STANDARD.replacen(port, &format!("{port}reverse-path = \"{mode}\"\n"), 1);
@@ -109,7 +109,7 @@ fn from6(source: &str) -> Ipv6Frame {
     Ipv6Frame::udp().src(source)
 }
 
-/// Frames for port b, to the network behind port c.
+/// Returns a frame for port b, to the network behind port c.
 fn by_b(source: &str) -> Ipv4Frame {
     from(source).dst("10.3.0.2").to(station(0x0b)).from(station(0xb2))
 }
@@ -130,12 +130,12 @@ fn ma_07_strict_takes_packets_only_from_where_their_source_is() {
     for _ in 0..2 {
         router.expect_forwarded("a", &from("10.1.0.2"), "b");
         router.expect_forwarded("a", &from6("fd00:1::2"), "b");
-        // Behind another port: the way there and the way back differ. And nowhere.
+        // Sources behind another port (asymmetric paths), and sources without a route.
         router.expect_drops(&["10.3.0.2", "10.9.0.7", "203.0.113.1"], from, DropReason::ReversePath);
         router.expect_drops(&["fd00:3::2", "fd00:9::7", "2001:db8::1"], from6, DropReason::ReversePath);
     }
     assert_eq!(router.router.drops("a").get("reverse_path"), Some(&12));
-    // Another port does not look.
+    // Another port doesn't check.
     router.expect_forwarded("b", &by_b("203.0.113.1"), "c");
 }
 

@@ -1,4 +1,4 @@
-//! ND: neighbour discovery on ports that have no kernel behind them (RFC 4861; RFC 6583; RFC 6980).
+//! ND: neighbour discovery on ports without a kernel (RFC 4861; RFC 6583; RFC 6980).
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use millrace_wire::ndp::{Flags, option};
 
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
-/// A packet to a neighbour that nobody has configured.
+/// Returns a packet to a neighbour that isn't configured.
 fn to_neighbour() -> Ipv6Frame {
     Ipv6Frame::udp().dst("fd00:2::77")
 }
 
-/// What the neighbour says of itself, solicited, that it is at this station.
+/// Returns a solicited advertisement of the neighbour at this station.
 fn advertisement(mac: u8, flags: u8) -> NdFrame {
     let answer = NdFrame::advertisement("fd00:2::77", "fd00:2::1").dst("fd00:2::1");
     answer.to(station(0x0b)).from(station(mac)).target_link(station(mac)).flags(flags)
@@ -38,7 +38,7 @@ fn learned() -> Scenario {
     router
 }
 
-/// Where packets to the neighbour go; none when it has to be asked for.
+/// Returns the MAC address that packets to the neighbour go to; `None` when the router has to resolve it.
 fn neighbour(router: &mut Scenario) -> Option<MacAddr> {
     router.send("a", &to_neighbour());
     let sent = router.take("b");
@@ -172,7 +172,7 @@ fn nd_04_a_neighbour_that_falls_silent_is_probed_and_then_gone() {
         let solicitations = |output: &&millrace_tests::Output| output.ipv6().next_header().0 == 58;
         let sent = router.take("b");
         if sent.iter().filter(solicitations).any(|output| output.to() != station(0x77)) {
-            // It is asked for anew, by its group.
+            // The router then solicits the neighbour by its group again.
             assert_eq!(probes, 3, "first it is asked itself, three times");
             router.advance(Duration::from_secs(5));
             router.take_all();
@@ -196,7 +196,7 @@ fn nd_04_a_neighbour_that_answers_probes_stays() {
     }
 }
 
-/// Router advertisements are not built for such ports: see `docs/decisions.md`.
+/// Such ports send no router advertisements: see `docs/decisions.md`.
 #[test]
 fn nd_05_router_solicitations_are_ignored() {
     let mut router = Scenario::standard();
@@ -210,7 +210,8 @@ fn nd_05_router_solicitations_are_ignored() {
     router.expect_drop("a", &with_address, DropReason::NeighbourMessage);
 }
 
-/// A standard router whose port a has a link-local address, and which sends to 2001:db8::/32 by another router there.
+/// Returns the standard router with a link-local address at port a, and a route to 2001:db8::/32 by another
+/// router on that link.
 fn with_better_router(gateway: &str) -> Scenario {
     let configuration = STANDARD.replacen("\"fd00:1::1/64\"", "\"fd00:1::1/64\", \"fe80::a/64\"", 1);
     let more = format!(
@@ -267,7 +268,7 @@ fn nd_07_a_destination_on_the_link_is_told_as_its_own_first_hop() {
     router.send("a", &Ipv6Frame::udp().src("fd00:1::9").dst("fd00:1::2"));
     let sent = router.take("a");
     assert_eq!(sent[0].to(), station(0xa2), "forwarded all the same");
-    // The redirect waits until the host that it is for is resolved.
+    // The redirect waits until its destination host is resolved.
     assert_eq!(sent[1].ndp().target(), "fd00:1::9".parse::<Ipv6Addr>().unwrap());
     let answer = NdFrame::advertisement("fd00:1::9", "fd00:1::1").dst("fd00:1::1").flags(SOLICITED_OVERRIDE);
     router.send("a", &answer.from(station(0xa9)).target_link(station(0xa9)));
@@ -279,7 +280,7 @@ fn nd_07_a_destination_on_the_link_is_told_as_its_own_first_hop() {
     );
 }
 
-/// A host would ignore it (RFC 4861, 8.1).
+/// A host would ignore the redirect (RFC 4861, 8.1).
 #[test]
 fn nd_07_a_router_known_by_a_global_address_only_is_not_told() {
     let mut router = with_better_router("fd00:1::3");
@@ -314,7 +315,7 @@ fn nd_08_messages_in_fragments_are_ignored() {
 fn nd_09_a_scan_of_a_subnet_is_limited_and_known_neighbours_keep_theirs() {
     let mut router = Scenario::standard();
     let mut solicitations = 0;
-    // 20,000 addresses at 5,000 a second.
+    // 20,000 addresses at 5,000 per second.
     for round in 0..200u16 {
         for last in 0..100u16 {
             router
@@ -347,7 +348,7 @@ fn nd_10_a_solicitation_for_another_address_is_not_answered() {
 #[test]
 fn nd_10_a_router_advertisement_changes_nothing() {
     let mut router = Scenario::standard();
-    // A prefix to be on the link, and an address to be the default router's.
+    // Advertised on-link prefix and address of a default router.
     let prefix = [
         &[3, 4, 64, 0xc0, 0, 0, 0xff, 0xff, 0, 0, 0xff, 0xff, 0, 0, 0, 0][..],
         &[0x20, 1, 0xd, 0xb8],
@@ -359,7 +360,8 @@ fn nd_10_a_router_advertisement_changes_nothing() {
     router.expect_error6("a", &Ipv6Frame::udp().dst("2001:db8::1"), (1, 0), DropReason::NoRoute);
 }
 
-/// Sources of other links are answered and not learned; those of a prefix of the link and link-local ones are learned.
+/// The router answers sources of other links without learning them. It learns sources of an on-link prefix
+/// and link-local sources.
 #[test]
 fn nd_04_a_solicitation_from_another_link_is_answered_and_not_learned() {
     let routes = ["fd00:99::77", "fd00:2::77", "fe80::77"]
@@ -378,7 +380,7 @@ fn nd_04_a_solicitation_from_another_link_is_answered_and_not_learned() {
     }
 }
 
-/// 8,400 solicitations in 6 seconds of hosts that are not there, and new neighbours of the flooded port and of another.
+/// 8,400 solicitations in 6 seconds for absent hosts, and new neighbours of the flooded port and of another.
 #[test]
 fn nd_09_a_flood_of_solicitations_leaves_room_for_wanted_neighbours() {
     let mut router = Scenario::standard();

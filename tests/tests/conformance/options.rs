@@ -22,11 +22,11 @@ fn op_02_an_unknown_option_passes_unchanged() {
         &Ipv4Frame::udp().options(&[0x9e, 2, 0x1e, 38]).options(&[0x9e; 40].map(|_| 1)),
         "b",
     );
-    // Behind the end of the list anything may stand.
+    // Any bytes may follow the end of the list.
     router.expect_forwarded("a", &Ipv4Frame::udp().options(&[1, 0, 7, 0]), "b");
 }
 
-/// Sends a packet with these options, which are wrong at `pointer` bytes from the start of the header.
+/// Sends a packet with options that are wrong at `pointer` bytes from the start of the header.
 #[track_caller]
 fn malformed(router: &mut Scenario, options: &[u8], pointer: u8) {
     let frame = Ipv4Frame::udp().options(options);
@@ -40,12 +40,12 @@ fn op_07_a_length_that_cannot_be_is_answered_with_its_place() {
     for kind in [7, 68, 0x9e, 130, 148] {
         malformed(&mut router, &[kind, 0, 0, 0], 21);
         malformed(&mut router, &[kind, 1, 0, 0], 21);
-        // Past the end of the header.
+        // The option extends past the end of the header.
         malformed(&mut router, &[kind, 5, 4, 0], 21);
         malformed(&mut router, &[kind, 255, 4, 0], 21);
         malformed(&mut router, &[1, 1, kind, 3], 23);
     }
-    // The length itself is past the end: the option that lacks it is told.
+    // The length field itself is past the end: the pointer is at the option without a length.
     malformed(&mut router, &[1, 1, 1, 7], 23);
 }
 
@@ -78,7 +78,7 @@ fn op_07_every_first_byte_with_every_length_is_survived() {
     router.check_conservation();
 }
 
-/// The default for source routes is the decision of RFC 7126, 4.3 and 4.4.
+/// Default for source routes: the decision of RFC 7126, 4.3 and 4.4.
 #[test]
 fn op_03_source_routed_packets_are_dropped_silently() {
     let mut router = Scenario::standard();

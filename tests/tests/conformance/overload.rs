@@ -1,4 +1,4 @@
-//! More flows than the router can remember, from people who mean harm: those that were there before go on.
+//! Attacks with more flows than the flow table has room for: established flows keep working.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use millrace_packet::{DropReason, FlowKey};
 use millrace_tests::{Frame, Ipv4Frame, STANDARD, Scenario, station};
 use millrace_units::{Instant, PortId};
 
-/// Flows that were there before.
+/// Number of established flows.
 const ESTABLISHED: usize = 64;
-/// What the table takes.
+/// Size of the flow table.
 const MAXIMUM: u32 = 1024;
 
-/// A router with a small table, in which some flows are known.
+/// Returns a router with a small flow table that has records of the established flows.
 fn router() -> Scenario {
     let mut router = Scenario::with_settings(&format!("flows-max = {MAXIMUM}\nnew-flows = 32"));
     for _ in 0..2 {
@@ -23,19 +23,19 @@ fn router() -> Scenario {
     router
 }
 
-/// A packet of each flow that was there before.
+/// Returns a packet of each established flow.
 fn established() -> Vec<Vec<u8>> {
     (0..ESTABLISHED).map(|flow| Ipv4Frame::udp().ports(flow as u16, 1).bytes()).collect()
 }
 
-/// The first packet of a flow that nobody has seen, another one for each number.
+/// Returns the first packet of a new flow, a different flow for each number.
 fn stranger(number: u32) -> Vec<u8> {
     let [_, high, middle, low] = number.to_be_bytes();
     let source = format!("10.1.0.{}", 2 + high);
     Ipv4Frame::udp().src(&source).ports(u16::from_be_bytes([middle, low]), 2).bytes()
 }
 
-/// Lets frames arrive as fast as they can be taken, and says how many left.
+/// Lets frames arrive as fast as the router takes them. Returns the number of transmitted frames.
 fn send(router: &mut Scenario, frames: &[Vec<u8>]) -> usize {
     frames.iter().for_each(|frame| router.router.inject("a", frame));
     router.router.run();
@@ -61,23 +61,25 @@ fn fault_21_a_flood_of_new_flows_takes_no_records_from_known_ones() {
     }
     let flows = router.router.flows();
     assert_eq!((flows.maximum, flows.records), (MAXIMUM, MAXIMUM));
-    // None of the known flows had to be classified again, and each stranger had a record while there was room.
+    // The router classified no established flow again, and each new flow had a record while there was room.
     assert_eq!(flows.packets.misses - before.packets.misses, u64::from(STRANGERS));
     assert_eq!(flows.table.inserted - before.table.inserted, u64::from(STRANGERS));
     assert_eq!(flows.table.recycled, 0, "{flows:?}");
     assert!(router.drops().is_empty());
 }
 
-/// Strangers who send twice are no longer on probation: known flows are then kept because they are used. The least recently
-/// used of a sample of records is recycled, so a known flow is only where all records of the sample are known flows' own: in the
-/// row of places that they took in an empty table. Its next record stands between those of strangers and stays, so each known
-/// flow is met anew once at most.
+/// Attackers who send two packets per flow leave probation, so use alone keeps established flows. The router
+/// recycles the least recently used record of a sample. It recycles an established flow only where all
+/// records of the sample are of established flows, as in adjacent slots that they took in an empty table. The
+/// flow's next record lies between records of attackers and stays. So the router classifies each established
+/// flow again at most once.
 #[test]
 fn fault_21_strangers_who_come_twice_take_no_packets_from_known_flows() {
     let mut router = router();
     let mut again = 0;
     for round in 0..2000 {
-        // The second packet of each right behind the first, or its record would have been recycled before.
+        // The second packet of each flow follows the first directly; otherwise the router would recycle the
+        // record before.
         let twice = (0..100).map(|number| stranger(round * 50 + number / 2));
         assert_eq!(send(&mut router, &twice.collect::<Vec<_>>()), 100);
         let before = router.router.flows().packets;
@@ -91,13 +93,13 @@ fn fault_21_strangers_who_come_twice_take_no_packets_from_known_flows() {
     assert!(router.drops().is_empty());
 }
 
-/// When more comes than can be taken, the packets of known flows do.
+/// Under overload the router still takes the packets of established flows.
 #[test]
 fn fault_21_under_overload_packets_of_new_flows_are_dropped_and_those_of_known_ones_are_not() {
     let mut router = router();
     let mut number = 0;
     for round in 0..20 {
-        // Sixteen full batches, in each of which there are four packets of known flows.
+        // Sixteen full batches, each with four packets of established flows.
         let known = established();
         let mut frames = Vec::new();
         for at in 0..16 * 256 {
@@ -115,22 +117,22 @@ fn fault_21_under_overload_packets_of_new_flows_are_dropped_and_those_of_known_o
             (router.router.flows().packets, router.dropped(DropReason::NewFlows) - dropped);
         assert_eq!(sent as u64 + dropped, 16 * 256);
         assert_eq!(after.hits - before.hits, ESTABLISHED as u64, "in round {round}");
-        // At first four batches as they come, then the budget.
+        // At first the router takes four whole batches, then the budget.
         let taken = if round == 0 { 4 * 252 + 12 * 32 } else { 16 * 32 };
         assert_eq!(sent, taken + ESTABLISHED, "in round {round}");
     }
     assert_eq!(router.drops().keys().collect::<Vec<_>>(), ["new_flows"]);
-    // After that, whoever comes is taken.
+    // After the overload the router takes every new flow.
     let frames: Vec<Vec<u8>> = (0..100).map(|more| stranger(number + 1 + more)).collect();
     assert_eq!(send(&mut router, &frames), 100);
 }
 
-/// The router's own packets, which come in batches that are not full, are no sign that there is less to do.
+/// The router's own packets come in partial batches, which must not count as a sign of less load.
 #[test]
 fn fault_21_errors_about_new_flows_do_not_hide_the_overload() {
     let mut router =
         Scenario::with_settings(&format!("flows-max = {MAXIMUM}\nnew-flows = 32\nicmp-burst = 1000000"));
-    // There is no route, so each packet that is taken is answered.
+    // There is no route, so the router answers each packet that it takes.
     let stranger = |port: u16| Ipv4Frame::udp().dst("198.51.100.1").ports(port, 2).bytes();
     for frame in (0..16 * 256).map(stranger) {
         router.router.inject("a", &frame);
@@ -142,7 +144,7 @@ fn fault_21_errors_about_new_flows_do_not_hide_the_overload() {
     assert_eq!(router.dropped(DropReason::NewFlows), 16 * 256 - taken as u64);
 }
 
-/// Who knows the program but not the seed of a router can't make flows that share a place in its table.
+/// Without the seed of a router, an attacker can't make flows that share a slot of its table.
 #[test]
 fn fault_22_flows_that_collide_in_one_router_do_not_in_another() {
     const FLOWS: usize = 2000;
@@ -153,7 +155,7 @@ fn fault_22_flows_that_collide_in_one_router_do_not_in_another() {
         move |key: &FlowKey| table.hash(key)
     };
     let (known, unknown) = (hash(0), hash(0x6d69_6c6c));
-    // Places are chosen by the lower bits of the hash.
+    // The lower bits of the hash choose the slot.
     let place = |hash: u64| (hash & 255) as usize;
     let key = |number: u32| {
         let [_, high, ports @ ..] = number.to_be_bytes();
@@ -163,10 +165,11 @@ fn fault_22_flows_that_collide_in_one_router_do_not_in_another() {
     let colliding: Vec<FlowKey> = (0..).map(key).filter(|key| place(known(key)) == 0).take(FLOWS).collect();
     let mut places = [0; 256];
     colliding.iter().for_each(|key| places[place(unknown(key))] += 1);
-    // Eight in each, as chance would have it: with Poisson's law more than 30 is one case in 100 million.
+    // Eight per slot on average. By Poisson's law a slot with more than 30 has a probability of 1 in 100
+    // million.
     let most = places.iter().max();
     assert!(most < Some(&30), "{places:?}");
-    // What they do to a table that they were not made for is nothing.
+    // Colliding flows do no harm to a table with another seed.
     let mut table = FlowTable::new(FlowTableConfig { seed: 0x6d69_6c6c, ..FlowTableConfig::default() })
         .expect("there is memory");
     for key in &colliding {
@@ -189,7 +192,7 @@ fn ports_are_served_by_their_weights_while_more_comes_than_can_be_taken() {
     router.router.run();
     let sources: Vec<u8> = router.take("b").iter().map(|frame| frame.bytes[27]).collect();
     assert_eq!(sources.len(), 1920);
-    // Three of four while both wait; then the rest of the other.
+    // Three of four packets come from the heavier port while both have packets, then the rest of the other.
     let of_first = |part: &[u8]| part.iter().filter(|source| **source == 1).count();
     assert_eq!((of_first(&sources[..1280]), of_first(&sources[1280..])), (320, 640));
 }
@@ -215,20 +218,20 @@ fn weights_of_ports_change_while_packets_flow() {
     );
 }
 
-/// Flows of which each has a rate reserved, until that ends.
+/// Number of flows with a reserved rate.
 const RESERVED: u16 = 8;
 
-/// A packet of each of these flows, which are known after two of them.
+/// Returns a packet of each flow with a reservation. After two packets a flow is off probation.
 fn reserved() -> Vec<Vec<u8>> {
     (0..RESERVED).map(|flow| Ipv4Frame::udp().ports(7000 + flow, 1).bytes()).collect()
 }
 
-/// The flow as a filter: from the host behind port a to 10.9.0.1 behind port b.
+/// Returns a flow as a filter: from the host behind port a to 10.9.0.1 behind port b.
 fn reserved_flow(flow: u16) -> String {
     format!("src 10.1.0.2 dst 10.9.0.1 proto udp sport {} dport 1 in a", 7000 + flow)
 }
 
-/// A router whose port b has queues for flows, and in which the flows above are known.
+/// Returns a router with flow queues at port b and with records of the flows above.
 fn router_with_queues(workers: usize) -> Scenario {
     let scheduler = "[port.scheduler]\nrate = \"10gbit\"\n\
          node = [{ name = \"flows\", kind = \"flow-queues\", rate = \"1gbit\" }]";
@@ -242,7 +245,7 @@ fn router_with_queues(workers: usize) -> Scenario {
     router
 }
 
-/// The same as [`send`], where queues need time.
+/// Works as [`send`], and gives the queues time to transmit.
 fn sent_by_queues(router: &mut Scenario, frames: &[Vec<u8>]) -> usize {
     frames.iter().for_each(|frame| router.router.inject("a", frame));
     router.advance(Duration::from_millis(1));
@@ -260,8 +263,8 @@ fn reserve(router: &mut Scenario, to: serde_json::Value) {
     }
 }
 
-/// Twenty times as many flows as the table takes, each with two packets, so that none is on probation; then how many of the flows
-/// above had to be classified again.
+/// Sends twenty times as many flows as the table has room for, each with two packets so that none is on
+/// probation. Returns how many of the flows above the router classified again.
 fn forgotten_in_a_flood(router: &mut Scenario) -> u64 {
     for round in 0..20 * MAXIMUM / 50 {
         let twice: Vec<Vec<u8>> = (0..100).map(|number| stranger(round * 50 + number / 2)).collect();
@@ -281,7 +284,8 @@ fn fault_21_flows_with_a_reservation_are_displaced_by_no_flood_until_it_ends() {
         assert_eq!(forgotten_in_a_flood(&mut router), all, "without reservations, {workers} workers");
         reserve(&mut router, "1mbit".into());
         assert_eq!(forgotten_in_a_flood(&mut router), 0, "known before, {workers} workers");
-        // One that is only known later is reserved as well, once the strangers' queues may be given to others.
+        // A reservation made before the flow's first packets holds too, once queues of the attackers' flows
+        // are free again.
         router.advance(Duration::from_secs(2));
         router.router.set_flow_queue("b", "flows", &reserved_flow(RESERVED), &rate("1mbit".into())).unwrap();
         let later = Ipv4Frame::udp().ports(7000 + RESERVED, 1).bytes();

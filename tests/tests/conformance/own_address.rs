@@ -1,10 +1,10 @@
-//! RD, IC and what else concerns the router's own addresses: redirects (RFC 1812, 5.2.7.2), ICMP queries (RFC 1812, 4.3.3;
-//! RFC 6918), routing headers (RFC 5095), /127 links (RFC 6164), jumbograms (RFC 2675).
+//! RD, IC and other cases of the router's own addresses: redirects (RFC 1812, 5.2.7.2), ICMP queries (RFC
+//! 1812, 4.3.3; RFC 6918), routing headers (RFC 5095), /127 links (RFC 6164), jumbograms (RFC 2675).
 
 use millrace_packet::DropReason;
 use millrace_tests::{Frame, Ipv4Frame, Ipv6Frame, STANDARD, Scenario, station};
 
-/// A router whose route to 10.8.0.0/16 leads back to the first host's own link.
+/// Returns a router whose route to 10.8.0.0/16 leads back to the link of the first host.
 fn with_better_gateway() -> Scenario {
     Scenario::with(
         r#"
@@ -29,7 +29,7 @@ fn rd_01_a_host_is_redirected_to_a_gateway_on_its_link() {
         router.take("a").into_iter().partition(|output| output.ipv4().protocol().0 == 1);
     assert_eq!((redirects.len(), forwarded.len()), (1, 1));
     assert_eq!(forwarded[0].to(), station(0xa3));
-    // The packet as it is sent on: one hop less.
+    // The quote is the forwarded packet, with its TTL one less.
     let redirect = router.check_error4("a", &frame.ttl(63), &redirects[0], (5, 1));
     assert_eq!(redirect.rest, [10, 1, 0, 3], "the gateway");
 }
@@ -70,7 +70,7 @@ fn ic_01_an_echo_request_of_any_length_is_answered_with_its_payload() {
         assert_eq!(output.ipv4().src(), std::net::Ipv4Addr::from([10, 1, 0, 1]));
         assert_eq!(reply.body, frame.packet()[28..], "payload of {length} bytes");
     }
-    // Nothing is reassembled.
+    // The own stack reassembles no fragments.
     for piece in Ipv4Frame::echo().dst("10.1.0.1").length(400).pieces(200) {
         router.expect_drop("a", &piece, DropReason::LocalUnknown);
     }

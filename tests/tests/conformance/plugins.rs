@@ -1,4 +1,4 @@
-//! Packets that plugins keep for a time: they keep their order, go on where they were, and are counted once.
+//! Packets held by plugins: they keep their order, continue at their stage, and are counted once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ fn delayed(gate: &str, ms: &str) -> Scenario {
     delayed_and(gate, ms, "")
 }
 
-/// The same, with more in the configuration.
+/// Returns a router with a delay at a gate and with `more` in its configuration.
 fn delayed_and(gate: &str, ms: &str, more: &str) -> Scenario {
     Scenario::new(&format!(
         "[router]\nframes = 1024\n{STANDARD}\n\
@@ -44,7 +44,7 @@ fn delayed_packets_go_on_in_order_at_their_time_and_pass_the_gates_behind() {
         router.send("a", &Ipv6Frame::udp().ports(4, 9));
         assert_eq!(router.router.summary().held, 4, "{gate}");
         router.nothing();
-        // Others don't wait.
+        // Packets that the filter doesn't match don't wait.
         router.expect_forwarded("a", &Ipv4Frame::tcp(), "b");
         router.advance(milliseconds(6));
         router.nothing();
@@ -79,7 +79,7 @@ fn packets_that_wait_leave_memory_for_the_others() {
     }
     let (held, dropped) = (router.router.summary().held, router.dropped(DropReason::PluginBusy));
     assert_eq!(held + dropped, 3000);
-    // Half of the memory is for packets that wait, and one instance leaves half of that to others.
+    // Half of the packet memory is for held packets, and one instance leaves half of that to others.
     assert_eq!((held, dropped), (256, 2744));
     router.expect_forwarded("a", &Ipv4Frame::tcp(), "b");
     router.advance(milliseconds(1000));
@@ -120,13 +120,13 @@ fn what_an_instance_holds_goes_on_in_order_when_it_is_unbound() {
     router.check_conservation();
 }
 
-/// What `ack-monitor` has counted.
+/// Returns a counter of `ack-monitor`.
 fn acknowledgments(router: &mut Scenario, counter: &str) -> u64 {
     let message = Message { name: "read".into(), arguments: serde_json::Map::new() };
     router.router.control("acks", &message).unwrap()[counter].as_u64().unwrap()
 }
 
-/// An acknowledgment of one of many flows, the same each time.
+/// Returns an acknowledgment of one of many flows, the same each time.
 fn acknowledgment(flow: u16) -> Ipv4Frame {
     Ipv4Frame::tcp().ports(1000 + flow, 80).payload(&[]).flags(0x10).acknowledged(1)
 }
@@ -147,7 +147,7 @@ fn flows_that_a_plugin_keeps_state_for_are_not_displaced_by_new_ones() {
     for _ in 0..2 {
         (0..known).for_each(|flow| send(&mut router, acknowledgment(flow)));
     }
-    // More new flows than the table has room for, of one packet each and of several, with state and without.
+    // More new flows than the table has room for, with one packet and with several, with state and without.
     for port in 0..3000 {
         let strange = Ipv4Frame::udp().ports(10_000 + port, 9);
         let repeats = if port % 2 == 0 { 1 } else { 3 };
@@ -158,7 +158,7 @@ fn flows_that_a_plugin_keeps_state_for_are_not_displaced_by_new_ones() {
         (acknowledgments(&mut router, "duplicates"), acknowledgments(&mut router, "fast")),
         (known.into(), 0)
     );
-    // The third duplicate is one only for who has not forgotten those before.
+    // An instance counts the third duplicate only if it remembers the earlier ones.
     for _ in 0..2 {
         (0..known).for_each(|flow| send(&mut router, acknowledgment(flow)));
     }
@@ -183,7 +183,7 @@ fn instances_that_share_a_gate_hold_up_only_their_own_flows_and_keep_the_order_o
         }
     }
     router.router.run();
-    // By flow, the packets that left, by their identifications.
+    // Identifications of the transmitted packets, by flow.
     let mut leave = |millis| {
         router.advance(milliseconds(millis));
         let mut flows: BTreeMap<u16, Vec<u16>> = BTreeMap::new();

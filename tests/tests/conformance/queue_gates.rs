@@ -1,4 +1,5 @@
-//! Gates of the position `queue`: copies, and packets that waited for a neighbour, meet them like all others.
+//! Gates of the position `queue`: copies, and packets held for neighbour resolution, meet these gates like
+//! all packets.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use millrace_tests::{ArpFrame, Ipv4Frame, STANDARD, Scenario, station};
 
 const VOICE: u16 = 5060;
 
-/// A router whose port has two leaves: `voice` goes first, by a filter at the gate.
+/// Returns a router whose port has two leaves. A filter at the gate sends to `voice`, which has priority.
 fn router(port: &str, gate: &str, more: &str) -> Scenario {
     let scheduler = r#"scheduler = { rate = "1mbit", default = "rest", node = [
     { name = "top", kind = "priority" },
@@ -21,7 +22,7 @@ fn router(port: &str, gate: &str, more: &str) -> Scenario {
     Scenario::new(&format!("{standard}{filter}{more}"))
 }
 
-/// The source ports of the packets to the port for voice, and their places among all that left, in order.
+/// Returns source ports of the voice packets and their positions among all transmitted packets, in order.
 fn voices(router: &mut Scenario, port: &str) -> Vec<(usize, u16)> {
     let outputs = router.take(port).into_iter().enumerate();
     let udp = outputs.filter(|(_, output)| output.ether_type() == 0x0800);
@@ -40,7 +41,7 @@ fn packet_that_waited_for_its_neighbour_keeps_its_queue_and_its_place_in_the_flo
         let voice = |number: u16| Ipv4Frame::udp().dst("10.2.0.77").ports(1000 + number, VOICE);
         router.send("a", &voice(0));
         assert_eq!(router.take("b").len(), 1, "the request alone");
-        // The link is busy with others.
+        // Other packets keep the link busy.
         (0..30).for_each(|_| router.send("a", &Ipv4Frame::udp().ports(9, 53).length(1400)));
         router.send("b", &ArpFrame::reply("10.2.0.77", "10.2.0.1").to(station(0x0b)));
         (1..40).for_each(|number| router.send("a", &voice(number)));
@@ -94,7 +95,7 @@ fn copy_that_waited_for_its_own_neighbour_keeps_its_queue_and_its_place_in_the_f
         let (packet, asked) = (router.take("b"), router.take("c"));
         assert_eq!((packet.len(), packet[0].to()), (1, station(0xb2)), "the packet itself waits for nobody");
         assert_eq!((asked.len(), asked[0].ether_type()), (1, 0x0806), "the request alone");
-        // The link is busy with others, by a route: copies of them wait for the same neighbour.
+        // Other packets keep the link busy, by a route; their copies wait for the same neighbour.
         (0..30).for_each(|_| router.send("a", &Ipv4Frame::udp().dst("10.3.0.2").ports(9, 53).length(1400)));
         router.send("c", &ArpFrame::reply("10.3.0.77", "10.3.0.1").to(station(0x0c)));
         (1..40).for_each(|number| router.send("a", &voice(number)));
@@ -102,7 +103,7 @@ fn copy_that_waited_for_its_own_neighbour_keeps_its_queue_and_its_place_in_the_f
         let left = voices(&mut router, "c");
         let order: Vec<u16> = left.iter().map(|(_, from)| from - 1000).collect();
         assert_eq!(order, (0..40).collect::<Vec<_>>(), "{gate}");
-        // Before what waits in the other queue.
+        // Voice packets leave before the packets in the other queue.
         assert!(left.iter().all(|(place, _)| *place < 50), "{gate}: {left:?}");
         assert_eq!(router.take("b").len(), 39);
         router.check_conservation();

@@ -1,4 +1,4 @@
-//! Frames by the hundred thousand, random or made wrong on purpose: none crashes the router or breaks conservation.
+//! Hundreds of thousands of random or malformed frames: none crashes the router or breaks conservation.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use millrace_tests::{ArpFrame, Frame, Ipv4Frame, Ipv6Frame, NdFrame, RawFrame, S
 
 const FRAMES: usize = 100_000;
 
-/// What the frames are made wrong from: one of each kind that the router treats in a way of its own.
+/// Returns valid frames to mutate: one of each kind that the router treats in its own way.
 fn sound_frames() -> Vec<Vec<u8>> {
     let frames: Vec<Box<dyn Frame>> = vec![
         Box::new(Ipv4Frame::udp()),
@@ -57,7 +57,7 @@ fn next_frame(random: &mut Random, sound: &[Vec<u8>]) -> Vec<u8> {
             let length = random.below(1600);
             random.bytes(length)
         }
-        // Random behind a link header that is read.
+        // Random bytes behind a valid link header.
         1 => {
             let ether_type = *random.pick(&[0x0800, 0x86dd, 0x0806, 0x8100, 0x88a8]);
             let length = random.below(200);
@@ -71,7 +71,8 @@ fn next_frame(random: &mut Random, sound: &[Vec<u8>]) -> Vec<u8> {
     }
 }
 
-/// An IPv4 frame made wrong whose header checksum is right again, so that it is not dropped for that.
+/// Returns a mutated IPv4 frame with a corrected header checksum, so that the router doesn't drop it for
+/// that.
 fn repaired(random: &mut Random, sound: &[Vec<u8>]) -> Vec<u8> {
     let (frame, other) = (random.pick(sound).clone(), random.pick(sound).clone());
     let mut frame = mutate(random, &frame, &other);
@@ -84,8 +85,8 @@ fn repaired(random: &mut Random, sound: &[Vec<u8>]) -> Vec<u8> {
     frame
 }
 
-/// A frame made wrong in one of many ways: bits flipped, bytes overwritten, cut, lengthened, or its head put before
-/// the tail of `other`.
+/// Returns a frame mutated in one of many ways: bits flipped, bytes overwritten, cut, lengthened, or its head
+/// before the tail of `other`.
 pub fn mutate(random: &mut Random, frame: &[u8], other: &[u8]) -> Vec<u8> {
     let mut bytes = frame.to_vec();
     match random.below(6) {
@@ -96,7 +97,7 @@ pub fn mutate(random: &mut Random, frame: &[u8], other: &[u8]) -> Vec<u8> {
             bytes.truncate(at);
             bytes.extend(&other[at..]);
         }
-        // The addresses of the link stay, so that what follows is read at all.
+        // The MAC addresses stay, so that the router reads the rest.
         3 => overwrite(random, &mut bytes, 12),
         4 => flip(random, &mut bytes, 12),
         _ => flip(random, &mut bytes, 0),
@@ -154,7 +155,7 @@ fn a_hundred_thousand_wrong_frames_neither_crash_the_router_nor_break_conservati
     }
 }
 
-/// After all that, the router does what it did before, and nothing is held for ever.
+/// Asserts that the router still forwards as before, and holds no packet for ever.
 fn still_forwards(router: &mut Scenario) {
     router.advance(Duration::from_secs(60));
     router.take_all();

@@ -1,9 +1,9 @@
-//! SE: what an attacker might try.
+//! SE: attacks.
 
 use millrace_packet::DropReason;
 use millrace_tests::{ArpFrame, Ipv4Frame, Ipv6Frame, RawFrame, Scenario};
 
-/// CVE-2020-10136: a packet inside a packet to the router must not be set free there.
+/// CVE-2020-10136: the router must not decapsulate and forward a packet inside a packet to itself.
 #[test]
 fn se_03_tunnels_that_were_not_configured_are_not_unpacked() {
     let mut router = Scenario::standard();
@@ -33,7 +33,7 @@ fn se_05_a_version_that_contradicts_the_ether_type_is_dropped() {
 fn se_05_other_protocols_are_dropped_and_counted_one_by_one() {
     let mut router = Scenario::standard();
     let inner = Ipv4Frame::udp().packet();
-    // MPLS, PPPoE discovery and session, 802.1X, LLDP, HomePlug, and numbers of nobody.
+    // MPLS, PPPoE discovery and session, 802.1X, LLDP, HomePlug, and unassigned numbers.
     let types = [0x8847, 0x8848, 0x8863, 0x8864, 0x888e, 0x88cc, 0x88e1, 0x0801, 0x1234, 0xffff];
     for ether_type in types {
         router.expect_drop("a", &RawFrame::new(ether_type, &inner), DropReason::EtherType);
@@ -41,14 +41,14 @@ fn se_05_other_protocols_are_dropped_and_counted_one_by_one() {
     assert_eq!(router.dropped(DropReason::EtherType), types.len() as u64);
 }
 
-/// TCP with this payload in place of its header, cut where the packet ends.
+/// Returns a TCP packet whose payload replaces the TCP header, cut where the packet ends.
 fn cut_tcp(length: usize) -> Ipv4Frame {
     let header = Ipv4Frame::tcp().ports(1000, 23).packet()[20..][..length].to_vec();
     Ipv4Frame::raw(6).payload(&header)
 }
 
-/// Packets whose ports a filter can't read, IPv4: zero bytes of UDP, TCP cut anywhere in its header, and fragments
-/// behind the first that nobody has seen.
+/// Returns IPv4 packets without readable ports: UDP with zero bytes, TCP cut anywhere in its header, and
+/// later fragments without a first one.
 fn without_ports4() -> Vec<Ipv4Frame> {
     let mut frames = vec![
         Ipv4Frame::raw(17).payload(b""),
@@ -61,7 +61,7 @@ fn without_ports4() -> Vec<Ipv4Frame> {
     frames
 }
 
-/// The same in IPv6, and those whose upper-layer header can't be reached.
+/// Returns such packets in IPv6, and packets whose upper-layer header is out of reach.
 fn without_ports6() -> Vec<Ipv6Frame> {
     let options = [0, 1, 4, 0, 0, 0, 0];
     vec![
@@ -69,18 +69,19 @@ fn without_ports6() -> Vec<Ipv6Frame> {
         Ipv6Frame::raw(6).payload(&[0x03, 0xe8, 0]),
         Ipv6Frame::raw(6).fragment(1480, false, 7),
         Ipv6Frame::raw(60).fragment(1480, true, 8),
-        // Ends within an extension header, or with it.
+        // Packets that end within an extension header or right behind it.
         Ipv6Frame::raw(60).payload(&[6, 1, 1, 4, 0, 0, 0, 0]),
         Ipv6Frame::raw(43).payload(&[6]),
         Ipv6Frame::raw(6).extension(60, &options).payload(b""),
-        // Hop-by-hop options where they must not be.
+        // Hop-by-hop options in a forbidden place.
         Ipv6Frame::tcp().ports(1000, 23).extension(60, &options).extension(0, &options),
-        // More headers than the router looks through.
+        // More headers than the router reads.
         (0..9).fold(Ipv6Frame::tcp().ports(1000, 23), |frame, _| frame.extension(60, &options)),
     ]
 }
 
-/// Sends a frame and holds that it is dropped by a filter, or because no filter can read its protocol.
+/// Sends a frame and asserts that the router drops it by a filter, or because no filter can read its
+/// protocol.
 #[track_caller]
 fn expect_refused6(router: &mut Scenario, frame: &Ipv6Frame) {
     let refused = |router: &mut Scenario| {
@@ -92,7 +93,7 @@ fn expect_refused6(router: &mut Scenario, frame: &Ipv6Frame) {
     assert_eq!(refused(router), before + 1, "{frame:?}");
 }
 
-/// Deny lists, by ports and by flags: what can't be read is not let pass, whichever packet comes first.
+/// Deny lists by ports and by flags: unreadable packets don't pass, whichever packet comes first.
 #[test]
 fn se_04_a_port_that_can_t_be_read_does_not_get_past_a_filter_that_denies_it() {
     for table in ["tuple-space", "cutting-tree", "linear", "dag"] {
@@ -114,7 +115,7 @@ fn se_04_a_port_that_can_t_be_read_does_not_get_past_a_filter_that_denies_it() {
                 router.expect_drop("a", &Ipv6Frame::tcp().ports(1000, 23), DropReason::Filter);
                 router.expect_forwarded("a", &Ipv4Frame::tcp().ports(1000, 24), "b");
                 router.expect_forwarded("a", &Ipv6Frame::tcp().ports(1000, 24), "b");
-                // Ports of zero can be read.
+                // Port zero is readable.
                 router.expect_forwarded("a", &Ipv4Frame::tcp().ports(0, 0), "b");
                 router.expect_forwarded("a", &Ipv4Frame::udp().ports(0, 0), "b");
                 router.expect_forwarded("a", &Ipv6Frame::tcp().ports(0, 0), "b");
@@ -124,7 +125,7 @@ fn se_04_a_port_that_can_t_be_read_does_not_get_past_a_filter_that_denies_it() {
                 for frame in without_ports6() {
                     expect_refused6(&mut router, &frame);
                 }
-                // UDP of no data has ports, ESP has none.
+                // UDP without data has ports, ESP has none.
                 router.expect_drop("a", &Ipv4Frame::udp().ports(1, 23).payload(b""), DropReason::Filter);
                 router.expect_forwarded("a", &Ipv4Frame::udp().ports(1, 24).payload(b""), "b");
                 router.expect_forwarded("a", &Ipv4Frame::raw(50).payload(&[0, 0, 0, 23]), "b");
@@ -153,7 +154,7 @@ fn se_04_flags_that_can_t_be_read_do_not_get_past_a_filter_that_denies_them() {
     }
 }
 
-/// An allow list: what can't be read is not what is allowed.
+/// Allow list: an unreadable port is no allowed port.
 #[test]
 fn se_04_a_port_that_can_t_be_read_is_not_one_that_is_allowed() {
     let mut router = Scenario::with(
@@ -176,7 +177,7 @@ fn se_04_a_port_that_can_t_be_read_is_not_one_that_is_allowed() {
     for _ in 0..2 {
         router.expect_forwarded("a", &Ipv4Frame::tcp().ports(1000, 23), "b");
         router.expect_forwarded("a", &Ipv6Frame::tcp().ports(1000, 23), "b");
-        // Zero is allowed, and it is what stands in the key of a flow whose ports can't be read.
+        // The filter allows port zero, which also stands in the flow key of packets without readable ports.
         router.expect_forwarded("a", &Ipv4Frame::tcp().ports(0, 0), "b");
         router.expect_drop("a", &Ipv4Frame::tcp().ports(1000, 24), DropReason::Filter);
         for frame in without_ports4() {
@@ -189,7 +190,7 @@ fn se_04_a_port_that_can_t_be_read_is_not_one_that_is_allowed() {
     }
 }
 
-/// A filter of higher priority that says nothing of ports lets pass what the one below would refuse.
+/// A filter of higher priority without a port condition accepts packets that the lower one would refuse.
 #[test]
 fn se_04_a_filter_of_higher_priority_decides_for_ports_that_can_t_be_read_as_well() {
     let mut router = Scenario::with(
@@ -220,14 +221,15 @@ fn se_04_a_filter_of_higher_priority_decides_for_ports_that_can_t_be_read_as_wel
 #[test]
 fn a_flood_of_echoes_for_the_router_itself_costs_its_class_alone() {
     let mut router = Scenario::with_settings("\n[control-plane]\nicmp = 10");
-    // What may come at once: 32. None of the flood's time passes.
+    // The burst is 32 packets. The clock doesn't advance during the flood.
     for _ in 0..100 {
         router.send("a", &Ipv4Frame::echo().dst("10.1.0.1"));
     }
     let answers = router.take("a").len();
     assert_eq!(answers, 32, "of 100 echoes");
     assert_eq!(router.drops().get("control_plane"), Some(&68));
-    // ARP is of another class, another port has its own buckets, and what is forwarded is no class.
+    // ARP belongs to another class, another port has its own buckets, and forwarded packets belong to no
+    // class.
     router.send("a", &ArpFrame::request("10.1.0.2", "10.1.0.1"));
     assert_eq!(router.take("a").len(), 1);
     for _ in 0..10 {
@@ -235,7 +237,7 @@ fn a_flood_of_echoes_for_the_router_itself_costs_its_class_alone() {
         router.send("a", &Ipv4Frame::echo());
     }
     assert_eq!(router.drops().get("control_plane"), Some(&68));
-    // A tenth of a second is worth one more.
+    // After a tenth of a second the bucket has one more token.
     router.advance(std::time::Duration::from_millis(100));
     router.take_all();
     for _ in 0..2 {

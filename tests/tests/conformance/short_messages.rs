@@ -1,6 +1,6 @@
-//! SE: messages to the router itself that are shorter than their headers, on ports that have no kernel behind them.
+//! SE: messages to the router itself that are shorter than their headers, on ports without a kernel.
 //!
-//! Checksums are right even in a message that ends before its checksum field, so that no check but that of the length
+//! Checksums are correct even in a message that ends before its checksum field, so that only the length check
 //! can refuse it.
 
 use std::net::Ipv6Addr;
@@ -11,13 +11,13 @@ use millrace_tests::{
     transport_checksum6,
 };
 
-/// Lengths of messages tried: from none to beyond each fixed header.
+/// Tried lengths of messages: from none to beyond each fixed header.
 const LENGTHS: std::ops::RangeInclusive<usize> = 0..=64;
-/// Octets of an ICMP header in both versions.
+/// Length of an ICMP header in both versions, in octets.
 const ICMP_HEADER: usize = 8;
 const OWN6: &str = "fd00:1::1";
 
-/// An ICMPv4 message of `length` octets, its checksum right where any octets make it so.
+/// Returns an ICMPv4 message of `length` octets, with a correct checksum where some octets make it correct.
 fn icmp4(kind: u8, length: usize) -> Vec<u8> {
     let mut message = vec![0; length];
     if let Some(first) = message.first_mut() {
@@ -35,8 +35,8 @@ fn icmp4(kind: u8, length: usize) -> Vec<u8> {
     message
 }
 
-/// An ICMPv6 message of `length` octets with a right checksum, and its source: a message that ends before its checksum
-/// field comes from an address that makes the sum right.
+/// Returns an ICMPv6 message of `length` octets with a correct checksum, and its source. A message that ends
+/// before its checksum field comes from an address that makes the sum correct.
 fn icmp6(kind: u8, length: usize) -> (Vec<u8>, Ipv6Addr) {
     let own: Ipv6Addr = OWN6.parse().unwrap();
     let mut source: Ipv6Addr = "fd00:1::2".parse().unwrap();
@@ -92,7 +92,7 @@ fn se_05_an_echo_request_of_its_header_or_more_is_answered() {
     }
 }
 
-/// Every message that the own stack, or the stages before it, may read: each protocol, cut to `length` octets.
+/// Returns messages for the own stack and for the stages before it: of each protocol, cut to `length` octets.
 fn cut_messages(length: usize) -> Vec<Vec<u8>> {
     let cut = |bytes: Vec<u8>| bytes.get(..length).unwrap_or(&bytes).to_vec();
     let mut frames = Vec::new();
@@ -130,7 +130,8 @@ fn cut_messages(length: usize) -> Vec<Vec<u8>> {
     frames
 }
 
-/// The IPv6 frame with `length` octets of its message, its checksum made right where the field is there.
+/// Returns the IPv6 frame with `length` octets of its message. Corrects the checksum where the field is
+/// present.
 fn shortened6(frame: &[u8], length: usize) -> Vec<u8> {
     let mut short = frame[..54 + length].to_vec();
     short[18..20].copy_from_slice(&(length as u16).to_be_bytes());
@@ -143,7 +144,8 @@ fn shortened6(frame: &[u8], length: usize) -> Vec<u8> {
     short
 }
 
-/// The standard router with a VLAN sub-interface `v` of the device of port `t`, without control-plane policing.
+/// Returns the standard router with a VLAN sub-interface `v` of the device of port `t`, without control-plane
+/// policing.
 fn with_vlan() -> Scenario {
     Scenario::new(&format!(
         r#"

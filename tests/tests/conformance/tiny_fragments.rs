@@ -1,4 +1,5 @@
-//! First fragments whose transport header is cut: none passes what judges packets by ports or flags (RFC 1858, 3.1; RFC 7112).
+//! First fragments with a cut transport header: none gets past filters or plugins that check ports or flags
+//! (RFC 1858, 3.1; RFC 7112).
 
 use millrace_packet::DropReason;
 use millrace_tests::{Ipv4Frame, Ipv6Frame, Scenario};
@@ -25,7 +26,7 @@ fn cut_first_fragment_is_dropped_while_a_binding_names_ports_or_flags() {
             let pieces = Ipv6Frame::tcp().ports(1000, 22).payload(&[7; 40]).pieces(length, 9);
             router.expect_drop("a", &pieces[0], DropReason::Ip6HeaderChain);
         }
-        // A whole header is judged by itself, and one of UDP has 8 octets.
+        // A fragment with a whole header passes or fails by its ports; a UDP header has 8 octets.
         for length in [24, 32] {
             let pieces = Ipv4Frame::tcp().ports(1000, 23).payload(&[7; 40]).id(9).pieces(length);
             router.expect_forwarded("a", &pieces[0], "b");
@@ -33,7 +34,7 @@ fn cut_first_fragment_is_dropped_while_a_binding_names_ports_or_flags() {
         for piece in Ipv4Frame::udp().ports(1000, 23).payload(&[7; 16]).id(10).pieces(8) {
             router.expect_forwarded("a", &piece, "b");
         }
-        // What has no ports is judged by addresses and protocol.
+        // For a protocol without ports, addresses and protocol decide.
         router.expect_forwarded("a", &Ipv4Frame::raw(50).payload(&[7; 8]).more_fragments(), "b");
     }
 }

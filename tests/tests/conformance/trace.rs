@@ -1,9 +1,9 @@
-//! Journeys as they are written down: each packet, and each fragment, has the end that it had.
+//! Traces: each packet and each fragment has the end that really happened.
 
 use millrace_pipeline::{TraceEnd, TraceSource, TraceStep};
 use millrace_tests::{Frame, Ipv4Frame, STANDARD, Scenario};
 
-/// What was written down, of all workers, in the order of the clock.
+/// Returns the traced steps of all workers, in the order of their times.
 fn steps(traces: &mut [TraceSource]) -> Vec<TraceStep> {
     let mut events: Vec<_> =
         traces.iter_mut().flat_map(|trace| std::iter::from_fn(|| trace.next_event())).collect();
@@ -13,7 +13,7 @@ fn steps(traces: &mut [TraceSource]) -> Vec<TraceStep> {
 
 #[test]
 fn fragments_that_are_dropped_at_once_stand_behind_their_fragmentation() {
-    // There is room for one of them.
+    // The queue has room for one of them.
     let node = "mtu = 1280\nscheduler = { rate = \"8kbit\", node = [{ name = \"small\", kind = \"fifo\", threshold = \"1400B\" }] }\n";
     let text = STANDARD.replacen("name = \"a\"\n", "name = \"a\"\nmtu = 9000\n", 1);
     let mut router = Scenario::new(&text.replacen("name = \"b\"\n", &format!("name = \"b\"\n{node}"), 1));
@@ -26,8 +26,8 @@ fn fragments_that_are_dropped_at_once_stand_behind_their_fragmentation() {
     assert!(fragmented < dropped, "{steps:?}");
 }
 
-/// The numbers of the packets of each flow that leave by `b`, of 60 that come in one batch: those of `flows` flows, in turn. One in
-/// `every` is traced, none where that is 0.
+/// Lets 60 packets of `flows` flows, in rotation, arrive in one batch. Returns the numbers of the packets of
+/// each flow that leave by `b`. The router traces one packet in `every`, or none for 0.
 fn passed(filter: &str, flows: u16, every: u32) -> Vec<Vec<u8>> {
     let mut router = Scenario::with(&format!("\n[[filter]]\n{filter}\n"));
     let mut traces = if every > 0 { router.router.trace(every) } else { Vec::new() };
@@ -57,7 +57,7 @@ fn passed(filter: &str, flows: u16, every: u32) -> Vec<Vec<u8>> {
 
 #[test]
 fn a_filter_sees_the_packets_of_a_flow_in_order_whichever_of_them_are_traced() {
-    // What comes beyond a burst of 20 packets is dropped: the last ones.
+    // The policer drops the packets beyond a burst of 20: the last ones.
     let police = "match = \"proto udp\"\naction = \"police 1kbit burst 20000B\"";
     let other = "match = \"proto tcp\"\naction = \"drop\"";
     for flows in [1, 4, 20] {

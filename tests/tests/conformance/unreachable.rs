@@ -50,7 +50,7 @@ fn du_03_a_protocol_or_port_that_the_router_does_not_speak_is_answered() {
     router.expect_error4("a", &to_router(Ipv4Frame::udp()), (3, 3), DropReason::LocalUnknown);
 }
 
-/// The standard router with two filters at a gate: one without a word, one with an answer.
+/// Returns the standard router with two filters at a gate: one drops silently, one rejects with an error.
 fn denying(gate: &str) -> Scenario {
     Scenario::with(&format!(
         r#"
@@ -71,7 +71,7 @@ fn denying(gate: &str) -> Scenario {
 fn du_04_a_filter_denies_without_a_word_or_with_administratively_prohibited() {
     for gate in ["firewall", "route", "process"] {
         let mut router = denying(gate);
-        // Twice: the first packet of a flow, and one of a flow that is known.
+        // Twice: the first packet of a flow, and a packet of a known flow.
         for _ in 0..2 {
             router.expect_drop("a", &Ipv4Frame::udp().ports(1, 7), DropReason::Filter);
             router.expect_drop("a", &Ipv6Frame::udp().ports(1, 7), DropReason::Filter);
@@ -85,7 +85,7 @@ fn du_04_a_filter_denies_without_a_word_or_with_administratively_prohibited() {
 
 #[test]
 fn du_04_what_must_not_be_answered_is_denied_without_a_word() {
-    // The router's own packets pass the gates as well: `*` would deny the answer.
+    // The router's own packets pass the gates as well: `*` would refuse the error itself.
     let mut router =
         Scenario::with("[[filter]]\nmatch = \"in a\"\naction = \"reject\"\ngate = \"firewall\"\n");
     for frame in [Ipv4Frame::icmp(3, 1), Ipv4Frame::raw(17).offset(8)] {

@@ -18,7 +18,7 @@ fn v4_02_a_wrong_header_checksum_is_dropped_and_counted() {
     let mut router = Scenario::standard();
     let bits: Vec<u16> = (0..16).map(|bit| 1 << bit).collect();
     router.expect_drops(&bits, |bits| Ipv4Frame::udp().checksum_xor(bits), DropReason::Ip4Checksum);
-    // Not even one that would be answered if it were right.
+    // The same holds for a packet that would get an ICMP error if its checksum were correct.
     router.expect_drop("a", &Ipv4Frame::udp().ttl(1).checksum_xor(1), DropReason::Ip4Checksum);
 }
 
@@ -68,7 +68,7 @@ fn v4_07_a_header_length_beyond_the_frame_is_dropped() {
 #[test]
 fn v4_08_padding_is_cut_off_and_no_old_memory_leaves() {
     let mut router = Scenario::standard();
-    // Fills frames of packet memory with what must not be seen again.
+    // Fills packet memory with a pattern that must not appear again.
     for _ in 0..64 {
         router.expect_forwarded("a", &Ipv4Frame::udp().payload(&[0x55; 1400]), "b");
     }
@@ -90,7 +90,7 @@ fn v4_09_the_incremental_checksum_is_the_full_one() {
             let before = checksum(&header);
             header[8] -= 1;
             let (after, updated) = (checksum(&header), ours::ttl_decremented(before));
-            // A header is never all zeros, so of the two forms of zero a full sum gives 0x0000 alone.
+            // A header is never all zeros, so a full computation yields only the form 0x0000 of zero.
             assert_eq!(updated, after, "TTL {ttl}, checksum {before:#06x}");
         }
     }
@@ -146,7 +146,7 @@ fn v4_14_identification_and_dont_fragment_pass_unchanged() {
     }
 }
 
-/// Every byte written down by hand: what came in and what must go out.
+/// Expected bytes, written by hand: the received packet and the transmitted one.
 #[test]
 fn v4_a_forwarded_packet_byte_by_byte() {
     let mut router = Scenario::standard();

@@ -1,4 +1,4 @@
-//! Several workers: whatever comes in, the same goes out as with one, and the packets of a flow stay in order.
+//! Several workers: the router sends the same as with one worker, and the packets of a flow stay in order.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,17 +6,17 @@ use std::time::Duration;
 use millrace_testkit::Random;
 use millrace_tests::{Frame, Ipv4Frame, Ipv6Frame, NdFrame, Scenario, station};
 
-/// Errors would be limited per worker, and make a difference that is meant.
+/// Settings without effective limits on errors, which hold per worker and would make an intended difference.
 const SETTINGS: &str = "icmp-rate = 1000000\nicmp-burst = 1000000";
 
 fn router(workers: usize, more: &str) -> Scenario {
     let standard = millrace_tests::STANDARD;
-    // What is policed depends on how much comes to one worker.
+    // Policing depends on the number of packets at one worker.
     let policing = "[control-plane]\npolice = false";
     Scenario::new(&format!("[router]\nworkers = {workers}\n{SETTINGS}\n{policing}\n{standard}{more}"))
 }
 
-/// A frame of one of many flows, numbered by its payload.
+/// Returns the frames of a packet of one of many flows, with its number in the payload.
 fn frames(random: &mut Random, number: u32) -> Vec<Vec<u8>> {
     let payload = [number.to_be_bytes().as_slice(), &[0; 36]].concat();
     let (source, destination) = (1000 + random.below(40) as u16, *random.pick(&[53, 80, 443]));
@@ -26,11 +26,11 @@ fn frames(random: &mut Random, number: u32) -> Vec<Vec<u8>> {
         0 => vec![v4().ttl(1).bytes()],
         1 => vec![v4().dst("198.51.100.1").bytes()],
         2 => vec![v6().dst("2001:db8::1").bytes()],
-        // Unknown neighbours: packets wait, and are refused in the end.
+        // Unknown neighbours: packets wait, and the router finally refuses them.
         3 => vec![v4().dst(&format!("10.3.0.{}", 100 + number % 128)).bytes()],
         4 => vec![Ipv4Frame::echo().dst("10.1.0.1").id(number as u16).payload(&payload).bytes()],
         5 => vec![Ipv6Frame::echo().dst("fd00:2::1").payload(&payload).bytes()],
-        // The fragments behind the first show no ports, and still are of its flow.
+        // Later fragments have no ports but belong to the flow of the first one.
         6 => v4().length(1400).pieces(600).iter().map(Frame::bytes).collect(),
         7 => v6().length(1400).pieces(600, number).iter().map(Frame::bytes).collect(),
         8 => vec![v4().dst("10.3.0.2").bytes()],
@@ -44,7 +44,7 @@ fn frames(random: &mut Random, number: u32) -> Vec<Vec<u8>> {
     }
 }
 
-/// What was sent, by flow: in order, without what the router itself numbers.
+/// Returns the sent frames by flow, in order, without fields that the router numbers itself.
 fn by_flow(sent: Vec<(String, Vec<u8>)>) -> BTreeMap<(String, Vec<u8>), Vec<Vec<u8>>> {
     let mut flows: BTreeMap<_, Vec<Vec<u8>>> = BTreeMap::new();
     for (port, mut frame) in sent {
@@ -52,11 +52,11 @@ fn by_flow(sent: Vec<(String, Vec<u8>)>) -> BTreeMap<(String, Vec<u8>), Vec<Vec<
             ([8, 0], 34..) => {
                 let fragment = u16::from_be_bytes([frame[20], frame[21]]) & 0x1fff > 0;
                 if frame[23] == 1 {
-                    // The identification of errors, and what follows from it.
+                    // Identification and header checksum of ICMP errors differ between routers.
                     frame[18..20].fill(0);
                     frame[24..26].fill(0);
                 }
-                // A fragment shows no ports, but the number of its packet.
+                // A fragment has no ports: the identification of its packet takes their place.
                 let ports = if fragment { 18..20 } else { 34..38 };
                 [&frame[23..24], &frame[26..34], &frame[ports]].concat()
             }
@@ -68,12 +68,13 @@ fn by_flow(sent: Vec<(String, Vec<u8>)>) -> BTreeMap<(String, Vec<u8>), Vec<Vec<
     flows
 }
 
-/// Packets of the router's own, and those that waited, may pass each other: flows of these are compared as sets.
+/// Whether packets of a flow must stay in order. The router's own packets, and held packets, may overtake
+/// each other: their flows are compared as sets.
 fn is_ordered(flow: &[u8]) -> bool {
     flow[0] == 17
 }
 
-/// What left by each port, of each flow, in order.
+/// Transmitted frames by port and flow, in order.
 type Sent = BTreeMap<(String, Vec<u8>), Vec<Vec<u8>>>;
 
 fn run(workers: usize, seed: u64, more: &str) -> (Sent, Scenario) {
@@ -190,7 +191,7 @@ fn a_lookup_names_the_node_where_a_packet_would_wait_whoever_has_the_port() {
         };
         assert_eq!(waits("10.9.0.1", 5060), "node \"voice\" (fifo) of the scheduler at port b");
         assert_eq!(waits("10.9.0.1", 53), "node \"rest\" (fq-codel) of the scheduler at port b");
-        // Where there is none, it is as it was.
+        // A port without a scheduler is as before.
         assert_eq!(waits("10.3.0.2", 5060), "first in, first out, at port c");
     }
 }

@@ -1,5 +1,5 @@
-//! Packets that an instance writes to, cuts or lengthens, at gates of every position: a malformed one is the instance's fault, and no
-//! stage behind relies on it.
+//! Packets that an instance writes to, cuts or lengthens, at gates of every position. A malformed packet
+//! counts as the instance's fault, and later stages don't rely on its headers.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -17,20 +17,20 @@ use serde_json::{Map, Value};
 /// Gates of each position: early, route, late, copy, queue.
 const GATES: [&str; 7] = ["options", "security-in", "firewall", "route", "process", "monitor", "schedule"];
 
-/// Change of a packet, by the means that sandboxed plugins have.
+/// Change of a packet by the means of a sandboxed plugin.
 #[derive(Clone, Debug)]
 enum Change {
-    /// `packet_resize`.
+    /// Cut or lengthening at the front by `packet_resize`, in bytes.
     Resize(i32),
-    /// `packet_write`, or a write to the window.
+    /// Bytes written at an offset, by `packet_write` or in the window.
     Write(usize, Vec<u8>),
-    /// The checksum of the IPv4 header is made right.
+    /// Correction of the IPv4 header checksum.
     Checksum,
-    /// The verdict.
+    /// Verdict of the packet.
     Verdict(Verdict),
 }
 
-/// What the next packet gets.
+/// Changes for the next packets, one list each.
 type Script = Arc<Mutex<VecDeque<Vec<Change>>>>;
 
 struct Vandal(Script);
@@ -136,7 +136,7 @@ fn frames() -> Vec<Vec<u8>> {
         Box::new(Ipv6Frame::udp()),
         Box::new(Ipv6Frame::udp().length(1500)),
         Box::new(Ipv6Frame::udp().length(6000)),
-        // Read as IPv4, its header is whole.
+        // A packet whose header is complete when read as IPv4.
         Box::new(Ipv6Frame::udp().length(1500).traffic_class(0xb8).flow_label(1500)),
         Box::new(Ipv6Frame::echo().dst("fd00:1::1")),
         Box::new(Ipv6Frame::udp().extension(0, &[0, 5, 2, 0, 0, 0, 0]).extension(60, &[0, 1, 4, 0, 0, 0, 0])),
@@ -145,7 +145,7 @@ fn frames() -> Vec<Vec<u8>> {
     frames.iter().map(|frame| frame.bytes()).collect()
 }
 
-/// Bytes that headers are made to lie with.
+/// Wrong values for header bytes.
 const WRONG: [u8; 12] = [0, 1, 2, 4, 5, 0x40, 0x45, 0x4f, 0x60, 0x86, 0xfe, 0xff];
 
 fn next_change(random: &mut Random) -> Change {
@@ -195,7 +195,7 @@ fn arbitrary_changes(gate: &str, seed: u64, more: &str) {
     for number in 0..1500 {
         let frame = random.pick(&frames).clone();
         if random.below(2) == 0 {
-            // Then the flow is known.
+            // From here on the flow is known.
             script.lock().unwrap().clear();
             router.send("a", &frame);
         }
@@ -250,7 +250,7 @@ fn cut_packet_is_dropped_as_plugin_failed_and_counts_against_the_instance() {
     script.lock().unwrap().push_back(vec![Change::Resize(-34)]);
     router.expect_drop("a", &Ipv4Frame::udp().payload(b""), DropReason::PluginFailed);
     router.advance(Duration::from_secs(2));
-    // Others pass again after the pause.
+    // Packets pass again after the pause.
     router.expect_forwarded("a", &Ipv4Frame::udp(), "b");
 }
 

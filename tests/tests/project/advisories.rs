@@ -1,4 +1,5 @@
-//! `tools/advisories` where no database is at hand: what the record covers, and what has changed since.
+//! `tools/advisories` without an advisory database: the coverage of the record, and the changes since its
+//! check.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -15,7 +16,7 @@ fn package(name: &str, version: &str, from: &str) -> String {
     )
 }
 
-/// A project of that tool, a record and a lock file, where the network is out of reach.
+/// Project with a copy of the tool, a record and a lock file, without network.
 struct Project(PathBuf);
 
 impl Project {
@@ -38,7 +39,7 @@ impl Project {
         fs::write(self.0.join(file), text).unwrap();
     }
 
-    /// What the tool says, and whether it succeeds.
+    /// Runs the tool. Returns whether it succeeds, and its output.
     fn run(&self, arguments: &[&str], ci: &str) -> (bool, String) {
         let path = format!("{}:{}", self.0.join("bin").display(), std::env::var("PATH").unwrap());
         let mut tool = Command::new("bash");
@@ -75,7 +76,7 @@ fn packages_that_the_record_does_not_name_fail_until_it_lists_them_as_uncovered(
     let (passed, said) = project.run(&["--record"], "true");
     assert!(passed && said.contains("no check") && said.contains("not covered: new 2.0.0"), "{said}");
     let record = fs::read_to_string(project.0.join("tools/advisories.txt")).unwrap();
-    // The date of the check and what it saw stay.
+    // The date of the check and its results stay.
     for line in
         ["checked = 2026-01-02", "uncovered = new 2.0.0", "package = old 1.0.0", "# The latest check."]
     {
@@ -84,13 +85,13 @@ fn packages_that_the_record_does_not_name_fail_until_it_lists_them_as_uncovered(
     assert!(!record.contains("package = new"), "{record}");
     let (passed, said) = project.run(&[], "true");
     assert!(passed && said.contains("not covered: new 2.0.0"), "{said}");
-    // Rooms of the workspace that import one more are no news.
+    // A new dependency between workspace crates is no change of packages.
     let all = package("ours", "0.2.0", "")
         + &package("new", "2.0.0", registry)
         + &package("old", "1.0.0", registry);
     project.write("Cargo.lock", &all);
     assert!(project.run(&[], "true").0);
-    // A version that another took the place of.
+    // A version replaced by another one.
     project.write("Cargo.lock", &package("old", "1.0.1", registry));
     let (passed, said) = project.run(&[], "true");
     assert!(!passed && said.contains("did not see: old 1.0.1\n"), "{said}");

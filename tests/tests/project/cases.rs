@@ -1,22 +1,23 @@
-//! The lists of conformance cases and faults: each has a test, or a line in `docs/decisions.md` that says "not built".
+//! Lists of conformance cases and faults: each case has a test, or a line in `docs/decisions.md` that says
+//! "not built".
 
 use std::collections::BTreeMap;
 
 use super::{files, read};
 
-/// A case: its id as documents write it, the part of a test's name that stands for it, and tests under other names.
+/// Case: its id as in documents, the mark of the id in test names, and tests under other names.
 #[derive(Debug, PartialEq)]
 struct Case {
     id: String,
     mark: String,
     tests: Vec<String>,
-    /// Tests that `make soak` alone runs.
+    /// Tests that only `make soak` runs.
     soak: Vec<String>,
-    /// Whether its tests leave something out that `docs/decisions.md` names.
+    /// Whether its tests leave out a part that `docs/decisions.md` names.
     is_partial: bool,
 }
 
-/// The cases of a list: `id | words | test, test, soak:test | partly`.
+/// Returns the cases of a list: `id | words | test, test, soak:test | partly`.
 fn cases(text: &str) -> Vec<Case> {
     let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
     let case = |line: &str| {
@@ -38,7 +39,7 @@ fn cases(text: &str) -> Vec<Case> {
     lines.map(case).collect()
 }
 
-/// Names of all tests of the project, and whether each is ignored unless asked for.
+/// Returns the names of all tests of the project, and whether each is ignored by default.
 fn tests() -> BTreeMap<String, bool> {
     let sources = files().into_iter().filter(|file| file.extension().is_some_and(|ending| ending == "rs"));
     let mut found = BTreeMap::new();
@@ -48,7 +49,7 @@ fn tests() -> BTreeMap<String, bool> {
     found
 }
 
-/// Names of the functions behind `#[test]`, and whether `#[ignore]` stands there as well.
+/// Returns the names of the functions behind `#[test]`, and whether each has `#[ignore]` too.
 fn tests_of(text: &str) -> Vec<(String, bool)> {
     let mut found = Vec::new();
     let (mut is_test, mut is_ignored) = (false, false);
@@ -65,12 +66,12 @@ fn tests_of(text: &str) -> Vec<(String, bool)> {
     found
 }
 
-/// Whether a test's name has the mark of a case as whole words.
+/// Whether a test's name contains the mark of a case as whole words.
 fn bears(test: &str, mark: &str) -> bool {
     format!("_{test}_").contains(&format!("_{mark}_"))
 }
 
-/// Whether a line of the decisions speaks of a case, and has these words.
+/// Whether a line of the decisions names a case and contains these words.
 fn is_decided(case: &Case, decisions: &str, words: &str) -> bool {
     decisions.lines().map(str::to_lowercase).any(|line| {
         let cells: Vec<&str> = line.split(['|', ',', '.', ':']).map(str::trim).collect();
@@ -78,7 +79,7 @@ fn is_decided(case: &Case, decisions: &str, words: &str) -> bool {
     })
 }
 
-/// What is wrong with a case, if anything is.
+/// Returns the fault of a case as a message, if there is one.
 fn objection(case: &Case, tests: &BTreeMap<String, bool>, decisions: &str) -> Option<String> {
     let id = &case.id;
     for (listed, is_soak) in [(&case.tests, false), (&case.soak, true)] {
@@ -122,7 +123,7 @@ fn every_case_has_a_test_or_is_declared_not_built() {
     }
 }
 
-/// Tests with these names; those behind an exclamation mark are ignored.
+/// Returns tests with these names; a name behind an exclamation mark is ignored.
 fn named(names: &[&str]) -> BTreeMap<String, bool> {
     names.iter().map(|name| (name.trim_start_matches('!').to_owned(), name.starts_with('!'))).collect()
 }

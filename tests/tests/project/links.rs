@@ -1,17 +1,17 @@
-//! Paths in documents: in links, in backticks, in cells of tables; and the headings that links name.
+//! Links in documents: paths in links, backticks and table cells, and the headings that links name.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use super::{files, read};
 
-/// Endings of files that documents name.
+/// Extensions of files that documents name.
 const ENDINGS: [&str; 12] =
     ["rs", "toml", "md", "c", "h", "py", "json", "sh", "service", "html", "js", "txt"];
-/// First folders of paths that are no paths of the repository: what a build leaves, and a user's own plugin.
+/// Prefixes of paths outside the repository: build output, and a user's own plugin.
 const NOT_OURS: [&str; 2] = ["out/", "tests/plugin.rs"];
 
-/// The lines of a document outside code blocks, with their numbers.
+/// Returns the lines of a document outside code blocks, with their numbers.
 fn prose(text: &str) -> Vec<(usize, &str)> {
     let mut in_block = false;
     let is_prose = |(_, line): &(usize, &str)| {
@@ -22,13 +22,13 @@ fn prose(text: &str) -> Vec<(usize, &str)> {
     (1..).zip(text.lines()).filter(is_prose).collect()
 }
 
-/// Links of a line into the repository, with their anchors.
+/// Returns the links of a line into the repository, with their anchors.
 fn links(line: &str) -> impl Iterator<Item = &str> {
     let links = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     links.filter(|link| !link.contains(':'))
 }
 
-/// Paths that a document names, each with the number of its line. Code blocks are left out.
+/// Returns the paths that a document names outside code blocks, each with the number of its line.
 fn paths(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (number, line) in prose(text) {
@@ -40,8 +40,8 @@ fn paths(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Anchors that the links of a document name: the number of the line, the path (empty for the document itself) and the
-/// anchor.
+/// Returns the anchors that the links of a document name: line number, path (empty for the document itself)
+/// and anchor.
 fn anchors(text: &str) -> Vec<(usize, String, String)> {
     let split = |(number, line)| {
         let named = links(line).filter_map(|link| link.split_once('#'));
@@ -50,8 +50,8 @@ fn anchors(text: &str) -> Vec<(usize, String, String)> {
     prose(text).into_iter().flat_map(split).collect()
 }
 
-/// The anchors of a document's headings, as GitHub makes them: letters in lower case, digits, hyphens and underscores stay,
-/// blanks become hyphens, and a heading like an earlier one gets a number.
+/// Returns the anchors of a document's headings, as GitHub makes them. Letters in lower case, digits, hyphens
+/// and underscores stay, blanks become hyphens, and a repeated heading gets a number.
 fn headings(text: &str) -> Vec<String> {
     let mut seen: HashMap<String, usize> = HashMap::new();
     let mut found = Vec::new();
@@ -69,7 +69,7 @@ fn headings(text: &str) -> Vec<String> {
     found
 }
 
-/// The anchor of a heading's text, of whose links the words count.
+/// Returns the anchor of a heading. For a link in the heading its text counts.
 fn slug(title: &str) -> String {
     let mut pieces = title.split("](");
     let mut words = pieces.next().unwrap_or_default().to_owned();
@@ -81,7 +81,7 @@ fn slug(title: &str) -> String {
     letters.flat_map(char::to_lowercase).map(|letter| if letter == ' ' { '-' } else { letter }).collect()
 }
 
-/// Whether a file has an anchor: a document a heading, a source file a line.
+/// Whether a file has an anchor: a heading of a document, or a line of a source file.
 fn has_anchor(file: &Path, text: &str, anchor: &str) -> bool {
     if file.extension().is_some_and(|ending| ending == "md") {
         return headings(text).iter().any(|heading| heading == anchor);
@@ -90,14 +90,16 @@ fn has_anchor(file: &Path, text: &str, anchor: &str) -> bool {
     line.is_some_and(|line| (1..=text.lines().count()).contains(&line))
 }
 
-/// Whether a piece of code is the path of a source file, not a command, a route of the API or a path of a machine.
+/// Whether a code span is the path of a source file, not a command, a route of the API or a path of a
+/// machine.
 fn is_path(code: &str) -> bool {
     let ending = code.rsplit('.').next().unwrap_or_default();
     let is_plain = code.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte));
     is_plain && code.contains('/') && !code.starts_with(['/', '.']) && ENDINGS.contains(&ending)
 }
 
-/// Whether a path that `document` names exists: from the root, beside the document, or as the end of a path.
+/// Whether a path that `document` names exists: relative to the root, relative to the document, or as the end
+/// of another path.
 fn exists(files: &[PathBuf], document: &Path, path: &str) -> bool {
     let beside = document.parent().unwrap_or(Path::new("")).join(path);
     let beside = normal(&beside);
@@ -108,7 +110,7 @@ fn exists(files: &[PathBuf], document: &Path, path: &str) -> bool {
             .any(|file| file.ends_with(path) || file.starts_with(path) || file.starts_with(&beside))
 }
 
-/// A path without `..`.
+/// Returns a path without `..`.
 fn normal(path: &Path) -> PathBuf {
     let mut parts = Vec::new();
     for part in path.components() {
@@ -141,7 +143,7 @@ fn every_anchor_in_a_document_exists() {
         for (number, path, anchor) in anchors(&read(document)) {
             let beside = normal(&document.parent().unwrap_or(Path::new("")).join(&path));
             let named = if path.is_empty() { document } else { &beside };
-            // A path that doesn't exist is the other test's.
+            // The other test reports paths that don't exist.
             if files.contains(named) && !has_anchor(named, &read(named), &anchor) {
                 gone.push(format!("{}:{number}: {path}#{anchor}", document.display()));
             }

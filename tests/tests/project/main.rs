@@ -1,4 +1,5 @@
-//! The repository itself: paths that documents name, the lists of cases with their tests, the test runner, and the set-up.
+//! Tests of the repository itself: paths in documents, the lists of cases with their tests, the test runner,
+//! and the set-up.
 
 mod advisories;
 mod cases;
@@ -12,10 +13,10 @@ use std::path::{Path, PathBuf};
 
 use millrace_testkit::repository;
 
-/// Folders that hold no source of the project.
+/// Folders without source files of the project.
 const NO_SOURCES: [&str; 4] = ["target", "out", "corpus", "artifacts"];
 
-/// All files of the repository, by their paths from its root.
+/// Returns all files of the repository, by their paths from its root.
 fn files() -> Vec<PathBuf> {
     let root = repository();
     let mut found = Vec::new();
@@ -39,7 +40,7 @@ fn collect(root: &Path, folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The text of a file of the repository.
+/// Returns the text of a file of the repository.
 fn read(path: impl AsRef<Path>) -> String {
     let path = repository().join(path);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))

@@ -1,4 +1,4 @@
-//! The test runner of `make test`, tried with fake test programs.
+//! Tests of the test runner of `make test`, with fake test programs.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! `tools/setup space`, tried with directories of its own, and with a disk that claims to be full.
+//! Tests of `tools/setup space`, with temporary directories and a disk that claims to be full.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use millrace_testkit::repository;
 
-/// A home directory that doesn't exist yet, inside a folder that goes with the test.
+/// Home directory that doesn't exist yet, in a folder that is removed with the test.
 struct Machine(PathBuf);
 
 impl Machine {
@@ -24,23 +24,23 @@ impl Machine {
         self.0.join("home")
     }
 
-    /// Puts a program before those of the machine.
+    /// Puts a program before the machine's programs in `PATH`.
     fn replace(&self, program: &str, script: &str) {
         let path = self.0.join("bin").join(program);
         fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("a script");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("its mode");
     }
 
-    /// A disk without free space, on which every directory that exists has 20 GiB.
+    /// Pretends a disk without free space where every directory uses 20 GiB.
     fn fill(&self) {
         self.replace("df", "echo Avail; echo 0");
         self.replace("du", "echo 20");
     }
 
-    /// What `tools/setup space` prints, with this home, and with a target directory if one is named.
+    /// Returns the output of `tools/setup space` with this home, and with a target directory if one is given.
     ///
     /// # Panics
-    /// When it fails.
+    /// When the tool fails.
     fn space(&self, target: Option<&Path>) -> String {
         let mut setup = Command::new(repository().join("tools/setup"));
         let path = std::env::var("PATH").unwrap_or_default();
@@ -59,7 +59,7 @@ impl Drop for Machine {
     }
 }
 
-/// A target directory with files of both profiles, and the one of fuzzing beside it.
+/// Makes a target directory with files of both profiles, and the target directory of fuzzing beside it.
 fn built(target: &Path) -> [PathBuf; 3] {
     let beside = format!("{}-fuzz", target.display());
     let files = [target.join("debug/a"), target.join("release/b"), PathBuf::from(beside).join("debug/c")];

@@ -1,10 +1,10 @@
-//! Words for people: a number stands with its noun in the right number.
+//! Messages to users: the noun behind a number agrees with it.
 
 use std::path::Path;
 
 use super::{files, read};
 
-/// Nouns that a number stands before, in the plural. Bytes are left out: packets and files have several.
+/// Plural nouns that follow a number. The plural "bytes" is left out, since packets and files have several.
 #[rustfmt::skip]
 const PLURALS: [&str; 34] = [
     "alternatives", "bindings", "changes", "commands", "crashes", "devices", "entries", "errors", "events", "files",
@@ -13,10 +13,11 @@ const PLURALS: [&str; 34] = [
     "tokens", "values", "workers",
 ];
 
-/// Words before which the braces hold no number.
+/// Words before braces that contain no number.
 const NO_NUMBERS: [&str; 1] = ["{other} changes no"];
 
-/// Returns the source of a file up to its test module. A declaration of one in another file ends nothing.
+/// Returns the source of a file up to its inline test module. The declaration of a test module in another
+/// file ends nothing.
 fn without_tests(text: &str) -> &str {
     let is_module = |at: usize| {
         text[at..].lines().nth(1).is_some_and(|line| line.contains("mod ") && line.ends_with('{'))

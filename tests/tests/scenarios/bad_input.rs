@@ -1,4 +1,4 @@
-//! Bad input: one clear line with what, where and what would be right, exit code 1 or 2, nothing changed.
+//! Bad input: one clear line with the error, its place and the remedy, exit code 1 or 2, and no change.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
@@ -124,7 +124,7 @@ fn a_client_without_a_router_says_so_after_two_seconds() {
 fn a_user_without_rights_is_told_what_is_missing() {
     let Some(_ground) = Ground::enter(&["setpriv"]) else { return };
     let line = Line::new();
-    // The binary's folder may be closed to others.
+    // The binary's folder may be closed to other users.
     let own = std::path::PathBuf::from(format!("/tmp/mr{}-binary", std::process::id()));
     std::fs::copy(binary(), &own).unwrap();
     std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o755)).unwrap();

@@ -1,4 +1,4 @@
-//! Packets that leave a worker many at a time, past its socket: whole, in order, and only where the other end takes them.
+//! Batch sending past the worker's socket: complete, in order, and only where the other end takes batches.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use millrace_testkit::{Flow, Ground, Line, Millrace, eventually, transfer, wait_
 
 use crate::support::{router, to};
 
-/// A line whose hosts take redirected frames, and a router of which an instance sees every packet.
+/// Returns a line whose hosts take redirected frames, and a router with an instance that sees every packet.
 fn all_by_worker() -> (Line, Millrace) {
     let line = Line::new();
     [&line.h1, &line.h2].iter().for_each(|host| drop(host.run("ethtool -K eth0 gro on")));
@@ -17,7 +17,7 @@ fn all_by_worker() -> (Line, Millrace) {
     (line, router)
 }
 
-/// Frames that left by a port in batches, and all that did.
+/// Returns the number of frames that left a port in batches, and of all frames that left it.
 fn left(router: &Millrace, port: &str) -> (u64, u64) {
     let port = router.row("ports", "name", port);
     (port["batched_packets"].as_u64().expect("a count"), port["tx_packets"].as_u64().expect("a count"))
@@ -31,7 +31,7 @@ fn a_worker_sends_batches_and_single_packets_in_order() {
     let switches = hardware["switches"].as_array().expect("switches");
     let way = switches.iter().find(|switch| switch["name"] == "batch sending" && switch["to"] == "r2");
     assert_eq!(way.expect("a way")["works"], true, "{hardware:#}");
-    // Bursts of more and of fewer packets than a batch is worth.
+    // Bursts of more and of fewer packets than the minimum of a batch.
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 20_000, 64);
     flow.wait_for_arrival();
     eventually("batches", Duration::from_secs(10), || {

@@ -1,10 +1,10 @@
-//! Captures that Wireshark's programs read, and frames of a file replayed.
+//! Captures, read by Wireshark's programs, and replay of frames from a file.
 
 use std::process::Stdio;
 
 use millrace_testkit::{Ground, Line, run_to_end};
 
-/// What tshark says of each packet of a file.
+/// Returns the fields that tshark prints for each packet of a file.
 fn tshark(line: &Line, file: &str, fields: &str) -> Vec<String> {
     let text = line.h1.run(&format!("tshark -n -r {file} -T fields {fields} 2>/dev/null"));
     text.lines().map(str::to_owned).collect()
@@ -17,7 +17,7 @@ fn a_capture_of_five_packets_is_read_by_tshark() {
     let router = crate::support::router(&line);
     line.h1.run("ping -c 1 10.2.0.2");
     let file = line.file("five.pcapng");
-    // By standard output, as into a pipe to Wireshark.
+    // Capture to standard output, as into a pipe to Wireshark.
     let mut command = router.client();
     command.args(["capture", "r1", "-w", "-", "--count", "5", "--filter", "proto icmp src 10.1.0.2"]);
     command.stdout(std::fs::File::create(&file).unwrap()).stderr(Stdio::piped());
@@ -49,7 +49,7 @@ fn both_directions_of_all_ports_are_captured_and_cut_as_asked() {
     assert!(child.wait().unwrap().success());
     let rows =
         tshark(&line, &file, "-e frame.interface_name -e ip.ttl -e icmp.type -e frame.cap_len -e frame.len");
-    // Of each echo: the request in by r1 and out by r2, the reply in by r2 and out by r1.
+    // Each echo: the request in by r1 and out by r2, the reply in by r2 and out by r1.
     let first: Vec<&str> = rows[..4].iter().map(String::as_str).collect();
     let expected = ["r1\t64\t8\t60\t542", "r2\t63\t8\t60\t542", "r2\t64\t0\t60\t542", "r1\t63\t0\t60\t542"];
     assert_eq!(first, expected);
@@ -83,7 +83,7 @@ fn a_capture_takes_an_expression_in_the_words_of_tcpdump() {
     command.args(["capture", "r1", "-w", &file, "--count", "4", "--filter", "port 80 or icmp"]);
     let mut child = command.spawn().unwrap();
     std::thread::sleep(std::time::Duration::from_millis(300));
-    // Nobody listens there, so each datagram is answered by an ICMP error.
+    // No program listens at these ports, so h2 answers each datagram with an ICMP error.
     let send = |port: u16| line.h1.run(&format!("bash -c 'echo x > /dev/udp/10.2.0.2/{port}'"));
     [443, 80].into_iter().for_each(|port| drop(send(port)));
     line.h1.run("ping -c 1 10.2.0.2");
@@ -131,10 +131,10 @@ fn a_captured_file_is_replayed_by_the_same_pipeline() {
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let summary: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
     assert_eq!((&summary["received"], &summary["imbalance"]), (&5.into(), &0.into()), "{summary:#}");
-    // Beside these the ports announce their addresses.
+    // Beside these packets the ports announce their addresses.
     let rows = tshark(&line, &output, "-Y ip -e frame.interface_name -e eth.dst -e ip.ttl");
     assert_eq!(rows, ["b\t02:00:00:00:00:b2\t63"; 5]);
-    // The same again gives the same file: there is no clock in it but the recorded one.
+    // A second replay writes the same file: its only clock is the recorded one.
     let again = line.file("again.pcapng").display().to_string();
     run_to_end(&line.r, &["replay", "--in", &input, "--out", &again, "--config", &config]);
     assert!(std::fs::read(&output).unwrap() == std::fs::read(&again).unwrap());
@@ -162,11 +162,11 @@ fn gates_and_instances_are_captured_as_packets_come_and_go_on() {
     let file = capture("firewall", "4", &[]);
     let rows = tshark(&line, &file, "-e frame.interface_name -e ip.dst -e ip.ttl -e icmp.seq");
     assert_eq!(rows.len(), 4, "{rows:?}");
-    // Each packet as it comes to the instance, and as it goes on; the answers are bound to nothing there.
+    // Each packet before and after the instance. The answers meet no binding there.
     assert_eq!(rows[0], "gate firewall\t10.2.0.2\t64\t1");
     assert_eq!(rows[0], rows[1]);
     assert!(rows.iter().all(|row| row.starts_with("gate firewall\t10.2.0.2")), "{rows:?}");
-    // The packet that the instance drops comes, and does not go on.
+    // The packet that the instance drops appears before the instance and not after it.
     let before = router.drops("plugin");
     let file = capture("firewall", "9", &["--filter", "dst 10.2.0.2"]);
     let rows = tshark(&line, &file, "-e udp.dstport");

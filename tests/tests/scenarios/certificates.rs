@@ -1,4 +1,4 @@
-//! Certificates that end, are wrong, or are replaced while clients are connected.
+//! Certificates that expire, are wrong, or are replaced while clients are connected.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
@@ -11,7 +11,7 @@ use crate::clocks::{Clock, DAY};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A router that is served with a certificate that was given, under a clock that the test sets.
+/// Router with a configured certificate, under a clock that the test sets.
 struct Served {
     clock: Clock,
     line: Line,
@@ -32,7 +32,7 @@ impl Served {
         Self { clock, line, config }
     }
 
-    /// Makes a certificate for so many days, and its key: their texts.
+    /// Makes a certificate for a number of days. Returns the texts of certificate and key.
     fn made(&self, days: u32) -> [String; 2] {
         let [certificate, key] = ["made.crt", "made.key"].map(|name| self.line.file(name));
         self.line.r.run(&format!(
@@ -53,7 +53,8 @@ impl Served {
         self.clock.router(&self.line, &format!("--config {}", self.config.display()))
     }
 
-    /// What `millrace --server …` says on a host that trusts a certificate, by a clock so many seconds ahead.
+    /// Runs `millrace --server …` on a host that trusts a certificate, under a clock `ahead` seconds ahead of
+    /// real time.
     fn ask(&self, trusted: &str, ahead: i64, words: &[&str]) -> Ended {
         let trusted = self.line.write("trusted.pem", trusted);
         let token = self.line.file("token");
@@ -83,14 +84,14 @@ fn a_certificate_is_replaced_whole_while_sessions_go_on_and_no_wrong_one_is_take
     served.line.write("token", &token);
     let status = ["show", "status"];
     assert_eq!(served.ask(&first[0], 0, &status).code, Some(0), "{}", router.log());
-    // A session that goes on meanwhile.
+    // A session during the replacement.
     let trusted = served.line.write("first.pem", &first[0]).display().to_string();
     let (log, token) = (served.line.file("events.log"), served.line.file("token").display().to_string());
     let server = ["--server", "https://10.1.0.1:8443", "--token-file", &token, "--ca", &trusted];
     let words = [&server[..], &["events", "--follow"]].concat();
     let program = binary().display().to_string();
     let session = Background::start(&served.line.h1, &program, &words, log);
-    // Half of a key, and then of another certificate's.
+    // Half of a key first, then the key of another certificate.
     let second = served.made(3650);
     served.line.write("k.pem", &second[1][..second[1].len() / 2]);
     eventually("it is told", PATIENCE, || router.log().contains("before stays in use").then_some(()));
@@ -101,17 +102,17 @@ fn a_certificate_is_replaced_whole_while_sessions_go_on_and_no_wrong_one_is_take
     });
     assert!(router.log().contains("which holds until 20"), "{}", router.log());
     served.ask(&first[0], 0, &status).assert_refused(1, &["its certificate", "trusted here", "--ca"]);
-    // What is applied wrongly is an event.
+    // `save` causes an event that the session shows.
     router.try_ask(&["apply", &served.line.file("c.pem").display().to_string()]);
     router.ask(&["save", &served.line.file("saved.toml").display().to_string()]);
     eventually("the session goes on", PATIENCE, || {
         session.log().contains("configuration-saved").then_some(())
     });
-    // There is no way in but TLS.
+    // The port accepts TLS only.
     let plain =
         served.line.h1.try_run("curl -s -m 5 -o /dev/null -w '%{http_code}' http://10.1.0.1:8443/status");
     assert_eq!(String::from_utf8_lossy(&plain.stdout), "000");
-    // One that has expired is not taken up, and the one in use stays.
+    // The router refuses an expired certificate and keeps the one in use.
     served.clock.set(2 * DAY);
     served.put(&first);
     eventually("it is told", PATIENCE, || router.log().contains("c.pem expired 20").then_some(()));
@@ -146,7 +147,7 @@ fn with_a_certificate_that_has_expired_nobody_is_let_in_and_packets_are_forwarde
     eventually("the new one is in use", PATIENCE, || {
         (served.ask(&new[0], 0, &status).code == Some(0)).then_some(())
     });
-    // One that expires while it is in use is the clients' to refuse, which say since when.
+    // Clients refuse a certificate that expires while in use, and name the time.
     served.ask(&new[0], 20 * 365 * DAY, &status).assert_refused(1, &["its certificate expired 20"]);
     served.ask(&new[0], -10 * 365 * DAY, &status).assert_refused(1, &["its certificate holds from 20"]);
     served.clock.set(20 * 365 * DAY);

@@ -1,4 +1,4 @@
-//! Routes that come and go by the hundred thousand while packets flow.
+//! Hundreds of thousands of routes that are added and withdrawn while packets flow.
 
 use std::time::Duration;
 
@@ -10,14 +10,15 @@ use crate::hygiene::Taken;
 use crate::reference::Reference;
 use crate::support::router;
 
-/// Stops at which tables are compared.
+/// Number of stops where the test compares tables.
 const STOPS: u32 = 20;
-/// Destinations that are looked up at each stop.
+/// Number of addresses looked up at each stop.
 const LOOKUPS: u32 = 20;
-/// How long tables may take to be equal after a change.
+/// Time limit for equal tables after a change.
 const RESYNC: Duration = Duration::from_secs(10);
 
-/// Checks that the router finds the port and the gateway for an address that its kernel finds, or no route like it.
+/// Checks that router and kernel find the same port and gateway for an address, or that neither finds a
+/// route.
 fn assert_finds_the_same(line: &Line, router: &Millrace, address: &str, what: &str) {
     let packet = format!("src 10.1.0.2 dst {address} proto udp sport 7 dport 9 in r1");
     let answer = router.json(&["lookup", &packet]);
@@ -34,13 +35,14 @@ fn assert_finds_the_same(line: &Line, router: &Millrace, address: &str, what: &s
     assert!(same, "{what}: {address}: {step:?}, the kernel: {kernel}");
 }
 
-/// Adds so many routes, replaces next hops and withdraws all again while packets flow beside them. At each stop the router has
-/// the kernel's routes and finds what the kernel finds; in the end it takes the memory that it took before.
+/// Adds `routes` routes, replaces next hops and withdraws all routes again while packets flow beside them. At
+/// each stop the router has the kernel's routes and finds the same next hops. In the end the router uses no
+/// more memory than before.
 pub fn assert_followed(routes: u32) {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let mut router = router(&line);
-    // What tables of this size take for good they have after the first time.
+    // The first pass allocates the memory that tables of this size keep.
     fib::change(&line, "add", 0..routes);
     fib::assert_equal(&line, &router, RESYNC);
     fib::change(&line, "del", 0..routes);
@@ -60,7 +62,7 @@ pub fn assert_followed(routes: u32) {
         let (took, count) = fib::assert_equal(&line, &router, RESYNC);
         println!("stop {stop}: {count} routes equal after {took:?}");
         for number in 0..LOOKUPS {
-            // Spread over all routes, with some beyond.
+            // Addresses over the range of all routes, and some beyond it.
             let [_, second, third, fourth] = (number * 799_979 % (routes + routes / 20)).to_be_bytes();
             let address = format!("{}.{third}.{fourth}.{}", 11 + second, 1 + number);
             assert_finds_the_same(&line, &router, &address, &format!("stop {stop}"));

@@ -1,10 +1,12 @@
-//! The Python client: what is committed is what a running router describes, and it does what its README says.
+//! Python client: the committed code matches the description of a running router and works as its README
+//! describes.
 
 use std::process::Command;
 
 use millrace_testkit::{Ground, Line, Millrace, repository};
 
-/// What a program does with it: its arguments are the place and how the router is known.
+/// Program that uses the client. Its arguments are the router's socket and HTTPS address, the files of a
+/// token and of the trusted certificate, and the certificate's fingerprint.
 const PROGRAM: &str = r#"
 import os
 import sys

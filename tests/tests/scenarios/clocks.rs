@@ -1,4 +1,4 @@
-//! The clock on the wall is set, while packets are forwarded: nothing but what tells the time of day goes by it.
+//! Changes of the system time while packets are forwarded: only displayed times of day follow them.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt as _;
@@ -13,20 +13,21 @@ use crate::support::{iperf3_server, rate_to_h2, to};
 
 pub const DAY: i64 = 86_400;
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Bits per second that a port is given, and by which part of it more or less may leave.
+/// Configured rate of a port in bits per second, and the relative tolerance of the measured rate.
 const RATE: f64 = 8e6;
 const TOLERANCE: f64 = 0.01;
-/// The same for a single step of 0.7 s, where a delayed interrupt moves packets to the next one.
+/// Tolerance of a single step of 0.7 s, where a delayed interrupt moves packets to the next step.
 const STEP_TOLERANCE: f64 = 0.05;
-/// What the clock shows, in seconds before or behind the real one. A pause of 60 ms at one of them is more than 1 % of all.
+/// Offsets of the clock from real time, in seconds. A pause of 60 ms in one of the steps exceeds 1 % of the
+/// whole time.
 const STEPS: [i64; 8] = [DAY, -DAY, 0, DAY, 1, -DAY, 365 * DAY, 0];
-/// Most measurements, where the machine is busy.
+/// Maximum number of measurements on a busy machine.
 const MEASUREMENTS: usize = 3;
 
-/// A clock that the test sets, of one router.
+/// Clock of one router, set by the test.
 pub struct Clock {
     file: File,
-    /// What a program is begun by that has this clock.
+    /// Command prefix that starts a program under this clock.
     pub by: Vec<String>,
 }
 
@@ -50,19 +51,19 @@ impl Clock {
         Self { file: OpenOptions::new().write(true).open(path).unwrap(), by: by.into() }
     }
 
-    /// Sets it so many seconds before or behind the real one.
+    /// Sets the clock `ahead` seconds ahead of real time, or behind it if negative.
     pub fn set(&self, ahead: i64) {
         self.file.write_all_at(&ahead.to_ne_bytes(), 0).unwrap();
     }
 
-    /// A router that has this clock.
+    /// Starts a router under this clock.
     pub fn router(&self, line: &Line, arguments: &str) -> Millrace {
         let by: Vec<&str> = self.by.iter().map(String::as_str).collect();
         Millrace::try_start_by(&line.r, &by, arguments).unwrap()
     }
 }
 
-/// Seconds that a process has run on processors.
+/// Returns the processor time of a process, in seconds.
 fn run_time(router: &Millrace) -> f64 {
     let text = std::fs::read_to_string(format!("/proc/{}/stat", router.pid())).unwrap();
     let after_name: Vec<&str> = text.rsplit(')').next().unwrap().split_ascii_whitespace().collect();
@@ -70,7 +71,8 @@ fn run_time(router: &Millrace) -> f64 {
     after_name[11..13].iter().map(|ticks| ticks.parse::<f64>().unwrap()).sum::<f64>() / 100.0
 }
 
-/// Seconds that the threads of a process were ready to run and had no processor, and those that a machine below this one took.
+/// Returns the seconds in which threads of the process were ready without a processor, plus the time stolen
+/// by the hypervisor.
 fn waited(router: &Millrace) -> f64 {
     let threads = std::fs::read_dir(format!("/proc/{}/task", router.pid())).unwrap();
     let nanoseconds = |path: PathBuf| {
@@ -91,7 +93,7 @@ fn a_clock_that_is_set_by_a_day_delays_loses_and_expires_nothing() {
     let clock = Clock::new(&line);
     let router = clock.router(&line, "--port r1 --port r2 --mode interrupt");
     line.h1.run("ping -c 1 10.2.0.2");
-    // An idle flow, whose record must stay, and one that goes on.
+    // An idle flow whose record must stay, and an active flow.
     line.h1.run("ping -c 2 -i 0.2 fd00:2::2");
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
     flow.wait_for_arrival();
@@ -142,15 +144,16 @@ fn a_rate_is_kept_while_the_clock_is_set() {
             (least..most).contains(&mean),
             "measurement {attempt}: {mean}, not {least} to {most}: {rates:?}"
         );
-        // Both bounds hold for each measurement. Another one follows where the machine was too busy for a close bound.
+        // Both bounds hold for each measurement. Another measurement follows where the machine was too busy
+        // for a close bound.
         if idle < 0.05 {
             break;
         }
     }
 }
 
-/// Rates while the clock is set in steps: that of each step, that of all, and the part of the time in which the router waited for
-/// a processor: meanwhile it sends less, and doesn't make up for it.
+/// Sets the clock in steps. Returns the rate of each step, the mean rate, and the part of the time in which
+/// the router waited for a processor. During that time the router sends less, and doesn't make up for it.
 fn rates_while_set(line: &Line, router: &Millrace, clock: &Clock) -> (Vec<f64>, f64, f64) {
     let mut rates = Vec::new();
     let (before, began) = (waited(router), Instant::now());

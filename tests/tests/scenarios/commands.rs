@@ -1,4 +1,4 @@
-//! The commands of the first minutes, as they are written down for everybody.
+//! Commands of the documentation for the first minutes.
 
 use std::process::Command;
 use std::time::Duration;
@@ -45,7 +45,7 @@ fn the_first_commands_work_as_they_stand() {
     let line = Line::new();
     std::fs::create_dir(line.file("out")).unwrap();
     std::os::unix::fs::symlink(binary(), line.file("out/millrace")).unwrap();
-    // No waiting in between: clients wait for a router that is starting.
+    // No pause between the commands: clients wait for a starting router.
     let script = "set -e
         ip netns exec ROUTER out/millrace run --port r1 --port r2 --on-death kernel --socket r.sock 2>log &
         router=$!
@@ -96,14 +96,14 @@ fn a_plugin_counts_one_flow_from_bind_to_unbind_while_traffic_runs() {
 
     let report = iperf3(&line.h1, "-c 10.2.0.2 -u -b 4M -l 1000 -t 1");
     let sent = report["end"]["sum"]["packets"].as_u64().unwrap();
-    // iperf3 opens its stream by one datagram of its own.
+    // iperf3 opens its stream with a datagram of its own.
     let counted = eventually("the last packet is counted", Duration::from_secs(1), || {
         Some(read()).filter(|counted| *counted > sent)
     });
     assert_eq!(counted, sent + 1, "counted, and sent by iperf3");
     assert_eq!(report["end"]["sum"]["lost_packets"], 0);
 
-    // Other flows are not counted.
+    // The filter doesn't count other flows.
     line.h1.run("ping -c 2 -i 0.2 10.2.0.2");
     iperf3(&line.h1, "-c 10.2.0.2 -n 1M");
     assert_eq!(read(), counted);
@@ -127,7 +127,7 @@ fn tcp_runs_at_speed_both_ways_beside_a_bound_plugin() {
         let to = if more == "-6" { "fd00:2::2" } else { "10.2.0.2" };
         let report = iperf3(&line.h1, &format!("-c {to} -t 1 {more}"));
         let rate = report["end"]["sum_received"]["bits_per_second"].as_f64().unwrap();
-        // A wrong checksum or a lost super-frame would leave a few kbit/s of retransmissions.
+        // A wrong checksum or a lost super-frame would cut the rate to a few kbit/s.
         assert!(rate > 100e6, "{more}: {rate} bit/s");
     }
     let counts = router.json(&["control", "all", "read"]);
@@ -182,7 +182,7 @@ fn lookup_and_clear_answer() {
     router.assert_conservation();
 }
 
-/// Every noun of `show` in its singular, and the name of one of it; empty where there is only one.
+/// Nouns of `show` in the singular, each with an existing name; empty where there is only one object.
 const NOUNS: [(&str, &str); 28] = [
     ("port", "r1"),
     ("route", "10.2.0.0/24"),
@@ -214,7 +214,8 @@ const NOUNS: [(&str, &str); 28] = [
     ("openapi", ""),
 ];
 
-/// Whether a text that `show NOUN NAME` printed is of that name: whole cells are compared, in the column of the name.
+/// Whether the output of `show NOUN NAME` is about that name. The function compares whole cells in the column
+/// of the name.
 fn is_of(noun: &str, name: &str, shown: &str) -> bool {
     let mut rows = shown.lines().map(cells);
     match noun {
@@ -224,7 +225,7 @@ fn is_of(noun: &str, name: &str, shown: &str) -> bool {
         "event" => rows.count().to_string() == name,
         "audit" => rows.all(|row| row.get(1) == Some(&name)),
         "drop" => rows.skip(1).all(|row| row.get(2) == Some(&name)),
-        // Behind its table stands what holds for all flows.
+        // Lines behind the table hold for all flows.
         "place" => rows.nth(1).is_some_and(|row| row.first() == Some(&name)),
         _ => rows.skip(1).map(|row| row.first().copied()).eq([Some(name)]),
     }

@@ -1,4 +1,4 @@
-//! A running router gets another configuration: what differs is changed, whole or not at all, and other flows lose nothing.
+//! Changes of a running router's configuration: all differences apply or none, and other flows lose nothing.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 
 use crate::support::{SmallDisk, routes, to};
 
-/// A router between the two hosts, with a word on everything that the tests change.
+/// Configuration of a router between the two hosts, with every setting that the tests change.
 pub const BASE: &str = r#"# The branch office 👩‍🌾.
 [router]
 on-death = "kernel"
@@ -28,7 +28,7 @@ match = "in lan proto tcp dport 25"   # no mail
 action = "drop"
 "#;
 
-/// What comes to it: a route and a filter.
+/// Additions to the configuration: a route and a filter.
 const MORE: &str = r#"
 [[filter]]
 match = "in lan proto udp dport 53"
@@ -44,7 +44,7 @@ fn start(line: &Line, text: &str) -> (Millrace, String) {
     (Millrace::start(&line.r, &format!("--config {file}")), file)
 }
 
-/// A further file.
+/// Writes a configuration file and returns its path.
 pub fn file(line: &Line, name: &str, text: &str) -> String {
     line.write(name, text).display().to_string()
 }
@@ -59,7 +59,7 @@ fn what_is_applied_while_another_flow_runs_costs_that_nothing() {
     let line = Line::new();
     let (router, base) = start(&line, BASE);
     let more = file(&line, "more.toml", &format!("{BASE}{MORE}"));
-    // The station is known: what comes before that waits, as far as there is room.
+    // The ping resolves the neighbour; earlier packets wait, as far as there is room.
     line.h1.run("ping -c 1 10.2.0.2");
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 2000, 64);
     flow.wait_for_arrival();
@@ -72,17 +72,17 @@ fn what_is_applied_while_another_flow_runs_costs_that_nothing() {
     let applied = router.json(&["apply", &more, "--comment", "the second branch"]);
     assert_eq!((applied["revision"].as_u64(), applied["changes"].as_array().unwrap().len()), (Some(2), 2));
     assert!(kernel_has(&line, "10.9.0.0/16 via 10.2.0.2"));
-    // The same once more is nothing.
+    // Applying the same file again changes nothing.
     assert!(router.ask(&["apply", &more]).contains("nothing is changed"));
     assert!(router.ask(&["diff", &more]).contains("is what runs"));
     assert!(router.ask(&["diff"]).contains("is what runs"));
-    // A single command is a difference, and the file takes it away again.
+    // A single command makes a difference, and applying the file removes it.
     router.ask(&["route", "add", "10.8.0.0/16", "via", "10.2.0.2"]);
     let told = router.try_ask(&["diff"]).stdout;
     let (direction, commands) = told.split_once('\n').expect("two lines");
     assert!(direction.starts_with("# what would make of what runs ") && direction.contains(&more), "{told}");
     assert_eq!(commands, "route remove 10.8.0.0/16\n");
-    // Trouble is something else than a difference.
+    // An error has another exit code than a difference.
     router.try_ask(&["diff", "/nowhere.toml"]).assert_refused(2, &["can't read /nowhere.toml"]);
     let wrong = file(&line, "wrong.toml", "[[prt]]\n");
     router.try_ask(&["diff", &wrong]).assert_refused(2, &["did you mean \"port\""]);
@@ -94,7 +94,7 @@ fn what_is_applied_while_another_flow_runs_costs_that_nothing() {
     let drops = router.ask(&["show", "drops"]);
     assert_eq!((report.lost(), report.duplicated), (0, 0), "{report:?}\n{drops}");
     let history = router.json(&["history"]);
-    // The single route is in none of both files: it is a revision of its own.
+    // The single route is in neither file: it is a revision of its own.
     assert_eq!(history[1]["comment"], "what ran before");
     assert!(router.ask(&["history", "show", "3"]).contains("10.8.0.0/16"));
     let first = &history[3];
@@ -102,11 +102,11 @@ fn what_is_applied_while_another_flow_runs_costs_that_nothing() {
     let (who, comment) = (&history[2]["who"], &history[2]["comment"]);
     assert_eq!((who["uid"].as_u64(), comment.as_str()), (Some(0), Some("the second branch")));
     assert_eq!(router.ask(&["history", "show", "2"]), format!("{BASE}{MORE}"));
-    // Back to the second, which is the fourth then.
+    // Rolls back to the second revision, which becomes the fifth.
     assert!(router.ask(&["rollback", "2"]).contains("revision 5 runs: 2 changes"));
     assert!(kernel_has(&line, "10.9.0.0/16"));
     assert!(router.ask(&["history"]).lines().nth(1).is_some_and(|newest| newest.contains(" runs ")));
-    // It is saved where its text came from.
+    // `save` writes to the file that the text came from.
     let saved = router.json(&["save"]);
     assert_eq!(saved["file"], history[2]["origin"]);
     router.assert_conservation();
@@ -122,18 +122,18 @@ fn what_cannot_be_whole_changes_nothing() {
         router.try_ask(&["apply", &path]).assert_refused(1, words);
         assert!(router.ask(&["diff", &base]).contains("is what runs"), "after {name}");
     };
-    // Wrong in itself: the place and the right name are told.
+    // An error in the file itself: the message names the place and the correct key.
     let slip = format!("{BASE}{MORE}").replace("action = \"reject\"", "acton = \"reject\"");
     refused("slip.toml", &slip, &["slip.toml:19:1", "unknown key \"acton\"", "did you mean \"action\""]);
     refused("cut.toml", &BASE[..BASE.len() - 4], &["cut.toml:15:"]);
-    // What only a restart can change is named, and the rest isn't changed without it.
+    // The message names settings that need a restart. The router changes none of the others without them.
     let more = format!("{BASE}{MORE}");
     refused(
         "workers.toml",
         &more.replace("[router]", "[router]\nworkers = 2"),
         &["only a restart", "router.workers: 1 runs"],
     );
-    // The kernel has a route that isn't ours: what was done before it is undone.
+    // The kernel has a route of another owner: the router undoes the changes made before it.
     line.r.run("ip route add 10.9.0.0/16 via 10.2.0.2 proto static");
     refused(
         "kernel.toml",
@@ -144,7 +144,7 @@ fn what_cannot_be_whole_changes_nothing() {
     assert_eq!(router.json(&["history"]), serde_json::json!([]));
 }
 
-/// Ports in memory, and something of everything that can be changed alone.
+/// Ports in memory, with every setting that can be changed separately.
 const ALONE: &str = r#"
 [router]
 icmp-rate = 200
@@ -209,7 +209,7 @@ to = "10.9.0.0/16"
 via = ["10.2.0.7", "10.2.0.8"]
 "#;
 
-/// The same ports with less.
+/// Configuration of the same ports with fewer settings.
 const LESS: &str = r#"
 [[port]]
 name = "lan"
@@ -243,7 +243,7 @@ fn the_commands_that_a_difference_is_told_in_make_it_so() {
         }
         assert!(router.ask(&["diff", wanted]).contains("is what runs"));
     }
-    // What is wrong in one of them changes nothing.
+    // A wrong setting in a command changes nothing.
     for (command, words) in [
         (&["router", "set", "icmp-rat=9"][..], &["icmp-rat", "did you mean \"icmp-rate\""][..]),
         (&["router", "set", "icmp-dscp=64"], &["icmp-dscp", "0 to 63"]),
@@ -297,11 +297,11 @@ fn what_is_not_confirmed_goes_back_by_itself() {
     });
     router.try_ask(&["confirm"]).assert_refused(1, &["nothing waits to be confirmed"]);
     assert_eq!(router.json(&["history"])[0]["state"], "withdrawn");
-    // At once, because somebody says so.
+    // The rollback is immediate on request.
     router.ask(&["apply", &more, "--confirm", "1h"]);
     assert!(router.ask(&["rollback"]).contains("went back"));
     back().expect("what ran before runs");
-    // And not at all, because it is confirmed.
+    // There is no rollback after `confirm`.
     router.ask(&["apply", &more, "--confirm", "2s"]);
     assert_eq!(router.ask(&["confirm"]), "revision 5 stays\n");
     std::thread::sleep(Duration::from_secs(3));
@@ -330,7 +330,7 @@ fn what_runs_is_saved_into_the_file_and_its_comments_stay() {
     assert!(!saved.contains("dport 25"), "{saved}");
     assert!(router.ask(&["diff", &path]).contains("is what runs"), "{saved}");
     drop(router);
-    // A router that is started with it is the same.
+    // A router started with the saved file has the same configuration.
     let router = Millrace::start(&line.r, &format!("--config {path}"));
     assert!(router.ask(&["save"]).contains("nothing is changed"), "{saved}");
     let copy = line.file("copy.toml").display().to_string();
@@ -356,7 +356,7 @@ fn what_is_saved_runs_again_after_a_sudden_death_and_stays_in_the_file() {
     assert!(router.ask(&["filter", "list"]).contains("proto tcp dport 8080"));
     assert_eq!(router.json(&["history"])[0]["comment"], "no proxies");
     assert!(router.ask(&["save"]).contains("nothing is changed"));
-    // What was written into the file meanwhile, and never applied, is not wiped out.
+    // `save` doesn't overwrite text that was written into the file meanwhile and never applied.
     let hand = format!(
         "{}\n# later\n[[filter]]\nmatch = \"proto tcp dport 99\"\naction = \"drop\"\n",
         fs::read_to_string(&path).unwrap()
@@ -407,7 +407,7 @@ fn a_command_that_dies_at_any_call_of_saving_leaves_the_old_file_or_the_new_one(
         }
     }
     assert!(ends[0] >= 6 && ends[1] >= 2, "it died too rarely: {ends:?}");
-    // What a command has left beside is in nobody's way.
+    // Leftovers of a command do no harm.
     assert!(router.ask(&["diff", &path]).contains("is what runs"));
 }
 
@@ -420,7 +420,7 @@ fn a_full_disk_is_told_and_forwarding_goes_on() {
     let (router, base) = start(&line, &text);
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
     flow.wait_for_arrival();
-    // Comments are part of a revision: these don't fit.
+    // Comments are part of a revision: these don't fit on the disk.
     let long = format!("{text}{MORE}{}", "# a long comment\n".repeat(40_000));
     let long = file(&line, "long.toml", &long);
     router
@@ -441,7 +441,7 @@ fn a_router_starts_from_the_last_revision_that_counts() {
     let more = file(&line, "more.toml", &format!("{BASE}{MORE}{state}"));
     let third = file(&line, "third.toml", &format!("{BASE}{state}").replace("dport 25", "dport 26"));
     router.ask(&["apply", &more]);
-    // What nobody confirms before the router dies doesn't count.
+    // A revision that is unconfirmed when the router dies doesn't count.
     router.ask(&["apply", &third, "--confirm", "1h"]);
     drop(router);
     let router = Millrace::start(&line.r, &format!("--config {base}"));
@@ -451,13 +451,13 @@ fn a_router_starts_from_the_last_revision_that_counts() {
     assert!(router.log().contains("starting from revision 2"), "{}", router.log());
     assert!(kernel_has(&line, "10.9.0.0/16") && router.ask(&["diff", &more]).contains("is what runs"));
     drop(router);
-    // The file itself may say so.
+    // `boot` in the file itself has the same effect.
     let boot = format!("{BASE}{state}").replace("[router]", "[router]\nboot = \"last-good\"");
     let boot = file(&line, "boot.toml", &boot);
     let router = Millrace::start(&line.r, &format!("--config {boot}"));
     assert!(kernel_has(&line, "10.9.0.0/16"));
     drop(router);
-    // A file that can't be read says that there is another way. It can't say where its state is.
+    // With a broken file the router doesn't start: only the file names the state directory.
     let broken = file(&line, "broken.toml", "[[prt]]\n");
     let Err(refused) = Millrace::try_start(&line.r, &format!("--config {broken}")) else {
         panic!("it starts")
@@ -512,7 +512,7 @@ fn a_router_that_is_told_to_end_ends_in_the_middle_of_an_apply() {
     eventually("some changes are made", Duration::from_secs(60), || {
         (router.json(&["show", "status"])["applying"]["made"].as_u64() > Some(2000)).then_some(())
     });
-    // Half of a change is neither saved nor compared.
+    // A half-made change is neither saved nor compared.
     router.try_ask(&["save", "-"]).assert_refused(1, &["is being applied"]);
     let status = router.end_by(Signal::SIGTERM);
     assert!(status.success(), "{status:?}: {}", router.log());
@@ -537,14 +537,14 @@ fn routers_of_a_machine_keep_their_revisions_apart_and_refuse_those_of_others_by
     let own = one.socket().display().to_string();
     let changed = file(&line, "changed.toml", &format!("[router]\nicmp-rate = 200\n{}", port("one")));
     one.ask(&["apply", &changed]);
-    // One directory has one router at a time.
+    // A state directory belongs to one router at a time.
     let ended = Millrace::try_start(&line.r, &arguments("two")).unwrap_err();
     assert!(
         ended.code == Some(1) && ended.stderr.contains(&own) && ended.stderr.contains("--state"),
         "{ended:?}"
     );
     one.end_by(Signal::SIGTERM);
-    // The next one finds the revisions of another, and takes none for its own.
+    // The next router finds the revisions of another one, and takes none as its own.
     let mut two =
         Millrace::start_at(&line.r, &format!("{} --last-good", arguments("two")), &line.file("two.sock"));
     assert!(two.json(&["show", "ports"]).to_string().contains("\"two\""));

@@ -1,4 +1,4 @@
-//! Control-plane policing: a flood of the router itself costs its class packets, and no other class any.
+//! Control-plane policing: a flood of the router itself costs packets of its own class only.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,11 +9,11 @@ use millrace_offload::{Flows, FrameSource};
 use millrace_testkit::{Background, Ground, Line, Millrace, Namespace, eventually};
 use serde_json::Value;
 
-/// Frames that are sent between two breaths: a veth has room for 256, and what it loses nobody polices.
+/// Number of frames sent between two pauses. A veth has room for 256, and frames lost there reach no policer.
 const PIECE: u32 = 192;
 const BATCH: u32 = 32;
 
-/// A packet of IPv4 in a frame, with a right header checksum.
+/// Returns a frame with an IPv4 packet, with a correct header checksum.
 fn frame(
     line: &Line,
     host: (&Namespace, &str),
@@ -27,7 +27,7 @@ fn frame(
     packet[0] = 0x40 | (header / 4) as u8;
     packet[2..4].copy_from_slice(&((header + payload.len()) as u16).to_be_bytes());
     (packet[8], packet[9]) = (64, protocol);
-    // Nobody's address, in the network of the host.
+    // Unused address in the network of the host.
     packet[12..16].copy_from_slice(&[10, if host.0.name() == line.h1.name() { 1 } else { 2 }, 0, 77]);
     packet[16..20].copy_from_slice(&to.1);
     packet[20..header].copy_from_slice(options);
@@ -38,8 +38,8 @@ fn frame(
     [&to.0[..], &own, &[8, 0], &packet, payload].concat()
 }
 
-/// Lets the kernel know a station that has the address from which floods come: answers to nobody would fill the one buffer that it has for
-/// answers to echoes.
+/// Adds a static neighbour for the source address of floods. Answers to an unresolved address would fill the
+/// single buffer that the kernel has for echo replies.
 fn know_the_flooder(line: &Line) {
     for (host, device, address) in [(&line.h1, "r1", "10.1.0.77"), (&line.h2, "r2", "10.2.0.77")] {
         let mac = host.mac_of("eth0").map(|byte| format!("{byte:02x}")).join(":");
@@ -47,7 +47,7 @@ fn know_the_flooder(line: &Line) {
     }
 }
 
-/// What floods a class, from a host to the router's address there.
+/// Returns the frame that floods a class, from a host to the router's address there.
 fn flood_of(line: &Line, class: &str, host: (&Namespace, &str), (device, own): (&str, [u8; 4])) -> Vec<u8> {
     let mac = line.r.mac_of(device);
     let syn = [0xc0, 0, 0, 179, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, 2, 0xff, 0xff, 0, 0, 0, 0];
@@ -63,7 +63,7 @@ fn flood_of(line: &Line, class: &str, host: (&Namespace, &str), (device, own): (
     }
 }
 
-/// Sends copies of a frame for a time; how many.
+/// Sends copies of a frame for a time. Returns their number.
 fn flood(host: (&Namespace, &str), frame: &[u8], time: Duration) -> u64 {
     let device = host.0.index_of(host.1);
     host.0.within(|| {
@@ -91,7 +91,8 @@ fn of(router: &Millrace, class: &str) -> (u64, u64) {
     found.map(|(_, passed, dropped)| (passed, dropped)).unwrap_or_else(|| panic!("no class {class}"))
 }
 
-/// A connection to a server at the router that echoes; each answer is waited for until the end is said.
+/// Runs a TCP connection to an echo server at the router, with one word in flight. Returns the number of
+/// words and the longest answer time.
 fn talk(line: &Line, time: Duration) -> (u64, Duration) {
     let listener = line.r.within(|| TcpListener::bind("10.1.0.1:7000").unwrap());
     thread::scope(|scope| {
@@ -119,7 +120,7 @@ fn talk(line: &Line, time: Duration) -> (u64, Duration) {
     })
 }
 
-/// Floods each class in turn: nothing of another is lost, and all of it is counted.
+/// Floods each class in turn. Checks that no other class loses packets and that all packets are counted.
 fn assert_classes_are_kept_apart(line: &Line, router: &Millrace) {
     know_the_flooder(line);
     line.h1.run("ping -c 2 -i 0.2 10.1.0.1");
@@ -128,7 +129,7 @@ fn assert_classes_are_kept_apart(line: &Line, router: &Millrace) {
         let frame = flood_of(line, class, host, ("r1", [10, 1, 0, 1]));
         let before = classes(router);
         let time = Duration::from_millis(1500);
-        // Echoes are the class that is attacked, once.
+        // Once, echo requests are the attacked class.
         let (sent, answers) = thread::scope(|scope| {
             let talking = scope.spawn(|| talk(line, time));
             let pinging = scope.spawn(|| line.h1.run("ping -q -c 50 -i 0.02 -W 1 10.2.0.1 || true"));
@@ -139,7 +140,8 @@ fn assert_classes_are_kept_apart(line: &Line, router: &Millrace) {
         });
         let after = classes(router);
         if class != "icmp" {
-            // A flood may fill the ring of a veth before anybody sees it; what came through that was answered.
+            // A flood may overflow the ring of a veth before the policer. Echo requests that passed the ring
+            // were answered.
             let (came, _) = of(router, "icmp");
             let was = before.iter().find(|(name, ..)| name == "icmp").unwrap().1;
             assert!(
@@ -174,7 +176,7 @@ fn a_flood_of_the_router_itself_loses_packets_in_its_class_alone() {
     let line = Line::new();
     let router = crate::support::router(&line);
     assert_classes_are_kept_apart(&line, &router);
-    // While it runs rates are changed, and nothing is policed if nobody wants it.
+    // Changes of rates at run time, and a configuration without policing.
     router.ask(&["control-plane", "set", "icmp=5", "bgp=7000"]);
     let shown = router.json(&["control-plane", "show"]);
     assert_eq!((&shown["classes"][1]["rate"], &shown["classes"][1]["burst"]), (&7000.into(), &700.into()));
@@ -200,7 +202,7 @@ fn a_port_of_af_packet_polices_what_is_for_the_router_itself_as_well() {
     let ports = ["r1", "r2"]
         .map(|name| format!("[[port]]\nname = \"{name}\"\ndevice = \"{name}\"\ndriver = \"af_packet\"\n"));
     let file = line.write("packet.toml", &ports.concat());
-    // What a program sends to a veth without either it loses.
+    // A veth with neither GRO nor an XDP program loses the frames that an XDP program redirects to it.
     ["r1", "r2"].iter().for_each(|device| drop(line.r.run(&format!("ethtool -K {device} gro on"))));
     let router = Millrace::start(&line.r, &format!("--config {}", file.display()));
     assert_classes_are_kept_apart(&line, &router);
@@ -220,7 +222,7 @@ fn bird(line: &Line, host: &Namespace, name: &str, own: (&str, u32), other: (&st
     Background::start(host, "bird", &arguments, log)
 }
 
-/// Floods the router with each class for a time, beside a session of BGP that stays up.
+/// Floods the router with each class for a time, beside a BGP session that stays up.
 pub fn assert_session_stays_up(time: Duration) {
     let Some(_ground) = Ground::enter_alone(&["ping", "bird", "birdc"]) else { return };
     let line = Line::new();
@@ -237,7 +239,7 @@ pub fn assert_session_stays_up(time: Duration) {
     });
     let since = session();
     know_the_flooder(&line);
-    // By the port that the session is at.
+    // By the port of the session.
     let host = (&line.h2, "eth0");
     for class in ["bgp", "ospf", "icmp", "options"] {
         let frame = flood_of(&line, class, host, ("r2", [10, 2, 0, 1]));

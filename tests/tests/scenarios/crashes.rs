@@ -1,6 +1,6 @@
-//! Panics of workers: who forwards then, what is captured, and what the next start tells of it.
+//! Panics of workers: forwarding meanwhile, the crash capture, and the report at the next start.
 //!
-//! A debug build of the router has a plugin `panic` for this, which the environment asks for.
+//! A debug build of the router has a plugin `panic` for these tests, enabled by an environment variable.
 
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,11 @@ use serde_json::Value;
 use crate::reference::Reference;
 use crate::support::{assert_hosts_talk, to};
 
-/// How soon the process of a router ends whose worker has panicked. A debug build looks up names of a backtrace for seconds.
+/// Time limit for the end of a router's process after a worker panic. A debug build resolves names of a
+/// backtrace for seconds.
 const END: Duration = Duration::from_secs(6);
 
-/// The debug build of the router, which cargo leaves beside the tests of the workspace.
+/// Returns the debug build of the router, which cargo leaves beside the tests of the workspace.
 fn debug_binary() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let binary = test.ancestors().nth(2).unwrap().join("millrace");
@@ -24,12 +25,12 @@ fn debug_binary() -> PathBuf {
     binary
 }
 
-/// Starts the debug build with an instance of `panic` that is bound to UDP port 6666.
+/// Starts the debug build with an instance of `panic` bound to UDP port 6666.
 fn start(line: &Line, more: &str) -> Millrace {
     start_with(line, "kernel", more)
 }
 
-/// The same with a word on its death.
+/// Works as [`start`], with a value of `on-death`.
 fn start_with(line: &Line, on_death: &str, more: &str) -> Millrace {
     let state = line.file("state");
     let config = format!(
@@ -40,14 +41,14 @@ fn start_with(line: &Line, on_death: &str, more: &str) -> Millrace {
         state.display()
     );
     let file = line.write("router.toml", &config);
-    // The first argument is the binary that is tested otherwise.
+    // The first argument is the release binary, which the script replaces.
     let script = format!("shift; exec env MILLRACE_TEST_PLUGINS=1 {} \"$@\"", debug_binary().display());
     let by = ["sh", "-c", &script, "sh"];
     let started = Millrace::try_start_by(&line.r, &by, &format!("--config {}", file.display()));
     started.unwrap_or_else(|ended| panic!("{ended:?}"))
 }
 
-/// Sends the packet of which the worker panics.
+/// Sends the packet that makes the worker panic.
 fn provoke(line: &Line) {
     let socket = line.h1.within(|| UdpSocket::bind("0.0.0.0:0")).unwrap();
     socket.send_to(b"panic", "10.2.0.2:6666").unwrap();
@@ -59,7 +60,8 @@ fn replay(capture: &Path, more: &[&str]) -> Output {
     command.output().unwrap()
 }
 
-/// Has the worker panic while packets flow both ways, and the next router start; returns how long the process took to end.
+/// Makes the worker panic while packets flow both ways, and starts the next router. Returns the time until
+/// the process ended.
 fn crash_under_load(
     line: &Line,
     router: &mut Millrace,
@@ -87,7 +89,7 @@ fn a_worker_that_panics_leaves_a_gap_of_50_ms_and_a_capture_that_reproduces_it()
     assert!(took < END, "the process ended after {took:?}");
     let log = first.log();
     assert!(log.contains("a worker panicked at ") && log.contains("plugin panic got 1 packet"), "{log}");
-    // The next start tells of it, and holds the instance back.
+    // The next start reports the crash, and puts the instance into quarantine.
     let status = second.json(&["show", "status"]);
     let crashes = status["crashes"].as_array().unwrap();
     assert_eq!(crashes.len(), 1, "{status:#}");
@@ -102,7 +104,7 @@ fn a_worker_that_panics_leaves_a_gap_of_50_ms_and_a_capture_that_reproduces_it()
     assert!(check["fine"] == false && check["text"].as_str().unwrap().contains("plugin panic"), "{check}");
     provoke(&line);
     assert_hosts_talk(&line);
-    // The capture reproduces the panic, also elsewhere.
+    // The capture reproduces the panic, also on another router.
     let capture = PathBuf::from(crashes[0]["capture"].as_str().unwrap());
     let replayed = replay(&capture, &[]);
     let said = String::from_utf8_lossy(&replayed.stdout).into_owned();
@@ -132,7 +134,8 @@ fn callers_hear_at_once_that_a_worker_has_panicked() {
     let mut router = start(&line, "");
     provoke(&line);
     eventually("the panic is logged", END, || router.log().contains("a worker panicked at ").then_some(()));
-    // The process still writes its capture: whoever asks now fails, and waits no longer than until its end.
+    // The process still writes its capture. A request now fails, and waits no longer than until the process
+    // ends.
     let mut client = router.client();
     let mut asking = client.args(["show", "summary"]).stderr(Stdio::null()).spawn().unwrap();
     assert_eq!(router.wait_for_end().code(), Some(1), "{}", router.log());
@@ -152,7 +155,7 @@ fn with_on_death_drop_a_panic_opens_nothing() {
     flow.wait_for_arrival();
     provoke(&line);
     eventually("the panic is logged", END, || router.log().contains("a worker panicked at ").then_some(()));
-    // Until the receiver has read what had arrived before.
+    // Waits until the receiver has read the packets that arrived before.
     eventually("nothing passes", Duration::from_secs(1), || {
         let received = flow.received();
         flow.go_on(Duration::from_millis(100));

@@ -1,4 +1,4 @@
-//! The dashboard asks for what a running router has.
+//! The dashboard queries metrics that a running router has.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use millrace_testkit::{Ground, Line, repository, wait_until};
 use serde_json::Value;
 
-/// Counters that are there once an instance has failed, or a queue has dropped something.
+/// Counters that exist once an instance has failed or a queue has dropped a packet.
 const LATER: [&str; 2] = ["millrace_instance_faults_total", "millrace_queue_dropped_packets_total"];
 
-/// The queries of a dashboard, wherever they stand.
+/// Collects the queries of a dashboard, at any depth.
 fn queries(value: &Value, found: &mut Vec<String>) {
     match value {
         Value::Object(keys) => {
@@ -23,7 +23,7 @@ fn queries(value: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// The names of metrics in a text.
+/// Returns the names of metrics in a text.
 fn names(text: &str) -> BTreeSet<String> {
     let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
     words.filter(|word| word.starts_with("millrace_")).map(str::to_owned).collect()
@@ -46,11 +46,11 @@ fn every_metric_of_the_dashboard_is_there_in_a_router_with_traffic() {
     assert!(asked.len() > 10, "{asked:?}");
     let missing = || {
         let page = router.ask(&["metrics"]);
-        // Samples alone: a metric that is only described has no value.
+        // Samples only: a metric with a description alone has no value.
         let samples: String =
             page.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect();
         let mut there = names(&samples);
-        // These have no value before something goes wrong.
+        // These counters have no value before a failure.
         for counter in LATER {
             assert!(
                 page.contains(&format!("# HELP {} ", counter.trim_end_matches("_total"))),

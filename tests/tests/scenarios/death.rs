@@ -1,4 +1,4 @@
-//! Death and return: who forwards when the router was killed, and what happens at its next start.
+//! Death and restart: forwarding after a router was killed, and the next start.
 
 use std::fs;
 use std::path::Path;
@@ -13,10 +13,10 @@ use crate::reference::Reference;
 use crate::support::{assert_hosts_talk, assert_router_forwards, router};
 use crate::traces::{Traces, assert_none_left};
 
-/// How soon the next router has the kernel's routes.
+/// Time limit for the next router to have the kernel's routes.
 const RESYNC: Duration = Duration::from_secs(5);
 
-/// Has routers die by a signal and the next ones take over, while packets flow both ways.
+/// Kills routers by a signal and starts the next ones while packets flow both ways.
 fn assert_gaps_of_death(line: &Line, signal: Signal) {
     let mut first = router(line);
     let flows = Reference::start(line);
@@ -51,7 +51,7 @@ fn fault_10_a_router_killed_among_100000_routes_has_the_kernels_again_within_fiv
     let mut first = router(&line);
     assert_eq!(fib::assert_equal(&line, &first, RESYNC).1, 100_000);
     first.kill();
-    // Changes that nobody follows.
+    // Changes while no router runs.
     fib::change(&line, "del", 0..1000);
     let kernel = fib::of_kernel(&line);
     assert_eq!(kernel.len(), 99_000);
@@ -64,7 +64,8 @@ fn fault_10_a_router_killed_among_100000_routes_has_the_kernels_again_within_fiv
     second.assert_conservation();
 }
 
-/// Kills a router again and again, in turn by two signals: each next one forwards, and none leaves anything behind.
+/// Kills a router again and again, by two signals in turn. Each next router forwards, and none leaves
+/// anything behind.
 pub fn assert_starts_after_each_of(kills: usize) {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
@@ -104,7 +105,7 @@ fn with_on_death_drop_nothing_passes_until_the_router_is_back() {
     assert_hosts_talk(&line);
     assert_router_forwards(&line, &second);
     second.assert_conservation();
-    // An orderly end is no death: the kernel has its packets back.
+    // After an orderly end the kernel forwards, whatever `on-death` says.
     let status = second.end_by(Signal::SIGTERM);
     assert!(status.success(), "{status}");
     line.h1.run("ping -c 1 -W 2 10.2.0.2");
@@ -127,7 +128,7 @@ fn configured_routes_lie_in_the_kernel_and_outlive_the_router() {
     assert!(routes.contains("10.2.0.2"), "{routes}");
     router.kill();
     line.h1.run("ping -c 1 -W 2 10.9.0.1");
-    // The next start has other routes: those of the last are gone.
+    // The next start has another route: the route of the last one is gone.
     std::fs::write(&file, config.replace("10.9.0.0/16", "10.9.0.0/17")).unwrap();
     let mut router = start();
     line.h1.run("ping -c 1 -W 2 10.9.0.1");
@@ -140,7 +141,7 @@ fn configured_routes_lie_in_the_kernel_and_outlive_the_router() {
 fn a_filter_or_binding_asks_what_happens_when_the_router_dies_also_while_it_runs() {
     let Some(_ground) = Ground::enter(&["ping"]) else { return };
     let line = Line::new();
-    // The word is in a comment alone.
+    // The key occurs in a comment only.
     let text = "# on-death is not said\n[[port]]\nname = \"r1\"\ndevice = \"r1\"\n[[port]]\nname = \"r2\"\ndevice = \"r2\"\n";
     let file = line.write("router.toml", text).display().to_string();
     let router = Millrace::start(&line.r, &format!("--config {file}"));
@@ -169,21 +170,21 @@ fn a_filter_or_binding_asks_what_happens_when_the_router_dies_also_while_it_runs
     router.ask(&bind);
     router.ask(&["filter", "add", "proto icmp in r1", "--action", "drop"]);
     assert!(!line.h1.succeeds("ping -c 2 -i 0.2 -W 1 10.2.0.2"), "the filter drops");
-    // It is in the file then, which a start would refuse without it.
+    // `save` writes the key into the file; without it a start would refuse the file.
     router.ask(&["save"]);
     let saved = std::fs::read_to_string(&file).unwrap();
     assert!(saved.contains("\non-death = \"kernel\""), "{saved}");
     router.assert_conservation();
 }
 
-/// The calls by which a revision comes to the disk. The tracer counts each of them by itself, and in each thread.
+/// System calls that write a revision to the disk. strace counts each call separately, and in each thread.
 const WRITING: [&str; 9] =
     ["openat", "write", "pwrite64", "ftruncate", "fsync", "fdatasync", "rename", "unlink", "mkdir"];
-/// The calls by which the kernel is told of routes, and clients are answered.
+/// System calls that send routes to the kernel and answers to clients.
 const TELLING: [&str; 2] = ["sendto", "sendmsg"];
 
-/// Lets a router apply a file and die at a call, when that comes for the time of a number, before it does anything; at one with files,
-/// where the files are those of `state`. Returns whether it came so far.
+/// Lets a router apply a file and kills it on entry to call number `time` of a kind. For file calls, only
+/// calls on the files in `state` count. Returns whether the router reached that call.
 fn die_at(line: &Line, router: &mut Millrace, file: &str, (call, time): (&str, usize), state: &Path) -> bool {
     let pid = router.pid().to_string();
     let inject = format!("inject={call}:signal=KILL:when={time}");
@@ -203,14 +204,16 @@ fn die_at(line: &Line, router: &mut Millrace, file: &str, (call, time): (&str, u
     applied.code != Some(0)
 }
 
-/// Whether the file of revisions is there already when a router dies: then it is changed, and not made.
+/// Whether the file of revisions exists when a router dies: the router then changes it instead of creating
+/// it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Revisions {
     Absent,
     Present,
 }
 
-/// Has routers die at each of these calls of an apply. Returns how many started from the old revision, and how many from the new one.
+/// Kills routers at each of these calls of an apply. Returns how many started from the old revision, and how
+/// many from the new one.
 fn starts_after_deaths_at(calls: &[&str], revisions: Revisions) -> [u32; 2] {
     let line = Line::new();
     let state = line.file("state");
@@ -230,7 +233,7 @@ fn starts_after_deaths_at(calls: &[&str], revisions: Revisions) -> [u32; 2] {
             if revisions == Revisions::Present {
                 router.ask(&["apply", &new]);
                 router.ask(&["apply", &old]);
-                // What a single command has made comes to the disk with the new one.
+                // Writing the new revision also writes the change of a single command.
                 router.ask(&["filter", "add", "proto udp dport 99", "--action", "drop"]);
             }
             if !die_at(&line, &mut router, &new, (call, time), &state) {
@@ -242,7 +245,7 @@ fn starts_after_deaths_at(calls: &[&str], revisions: Revisions) -> [u32; 2] {
             let (is_old, is_new) = (kernel_has(&line, "10.8.0.0/16"), kernel_has(&line, "10.9.0.0/16"));
             assert!(is_old != is_new, "at {call} {time}: {}", router.log());
             starts[usize::from(is_new)] += 1;
-            // It goes on from there, and what it starts from is what it tells.
+            // The router continues from there, and `diff` reports the revision that it started from.
             assert!(router.ask(&["diff"]).contains("is what runs"), "at {call} {time}");
             router.ask(&["apply", if is_new { &old } else { &new }]);
         }

@@ -1,4 +1,4 @@
-//! Flows in the driver while something beside them breaks: links that flap, an MTU that changes, floods of what is exceptional.
+//! Offloaded flows during faults beside them: flapping links, a changing MTU, floods of exceptional packets.
 
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use crate::driver_filters::line;
 use crate::links::flap;
 use crate::support::{router, to};
 
-/// A third host at a third port, whose router has all three.
+/// Returns a line with a third host at a third port, and a router with all three ports.
 fn three() -> (Line, Namespace, Millrace) {
     let line = line();
     let third = Namespace::new("h3");
@@ -22,7 +22,7 @@ fn three() -> (Line, Namespace, Millrace) {
     (line, third, router)
 }
 
-/// A flow that is in the driver when this returns.
+/// Starts a flow and returns once it is offloaded.
 fn down(line: &Line, router: &Millrace) -> Flow {
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
     flow.wait_for_arrival();
@@ -56,7 +56,7 @@ fn the_mtu_of_the_way_out_holds_in_the_driver_from_the_change_on() {
     let router = router(&line);
     line.h1.run("ping -c 2 -i 0.2 10.2.0.2");
     let flow = down(&line, &router);
-    // A flow whose packets are long.
+    // A flow of long packets.
     line.h1.run("ping -c 20 -i 0.02 -M do -s 1400 10.2.0.2");
     for mtu in [1280, 1500, 1400, 1300] {
         line.r.ip(&format!("link set r2 mtu {mtu}"));
@@ -66,7 +66,7 @@ fn the_mtu_of_the_way_out_holds_in_the_driver_from_the_change_on() {
         let long = mtu + 1 - 28;
         line.h1.run("ip route flush cache");
         assert!(!line.h1.succeeds(&format!("ping -c 3 -i 0.05 -W 0.3 -M do -s {long} 10.2.0.2")), "{mtu}");
-        // A host does not send what is longer than its own link takes.
+        // A host sends no packets longer than the MTU of its own link.
         let refused = router.drops("too_big") - too_big;
         assert!(mtu == 1500 || refused > 0, "{mtu}: none was refused");
         line.h1.run(&format!("ping -c 5 -i 0.02 -W 1 -M do -s {} 10.2.0.2", long - 1));
@@ -75,7 +75,7 @@ fn the_mtu_of_the_way_out_holds_in_the_driver_from_the_change_on() {
     router.assert_conservation();
 }
 
-/// A veth takes frames that are up to 4 bytes longer than its MTU.
+/// A veth takes frames up to 4 bytes longer than its MTU.
 #[test]
 fn the_mtu_of_the_way_in_holds_in_the_driver_from_the_change_on() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
@@ -95,7 +95,7 @@ fn the_mtu_of_the_way_in_holds_in_the_driver_from_the_change_on() {
     assert!(followed.is_some(), "{:#}", router.row("ports", "name", "r1"));
     let (before, arrived, refused) = (by_driver(), flow.received(), router.drops("link_oversize"));
     flow.go_on(Duration::from_millis(500));
-    // What was on its way to the receiver's program when the change came may still arrive there.
+    // Packets on their way to the receiver during the change may still arrive.
     assert!(
         by_driver() == before && flow.received() <= arrived + 64,
         "{} arrived",
@@ -109,7 +109,7 @@ fn the_mtu_of_the_way_in_holds_in_the_driver_from_the_change_on() {
     router.assert_conservation();
 }
 
-/// A veth whose other end has a smaller MTU loses what was redirected behind a packet that is too long for it.
+/// A veth whose peer has a smaller MTU loses the redirected frames behind a packet that is too long for it.
 #[test]
 fn a_far_end_with_a_smaller_mtu_gets_each_packet_by_itself_and_loses_only_what_is_too_long() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
@@ -149,7 +149,7 @@ fn a_flood_of_exceptional_packets_costs_flows_in_the_driver_nothing() {
             let end = Instant::now() + Duration::from_secs(3);
             let mut sent = 0_u64;
             while Instant::now() < end && sent < 400_000 {
-                // What is refused was not sent.
+                // A refused datagram doesn't count as sent.
                 sent += u64::from(socket.send_to(&[0; 18], destination).is_ok());
                 if sent.is_multiple_of(64) {
                     std::thread::yield_now();

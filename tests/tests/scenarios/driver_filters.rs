@@ -1,4 +1,4 @@
-//! Filters that drop, and token buckets, in the driver: treated and counted there as a worker would.
+//! Drop filters and policers in the offload: packets are treated and counted as by a worker.
 
 use std::time::{Duration, Instant};
 
@@ -9,14 +9,14 @@ use crate::support::{router, to};
 
 const FLOW: &str = "proto udp dport 9000";
 
-/// A line whose hosts take what is redirected to them.
+/// Returns a line whose hosts take redirected frames.
 pub fn line() -> Line {
     let line = Line::new();
     [&line.h1, &line.h2].iter().for_each(|host| drop(host.run("ethtool -K eth0 gro on")));
     line
 }
 
-/// The flow as `flow list` shows it.
+/// Returns the flow as `flow list` shows it.
 fn flow_of(router: &Millrace) -> Value {
     router.json(&["flow", "list", FLOW])["flows"][0].clone()
 }
@@ -56,7 +56,7 @@ fn a_filter_drops_a_flow_in_the_driver_and_counts_it_where_a_worker_would() {
         let down = wait_until(Duration::from_secs(3), || is_in_driver(&router));
         assert!(down.is_some(), "{gate}: {:#}", flow_of(&router));
         flow.go_on(Duration::from_millis(500));
-        // What was on its way to the receiver's program when the filter came may still arrive there.
+        // Packets on their way to the receiver when the filter was added may still arrive.
         assert!(flow.received() <= arrived + 64, "{} arrived behind the filter", flow.received() - arrived);
         let report = flow.finish();
         let lost = report.lost();
@@ -75,7 +75,7 @@ fn a_filter_drops_a_flow_in_the_driver_and_counts_it_where_a_worker_would() {
         router.ask(&["filter", "remove", &id]);
         router.ask(&["flow", "flush"]);
     }
-    // Counters that are cleared begin anew for the driver too.
+    // Cleared counters start again for the offload, too.
     router.ask(&["clear"]);
     assert_eq!(router.drops("filter"), 0);
     router.assert_conservation();
@@ -102,7 +102,7 @@ fn a_token_bucket_holds_where_the_router_has_a_monotonic_clock_of_its_own() {
     }
 }
 
-/// Polices a flow that goes down into the driver and up again, and counts what comes.
+/// Polices a flow that moves to the offload and back, and counts the packets that arrive.
 fn assert_token_bucket_holds(line: &Line, router: &Millrace) {
     line.h1.run("ping -c 2 -i 0.2 10.2.0.2");
     let id = add(router, "police 400kbit burst 10000B", &[]);
@@ -113,7 +113,7 @@ fn assert_token_bucket_holds(line: &Line, router: &Millrace) {
     flow.wait_for_arrival();
     let down = wait_until(Duration::from_secs(3), || is_in_driver(router));
     assert!(down.is_some(), "{:#}", flow_of(router));
-    // It takes from the same bucket wherever it is.
+    // The flow uses the same token bucket at both levels.
     for _ in 0..5 {
         router.ask(&["place", FLOW, "worker"]);
         flow.go_on(Duration::from_millis(150));
@@ -135,6 +135,6 @@ fn assert_token_bucket_holds(line: &Line, router: &Millrace) {
     assert!(report.lost() > report.sent / 3, "more was let through than half: {report:?}");
     assert_eq!((report.reordered, report.duplicated), (0, 0), "{report:?}");
     router.assert_conservation();
-    // It is written as it was said, and read again.
+    // The configuration shows the action as given, and reads it again.
     assert!(router.ask(&["show", "configuration"]).contains("action = \"police 400kbit burst 10000B\""));
 }

@@ -1,4 +1,4 @@
-//! Plain flows that the driver forwards: nothing is lost, overtaken or treated by what held before a change.
+//! Offloaded plain flows: no packet is lost, overtaken, or treated by a state before a change.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use millrace_testkit::{Flow, Ground, Line, Millrace, transfer, wait_until};
 
 use crate::support::{router, to};
 
-/// A line whose hosts take what is redirected to them.
+/// Returns a line whose hosts take redirected frames.
 fn line() -> Line {
     let line = Line::new();
     [&line.h1, &line.h2].iter().for_each(|host| drop(host.run("ethtool -K eth0 gro on")));
     line
 }
 
-/// Packets that came in by a port and that the driver forwarded.
+/// Returns the number of packets that arrived at a port and were forwarded by the offload.
 fn by_driver(router: &Millrace, port: &str) -> u64 {
     router.row("ports", "name", port)["driver_packets"].as_u64().expect("a count")
 }
@@ -31,7 +31,7 @@ fn plain_flows_go_down_and_come_up_when_something_is_bound_to_them_without_loss_
     assert!(down.is_some(), "{:#}", router.json(&["show", "ports"]));
     let shown = router.json(&["flow", "list", "proto udp dport 9000"]);
     assert_eq!(shown["flows"][0]["level"], "driver", "{shown:#}");
-    // A rate is since the router began the first time that somebody looks.
+    // The first answer has rates since the start of the router.
     let driver = router.json(&["show", "status"])["driver_flows"].clone();
     let rates =
         ["inserted_rate", "idle_rate", "evicted_rate", "refused_rate"].map(|rate| driver[rate].as_f64());
@@ -54,7 +54,7 @@ fn plain_flows_go_down_and_come_up_when_something_is_bound_to_them_without_loss_
     assert!(again.is_some(), "{:#}", router.json(&["show", "ports"]));
     let report = flow.finish();
     assert_eq!((report.lost(), report.reordered, report.duplicated), (0, 0, 0), "{report:?}");
-    // What the driver forwarded stands in the flow's record, a little later.
+    // The flow's record has the offloaded packets, a little later.
     let told = wait_until(Duration::from_secs(3), || {
         let flows = router.json(&["flow", "list", "proto udp dport 9000"]);
         flows["flows"][0]["packets"].as_u64() == Some(report.sent)
@@ -78,21 +78,21 @@ fn what_changes_holds_for_flows_in_the_driver_at_once() {
         })
     };
     assert!(down().is_some(), "{:#}", router.json(&["show", "ports"]));
-    // A filter: when it is there, nothing more arrives.
+    // A filter: once it is added, no packet arrives any more.
     let id = router.json(&["filter", "add", "proto udp dport 9000", "--action", "drop"])["id"].to_string();
     let arrived = flow.received();
     flow.go_on(Duration::from_millis(300));
-    // What was on its way to the receiver's program when the filter came may still arrive there.
+    // Packets on their way to the receiver when the filter was added may still arrive.
     assert!(flow.received() <= arrived + 64, "{} arrived behind the filter", flow.received() - arrived);
     router.ask(&["filter", "remove", &id]);
     assert!(down().is_some(), "{:#}", router.json(&["show", "ports"]));
-    // A capture sees all of it, and then it goes down again.
+    // A capture sees all packets of the flow, which is offloaded again afterwards.
     let before = by_driver(&router, "r1");
     let captured = router.client().args(["capture", "r1", "-w", "/dev/null", "--count", "200"]).status();
     assert!(captured.expect("a client").success());
     assert!(by_driver(&router, "r1") - before < 2000, "the capture ended late");
     assert!(down().is_some(), "{:#}", router.json(&["show", "ports"]));
-    // The station moves.
+    // The station gets another MAC address.
     line.h2.ip("link set eth0 address 02:00:00:00:00:77");
     line.h2.run("ping -c 1 -W 1 10.2.0.1");
     let moved = flow.received();
@@ -127,11 +127,12 @@ fn a_station_that_no_longer_takes_redirected_frames_gets_them_from_the_worker() 
     }
     assert!(down().is_some(), "{:#}", router.json(&["show", "status"]));
     let report = flow.finish();
-    // The kernel tells at once: this is far more than it takes, and far less than looks each second would find in five turns.
+    // The kernel notifies at once. The limit is far above that time, and far below the time that polling each
+    // second would need in five iterations.
     assert!(report.longest_loss < Duration::from_millis(400), "{report:?}");
     assert!(report.lost() < u64::from(RATE), "{report:?}");
     assert_eq!((report.reordered, report.duplicated), (0, 0), "{report:?}");
-    // What is redirected to an end that does not take it was sent, as far as anybody knows.
+    // Frames redirected to an end that doesn't take them count as sent.
     router.assert_conservation();
 }
 
@@ -139,7 +140,7 @@ fn a_station_that_no_longer_takes_redirected_frames_gets_them_from_the_worker() 
 fn hosts_with_offloads_are_served_and_a_dead_router_leaves_its_flows_to_the_kernel() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = line();
-    // Checksums are left to the card: the driver completes them.
+    // Checksums are left to the card: the port completes them.
     let mut router = router(&line);
     transfer(&line.h1, &line.h2, to("10.2.0.2:7000"), 8 << 20);
     transfer(&line.h2, &line.h1, to("[fd00:1::2]:7000"), 8 << 20);
@@ -171,7 +172,7 @@ fn flows_go_down_again_when_their_device_is_back_and_are_counted_once() {
     };
     down("r1");
     router.assert_conservation();
-    // The counters of what went up are those of the port, not of the device.
+    // Upcalls are counted by port, not by device.
     line.r.ip("link delete r1");
     line.connect(&line.h1, "eth0", 1, 1500);
     line.h1.run("ethtool -K eth0 gro on");
@@ -182,7 +183,7 @@ fn flows_go_down_again_when_their_device_is_back_and_are_counted_once() {
     router.assert_conservation();
     let row = |port: &str, key: &str| router.row("ports", "name", port)[key].as_u64().expect("a count");
     assert!(row("r2", "tx_packets") <= row("r1", "rx_packets"), "{:#}", router.json(&["show", "ports"]));
-    // A port that is down does not keep the flows of others up.
+    // A port that is down doesn't keep flows of other ports from the offload.
     let third = millrace_testkit::Namespace::new("h3");
     line.connect(&third, "eth0", 3, 1500);
     line.h2.ip("link set eth0 down");

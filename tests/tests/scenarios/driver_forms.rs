@@ -1,4 +1,5 @@
-//! Plugins in the driver: flows that are bound to an instance are treated there by its form, as a worker would, to the packet.
+//! eBPF variants of plugins: the offload treats and counts packets of bound flows exactly as the instance at
+//! a worker.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use crate::driver_filters::line;
 use crate::support::{router, to};
 
 const FLOW: &str = "proto udp dport 9000";
-/// How often an instance is moved, each way.
+/// Number of moves of an instance in each direction.
 const MOVES: usize = 8;
 
 fn begin(line: &Line) -> Millrace {
@@ -33,7 +34,7 @@ fn read(router: &Millrace, instance: &str) -> Value {
     router.json(&["control", instance, "read"])
 }
 
-/// How many frames the driver has sent by both ports.
+/// Returns the number of frames that the offload has sent by both ports.
 fn driven(router: &Millrace) -> u64 {
     let sent = |port| router.row("ports", "name", port)["driver_packets"].as_u64().unwrap_or_default();
     sent("r1") + sent("r2")
@@ -50,7 +51,7 @@ fn statistics_count_each_packet_once_wherever_it_is_treated() {
     let back = Flow::start(&line.h2, &line.h1, to("10.1.0.2:9000"), 3000, 200);
     there.wait_for_arrival();
     back.wait_for_arrival();
-    // By itself it goes down.
+    // The flow is offloaded without a command.
     comes_to(&router, "driver");
     let instance = router.row("instances", "name", "stats");
     assert_eq!((&instance["level"], &instance["why_worker"]), (&"xdp".into(), &Value::Null), "{instance:#}");
@@ -59,13 +60,13 @@ fn statistics_count_each_packet_once_wherever_it_is_treated() {
         assert_eq!((&placed["flow"], &placed["worker"]), (&"instance stats".into(), &2.into()), "{placed:#}");
         let before = driven(&router);
         there.go_on(Duration::from_millis(60));
-        // It holds when it is reported as done.
+        // The placement holds as soon as the command returns.
         assert_eq!(driven(&router), before);
         router.json(&["place", "stats", "xdp"]);
         comes_to(&router, "driver");
         read(&router, "stats");
     }
-    // What is gathered is changed, and other settings are given, while packets flow.
+    // The gathered statistics and other settings change while packets flow.
     router.ask(&["control", "stats", "configure", "what=size"]);
     router.ask(&["instance", "set", "stats", "what=all"]);
     comes_to(&router, "driver");
@@ -82,10 +83,10 @@ fn statistics_count_each_packet_once_wherever_it_is_treated() {
     let sizes = &counted["sizes"];
     assert_eq!(sizes["64-127"], there.sent, "{counted:#}");
     assert_eq!(sizes["128-255"], back.sent, "{counted:#}");
-    // By protocol nothing was gathered for a moment.
+    // For a moment the instance gathered no statistics by protocol.
     let udp = counted["ipv4"]["packets"]["udp"].as_u64().expect("a number");
     assert!(udp <= sent && udp > sent / 2, "{counted:#}");
-    // The same at the other places.
+    // The counters of the binding are equal.
     let is_told = || {
         let bound = router.row("instances", "name", "stats")["bindings"][0].clone();
         (&bound["packets"], &bound["bytes"]) == (&sent.into(), &bytes.into())
@@ -122,7 +123,7 @@ fn port_filter_drops_in_the_driver_what_it_shall_and_nothing_else() {
     let before = flow.received();
     flow.go_on(Duration::from_millis(300));
     assert!(flow.received() > before, "port 9000 is in no range");
-    // From the answer on no packet passes.
+    // Once the command returns no packet passes.
     router.ask(&["control", "web", "set", "ports=80,9000-9001"]);
     let arrived = flow.received();
     flow.go_on(Duration::from_millis(300));
@@ -151,7 +152,7 @@ fn port_filter_drops_in_the_driver_what_it_shall_and_nothing_else() {
     assert!(told.is_some(), "{lost}: {:#}", router.row("instances", "name", "web"));
     assert!(lost > report.sent / 4, "{report:?}");
     router.assert_conservation();
-    // An instance of the same name begins anew, and its flows with it.
+    // A new instance of the same name starts at zero, and so do its flows.
     router.ask(&["unbind", "web", "--gate", "firewall", "--filter", "proto udp"]);
     router.ask(&["instance", "free", "web"]);
     router.ask(&["instance", "create", "port-filter", "web", "ports=9000"]);

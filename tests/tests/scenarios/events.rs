@@ -1,4 +1,4 @@
-//! What happens is told as events: to who asks, and to who listens.
+//! Events: shown on request, and streamed to listeners.
 
 use std::time::Duration;
 
@@ -10,20 +10,20 @@ use crate::support::{router, to};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The events of a kind, the oldest first.
+/// Returns the events of a kind, the oldest first.
 fn events(router: &Millrace, kind: &str) -> Vec<Value> {
     let page = router.json(&["events", "--since", "0", "--kind", kind]);
     page["events"].as_array().cloned().unwrap_or_default()
 }
 
-/// Waits for an event of a kind that has this subject.
+/// Waits for an event of a kind with this subject.
 fn await_event(router: &Millrace, kind: &str, subject: &str) -> Value {
     eventually(&format!("{kind} of {subject}"), PATIENCE, || {
         events(router, kind).into_iter().find(|event| event["subject"] == subject)
     })
 }
 
-/// A client that follows events by itself, with the headers that it sends.
+/// Starts a client that follows the event stream, with these headers.
 fn listen(line: &Line, router: &Millrace, log: &str, headers: &[&str]) -> Background {
     let socket = router.socket().display().to_string();
     let mut arguments = vec!["-sN", "--unix-socket", &*socket, "-H", "Accept: text/event-stream"];
@@ -61,7 +61,8 @@ fn an_instance_is_quarantined_after_so_many_faults_with_an_event() {
     assert!(!events(&router, "instance-restarted").is_empty(), "it was restarted before");
     victim.finish();
 
-    // Who listens has heard the same, and who comes later hears what came after what it knows.
+    // The listener has received the same events. A later listener receives the events after its last known
+    // one.
     let number = quarantined["number"].as_u64().unwrap();
     eventually("the listener hears it", PATIENCE, || {
         listener.log().contains(&format!("id: {number}\nevent: instance-quarantined\n")).then_some(())
@@ -73,7 +74,7 @@ fn an_instance_is_quarantined_after_so_many_faults_with_an_event() {
         later.log().contains("event: instance-released\n").then_some(())
     });
     assert!(!later.log().contains("event: instance-quarantined"), "{}", later.log());
-    // The same by the command.
+    // The command shows the same.
     let program = binary().display().to_string();
     let socket = router.socket().display().to_string();
     let arguments =

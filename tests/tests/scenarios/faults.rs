@@ -1,4 +1,4 @@
-//! Faults of control: it stalls, it misses messages of the kernel, it is replaced.
+//! Faults of control: it stalls, misses messages of the kernel, or is replaced.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -11,16 +11,16 @@ use crate::fib;
 use crate::reference::Reference;
 use crate::support::{assert_hosts_talk, assert_router_forwards, router};
 
-/// How soon the interface answers after a stall.
+/// Time limit for an answer of the interface after a stall.
 const BACK: Duration = Duration::from_secs(2);
-/// How soon the tables are equal after messages were missed.
+/// Time limit for equal tables after missed messages.
 const RESYNC: Duration = Duration::from_secs(10);
-/// How long the control thread stalls.
+/// Length of a stall of the control thread.
 const STALL: Duration = Duration::from_millis(2500);
 
-/// Delays the control thread after each of its waits, until the program that does so ends.
+/// Delays the control thread after each of its waits, until the returned strace process ends.
 fn delay_control(line: &Line, router: &Millrace, delay: Duration) -> Background {
-    // Without -f strace holds the one thread.
+    // Without -f strace traces the one thread.
     let (pid, delay) = (router.pid().to_string(), delay.as_micros());
     let inject = format!("inject=epoll_wait,epoll_pwait,epoll_pwait2:delay_exit={delay}");
     let arguments = ["-p", &pid, "-e", "trace=epoll_wait,epoll_pwait,epoll_pwait2", "-e", &inject];
@@ -67,11 +67,11 @@ fn fault_12_a_running_router_whose_netlink_buffer_overflows_has_the_kernels_rout
     let overruns = || router.json(&["show", "status"])["mirror"]["overruns"].as_u64().unwrap();
     let before = overruns();
     let routes = 20_000;
-    // A fast control thread empties even the smallest buffer in time.
+    // A control thread without delay empties even the smallest buffer in time.
     let mut tracer = delay_control(&line, &router, Duration::from_millis(100));
     fib::change(&line, "add", 0..routes);
     fib::change(&line, "del", 0..routes / 2);
-    // The same destinations by the other gateway: what counts is where packets go.
+    // The same destinations by the other gateway: forwarding must follow.
     fib::change_next_hops(&line, routes / 2..routes * 3 / 4);
     tracer.end_by(Signal::SIGTERM);
     let (took, count) = fib::assert_equal(&line, &router, RESYNC);
@@ -97,7 +97,8 @@ fn fault_36_programs_that_take_the_processors_end_no_worker_and_lose_no_packet_a
     drop(stealing);
     for report in flows.finish() {
         println!("{threads} programs beside: {report:?}");
-        // A shared processor delays; a packet is lost only where a ring is full, and counted there.
+        // A shared processor delays packets. The router loses a packet only where a ring is full, and counts
+        // it there.
         assert!(report.lost() <= router.drops("receive_ring_full") && report.reordered == 0, "{report:?}");
         assert!(report.lost() * 10 <= report.sent, "{report:?}");
     }
@@ -105,7 +106,8 @@ fn fault_36_programs_that_take_the_processors_end_no_worker_and_lose_no_packet_a
     router.assert_conservation();
 }
 
-/// A TCP session that carries a line back and forth every 5 ms until it is told to end. Returns how many came back.
+/// Runs a TCP session that sends a line to the server and back every 5 ms until the end is signalled. The
+/// thread returns the number of lines that came back.
 fn session(line: &Line) -> (std::sync::mpsc::Sender<()>, std::thread::JoinHandle<u64>) {
     let listener = line.h2.within(|| TcpListener::bind("10.2.0.2:7100")).unwrap();
     std::thread::spawn(move || {
@@ -135,7 +137,7 @@ fn session(line: &Line) -> (std::sync::mpsc::Sender<()>, std::thread::JoinHandle
     (stop, std::thread::spawn(body))
 }
 
-/// Replaces an upgraded router's process by the next one, again and again, beside a session and the reference flows.
+/// Replaces the router's process by upgrades, again and again, beside a session and the reference flows.
 pub fn assert_gaps_of_upgrades(upgrades: u32) {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();

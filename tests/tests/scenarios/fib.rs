@@ -1,4 +1,4 @@
-//! The routes of a router beside those of its kernel: destinations and next hops.
+//! Routes of a router compared with those of its kernel: destinations and next hops.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -10,7 +10,7 @@ use serde_json::Value;
 /// Next hops of each destination from 11.0.0.0 on: gateway and device.
 pub type Fib = BTreeMap<String, BTreeSet<(String, String)>>;
 
-/// Routes that one command changes.
+/// Number of routes that one command changes.
 const BATCH: u32 = 100_000;
 
 fn is_far(to: &str) -> bool {
@@ -31,16 +31,16 @@ fn fib(rows: &Value, to: &str, via: &str, device: &str, next_hops: &str) -> Fib 
     rows.as_array().expect("rows").iter().filter_map(entry).collect()
 }
 
-/// Routes to 11.0.0.0 and above of a router whose ports bear the names of their devices.
+/// Returns the routes to 11.0.0.0 and above of a router whose ports have the names of their devices.
 pub fn of_router(router: &Millrace) -> Fib {
     fib(&router.json(&["show", "routes"]), "to", "via", "port", "next_hops")
 }
 
-/// Returns the time from `begin` until the router has answered with these routes. Reading its answers, which takes a debug build seconds, is
-/// not counted.
+/// Returns the time from `begin` until the router has answered with these routes. The time to parse its
+/// answers, seconds in a debug build, doesn't count.
 ///
 /// # Panics
-/// When it has not within `patience`.
+/// When the router has other routes for longer than `patience`.
 pub fn time_until_equal(router: &Millrace, kernel: &Fib, begin: Instant, patience: Duration) -> Duration {
     let mut answered = Duration::ZERO;
     let equal = wait_until(3 * patience, || {
@@ -53,16 +53,17 @@ pub fn time_until_equal(router: &Millrace, kernel: &Fib, begin: Instant, patienc
     answered
 }
 
-/// The same of the kernel below it.
+/// Returns the routes to 11.0.0.0 and above of the kernel below the router.
 pub fn of_kernel(line: &Line) -> Fib {
     let text = line.r.run("ip -j -4 route show table main");
     fib(&serde_json::from_str(&text).expect("JSON of ip"), "dst", "gateway", "dev", "nexthops")
 }
 
-/// Waits until the router has the kernel's routes by the kernel's next hops; returns how long that took, and their number.
+/// Waits until the router has the kernel's routes with the kernel's next hops. Returns the time that passed
+/// and the number of routes.
 ///
 /// # Panics
-/// When they differ for longer than `patience`, with the first differences.
+/// When the tables differ for longer than `patience`, with the first differences.
 pub fn assert_equal(line: &Line, router: &Millrace, patience: Duration) -> (Duration, usize) {
     let kernel = of_kernel(line);
     let mut ours = Fib::new();
@@ -77,12 +78,12 @@ pub fn assert_equal(line: &Line, router: &Millrace, patience: Duration) -> (Dura
     (took.unwrap_or_else(|| panic!("{counts:?} routes: {differing:?}, stale {stale:?}")), kernel.len())
 }
 
-/// Adds (`add`) or removes (`del`) routes of 24 bits from 11.0.0.0 on, by the far ends of `r1` and `r2` in turn.
+/// Adds (`add`) or removes (`del`) /24 routes from 11.0.0.0 on, by the far ends of `r1` and `r2` in turn.
 pub fn change(line: &Line, verb: &str, numbers: Range<u32>) {
     run(line, verb, numbers, 0);
 }
 
-/// Gives such routes the other next hop.
+/// Changes such routes to the other next hop.
 pub fn change_next_hops(line: &Line, numbers: Range<u32>) {
     run(line, "replace", numbers, 1);
 }
@@ -98,7 +99,7 @@ fn run(line: &Line, verb: &str, numbers: Range<u32>, shift: u32) {
         let port = 1 + (number + shift) % 2;
         format!("route {verb} {}.{third}.{fourth}.0/24 via 10.{port}.0.2\n", 11 + second)
     };
-    // A command has a bounded time.
+    // One command takes a bounded time.
     for first in numbers.clone().step_by(BATCH as usize) {
         let text: String = (first..numbers.end.min(first + BATCH)).map(one).collect();
         let file = line.write("batch", &text);

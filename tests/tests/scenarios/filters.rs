@@ -1,4 +1,4 @@
-//! What operators say of traffic while it runs: filters with actions, routes of our own, flows.
+//! Traffic controls at run time: filters with actions, the router's own routes, flows.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use serde_json::Value;
 use crate::support::{router, to};
 
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Long enough for a flow to show what becomes of it.
+/// Time after which a flow shows the effect of a change.
 const MOMENT: Duration = Duration::from_millis(300);
 
-/// Adds a filter; returns its id as it is written behind `filter remove`.
+/// Adds a filter. Returns its id in the form that `filter remove` takes.
 fn add(router: &Millrace, filter: &str, action: &str, more: &[&str]) -> String {
     let added = router.json(&[&["filter", "add", filter, "--action", action], more].concat());
     added["id"].to_string()
 }
 
-/// What `filter list` says of a filter.
+/// Returns the entry of a filter in `filter list`.
 fn listed(router: &Millrace, id: &str) -> Value {
     let filters = router.json(&["filter", "list"]);
     let id: u64 = id.parse().unwrap();
@@ -25,28 +25,28 @@ fn listed(router: &Millrace, id: &str) -> Value {
     found.cloned().unwrap_or_else(|| panic!("no filter {id} in {filters:#}"))
 }
 
-/// Lets everybody know everybody: of packets for a neighbour that is not known yet only a few may wait.
+/// Resolves all neighbours: only a few packets may wait for an unresolved one.
 fn meet(line: &Line) {
     line.h1.run("ping -c 1 10.2.0.2");
     line.r.run("ping -c 1 10.1.0.2 && ping -c 1 10.2.0.2");
 }
 
-/// Checks that a flow lost nothing and that nothing came twice.
+/// Checks that a flow lost nothing and that no packet arrived twice.
 fn assert_undisturbed(report: &FlowReport, router: &Millrace) {
     let drops = router.json(&["show", "drops"]);
     assert_eq!((report.lost(), report.duplicated), (0, 0), "{report:?} {drops:#}");
 }
 
-/// Packets of a flow that arrive within a moment.
+/// Returns the number of packets of a flow that arrive within a moment.
 fn arrivals(flow: &Flow) -> u64 {
-    // What is under way arrives first.
+    // Packets on their way arrive first.
     flow.go_on(Duration::from_millis(50));
     let before = flow.received();
     flow.go_on(MOMENT);
     flow.received() - before
 }
 
-/// A third host behind the router, 10.3.0.2, and a router with three ports.
+/// Returns a third host behind the router, 10.3.0.2, and a router with three ports.
 fn with_third_host(line: &Line) -> (Namespace, Millrace) {
     let third = Namespace::new("h3");
     line.connect(&third, "eth0", 3, 1500);
@@ -210,7 +210,7 @@ fn routes_of_ours_are_the_kernels_too_and_go_with_the_router() {
     {
         let added = router.json(&["route", "add", prefix, "via", via]);
         assert_eq!((&added["source"], &added["next_hops"][0]["port"]), (&"millrace".into(), &"r2".into()));
-        // The next packet takes it: nothing is waited for.
+        // The next packet takes the route, without a wait.
         line.h1.run(&format!("ping -c 1 -W 1 {address}"));
         assert_eq!(router.json(&["route", "lookup", address])["to"], prefix);
         let family = if prefix.contains(':') { "-6" } else { "-4" };
@@ -314,7 +314,7 @@ fn the_id_of_a_removed_filter_is_no_other_filters() {
     router.ask(&["filter", "remove", &old]);
     let new = add(&router, "proto udp dport 11", "drop", &[]);
     assert!(new != old && new != other, "{old}, {other}, {new}");
-    // Who still has the old listing removes nothing that it doesn't show, and all or none.
+    // With ids of an old listing, a client removes no other filter: the command removes all or none.
     router.try_ask(&["filter", "remove", &other, &old]).assert_refused(1, &[&old, "filter list"]);
     assert_eq!(
         (&listed(&router, &new)["match"], router.json(&["filter", "list"]).as_array().map(Vec::len)),
@@ -418,7 +418,7 @@ fn a_gate_changes_its_table_under_traffic() {
         stopped.go_on(Duration::from_millis(50));
     }
     assert_eq!(stopped.received(), 0);
-    // Old tables are out of use: what is said of the filter still reaches packets.
+    // The old tables are out of use, and changes of filters still apply.
     router.ask(&["filter", "remove", &id]);
     assert!(arrivals(&stopped) > 0);
     assert_undisturbed(&goes_on.finish(), &router);
@@ -434,7 +434,7 @@ fn gates_with_the_same_filters_are_linked_and_match_as_before() {
     meet(&line);
     for gate in ["security-in", "firewall"] {
         router.json(&["gate", "set", gate, "--table", "dag"]);
-        // So many that the root is no leaf.
+        // Enough filters that the root of the table is no leaf.
         for port in [9010].into_iter().chain(9012..9020) {
             let priority = if gate == "firewall" { "2" } else { "1" };
             let filter = format!("dst 10.2.0.2 proto udp dport {port}");

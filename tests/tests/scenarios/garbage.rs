@@ -1,4 +1,4 @@
-//! Random and malformed frames, by the hundred thousand.
+//! Hundreds of thousands of random and malformed frames.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,8 +10,8 @@ use millrace_wire::MacAddr;
 
 use crate::support::assert_hosts_talk;
 
-/// Frames that have something of a packet, so that they get further than the first look: every kind that the router
-/// treats, towards every kind of destination.
+/// Returns frames to spoil: every kind that the router treats, to every kind of destination. They resemble
+/// packets, so that they pass the first checks.
 fn seeds(router: MacAddr) -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for destination in
@@ -28,11 +28,11 @@ fn seeds(router: MacAddr) -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Changes a few bytes, cuts, lengthens, or takes something else altogether.
+/// Returns a frame with a few bytes changed, cut, lengthened, or replaced by random bytes.
 fn spoil(frame: &[u8], random: &mut Random) -> Vec<u8> {
     let mut bytes = frame.to_vec();
     for _ in 0..random.below(6) {
-        // Behind the addresses: a frame to somebody else ends at the first look.
+        // Changes start behind the addresses: a frame to another station fails the first check.
         let from = if random.below(8) == 0 { 0 } else { 12 };
         let at = from + random.below(bytes.len() - from);
         bytes[at] = random.below(256) as u8;
@@ -51,17 +51,18 @@ fn spoil(frame: &[u8], random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Frames that are sent before the router has to have taken them: less than a receive ring holds.
+/// Number of frames sent before the router must have taken them: less than the size of a receive ring.
 const PIECE: usize = 1024;
-/// How long a device may be full.
+/// Time limit for a full device.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A sender that waits for the router, so that no frame is lost in between.
+/// Sender that waits for the router, so that no frame is lost on the way.
 struct Sender<'a> {
     router: &'a Millrace,
     wire: RawSocket,
     sent: u64,
-    /// Frames that a port on AF_PACKET does not ask the kernel for: those of protocols that nobody has.
+    /// Number of frames that a port on AF_PACKET doesn't request from the kernel: frames of unassigned
+    /// protocols.
     unasked: u64,
     worker: u32,
 }
@@ -76,11 +77,11 @@ impl<'a> Sender<'a> {
         self.router.row("ports", "name", "r1")["rx_packets"].as_u64().expect("a count")
     }
 
-    /// Sends a piece; returns how long the worker ran for it, per frame.
+    /// Sends a piece. Returns the run time of the worker per frame.
     fn send(&mut self, frames: &[Vec<u8>]) -> Duration {
         let (before, ran) = (self.arrived(), run_time(self.router, self.worker));
         for frame in frames {
-            // A device that is full takes it a moment later.
+            // A full device takes the frame a moment later.
             let sent = wait_until(PATIENCE, || self.wire.try_send(frame).is_ok());
             assert!(sent.is_some(), "a frame of {} bytes is not taken", frame.len());
         }
@@ -94,7 +95,7 @@ impl<'a> Sender<'a> {
     }
 }
 
-/// The number of a router's thread.
+/// Returns the id of a router's thread.
 fn thread_of(router: &Millrace, name: &str) -> u32 {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", router.pid())).expect("threads").flatten();
     let named = |entry: &std::fs::DirEntry| {
@@ -104,21 +105,22 @@ fn thread_of(router: &Millrace, name: &str) -> u32 {
     thread.file_name().to_string_lossy().parse().expect("a number")
 }
 
-/// How long a thread has run on processors.
+/// Returns the run time of a thread.
 fn run_time(router: &Millrace, thread: u32) -> Duration {
     let text = std::fs::read_to_string(format!("/proc/{}/task/{thread}/schedstat", router.pid()));
     let text = text.expect("the kernel counts what threads run");
     Duration::from_nanos(text.split(' ').next().and_then(|ran| ran.parse().ok()).expect("a number"))
 }
 
-/// Sends malformed frames, and checks that each is accounted for and takes the worker no longer than others do.
+/// Sends malformed frames. Checks that each is accounted for and costs the worker no more time than other
+/// frames.
 fn assert_survives(line: &Line, router: &mut Millrace, count: usize) {
     line.h1.run("ping -c 1 -W 2 10.2.0.2");
     let mac = MacAddr(line.r.mac_of("r1"));
     let seeds = seeds(mac);
     let mut sender = Sender::new(line, router);
     let mut random = Random::new(1);
-    // The measure: packets of flows that are new, as malformed ones are.
+    // Reference: packets of new flows, since malformed ones are new as well.
     let mut new_flow = || {
         let ports = [random.below(60_000), random.below(60_000)].map(|port| 1024 + port as u16);
         Ipv4Frame::udp().to(mac).src("10.1.0.2").dst("10.2.0.2").ports(ports[0], ports[1]).bytes()
@@ -129,12 +131,12 @@ fn assert_survives(line: &Line, router: &mut Millrace, count: usize) {
     let time = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time after 1970");
     let new = u64::from(time.subsec_nanos()) | time.as_secs() << 32;
     let mut times = Vec::new();
-    // Two seeds that are the same in each run, and a new one, which a failure shows.
+    // Two constant seeds, and a new one, which a failure prints.
     for seed in [20_260_401, 7, new] {
         println!("seed {seed}");
         let mut random = Random::new(seed);
         for piece in 0..count / 3 / PIECE {
-            // All of a piece are of one kind, so that a kind that takes long shows.
+            // All frames of a piece are of one kind, so that a slow kind shows.
             let seed = &seeds[piece % seeds.len()];
             let frames: Vec<Vec<u8>> = (0..PIECE).map(|_| spoil(seed, &mut random)).collect();
             times.push(sender.send(&frames));
@@ -150,7 +152,7 @@ fn assert_survives(line: &Line, router: &mut Millrace, count: usize) {
     assert!(router.is_running(), "{}", router.log());
     assert_eq!(router.drops("receive_ring_full"), 0);
     router.assert_conservation();
-    // Right behind such a storm hosts may have to find their neighbours anew, which takes them some seconds.
+    // Right behind such a storm hosts may have to resolve their neighbours again, which takes some seconds.
     for (host, other) in [(&line.h1, "10.2.0.2"), (&line.h2, "fd00:1::2"), (&line.h1, "fd00:2::2")] {
         eventually("hosts find each other again", Duration::from_secs(20), || {
             host.succeeds(&format!("ping -c 1 -W 1 {other}")).then_some(())
@@ -165,7 +167,7 @@ fn sorted(mut times: Vec<Duration>) -> Vec<Duration> {
     times
 }
 
-/// Sends so many malformed frames to a router that looks at all of them.
+/// Sends `frames` malformed frames to a router that reads all of them.
 pub fn assert_all_accounted_for(frames: usize) {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();

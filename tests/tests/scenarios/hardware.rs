@@ -1,4 +1,5 @@
-//! The router's hardware, as it shows it: processors, ports, the switches between them, and what each can do on this machine.
+//! Hardware as the router shows it: processors, ports, the switches between them, and their abilities on this
+//! machine.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use serde_json::Value;
 
 use crate::support::router;
 
-/// The row of a table by its name.
+/// Returns the row of a table by its name.
 fn row(router: &Millrace, table: &str, name: &str) -> Value {
     let hardware = router.json(&["show", "hardware"]);
     let found =
@@ -50,11 +51,11 @@ fn processors_ports_and_switches_are_shown_with_what_they_can_do() {
         drawing.starts_with("host\n└─ worker 0\n   ├─ xdp r1\n   │  └─ port r1 (r1, veth, copy)\n"),
         "{drawing}"
     );
-    // What the other end takes is noticed while the router runs.
+    // The router notices changes of the other end at run time.
     line.h1.run("ethtool -K eth0 gro on");
     let noticed = wait_until(Duration::from_secs(3), || takes("r1"));
     assert!(noticed.is_some(), "{:#}", router.json(&["show", "hardware"]));
-    // The doctor says the same of devices that are no ports yet.
+    // `doctor` says the same of devices that are no ports yet.
     let third = millrace_testkit::Namespace::new("h3");
     line.connect(&third, "eth0", 3, 1500);
     third.run("ethtool -K eth0 gro off");
@@ -93,7 +94,7 @@ fn why_the_driver_forwards_no_flows_is_said_in_each_case() {
         let program = row(&router, "processors", processor);
         assert!(program["why_not"].as_str().is_some_and(|said| said.contains(why)), "{name}: {program:#}");
         assert_eq!(row(&router, "ports", "r1")["sockets"], sockets, "{name}");
-        // Where no flow can ever be in the driver, none can be placed there.
+        // Where a device permits no offload, the router refuses the placement.
         if name == "none.toml" {
             let placed = router.try_ask(&["place", "proto udp", "xdp"]);
             assert!(placed.code != Some(0) && placed.stderr.contains(why), "{name}: {placed:?}");

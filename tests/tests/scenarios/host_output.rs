@@ -1,4 +1,4 @@
-//! What the router's own kernel sends by a port that has a scheduler: caught, scheduled, and let go again.
+//! Host output at a port with a scheduler: caught, scheduled, and released again.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use serde_json::Value;
 use crate::reference::LONGEST_GAP;
 use crate::support::{iperf3_server, rate_to_h2, router, to};
 
-/// What the scheduler of the second port says of the kernel's packets.
+/// Returns the host output entry of the second port's scheduler.
 fn host(router: &Millrace) -> Value {
     router.json(&["scheduler", "show", "r2"])["host"].clone()
 }
 
-/// Bytes that a leaf of the second port has sent.
+/// Returns the number of bytes that a leaf of the second port has sent.
 fn sent_by(router: &Millrace, leaf: &str) -> f64 {
     let shown = router.json(&["queue", "show", "r2", leaf]);
     shown["sent_bytes"].as_f64().unwrap_or_else(|| panic!("{shown}"))
@@ -55,7 +55,7 @@ fn it_is_caught_while_the_port_has_a_scheduler() {
     );
     let doctor = run_to_end(&line.r, &["doctor", "r2"]).stdout;
     assert!(doctor.contains("host output    works") && !doctor.contains("tcx egress programs"), "{doctor}");
-    // What is forwarded is none of it.
+    // Forwarded packets are no host output.
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 500, 64);
     flow.go_on(Duration::from_millis(500));
     let report = flow.finish();
@@ -70,7 +70,7 @@ fn it_is_caught_while_the_port_has_a_scheduler() {
     router.assert_conservation();
 }
 
-/// The rate at which a TCP of the router's own host sends through a port of 10 Mb/s, by what it has of a device.
+/// Checks the rate at which TCP of the router's own host sends through a port of 10 Mb/s, for a kind of port.
 fn keeps_to_the_rate(arguments: &str) {
     let Some(_ground) = Ground::enter_alone(&["ping", "iperf3"]) else { return };
     let line = Line::new();
@@ -83,7 +83,7 @@ fn keeps_to_the_rate(arguments: &str) {
     let mut client = Background::start(&line.r, "iperf3", &["-c", "10.2.0.2", "-t", "6"], log);
     std::thread::sleep(Duration::from_secs(2));
     let rate = rate_to_h2(&line, || std::thread::sleep(Duration::from_secs(3)));
-    // Never more than the rate; TCP itself may leave a part of it unused.
+    // Never more than the rate. TCP itself may leave a part of it unused.
     assert!((8.0e6..1.01e7).contains(&rate), "{rate}");
     assert!(client.wait(Duration::from_secs(20)).is_some_and(|status| status.success()), "{}", client.log());
     router.assert_conservation();
@@ -104,7 +104,8 @@ fn it_keeps_to_the_rate_of_a_port_of_several_workers() {
     keeps_to_the_rate("--workers 2");
 }
 
-/// A link of 8 Mb/s, of which what filters send to `own` gets three parts and the rest one.
+/// Starts a router with a link of 8 Mb/s: traffic that filters send to `own` gets three parts, all other
+/// traffic one.
 fn three_to_one(line: &Line) -> Millrace {
     let router = router(line);
     line.h1.run("ping -c 1 10.2.0.2");
@@ -133,7 +134,7 @@ fn it_shares_the_link_with_what_is_forwarded_as_weights_say() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = three_to_one(&line);
-    // Both want more than the link has.
+    // Both flows ask for more than the capacity of the link.
     let own = Flow::start(&line.r, &line.h2, to("10.2.0.2:9000"), 1250, 958);
     let forwarded = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9001"), 1250, 958);
     own.go_on(Duration::from_secs(1));
@@ -155,9 +156,9 @@ fn a_setting_says_which_filters_it_meets_and_whether_it_is_caught() {
     let line = Line::new();
     let router = three_to_one(&line);
     router.ask(&["filter", "add", "proto icmp", "--gate", "firewall", "--action", "drop"]);
-    // The filter is for what is forwarded, unless it is said otherwise.
+    // By default the filter applies to forwarded packets only.
     line.r.run("ping -c 2 -i 0.2 10.2.0.2");
-    // What does not pass its gate is not counted there.
+    // A filter doesn't count packets that don't pass its gate.
     let filters = router.json(&["filter", "list"]);
     let icmp = filters.as_array().and_then(|all| all.iter().find(|one| one["match"] == "proto icmp"));
     assert_eq!(icmp.map(|one| (&one["queued_packets"], &one["sent_packets"])), Some((&0.into(), &0.into())));
@@ -167,7 +168,7 @@ fn a_setting_says_which_filters_it_meets_and_whether_it_is_caught() {
     assert!(!line.r.succeeds("ping -c 3 -i 0.2 -W 1 10.2.0.2"));
     assert!(router.drops("filter") >= before + 3);
     assert_eq!((&host(&router)["setting"], &host(&router)["weight"]), (&"filter".into(), &32.into()));
-    // Others pass on, by the queue that filters say.
+    // Other packets pass, by the queue that filters choose.
     let flow = Flow::start(&line.r, &line.h2, to("10.2.0.2:9000"), 200, 64);
     flow.go_on(Duration::from_millis(500));
     let report = flow.finish();
@@ -201,7 +202,7 @@ fn the_kernel_sends_itself_again_when_the_router_is_killed_or_its_device_comes_b
     let second = three_to_one(&line);
     line.r.run("ping -c 1 10.2.0.2");
     assert!(host(&second)["packets"].as_u64() > Some(0));
-    // A device that goes and comes is caught at again.
+    // Catching resumes at a device that was deleted and returns.
     line.r.ip("link del r2");
     eventually("what was caught is let go", Duration::from_secs(3), || {
         (!devices(&line).contains("mr-out-")).then_some(())
@@ -226,7 +227,7 @@ fn a_full_queue_does_not_keep_the_kernel_from_finding_neighbours() {
     for address in ["10.2.0.2", "fd00:2::2"] {
         let family = if address.contains(':') { "-6" } else { "-4" };
         line.r.run(&format!("ip {family} neigh flush dev r2"));
-        // Asked for by a packet of the kernel's own, which the full queue may well drop.
+        // A packet of the kernel's own starts the resolution. The full queue may drop that packet itself.
         line.r.try_run(&format!("ping -c 1 -W 1 {address}"));
         let known = line.r.run(&format!("ip {family} neigh show {address} dev r2"));
         assert!(known.contains("lladdr"), "{address}: {known}");

@@ -1,4 +1,4 @@
-//! What a router takes of its machine, before and after something.
+//! Resources that a router uses on its machine, before and after an operation.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// What a router takes now.
+    /// Returns the current resources of a router.
     pub fn by(router: &Millrace) -> Self {
         let count =
             |what: &str| fs::read_dir(format!("/proc/{}/{what}", router.pid())).map_or(0, Iterator::count);
@@ -24,11 +24,12 @@ impl Taken {
         }
     }
 
-    /// Checks that a router takes no more than this: as many descriptors, two threads for files more at most, which stay once there is
-    /// work for them at one time, and `percent` more memory at most.
+    /// Checks that a router uses no more than these resources: the same number of descriptors, and at most
+    /// `percent` more memory. It may have two more threads for files, which stay once there was work for them
+    /// at the same time.
     ///
     /// # Panics
-    /// When it does, or when it has panicked or ended.
+    /// When the router uses more, or when it has panicked or ended.
     pub fn assert_kept(&self, router: &mut Millrace, percent: u64, what: &str) {
         let now = Self::by(router);
         println!("{what}: {self:?}, then {now:?}");

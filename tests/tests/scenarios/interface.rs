@@ -1,5 +1,5 @@
-//! The interface of a running router keeps to its description, whatever is sent to it; changes are noted, and made only where
-//! what is changed is still what its client saw.
+//! Interface of a running router: it conforms to its description for any request. It logs changes, and makes
+//! a change only where the object is still as the client saw it.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -41,7 +41,7 @@ fn start_with(line: &Line, text: &str) -> Millrace {
     router
 }
 
-/// Asks by HTTP, with curl's arguments; returns the status and the answer.
+/// Sends an HTTP request with curl's arguments. Returns the status and the answer.
 fn curl(router: &Millrace, arguments: &[&str], path: &str) -> (u16, Value) {
     let mut command = Command::new("curl");
     command.args(["-s", "-w", "\n%{http_code}", "--unix-socket"]).arg(router.socket());
@@ -52,7 +52,7 @@ fn curl(router: &Millrace, arguments: &[&str], path: &str) -> (u16, Value) {
     (status.parse().expect("a status"), serde_json::from_str(body).unwrap_or(Value::Null))
 }
 
-/// The value of a header of the answer.
+/// Returns the value of a header of the answer.
 fn header(router: &Millrace, name: &str, path: &str) -> String {
     let mut command = Command::new("curl");
     command.args(["-s", "-o", "/dev/null", "-w", &format!("%header{{{name}}}"), "--unix-socket"]);
@@ -93,7 +93,8 @@ fn whatever_is_sent_the_interface_keeps_to_its_description() {
     let output = command.current_dir(&place).output().expect("schemathesis");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
-    // It has tried all there is but the three that go on and the description itself, and the router is as well as before.
+    // The tool has tried all operations but the three streams and the description itself, and the router
+    // still works.
     let description = curl(&router, &[], "/openapi.json").1;
     let resources = description["paths"].as_object().expect("paths").values();
     let methods = ["get", "post", "put", "patch", "delete"];
@@ -127,7 +128,7 @@ fn a_change_is_made_only_to_what_its_client_saw() {
         let (status, answer) = curl(&router, &["-X", "PATCH", "-H", &right, "--json", change], path);
         assert_eq!(status, 200, "{path}: {answer}");
     }
-    // What is applied is applied to what was read.
+    // The configuration is applied only to the state that the client read.
     let tag = header(&router, "etag", "/configuration");
     let text =
         serde_json::json!({"text": format!("{BASE}[[route]]\nto = \"10.9.0.0/16\"\nvia = \"10.2.0.2\"\n")});
@@ -139,7 +140,7 @@ fn a_change_is_made_only_to_what_its_client_saw() {
     assert!(problem["current"]["text"].as_str().is_some_and(|text| text.contains("dport 53")), "{problem}");
     let condition = format!("If-Match: {}", header(&router, "etag", "/configuration"));
     let (status, applied) = curl(&router, &["-H", &condition, "--json", &text.to_string()], "/configuration");
-    // The second revision is what ran before, with the filter.
+    // The second revision is the configuration that ran before, with the filter.
     assert_eq!((status, &applied["revision"]), (200, &3.into()), "{applied}");
 }
 
@@ -206,7 +207,7 @@ fn every_change_and_every_refusal_is_noted() {
     assert_eq!(lines[0]["request"]["match"], "proto udp dport 53");
     assert!(lines[0]["pid"].as_i64().is_some_and(|pid| pid > 0), "{lines:#}");
     assert!(lines[1]["why"].as_str().unwrap().contains("no instance \"nobody\""), "{lines:#}");
-    // They outlive the router.
+    // The entries outlive the router.
     router.kill();
     let router = Millrace::start(&line.r, &format!("--config {}", config.display()));
     router.try_ask(&["instance", "free", "somebody"]);

@@ -1,4 +1,4 @@
-//! The kernel stays in charge: what `ip` says is what the router does, as soon as it is said.
+//! Kernel in charge: the router follows changes by `ip` at once.
 
 use std::time::{Duration, Instant};
 
@@ -9,12 +9,12 @@ use crate::reference::LONGEST_GAP;
 use crate::seeing::traced;
 use crate::support::{router, to};
 
-/// How long the mirror may take.
+/// Time limit for the mirror.
 const SOON: Duration = Duration::from_millis(50);
-/// How long any of it may take on a machine that has other things to do.
+/// Time limit for any change on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The route to exactly `prefix`, if the router has one.
+/// Returns the route to exactly `prefix`, if the router has one.
 fn route(router: &Millrace, prefix: &str) -> Option<Value> {
     let routes = router.json(&["show", "routes"]);
     routes.as_array().unwrap().iter().find(|route| route["to"] == prefix).cloned()
@@ -74,9 +74,9 @@ fn next_hop_objects_share_the_flows_and_follow_their_changes() {
     let route = || route(&router, "10.9.0.0/24").unwrap_or_default();
     assert_eq!(route()["next_hops"].as_array().map(Vec::len), Some(2), "{:#}", route());
 
-    // More packets than may wait for a neighbour.
+    // The test sends more packets than may wait for a neighbour.
     line.r.run("ping -c 1 10.2.0.2 && ping -c 1 10.3.0.2");
-    // Forty flows: that all go one way has a chance of 2 in 2^40.
+    // Forty flows: the probability that all take one path is 2 in 2^40.
     let socket = line.h1.within(|| std::net::UdpSocket::bind("10.1.0.2:0")).unwrap();
     for port in 9000..9040 {
         socket.send_to(b"flow", ("10.9.0.1", port)).unwrap();
@@ -216,7 +216,7 @@ fn hosts_learn_a_smaller_mtu_behind_the_router_and_follow_its_changes() {
         text.to_lowercase().contains("mtu: 1400") || text.contains("mtu=1400") || text.contains("mtu = 1400"),
         "{text}"
     );
-    // IPv4 without DF is fragmented, and comes back.
+    // IPv4 without DF is fragmented, and returns.
     line.h1.run("ip route flush cache");
     line.h1.run("ping -c 2 -i 0.2 -W 1 -M dont -s 1450 10.2.0.2");
     crate::support::assert_hosts_talk(&line);
@@ -244,7 +244,7 @@ fn an_mtu_change_under_load_loses_no_small_packet_and_lets_no_large_one_out() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = router(&line);
-    // While a neighbour is looked for, few packets are held.
+    // Few packets are held while a neighbour is resolved.
     line.h1.run("ping -c 1 10.2.0.2");
     let small = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
     small.go_on(Duration::from_millis(300));
@@ -278,7 +278,7 @@ fn a_neighbour_that_does_not_answer_is_reported_as_an_unreachable_host() {
         assert!(String::from_utf8_lossy(&answer.stdout).contains(said), "{answer:?}");
     }
     assert!(router.drops("neighbour_failed") >= 2, "{:#}", router.json(&["show", "drops"]));
-    // It is asked for again when it may have come.
+    // The router resolves the neighbour again later.
     line.h2.ip("address add 10.2.0.77/24 dev eth0");
     let answers = wait_until(Duration::from_secs(5), || line.h1.succeeds("ping -c 1 -W 1 10.2.0.77"));
     assert!(answers.is_some(), "{:#}", router.json(&["show", "neighbours"]));
@@ -289,7 +289,7 @@ fn a_neighbour_that_does_not_answer_is_reported_as_an_unreachable_host() {
 fn a_neighbour_in_use_is_never_forgotten() {
     let Some(_ground) = Ground::enter_alone(&[]) else { return };
     let line = Line::new();
-    // An hour of the kernel's housekeeping in seconds.
+    // An hour of the kernel's housekeeping, in seconds.
     for key in ["base_reachable_time_ms", "gc_stale_time", "delay_first_probe_time"] {
         let value = if key == "base_reachable_time_ms" { "1000" } else { "1" };
         line.r.sysctl(&format!("ipv4/neigh/r2/{key}"), value);
@@ -331,7 +331,7 @@ fn what_leaves_by_a_device_that_is_no_port_is_handed_back_to_the_kernel() {
     router.assert_conservation();
 }
 
-/// What `doctor` says of the device r1 beside a running router.
+/// Returns the output of `doctor` for the device r1 beside a running router.
 fn doctor(line: &Line, router: &Millrace) -> String {
     run_to_end(&line.r, &["--socket", &router.socket().display().to_string(), "doctor", "r1"]).stdout
 }

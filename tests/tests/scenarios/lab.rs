@@ -1,4 +1,4 @@
-//! Labs by the command line.
+//! Labs on the command line.
 
 use std::process::Command;
 
@@ -11,7 +11,7 @@ fn millrace(arguments: &[&str]) -> (bool, String) {
     (output.status.success(), text)
 }
 
-/// A lab that is taken down whatever happens.
+/// Lab that is taken down at the end of the test in any case.
 struct Up(String);
 
 impl Drop for Up {
@@ -20,7 +20,7 @@ impl Drop for Up {
     }
 }
 
-/// The example, under a name that nobody else has.
+/// Writes the example under a unique name.
 fn example(line: &Line, name: &str, more: &str) -> String {
     let example = "../examples/lab/two-hosts.toml";
     let text = std::fs::read_to_string(example).unwrap();
@@ -48,7 +48,7 @@ fn the_example_comes_up_carries_a_ping_and_leaves_nothing() {
     assert!(listed && said.contains(&name), "{said}");
     let (known, said) = millrace(&["lab", "list", "nosuch"]);
     assert!(!known && said.contains("no lab \"nosuch\" is up"), "{said}");
-    // What a router remembers lies with its node, not with a router outside of labs.
+    // The state of a lab's router lies with its node, not with a router outside of labs.
     let directory = std::path::Path::new("/run/millrace/lab").join(&name);
     let socket = directory.join("r.sock").display().to_string();
     let (applied, said) =
@@ -91,7 +91,7 @@ fn a_links_delay_is_seen_by_ping() {
     assert!((20.0..70.0).contains(&least), "{said}");
 }
 
-/// Brings an example up as it is, waits until a ping arrives, and takes it down.
+/// Brings an unchanged example up, waits until a ping arrives, and takes it down.
 fn assert_example_carries_a_ping(name: &str, address: &str) {
     let file = format!("../examples/lab/{name}.toml");
     let (up, said) = millrace(&["lab", "up", &file]);

@@ -1,5 +1,5 @@
-//! Floods, slow clients, idle connections and huge bodies at the interface: the router answers at its own socket, forwards, and takes
-//! little memory.
+//! Attacks on the interface: floods, slow clients, idle connections and huge bodies. The router answers at
+//! its own socket, forwards, and uses little memory.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -12,18 +12,18 @@ use millrace_testkit::{
 
 use crate::support::{routes, to};
 
-/// How long each attack goes on.
+/// Length of each attack.
 const TIME: Duration = Duration::from_secs(4);
-/// What 99 of 100 answers at the router's own socket may take.
+/// Time limit for 99 of 100 answers at the router's own socket.
 const PATIENCE: Duration = Duration::from_millis(300);
-/// Bytes of memory that the router may take in addition.
+/// Maximum additional memory of the router, in bytes.
 const MEMORY: u64 = 64 << 20;
 
 fn start(line: &Line) -> Millrace {
     start_with(line, "")
 }
 
-/// The same with more in its configuration.
+/// Works as `start`, with `more` in the configuration.
 fn start_with(line: &Line, more: &str) -> Millrace {
     line.r.ip("link set lo up");
     let text = format!(
@@ -52,10 +52,10 @@ fn reserved_flow(line: &Line, router: &Millrace) -> Flow {
     flow
 }
 
-/// Sends a plain flow and a reserved one through the router, and asks at its socket, while something goes on.
+/// Sends a plain flow and a reserved one through the router, and requests at its socket, during an attack.
 fn assert_unmoved(line: &Line, router: &Millrace, what: &str) {
     let pid = router.pid().unsigned_abs();
-    // Neighbours are known before the flow begins.
+    // Neighbours are resolved before the flow begins.
     line.h1.run("ping -c 2 -i 0.2 -W 2 10.2.0.2");
     let before = resident(pid);
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
@@ -102,7 +102,7 @@ fn clients_that_send_slowly_or_nothing_keep_nobody_waiting_and_are_let_go() {
     let Some(_ground) = Ground::enter_alone(&["curl"]) else { return };
     let line = Line::new();
     let router = start(&line);
-    // Without a word, and in the middle of agreeing on keys: more than there are places for.
+    // Connections that send nothing, or a part of a TLS handshake: more than there are slots for.
     let mute: Vec<TcpStream> = line.r.within(|| {
         let connect = |number: usize| {
             let mut stream = TcpStream::connect("127.0.0.1:8443").expect("a connection");
@@ -113,7 +113,7 @@ fn clients_that_send_slowly_or_nothing_keep_nobody_waiting_and_are_let_go() {
         };
         (0..600).map(connect).collect()
     });
-    // At the own socket: a head, or a body, that does not go on; less than there are places for.
+    // At the own socket: an incomplete head, or an incomplete body; fewer connections than there are slots.
     let head = "POST /configuration HTTP/1.1\r\nhost: m\r\ncontent-type: application/json\r\n";
     let slow: Vec<UnixStream> = (0..200)
         .map(|number| {
@@ -123,7 +123,8 @@ fn clients_that_send_slowly_or_nothing_keep_nobody_waiting_and_are_let_go() {
             stream
         })
         .collect();
-    // Who comes from another address finds room, at once; who shows no token is let go.
+    // A client from another address gets a slot at once. The router closes the connection of a client without
+    // a token.
     let token = router.ask(&["token", "create", "one", "--role", "viewer"]);
     let certificate = line.file("state").join("interface.crt").display().to_string();
     let ask = |from: &str, header: &str| {
@@ -152,7 +153,7 @@ fn clients_that_send_slowly_or_nothing_keep_nobody_waiting_and_are_let_go() {
     };
     eventually("the slow ones are let go", Duration::from_secs(40), || slow.iter().all(gone).then_some(()));
     drop(mute);
-    // Others come in again.
+    // Other clients are served again.
     eventually("somebody is answered over TLS", Duration::from_secs(40), || {
         ask("127.0.0.1", &bearer).status.success().then_some(())
     });
@@ -182,7 +183,7 @@ fn answers_that_take_long_to_make_keep_nobody_waiting() {
     let Some(_ground) = Ground::enter_alone(&["curl"]) else { return };
     let line = Line::new();
     let router = start_with(&line, &routes(10_000));
-    // They end with the router as well.
+    // The clients end with the router as well.
     let ask = format!(
         "for client in 1 2 3 4 5 6 7 8; do \
            (while curl -s -o /dev/null --unix-socket {} http://x/configuration; do :; done) & \

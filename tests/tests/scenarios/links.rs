@@ -1,4 +1,4 @@
-//! Links that flap, vanish and come back.
+//! Links that flap, vanish and return.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use crate::hygiene::Taken;
 use crate::reference::Reference;
 use crate::support::{router, to};
 
-/// How soon packets flow after a link is up again.
+/// Time limit for forwarding after a link is up again.
 const UP: Duration = Duration::from_secs(3);
 
 /// Takes a device down and up ten times a second for a time.
@@ -24,7 +24,8 @@ pub fn flap(host: &Namespace, device: &str, time: Duration) {
     }
 }
 
-/// Flaps a third link for a time: the reference flows lose nothing, the link forwards soon after, and nothing is left over.
+/// Flaps a third link for a time. The reference flows lose nothing, the link forwards soon after, and no
+/// resources are left over.
 pub fn assert_flaps_cost_nothing(time: Duration) {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
@@ -33,7 +34,7 @@ pub fn assert_flaps_cost_nothing(time: Duration) {
     third.ip("route add default via 10.3.0.1");
     let mut router = Millrace::start(&line.r, "--port r1 --port r2 --port r3");
     line.h1.run("ping -c 1 10.3.0.2");
-    // What a router needs for the first link that goes down it keeps.
+    // The router keeps the resources that the first link failure takes.
     flap(&third, "eth0", Duration::from_millis(500));
     let before = Taken::by(&router);
     let flows = Reference::start(&line);
@@ -79,7 +80,7 @@ fn a_device_that_vanishes_does_not_take_the_other_ports_with_it() {
     line.r.ip("link delete r3");
     line.h1.run("ping -c 2 -i 0.2 -W 1 10.2.0.2");
     assert!(router.is_running());
-    // The device comes back under its name: the port works again.
+    // The device returns under its name: the port works again.
     line.connect(&third, "eth0", 3, 1500);
     third.ip("route add default via 10.3.0.1");
     let again = wait_until(Duration::from_secs(3), || line.h1.succeeds("ping -c 1 -W 0.5 10.3.0.2"));
@@ -87,7 +88,7 @@ fn a_device_that_vanishes_does_not_take_the_other_ports_with_it() {
     router.assert_conservation();
 }
 
-/// What comes by a queue that nobody reads would get past the filters.
+/// Packets of a queue that the router doesn't read would bypass the filters.
 #[test]
 fn a_device_with_more_queues_than_before_is_opened_anew() {
     let Some(_ground) = Ground::enter_alone(&["ethtool"]) else { return };

@@ -1,8 +1,9 @@
-//! A router's process on real interfaces: hosts, links and traffic of a Linux machine, in network namespaces.
+//! Scenarios: a router's process on real interfaces, with hosts, links and traffic of a Linux machine in
+//! network namespaces.
 //!
-//! Every test builds what it needs, starts the binary as people do, and checks the conservation law when its traffic has
-//! stopped. Tests take turns. They need root; without it, or without a program that a test uses, it says so and is
-//! skipped, unless the environment variable `CI` is `true`.
+//! Every test builds its topology, starts the binary as users do, and checks conservation when its traffic
+//! has stopped. Tests run one at a time. They need root. Without root, or without a program that it uses, a
+//! test prints the reason and is skipped, unless the environment variable `CI` is `true`.
 
 mod bad_input;
 mod batches;

@@ -1,4 +1,4 @@
-//! Memory that gives out: at any step of a start, and while packets are forwarded.
+//! Memory that runs out: at any step of a start, and while packets are forwarded.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,13 +11,15 @@ use nix::sys::signal::Signal;
 use crate::support::{router, to};
 
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Set, it has a start tried at each of the first 200 steps at which memory may give out, not at some.
+/// Environment variable that makes memory run out at each of the first 200 steps of a start, instead of at
+/// some.
 const ALL: &str = "MILLRACE_ALL_FAULTS";
 
-/// Mappings that the system's loader makes before the program begins; without memory for one, it may end by a signal.
+/// Returns the number of mappings that the system's loader makes before the program begins. If one of them
+/// fails, the loader may end by a signal.
 fn mappings_of_loader(line: &Line) -> u32 {
     let log = line.file("loader");
-    // Asked to list libraries, the loader maps them and never begins the program.
+    // With this variable the loader lists and maps libraries without starting the program.
     let command = format!(
         "strace -qq -e trace=mmap -o {} -E LD_TRACE_LOADED_OBJECTS=1 {}",
         log.display(),
@@ -53,7 +55,7 @@ fn a_start_that_finds_no_memory_ends_with_a_line_that_says_so() {
         }
     }
     assert!(forwarded > 0, "what is mapped later is needed for nothing");
-    // The same by the size of the process, which all its threads share.
+    // The same by a limit on the size of the process, which all its threads share.
     for mebibytes in [90, 160, 300, 600, 1000, 2000] {
         let limit = format!("--as={}", mebibytes << 20);
         if let Err(ended) = Millrace::try_start_by(&line.r, &["prlimit", &limit], "--port r1 --port r2") {
@@ -62,8 +64,8 @@ fn a_start_that_finds_no_memory_ends_with_a_line_that_says_so() {
     }
 }
 
-/// Checks that a start ended by itself, with one line that names what there was no memory for. Only the system's loader may print
-/// another line, and end by a signal only where it has not begun the program.
+/// Checks that a start ended by itself, with one line that names the object for which memory ran out. Only
+/// the system's loader may print another line. It may end by a signal only where the program has not begun.
 fn assert_says_why(ended: &Ended, in_loader: bool, when: &str) {
     let Ended { code, signal, stderr, .. } = ended;
     let is_loader = *code == Some(127) && stderr.contains("error while loading shared libraries")
@@ -81,7 +83,7 @@ fn a_router_that_gets_no_more_memory_refuses_changes_until_it_does_and_loses_no_
     let Some(_ground) = Ground::enter_alone(&["prlimit", "ping"]) else { return };
     let line = Line::new();
     let mut router = router(&line);
-    // While a neighbour is looked for, few packets are held.
+    // Few packets are held while a neighbour is resolved.
     line.h1.run("ping -c 1 10.2.0.2");
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
     flow.wait_for_arrival();
@@ -89,7 +91,7 @@ fn a_router_that_gets_no_more_memory_refuses_changes_until_it_does_and_loses_no_
         let (pid, soft) = (router.pid().to_string(), format!("--as={bytes}:unlimited"));
         line.r.run(&format!("prlimit --pid {pid} {soft}"));
     };
-    // Not a byte more than it has.
+    // The limit is below the memory in use.
     limit("1");
     eventually("it is told", PATIENCE, || router.log().contains("memory is short").then_some(()));
     router
@@ -118,7 +120,7 @@ fn a_control_group_without_room_is_told_before_the_kernel_kills_for_it() {
     let Some(_ground) = Ground::enter_alone(&["ping", "mount"]) else { return };
     let Some(group) = Group::new() else { return };
     let line = Line::new();
-    // A network namespace has a /sys of its own, without groups.
+    // A network namespace has its own /sys, without groups.
     let enter = format!(
         "mount -t tmpfs none /sys/fs/cgroup && mkdir /sys/fs/cgroup/memory &&
          mount -t cgroup -o memory none /sys/fs/cgroup/memory &&
@@ -131,7 +133,7 @@ fn a_control_group_without_room_is_told_before_the_kernel_kills_for_it() {
     refused.assert_refused(4, &["no memory for packets", "control group", "60 MiB", "fewer frames"]);
     group.limit(1 << 30);
     let mut router = Millrace::try_start_by(&line.r, &by, "--port r1 --port r2").unwrap();
-    // While a neighbour is looked for, few packets are held.
+    // Few packets are held while a neighbour is resolved.
     line.h1.run("ping -c 1 10.2.0.2");
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
     flow.wait_for_arrival();
@@ -147,11 +149,11 @@ fn a_control_group_without_room_is_told_before_the_kernel_kills_for_it() {
     assert!(router.is_running());
 }
 
-/// A control group of this test alone, which goes with it.
+/// Control group of this test, removed with it.
 struct Group(PathBuf);
 
 impl Group {
-    /// `None` where the machine has no such groups that may be made.
+    /// Returns a new group; `None` where the machine doesn't permit groups of this kind.
     fn new() -> Option<Self> {
         let place = PathBuf::from(format!("/sys/fs/cgroup/memory/millrace-{}", std::process::id()));
         match fs::create_dir(&place) {
@@ -174,7 +176,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // A group can be removed once the last process of it is gone.
+        // A group can be removed once its last process is gone.
         for _ in 0..100 {
             if fs::remove_dir(&self.0).is_ok() {
                 return;

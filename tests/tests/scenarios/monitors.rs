@@ -1,4 +1,4 @@
-//! Built-in plugins that look on, or copy what they see: what they say is held against what was sent.
+//! Built-in plugins that observe or copy packets: their counters, compared with the packets sent.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const RST: u8 = 4;
 const SYN: u8 = 2;
 const ACK: u8 = 16;
 
-/// Sends segments of TCP from `h1` to port 7001 of `h2`, where nobody listens.
+/// Sender of TCP segments from `h1` to port 7001 of `h2`, where no program listens.
 struct Client<'a> {
     line: &'a Line,
     wire: RawSocket,
@@ -26,7 +26,7 @@ impl<'a> Client<'a> {
         Self { line, wire: RawSocket::open(&line.h1, "eth0") }
     }
 
-    /// Without data.
+    /// Sends a segment without data.
     fn send(&self, port: u16, flags: u8, acknowledged: u32) {
         let (from, to) = (MacAddr(self.line.h1.mac_of("eth0")), MacAddr(self.line.r.mac_of("r1")));
         let segment = Ipv4Frame::tcp().from(from).to(to).src("10.1.0.2").dst("10.2.0.2");
@@ -35,7 +35,7 @@ impl<'a> Client<'a> {
     }
 }
 
-/// What an instance says of these counters, once they are as expected.
+/// Waits until an instance has these counters. Returns its answer.
 fn assert_counts(router: &Millrace, instance: &str, expected: &[(&str, u64)]) -> Value {
     let mut last = Value::Null;
     let reached = millrace_testkit::wait_until(PATIENCE, || {
@@ -54,7 +54,7 @@ fn the_syn_monitor_follows_every_handshake_and_raises_its_alarm() {
     router.ask(&["instance", "create", "syn-monitor", "syns", "threshold=10", "interval-ms=500"]);
     router.ask(&["bind", "syns", "--gate", "monitor", "--filter", "src 10.1.0.2 proto tcp"]);
     let client = Client::new(&line);
-    // 30 attempts, of which 5 are made twice; 10 are completed, 5 given up, 15 stay half-open.
+    // 30 attempts, 5 of them repeated; 10 are completed, 5 aborted, 15 stay half-open.
     (0..30).for_each(|port| client.send(20_000 + port, SYN, 0));
     (0..5).for_each(|port| client.send(20_000 + port, SYN, 0));
     (0..10).for_each(|port| client.send(20_000 + port, ACK, 1));
@@ -72,7 +72,7 @@ fn the_syn_monitor_follows_every_handshake_and_raises_its_alarm() {
     assert_eq!(said["top"], json!([{"destination": "10.2.0.2", "half_open": 15}]));
     eventually("the alarm is raised", PATIENCE, || router.log().contains("syns").then_some(()));
     assert_eq!(router.json(&["control", "syns", "read"])["alarms"], 1);
-    // A connection of two hosts is one attempt, and it is completed. Its answers take the other way.
+    // A connection of two hosts is one attempt, and it is completed. The filter doesn't match its answers.
     transfer(&line.h1, &line.h2, to("10.2.0.2:7000"), 100_000);
     assert_counts(&router, "syns", &[("attempts", 31), ("completed", 11), ("syn_ack", 0)]);
     router.assert_conservation();
@@ -86,7 +86,8 @@ fn the_ack_monitor_counts_what_comes_again_and_names_the_worst_flow() {
     router.ask(&["instance", "create", "ack-monitor", "acks", "worst=2"]);
     router.ask(&["bind", "acks", "--gate", "monitor", "--filter", "src 10.1.0.2 proto tcp dport 7001"]);
     let client = Client::new(&line);
-    // Of one flow: a new one, four times the next, an old one, a new one, twice. Of another: each once.
+    // Acknowledgments of one flow: a new one, the next four times, an old one, another new one twice. Of
+    // another flow: each once.
     for number in [1000, 2000, 2000, 2000, 2000, 1500, 3000, 3000] {
         client.send(20_000, ACK, number);
     }
@@ -99,7 +100,7 @@ fn the_ack_monitor_counts_what_comes_again_and_names_the_worst_flow() {
     let expected = [("acks", 8), ("duplicates", 4), ("fast", 1), ("longest_run", 3)];
     assert!(expected.iter().all(|(key, count)| worst[*key] == *count), "{said:#}");
     assert!(worst["flow"].as_str().unwrap().contains("sport 20000 dport 7001"), "{said:#}");
-    // What two hosts say to each other.
+    // A real connection of two hosts.
     router.ask(&["bind", "acks", "--gate", "monitor", "--filter", "proto tcp dport 7000"]);
     transfer(&line.h1, &line.h2, to("10.2.0.2:7000"), 1 << 20);
     let said = assert_counts(&router, "acks", &[("flows", 3)]);
@@ -107,7 +108,8 @@ fn the_ack_monitor_counts_what_comes_again_and_names_the_worst_flow() {
     router.assert_conservation();
 }
 
-/// A host that copies are sent to, by a port of the router: it answers for `h2`'s address there.
+/// Returns a host behind another port of the router as destination of copies. The host answers for `h2`'s
+/// address there.
 fn probe(line: &Line, number: u8) -> Namespace {
     let host = Namespace::new(&format!("h{number}"));
     line.connect(&host, "eth0", number, 1500);
@@ -116,7 +118,7 @@ fn probe(line: &Line, number: u8) -> Namespace {
     host
 }
 
-/// The numbers of a flow's packets that come to a probe, in their order, until none comes any more.
+/// Returns the numbers of a flow's packets that reach a probe, in their order, until no more arrive.
 fn numbers(wire: &RawSocket, port: u16) -> Vec<u64> {
     let number = |frame: &[u8]| {
         let is_meant = frame.get(36..38) == Some(&port.to_be_bytes()) && frame[30..34] == [10, 2, 0, 2];
@@ -144,7 +146,7 @@ fn the_mirror_sends_every_packet_to_both_ports_and_the_flow_is_undisturbed() {
         assert_eq!(numbers(wire, 9000), (0..report.sent).collect::<Vec<_>>());
     }
     let said = assert_counts(&router, "m1", &[("packets", report.sent)]);
-    // Link, network and transport header, and 64 bytes.
+    // Link, network and transport header, and 64 bytes of payload.
     assert_eq!(said["bytes"], report.sent * (14 + 20 + 8 + 64));
     router.assert_conservation();
 }
@@ -168,7 +170,7 @@ fn the_sampler_sends_one_in_so_many_packets_and_no_other() {
     let sent = every_tenth.len() as u64;
     let counts = [("copies", report.sent), ("sent", sent), ("sent_bytes", sent * (14 + 20 + 8 + 64))];
     assert_counts(&router, "s1", &counts);
-    // By chance it is one in so many, too: of at least 500 packets never fewer than 20 or more than 80.
+    // Random sampling takes one in ten, too: of at least 500 packets never fewer than 20 or more than 80.
     router.ask(&["control", "s1", "set", "one-in=10", "mode=random", "seed=7"]);
     router.ask(&["control", "s1", "reset"]);
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);

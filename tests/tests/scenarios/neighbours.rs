@@ -1,10 +1,11 @@
-//! Packets that wait for a neighbour to be resolved.
+//! Packets held for neighbour resolution.
 
 use std::time::Duration;
 
 use millrace_testkit::{Ground, Line, Millrace, eventually};
 
-/// The kernel asks for no neighbour before duplicate address detection of its own link-local address is over, 1 to 2 seconds.
+/// The kernel resolves no neighbour before duplicate address detection of its own link-local address ends, 1
+/// to 2 seconds.
 #[test]
 fn no_ping_is_lost_while_a_link_comes_up() {
     let Some(_ground) = Ground::enter(&["ping"]) else { return };

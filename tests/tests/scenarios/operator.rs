@@ -1,4 +1,4 @@
-//! What an operator meets in the first hour: warnings, short forms of commands, and commands before a router runs.
+//! First hour of an operator: warnings, short forms of commands, and commands before a router runs.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Command;
@@ -10,7 +10,7 @@ use crate::support::{router, to};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Runs a command that succeeds; returns what it wrote to standard error.
+/// Runs a command that succeeds. Returns its standard error.
 fn warned(router: &Millrace, arguments: &[&str]) -> String {
     let ended = router.try_ask(arguments);
     assert_eq!(ended.code, Some(0), "{arguments:?}: {ended:?}");
@@ -75,7 +75,7 @@ fn a_capture_warns_that_tcp_slows_down() {
     drop(ping);
 }
 
-/// What comes before the filters of the next test, and one that can win.
+/// Filter that precedes the filters of the next test, so that these never win.
 const WIDE: &str = "[[filter]]\nmatch = \"proto udp\"\naction = \"drop\"\npriority = 5\n";
 
 #[test]
@@ -124,7 +124,7 @@ fn a_filter_that_never_wins_is_warned_of_however_it_comes() {
 
 /// Runs a command in a namespace, as a user without privileges.
 fn unprivileged(line: &Line, arguments: &[&str]) -> Ended {
-    // Where everybody may run it.
+    // A copy that any user may run.
     let copy = std::env::temp_dir().join(format!("mr{}-unprivileged", std::process::id()));
     std::fs::copy(binary(), &copy).unwrap();
     let mut command: Command = line.r.command("timeout");

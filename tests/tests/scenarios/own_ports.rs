@@ -1,4 +1,4 @@
-//! Ports without a kernel device behind them: sub-interfaces with a VLAN tag, TAP devices, impaired ports.
+//! Ports without a kernel device behind them: VLAN sub-interfaces, TAP devices, impaired ports.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use millrace_wire::MacAddr;
 
 use crate::support::to;
 
-/// Waits at most so long for an answer.
+/// Time limit for an answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// A host that speaks with a VLAN tag: what `h1` says by hand.
+/// MAC address of a host that sends tagged frames, simulated by the test at `h1`.
 const HOST: MacAddr = MacAddr([2, 0, 0, 0, 0x77, 1]);
 /// VLAN 10, EtherType 802.1Q.
 const TAG: (u16, u16) = (0x8100, 10);
@@ -25,7 +25,7 @@ fn config(line: &Line, driver: &str) -> String {
     line.write("vlan.toml", &text).display().to_string()
 }
 
-/// Whether a frame carries the tag and, behind it, this EtherType.
+/// Whether a frame has the tag and this EtherType behind it.
 fn is_tagged(frame: &[u8], ether_type: u16) -> bool {
     let tag = [TAG.0.to_be_bytes(), TAG.1.to_be_bytes(), ether_type.to_be_bytes()].concat();
     frame.get(12..18) == Some(&tag)
@@ -35,7 +35,7 @@ fn assert_a_tagged_host_is_served(driver: &str) {
     let Some(_ground) = Ground::enter(&["ping"]) else { return };
     let line = Line::new();
     let router = Millrace::start(&line.r, &format!("--config {}", config(&line, driver)));
-    // A veth says that it takes tags out; those that a raw socket puts into the frame stay there.
+    // A veth claims to remove tags. The tags that a raw socket puts into the frame stay there.
     let warned = router.log().contains("device r1 takes VLAN tags out of frames");
     assert_eq!(warned, driver != "af_packet", "{}", router.log());
     line.h2.ip("route replace default via 10.2.0.1");
@@ -55,12 +55,12 @@ fn assert_a_tagged_host_is_served(driver: &str) {
     let is_reply = |frame: &[u8]| is_tagged(frame, 0x0800) && frame[18 + 9] == 1 && frame[18 + 20] == 0;
     wire.send(&echo("10.10.0.1"));
     wire.receive(PATIENCE, is_reply).expect("the sub-interface answers an echo request");
-    // The kernel has no such subnet: the echo reply of h2 finds its way because the router has.
+    // The kernel has no such subnet: the router itself routes the echo reply of h2.
     wire.send(&echo("10.2.0.2"));
     let reply = wire.receive(PATIENCE, is_reply).expect("the host behind the other port answers");
     assert_eq!((&reply[..6], &reply[30..34]), (HOST.0.as_slice(), [10, 2, 0, 2].as_slice()));
 
-    // And the other way: the router asks who has the address, with the tag.
+    // In the opposite direction the router resolves the address, with the tag.
     line.h2.ip("neigh flush dev eth0");
     let pinger = std::thread::scope(|scope| {
         let pinger = scope.spawn(|| line.h2.succeeds("ping -c 3 -i 0.3 -W 2 10.10.0.3"));
@@ -78,7 +78,7 @@ fn assert_a_tagged_host_is_served(driver: &str) {
     });
     assert!(!pinger, "nobody has answered");
 
-    // Tags that nobody has are dropped, and untagged traffic is as ever.
+    // The router drops unknown tags, and untagged traffic is unaffected.
     let unknown = Ipv4Frame::echo().to(router_mac).from(HOST).tag(TAG.0, 11).src("10.10.0.2").dst("10.2.0.2");
     wire.send(&unknown.bytes());
     line.h1.run("ping -c 2 -i 0.2 -W 2 10.2.0.2");
@@ -103,7 +103,7 @@ fn a_tap_port_has_arp_nd_and_echo_of_its_own_and_forwards() {
                   [[port]]\nname = \"mrtap\"\nkind = \"tap\"\naddress = [\"10.5.0.1/24\", \"fd00:5::1/64\"]\n";
     let config = line.write("tap.toml", config).display().to_string();
     let mut router = Millrace::start(&line.r, &format!("--config {config}"));
-    // Whoever sits behind the TAP device: here a namespace that it is moved to.
+    // The guest behind the TAP device is a namespace, to which the device is moved.
     let guest = millrace_testkit::Namespace::new("guest");
     line.r.ip(&format!("link set mrtap netns {}", guest.name()));
     guest.ip("link set mrtap up\naddress add 10.5.0.2/24 dev mrtap\naddress add fd00:5::2/64 dev mrtap nodad
@@ -127,7 +127,7 @@ fn an_impaired_port_loses_what_it_was_told_to_and_says_so() {
                   [[port]]\nname = \"b\"\ndevice = \"r2\"\nimpair = { loss = 0.1, seed = 7 }\n";
     let config = line.write("impair.toml", config).display().to_string();
     let router = Millrace::start(&line.r, &format!("--config {config}"));
-    // Or packets are lost while they wait for the neighbour.
+    // The ping resolves the neighbour; otherwise packets are lost while they wait for it.
     line.h1.succeeds("ping -c 5 -i 0.2 -W 1 10.2.0.2");
     let report = crate::support::flow_for(&line, 2000, Duration::from_secs(1));
     let part = report.lost() as f64 / report.sent as f64;

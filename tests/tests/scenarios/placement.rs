@@ -1,4 +1,4 @@
-//! Flows are treated where somebody wants them, and nothing is lost or overtaken on the way there.
+//! Placement of flows: each flow moves to the wanted level, without loss or reordering.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use millrace_testkit::{Flow, Ground, wait_until};
 use crate::driver_filters::line;
 use crate::support::{router, to};
 
-/// How often flows are moved, each way.
+/// Number of moves of the flows in each direction.
 const MOVES: usize = 15;
 
 #[test]
@@ -35,7 +35,7 @@ fn flows_are_moved_between_driver_and_worker_under_load_without_loss_or_disorder
         assert_eq!((&placed["driver"], &placed["worker"]), (&0.into(), &2.into()), "{placed:#}");
         let before = router.row("ports", "name", "r1")["driver_packets"].clone();
         there.go_on(Duration::from_millis(60));
-        // It holds when it is reported as done.
+        // The placement holds as soon as the command returns.
         assert_eq!(router.row("ports", "name", "r1")["driver_packets"], before);
         assert!(all_at("worker"), "{:?}", levels());
     }
@@ -76,7 +76,7 @@ fn why_a_flow_is_where_it_is_is_said_and_what_cannot_be_is_refused() {
     says("an instance handles its packets");
     router.ask(&["unbind", "stats", "--gate", "monitor", "--filter", "proto udp dport 9000"]);
     says("");
-    // A port whose discipline is not plain keeps its packets with the worker.
+    // The flows of a port with a scheduler stay at the worker.
     router.ask(&["scheduler", "add", "r2", "fair", "--kind", "flow-queues"]);
     says("port r2 has a scheduler");
     let before = router.row("ports", "name", "r1")["driver_packets"].clone();

@@ -1,16 +1,16 @@
-//! Plugins that tests write and build, as their authors do.
+//! Plugin sources and builds of tests, made as plugin authors make them.
 
 use std::fs;
 use std::path::PathBuf;
 
 use millrace_testkit::{Line, Millrace, run_to_end};
 
-/// Writes and builds a plugin; `change` changes its source. Returns the module.
+/// Writes and builds a plugin; `change` edits its source. Returns the module.
 pub fn build(line: &Line, name: &str, change: impl FnOnce(String) -> String) -> PathBuf {
     build_for(line, "wasm", name, change)
 }
 
-/// As [`build`], for a home: `wasm` or `native`.
+/// Works as [`build`], for a runtime: `wasm` or `native`.
 pub fn build_for(line: &Line, home: &str, name: &str, change: impl FnOnce(String) -> String) -> PathBuf {
     let folder = line.file(name);
     let path = folder.display().to_string();
@@ -20,7 +20,7 @@ pub fn build_for(line: &Line, home: &str, name: &str, change: impl FnOnce(String
     let text = change(fs::read_to_string(&source).unwrap());
     fs::write(&source, text).unwrap();
     let built = run_to_end(&line.r, &["plugin", "build", &path, "--home", home]);
-    // Some tests build what is to be refused.
+    // Some tests build a plugin that the router refuses.
     assert!(
         built.code == Some(0) || built.stderr.contains("is built, but the router would refuse it"),
         "{built:?}"
@@ -28,12 +28,12 @@ pub fn build_for(line: &Line, home: &str, name: &str, change: impl FnOnce(String
     folder.join(format!("{name}.{}", if home == "wasm" { "wasm" } else { "so" }))
 }
 
-/// Builds a plugin of a C source, with what a manifest needs beside name and version.
+/// Builds a plugin of a C source; `keys` are the manifest's keys beside name and version.
 pub fn build_source(line: &Line, name: &str, version: &str, keys: &str, source: &str) -> String {
     build_source_for(line, "wasm", (name, version), keys, source)
 }
 
-/// As [`build_source`], for a home: `wasm` or `native`.
+/// Works as [`build_source`], for a runtime: `wasm` or `native`.
 pub fn build_source_for(
     line: &Line,
     home: &str,
@@ -52,15 +52,15 @@ pub fn build_source_for(
     build_for(line, home, &folder, |_| whole).display().to_string()
 }
 
-/// What a manifest of [`COUNTER`] needs beside name and version.
+/// Keys of the manifest of [`COUNTER`] beside name and version.
 pub const COUNTER_KEYS: &str = r#""positions":["early","late"],"messages":{"read":"the counter"}"#;
 
-/// A number of an instance's answer to `read`.
+/// Returns a number of an instance's answer to `read`.
 pub fn read(router: &Millrace, instance: &str, key: &str) -> u64 {
     router.json(&["control", instance, "read"])[key].as_u64().unwrap()
 }
 
-/// Counts packets, answers `read`, and hands its count over.
+/// Source of a plugin that counts packets, answers `read`, and hands its count over at upgrades.
 pub const COUNTER: &str = r#"
 static uint64_t packets;
 

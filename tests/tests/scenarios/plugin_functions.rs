@@ -1,4 +1,4 @@
-//! What plugins ask of the router, on live traffic.
+//! Functions of the router that plugins call, on live traffic.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use crate::support::{cells, router, to};
 fn a_plugin_sees_how_much_of_a_flow_waits_at_its_port() {
     let Some(_ground) = Ground::enter_alone(&["ping", "clang"]) else { return };
     let line = Line::new();
-    // It lets packets pass while fewer than 20 of their flow wait, in a queue of their own at the leaf of number 1.
+    // The plugin passes packets while fewer than 20 of their flow wait in the flow's queue, at the leaf of
+    // number 1.
     let source = COUNTER.replace(
         "    packets += call->count;",
         "for (uint32_t index = 0; index < call->count; index++) {
@@ -37,7 +38,7 @@ fn a_plugin_sees_how_much_of_a_flow_waits_at_its_port() {
     for (name, gate, port) in [("early", "process", 9000), ("late", "schedule", 9001)] {
         router.ask(&["instance", "create", "shallow", name]);
         router.ask(&["bind", name, "--gate", gate, "--filter", &format!("proto udp dport {port}")]);
-        // Twice what the link takes.
+        // Twice the rate of the link.
         let flow = Flow::start(&line.h1, &line.h2, to(&format!("10.2.0.2:{port}")), 1000, 1000);
         flow.go_on(Duration::from_millis(800));
         let flow = flow.finish();
@@ -47,14 +48,16 @@ fn a_plugin_sees_how_much_of_a_flow_waits_at_its_port() {
         assert_eq!(read(&router, name, "packets"), flow.received, "{flow:?}");
     }
     let shown = router.json(&["queue", "show", "r2", "flows"]);
-    // Packets of one batch see the same backlog: a few more than 20 get in, and not a second's worth.
+    // Packets of one batch see the same backlog: the queue gets a few more than 20 packets, and not those of
+    // a whole second.
     let flows = shown["flows"].as_array().unwrap();
     let peaks: Vec<_> = flows.iter().map(|flow| flow["peak_bytes"].as_u64().unwrap()).collect();
     assert!(peaks.iter().any(|peak| *peak >= 20_000) && peaks.iter().all(|peak| *peak < 150_000), "{shown}");
     router.assert_conservation();
 }
 
-/// Counts packets in the state that is common to all flows, says the count, and traps at packets to port 9009.
+/// Plugin that counts packets in the state common to all flows, answers with the count, and traps at packets
+/// to port 9009.
 const ENDURING: &str = r#"
 int32_t millrace_init(const uint8_t *settings, size_t bytes) {
     (void)settings, (void)bytes;
@@ -113,7 +116,7 @@ fn what_is_common_to_all_flows_outlives_faults_and_upgrades() {
         (router.row("instances", "name", "e")["faults"]["unreachable"].as_u64() >= Some(2)).then_some(())
     });
     drop(fatal);
-    // It begins for the last time when the next packet comes behind its pause.
+    // The last restart happens when the next packet arrives after the pause.
     let later = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
     later.wait_for_arrival();
     let later = later.finish();
@@ -124,7 +127,7 @@ fn what_is_common_to_all_flows_outlives_faults_and_upgrades() {
     router.assert_conservation();
 }
 
-/// Notes how many packets of each source it saw. A packet to port 9002 takes its source out again.
+/// Plugin that counts the packets of each source in a map. A packet to port 9002 removes its source.
 const LEARNS: &str = r#"
 int32_t millrace_init(const uint8_t *settings, size_t bytes) {
     (void)settings, (void)bytes;
@@ -144,7 +147,7 @@ void millrace_packets(struct millrace_call *call) {
 }
 "#;
 
-/// Drops packets whose source stands in a map.
+/// Plugin that drops packets whose source is in a map.
 const BLOCKS: &str = r#"
 static uint64_t map = 99;
 
@@ -194,7 +197,7 @@ fn one_plugin_learns_in_a_map_and_another_reads_it_on_any_worker() {
         router.ask(&["bind", "l", "--gate", "security-in", "--filter", "proto udp dport 9000-9002"]);
         router.ask(&["bind", "b", "--gate", "firewall", "--filter", "proto udp dport 9010-9017"]);
         let arrives = || {
-            // Eight flows, so that with two workers some are at either.
+            // Eight flows, so that each of two workers has some.
             let flows: Vec<_> = (9010..9018)
                 .map(|port| Flow::start(&line.h1, &line.h2, to(&format!("10.2.0.2:{port}")), 200, 64))
                 .collect();
@@ -209,7 +212,7 @@ fn one_plugin_learns_in_a_map_and_another_reads_it_on_any_worker() {
         let seen = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 500, 64);
         seen.wait_for_arrival();
         assert_eq!(arrives(), (false, false));
-        // What stands there outlives an upgrade; one that would take it away is refused.
+        // The map outlives an upgrade. The router refuses an upgrade that would remove the map.
         router.ask(&["plugin", "upgrade", "learns", &second]);
         router.try_ask(&["plugin", "upgrade", "learns", &other]).assert_refused(1, &["sources", "\"b\""]);
         router.try_ask(&["instance", "free", "l"]).assert_refused(1, &["\"b\"", "reads its maps"]);
@@ -225,13 +228,13 @@ fn one_plugin_learns_in_a_map_and_another_reads_it_on_any_worker() {
             (Some("0a010002"), Some(&*count.concat()))
         );
         let listed = router.ask(&["instance", "map", "l"]);
-        // Name, bytes of keys and of values, entries, the most of them, refused.
+        // Name, bytes of keys and of values, entries, maximum of entries, refused.
         let row = listed.lines().nth(1).map(cells);
         assert_eq!(row.as_deref(), Some(&["sources", "4", "4", "1", "100", "0"][..]), "{listed}");
         assert!(router.ask(&["instance", "map", "l", "sources"]).contains("0a010002"));
         router.try_ask(&["instance", "map", "l", "surces"]).assert_refused(1, &["did you mean \"sources\"?"]);
         if workers == "1" {
-            // Each worker takes out what it wrote itself.
+            // Each worker removes the entries that it wrote itself.
             let forgets = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9002"), 100, 64);
             forgets.wait_for_arrival();
             drop(forgets);

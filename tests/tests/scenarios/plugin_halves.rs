@@ -1,4 +1,5 @@
-//! Plugins of two halves on live traffic: packets go up, answers come down, and a host companion that fails harms nobody.
+//! Plugins with a host companion on live traffic: requests go up, answers come down, and a failing companion
+//! harms no other flow.
 
 use std::fs;
 use std::time::Duration;
@@ -10,11 +11,11 @@ use crate::plugin_files::build;
 use crate::support::{assert_undisturbed, router, to};
 
 const FAST: &str = include_str!("../../../examples/plugins/gatekeeper-c/gatekeeper.c");
-/// The host companion's source.
+/// Source of the host companion.
 pub const SLOW: &str = include_str!("../../../examples/plugins/gatekeeper-slow-c/gatekeeper_slow.c");
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Builds both halves into one folder; the name of the fast one's file.
+/// Builds plugin and host companion into one folder. Returns the plugin's file name.
 pub fn halves(line: &Line, name: &str, slow: &str) -> String {
     let fast = build(line, name, |_| FAST.to_owned());
     let built = build(line, &format!("{name}-slow"), |_| slow.to_owned());
@@ -67,11 +68,11 @@ fn ask_and_do(workers: u64) {
         "{slow}"
     );
     assert_eq!((&slow["down"]["sent"], &slow["down"]["heard"]), (&2.into(), &(2 * workers).into()), "{slow}");
-    // Each worker's instance hears the answers. The host companion took longer than a slice.
+    // Each worker's instance gets the answers. The host companion took longer than a slice.
     assert!(slow["suspensions"].as_u64().unwrap() > 0, "{slow}");
     let map = router.json(&["instance", "map", "g", "ports"]);
     assert_eq!(map["entries"], 2 * workers, "{map}");
-    // It answers an operator, too; the half at the workers has no such message.
+    // The host companion answers operators, too. The plugin at the workers has no such message.
     assert_eq!(
         router.json(&["control", "g", "read", "--companion"]),
         serde_json::json!({"asked": 2, "denied": 1})
@@ -120,7 +121,7 @@ fn a_host_companion_that_loops_or_traps_is_contained_and_can_be_replaced() {
     }
     assert_eq!(router.row("instances", "name", "g")["health"], "well");
     assert!(router.log().contains("its host companion failed"));
-    // One that works takes its place, and is asked about ports that nobody has asked about before.
+    // A working companion replaces the failed one, and decides about new ports.
     router.ask(&["plugin", "upgrade", "gatekeeper", &works]);
     let allowed = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9003"), 500, 64);
     allowed.wait_for_arrival();

@@ -1,4 +1,4 @@
-//! What contained plugins take of the router's memory, however they try.
+//! Limits on the router's memory that sandboxed plugins use, however they allocate it.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use millrace_testkit::{Flow, Ground, Line, Millrace, eventually};
 use crate::plugin_files::{COUNTER, COUNTER_KEYS, build_source, read};
 use crate::support::{assert_undisturbed, router, to};
 
-/// Memory of an instance, in bytes.
+/// Memory limit of an instance, in bytes.
 const LIMIT: u64 = 4 << 20;
-/// Instances of each kind.
+/// Number of instances of each kind.
 const INSTANCES: u64 = 4;
 
-/// A counter that first asks for pages until it gets no more, and writes to all of them; the packets that it counts are the
-/// pages that it got.
+/// Builds a counter that first allocates pages until the router refuses more, and writes to all of them. Its
+/// packet count is the number of pages.
 fn grows(line: &Line, name: &str, then: &str) -> String {
     let does = format!(
         "for (size_t page; (page = __builtin_wasm_memory_grow(0, 1)) != (size_t)-1; packets++)
@@ -25,7 +25,7 @@ fn grows(line: &Line, name: &str, then: &str) -> String {
     build_source(line, name, "1.0.0", COUNTER_KEYS, &source)
 }
 
-/// What the router has in memory that nobody else has, in bytes.
+/// Returns the resident memory of the router, in bytes.
 fn memory(router: &Millrace) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", router.pid())).unwrap();
     let row = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -63,7 +63,7 @@ fn instances_that_grow_get_what_they_may_have_and_no_more() {
         || {
             highest = highest.max(memory(&router));
             let is_through = |(plugin, name): &(&str, String)| match *plugin {
-                // On a busy machine the call that reads may take too long; it can be made again.
+                // On a busy machine the `read` call may exceed its time; the test repeats it.
                 "keeps" => {
                     let asked = router.try_ask(&["control", name, "read", "--json"]);
                     let told: serde_json::Value = serde_json::from_str(&asked.stdout).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What an operator is told about plugins and instances: what they are, and what was wrong.
+//! Texts for operators about plugins and instances: their properties, and the causes of errors.
 
 use std::fs;
 
@@ -25,13 +25,13 @@ fn every_built_in_plugin_says_what_its_settings_and_messages_are() {
         }
         let (positions, codes) = (told["positions"].as_array().unwrap(), told["codes"].as_object().unwrap());
         assert_eq!(positions.len(), codes.len(), "{name}");
-        // What it needs is offered.
+        // The router offers the features that the plugin needs.
         let offered = router.json(&["show", "status"])["plugin_interface"]["features"].clone();
         for feature in told["features"].as_array().unwrap() {
             assert!(offered.as_array().unwrap().contains(feature), "{name}: {feature}");
         }
     }
-    // By position and number: statistics is the third of the list, and so number 2.
+    // Code of position and index: statistics is the third of the list, so its index is 2.
     assert_eq!(router.json(&["plugin", "inspect", "statistics"])["codes"]["copy"], 5 << 16 | 2);
     let text = router.ask(&["plugin", "inspect", "sample"]);
     let row = text.lines().find(|line| line.starts_with("one-in")).unwrap().to_owned();
@@ -45,7 +45,7 @@ fn every_built_in_plugin_says_what_its_settings_and_messages_are() {
         .assert_refused(1, &["did you mean \"statistics\"?", "no file"]);
 }
 
-/// What is asked for, and what the refusal says.
+/// Arguments of a command, and words of the refusal.
 type Case<'a> = (&'a [&'a str], &'a [&'a str]);
 
 #[test]
@@ -132,7 +132,7 @@ fn a_plugin_that_needs_what_the_router_does_not_offer_is_refused_by_name() {
         "\\\"abi\\\":1,\\\"features\\\":[\\\"hold\\\",\\\"teleport\\\"],\\\"teleports\\\":4,",
     );
     fs::write(&source, later).unwrap();
-    // The kit tells it first; what was built is there nevertheless.
+    // The kit reports the error first, and the built file exists nevertheless.
     let words = ["\"teleport\"", "this router does not offer", "what it offers there: flow-state, "];
     let built = run_to_end(&line.r, &["plugin", "build", folder.to_str().unwrap()]);
     assert!(built.code == Some(1) && words.iter().all(|word| built.stderr.contains(word)), "{built:?}");
@@ -142,7 +142,7 @@ fn a_plugin_that_needs_what_the_router_does_not_offer_is_refused_by_name() {
     assert_eq!(router.json(&["plugin", "list"]), before);
 }
 
-/// A counter on the way of packets, and a further version of it.
+/// Returns a router with a counter bound to packets, and with a further version of its plugin.
 fn with_counter(line: &Line) -> Millrace {
     let old =
         COUNTER.replace("int32_t millrace_save(void) {", "int32_t millrace_save(void) { __builtin_trap();");
@@ -173,7 +173,7 @@ fn an_upgrade_at_which_the_old_version_dies_leaves_it_running() {
     let flow = flow.finish();
     assert_eq!((router.drops("plugin_failed"), flow.reordered), (0, 0), "{flow:?}");
     assert_eq!(router.row("plugins", "name", "counter")["version"], "0.1.0");
-    // Who says that nothing is to be handed over gets the new version.
+    // With `--without-state` the upgrade starts without the old state.
     router.ask(&["plugin", "upgrade", "counter", &new, "--without-state"]);
     assert_eq!(read(&router, "c", "packets"), 0);
     router.try_ask(&["plugin", "load", &new]).assert_refused(1, &["\"counter\"", "upgrade it"]);

@@ -1,4 +1,4 @@
-//! Plugins on live traffic: from an empty folder to packets, and what one that misbehaves can't do.
+//! Plugins on live traffic: from an empty folder to packets, and the limits of a misbehaving plugin.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn a_new_plugin_is_built_loaded_and_sees_live_traffic() {
     let short = short.finish();
     assert_eq!((short.lost(), short.reordered, short.duplicated), (0, 0, 0), "{short:?}");
     assert!(long.finish().lost() >= counted);
-    // In use it stays; freed and unloaded it is gone.
+    // A plugin in use stays; after `free` and `unload` it is gone.
     router.try_ask(&["plugin", "unload", "hello"]).assert_refused(1, &["hello", "i1"]);
     router.ask(&["instance", "free", "i1"]);
     router.ask(&["plugin", "unload", "hello"]);
@@ -128,12 +128,12 @@ fn with_a_key_in_the_configuration_only_what_it_signed_is_loaded() {
     router.ask(&["plugin", "load", old, "--allow-downgrade"]);
     let log = router.log();
     assert!(log.contains("plugin refused") && log.contains("plugin signed 0.2.0 loaded from"), "{log}");
-    // The next start knows it, too.
+    // The router remembers the version across a restart.
     router.kill();
     let mut router = start();
     router.try_ask(&["plugin", "load", old]).assert_refused(1, &["0.1.0", "0.2.0", "--allow-downgrade"]);
     router.ask(&["plugin", "load", new]);
-    // While what is remembered can't be read, nothing signed is loaded; a word begins it anew.
+    // While the version record is unreadable, the router loads no signed plugin. A command starts a new one.
     router.kill();
     let versions = line.write("state/plugin-versions.json", "{\"form\":1,");
     let router = start();
@@ -173,12 +173,12 @@ fn fault_31_no_flipped_bit_other_file_or_revoked_key_gets_a_signed_plugin_loaded
     let whole = std::fs::read(&module).unwrap();
     let flipped = module.with_file_name("flipped.wasm");
     std::fs::copy(format!("{path}.minisig"), format!("{}.minisig", flipped.display())).unwrap();
-    // A copy as it is has a signature that holds.
+    // The unchanged copy has a valid signature.
     std::fs::write(&flipped, &whole).unwrap();
     router.ask(&["plugin", "load", flipped.to_str().unwrap()]);
     router.ask(&["plugin", "unload", "signed"]);
     for flip in 0..FLIPS {
-        // Spread over the file, its ends included. A unit test of the loader flips bits of signatures.
+        // Bits spread over the file, its ends included. A unit test of the loader flips bits of signatures.
         let bit = flip * (whole.len() * 8 - 1) / (FLIPS - 1);
         let mut bytes = whole.clone();
         bytes[bit / 8] ^= 1 << (bit % 8);
@@ -190,12 +190,12 @@ fn fault_31_no_flipped_bit_other_file_or_revoked_key_gets_a_signed_plugin_loaded
     let audit = router.ask(&["audit"]);
     assert!(audit.lines().filter(|line| line.contains("plugin")).count() >= FLIPS, "{audit}");
     router.ask(&["plugin", "load", &path]);
-    // What runs is a copy: another file in its place changes nothing until somebody loads that, and then it is refused.
+    // The router runs a copy of the file, and refuses the changed file when it is loaded.
     std::fs::write(&module, "no module").unwrap();
     router.ask(&["instance", "create", "signed", "i1"]);
     router.try_ask(&["plugin", "upgrade", "signed", &path]).assert_refused(1, &["signed"]);
     assert_eq!(router.row("instances", "name", "i1")["health"], "well");
-    // A key is revoked by taking it out of the configuration.
+    // Removing a key from the configuration revokes it.
     std::fs::write(&module, &whole).unwrap();
     router.kill();
     let router = Millrace::start(&line.r, &config(&made[1]));
@@ -214,7 +214,7 @@ fn packets_are_delayed_as_long_as_they_are_told_to() {
     let times = line.h1.run("ping -c 10 -i 0.05 10.2.0.2");
     let least =
         times.lines().find_map(|line| line.split_once(" = ")?.1.split('/').next()?.parse::<f64>().ok());
-    // Forth and back. How much later the others are is up to who else has a processor meanwhile.
+    // Forth and back. The delay of the other packets depends on the load of the processors.
     assert!((40.0..44.0).contains(&least.unwrap()), "{times}");
     assert_eq!(read(&router, "far", "packets"), 20);
     router.assert_conservation();
@@ -248,7 +248,7 @@ fn a_plugin_is_upgraded_and_rolled_back_under_load_without_a_loss() {
     assert_eq!(router.row("plugins", "name", "counter")["version"], "1.0.0");
     router.ask(&["plugin", "rollback", "counter"]);
     assert_eq!(router.row("plugins", "name", "counter")["version"], "1.1.0");
-    // What can't take over leaves the old version running; what does otherwise is told by its shadow.
+    // If a version can't take over, the old one keeps running. The shadow run reports different verdicts.
     router
         .try_ask(&["plugin", "upgrade", "counter", &refuses])
         .assert_refused(1, &["that is no count", "1.1.0 goes on"]);
@@ -307,7 +307,7 @@ fn a_rollback_tells_of_quarantine_or_ends_it() {
         eventually("the instance is put into quarantine", PATIENCE, || {
             (health() == "quarantined").then_some(())
         });
-        // Its address is free again then.
+        // The address is free again then.
         flow.finish();
     };
     let load = |file: &str| {
@@ -343,7 +343,7 @@ fn a_rollback_tells_of_quarantine_or_ends_it() {
 fn plugins_keep_state_for_flows_and_send_packets_on() {
     let Some(_ground) = Ground::enter_alone(&["ping", "clang"]) else { return };
     let line = Line::new();
-    // The first ten packets of each flow go by an instance, the next ten are classified anew with a tag, and then it drops.
+    // The first ten packets of a flow pass an instance, ten more get a tag, and later ones are dropped.
     let steers = COUNTER.replace(
         "    packets += call->count;",
         "for (uint32_t index = 0; index < call->count; index++) {
@@ -390,7 +390,7 @@ fn plugins_keep_state_for_flows_and_send_packets_on() {
     assert_eq!((seen("direct"), seen("tagged")), (Some(20), Some(20)));
     let drops = router.row("instances", "name", "s")["drops"]["4"].as_u64();
     assert_eq!(drops, Some(read(&router, "s", "packets") - 40));
-    // Another size of it is told.
+    // The upgrade reports a different size of the flow state.
     let upgraded = router.json(&["plugin", "upgrade", "steers", &wider]);
     let lost = "s: its state of flows begins anew: 4 bytes each before, 8 now";
     assert_eq!(upgraded["lost"], serde_json::json!([lost]), "{upgraded}");
@@ -401,7 +401,7 @@ fn plugins_keep_state_for_flows_and_send_packets_on() {
 fn plugins_make_packets_write_to_the_log_and_ask_for_changes() {
     let Some(_ground) = Ground::enter_alone(&["ping", "clang"]) else { return };
     let line = Line::new();
-    // Of each packet it makes a second one, for the next port. With its timer it asks for a filter.
+    // The plugin makes a second packet of each packet, for the next port. On its timer it requests a filter.
     let echoes = COUNTER.replace(
         "    packets += call->count;",
         "for (uint32_t index = 0; index < call->count; index++) {
@@ -446,10 +446,10 @@ void millrace_periodic(uint64_t now) {
     assert!(filters.contains("\"proto udp dport 9003\""), "{filters}");
     let log = router.log();
     assert!(log.contains("it begins") && log.contains("request is refused"), "{log}");
-    // Of routes its manifest says nothing.
+    // The manifest doesn't permit requests for routes.
     assert!(log.contains("its manifest doesn't name the capability \"request-routes\""), "{log}");
     assert!(!router.json(&["route", "list"]).to_string().contains("10.9.0.0"));
-    // While a configuration waits to be confirmed, they are refused as other changes are. What is saved is the second revision.
+    // While a confirmation is pending, the router refuses such requests. The saved revision is the second.
     router.ask(&["instance", "create", "echoes", "later"]);
     router.ask(&["bind", "later", "--gate", "process", "--filter", "proto udp dport 9005"]);
     let saved = line.file("saved.toml");
@@ -493,7 +493,7 @@ fn a_plugin_that_makes_packets_of_those_it_made_comes_to_an_end() {
     eventually("the last one has ended", Duration::from_secs(2), || {
         (router.drops("plugin_loop") == 32).then_some(())
     });
-    // Of the packet 2, of those 4, 8 and 16; the 32 of these are too many.
+    // The packet makes 2 packets, these make 4, 8 and 16; the next 32 exceed the limit.
     assert_eq!(read(&router, "t", "packets"), 1 + 2 + 4 + 8 + 16);
     router.assert_conservation();
 }
@@ -513,7 +513,7 @@ fn an_instance_gets_other_settings_under_load_without_a_loss() {
         flow.go_on(Duration::from_millis(20));
     }
     assert_eq!(router.row("instances", "name", "s")["settings"], serde_json::json!({"what": "size"}));
-    // From now on nothing is gathered by protocol, and what was gathered before is still there.
+    // From now on the instance gathers nothing by protocol, and keeps the earlier counts.
     let counts = || {
         let read = router.json(&["control", "s", "read"]);
         (read["packets"]["udp"].as_u64().unwrap(), read["total"]["packets"].as_u64().unwrap())
@@ -522,7 +522,7 @@ fn an_instance_gets_other_settings_under_load_without_a_loss() {
     flow.wait_for_arrival();
     let later = counts();
     assert!(udp > 0 && later.0 == udp && later.1 > total, "{udp} of {total}, then {later:?}");
-    // What is refused changes nothing; a setting without a value is taken away.
+    // A refused setting changes nothing. A setting without a value is removed.
     router
         .try_ask(&["instance", "set", "s", "what=nothing"])
         .assert_refused(1, &["what", "protocol, size or all"]);

@@ -1,4 +1,4 @@
-//! What Linux was told to do is never passed by silently.
+//! Kernel policies: the router never bypasses them silently.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use millrace_testkit::{Flow, Ground, Line, Millrace, run_to_end, wait_until};
 
 use crate::support::{assert_router_forwards, to};
 
-/// Checks that a router is refused for something that names itself by `words`, that a dry run says so too, and that it
-/// forwards where that is asked for.
+/// Checks that a router refuses to start beside a kernel policy that its error names by `words`. A dry run
+/// says the same, and the router forwards where the user overrides the check.
 fn assert_refused_unless_ignored(line: &Line, words: &[&str]) {
     let before = line.r.run("ip -o -d link");
     let refused = Millrace::try_start(&line.r, "--port r1 --port r2").unwrap_err();
@@ -68,7 +68,7 @@ fn a_shaper_on_a_port_is_named_and_refused() {
     assert_refused_unless_ignored(&line, &["tbf", "r2"]);
 }
 
-/// Whether flows to the second host leave in the driver now.
+/// Whether flows to the second host are offloaded now.
 fn leaves_in_driver(router: &Millrace) -> bool {
     let count = || router.row("ports", "name", "r1")["driver_packets"].as_u64().expect("a count");
     let before = count();
@@ -89,7 +89,7 @@ fn a_shaper_that_is_set_while_the_router_runs_is_told_of_and_flows_leave_from_th
     assert!(discipline().is_null());
 
     line.r.run("tc qdisc add dev r2 root tbf rate 10mbit burst 10k latency 50ms");
-    // It is told, not looked for.
+    // The kernel notifies the router, which doesn't poll.
     let told = wait_until(Duration::from_millis(500), || discipline() == "tbf");
     assert!(told.is_some(), "{:#}", router.json(&["show", "ports"]));
     assert!(!leaves_in_driver(&router));
@@ -114,7 +114,7 @@ fn a_shaper_that_is_set_while_the_router_runs_is_told_of_and_flows_leave_from_th
     line.r.run("tc qdisc del dev r2 root");
     assert!(wait_until(Duration::from_millis(500), || discipline().is_null()).is_some());
     assert!(down().is_some(), "{:#}", router.json(&["place", "list"]));
-    // A plain queue is nothing to be passed by.
+    // A plain queue is no policy.
     line.r.run("tc qdisc add dev r2 root pfifo limit 100");
     std::thread::sleep(Duration::from_millis(300));
     assert!(discipline().is_null() && leaves_in_driver(&router));

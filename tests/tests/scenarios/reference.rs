@@ -1,4 +1,5 @@
-//! The reference flows: 1,000 packets a second each way, on a path that what is broken should not touch.
+//! Reference flows: 1,000 packets a second in each direction, on a path that faults elsewhere should not
+//! affect.
 
 use std::time::Duration;
 
@@ -6,16 +7,17 @@ use millrace_testkit::{Flow, FlowReport, Line};
 
 use crate::support::{assert_undisturbed, to};
 
-/// Mean of the gaps when another forwards from now on: the kernel, or the next router. `bench takeover` measures their median.
+/// Maximum mean gap when another forwarder takes over: the kernel, or the next router. `bench takeover`
+/// measures their median.
 pub const GAP: Duration = Duration::from_millis(50);
-/// Longest single gap: a busy machine may hold one takeover up.
+/// Longest single gap: a busy machine may delay one takeover.
 pub const LONGEST_GAP: Duration = Duration::from_millis(150);
 
-/// Flows both ways between the hosts of a line.
+/// Flows in both directions between the hosts of a line.
 pub struct Reference([Flow; 2]);
 
 impl Reference {
-    /// Starts both flows; neighbours are known before.
+    /// Starts both flows after resolving neighbours.
     pub fn start(line: &Line) -> Self {
         line.h1.run("ping -c 2 -i 0.2 -W 2 10.2.0.2");
         Self([
@@ -24,17 +26,18 @@ impl Reference {
         ])
     }
 
-    /// Lets them go on for a time.
+    /// Lets the flows continue for a time.
     pub fn go_on(&self, time: Duration) {
         self.0[0].go_on(time);
     }
 
-    /// Ends both, and returns what came of them.
+    /// Ends both flows, and returns their reports.
     pub fn finish(self) -> [FlowReport; 2] {
         self.0.map(Flow::finish)
     }
 
-    /// Ends both, and checks in each direction: no gap is longer than [`LONGEST_GAP`], and several are [`GAP`] in the mean at most.
+    /// Ends both flows, and checks in each direction that no gap is longer than [`LONGEST_GAP`]. The mean of
+    /// several gaps is at most [`GAP`].
     pub fn assert_gaps(self, changes: u32, what: &str) {
         for (report, way) in self.finish().iter().zip(["h1 to h2", "h2 to h1"]) {
             println!("{what}, {way}: {report:?}");
@@ -46,7 +49,7 @@ impl Reference {
         }
     }
 
-    /// Ends both, and checks that they lost nothing, kept their order and never waited.
+    /// Ends both flows, and checks that they lost nothing, kept their order and never waited.
     pub fn assert_undisturbed(self, what: &str) {
         self.finish().iter().for_each(|report| assert_undisturbed(report, what));
     }

@@ -1,14 +1,14 @@
-//! What the router remembers of plugins, when it dies while it writes that down.
+//! Version record of plugins when the router dies while writing it.
 
 use millrace_testkit::{Background, Ground, Line, Millrace, eventually, run_to_end};
 
 use crate::plugin_files::{COUNTER, COUNTER_KEYS, build_source};
 
-/// The calls of the system by which the file is changed, in their order: the new one is written, brought to the disk and
-/// put in its place, and then the directory is brought to the disk.
+/// System calls that change the file, in order: the router writes the new file, syncs it, renames it, and
+/// syncs the directory.
 const STEPS: [&str; 4] = ["write", "fsync", "rename", "fsync"];
 
-/// Has a router die as soon as it makes the call of a step on one of these paths, before the call does anything.
+/// Kills a router on entry to the system call of a step on one of these paths.
 fn die_at(line: &Line, router: &Millrace, step: usize) -> Background {
     let call = STEPS[step];
     let when = 1 + STEPS[..step].iter().filter(|earlier| **earlier == call).count();
@@ -58,11 +58,11 @@ fn a_router_that_dies_while_it_remembers_a_version_knows_the_old_or_the_new_one(
         let router = start();
         assert!(!router.log().contains("can't be read"), "after {call}: {}", router.log());
         let kept = std::fs::read_to_string(line.file("state/plugin-versions.json")).unwrap();
-        // Only the last step comes behind the change of files.
+        // Only the last step comes after the file has changed.
         let (old, new) = (format!("1.{step}.0"), format!("1.{}.0", step + 1));
         let expected = if step == STEPS.len() - 1 { &new } else { &old };
         assert!(kept.contains(expected), "after {call}: {kept}");
-        // What was remembered last counts, and what is loaded now goes on from there.
+        // The last record counts, and the next loaded version extends it.
         router.ask(&["plugin", "load", &modules[step + 1]]);
         router.ask(&["plugin", "unload", "kept"]);
         router.try_ask(&["plugin", "load", &modules[step]]).assert_refused(1, &[&old, &new]);

@@ -1,5 +1,5 @@
-//! The interface from elsewhere: over TLS, to whoever has a token whose role suffices; and threads that speak with clients and have no
-//! privileges.
+//! Remote access to the interface: over TLS, with a token of a sufficient role. Threads that talk to clients
+//! have no privileges.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,17 +11,17 @@ use serde_json::Value;
 
 use crate::plugin_halves::{SLOW, halves};
 
-/// How long it may take until somebody is let go.
+/// Time limit until the router closes a connection.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The roles, from the least on.
+/// Roles, in ascending order.
 const ROLES: [&str; 3] = ["viewer", "operator", "admin"];
 
 /// Methods of operations.
 const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
-/// Names in paths that stand for any.
+/// Placeholders in paths.
 const PLACES: [&str; 7] = ["{id}", "{number}", "{name}", "{port}", "{node}", "{queue}", "{map}"];
 
-/// A router that is served over TLS as well, on the line.
+/// Router that is served over TLS as well, on the line.
 struct Served {
     router: Millrace,
     line: Line,
@@ -46,13 +46,13 @@ impl Served {
         self.line.file("state").join("interface.crt")
     }
 
-    /// Makes a token; returns its file.
+    /// Makes a token. Returns its file.
     fn token(&self, name: &str, role: &str) -> PathBuf {
         let token = self.router.ask(&["token", "create", name, "--role", role]);
         self.line.write(&format!("{name}.token"), &token)
     }
 
-    /// Asks by HTTPS from the router's machine; returns status and answer of each.
+    /// Sends requests by HTTPS from the router's machine. Returns status and answer of each.
     fn ask(&self, all: &[Asked]) -> Vec<(u16, Value)> {
         let answer = |number: usize| self.line.file(&format!("answer-{number}"));
         let settings: Vec<String> = all
@@ -71,7 +71,7 @@ impl Served {
         statuses.into_iter().enumerate().map(|(number, status)| (status, parsed(number))).collect()
     }
 
-    /// `millrace --server …`, run on a host, to be completed by a command.
+    /// Returns `millrace --server …` on a host, without its command.
     fn far(&self, token: &PathBuf) -> Command {
         let mut command = self.line.h1.command(binary().to_str().expect("a path"));
         command.args(["--server", "https://10.1.0.1:8443", "--token-file"]).arg(token);
@@ -80,18 +80,18 @@ impl Served {
     }
 }
 
-/// A request over TLS.
+/// Request over TLS.
 #[derive(Clone, Debug)]
 struct Asked {
     method: &'static str,
     path: String,
-    /// The address that it comes from.
+    /// Source address of the request.
     from: String,
     token: Option<String>,
 }
 
 impl Asked {
-    /// The same in the words of curl's configuration. What has a body has one that nothing comes of.
+    /// Returns the request as a configuration of curl. A request with a body has one without effect.
     fn settings(&self, certificate: &Path, answer: &Path) -> String {
         let Self { method, path, from, token } = self;
         let (certificate, answer) = (certificate.display(), answer.display());
@@ -110,7 +110,7 @@ impl Asked {
     }
 }
 
-/// The committed table: the role of each operation.
+/// Returns the committed table: the role of each operation.
 fn table() -> BTreeMap<String, String> {
     let text = std::fs::read_to_string(repository().join("docs/roles.md")).expect("the table");
     let row = |line: &str| {
@@ -121,7 +121,7 @@ fn table() -> BTreeMap<String, String> {
     text.lines().filter_map(row).collect()
 }
 
-/// The operations of a description, with the roles that they are said to need.
+/// Returns the operations of a description, with the roles that they declare.
 fn operations(description: &Value) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     for (path, item) in description["paths"].as_object().expect("paths") {
@@ -148,7 +148,8 @@ fn every_operation_answers_those_whom_the_table_of_roles_names_and_nobody_else()
     assert_eq!(status, 200);
     assert_eq!(operations(&description), table, "docs/roles.md and the description differ");
     assert!(table.len() > 70, "{}", table.len());
-    // Nobody, somebody with a wrong token, and each role; each time from an address of its own, for guesses are slowed down by address.
+    // No token, a wrong token, and a token of each role. Each caller has its own address, since the router
+    // slows guesses by address.
     let wrong = format!("millrace_{}", "0".repeat(64));
     let all = [None, Some(wrong)].into_iter().chain(tokens.map(Some)).enumerate();
     for (who, token) in all {
@@ -215,10 +216,10 @@ fn commands_ask_from_elsewhere_until_their_token_is_revoked() {
     assert!(!refused.status.success(), "another router");
     assert!(String::from_utf8_lossy(&refused.stderr).contains(&fingerprint), "it tells which it found");
 
-    // Who follows events is let go, too, when the token is revoked.
+    // Revoking the token also ends event streams.
     let program = served.far(&operator);
     let words: Vec<&str> = program.get_args().map(|word| word.to_str().unwrap()).collect();
-    // Without those by which the namespace is entered: `Background` does that.
+    // Without the words that enter the namespace: `Background` adds them.
     let words = [&words[4..], &["events", "--follow", "--last", "1"]].concat();
     let log = served.line.file("events.log");
     let mut follower = Background::start(&served.line.h1, binary().to_str().unwrap(), &words, log);
@@ -228,7 +229,7 @@ fn commands_ask_from_elsewhere_until_their_token_is_revoked() {
     let (done, _, said) = run(&["show", "ports"]);
     assert!(!done && said.contains("lets nobody in"), "{said}");
 
-    // The audit log tells who that was.
+    // The audit log names the caller.
     let entries = router.json(&["audit"]);
     let found = |operation: &str, outcome: &str| {
         entries.as_array().unwrap().iter().any(|entry| {
@@ -254,7 +255,7 @@ fn threads_that_speak_with_clients_have_no_privileges_and_the_router_does_all_it
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         output.stdout
     };
-    // What takes privileges, asked for from elsewhere.
+    // A remote request for an operation that needs privileges.
     let module = served.line.file("hold.wasm");
     std::fs::write(&module, MODULE).expect("a module");
     let load = served.far(&admin).args(["plugin", "load"]).arg(&module).output().expect("millrace");
@@ -282,22 +283,22 @@ fn threads_that_speak_with_clients_have_no_privileges_and_the_router_does_all_it
     router.assert_conservation();
 }
 
-/// A thread of a router.
+/// Thread of a router.
 #[derive(Debug)]
 struct Thread {
     name: String,
-    /// Capabilities that it has or could get, a bit each.
+    /// Capabilities that the thread has or could get, one bit each.
     capabilities: u64,
-    /// Capabilities that programs could bring it, a bit each.
+    /// Capabilities that programs could give the thread, one bit each.
     bounds: u64,
-    /// Whether it gets no more by starting programs, and its system calls are filtered.
+    /// Whether starting programs gives the thread no more privileges, and its system calls are filtered.
     is_confined: bool,
 }
 
-/// All threads of a router.
+/// Returns all threads of a router.
 fn threads(router: &Millrace) -> Vec<Thread> {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", router.pid())).expect("threads");
-    // One that has ended meanwhile has no status.
+    // A thread that has ended meanwhile has no status.
     let statuses =
         tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("status")).ok());
     let thread = |status: String| {
@@ -320,7 +321,8 @@ fn threads(router: &Millrace) -> Vec<Thread> {
 const NET_ADMIN: u64 = 1 << 12;
 /// `CAP_IPC_LOCK`.
 const OF_MEMORY: u64 = 1 << 14;
-/// `CAP_CHOWN`, `CAP_DAC_OVERRIDE`, `CAP_DAC_READ_SEARCH`, `CAP_FOWNER`, `CAP_FSETID`, `CAP_KILL`, `CAP_SETGID`, `CAP_SETUID`.
+/// Capabilities for files: `CAP_CHOWN`, `CAP_DAC_OVERRIDE`, `CAP_DAC_READ_SEARCH`, `CAP_FOWNER`,
+/// `CAP_FSETID`, `CAP_KILL`, `CAP_SETGID`, `CAP_SETUID`.
 const OF_FILES: u64 = 0xff;
 
 #[test]
@@ -328,7 +330,7 @@ fn the_networks_privileges_are_those_of_control_and_no_other_thread_has_them() {
     let Some(_ground) = Ground::enter(&["clang"]) else { return };
     let served = Served::start();
     let router = &served.router;
-    // So that every kind of thread is there: for files, for plugins, and for host companions.
+    // Every kind of thread must exist: for files, for plugins, and for host companions.
     let module = halves(&served.line, "gatekeeper", SLOW);
     router.ask(&["plugin", "load", &module]);
     router.ask(&["instance", "create", "gatekeeper", "g"]);
@@ -361,7 +363,7 @@ fn the_networks_privileges_are_those_of_control_and_no_other_thread_has_them() {
     for name in others {
         assert!(seen.iter().any(|thread| thread.name == name), "{name}: {seen:#?}");
     }
-    // What is left suffices: devices come back, and what is changed is kept.
+    // The remaining privileges suffice: devices return, and changes are stored.
     served.line.r.ip("link set r2 down");
     served.line.r.ip("link set r2 up");
     let text = served.line.file("router.toml").display().to_string();
@@ -369,5 +371,5 @@ fn the_networks_privileges_are_those_of_control_and_no_other_thread_has_them() {
     router.ask(&["save", &text]);
 }
 
-/// A module of WebAssembly with nothing in it.
+/// Empty WebAssembly module.
 const MODULE: &[u8] = b"\0asm\x01\0\0\0";

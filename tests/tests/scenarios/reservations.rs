@@ -1,4 +1,4 @@
-//! Reservations that many clients make and release at once.
+//! Reservations that many clients make and release at the same time.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -11,10 +11,10 @@ use crate::support::router;
 
 const CLIENTS: u64 = 8;
 const ROUNDS: u64 = 30;
-/// Bits per second of the link.
+/// Rate of the link, in bits per second.
 const LINK: u64 = 10_000_000;
 
-/// What the nodes of a port are promised together, in bits per second.
+/// Returns the sum of the rates promised to the nodes of a port, in bits per second.
 fn promised(router: &Millrace) -> u64 {
     let shown = router.json(&["scheduler", "show", "r2"]);
     let nodes = shown["nodes"].as_array().expect("nodes");
@@ -26,7 +26,7 @@ fn promised(router: &Millrace) -> u64 {
     nodes.iter().filter(|node| node["name"] != "all").map(of).sum()
 }
 
-/// Asks until no other change is being made.
+/// Repeats a request until no other change is in progress.
 fn ask_in_turn(router: &Millrace, arguments: &[&str]) -> Ended {
     loop {
         let ended = router.try_ask(arguments);
@@ -36,7 +36,7 @@ fn ask_in_turn(router: &Millrace, arguments: &[&str]) -> Ended {
     }
 }
 
-/// Reserves random rates and releases them again. Returns the reservations that were granted.
+/// Reserves random rates and releases them again. Returns the number of granted reservations.
 fn reserve_and_release(router: &Millrace, client: u64) -> u64 {
     let mut random = Random::new(client);
     let (name, mut granted) = (format!("n{client}"), 0);

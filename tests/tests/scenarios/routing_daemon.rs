@@ -1,4 +1,4 @@
-//! Routing daemons run unchanged beside the router: it forwards by what they learn.
+//! Unchanged routing daemons beside the router, which forwards by their routes.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,24 +9,26 @@ use serde_json::Value;
 
 use crate::support::{assert_whole, to};
 
-/// Longest delay while a daemon dies or comes back: a pause of the router, not a moment of a busy machine.
+/// Longest delay while a daemon dies or restarts. A pause of the router would exceed it; a moment of a busy
+/// machine doesn't.
 const LONGEST_DELAY: Duration = Duration::from_secs(1);
-/// How long two daemons may take to find each other.
+/// Time limit for two daemons to become neighbours.
 const PATIENCE: Duration = Duration::from_secs(40);
-/// How long a flow goes on after a change, so that packets lost by it are counted.
+/// Time that a flow continues after a change, so that packets lost by it are counted.
 const SETTLED: Duration = Duration::from_millis(300);
 
-/// Checks that a flow lost nothing, kept its order and was not held up.
+/// Checks that a flow lost nothing, kept its order and was not delayed.
 fn assert_forwarded(report: &FlowReport, what: &str) {
     assert_whole(report, what);
     assert!(report.longest_delay < LONGEST_DELAY, "{what}: {report:?}");
 }
 
-/// Prints the logs of all daemons when its test fails. It stands before the daemons: what is declared last ends first.
+/// Guard that prints the logs of all daemons when its test fails. A test declares it before the daemons, so
+/// that it is dropped last.
 struct Logs<'a>(&'a Line);
 
 impl Logs<'_> {
-    /// The file for the output of a daemon's next run: an earlier run's log stays.
+    /// Returns the log file of a daemon's next run. Logs of earlier runs stay.
     fn next(line: &Line, name: &str) -> PathBuf {
         (1..)
             .map(|run| line.file(&format!("{name}-{run}.log")))
@@ -50,12 +52,12 @@ impl Drop for Logs<'_> {
     }
 }
 
-/// BIRD in the foreground, with a configuration and a control socket of its own.
+/// Starts BIRD in the foreground, with a configuration and a control socket of its own.
 fn bird(line: &Line, host: &Namespace, name: &str, config: &str) -> Background {
     bird_with(line, host, name, config, &[])
 }
 
-/// The same with further arguments.
+/// Works as [`bird`], with further arguments.
 fn bird_with(line: &Line, host: &Namespace, name: &str, config: &str, more: &[&str]) -> Background {
     let config = format!("log stderr all;\ndebug protocols {{ states, events }};\n{config}");
     let file = line.write(&format!("{name}.conf"), &config).display().to_string();
@@ -69,7 +71,7 @@ const KERNEL: &str = "protocol device { scan time 2; }\n\
                       protocol kernel { ipv4 { import none; export all; }; }\n\
                       protocol kernel { ipv6 { import none; export all; }; }\n";
 
-/// OSPF on a device, with the shortest intervals there are.
+/// Returns a configuration of OSPF on a device, with the shortest intervals.
 fn ospf(id: &str, device: &str, stub4: &str, stub6: &str) -> String {
     let interface =
         format!("interface \"{device}\" {{ type broadcast; hello 1; dead 4; wait 2; retransmit 2; }};");
@@ -115,8 +117,8 @@ struct Bgp {
     there: Background,
 }
 
-/// Configuration of the BGP speaker at the far host. It is passive, so two connections never collide, and takes a new one a
-/// second after an error at the latest.
+/// Returns the configuration of the BGP speaker at the far host. The speaker is passive, so two connections
+/// never collide. It accepts a new connection at most a second after an error.
 fn announces(prefixes: &str) -> String {
     format!(
         "router id 10.2.0.2;\nprotocol device {{ scan time 2; }}\nprotocol static own {{ ipv4; {prefixes} }}\n\
@@ -131,15 +133,16 @@ fn withdraw_one(line: &Line, there: &mut Background) {
     *there = bird(line, &line.h2, "there", &announces(ONE));
 }
 
-/// Configuration of bgpd. With a preserved forwarding state it tells zebra when the neighbour's routes are complete, and zebra
-/// sweeps stale ones then. All timers are longer than a scenario, so that no timer decides what happens.
+/// Configuration of bgpd. With a preserved forwarding state, bgpd tells zebra when the neighbour's routes are
+/// complete, and zebra then sweeps stale ones. All timers are longer than a scenario, so that no timer
+/// decides the outcome.
 const BGPD: &str = "debug bgp neighbor-events\ndebug bgp graceful-restart\nrouter bgp 65001\n no bgp ebgp-requires-policy\n \
     bgp router-id 10.2.0.1\n bgp graceful-restart\n bgp graceful-restart preserve-fw-state\n \
     bgp graceful-restart restart-time 300\n bgp graceful-restart select-defer-time 300\n \
     bgp graceful-restart rib-stale-time 300\n neighbor 10.2.0.2 remote-as 65002\n \
     neighbor 10.2.0.2 timers connect 1\n";
 
-/// The route that the far host announces at all times, and one more that it may withdraw.
+/// Route that the far host always announces, and another that it may withdraw.
 const ONE: &str = "route 10.9.0.0/16 blackhole;";
 const BOTH: &str = "route 10.9.0.0/16 blackhole; route 10.8.0.0/16 blackhole;";
 
@@ -149,7 +152,7 @@ impl Bgp {
         let there = bird(line, &line.h2, "there", &announces(BOTH));
         let directory = line.directory.path().join("frr");
         std::fs::create_dir(&directory).unwrap();
-        // FRR gives up its rights: its user must be able to write here.
+        // FRR drops its privileges: its user needs write access here.
         line.r.run(&format!("chmod 755 {0}; chown frr:frr {0}", directory.display()));
         line.r.run(&format!("chmod 755 {}", line.directory.path().display()));
         let bgp = Self { directory, there };
@@ -173,8 +176,8 @@ impl Bgp {
         Background::start(&line.r, &program, &arguments, Logs::next(line, daemon))
     }
 
-    /// Waits until zebra has had all learned routes for a second. It compares whole seconds: a route that came in the second
-    /// in which bgpd dies never becomes stale.
+    /// Waits until zebra has had all learned routes for a second. Zebra compares whole seconds: a route that
+    /// arrives in the second of bgpd's death never becomes stale.
     fn wait_for_age(&self, line: &Line) {
         let ask =
             format!("vtysh --vty_socket {} -d zebra -c 'show ip route bgp json'", self.directory.display());
@@ -202,10 +205,10 @@ fn has(router: &Millrace, prefix: &str) -> bool {
     routes.as_array().unwrap().iter().any(|route| route["to"] == prefix)
 }
 
-/// The prefixes that the far host announces.
+/// Prefixes that the far host announces.
 const LEARNED: [&str; 2] = ["10.8.0.0/16", "10.9.0.0/16"];
 
-/// The learned routes of the router's kernel.
+/// Returns the learned routes of the router's kernel.
 fn learned_by_kernel(line: &Line) -> Vec<&'static str> {
     let table = line.r.run("ip route show");
     let has =
@@ -213,7 +216,7 @@ fn learned_by_kernel(line: &Line) -> Vec<&'static str> {
     LEARNED.into_iter().filter(has).collect()
 }
 
-/// Waits until router and kernel have these of the learned routes, and no others.
+/// Waits until router and kernel have exactly these of the learned routes.
 fn wait_for_learned(line: &Line, router: &Millrace, wanted: &[&str]) {
     let kernel = || learned_by_kernel(line);
     let ours = || LEARNED.into_iter().filter(|prefix| has(router, prefix)).collect::<Vec<_>>();
@@ -247,7 +250,7 @@ fn fault_11_zebra_and_bgpd_killed_cost_no_packet_and_bring_their_routes_back() {
     let mut bgpd = bgp.start(&line, "bgpd", &[]);
     wait_for_learned(&line, &router, &LEARNED);
     line.h1.run("ping -c 1 -W 2 10.9.0.1");
-    // The kernel keeps the routes of a zebra that died, and so does the router.
+    // The kernel keeps the routes of a dead zebra, and so does the router.
     let through = Flow::start(&line.h1, &line.h2, to("10.9.0.1:9000"), 1000, 64);
     through.go_on(Duration::from_millis(300));
     zebra.end_by(Signal::SIGKILL);
@@ -257,10 +260,10 @@ fn fault_11_zebra_and_bgpd_killed_cost_no_packet_and_bring_their_routes_back() {
     wait_for_learned(&line, &router, &LEARNED);
     assert_forwarded(&through.finish(), "zebra and bgpd are dead");
     withdraw_one(&line, &mut bgp.there);
-    // A zebra that starts sweeps what it finds of itself: the reference flow is another path then.
+    // A starting zebra sweeps its old routes: the reference flow takes another path then.
     let connected = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
     let _zebra = bgp.start_zebra(&line, &[]);
-    // Both routes go, one after the other: with bgpd here already, one left could be an old one.
+    // Both routes disappear before bgpd starts. Otherwise a remaining route could be an old one.
     wait_for_learned(&line, &router, &[]);
     let _bgpd = bgp.start(&line, "bgpd", &[]);
     wait_for_learned(&line, &router, &["10.9.0.0/16"]);
@@ -284,7 +287,8 @@ fn fault_11_bgpd_killed_beside_a_living_zebra_costs_no_packet_and_leaves_no_stal
     let through = Flow::start(&line.h1, &line.h2, to("10.9.0.1:9000"), 1000, 64);
     through.go_on(Duration::from_millis(300));
     bgpd.end_by(Signal::SIGKILL);
-    // Zebra keeps what a bgpd with graceful restart had; meanwhile one route is gone at the neighbour.
+    // With graceful restart zebra keeps the routes of the dead bgpd. Meanwhile the neighbour withdraws one
+    // route.
     withdraw_one(&line, &mut bgp.there);
     through.go_on(Duration::from_secs(2));
     wait_for_learned(&line, &router, &LEARNED);
@@ -303,7 +307,7 @@ fn fault_11_bird_killed_costs_no_packet_and_leaves_no_stale_route_after_its_retu
     line.h2.ip("address add 10.9.0.1/32 dev lo");
     let _logs = Logs(&line);
     let router = crate::support::router(&line);
-    // Recovery ends with the neighbour's last route, long before the time to wait for it is over.
+    // Recovery ends with the neighbour's last route, long before the graceful restart time ends.
     let learns = "router id 10.2.0.1;\ngraceful restart wait 300;\nprotocol device { scan time 2; }\n\
                   protocol kernel { graceful restart; ipv4 { import none; export all; }; }\n\
                   protocol bgp up { local 10.2.0.1 as 65001; neighbor 10.2.0.2 as 65002;\n\
@@ -316,10 +320,10 @@ fn fault_11_bird_killed_costs_no_packet_and_leaves_no_stale_route_after_its_retu
     let flow = Flow::start(&line.h1, &line.h2, to("10.9.0.1:9000"), 1000, 64);
     flow.go_on(Duration::from_millis(300));
     here.end_by(Signal::SIGKILL);
-    // Meanwhile one of the two routes is gone at the neighbour.
+    // Meanwhile the neighbour withdraws one of the two routes.
     withdraw_one(&line, &mut there);
     flow.go_on(Duration::from_secs(2));
-    // The kernel keeps the routes of a daemon that died.
+    // The kernel keeps the routes of a dead daemon.
     wait_for_learned(&line, &router, &LEARNED);
     let _here = bird_with(&line, &line.r, "here", learns, &["-R"]);
     wait_for_learned(&line, &router, &["10.9.0.0/16"]);

@@ -1,5 +1,5 @@
-//! Schedulers that change while packets wait in them: what was not to be lost isn't, flows keep their order, and what was to be
-//! dropped is counted, to the packet.
+//! Changes of schedulers with packets waiting in them. Packets are lost only where the change drops them,
+//! flows keep their order, and every dropped packet is counted.
 
 use std::time::Duration;
 
@@ -8,19 +8,19 @@ use millrace_testkit::{Flow, FlowReport, Ground, Line, Millrace, Namespace, even
 use crate::support::{router, to};
 
 const PATIENCE: Duration = Duration::from_secs(20);
-/// The longest time that a packet may wait while settings of its queue change, where its rate suffices.
+/// Longest wait of a packet while settings of its queue change and its rate suffices.
 const STALL: Duration = Duration::from_millis(250);
-/// The longest time that a packet may wait in a queue whose rate is too low for a while.
+/// Longest wait of a packet in a queue whose rate is too low for a while.
 const BACKLOG: Duration = Duration::from_secs(5);
 
-/// A router that has forwarded something, so that both neighbours are known.
+/// Returns a router that has forwarded packets both ways, so that both neighbours are resolved.
 fn ready(line: &Line) -> Millrace {
     let router = router(line);
     line.h1.run("ping -c 1 10.2.0.2");
     router
 }
 
-/// Adds nodes to port r2: each by its words behind `scheduler add r2`.
+/// Adds nodes to port r2: each by its arguments behind `scheduler add r2`.
 fn add(router: &Millrace, nodes: &[&str]) {
     for node in nodes {
         let words = ["scheduler", "add", "r2"].into_iter().chain(node.split(' '));
@@ -28,13 +28,13 @@ fn add(router: &Millrace, nodes: &[&str]) {
     }
 }
 
-/// Changes settings of port r2, or of a node of it.
+/// Changes settings of port r2, or of one of its nodes.
 fn set(router: &Millrace, words: &str) {
     let words = ["scheduler", "set", "r2"].into_iter().chain(words.split(' '));
     router.ask(&words.collect::<Vec<_>>());
 }
 
-/// Sends what goes to a port of the second host to a queue.
+/// Sends the packets for a UDP port of the second host to a queue.
 fn steer(router: &Millrace, port: u16, queue: &str) {
     router.ask(&["filter", "add", &format!("proto udp dport {port}"), "--action", &format!("queue {queue}")]);
 }
@@ -51,7 +51,7 @@ fn assert_whole(reports: &[FlowReport], what: &str, longest: Duration) {
     }
 }
 
-/// Packets that wait in a node.
+/// Returns the number of packets that wait in a node.
 fn held(router: &Millrace, name: &str) -> u64 {
     let shown = router.json(&["scheduler", "show", "r2"]);
     let node = shown["nodes"].as_array().and_then(|nodes| nodes.iter().find(|node| node["name"] == name));
@@ -66,7 +66,8 @@ fn until_empty(router: &Millrace, name: &str) {
     eventually("nothing waits", PATIENCE, || (held(router, name) <= 2).then_some(()));
 }
 
-/// All three kinds of shares at once: service curves, a token bucket's rate, weights of deficit round robin.
+/// All three kinds of shares at once: service curves, the rate of a token bucket, weights of deficit round
+/// robin.
 #[test]
 fn curves_rates_and_weights_change_under_load_without_a_loss_or_a_stall() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
@@ -88,7 +89,7 @@ fn curves_rates_and_weights_change_under_load_without_a_loss_or_a_stall() {
     for (port, queue) in [(9001, "voice"), (9002, "bulk"), (9003, "left"), (9004, "right")] {
         steer(&router, port, queue);
     }
-    // Each well below what its class gets in any of the settings.
+    // Each flow sends well below the rate of its class under any of the settings.
     let flows = [9001, 9002, 9003, 9004].map(|port| flow(&line, port, 400));
     flows.iter().for_each(Flow::wait_for_arrival);
     for round in 0..12 {
@@ -105,7 +106,7 @@ fn curves_rates_and_weights_change_under_load_without_a_loss_or_a_stall() {
     assert_whole(&flows.map(Flow::finish), "changes of curves, rates and weights", STALL);
     let flows = [9001, 9002, 9003, 9004].map(|port| flow(&line, port, 400));
     flows.iter().for_each(Flow::wait_for_arrival);
-    // Rates that are too low, and are right again: what waited meanwhile goes, in order.
+    // Rates become too low and then sufficient again: the waiting packets leave, in order.
     set(&router, "--node shaped rate=64kbit");
     until_waiting(&router, "bulk", 50);
     set(&router, "--node shaped rate=12mbit");
@@ -125,7 +126,7 @@ fn curves_rates_and_weights_change_under_load_without_a_loss_or_a_stall() {
     router.assert_conservation();
 }
 
-/// A queue behind 64 kb/s in which packets wait, and one for all others.
+/// Adds a queue behind 64 kb/s in which packets wait, and a queue for all others.
 fn slow_class(router: &Millrace) {
     add(
         router,
@@ -159,7 +160,7 @@ fn what_waits_in_a_removed_class_goes_to_the_leaf_that_was_named_in_order() {
     let (other, moved) = (flow(&line, 9000, 500), flow(&line, 9001, 500));
     until_waiting(&router, "full", 200);
     let received = moved.received();
-    // The leaf alone, then, with packets in it again, an inner node with all below it.
+    // First the leaf alone. Then, with packets in it again, an inner node with all nodes below it.
     remove(&router, &["full", "--to", "rest"]);
     eventually("what waited arrives", PATIENCE, || (moved.received() >= received + 200).then_some(()));
     add(&router, &["full --kind flow-queues --under slow"]);
@@ -185,18 +186,18 @@ fn what_waits_in_a_removed_class_is_dropped_and_counted_where_no_leaf_was_named(
     let (other, cut) = (flow(&line, 9000, 500), flow(&line, 9001, 500));
     until_waiting(&router, "full", 200);
     remove(&router, &["slow", "--with-filters"]);
-    // What comes from then on waits in the default leaf.
+    // Later packets wait in the default leaf.
     cut.wait_for_arrival();
     let [other, cut] = [other, cut].map(Flow::finish);
     assert_whole(&[other], "beside a class that was removed", STALL);
     assert_eq!((cut.duplicated, cut.reordered), (0, 0), "{cut:?}");
-    // To the packet, and in one piece.
+    // The dropped packets are counted exactly, and they are consecutive.
     assert!(cut.lost() >= 200, "{cut:?}");
     assert_eq!(router.drops("queue_removed"), cut.lost(), "{cut:?}");
     router.assert_conservation();
 }
 
-/// A TAP device takes nothing while whoever has it has set it down.
+/// A TAP device takes no packets while its owner has set it down.
 #[test]
 fn a_tap_device_that_takes_nothing_costs_its_own_packets_only() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };

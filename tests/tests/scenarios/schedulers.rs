@@ -1,4 +1,4 @@
-//! Schedulers on live traffic: rates that are kept, queues that filters name, and changes under load.
+//! Schedulers on live traffic: rates, queues that filters name, and changes under load.
 
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use nix::sys::signal::Signal;
 
 use crate::support::{iperf3_server, rate_to_h2, router, to};
 
-/// A link of 8 Mb/s to the second host, voice before everything else.
+/// Starts a router with a link of 8 Mb/s to the second host, voice before all other traffic.
 fn shaped(line: &Line) -> Millrace {
     let router = router(line);
     line.h1.run("ping -c 1 10.2.0.2");
@@ -32,13 +32,13 @@ fn a_rate_is_kept_and_voice_passes_a_full_queue() {
     let router = shaped(&line);
     router.ask(&["filter", "add", "proto udp dport 9000", "--action", "queue voice"]);
     let _server = iperf3_server(&line, &line.h2);
-    // 50 packets a second, 64 kb/s with all headers, beside a TCP that takes all that it can get.
+    // 50 packets a second, 64 kb/s with all headers, beside a TCP flow that takes all remaining capacity.
     let voice = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 50, 118);
     let log = line.file("iperf3-client.log");
     let mut client = Background::start(&line.h1, "iperf3", &["-c", "10.2.0.2", "-t", "6"], log);
     voice.go_on(Duration::from_secs(2));
     let rate = rate_to_h2(&line, || voice.go_on(Duration::from_secs(3)));
-    // Never more than the rate; TCP itself may leave a part of it unused, above all where the machine has other work.
+    // Never more than the rate. TCP itself may leave a part of it unused, especially on a busy machine.
     assert!((7.0e6..8.08e6).contains(&rate), "{rate}");
     assert!(client.wait(Duration::from_secs(20)).is_some_and(|status| status.success()), "{}", client.log());
     let voice = voice.finish();
@@ -61,7 +61,7 @@ fn a_tree_changes_under_load_without_a_loss() {
     router.ask(&["scheduler", "set", "r2", "--node", "voice", "threshold=65536B", "manage=codel"]);
     router.ask(&["scheduler", "set", "r2", "rate=20mbit"]);
     flow.go_on(Duration::from_millis(200));
-    // What waits in the queue goes on in another, which its filter names from then on; then the port sends as ever.
+    // The waiting packets move to another queue, which the filter names from then on.
     let named = ["1 filter names", "dport 9001", "--to LEAF", "--with-filters"];
     router.try_ask(&["scheduler", "remove", "r2", "voice"]).assert_refused(1, &named);
     let said = router.ask(&["scheduler", "remove", "r2", "voice", "--to", "rest"]);
@@ -80,7 +80,7 @@ fn a_tree_changes_under_load_without_a_loss() {
     router.assert_conservation();
 }
 
-/// The router refuses a command, with these texts.
+/// Checks that the router refuses a command, with these texts.
 fn refuses(router: &Millrace, command: &str, arguments: &[&str], texts: &[&str]) {
     let all: Vec<&str> = [command].iter().chain(arguments).copied().collect();
     router.try_ask(&all).assert_refused(1, texts);
@@ -149,7 +149,7 @@ fn promises_above_the_link_are_refused_with_the_sum() {
     assert_eq!((port("input_weight"), port("reverse_path")), (64.into(), "loose".into()));
     router.ask(&["port", "set", "r1", "input-weight=", "reverse-path="]);
     assert_eq!((port("input_weight"), port("reverse_path")), (256.into(), "off".into()));
-    // Promises of real time above the link.
+    // Real-time guarantees above the rate of the link.
     refused(&["set", "r1", "rate=1mbit"], &["r1", "has no scheduler"]);
     refused(&["show", "r1"], &["port \"r1\" has no scheduler", "scheduler add r1"]);
     refused(&["show", "r9"], &["no port is named \"r9\""]);
@@ -186,7 +186,7 @@ fn promises_above_the_link_are_refused_with_the_sum() {
         &["quantum 0 is out of range: 1 to"],
     );
     router.ask(&["scheduler", "remove", "r2", "fair"]);
-    // The same in a file, with where it stands.
+    // The same error in a file, with its place.
     let file = "[[port]]\nname = \"r1\"\ndevice = \"r1\"\n[[port]]\nname = \"r2\"\ndevice = \"r2\"\n[port.scheduler]\nnode = [\n\
                 { name = \"a\", kind = \"hfsc\", under = \"a\" }]\n";
     let file = line.write("circle.toml", file).display().to_string();
@@ -194,12 +194,12 @@ fn promises_above_the_link_are_refused_with_the_sum() {
     assert_eq!(router.json(&["scheduler", "show", "r1"])["nodes"].as_array().map(Vec::len), Some(1));
 }
 
-/// The queue of the flow to that UDP port of the second host, in the leaf `flows`.
+/// Returns the queue of the flow to that UDP port of the second host, in the leaf `flows`.
 fn flow_queue(router: &Millrace, port: u16) -> serde_json::Value {
     flow_in(&router.json(&["queue", "show", "r2", "flows"]), port)
 }
 
-/// Bytes that these flows have sent, at one moment.
+/// Returns the numbers of bytes that two flows have sent, at the same moment.
 fn sent_of(router: &Millrace, ports: [u16; 2]) -> [f64; 2] {
     let shown = router.json(&["queue", "show", "r2", "flows"]);
     ports.map(|port| flow_in(&shown, port)["sent_bytes"].as_f64().unwrap())
@@ -215,7 +215,7 @@ fn flow_in(shown: &serde_json::Value, port: u16) -> serde_json::Value {
     found.unwrap_or_else(|| panic!("no queue of a flow to {port}: {shown}")).clone()
 }
 
-/// A link of 8 Mb/s to the second host with a queue for each flow, and two flows that each want more than that.
+/// Starts a router with an 8 Mb/s link, a queue for each flow, and two flows above the link's rate.
 fn two_greedy_flows(line: &Line) -> (Millrace, Flow, Flow) {
     let router = router(line);
     line.h1.run("ping -c 1 10.2.0.2");
@@ -245,7 +245,7 @@ fn a_flow_with_a_reservation_gets_that_and_no_more_whatever_it_sends() {
     let (router, reserved, other) = two_greedy_flows(&line);
     let selector = flow_queue(&router, 9000)["flow"].as_str().unwrap().to_owned();
     let share = |time: u64| {
-        // Both by one look, so that neither gets longer.
+        // One request reads both counters, so that both cover the same time.
         let sent = || sent_of(&router, [9000, 9001]);
         let before = sent();
         reserved.go_on(Duration::from_millis(time));
@@ -253,10 +253,10 @@ fn a_flow_with_a_reservation_gets_that_and_no_more_whatever_it_sends() {
         let [first, second] = [0, 1].map(|flow| after[flow] - before[flow]);
         first / (first + second)
     };
-    // Alike, they share alike.
+    // Without settings both flows get equal shares.
     let alike = share(1500);
     assert!((0.48..0.52).contains(&alike), "{alike}");
-    // An eighth of the link is reserved for one: it gets that, though it wants ten times as much; the other gets the rest.
+    // An eighth of the link is reserved for one flow, which gets exactly that; the other gets the rest.
     router.ask(&["queue", "set", "r2", "flows", "--flow", &selector, "rate=1mbit"]);
     assert_eq!(flow_queue(&router, 9000)["rate"], 1_000_000);
     let state = || router.json(&["flow", "list", &selector])["flows"][0]["state"].clone();
@@ -264,7 +264,7 @@ fn a_flow_with_a_reservation_gets_that_and_no_more_whatever_it_sends() {
     std::thread::sleep(Duration::from_millis(300));
     let eighth = share(3000);
     assert!((0.125 * 0.98..0.125 * 1.02).contains(&eighth), "{eighth}");
-    // With a quantum of its own it gets more than the other, and then it is like the other again.
+    // With a larger quantum the flow gets more than the other. Without it the shares are equal again.
     router.ask(&["queue", "set", "r2", "flows", "--flow", &selector, "quantum=4614B"]);
     eventually("it is reserved no longer", Duration::from_secs(5), || {
         (state() == "established").then_some(())
@@ -276,7 +276,7 @@ fn a_flow_with_a_reservation_gets_that_and_no_more_whatever_it_sends() {
     std::thread::sleep(Duration::from_millis(300));
     let alike = share(1500);
     assert!((0.48..0.52).contains(&alike), "{alike}");
-    // What was offered is what was sent, waits or was dropped.
+    // Each offered packet was sent, waits or was dropped.
     let [reserved, other] = [reserved, other].map(Flow::finish);
     assert!(reserved.lost() > 0 && other.lost() > 0 && reserved.reordered + other.reordered == 0);
     router.assert_conservation();
@@ -287,7 +287,7 @@ fn queues_are_shown_and_changed() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let (router, first, second) = two_greedy_flows(&line);
-    // A port has 8,192 queues unless it is given others.
+    // A port has 8,192 queues by default.
     let shown = router.json(&["scheduler", "show", "r2"]);
     assert_eq!((&shown["most_queues"], shown["queues"].as_u64() >= Some(3)), (&8192.into(), true), "{shown}");
     let many = ["scheduler", "set", "r2", "queues=65537"];
@@ -301,18 +301,18 @@ fn queues_are_shown_and_changed() {
     assert!(table.contains("dport 9000 in r1") && table.contains("flow-queues"), "{table}");
     let all = router.json(&["queue", "show"]);
     assert_eq!((&all[0]["name"], &all[0]["port"]), (&"flows".into(), &"r2".into()));
-    // What came is what was sent, waits or was dropped, of the whole queue and of the flows in it.
+    // Each offered packet was sent, waits or was dropped, in the whole queue and in its flows.
     let shown = eventually("a queue is above its threshold", Duration::from_secs(10), || {
         let shown = router.json(&["queue", "show", "r2", "flows"]);
         (shown["drops"]["threshold"].as_u64() > Some(0)).then_some(shown)
     });
     let arrived = |queue: &serde_json::Value| queue["offered_packets"].as_u64().unwrap();
-    // The flows are asked after the whole.
+    // The router reads the counters of the flows after those of the whole queue.
     let of_flows: u64 = shown["flows"].as_array().unwrap().iter().map(arrived).sum();
     let of = |key: &str| shown[key].as_u64().unwrap();
     assert_eq!(of("offered_bytes"), of("sent_bytes") + of("held_bytes") + of("dropped_bytes"));
     assert!(of("peak_bytes") >= of("held_bytes"), "{shown}");
-    // All packets of both flows are of 1,000 bytes.
+    // All packets of both flows have 1,000 bytes.
     for flow in [9000, 9001].map(|port| flow_in(&shown, port)) {
         for what in ["offered", "sent", "held"] {
             let [packets, bytes] =
@@ -327,7 +327,7 @@ fn queues_are_shown_and_changed() {
     let flow = flow_queue(&router, 9001)["flow"].as_str().unwrap().to_owned();
     router.ask(&["queue", "set", "r2", "flows", "--flow", &flow, "threshold=9000B"]);
     assert_eq!(flow_queue(&router, 9001)["threshold"], 9000);
-    // A threshold leaves a reservation as it is, and the other way round.
+    // Setting a threshold leaves a reservation unchanged, and the other way round.
     router.ask(&["queue", "set", "r2", "flows", "--flow", &flow, "rate=1mbit"]);
     router.ask(&["queue", "set", "r2", "flows", "--flow", &flow, "threshold=9001B"]);
     let both = flow_queue(&router, 9001);
@@ -367,7 +367,7 @@ fn what_queues_can_not_be_told_leaves_what_they_were_told() {
     refused(&["set", "r2", "flows", "--flow", &flow, "weight=2"], &["weight", "quantum"]);
     let kept = flow_queue(&router, 9001);
     assert_eq!((&kept["threshold"], &kept["rate"]), (&9000.into(), &serde_json::Value::Null), "{kept}");
-    // What is said of all queues leaves what was said of one, and reservations keep what they are parts of.
+    // A setting for all queues leaves that of one queue. A rate with reservations can't be removed.
     router.ask(&["scheduler", "set", "r2", "--node", "flows", "threshold=25000B"]);
     assert_eq!(flow_queue(&router, 9001)["threshold"], 9000);
     assert_eq!(flow_queue(&router, 9000)["threshold"], 25_000);
@@ -379,7 +379,7 @@ fn what_queues_can_not_be_told_leaves_what_they_were_told() {
     router.ask(&["queue", "set", "r2", "flows", "--flow", &flow, "rate="]);
     router.ask(&["queue", "set", "r2", "flows", "rate="]);
     refused(&["set", "r2", "flows", "--flow", &flow, "rate=1mbit"], &["\"flows\" has no rate", "rate=RATE"]);
-    // What each packet takes on the wire is 24 bytes more, and that is what rates are of. A veth's speed is only a word.
+    // Each packet takes 24 bytes more on the wire, and rates include them. A veth's speed means nothing.
     let flows = node(&router, "flows");
     let [packets, bytes, wire] =
         ["sent_packets", "sent_bytes", "sent_wire_bytes"].map(|key| flows[key].as_u64().unwrap());
@@ -402,16 +402,16 @@ fn a_full_queue_drops_its_own_and_no_other_port_waits_for_it() {
     let router = router(&line);
     line.h1.run("ping -c 1 10.2.0.2");
     router.ask(&["scheduler", "add", "r2", "all", "--kind", "fifo", "threshold=20000B"]);
-    // The kernel's own packets would be counted among those that are dropped.
+    // The drop counters would include the kernel's own packets.
     router.ask(&["scheduler", "set", "r2", "rate=1mbit", "host=direct"]);
-    // Twice what the link takes, and a flow the other way.
+    // Twice the rate of the link, and a flow in the opposite direction.
     let full = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 200);
     let other = Flow::start(&line.h2, &line.h1, to("10.1.0.2:9000"), 1000, 200);
     full.go_on(Duration::from_millis(1500));
     let [full, other] = [full, other].map(Flow::finish);
     assert_eq!((other.lost(), other.reordered), (0, 0), "{other:?}");
     assert!(full.lost() > full.sent / 4 && full.reordered == 0, "{full:?}");
-    // What did not come is what the queue dropped, to the packet.
+    // Lost packets and queue drops are equal.
     assert_eq!(
         (router.drops("queue_full"), node(&router, "all")["held_packets"].as_u64()),
         (full.lost(), Some(0))
@@ -419,8 +419,8 @@ fn a_full_queue_drops_its_own_and_no_other_port_waits_for_it() {
     router.assert_conservation();
 }
 
-/// The transmit ring of an AF_XDP device is full as long as the link behind it is slower than what comes: completions come when
-/// the packets of a token bucket of the kernel, below a macvlan, have left.
+/// The transmit ring of an AF_XDP device stays full while the link behind it is slower than the traffic.
+/// Completions arrive when packets have left a token bucket of the kernel, below a macvlan.
 #[test]
 fn a_full_ring_holds_packets_back_in_the_order_of_the_scheduler() {
     let Some(_ground) = Ground::enter_alone(&["ping", "tc"]) else { return };
@@ -450,7 +450,7 @@ fn a_full_ring_holds_packets_back_in_the_order_of_the_scheduler() {
         "level=1",
         "threshold=100000B",
     ]);
-    // No rate: what makes packets wait is the device alone.
+    // No rate: packets wait for the device only.
     router.ask(&["scheduler", "set", "m2", "default=rest", "host=direct"]);
     router.ask(&["filter", "add", "proto udp dport 9000", "--action", "queue voice"]);
     bucket("add", "2mbit");
@@ -467,10 +467,10 @@ fn a_full_ring_holds_packets_back_in_the_order_of_the_scheduler() {
     voice.go_on(Duration::from_secs(1));
     let [peak, held] = node("rest");
     assert!(peak >= 100_000 && held > 300, "{peak} {held}");
-    // While bulk fills its queue, at most what comes of the others in the moment that a place is free waits.
+    // The voice queue holds only the packets that arrive until the next ring slot is free.
     let [voice_peak, _] = node("voice");
     assert!(voice_peak < 20 * 142, "{voice_peak}");
-    // The link gets faster: all that waits goes.
+    // The link becomes faster: all waiting packets leave.
     bucket("change", "1gbit");
     eventually("nothing waits", Duration::from_secs(10), || (node("rest")[1] < 100).then_some(()));
     let [voice, back, bulk] = [voice, back, bulk].map(Flow::finish);
@@ -479,7 +479,7 @@ fn a_full_ring_holds_packets_back_in_the_order_of_the_scheduler() {
         (0, 0, 0, 0),
         "{voice:?} {back:?}"
     );
-    // What did not come is what the queue dropped, to the packet.
+    // Lost packets and queue drops are equal.
     assert!(bulk.lost() > 0 && bulk.reordered == 0, "{bulk:?}");
     assert_eq!(router.drops("queue_full"), bulk.lost(), "{bulk:?}");
     router.assert_conservation();
@@ -504,7 +504,7 @@ fn a_slow_port_and_a_plugin_that_holds_leave_packet_memory_to_others() {
         let flow = crate::support::flow_for(&line, 1000, Duration::from_millis(500));
         assert_eq!((flow.lost(), flow.reordered), (0, 0), "after {what}: {flow:?}");
     };
-    // A queue that would take far more than there is.
+    // A queue larger than the memory.
     router.ask(&["scheduler", "add", "r2", "all", "--kind", "fifo", "threshold=100000000B"]);
     router.ask(&["scheduler", "set", "r2", "rate=64kbit"]);
     let flood = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9001"), 4000, 200);
@@ -516,7 +516,7 @@ fn a_slow_port_and_a_plugin_that_holds_leave_packet_memory_to_others() {
     router.ask(&["scheduler", "remove", "r2", "all"]);
     recovered("a slow port");
     router.assert_conservation();
-    // An instance that keeps each packet for longer than memory lasts.
+    // An instance that holds each packet for longer than memory lasts.
     router.ask(&["instance", "create", "delay", "late", "ms=5000"]);
     router.ask(&["bind", "late", "--gate", "process", "--filter", "proto udp dport 9001"]);
     let flood = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9001"), 4000, 200);
@@ -526,7 +526,7 @@ fn a_slow_port_and_a_plugin_that_holds_leave_packet_memory_to_others() {
     unharmed("an instance that holds packets");
     drop(flood);
     router.ask(&["unbind", "late", "--gate", "process", "--filter", "proto udp dport 9001"]);
-    // All that it held goes on at once, through the queue of the port.
+    // All held packets leave at once, through the queue of the port.
     eventually("nothing is held", Duration::from_secs(10), || (router.summary("held") == 0).then_some(()));
     recovered("an instance that holds packets");
     router.assert_conservation();
@@ -541,7 +541,7 @@ fn a_worker_that_was_away_makes_up_for_no_more_than_two_packets() {
     router.ask(&["filter", "add", "proto udp dport 9002", "--action", "queue voice"]);
     let receiver = line.h2.within(|| UdpSocket::bind("10.2.0.2:9002").and_then(Arrivals::at)).unwrap();
     let sender = line.h1.within(|| UdpSocket::bind("0.0.0.0:0")).unwrap();
-    // 1.3 Mb are asked for at once, of 8 Mb/s: the port is never without a packet.
+    // 1.3 Mb sent at once, at 8 Mb/s: the port always has a packet.
     for _ in 0..120 {
         sender.send_to(&[0; 1358], "10.2.0.2:9002").unwrap();
     }
@@ -556,7 +556,7 @@ fn a_worker_that_was_away_makes_up_for_no_more_than_two_packets() {
     assert_eq!(arrivals.len(), 120);
     let pause = arrivals.windows(2).map(|pair| pair[1].at.saturating_sub(pair[0].at)).max().unwrap();
     assert!(pause > Duration::from_millis(40), "{pause:?}");
-    // The packet that was due, two of credit, and two that had been chosen before it was stopped; the pause is 40 of them.
+    // The due packet, two of credit, and two chosen before the stop. The pause is as long as 40 packets.
     let burst = burst(&arrivals, 66, 8e6) / 1424.0;
     assert!(burst < 5.1, "{burst} packets");
     router.assert_conservation();

@@ -1,4 +1,4 @@
-//! What is seen of packets: journeys, and what was dropped.
+//! Visibility of packets: traces and last drops.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::support::{router, to};
 
-/// Traces packets while pings go on, and returns what was printed.
+/// Traces packets during pings, and returns the output.
 pub fn traced(line: &Line, router: &Millrace, arguments: &[&str]) -> String {
     let ping = Background::start(&line.h1, "ping", &["-i", "0.1", "10.2.0.2"], line.file("ping.log"));
     let out = router.ask(&[&["trace"], arguments].concat());
@@ -15,7 +15,7 @@ pub fn traced(line: &Line, router: &Millrace, arguments: &[&str]) -> String {
     out
 }
 
-/// The stages of a journey, one after the other.
+/// Returns the stages of a traced packet, in order.
 fn stages(packet: &Value) -> Vec<&str> {
     packet["steps"].as_array().unwrap().iter().map(|step| step["stage"].as_str().unwrap()).collect()
 }
@@ -49,7 +49,7 @@ fn a_journey_is_told_stage_by_stage_with_decisions_and_cycles() {
     for stage in ["parse", "classify", "gate", "route", "queue"] {
         assert!(step(stage)["cycles"].as_u64().unwrap() > 0, "{stage}: {first:#}");
     }
-    // The next packet of the flow is known.
+    // The flow table knows the next packet of the flow.
     let known = packets[1]["steps"].as_array().unwrap().iter().find(|step| step["stage"] == "classify");
     assert_eq!(known.unwrap()["verdict"], "hit", "{:#}", packets[1]);
     let text = traced(&line, &router, &["--filter", "proto icmp in r1", "--count", "1"]);

@@ -1,5 +1,5 @@
-//! The router as a service: what the service manager hears, the permissions that the unit leaves it, and the package that brings all
-//! of it.
+//! The router as a service: its messages to the service manager, the permissions of the unit, and the
+//! package.
 
 use std::fs::read_to_string;
 use std::os::unix::net::UnixDatagram;
@@ -12,12 +12,12 @@ use nix::sys::signal::Signal;
 
 use crate::support::assert_hosts_talk;
 
-/// How long a message of the router may take.
+/// Time limit for a message of the router.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Microseconds in which the manager expects a sign of life.
+/// Watchdog interval of the service manager, in microseconds.
 const WATCHDOG: &str = "WATCHDOG_USEC=400000";
 
-/// The capabilities that the unit leaves the router, as setpriv(1) names them.
+/// Returns the capabilities of the router under the unit, as setpriv(1) names them.
 fn capabilities() -> String {
     let unit = read_to_string(repository().join("packaging/millrace.service")).expect("the unit");
     let set =
@@ -27,7 +27,7 @@ fn capabilities() -> String {
     std::iter::once("-all".to_owned()).chain(names).collect::<Vec<_>>().join(",")
 }
 
-/// Waits for a message of the router with a line.
+/// Waits for a message of the router that contains a line.
 fn hear(manager: &UnixDatagram, router: &Background, wanted: &str) {
     let mut message = [0; 256];
     loop {
@@ -85,7 +85,7 @@ fn the_service_manager_hears_of_a_router_that_has_only_the_permissions_of_the_un
     line.h1.run("ping -c 1 -W 2 10.2.0.2");
 }
 
-/// Runs a program that has to succeed, and returns what it prints.
+/// Runs a program that must succeed. Returns its output.
 fn output(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));

@@ -1,4 +1,4 @@
-//! Plugins that are shared objects, in a router that forwards.
+//! Plugins as shared objects, in a forwarding router.
 
 use std::path::Path;
 use std::process::Command;
@@ -36,7 +36,7 @@ fn a_shared_object_is_loaded_treats_traffic_and_is_unloaded() {
     line.h1.run("ping -c 1 10.2.0.2");
     let said = router.ask(&["plugin", "load", object]);
     assert!(said.contains("hello 0.1.0 is loaded, unsigned; trusted: a shared object"), "{said}");
-    // What runs is a copy: nobody needs the file any more.
+    // The router runs a copy and doesn't need the file any more.
     std::fs::write(object, "no object").unwrap();
     router.ask(&["instance", "create", "hello", "i1", "longest=300"]);
     router.ask(&["instance", "create", "hello", "i2"]);
@@ -56,7 +56,7 @@ fn a_shared_object_is_loaded_treats_traffic_and_is_unloaded() {
     router.ask(&["instance", "free", "i2"]);
     router.ask(&["plugin", "unload", "hello"]);
     assert_eq!(leftovers(&router), before + 2, "a copy for each instance stays");
-    // No reference is left: the flow is nobody's, and goes on.
+    // No binding is left: the flow has no instance, and passes.
     let long = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9001"), 500, 900);
     long.wait_for_arrival();
     assert_eq!(long.finish().lost(), 0);
@@ -86,7 +86,7 @@ fn a_shared_object_in_rust_counts_live_traffic() {
     assert_eq!((report.lost(), report.reordered, report.duplicated), (0, 0, 0), "{report:?}");
     let read = router.json(&["control", "s", "read"]);
     assert_eq!(read["protocols"]["17"]["packets"], report.sent, "{read}");
-    // Its refusals come through as they are, and nothing is there then.
+    // The plugin's refusals reach the operator unchanged, and leave no instance.
     router
         .try_ask(&["instance", "create", "statistics-rs", "t", "by-protocol=3"])
         .assert_refused(1, &["by-protocol"]);
@@ -133,7 +133,7 @@ fn a_shared_object_is_upgraded_and_rolled_back_under_load_without_a_loss() {
     router.assert_conservation();
 }
 
-/// A counter whose calls for packets do something else first, for which it may include headers.
+/// Returns a counter whose packet calls run other code first. The code may include `headers`.
 fn counter_that(line: &Line, name: &str, version: &str, headers: &str, does: &str) -> String {
     let source = COUNTER.replace("packets += call->count;", &format!("{does}\n    packets += call->count;"));
     build_source_for(line, "native", (name, version), COUNTER_KEYS, &format!("{headers}\n{source}"))
@@ -163,7 +163,7 @@ fn a_call_that_never_returns_ends_the_router_and_the_next_start_keeps_the_instan
         bystander.wait_for_arrival();
         let victim = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9001"), 500, 64);
         assert_eq!(first.wait_for_end().code(), Some(3));
-        // The kernel forwards, for both.
+        // The kernel forwards both flows.
         bystander.wait_for_arrival();
         victim.wait_for_arrival();
         let log = first.log();
@@ -175,15 +175,15 @@ fn a_call_that_never_returns_ends_the_router_and_the_next_start_keeps_the_instan
         assert_eq!(second.row("instances", "name", "h1")["health"], "quarantined");
         let held = second.row("quarantine", "instance", "h1");
         assert_eq!((&held["plugin"], &held["is_here"]), (&"hangs".into(), &true.into()), "{held}");
-        // By its binding, the packets that it is not given go on.
+        // By its binding, the packets bypass the instance in quarantine.
         victim.wait_for_arrival();
         bystander.go_on(Duration::from_millis(500));
         let report = bystander.finish();
         println!("a call that hangs: {report:?}");
-        // The time that the call may take, two looks of the watchdog, and the kernel forwards; then the next router does.
+        // Time limit of the call, two watchdog periods, and the takeovers by the kernel and the next router.
         let hung = Duration::from_millis(400 + 2 * 50) + LONGEST_GAP;
         assert!(report.longest_loss <= hung && report.total_loss <= hung + LONGEST_GAP, "{report:?}");
-        // Another name does not let it out, nor does another version.
+        // Neither another name nor another version ends the quarantine.
         second.ask(&["instance", "rename", "h1", "h2"]);
         assert_eq!(second.row("quarantine", "instance", "h2")["is_here"], true);
         second.ask(&["plugin", "upgrade", "hangs", &right]);
@@ -260,7 +260,7 @@ fn a_call_that_crashes_ends_the_router_by_its_signal_and_the_next_start_keeps_th
         assert_eq!(second.json(&["show", "quarantine"]), serde_json::json!([]));
         second.assert_conservation();
         drop(second);
-        // What was written down counts once.
+        // The crash record counts once.
         assert_eq!(std::fs::read_to_string(line.file("state/crashes")).unwrap(), "");
     }
 }
@@ -279,7 +279,7 @@ fn who_is_in_quarantine_is_there_for_commands_too_until_it_is_freed_or_let_out()
     let router = trusting(&line, &state);
     let created = router.ask(&["instance", "create", "null", "a"]);
     assert!(created.contains("created, in quarantine: it hung"), "{created}");
-    // An instance of another plugin is another one.
+    // The quarantine doesn't cover an instance of another plugin.
     router.ask(&["instance", "create", "statistics", "b"]);
     assert_eq!(router.row("instances", "name", "b")["health"], "well");
     assert_eq!(router.row("quarantine", "instance", "c")["since"], "2023-11-14T22:13:20Z");
@@ -292,10 +292,10 @@ fn who_is_in_quarantine_is_there_for_commands_too_until_it_is_freed_or_let_out()
     assert!(text.contains("\"b\"") && !text.contains("\"a\"") && !text.contains("\"c\""), "{text}");
 }
 
-/// Asks for an operation as an operator, a member of the group `daemon`; returns the status and the answer.
+/// Requests an operation as an operator, a member of the group `daemon`. Returns the status and the answer.
 fn as_operator(router: &Millrace, method: &str, path: &str, body: &str) -> (String, String) {
     let mut operator = Command::new("setpriv");
-    // The first program of root's path may be closed to others.
+    // Other users may have no access to the first program in root's path.
     operator.env("PATH", "/usr/bin:/bin").args(["--reuid", "1", "--regid", "1", "--clear-groups"]);
     operator.args(["curl", "-s", "-m", "20", "-w", "\n%{http_code}", "-X", method, "--unix-socket"]);
     operator.arg(router.socket()).args(["-H", "content-type: application/json", "-d", body]);
@@ -305,7 +305,7 @@ fn as_operator(router: &Millrace, method: &str, path: &str, body: &str) -> (Stri
     (status.to_owned(), answer.to_owned())
 }
 
-/// Checks that each of these operations is refused to an operator, with these words.
+/// Checks that an operator is refused each of these operations, with these words.
 fn assert_operator_refused(router: &Millrace, operations: &[(&str, &str, &str)], words: &[&str]) {
     for (method, path, body) in operations {
         let (status, answer) = as_operator(router, method, path, body);
@@ -314,7 +314,7 @@ fn assert_operator_refused(router: &Millrace, operations: &[(&str, &str, &str)],
     }
 }
 
-/// The configuration of a router with operators, whose instance `h1` of a shared object may be in quarantine.
+/// Returns a configuration with operators, and with an instance `h1` that may be in quarantine.
 fn with_operators(line: &Line, object: &str) -> String {
     format!(
         "faults = 1\nstate = \"{}\"\n[api]\ngroups = {{ daemon = \"operator\" }}\n[router]\non-death = \"kernel\"\n\
@@ -335,7 +335,7 @@ fn operators_begin_no_code_of_a_shared_object_that_is_in_quarantine() {
     );
     let config = with_operators(&line, &object);
     let router = trusting(&line, &config);
-    // A sibling that is well: what runs goes on.
+    // A healthy sibling: running code stays.
     router.ask(&["instance", "create", "held", "well"]);
     let words = ["instance \\\"h1\\\" is in quarantine", "role admin", "millrace instance release h1"];
     assert_operator_refused(
@@ -362,7 +362,7 @@ fn operators_begin_no_code_of_a_shared_object_that_is_in_quarantine() {
     assert_eq!(as_operator(&router, "POST", "/instances/well/control", r#"{"message": "read"}"#).0, "200");
     assert_eq!(as_operator(&router, "PATCH", "/instances/well", r#"{"name": "w"}"#).0, "200");
     assert_eq!(router.row("instances", "name", "h1")["health"], "quarantined");
-    // Freed by an operator, it stays in quarantine, under its name and under others; the name doesn't go to its sibling.
+    // An operator frees the instance: its quarantine stays, and its sibling doesn't get the name.
     assert_eq!(as_operator(&router, "DELETE", "/instances/h1", "").0, "200");
     let freed = router.row("quarantine", "instance", "h1");
     assert_eq!((&freed["plugin"], &freed["is_here"]), (&"held".into(), &false.into()), "{freed}");
@@ -384,7 +384,7 @@ fn operators_begin_no_code_of_a_shared_object_that_is_in_quarantine() {
 
 /// Checks that an instance of another plugin takes the name `h1` and gives it back, and the quarantine stays.
 fn its_name_goes_to_another_plugin(router: &Millrace) {
-    // Not even an admin gives its name to a sibling before its release.
+    // Not even an admin can give its name to a sibling before its release.
     router
         .try_ask(&["instance", "rename", "w", "h1"])
         .assert_refused(1, &["in quarantine", "release it first"]);
@@ -399,7 +399,7 @@ fn its_name_goes_to_another_plugin(router: &Millrace) {
     assert_eq!(router.row("quarantine", "instance", "h1")["plugin"], "held");
 }
 
-/// Checks that an admin may do each of these, and that operators may again once `h1` is let out.
+/// Checks that an admin may perform these operations, and operators again once `h1` is released.
 fn admins_begin_it(router: &Millrace) {
     let created = router.ask(&["instance", "create", "held", "h1"]);
     assert!(created.contains("created, in quarantine: it hung"), "{created}");
@@ -407,7 +407,7 @@ fn admins_begin_it(router: &Millrace) {
     assert_eq!(router.row("instances", "name", "further")["health"], "well");
     router.ask(&["instance", "rename", "h1", "h2"]);
     router.ask(&["instance", "rename", "h2", "h1"]);
-    // Nothing of it runs so far.
+    // No code of the instance runs so far.
     router.try_ask(&["control", "h1", "read"]).assert_refused(1, &["in quarantine: it hung"]);
     router.ask(&["instance", "release", "h1"]);
     assert_eq!(read(router, "h1", "packets"), 0);
@@ -441,7 +441,7 @@ fn a_configuration_lets_no_shared_object_out_of_quarantine() {
     router.ask(&["apply", &without]);
     router.ask(&["apply", &with]);
     assert_eq!(router.row("instances", "name", "h1")["health"], "quarantined");
-    // Freed by an admin, it is out.
+    // An instance freed by an admin leaves quarantine.
     router.ask(&["instance", "free", "h1"]);
     assert_eq!(router.json(&["show", "quarantine"]), serde_json::json!([]));
 }
@@ -508,7 +508,7 @@ fn plugins_of_the_configuration_are_there_from_the_start() {
     assert_eq!((report.lost(), report.reordered, report.duplicated), (0, 0, 0), "{report:?}");
     assert_eq!((read(&router, "i1", "packets"), read(&router, "i2", "packets")), (report.sent, report.sent));
     let log = router.log();
-    // Better code of the module comes as if it had been loaded later on.
+    // Optimised code of the module arrives as if it had been loaded later.
     eventually("optimised code is there", Duration::from_secs(20), || {
         let log = router.log();
         let words = ["plugin first: optimised code is there", "plugin first: optimised code, "];
@@ -517,7 +517,7 @@ fn plugins_of_the_configuration_are_there_from_the_start() {
     assert!(log.contains("plugin first 1.0.0 loaded from") && log.contains("second is trusted"), "{log}");
     router.assert_conservation();
     drop(router);
-    // One that can't be loaded keeps the router from starting, and the file is named; `check` says so, too.
+    // An unloadable plugin keeps the router from starting. Both the start and `check` name the file.
     let text = line.write("text.wasm", "no module").display().to_string();
     for (first, words) in [(&*text, ["text.wasm", "module"]), ("first.wasm", ["first.wasm", "whole path"])] {
         let config = format!("[plugins]\nshared-objects = \"allow\"\n{}", files(first, &object));
@@ -548,7 +548,7 @@ fn a_slow_call_a_router_that_was_stopped_and_a_busy_machine_are_no_reason_to_end
     router.ask(&["instance", "create", "slow", "s"]);
     router.ask(&["bind", "s", "--gate", "process", "--filter", "dport 9001"]);
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9001"), 20, 64);
-    // Its calls follow each other closely, so that a stop falls into one.
+    // Calls follow each other closely, so that a stop interrupts one.
     flow.go_on(Duration::from_secs(1));
     for _ in 0..3 {
         router.signal(Signal::SIGSTOP);
@@ -557,7 +557,7 @@ fn a_slow_call_a_router_that_was_stopped_and_a_busy_machine_are_no_reason_to_end
         flow.go_on(Duration::from_millis(300));
     }
     flow.wait_for_arrival();
-    // Where many want the processors, each call takes longer than it may, and yet it has not run for so long.
+    // On busy processors each call lasts longer than its limit, though its run time is within it.
     let busy = ["6", "sh", "-c", "while :; do :; done"];
     let others: Vec<_> = (0..12)
         .map(|number| Background::start(&line.h1, "timeout", &busy, line.file(&format!("busy{number}.log"))))

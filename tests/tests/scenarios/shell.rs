@@ -1,4 +1,4 @@
-//! The shell: commands from a terminal, from a pipe and from a file.
+//! Shell: commands from a terminal, from a pipe and from a file.
 
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use millrace_testkit::{Ground, Line};
 use nix::pty::openpty;
 
-/// A terminal with a program in it.
+/// Terminal with a running program.
 struct Terminal {
     ours: std::fs::File,
     seen: String,
 }
 
 impl Terminal {
-    /// Reads until something was written there since the last time.
+    /// Reads until the terminal has shown `words` since the last call.
     fn wait_for(&mut self, words: &str) -> String {
         let deadline = Instant::now() + Duration::from_secs(15);
         let mut some = [0; 4096];
@@ -34,18 +34,18 @@ impl Terminal {
     }
 }
 
-/// A process that ends with the test.
+/// Process that ends with the test.
 struct Ended(std::process::Child);
 
 impl Drop for Ended {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Makes reading return at once.
+/// Makes reads of a descriptor non-blocking.
 fn without_waiting(descriptor: &OwnedFd) {
     use nix::fcntl::{FcntlArg, OFlag, fcntl};
     fcntl(descriptor, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
@@ -67,14 +67,14 @@ fn commands_are_typed_completed_interrupted_and_remembered() {
     command.env("TERM", "xterm").env("XDG_STATE_HOME", &state);
     let mut child = Ended(command.spawn().unwrap());
     terminal.wait_for("millrace> ");
-    // Commands and names are completed.
+    // Completion of commands and names.
     terminal.write("sho\tpor\t\r");
     let shown = terminal.wait_for("r2");
     assert!(shown.contains("rx b/s") && shown.contains("r1"), "{shown:?}");
     terminal.write("control stats-\tread\r");
     let shown = terminal.wait_for("sizes ");
     assert!(shown.contains("control stats-of-h1"), "{shown:?}");
-    // What fails ends nothing; Ctrl-C throws a line away.
+    // A failed command doesn't end the shell. Ctrl-C discards a line.
     terminal.write("route add nonsense\r");
     terminal.wait_for("nonsense\"");
     terminal.write("show por\x03");
@@ -82,7 +82,7 @@ fn commands_are_typed_completed_interrupted_and_remembered() {
     terminal.write("events --follow\r");
     terminal.wait_for("events --follow");
     terminal.write("exit\r\x04");
-    // The command that goes on is ended by Ctrl-C alone, which the terminal of a program gives to all.
+    // Only Ctrl-C ends the running command. A terminal sends it to all of a program's processes.
     router.ask(&["show", "status"]);
     let pid = nix::unistd::Pid::from_raw(child.0.id() as i32);
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();

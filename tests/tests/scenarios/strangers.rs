@@ -1,4 +1,4 @@
-//! Callers who show no role: they keep no known caller out, and are told why they are refused.
+//! Callers without a role: they don't lock out authorised callers, and refusals tell them the reason.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use millrace_testkit::{Ground, Line, Millrace};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, connect, socket};
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Starts a router that serves TLS, and where members of the group `daemon` are operators.
+/// Starts a router that serves TLS, where members of the group `daemon` are operators.
 fn start(line: &Line) -> Millrace {
     line.r.ip("link set lo up");
     let text = format!(
@@ -23,7 +23,7 @@ fn start(line: &Line) -> Millrace {
     Millrace::start(&line.r, &format!("--config {}", config.display()))
 }
 
-/// Opens a connection to the router from an address of the loopback device, and says nothing.
+/// Opens a connection to the router from an address of the loopback device, and sends nothing.
 fn mute(from: [u8; 4]) -> TcpStream {
     let stream =
         socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).expect("a socket");
@@ -64,13 +64,13 @@ fn a_user_without_a_role_keeps_no_member_of_a_group_out() {
     let Some(_ground) = Ground::enter(&["curl", "setpriv", "python3"]) else { return };
     let line = Line::new();
     let router = start(&line);
-    // A full queue of the socket refuses for a moment.
+    // A full queue of the socket refuses connections for a moment.
     let holds = "import socket, sys, time\nheld = []\nfor _ in range(300):\n    one = socket.socket(socket.AF_UNIX)\n    \
                  try: one.connect(sys.argv[1])\n    except OSError: time.sleep(0.02)\n    held.append(one)\n\
                  print(len(held), flush=True)\ntime.sleep(20)\n";
     let as_user = |user: &str| {
         let mut command = Command::new("setpriv");
-        // The first program of root's path may be closed to others.
+        // Other users may have no access to the first program in root's path.
         command.env("PATH", "/usr/bin:/bin").args(["--reuid", user, "--regid", user, "--clear-groups"]);
         command
     };
@@ -93,7 +93,7 @@ fn a_user_without_a_role_keeps_no_member_of_a_group_out() {
     assert_eq!(String::from_utf8_lossy(&answer.stdout), "200");
 }
 
-/// The status that a request gets whose pieces go out with pauses.
+/// Returns the status of a request whose pieces are sent with pauses.
 fn status(router: &Millrace, pieces: &[&[u8]]) -> String {
     let mut stream = UnixStream::connect(router.socket()).expect("a connection");
     stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket");

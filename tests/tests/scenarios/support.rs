@@ -1,4 +1,4 @@
-//! What several scenarios do.
+//! Functions that several scenarios share.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use millrace_testkit::{Background, Flow, FlowReport, Line, Millrace, Namespace, transfer};
 
-/// An address with a port.
+/// Parses an address with a port.
 pub fn to(address: &str) -> SocketAddr {
     address.parse().expect("an address with a port")
 }
 
-/// The cells of a line of a table: two blanks or more stand between columns.
+/// Returns the cells of a line of a table. Two or more blanks separate columns.
 pub fn cells(line: &str) -> Vec<&str> {
     line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
 }
@@ -31,7 +31,7 @@ pub fn assert_hosts_talk(line: &Line) {
     transfer(&line.h2, &line.h1, to("[fd00:1::2]:7000"), 4 << 20);
 }
 
-/// Checks that the router, not its kernel, forwards: it takes what is sent.
+/// Checks that the router, not its kernel, forwards packets.
 pub fn assert_router_forwards(line: &Line, router: &Millrace) {
     let before = router.summary("transmitted");
     line.h1.run("ping -c 3 -i 0.1 -W 2 10.2.0.2");
@@ -46,7 +46,7 @@ pub fn flow_for(line: &Line, rate: u32, time: Duration) -> FlowReport {
     flow.finish()
 }
 
-/// The longest time that a packet may wait beside something that misbehaves: five slices of a call, and the pauses of a machine.
+/// Longest wait of a packet beside a misbehaving plugin: five slices of a call, and pauses of the machine.
 const UNDISTURBED: Duration = Duration::from_millis(100);
 
 /// Checks that a flow lost nothing and kept its order.
@@ -61,7 +61,7 @@ pub fn assert_undisturbed(report: &FlowReport, what: &str) {
     assert!(report.longest_delay < UNDISTURBED, "{what}: {report:?}");
 }
 
-/// An iperf3 server at a host, which listens when this returns.
+/// Starts an iperf3 server at a host, and waits until it listens.
 pub fn iperf3_server(line: &Line, host: &Namespace) -> Background {
     let log = line.file(&format!("iperf3-{}.log", host.name()));
     let server = Background::start(host, "iperf3", &["-s", "--forceflush"], log);
@@ -71,14 +71,14 @@ pub fn iperf3_server(line: &Line, host: &Namespace) -> Background {
     server
 }
 
-/// The packets per second or bits that a run of iperf3 reports, as JSON.
+/// Runs iperf3 and returns its report as JSON.
 pub fn iperf3(host: &Namespace, arguments: &str) -> serde_json::Value {
     let text = host.run(&format!("iperf3 -J {arguments}"));
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("iperf3 {arguments}: {error}: {text}"))
 }
 
-/// Bits that the second host's link has carried to it, with preambles, check sequences and gaps, and when: asked again until
-/// the answer is of one millisecond.
+/// Returns the bits that the second host's link has carried to it, with preambles, check sequences and gaps,
+/// and the time. Repeats the request until the answer takes at most a millisecond.
 fn arrived(line: &Line) -> (f64, Instant) {
     for _ in 0..1000 {
         let (counters, at, took) = line.h2.within(|| {
@@ -95,7 +95,7 @@ fn arrived(line: &Line) -> (f64, Instant) {
     panic!("counters can't be read within a millisecond");
 }
 
-/// Bits per second that the second host's link carries to it while something goes on.
+/// Returns the bits per second that the second host's link carries to it during `meanwhile`.
 pub fn rate_to_h2(line: &Line, meanwhile: impl FnOnce()) -> f64 {
     let before = arrived(line);
     meanwhile();
@@ -103,11 +103,11 @@ pub fn rate_to_h2(line: &Line, meanwhile: impl FnOnce()) -> f64 {
     (after.0 - before.0) / (after.1 - before.1).as_secs_f64()
 }
 
-/// A file system with little room, which goes with the test.
+/// File system with little room, unmounted with the test.
 pub struct SmallDisk(pub PathBuf);
 
 impl SmallDisk {
-    /// With so much room, as `mount` reads it, at a place where nothing is.
+    /// Mounts a file system of `size`, in the syntax of `mount`, at a new directory.
     pub fn new(at: PathBuf, size: &str) -> Self {
         fs::create_dir_all(&at).unwrap();
         let mut mount = Command::new("mount");
@@ -120,12 +120,13 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Where it can't be had, it goes when nobody uses it any more.
+        // A lazy unmount, for a file system that is still in use.
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }
 
-/// So many routes of a configuration, all by the far end of a [`Line`](millrace_testkit::Line): up to 65,536.
+/// Returns `count` routes of a configuration, all by the far end of a [`Line`](millrace_testkit::Line): up to
+/// 65,536.
 pub fn routes(count: u32) -> String {
     let route = |number| {
         format!("[[route]]\nto = \"11.{}.{}.0/24\"\nvia = \"10.2.0.2\"\n", number / 256, number % 256)

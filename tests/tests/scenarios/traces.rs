@@ -1,10 +1,10 @@
-//! What a router could leave in the kernel.
+//! Traces of a router in the kernel.
 
 use std::time::Duration;
 
 use millrace_testkit::{Line, wait_until};
 
-/// How soon the kernel has taken away what a dead process had.
+/// Time until the kernel has removed the objects of a dead process.
 const SOON: Duration = Duration::from_secs(2);
 
 /// Devices, programs, routes, filters, sockets, pinned maps and huge pages.
@@ -12,17 +12,17 @@ const SOON: Duration = Duration::from_secs(2);
 pub struct Traces(Vec<String>);
 
 impl Traces {
-    /// Those of a line's router, and of the machine where they have no namespace.
+    /// Returns the traces of a line's router, and of the machine for objects without a namespace.
     pub fn of(line: &Line) -> Self {
         let commands = [
-            // Counters and the index of what came before are left out.
+            // Counters and program ids are left out.
             "ip -o -d link | sed 's/ prog\\/xdp id [0-9]*//'",
             "ip route show table all; ip -6 route show table all | grep -v ' dev lo '; ip rule",
             "for d in r1 r2; do tc qdisc show dev $d; tc filter show dev $d ingress; tc filter show dev $d egress; done",
             "wc -l < /proc/net/packet; cat /proc/net/xdp 2>/dev/null; ss --xdp --all --no-header 2>/dev/null | wc -l",
         ];
         let mut all: Vec<String> = commands.iter().map(|command| line.r.run(command)).collect();
-        // A network namespace has a /sys of its own, without pinned objects.
+        // A network namespace has its own /sys, without pinned objects.
         let mut pinned: Vec<String> = std::fs::read_dir("/sys/fs/bpf")
             .map(|entries| entries.flatten().map(|entry| entry.path().display().to_string()).collect())
             .unwrap_or_default();
@@ -34,10 +34,10 @@ impl Traces {
     }
 }
 
-/// Checks that a router that has ended left nothing, as soon as the kernel has cleaned up.
+/// Checks that an ended router left no traces, as soon as the kernel has cleaned up.
 ///
 /// # Panics
-/// When something is left.
+/// When traces are left.
 pub fn assert_none_left(line: &Line, before: &Traces, what: &str) {
     let is_clean = wait_until(SOON, || Traces::of(line) == *before);
     assert!(is_clean.is_some(), "{what}: {:#?}, before {before:#?}", Traces::of(line));

@@ -1,4 +1,4 @@
-//! What the machine and strangers do to a router: its disk gives out, it is flooded, and sent names that no terminal should see.
+//! Faults of the machine and attacks: a full disk, floods, and names with control characters.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -14,8 +14,8 @@ use crate::support::{SmallDisk, router};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Has a router's disk refuse to be written, and then take it again: changes are refused for this `reason` meanwhile, and no packet is
-/// lost.
+/// Makes a router's disk refuse writes, and then accept them again. Meanwhile the router refuses changes for
+/// this `reason` and loses no packet.
 fn assert_survives_disk(
     reason: &str,
     breaks: impl Fn(&SmallDisk, &Millrace),
@@ -60,7 +60,7 @@ fn a_disk_that_is_full_refuses_changes_until_there_is_room_and_costs_no_packet()
     let full = |disk: &SmallDisk| disk.0.join("full");
     assert_survives_disk(
         "No space left on device",
-        // As much as there is room for.
+        // Writes until the disk is full.
         |disk, _| drop(fs::write(full(disk), vec![0; 8 << 20]).unwrap_err()),
         |disk, _| fs::remove_file(full(disk)).unwrap(),
     );
@@ -76,7 +76,7 @@ fn among_mounts(router: &Millrace, directory: &Path, script: &str) {
 
 #[test]
 fn fault_27_a_disk_that_turns_read_only_refuses_changes_until_it_is_writable_and_costs_no_packet() {
-    // A file system with files that are open to be written can't be remounted: a read-only mount comes over it.
+    // A file system with files open for writing can't be remounted. The test puts a read-only mount over it.
     let read_only = "mount --bind \"$0\" \"$0\"; mount -o remount,bind,ro \"$0\"";
     assert_survives_disk(
         "Read-only file system",
@@ -97,7 +97,7 @@ fn fault_27_a_slow_disk_delays_what_writes_to_it_and_nothing_else() {
     let config = line.write("router.toml", &text).display().to_string();
     let more = format!("{text}[[filter]]\nmatch = \"proto udp dport 99\"\naction = \"drop\"\n");
     let more = line.write("more.toml", &more).display().to_string();
-    // Calls that bring something to the disk take a second; others are not even stopped.
+    // Calls that sync the disk take a second; strace doesn't stop others.
     let inject = "inject=fsync,fdatasync:delay_enter=1000000";
     let by = [
         "strace",
@@ -131,7 +131,7 @@ fn fault_27_a_slow_disk_delays_what_writes_to_it_and_nothing_else() {
     router.assert_conservation();
 }
 
-/// Sends a body to the interface; returns the status, the kind of the answer, and the answer.
+/// Sends a body to the interface. Returns the status, the content type, and the answer.
 fn post(line: &Line, router: &Millrace, path: &str, body: &str) -> String {
     let file = line.write("body.json", body);
     line.r.run(&format!(
@@ -154,7 +154,7 @@ fn a_flood_of_packets_that_are_dropped_fills_no_log() {
     let begun = Instant::now();
     let mut sent = 0_u32;
     while begun.elapsed() < Duration::from_secs(3) {
-        // From nowhere, and to nowhere.
+        // A forbidden source address, and mostly absent destinations.
         let frame =
             udp(target, source, Ipv4Addr::new(127, 0, 0, 1), Ipv4Addr::from_bits(0x0a02_0002 + sent % 200));
         socket.try_send(&frame).expect("a frame is sent");
@@ -168,7 +168,7 @@ fn a_flood_of_packets_that_are_dropped_fills_no_log() {
     router.assert_conservation();
 }
 
-/// A frame with a datagram.
+/// Returns a frame with a UDP datagram.
 fn udp(target: [u8; 6], source: [u8; 6], from: Ipv4Addr, to: Ipv4Addr) -> Vec<u8> {
     let mut header = [0x45, 0, 0, 46, 0, 1, 0, 0, 64, 17, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     header[12..16].copy_from_slice(&from.octets());

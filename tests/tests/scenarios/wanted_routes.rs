@@ -1,10 +1,11 @@
-//! Configured routes that the kernel loses, or refuses for now: they stay wanted, are told as missing, and are given again.
+//! Configured routes that the kernel loses, or refuses for now. The router keeps them wanted, reports them as
+//! missing, and adds them again.
 
 use std::time::Duration;
 
 use millrace_testkit::{Ground, Line, Millrace, eventually};
 
-/// A router between the two hosts.
+/// Configuration of a router between the two hosts.
 const BASE: &str = r#"[router]
 on-death = "kernel"
 [[port]]
@@ -15,10 +16,10 @@ name = "wan"
 device = "r2"
 "#;
 
-/// A route behind one of them.
+/// Route by one of the hosts.
 const ROUTE: &str = "[[route]]\nto = \"10.9.0.0/16\"\nvia = \"10.2.0.2\"\n";
 
-/// How long what is looked for may take.
+/// Time limit for an expected state.
 const SOON: Duration = Duration::from_secs(5);
 
 fn kernel_has(line: &Line, prefix: &str) -> bool {
@@ -31,7 +32,7 @@ fn start(line: &Line) -> (Millrace, String, String) {
     (Millrace::start(&line.r, &format!("--config {with}")), with, without)
 }
 
-/// What the status says of missing routes.
+/// Returns the number of missing routes in the status.
 fn missing(router: &Millrace) -> Option<u64> {
     router.json(&["show", "status"])["missing_routes"]["count"].as_u64()
 }
@@ -41,13 +42,13 @@ fn a_route_that_the_kernel_took_away_is_told_as_missing_and_given_again() {
     let Some(_ground) = Ground::enter(&[]) else { return };
     let line = Line::new();
     let (router, with, _) = start(&line);
-    // Somebody takes it away.
+    // An external command removes the route.
     line.r.run("ip route del 10.9.0.0/16");
     eventually("it is there again", SOON, || kernel_has(&line, "10.9.0.0/16").then_some(()));
     eventually("packets take it", SOON, || {
         router.ask(&["route", "lookup", "10.9.0.1"]).contains("via 10.2.0.2").then_some(())
     });
-    // The kernel does, with the link.
+    // The kernel removes the route with the link.
     line.r.ip("link set r2 down");
     eventually("it is missing", SOON, || (missing(&router) == Some(1)).then_some(()));
     assert!(!kernel_has(&line, "10.9.0.0/16"));
@@ -75,7 +76,7 @@ fn a_route_that_the_kernel_took_away_is_told_as_missing_and_given_again() {
     assert_eq!(missing(&router), None);
     let events = router.ask(&["events", "--since", "0", "--json"]);
     assert!(events.contains("route-missing") && events.contains("route-back"), "{events}");
-    // One that is missing can be removed.
+    // A missing route can be removed.
     line.r.ip("link set r2 down");
     eventually("it is missing again", SOON, || (missing(&router) == Some(1)).then_some(()));
     router.ask(&["route", "remove", "10.9.0.0/16"]);
@@ -110,7 +111,7 @@ fn a_refused_configuration_leaves_a_route_wanted_that_the_kernel_refuses_for_now
     let Some(_ground) = Ground::enter(&[]) else { return };
     let line = Line::new();
     let (router, with, _) = start(&line);
-    // The kernel has a route of somebody else's in the way.
+    // The kernel has a conflicting route of another owner.
     line.r.ip("route add 10.8.0.0/16 via 10.1.0.2");
     let other = format!("{BASE}[[route]]\nto = \"10.8.0.0/16\"\nvia = \"10.1.0.2\"\n");
     let other = line.write("other.toml", &other).display().to_string();

@@ -1,4 +1,5 @@
-//! Several workers on real interfaces: nothing is lost on the way between them, and nothing overtakes.
+//! Several workers on real interfaces: no packet is lost between them, and no packet overtakes another of its
+//! flow.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -23,7 +24,7 @@ fn hosts_talk_through_several_workers() {
         assert_hosts_talk(&line);
         assert_router_forwards(&line, &router);
         router.assert_conservation();
-        // What is for the router itself is its kernel's, whichever worker has the flow.
+        // Packets for the router itself go to its kernel, whichever worker has the flow.
         line.h1.run("ping -c 2 -i 0.2 -W 2 10.1.0.1");
         line.h1.run("ping -c 2 -i 0.2 -W 2 10.2.0.1");
         let _server = iperf3_server(&line, &line.h2);
@@ -48,14 +49,14 @@ fn the_packets_of_a_flow_stay_in_order_and_are_counted_once() {
     line.h1.run("ping -c 1 -W 2 fd00:2::2");
     router.ask(&["instance", "create", "statistics", "stats1"]);
     let read = || router.json(&["control", "stats1", "read"])["packets"]["udp"].as_u64().unwrap_or(0);
-    // Ports of which some belong to either worker, and the same flows the other way.
+    // Each worker has the flows of some of these ports. One more flow runs in the opposite direction.
     let flows: Vec<Flow> = (9000..9006)
         .map(|port| Flow::start(&line.h1, &line.h2, to(&format!("10.2.0.2:{port}")), 500, 200))
         .chain([Flow::start(&line.h2, &line.h1, to("[fd00:1::2]:9000"), 500, 200)])
         .collect();
     flows[0].go_on(Duration::from_millis(300));
     assert_eq!(read(), 0);
-    // While packets flow.
+    // Binding while packets flow.
     router.ask(&["bind", "stats1", "--gate", "monitor", "--filter", "proto udp"]);
     let bound = std::time::Instant::now();
     flows[0].go_on(Duration::from_millis(700));
@@ -66,7 +67,7 @@ fn the_packets_of_a_flow_stay_in_order_and_are_counted_once() {
     }
     router.assert_conservation();
     assert_eq!(router.drops("handover_full"), 0);
-    // From now on all is counted, once.
+    // From now on each packet is counted once.
     let before = read();
     let (mut sent, mut received) = (0, 0);
     for port in 9100..9110 {
@@ -121,7 +122,7 @@ fn the_queues_of_a_device_are_read_by_several_workers() {
     }
 }
 
-/// Has flows go down into the driver and up again while they send.
+/// Moves flows to the offload and back while they send.
 fn go_down_and_up(line: &Line, router: &Millrace, case: &str) {
     line.h1.run("ping -c 2 -i 0.2 10.2.0.2");
     router.ask(&["instance", "create", "null", "stats"]);
@@ -144,7 +145,7 @@ fn go_down_and_up(line: &Line, router: &Millrace, case: &str) {
         router.ask(&["unbind", "stats", "--gate", "monitor", "--filter", "proto udp"]);
     }
     all_are_down();
-    // A scheduler is at one worker, and holds for the flows of all.
+    // A scheduler runs at one worker, and applies to the flows of all.
     router.ask(&["scheduler", "add", "r2", "all", "--kind", "fifo"]);
     let before = by_driver();
     flows[0].go_on(Duration::from_millis(150));
@@ -173,7 +174,7 @@ fn flows_of_several_workers_go_down_into_the_driver_and_up_again_in_order() {
     }
     go_down_and_up(&line, &workers(&line, 1), "a worker, two queues");
     go_down_and_up(&line, &workers(&line, 2), "2 workers, two queues");
-    // A queue comes while the router runs, and the device is opened anew.
+    // A queue is added at run time, and the router opens the device again.
     line.h1.run("ethtool -L eth0 tx 1");
     line.r.run("ethtool -L r1 rx 1");
     let router = workers(&line, 2);
@@ -183,7 +184,7 @@ fn flows_of_several_workers_go_down_into_the_driver_and_up_again_in_order() {
     let is_opened = wait_until(Duration::from_secs(5), || router.log().contains("device is back"));
     assert!(is_opened.is_some(), "{}", router.log());
     go_down_and_up(&line, &router, "2 workers, a queue more");
-    // Each worker has its queue.
+    // Each worker has a queue.
     let hardware = router.json(&["show", "hardware"]);
     let switches = hardware["switches"].as_array().expect("switches").iter();
     let up = switches.filter(|switch| switch["name"] == "socket rings" && switch["from"] == "xdp r1");
@@ -191,7 +192,7 @@ fn flows_of_several_workers_go_down_into_the_driver_and_up_again_in_order() {
     assert_eq!(to, ["worker 0", "worker 1"], "{hardware:#}");
 }
 
-/// Each worker has an instance of its own, and each of them its own form.
+/// Each worker has an instance of its own, with an eBPF variant of its own.
 #[test]
 fn what_is_counted_in_the_driver_for_several_workers_is_counted_once() {
     let Some(_ground) = Ground::enter_alone(&["ping", "ethtool"]) else { return };
@@ -209,7 +210,7 @@ fn what_is_counted_in_the_driver_for_several_workers_is_counted_once() {
     let by_driver = || router.row("ports", "name", "r1")["driver_packets"].as_u64().unwrap_or(0);
     let down = wait_until(Duration::from_secs(5), || by_driver() > 8000);
     assert!(down.is_some(), "{:#}", router.json(&["flow", "list"]));
-    // Messages and moves hold for the forms of all workers.
+    // Messages and placements apply to the variants of all workers.
     router.ask(&["place", "stats1", "worker"]);
     let before = by_driver();
     flows[0].go_on(Duration::from_millis(150));
@@ -255,7 +256,7 @@ fn the_kernel_forwards_on_when_a_router_of_several_workers_is_killed() {
     router.assert_conservation();
 }
 
-/// The worker of a flow follows from its hash, whose seed each start draws anew.
+/// The hash of a flow chooses its worker, and each start draws a new seed of the hash.
 #[test]
 fn fault_22_two_starts_give_flows_to_different_workers() {
     let Some(_ground) = Ground::enter(&["ping"]) else { return };
@@ -302,7 +303,7 @@ fn a_lookup_asks_the_worker_that_has_the_flow() {
         let flow = shown[0]["flow"].as_str().unwrap();
         assert_eq!(owner(flow), shown[0]["worker"].as_u64().unwrap(), "{shown:#}");
     }
-    // Of so many flows, some are each worker's.
+    // Of this many flows each worker has some.
     let packet = |port: u16| format!("src 10.1.0.2 dst 10.2.0.2 proto udp sport 7 dport {port} in r1");
     let owners: BTreeSet<u64> = (1..65).map(|port| owner(&packet(port))).collect();
     assert_eq!(owners, BTreeSet::from([0, 1]));

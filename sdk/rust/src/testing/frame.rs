@@ -1,5 +1,5 @@
-//! What the router says of a frame: offsets, flow and exceptions. Ethernet with VLAN tags, IPv4, IPv6 with its extension
-//! headers, and the ports of TCP, UDP, SCTP and UDP-Lite.
+//! Description of a frame as the router gives it: offsets, flow and exceptions. Covers Ethernet with VLAN
+//! tags, IPv4, IPv6 with extension headers, and the ports of TCP, UDP, SCTP and UDP-Lite.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::vec;
@@ -9,25 +9,25 @@ use millrace_plugin_abi::binary::RawFlowEnd;
 
 use crate::exceptions::{CUT, FRAGMENT, OPTIONS, TTL};
 
-/// A flow: a six-tuple.
+/// Flow key: a six-tuple.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct FlowName {
-    /// The source.
+    /// Source address.
     pub source: IpAddr,
-    /// The destination.
+    /// Destination address.
     pub destination: IpAddr,
-    /// The protocol above IP.
+    /// Protocol above IP.
     pub protocol: u8,
-    /// The source port, or 0.
+    /// Source port, or 0.
     pub source_port: u16,
-    /// The destination port, or 0.
+    /// Destination port, or 0.
     pub destination_port: u16,
-    /// The port of the router.
+    /// Incoming port of the router.
     pub port: u16,
 }
 
 impl FlowName {
-    /// 4 or 6.
+    /// Returns the address family: 4 or 6.
     #[must_use]
     pub fn family(&self) -> u8 {
         if self.source.is_ipv4() { 4 } else { 6 }
@@ -55,18 +55,18 @@ impl FlowName {
     }
 }
 
-/// What the router says of a frame.
+/// Description of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Description {
-    /// Where the network header begins.
+    /// Offset of the network header.
     pub network: u16,
-    /// Where the transport header begins, if it can be read.
+    /// Offset of the transport header if it can be read.
     pub transport: Option<u16>,
-    /// The EtherType behind all VLAN tags.
+    /// EtherType behind all VLAN tags.
     pub ether_type: u16,
-    /// The flow, at port 0.
+    /// Flow key, with port 0.
     pub flow: FlowName,
-    /// The exception bits.
+    /// Exception bits.
     pub exceptions: u8,
 }
 
@@ -74,7 +74,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Describes a frame; `None` for one that is not IP, or is cut in its network header.
+/// Describes a frame; returns `None` for a frame that is not IP, or is truncated in its network header.
 #[must_use]
 pub fn describe(frame: &[u8]) -> Option<Description> {
     let mut at = 12;
@@ -165,7 +165,8 @@ fn ipv6(header: &[u8]) -> Option<Network> {
     Some(found)
 }
 
-/// A frame of a flow, with a payload, for tests: UDP and TCP have their header, others the payload alone.
+/// Builds a frame of a flow with a payload, for tests. UDP and TCP frames have a transport header, others
+/// only the payload.
 #[must_use]
 pub fn frame_of_ports(
     source: IpAddr,
@@ -212,7 +213,7 @@ pub fn frame_of_ports(
     frame
 }
 
-/// Computes the checksum of the IPv4 header and those of TCP and UDP, for a frame that is no fragment.
+/// Computes the checksums of the IPv4 header, TCP and UDP, for a frame that is no fragment.
 pub fn mend_checksums(frame: &mut [u8]) {
     let Some(about) = describe(frame) else { return };
     let network = usize::from(about.network);
@@ -240,7 +241,7 @@ pub fn mend_checksums(frame: &mut [u8]) {
     frame[place..place + 2].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// The checksum of RFC 1071 over pieces, of which only the last may be odd.
+/// Computes the checksum of RFC 1071 over pieces, of which only the last may have an odd length.
 fn checksum(pieces: &[&[u8]]) -> u16 {
     let words = pieces.iter().flat_map(|piece| piece.chunks(2));
     let mut sum: u32 =

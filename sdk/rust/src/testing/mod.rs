@@ -1,5 +1,5 @@
-//! A router in miniature, for native tests of a plugin: it gives frames to it by the same interface as the real one,
-//! and records what the plugin calls.
+//! Test router for native tests of a plugin: passes frames to the plugin through the same interface as the
+//! real router, and records the plugin's calls of host functions.
 //!
 //! ```ignore
 //! let mut router = Router::<Counter>::new("{}").unwrap();
@@ -8,7 +8,8 @@
 //! assert_eq!(router.control("read", "{}").unwrap(), r#"{"packets":1}"#);
 //! ```
 //!
-//! A frame that can't be parsed passes by the plugin, as it does in the router. Flows are six-tuples, as there.
+//! A frame that can't be parsed bypasses the plugin, as in the real router. Flows are six-tuples, as in the
+//! real router.
 
 mod frame;
 mod pcap;
@@ -30,18 +31,18 @@ pub use frame::{Description, FlowName, describe, frame_of_ports, mend_checksums}
 pub use pcap::{PcapError, frames_of_pcap};
 pub use record::{Record, TestMap};
 
-/// What became of a frame.
+/// Fate of a frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fate {
-    /// What the plugin said; a frame that it did not get has [`Verdict::Pass`].
+    /// Verdict of the plugin; [`Verdict::Pass`] for a frame that the plugin did not get.
     pub verdict: Verdict,
-    /// The frame as it is now.
+    /// Content of the frame after the call.
     pub frame: Vec<u8>,
-    /// The plugin tag.
+    /// Plugin tag.
     pub tag: u8,
 }
 
-/// What the router keeps of a flow. States are 8-byte words, so that they are aligned.
+/// Flow record. States are 8-byte words, so that they are aligned.
 struct Flow {
     number: u32,
     state: Box<[u64]>,
@@ -49,30 +50,31 @@ struct Flow {
     bytes: u64,
 }
 
-/// One instance of a plugin, and what the router has for it.
+/// Test router with one instance of a plugin.
 pub struct Router<P: Declared> {
     slot: Slot<P>,
     flows: BTreeMap<FlowName, Flow>,
     service: Box<[u64]>,
-    /// The clock, in nanoseconds. A test sets it.
+    /// Current time in nanoseconds, set by the test.
     pub now: u64,
-    /// The port that frames come in by.
+    /// Incoming port of the frames.
     pub port: u16,
-    /// The tag that frames come with.
+    /// Plugin tag of incoming frames.
     pub tag: u8,
     /// Whether frames are copies.
     pub copies: bool,
-    /// Its maps, and behind them those of others that its settings name: a test adds these.
+    /// Maps of the instance, followed by maps of other instances that its settings name; the test adds the
+    /// latter.
     pub maps: Vec<TestMap>,
-    /// What waits in the queue that frames go to, and for the instance.
+    /// Backlog of the frames' queue and of the instance.
     pub backlog: Backlog,
 }
 
 impl<P: Declared> Router<P> {
-    /// An instance with settings, as JSON.
+    /// Creates an instance with settings as JSON.
     ///
     /// # Errors
-    /// What the plugin says of them.
+    /// Refusal of the plugin.
     pub fn new(settings: &str) -> Result<Self, Refusal> {
         let service = vec![0; usize::from(P::SERVICE_STATE).div_ceil(8)].into_boxed_slice();
         let (slot, flows) = (Slot::new(), BTreeMap::new());
@@ -90,14 +92,14 @@ impl<P: Declared> Router<P> {
         Ok(router)
     }
 
-    /// Has it begin anew, as after a fault: what it knew is gone but for the state that the router keeps.
+    /// Restarts the instance, as after a fault. Only the state that the router keeps survives.
     ///
     /// # Errors
-    /// What the plugin says of the settings.
+    /// Refusal of the plugin.
     pub fn restart(&mut self, settings: &str) -> Result<(), Refusal> {
-        // Maps are there when it has begun.
+        // Maps are available only after `init`.
         let maps = std::mem::take(&mut self.maps);
-        // SAFETY: a text has as many bytes as it says, and the slot is used here alone.
+        // SAFETY: a text has as many bytes as it states, and only this function uses the slot.
         let begin =
             |router: &mut Self| unsafe { glue::init(&router.slot, settings.as_ptr(), settings.len()) };
         let code = self.enter(begin);
@@ -105,7 +107,7 @@ impl<P: Declared> Router<P> {
         record::answer(code).map(|_| ())
     }
 
-    /// Has what the plugin calls mean this router as long as `call` goes on.
+    /// Directs host functions to this router while `call` runs.
     fn enter<R>(&mut self, call: impl FnOnce(&mut Self) -> R) -> R {
         record::attach();
         record::set_service(&mut self.service);
@@ -116,23 +118,23 @@ impl<P: Declared> Router<P> {
         result
     }
 
-    /// Gives it frames, in batches of 64 at most, and says what became of them.
+    /// Sends frames to the plugin, in batches of at most 64, and returns their fates.
     pub fn send<F: AsRef<[u8]>>(&mut self, frames: &[F]) -> Vec<Fate> {
         frames.chunks(MOST_PACKETS).flat_map(|batch| self.send_batch(batch)).collect()
     }
 
-    /// Gives it all frames of a pcap file.
+    /// Sends all frames of a pcap file to the plugin.
     ///
     /// # Errors
-    /// When the file can't be read.
+    /// Error at reading the file.
     pub fn send_pcap(&mut self, file: &Path) -> Result<Vec<Fate>, PcapError> {
         Ok(self.send(&frames_of_pcap(file)?))
     }
 
-    /// Sends a control message, with arguments as JSON.
+    /// Sends a control message with arguments as JSON.
     ///
     /// # Errors
-    /// What the plugin answers.
+    /// Refusal of the plugin.
     pub fn control(&mut self, message: &str, arguments: &str) -> Result<String, Refusal> {
         let (message, arguments) = (raw(message.as_bytes()), raw(arguments.as_bytes()));
         // SAFETY: as in `new`.
@@ -140,19 +142,19 @@ impl<P: Declared> Router<P> {
         record::answer(code).map(|reply| String::from_utf8_lossy(&reply).into_owned())
     }
 
-    /// Hands it a message of its other half.
+    /// Sends the plugin a message of its other half.
     pub fn message(&mut self, message: &[u8]) {
         // SAFETY: as in `new`.
         self.enter(|router| unsafe { glue::message(&router.slot, raw(message)) });
     }
 
-    /// Calls `periodic` at the time that it is.
+    /// Calls `periodic` at the current time.
     pub fn periodic(&mut self) {
         // SAFETY: as in `new`.
         self.enter(|router| unsafe { glue::periodic(&router.slot, router.now) });
     }
 
-    /// Ends all flows, in the order of their names, and tells the plugin.
+    /// Ends all flows, in the order of their keys, and notifies the plugin.
     pub fn end_flows(&mut self) {
         for (name, flow) in std::mem::take(&mut self.flows) {
             let state = if P::FLOW_STATE == 0 { 0 } else { flow.state.as_ptr() as usize as u64 };
@@ -164,32 +166,32 @@ impl<P: Declared> Router<P> {
                 state,
                 ..name.end()
             };
-            // SAFETY: the state lives in `flow` until the call is over.
+            // SAFETY: `flow` owns the state until the call is over.
             self.enter(|router| unsafe { glue::flow_ended(&router.slot, &raw const end) });
         }
     }
 
-    /// What it saves.
+    /// Returns the saved state.
     ///
     /// # Errors
-    /// What the plugin answers.
+    /// Refusal of the plugin.
     pub fn save(&mut self) -> Result<Vec<u8>, Refusal> {
         // SAFETY: as in `new`.
         let code = self.enter(|router| unsafe { glue::save(&router.slot) });
         record::answer(code)
     }
 
-    /// Hands it state that was saved.
+    /// Restores saved state.
     ///
     /// # Errors
-    /// What the plugin answers.
+    /// Refusal of the plugin.
     pub fn restore(&mut self, state: &[u8], version: u32) -> Result<(), Refusal> {
         // SAFETY: as in `new`.
         let code = self.enter(|router| unsafe { glue::restore(&router.slot, raw(state), version) });
         record::answer(code).map(|_| ())
     }
 
-    /// What it called since it was last asked, in this thread.
+    /// Returns the host function calls since the previous call of `record`, on this thread.
     pub fn record(&mut self) -> Record {
         record::take()
     }
@@ -212,7 +214,7 @@ impl<P: Declared> Router<P> {
         finish(&packets, &windows, P::CAPABILITIES.contains(&"packet-write"))
     }
 
-    /// A frame's description, without its window.
+    /// Builds a frame's description, without its window.
     fn packet(&mut self, about: &Description, length: usize, number: usize) -> RawPacket {
         let mut packet = RawPacket {
             size: size_of::<RawPacket>() as u16,
@@ -265,7 +267,8 @@ impl<P: Declared> Router<P> {
             now: self.now,
             packets: packets.as_mut_ptr() as u64,
         };
-        // SAFETY: descriptions, windows and states live in the caller and in `self`, and nobody else looks at them.
+        // SAFETY: descriptions, windows and states belong to the caller and to `self`, and nobody else
+        // accesses them.
         unsafe { glue::packets(&self.slot, &raw const call) }
     }
 }
@@ -274,7 +277,7 @@ fn raw(bytes: &[u8]) -> (*const u8, usize) {
     (bytes.as_ptr(), bytes.len())
 }
 
-/// The frames, with their windows written back if the plugin `writes` to packets, and what was said of them.
+/// Returns the fates of the frames. Writes the windows back if the plugin `writes` packets.
 fn finish(packets: &[RawPacket], windows: &[Vec<u8>], writes: bool) -> Vec<Fate> {
     let frames = record::release();
     let fate = |(frame, _): &(Vec<u8>, bool)| Fate { verdict: Verdict::Pass, frame: frame.clone(), tag: 0 };
@@ -283,7 +286,7 @@ fn finish(packets: &[RawPacket], windows: &[Vec<u8>], writes: bool) -> Vec<Fate>
         let number = usize::from(packet.number);
         let fate = &mut fates[number];
         (fate.verdict, fate.tag) = (Verdict::of(packet), packet.tag);
-        // A packet that was resized is what the plugin's functions made of it.
+        // Skip a resized packet: the host functions already hold its content.
         if writes && !frames[number].1 {
             fate.frame[..window.len()].copy_from_slice(window);
         }

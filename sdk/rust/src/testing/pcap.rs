@@ -1,16 +1,17 @@
-//! Frames of a classic pcap file (draft-ietf-opsawg-pcap), in either byte order, with micro- or nanoseconds.
+//! Reader of classic pcap files (draft-ietf-opsawg-pcap), in either byte order, with microseconds or
+//! nanoseconds.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::vec::Vec;
 
-/// Why a file could not be read.
+/// Error at reading a pcap file.
 #[derive(Debug)]
 pub enum PcapError {
-    /// The system's reason.
+    /// Error of the operating system.
     Io(PathBuf, io::Error),
-    /// It is not a classic pcap file of Ethernet frames, or is damaged here.
+    /// File that is no classic pcap file of Ethernet frames, or is damaged at this byte.
     Format(PathBuf, usize),
 }
 
@@ -30,16 +31,16 @@ impl core::fmt::Display for PcapError {
 
 impl core::error::Error for PcapError {}
 
-/// All frames of a file.
+/// Reads all frames of a file.
 ///
 /// # Errors
-/// When it can't be read.
+/// Error at reading the file.
 pub fn frames_of_pcap(file: &Path) -> Result<Vec<Vec<u8>>, PcapError> {
     let bytes = fs::read(file).map_err(|error| PcapError::Io(file.to_path_buf(), error))?;
     frames(&bytes).map_err(|place| PcapError::Format(file.to_path_buf(), place))
 }
 
-/// The frames, or where the file is damaged.
+/// Parses all frames; the error is the offset of the damage.
 pub(super) fn frames(bytes: &[u8]) -> Result<Vec<Vec<u8>>, usize> {
     let big = match bytes.first_chunk::<4>() {
         Some([0xd4 | 0x4d, 0xc3 | 0x3c, 0xb2, 0xa1]) => false,

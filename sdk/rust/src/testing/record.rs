@@ -1,4 +1,4 @@
-//! The functions of the router in tests: each thread has its own record of what was called.
+//! Host functions for tests: each thread has its own record of calls.
 
 use core::cell::RefCell;
 use std::collections::BTreeMap;
@@ -11,35 +11,35 @@ use millrace_plugin_abi::binary::{RawBacklog, map_answer};
 use crate::host::{self, RawHost};
 use crate::{Level, Refusal};
 
-/// What a plugin called.
+/// Record of a plugin's calls of host functions.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Record {
-    /// Lines of the log.
+    /// Log lines.
     pub log: Vec<(Level, String)>,
-    /// Packets that it made, from the network header on, with the port that they came in by.
+    /// Packets that the plugin made, from the network header on, with their incoming port.
     pub made: Vec<(Vec<u8>, u16)>,
-    /// Changes that it asked for, as JSON.
+    /// Changes that the plugin requested, as JSON.
     pub requests: Vec<String>,
     /// Messages to the other half.
     pub sent: Vec<Vec<u8>>,
-    /// Nanoseconds that timers were set to.
+    /// Delays of timers, in nanoseconds.
     pub timers: Vec<u64>,
-    /// What it added to its counters, by their places.
+    /// Sums added to counters, by counter index.
     pub counters: BTreeMap<u32, u64>,
 }
 
-/// A map that a plugin writes, or reads.
+/// Map that a plugin writes or reads.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TestMap {
     /// Bytes of each key.
     pub key: usize,
     /// Bytes of each value.
     pub value: usize,
-    /// Entries at most.
+    /// Maximum number of entries.
     pub entries: usize,
-    /// Whether the plugin may write it: it is its own.
+    /// Whether the plugin owns the map and may write it.
     pub writes: bool,
-    /// What stands there.
+    /// Entries of the map.
     pub content: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
@@ -62,7 +62,7 @@ fn with<T>(look: impl FnOnce(&mut Calls) -> T) -> T {
     CALLS.with_borrow_mut(look)
 }
 
-/// Lets the plugin call what is here.
+/// Attaches the function table of this module.
 pub(super) fn attach() {
     static TABLE: RawHost = RawHost {
         size: size_of::<RawHost>() as u64,
@@ -86,7 +86,7 @@ pub(super) fn attach() {
     host::raw::attach(&raw const TABLE);
 }
 
-/// What an export has answered that returned this.
+/// Returns the answer of an export that returned `code`.
 pub(super) fn answer(code: i32) -> Result<Vec<u8>, Refusal> {
     let (failure, reply) = with(|calls| (calls.failure.take(), calls.reply.take()));
     match code {
@@ -95,17 +95,17 @@ pub(super) fn answer(code: i32) -> Result<Vec<u8>, Refusal> {
     }
 }
 
-/// What was recorded so far.
+/// Removes and returns the record so far.
 pub(super) fn take() -> Record {
     with(|calls| core::mem::take(&mut calls.record))
 }
 
-/// What is said to wait before packets from now on.
+/// Sets the backlog of all packets from now on.
 pub(super) fn set_backlog(backlog: RawBacklog) {
     with(|calls| calls.backlog = backlog);
 }
 
-/// Where the state of the instance stands that is called next.
+/// Sets the state common to all flows for the next call of an instance.
 pub(super) fn set_service(state: &mut [u64]) {
     let first = core::ptr::NonNull::new(state.as_mut_ptr()).filter(|_| !state.is_empty());
     with(|calls| calls.service = first);
@@ -115,7 +115,7 @@ extern "C" fn service_state() -> *mut u8 {
     with(|calls| calls.service.map_or(core::ptr::null_mut(), |first| first.as_ptr().cast()))
 }
 
-/// Lends maps for a call, or takes them back: what there was is returned.
+/// Lends maps for a call, or takes them back. Returns the previous maps.
 pub(super) fn lend_maps(maps: Vec<TestMap>) -> Vec<TestMap> {
     with(|calls| core::mem::replace(&mut calls.maps, maps))
 }
@@ -131,7 +131,7 @@ extern "C" fn map_get(map: u32, key: *const u8, bytes: usize, to: *mut u8, room:
             return map_answer::REFUSED;
         };
         let Some(value) = map.content.get(&copy(key, bytes)) else { return map_answer::ABSENT };
-        // SAFETY: only this crate's `host` calls it, with slices.
+        // SAFETY: only `host` of this crate calls this function, with valid slices.
         unsafe { core::ptr::copy_nonoverlapping(value.as_ptr(), to, room) };
         map_answer::DONE
     })
@@ -159,12 +159,12 @@ extern "C" fn map_remove(map: u32, key: *const u8, bytes: usize) -> i32 {
     })
 }
 
-/// The frames of a call.
+/// Stores the frames of a call.
 pub(super) fn hold(frames: Vec<Vec<u8>>) {
     with(|calls| calls.frames = frames.into_iter().map(|frame| (frame, false)).collect());
 }
 
-/// The frames after the call, each with whether it was resized.
+/// Removes and returns the frames after a call, each with a flag for a resize.
 pub(super) fn release() -> Vec<(Vec<u8>, bool)> {
     with(|calls| core::mem::take(&mut calls.frames))
 }
@@ -173,7 +173,7 @@ fn copy(address: *const u8, length: usize) -> Vec<u8> {
     if length == 0 {
         return Vec::new();
     }
-    // SAFETY: only this crate's `host` calls it, with slices.
+    // SAFETY: only `host` of this crate calls this function, with valid slices.
     unsafe { slice::from_raw_parts(address, length) }.to_vec()
 }
 
@@ -205,7 +205,7 @@ extern "C" fn packet_read(packet: u32, offset: u32, to: *mut u8, bytes: usize) -
         let from = frame.get(offset as usize..).unwrap_or_default();
         let from = &from[..from.len().min(bytes)];
         if !from.is_empty() {
-            // SAFETY: only this crate's `host` calls it, with slices.
+            // SAFETY: only `host` of this crate calls this function, with valid slices.
             let to = unsafe { slice::from_raw_parts_mut(to, bytes) };
             to[..from.len()].copy_from_slice(from);
         }
@@ -248,7 +248,7 @@ extern "C" fn flow_backlog(packet: u32, to: *mut RawBacklog, bytes: usize) -> u3
         if calls.frames.get(packet as usize).is_none() || bytes < size_of::<RawBacklog>() {
             return 0;
         }
-        // SAFETY: only this crate's `host` calls it, with room for one.
+        // SAFETY: only `host` of this crate calls this function, with room for one structure.
         unsafe { *to = calls.backlog };
         size_of::<RawBacklog>() as u32
     })

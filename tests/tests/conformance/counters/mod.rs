@@ -1,4 +1,4 @@
-//! What routes and filters have given to queues, and what became of it: the same as is counted packet by packet.
+//! Queue counters of routes and filters, compared with counts of single packets.
 
 mod twin;
 
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use crate::driver_flows::driver::Driver;
 use twin::{FILTERS, ROUTES, Twin};
 
-/// Schedulers for port `c`, each with a leaf `second`; most of what comes at once is too much for them.
+/// Schedulers for port `c`, each with a leaf `second`. Most bursts exceed their thresholds.
 const SCHEDULERS: [&str; 6] = [
     "",
     r#"scheduler = { rate = "2mbit", node = [
@@ -107,7 +107,7 @@ proptest! {
                 Step::AddRoute(which) => twin.add_route(which),
                 Step::RemoveRoute(which) => twin.remove_route(which),
             }
-            // Routes hear of it a quarter of a second later at most.
+            // The offload reports to routes a quarter of a second later at most.
             twin.router.advance(Duration::from_millis(600));
             twin.check();
         }
@@ -138,7 +138,7 @@ fn a_route_does_not_get_the_number_of_one_whose_packets_still_wait() {
     let (waiting, _) = twin.check();
     assert!(waiting > 0);
     twin.remove_route(0);
-    // Far more numbers go out of use than may wait to be used again.
+    // Far more numbers are released than the pool of unused numbers holds.
     let prefix = |number: usize| format!("10.100.{}.{}/32", number / 250, number % 250);
     let route = |number: usize| toml::from_str(&format!("to = \"{}\"\nvia = \"10.2.0.2\"", prefix(number)));
     let routes: Vec<millrace_config::Route> = (0..1500).map(|number| route(number).unwrap()).collect();

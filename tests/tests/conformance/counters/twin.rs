@@ -1,5 +1,6 @@
-//! A router, and who counts packet by packet beside it: what each route and each filter ought to have given to queues, by what
-//! was sent in, and what has left, by what came out.
+//! Router, and a model that counts packet by packet beside it. From the packets sent in, the model derives
+//! the amounts that each route and filter gives to queues. From the transmitted packets it derives the
+//! amounts sent.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use millrace_units::{Amount, QueueAccount};
 
 use crate::driver_flows::driver::{Driver, Received};
 
-/// A port for copies, one with a scheduler behind port `c`, and an instance.
+/// Returns a configuration with a port for copies, a scheduler at port `c`, and an instance.
 fn configuration(workers: usize, scheduler: &str) -> String {
     let standard = STANDARD.replacen("name = \"c\"\n", &format!("name = \"c\"\n{scheduler}"), 1);
     format!(
@@ -40,11 +41,11 @@ name = "free"
 }
 
 const PORTS: [&str; 4] = ["a", "b", "c", "d"];
-/// Bytes of the payload of each packet, which begins with the packet's number.
+/// Length of the payload of each packet, in bytes. The payload begins with the packet's number.
 const PAYLOAD: usize = 60;
 
-/// The filters that there may be: what is written, and which packets are in question, by source and destination port and by
-/// whether the destination is within 10.9.1.0/24.
+/// Filters of the test: their text, and a function that tells whether they match. Its arguments are source
+/// port, destination port, and whether the destination is within 10.9.1.0/24.
 type Matches = fn(u16, u16, bool) -> bool;
 pub const FILTERS: [(&str, Matches); 6] = [
     ("match = \"proto udp dport 443\"\naction = \"drop\"\npriority = 9", |_, to, _| to == 443),
@@ -57,14 +58,14 @@ pub const FILTERS: [(&str, Matches); 6] = [
     ("match = \"dst 10.9.1.0/24\"\naction = \"copy-to d via 10.4.0.2\"", |_, _, near| near),
     ("match = \"proto udp sport 1001\"\naction = \"drop\"\ngate = \"firewall\"", |from, _, _| from == 1001),
 ];
-/// The place of the one that drops at the gate `route`, of the one that sends by port `c`, of the one that copies, and of the
-/// one that drops before all others.
+/// Indices of filters: the drop at the gate `route`, the filter that sends by port `c`, the filter that
+/// copies, and the drop before all others.
 const DROP: usize = 0;
 const PORT: usize = 1;
 const COPY: usize = 4;
 const EARLY: usize = 5;
 
-/// The routes that there may be, each in several ways.
+/// Routes of the test, some of them for the same prefix.
 pub const ROUTES: [(&str, &str); 6] = [
     ("10.9.1.0/24", "via = \"10.3.0.2\""),
     ("10.9.1.0/24", "via = \"10.2.0.2\""),
@@ -74,17 +75,17 @@ pub const ROUTES: [(&str, &str); 6] = [
     ("10.9.2.0/24", "kind = \"blackhole\""),
 ];
 
-/// What a packet counts for: the number of an account.
+/// Number of an account: a route or a filter during its life.
 type Account = usize;
 
-/// What was seen of an account.
+/// Observed amounts of an account.
 #[derive(Clone, Copy, Default, Debug)]
 struct Seen {
     queued: Amount,
     sent: Amount,
 }
 
-/// A route that is in force, and where it leads.
+/// Active route: its account, and whether it forwards.
 #[derive(Debug)]
 struct Known {
     account: Account,
@@ -93,13 +94,13 @@ struct Known {
 
 pub struct Twin {
     pub router: Scenario,
-    /// The driver below the router, if there is one.
+    /// Model of the offload below the router, if there is one.
     driver: Option<Driver>,
     random: Random,
     seen: Vec<Seen>,
     routes: BTreeMap<IpNet, Known>,
     filters: Vec<(usize, BindingId, Account)>,
-    /// What each packet counts for, with what leaves by port `d`, and by others.
+    /// Accounts of each packet: for its copies, which leave by port `d`, and for the packet itself.
     packets: Vec<(Vec<Account>, Vec<Account>)>,
 }
 
@@ -150,7 +151,7 @@ impl Twin {
     pub fn add_route(&mut self, which: usize) {
         let (to, rest) = ROUTES[which];
         let route = toml::from_str(&format!("to = \"{to}\"\n{rest}")).expect("a route");
-        // A route that is the same already goes on counting.
+        // Adding an identical route would keep the old counters.
         let prefix: IpNet = to.parse().unwrap();
         let _ = self.router.router.remove_route(prefix);
         self.router.router.add_route(&route).expect("a right route");
@@ -164,7 +165,7 @@ impl Twin {
         self.routes.remove(&prefix);
     }
 
-    /// Packets come, of few flows, and go their way.
+    /// Sends packets of a few flows through the router.
     pub fn send(&mut self, count: usize) {
         for _ in 0..count {
             let (near, v6) = (self.random.below(3), self.random.below(5) == 0);
@@ -187,7 +188,7 @@ impl Twin {
         self.look();
     }
 
-    /// A frame comes in by port `a`: the driver forwards it, or the router gets it.
+    /// Receives a frame at port `a`: the offload forwards it, or the router gets it.
     fn receive(&mut self, frame: &[u8]) {
         let port = self.router.router.port_id("a").unwrap();
         let receive = |driver: &Driver| driver.receive((port, 0), [2, 0, 0, 0, 0, 0x0a], frame);
@@ -212,7 +213,7 @@ impl Twin {
         (frame, bytes)
     }
 
-    /// Notes what the next packet counts for.
+    /// Notes the accounts of the next packet.
     fn expect(&mut self, destination: &str, (from, to): (u16, u16), bytes: usize) {
         let address: IpNet = destination.parse::<std::net::IpAddr>().unwrap().into();
         let near = "10.9.1.0/24".parse::<IpNet>().unwrap().contains(&address);
@@ -238,7 +239,7 @@ impl Twin {
         self.packets.push((copies, others));
     }
 
-    /// Takes what has left.
+    /// Counts the transmitted frames of all ports.
     pub fn look(&mut self) {
         for port in PORTS {
             for frame in self.router.router.take(port) {
@@ -247,7 +248,7 @@ impl Twin {
         }
     }
 
-    /// Counts what has left by a port.
+    /// Counts a frame transmitted by a port.
     fn see(&mut self, port: &str, frame: &[u8]) {
         let is_ours = frame.len() > PAYLOAD + 14 && matches!(&frame[12..14], [8, 0] | [0x86, 0xdd]);
         let is_udp = is_ours && if frame[12] == 8 { frame[23] == 17 } else { frame[20] == 17 };
@@ -262,7 +263,8 @@ impl Twin {
         }
     }
 
-    /// Holds the counters of the router against what was seen. Returns what waits, and what was dropped, over all routes.
+    /// Compares the counters of the router with the observed amounts. Returns the numbers of waiting and of
+    /// dropped packets over all routes.
     pub fn check(&mut self) -> (u64, u64) {
         self.look();
         let (mut waiting, mut dropped) = (0, 0);

@@ -1,4 +1,5 @@
-//! A driver as slow and plain as can be: what the programs of level 0 do with the flow cache, in memory.
+//! Model of the offload: the treatment of packets by the XDP program and its flow cache, slow and simple, in
+//! memory.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -13,19 +14,19 @@ use millrace_units::{Amount, PortId};
 
 #[derive(Debug, Default)]
 struct State {
-    /// That of each worker.
+    /// Current generation of each worker.
     generations: HashMap<usize, u64>,
     slots: HashMap<FlowKey, u32>,
     entries: HashMap<u32, Entry>,
     up: HashMap<u16, u64>,
-    /// The same by receive queue.
+    /// Number of upcalls by port and receive queue.
     up_by: HashMap<(u16, usize), u64>,
     done: HashMap<u16, u64>,
     noted: HashMap<(u16, usize, u64), u64>,
     room: u32,
     forwarded: u64,
     dropped: u64,
-    /// Token buckets: the word, ticks for a byte (times 65,536), and ticks of depth.
+    /// Token buckets: the shared word, ticks per byte (times 65,536), and depth in ticks.
     buckets: Vec<(Arc<AtomicU64>, u64, u64)>,
     now: u64,
 }
@@ -41,23 +42,23 @@ struct Entry {
 }
 
 impl State {
-    /// How many flows of a worker there are.
+    /// Returns the number of a worker's flows.
     fn of(&self, worker: usize) -> usize {
         self.entries.values().filter(|entry| entry.worker == worker).count()
     }
 }
 
-/// The driver, and the flow cache that it shares with a worker, who has that number.
+/// Handle of one worker: the shared model of the offload, and the worker's number.
 #[derive(Clone, Debug)]
 pub struct Driver(Arc<Mutex<State>>, usize);
 
 impl Driver {
-    /// One that knows so many flows of each worker at most.
+    /// Returns an offload with room for `room` flows of each worker.
     pub fn new(room: u32) -> Self {
         Self(Arc::new(Mutex::new(State { room, ..State::default() })), 0)
     }
 
-    /// What that worker fills.
+    /// Returns the handle of a worker.
     pub fn of_worker(&self, worker: usize) -> Self {
         Self(Arc::clone(&self.0), worker)
     }
@@ -66,12 +67,12 @@ impl Driver {
         look(&mut self.0.lock().unwrap())
     }
 
-    /// What the clock says, in nanoseconds.
+    /// Sets the clock, in nanoseconds.
     pub fn set_now(&self, now: u64) {
         self.state(|state| state.now = now);
     }
 
-    /// A frame comes in by a receive queue of a port: what becomes of it.
+    /// Receives a frame at a receive queue of a port and returns its fate.
     pub fn receive(&self, (port, queue): (PortId, usize), own: [u8; 6], frame: &[u8]) -> Received {
         self.state(|state| {
             let (done, read) = (state.done.get(&port.0).copied().unwrap_or_default(), read(port, own, frame));
@@ -112,29 +113,29 @@ impl Driver {
         })
     }
 
-    /// How many frames it has dropped.
+    /// Returns the number of dropped frames.
     pub fn dropped(&self) -> u64 {
         self.state(|state| state.dropped)
     }
 
-    /// How many frames it has forwarded.
+    /// Returns the number of forwarded frames.
     pub fn forwarded(&self) -> u64 {
         self.state(|state| state.forwarded)
     }
 }
 
-/// What becomes of a frame.
+/// Fate of a frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Received {
-    /// It goes up to the worker.
+    /// Upcall to the worker.
     Up,
-    /// It leaves by this port, as this.
+    /// Transmission by this port, of these bytes.
     Sent(PortId, Vec<u8>),
-    /// It is dropped.
+    /// Drop.
     Dropped,
 }
 
-/// A token bucket where the driver takes from it too.
+/// Token bucket that the worker and the offload share.
 #[derive(Debug)]
 struct Bucket(Arc<AtomicU64>, u16);
 
@@ -158,9 +159,9 @@ fn takes((word, byte, depth): &(Arc<AtomicU64>, u64, u64), bytes: u64, now: u64)
     fits
 }
 
-/// The flow and the length of a whole, plain packet.
+/// Returns flow key and length of a complete plain packet.
 fn read(port: PortId, own: [u8; 6], frame: &[u8]) -> Option<(FlowKey, usize)> {
-    // A frame comes from a station: the address is no group's, and not zero.
+    // The source MAC address must be unicast and not zero.
     let is_station = |source: &[u8]| source[0] & 1 == 0 && source != [0; 6];
     let network = frame.get(14..).filter(|_| frame[..6] == own && is_station(&frame[6..12]))?;
     let number = |at: usize| u16::from_be_bytes([network[at], network[at + 1]]);
@@ -172,7 +173,7 @@ fn read(port: PortId, own: [u8; 6], frame: &[u8]) -> Option<(FlowKey, usize)> {
     };
     match (&frame[12..14], network.len()) {
         ([0x08, 0], 20..) => {
-            // What is padded ends with its packet.
+            // The packet's own length ends a padded frame.
             let own = usize::from(number(2));
             let network = if frame.len() == 60 && own < network.len() { &network[..own] } else { network };
             let address = |at: usize| Ipv4Addr::from(<[u8; 4]>::try_from(&network[at..at + 4]).unwrap());

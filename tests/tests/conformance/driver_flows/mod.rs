@@ -1,4 +1,4 @@
-//! Flows in the driver: whatever changes, and whenever, the same leaves as without it, and in the order of each flow.
+//! Offloaded flows: after any change the same packets leave as without offload, in the order of each flow.
 
 pub mod driver;
 mod order;
@@ -32,11 +32,11 @@ const ROUTES: [(&str, &str); 4] = [
     ("10.9.0.0/16", "via = [\"10.2.0.2\", \"10.3.0.2\"]"),
 ];
 
-/// A router, with a driver below or without.
+/// Router, with or without an offload below it.
 struct Pair {
     router: Scenario,
     driver: Option<Driver>,
-    /// What left, by port, in order.
+    /// Transmitted frames by port, in order.
     sent: BTreeMap<String, Vec<Vec<u8>>>,
     filters: Vec<BindingId>,
 }
@@ -46,7 +46,7 @@ impl Pair {
         Self::of_workers(room, 1, 1)
     }
 
-    /// With so many workers, and receive queues of each port.
+    /// Returns a router with `workers` workers, and `queues` receive queues at each port.
     fn of_workers(room: Option<u32>, workers: usize, queues: usize) -> Self {
         let mut router = Scenario::with_settings(&format!(
             "icmp-rate = 1000000\nicmp-burst = 1000000\nredirects = false\nworkers = {workers}"
@@ -97,20 +97,20 @@ impl Pair {
         self.take();
     }
 
-    /// What left, by port and flow: source, destination and what stands behind them.
+    /// Returns the transmitted frames by port and flow: source, destination and the transport ports.
     fn by_flow(&self) -> ByFlow {
         let mut flows: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for (port, frames) in &self.sent {
             for frame in frames {
                 let mut frame = frame.clone();
                 let flow = match (&frame[12..14], frame.len()) {
-                    // A later piece does not show its flow: only of which packet it is.
+                    // A later fragment has no ports: the identification of its packet takes their place.
                     ([8, 0], 38..) if frame[20] & 0x1f != 0 || frame[21] != 0 => {
                         [&frame[23..24], &frame[26..34], &frame[18..20], &[0, 0]].concat()
                     }
                     ([8, 0], 38..) => {
                         if frame[23] == 1 && frame[34] != 8 {
-                            // The identification of errors, and what follows from it.
+                            // Identification and header checksum of ICMP errors differ between routers.
                             frame[18..20].fill(0);
                             frame[24..26].fill(0);
                         }
@@ -125,7 +125,7 @@ impl Pair {
         flows
     }
 
-    /// What filters counted that are there, told in the order in which they were added: packets, bytes, drops.
+    /// Returns the counters of the present filters in the order of adding: packets, bytes, drops.
     fn filter_counts(&mut self) -> Vec<(u64, u64, u64)> {
         let counted = |id: &BindingId| {
             let counts = self.router.router.filter_counts(*id);
@@ -166,16 +166,16 @@ impl Pair {
             }
             Change::Wait(millis) => self.advance(*millis),
         }
-        // As long as a change is under way it may hold or not.
+        // While a change is in progress, packets may meet the old or the new state.
         self.run();
     }
 }
 
-/// What left, by port and flow.
+/// Transmitted frames, by port and flow.
 type ByFlow = BTreeMap<(String, Vec<u8>), Vec<Vec<u8>>>;
 
-/// The same, but of errors only how many there were. They are of many flows, which may pass each other: and of packets that wait for a
-/// station that never answers, not all are told of.
+/// Returns the flows with ICMP errors replaced by their number. Errors belong to many flows, whose packets
+/// may overtake each other. Not every packet held for an absent station gets an error.
 fn count_errors(flows: ByFlow) -> ByFlow {
     let mut counted = ByFlow::new();
     for ((port, mut flow), frames) in flows {
@@ -190,7 +190,7 @@ fn count_errors(flows: ByFlow) -> ByFlow {
     counted
 }
 
-/// Whether it is ICMP, but no echo request.
+/// Whether a flow is ICMP other than an echo request.
 fn is_of_router(flow: &[u8]) -> bool {
     flow[0] == 58 || (flow[0] == 1 && flow[9] != 8)
 }
@@ -208,7 +208,7 @@ enum Change {
     Wait(u64),
 }
 
-/// A change, and the packets after it: how many of them come before the router gets to look.
+/// Change, and the bursts after it: seed and number of packets that arrive before the router runs.
 type Step = (Change, Vec<(u64, usize)>);
 
 fn any_change() -> impl Strategy<Value = Change> {
@@ -232,7 +232,7 @@ fn any_steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec((any_change(), bursts), 1..12)
 }
 
-/// A packet of one of a few flows.
+/// Returns a packet of one of a few flows.
 fn frame(random: &mut Random, number: u32) -> (&'static str, Vec<u8>) {
     let payload = [number.to_be_bytes().as_slice(), &[0; 36]].concat();
     let (source, destination) = (1000 + random.below(6) as u16, *random.pick(&[53, 443]));
@@ -255,7 +255,7 @@ fn frame(random: &mut Random, number: u32) -> (&'static str, Vec<u8>) {
     }
 }
 
-/// How a router is made that has a driver below: its room, workers, and receive queues of each port.
+/// Make-up of a router with an offload: room of the flow cache, workers, receive queues of each port.
 type Made = (u32, usize, usize);
 
 fn runs_alike(steps: &[Step], (room, workers, queues): Made) -> u64 {
@@ -273,7 +273,7 @@ fn runs_alike(steps: &[Step], (room, workers, queues): Made) -> u64 {
                 let (queue, turns) = (queue_of(&frame) % queues, random.below(3));
                 for pair in [&mut plain, &mut with] {
                     pair.receive_by(port, queue, &frame);
-                    // So that packets come while others are under way, from worker to worker.
+                    // Packets arrive while others are on their way between workers.
                     (0..turns).for_each(|_| pair.router.router.turn());
                     pair.take();
                 }
@@ -299,7 +299,7 @@ fn runs_alike(steps: &[Step], (room, workers, queues): Made) -> u64 {
     with.driver.as_ref().map_or(0, Driver::forwarded)
 }
 
-/// A number that a card could tell flows apart by.
+/// Returns a receive queue number that keeps each flow in one queue, as a card would choose it.
 fn queue_of(frame: &[u8]) -> usize {
     frame[14..].iter().skip(20).take(4).map(|byte| usize::from(*byte)).sum()
 }
@@ -335,13 +335,13 @@ fn what_is_plain_goes_down() {
     assert!(forwarded >= 1980, "{forwarded} of 2000");
     let counts = pair.router.router.driver_flows();
     assert_eq!((counts.flows, counts.inserted, counts.room), (2, 2, 62));
-    // Both have been known to the flow table all the time, and go when they end.
+    // The flow table has both flows all the time. Their flow cache entries expire when the flows end.
     assert_eq!(pair.router.router.flows().records, 2);
     pair.advance(20_000);
     assert_eq!((pair.router.router.driver_flows().flows, pair.router.router.driver_flows().idle), (0, 2));
 }
 
-/// Packets of one flow to an address; how many of them the driver forwarded.
+/// Sends packets of one flow to an address. Returns the number of packets that the offload forwarded.
 fn driven(pair: &mut Pair, to: &str, count: u64) -> u64 {
     let before = pair.driver.as_ref().unwrap().forwarded();
     for number in 0..count {
@@ -356,7 +356,7 @@ fn driven(pair: &mut Pair, to: &str, count: u64) -> u64 {
 fn what_does_not_concern_a_flow_leaves_it_in_the_driver() {
     let mut pair = Pair::new(Some(64));
     assert!(driven(&mut pair, "10.2.0.2", 100) >= 97);
-    // Routes elsewhere, a filter that never matches, and a station that nothing is sent to.
+    // Routes to other prefixes, a filter that never matches, and a station that gets no packets.
     for step in 0..10 {
         let route = toml::from_str("to = \"99.0.0.0/8\"\nvia = \"10.3.0.2\"").unwrap();
         pair.router.router.add_route(&route).unwrap();
@@ -367,7 +367,7 @@ fn what_does_not_concern_a_flow_leaves_it_in_the_driver() {
         let _ = pair.router.router.remove_route("99.0.0.0/8".parse().unwrap());
         assert_eq!(driven(&mut pair, "10.2.0.2", 10), 10, "step {step}");
     }
-    // Where its own neighbour is another, it comes up once.
+    // A change of the flow's own neighbour causes one upcall.
     driven(&mut pair, "10.3.0.50", 1);
     pair.change(&Change::Neighbour(0xd1));
     assert!(driven(&mut pair, "10.3.0.50", 100) >= 97);
@@ -378,14 +378,14 @@ fn what_does_not_concern_a_flow_leaves_it_in_the_driver() {
 #[test]
 fn a_flow_that_comes_back_goes_down_at_once() {
     let mut pair = Pair::new(Some(64));
-    // Neither a power of two of packets nor a round number.
+    // Neither a power of two nor a round number of packets.
     assert!(driven(&mut pair, "10.2.0.2", 300) >= 297);
     pair.advance(16_000);
     assert_eq!(pair.router.router.driver_flows().idle, 1);
     assert!(driven(&mut pair, "10.2.0.2", 10) >= 8);
 }
 
-/// Packets of one flow a millisecond, and one of each of the others in so many; how many of the first the driver forwarded at the end.
+/// Sends heavy and light packets. Returns the heavy ones that the offload forwarded in the last second.
 fn crowded(pair: &mut Pair, heavy: u16, light: &[(u16, u64)], millis: u64) -> u64 {
     let mut before = 0;
     for number in 0..millis {
@@ -406,14 +406,14 @@ fn crowded(pair: &mut Pair, heavy: u16, light: &[(u16, u64)], millis: u64) -> u6
 fn a_heavy_flow_gets_the_place_of_a_light_one_where_the_cache_is_full() {
     let mut pair = Pair::new(Some(4));
     let light = [(1, 50), (2, 60), (3, 70), (4, 80)];
-    // They are there first, and never idle for long.
+    // The light flows are offloaded first, and never idle for long.
     assert_eq!(crowded(&mut pair, 1, &light[1..], 3000), 1000);
     assert_eq!(pair.router.router.driver_flows().flows, 4);
     let down = crowded(&mut pair, 7, &light, 5000);
     let counts = pair.router.router.driver_flows();
     assert_eq!(down, 1000, "{counts:?}");
     assert!(counts.evicted >= 1, "{counts:?}");
-    // Whoever found no room is counted once, and not with each packet that asks.
+    // A flow without room is counted once, not with each packet.
     assert!((1..=5).contains(&counts.refused), "{counts:?}");
 }
 
@@ -424,7 +424,7 @@ fn counters_that_are_cleared_have_nothing_of_what_the_driver_did_before() {
     let id = pair.router.router.add_filter(&filter).unwrap();
     assert!(driven(&mut pair, "10.2.0.2", 300) >= 290);
     pair.router.router.clear_counters();
-    // By now all rounds have told what they had to tell.
+    // By now all reports of earlier packets have arrived.
     pair.advance(2000);
     assert_eq!(pair.router.router.filter_counts(id).packets, 0);
     assert_eq!(driven(&mut pair, "10.2.0.2", 10), 10);
@@ -451,7 +451,7 @@ fn a_flow_whose_packets_come_up_goes_back_to_the_worker_and_stays_there_for_a_wh
     let mut pair = Pair::new(Some(64));
     pair.router.router.set_mtu("b", 1280);
     assert!(driven(&mut pair, "10.2.0.2", 100) >= 97);
-    // They are cut, which is not for the driver.
+    // The router fragments these packets, which the offload can't do.
     let long = |pair: &mut Pair, count: u16| {
         for number in 0..count {
             pair.receive("a", &Ipv4Frame::udp().dst("10.2.0.2").ports(7, 53).id(number).length(1400).bytes());
@@ -467,7 +467,7 @@ fn a_flow_whose_packets_come_up_goes_back_to_the_worker_and_stays_there_for_a_wh
     assert_eq!(why(&mut pair), Some(StaysUp::ComesUp));
     assert_eq!(long(&mut pair, 3000).inserted, 1, "it is not tried again and again");
     assert_eq!(driven(&mut pair, "10.2.0.2", 100), 0);
-    // Later it is.
+    // The flow is offloaded again later.
     pair.advance(30_000);
     assert!(driven(&mut pair, "10.2.0.2", 600) >= 300);
     assert_eq!(why(&mut pair), None);
@@ -492,7 +492,7 @@ fn what_is_longer_than_the_mtu_of_where_it_comes_in_is_refused_as_by_a_worker() 
                 pair.change(&Change::AddFilter(0));
             }
             let refused = [1280, 1281, 1300, 1280].map(|length| send(pair, length));
-            // By then the filter has heard of all that the driver did.
+            // By then the offload has reported all its packets to the filter.
             pair.advance(2000);
             (refused, pair.filter_counts())
         });
@@ -528,7 +528,7 @@ fn what_filters_drop_and_police_is_dropped_in_the_driver() {
     let counts = pair.filter_counts();
     let sent = pair.sent["b"].len() as u64;
     assert_eq!((counts[0].0, counts[0].2), (500, 500 - sent), "{counts:?}");
-    // A flow that nobody polices goes on in the driver.
+    // A flow without a policer stays offloaded.
     pair.change(&Change::AddFilter(7));
     let before = pair.driver.as_ref().unwrap().forwarded();
     let (forwarded, _) = send(&mut pair, 53, 100);

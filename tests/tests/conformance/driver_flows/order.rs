@@ -1,4 +1,5 @@
-//! No packet overtakes another one of its flow, wherever in a router of several workers and queues they are.
+//! Order inside flows: no packet overtakes another packet of its flow, at any point of a router with several
+//! workers and queues.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,8 @@ use millrace_tests::{Frame, Ipv4Frame};
 use super::Pair;
 use super::driver::Driver;
 
-/// The numbers that the packets of each flow bear, in the order in which they left; of a packet in pieces, the first one's.
+/// Returns the numbers of the packets of each flow in the order of transmission. For a fragmented packet the
+/// first fragment counts.
 fn numbers(frames: &[Vec<u8>]) -> BTreeMap<u16, Vec<u32>> {
     let mut flows: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for frame in frames.iter().filter(|frame| frame[23] == 17 && frame[20] & 0x1f == 0 && frame[21] == 0) {
@@ -18,11 +20,12 @@ fn numbers(frames: &[Vec<u8>]) -> BTreeMap<u16, Vec<u32>> {
     flows
 }
 
-/// Sends packets of a few flows, of which some are too long for the driver, while those before are anywhere in the router.
+/// Sends packets of a few flows while earlier packets are anywhere in the router. Some packets are too long
+/// for the offload.
 fn sends_in_order(workers: usize, queues: usize, seed: u64) -> u64 {
     let (mut pair, mut random) = (Pair::of_workers(Some(64), workers, queues), Random::new(seed));
     pair.router.router.set_mtu("b", 1280);
-    // So few at a time that some queues wait while others are read.
+    // With this weight some queues wait while the router reads others.
     pair.router.router.set_input_weight("a", 2);
     for number in 0..6000_u32 {
         let flow = 1000 + random.below(8) as u16;
