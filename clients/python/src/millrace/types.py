@@ -8,125 +8,125 @@ from __future__ import annotations
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
 class AmbiguousView(TypedDict):
-    """Two filters of which it is hard to see which wins."""
+    """Two filters whose winner is hard to see."""
     decided_by: str
-    """The field in which the winner is more specific; `age` when it is only older."""
+    """Field in which the winner is more specific; `age` where the winner is only older."""
     loser: NamedFilterView
-    """The other one."""
+    """Filter that loses."""
     winner: NamedFilterView
-    """The one that wins."""
+    """Filter that wins."""
 
 
 class AppliedView(TypedDict):
-    """What was applied."""
+    """Outcome of applying a configuration."""
     changes: list[str]
-    """The commands that would have done the same."""
+    """Commands that would make the same changes."""
     confirm: str | None
-    """Time after which it goes back, unless it is confirmed: `60s`."""
+    """Time after which the change is rolled back unless it is confirmed: `60s`."""
     origin: str
-    """Where it came from."""
+    """Source of the configuration."""
     revision: int | None
-    """Its revision; none where nothing changed, and what runs was the newest revision already, or where what ran
-    before runs again."""
+    """Number of the new revision. It is absent where nothing changed and the newest revision was running
+    already, or where the previous revision runs again."""
     shadowed: list[ShadowedView]
-    """Filters and bindings that never win, each with those that come before it; empty where nothing changed."""
+    """Filters and bindings that never win, each with the filters that precede it; empty where nothing changed."""
 
 
 class Apply(TypedDict):
-    """A configuration to be applied."""
+    """Request to apply a configuration."""
     comment: NotRequired[str | None]
-    """Why it is applied."""
+    """Reason for the change."""
     confirm: NotRequired[str | None]
-    """Time after which what ran before runs again, unless it is confirmed by then: `60s`, `10m`."""
+    """Time until an unconfirmed configuration is rolled back: `60s`, `10m`."""
     if_revision: NotRequired[int | None]
-    """The revision that has to run, and nothing beside it: where something else does, nothing is applied."""
+    """Revision that must be running without later changes; otherwise nothing is applied."""
     origin: NotRequired[str | None]
-    """The file's name, for messages and for the history."""
+    """Name of the file, for messages and for the history."""
     text: str
-    """Its text, as it stands in a file."""
+    """Text of the configuration."""
 
 
 class ApplyingView(TypedDict):
-    """Changes that are being made together."""
+    """Progress of a transaction of several changes."""
     made: int
-    """How many are made."""
+    """Number of changes made."""
     of: int
-    """How many there are; 0 as long as that isn't known."""
+    """Number of changes in all; 0 while it is unknown."""
 
 
 AuditEntry: TypeAlias = 'dict[str, Any]'
-"""Something that was asked for."""
+"""Entry of the audit log: a request for a change."""
 
 
 class BindingView(TypedDict):
-    """A binding of an instance, or of another action, to flows."""
+    """Binding of an instance, or of another action, to flows."""
     action: str
-    """What is done with the packets: `instance NAME`, `drop`, `reject`, `host`, `port NAME`, `ports NAME,NAME`
-    or `copy-to NAME`."""
+    """Action on the packets: `instance NAME`, `drop`, `reject`, `host`, `port NAME`, `ports NAME,NAME` or `copy-
+    to NAME`."""
     budget: int | None
-    """Microseconds that a call of the instance may take."""
+    """Time limit of an instance's call, in microseconds."""
     bytes: int
-    """Their bytes."""
+    """Bytes of the binding's packets."""
     drops: int
-    """Packets of these that the instance dropped."""
+    """Packets of the binding that the instance dropped."""
     filter: str
-    """Which packets."""
+    """Filter of the packets."""
     gate: str
-    """The gate."""
+    """Name of the gate."""
     id: int
-    """Its number, which no other one ever has while the router runs: the smaller is the older."""
+    """Number of the binding. No other binding gets it while the router runs, and older bindings have smaller
+    numbers."""
     instance: str | None
-    """The instance, if the action is one."""
+    """Name of the instance, if the action is one."""
     lost_bytes: int
-    """Their bytes."""
+    """Bytes of the lost packets."""
     lost_packets: int
-    """Packets that were dropped in queues or behind, before a device took them."""
+    """Packets dropped in queues or behind them, before a device took them."""
     on_fault: str | None
-    """What becomes of packets that the instance fails at; `null` where there is none."""
+    """Treatment of packets at which the instance fails; `null` without an instance."""
     packet_budget: int | None
-    """The same for each packet of a call, if that is less."""
+    """Time limit for each packet of a call in microseconds, if there is one."""
     packets: int
-    """Packets that it got."""
+    """Packets of the binding."""
     priority: int
-    """Of several filters that match, the highest priority wins."""
+    """Priority of the filter; of several filters that match, the highest priority wins."""
     queued_bytes: int
-    """Their bytes."""
+    """Bytes of the queued packets."""
     queued_packets: int
-    """Packets that were given to the queues of ports; each copy and each fragment is one."""
+    """Packets given to the queues of ports; each copy and each fragment is one packet."""
     sent_bytes: int
-    """Their bytes."""
+    """Bytes of the sent packets."""
     sent_packets: int
     """Packets that went on to devices."""
     shadowed_by: NotRequired[list[NamedFilterView] | None]
-    """In the answer to one that is new: filters that come before it, so that it never wins. Empty where it can
-    win; absent in lists."""
-    unreached: NotRequired[str | None]
-    """In the answer to one that is new: why no packet that arrives meets it. Absent where packets can, and in
+    """Filters that precede a new binding so that it never wins; empty where the binding can win. Absent in
     lists."""
+    unreached: NotRequired[str | None]
+    """Reason why no arriving packet meets a new binding. Absent where packets can meet it, and in lists."""
     waiting_bytes: int
-    """Their bytes."""
+    """Bytes of the waiting packets."""
     waiting_packets: int
-    """Packets that wait."""
+    """Packets waiting in queues."""
 
 
 Boot: TypeAlias = Literal['file'] | Literal['last-good']
-"""From what a router starts."""
+"""Source of the configuration at the start."""
 
 
 class CandidateView(TypedDict):
-    """A filter beside others, for a packet."""
+    """Filter in the explanation of a packet."""
     action: str
-    """What it does."""
+    """Action of the filter."""
     chosen: bool
-    """Whether the packet is treated by it."""
+    """Whether the filter wins for the packet."""
     id: int
-    """Its number."""
+    """Number of the filter."""
     match: str
-    """Which packets."""
+    """Expression of the filter."""
     outcome: str
-    """Why it was chosen or not."""
+    """Reason why the filter wins or not."""
     priority: int
-    """Of several filters that match, the highest priority wins."""
+    """Priority of the filter; of several filters that match, the highest priority wins."""
 
 
 class Cleared(TypedDict):
@@ -142,15 +142,15 @@ class Compared(TypedDict):
 
 
 class ConfigurationView(TypedDict):
-    """What runs."""
+    """Running configuration."""
     origin: str
-    """The file that was applied last, or that the router was started with."""
+    """Name of the file that was applied last, or with which the router was started."""
     pending: Pending | None
-    """What waits to be confirmed."""
+    """Revision that waits for its confirmation."""
     store: str | None
-    """Where revisions are kept; nowhere, where they end with the router."""
+    """File of the revisions; `null` where revisions end with the router."""
     text: str
-    """As a file would say it."""
+    """Text of the configuration, as a file."""
 
 
 class Confirm(TypedDict):
@@ -166,259 +166,260 @@ class Confirmed(TypedDict):
 
 
 ControlClassView: TypeAlias = 'dict[str, Any]'
-"""A class of packets for the router itself."""
+"""Class of packets for the router itself."""
 
 
 class ControlPlaneView(TypedDict):
-    """How much of what is for the router itself gets there."""
+    """State of control-plane policing."""
     classes: list[ControlClassView]
-    """The classes, each with its rate."""
+    """Classes, each with its rate."""
     police: bool
-    """Whether it is policed at all."""
+    """Whether control-plane policing is on."""
 
 
 class CpuView(TypedDict):
-    """A processor of the machine."""
+    """Processor of the machine."""
     core: int | None
-    """Its core: processors with the same one, in the same package, share it."""
+    """Core of the processor. Processors with the same core in the same package share it."""
     cpu: int
-    """Its number in Linux."""
+    """Number of the processor in Linux."""
     node: int | None
-    """The node of memory that is near to it."""
+    """Nearest NUMA node of the processor."""
     package: int | None
-    """Its package."""
+    """Package of the processor."""
 
 
 class CrashView(TypedDict):
-    """A crash whose capture is kept."""
+    """Crash with a stored capture."""
     capture: str
-    """The frames of the last batch; the report stands beside, as `.json`."""
+    """Path of the frames of the last batch; the report is next to it, as `.json`."""
     instance: NotRequired[str | None]
-    """The instance whose call it was; nothing where it was none."""
+    """Instance whose call panicked; absent if no call of an instance was running."""
     location: str
     """File, line and column of the panic."""
     message: str
-    """The message of the panic."""
+    """Message of the panic."""
     time: str
-    """When it happened, UTC."""
+    """Time of the crash, UTC."""
     version: str
-    """The version of the router."""
+    """Version of the router."""
 
 
 class CreatedTokenView(TypedDict):
-    """A token that was just made."""
+    """Newly created token."""
     created: str
-    """When it was made: date and time, UTC."""
+    """Time of creation: date and time, UTC."""
     created_by: Who
-    """Who made it."""
+    """Creator of the token."""
     expired: bool
-    """Whether it has ended."""
+    """Whether the token has expired."""
     expires: str | None
-    """When it ends; nothing where it doesn't by itself."""
+    """Time of expiry; absent for a token that does not expire."""
     name: str
-    """Its name."""
+    """Name of the token."""
     role: Role
-    """What who has it may do."""
+    """Role that the token grants."""
     token: str
-    """The token itself. It is told this once."""
+    """Token itself. It is shown only this once."""
     used: str | None
-    """When it was last used, as far as is known; nothing where it never was."""
+    """Time of the last use, as far as it is known; absent for an unused token."""
     used_from: str | None
-    """From which address that was."""
+    """Address of the last use."""
 
 
 class DifferenceView(TypedDict):
-    """What makes one configuration of what runs."""
+    """Difference between the running configuration and another one."""
     changes: list[str]
-    """The commands that would make it so."""
+    """Commands that would make the changes."""
     origin: str
-    """The configuration's name."""
+    """Name of the other configuration."""
     restart: list[str]
-    """What only a restart can change."""
+    """Changes that need a restart."""
 
 
 class DriverBudgetView(TypedDict):
-    """The static budget of the driver's level, in instructions for each packet."""
+    """Static budget of the offload level, in instructions for each packet."""
     ask: int
-    """What asking the form of a plugin is taken to add, beside what the form itself takes."""
+    """Assumed additional cost of calling the eBPF variant of a plugin, without the variant's own instructions."""
     form: int
-    """What the form of a plugin may take."""
+    """Budget of the eBPF variant of a plugin."""
     forward: int
-    """What forwarding is taken to cost, or dropping."""
+    """Assumed cost of forwarding or dropping."""
     instructions: int
-    """What a flow may take."""
+    """Budget of a flow."""
     longest_way: int | None
-    """Instructions of the longest way through the program as it was compiled, without a token bucket and beside
+    """Instructions on the longest path through the compiled program, without a token bucket and without
     completing a checksum."""
     police: int
-    """What a token bucket is taken to add."""
+    """Assumed additional cost of a token bucket."""
 
 
 class DriverFlowsView(TypedDict):
-    """Flows that the driver forwards by itself."""
+    """Offloaded flows."""
     evicted: int
-    """Flows that were taken back because heavier ones, or such as somebody wants there, asked for their places."""
+    """Number of flows evicted for heavier flows, or for flows placed there."""
     evicted_rate: float
-    """Flows that were taken back per second since then for others."""
+    """Flows evicted for others per second since the last request."""
     flows: int
-    """Flows that the driver knows."""
+    """Number of flows in the flow cache."""
     idle: int
-    """Flows that were taken back because no packet came for a time."""
+    """Number of flows evicted because no packet arrived for a time."""
     idle_rate: float
-    """Flows that were taken back per second since then because no packet came."""
+    """Flows evicted as idle per second since the last request."""
     inserted: int
-    """Flows that it was told of."""
+    """Number of flows offloaded so far."""
     inserted_rate: float
-    """Flows that it was told of per second since the last look."""
+    """Flows offloaded per second since the last request."""
     most: int
-    """Most that it can know."""
+    """Most flows of the flow cache."""
     refused: int
-    """Flows that found no room, each once."""
+    """Number of flows that found no room, each counted once."""
     refused_rate: float
-    """Flows that found no room per second since then."""
+    """Flows that found no room, per second since the last request."""
     renewed: int
-    """Flows that it was told of again after a change."""
+    """Number of flows renewed in the flow cache after a change."""
 
 
 class DriverFormView(TypedDict):
-    """The form of a plugin for the driver."""
+    """eBPF variant of a plugin."""
     bytes: int
-    """Bytes of its object file."""
+    """Size of its object file in bytes."""
     counters: int
-    """Words that it counts, on each processor."""
+    """Number of words of its counters, on each processor."""
     settings: int
-    """Words of settings that it is given."""
+    """Number of words of its settings."""
 
 
 class DropView(TypedDict):
-    """What was dropped."""
+    """Drops for one reason."""
     ether_types: dict[str, int]
-    """How many by EtherType, for the reason `ether_type`: up to 64 of them."""
+    """Number of packets by EtherType, for the reason `ether_type`; up to 64 EtherTypes."""
     meaning: str
-    """What it means."""
+    """Meaning of the reason."""
     packets: int
-    """How many packets."""
+    """Number of packets."""
     ports: dict[str, int]
-    """How many by port; `-` stands for none."""
+    """Number of packets by port; `-` for packets without a port."""
     rate: float
-    """How many per second since the last look."""
+    """Packets per second since the last request."""
     reason: str
-    """The reason."""
+    """Drop reason."""
 
 
 class DroppedView(TypedDict):
-    """A packet that was dropped."""
+    """Dropped packet."""
     binding: int | None
-    """The number of the filter or binding that dropped it, where it is known."""
+    """Number of the filter or binding that dropped the packet, where it is known."""
     by: str | None
-    """What dropped it, in words; where several instances may have, which."""
+    """Description of the instance or filter that dropped the packet; a list where several instances are
+    possible."""
     filter: str | None
-    """What that matches."""
+    """Expression of that filter."""
     frame: str
-    """Its first bytes, up to 128, in hexadecimal."""
+    """First bytes of the packet, up to 128, in hexadecimal."""
     instance: str | None
-    """The instance that dropped it, where it is known."""
+    """Instance that dropped the packet, where it is known."""
     length: int
-    """Its length."""
+    """Length of the packet in bytes."""
     out_port: str | None
-    """The port that it was to leave by, if that was decided."""
+    """Egress port, if it was decided."""
     port: str
-    """The port that it came in by; `-` for the router's own."""
+    """Port of arrival; `-` for packets that the router creates."""
     reason: str
-    """Why."""
+    """Drop reason."""
     summary: str
-    """Its headers in a line."""
+    """Headers of the packet in one line."""
     time: str
-    """When: date and time, UTC."""
+    """Time of the drop: date and time, UTC."""
     worker: int
-    """The number of the worker."""
+    """Number of the worker."""
 
 
 class Event(TypedDict):
-    """Something that happened."""
+    """Event of the log."""
     count: int
-    """How many there were."""
+    """Number of events that this entry combines."""
     details: dict[str, Any]
-    """What the sentence says, for programs."""
+    """Details of the event for programs."""
     kind: EventKind
-    """What kind of thing."""
+    """Kind of the event."""
     number: int
-    """Its number: the first of a router is 1, each one more than the one before."""
+    """Number of the event: 1 for the first event of a router, then one more for each."""
     severity: Severity
-    """How much it matters."""
+    """Severity of the event."""
     subject: str
-    """What it happened to."""
+    """Subject of the event."""
     text: str
-    """One sentence for people; of several, about the last."""
+    """Text of the event, in one sentence; of several events, about the last."""
     time: str
-    """When it happened, or the last of several: date and time, UTC."""
+    """Time of the event, or of the last of several: date and time, UTC."""
 
 
 EventKind: TypeAlias = Literal['router-started'] | Literal['worker-panicked'] | Literal['link-up'] | Literal['link-down'] | Literal['device-gone'] | Literal['device-back'] | Literal['queueing-passed-by'] | Literal['queueing-gone'] | Literal['neighbour-learned'] | Literal['neighbour-changed'] | Literal['neighbour-lost'] | Literal['neighbour-failed'] | Literal['address-conflict'] | Literal['route-missing'] | Literal['route-back'] | Literal['plugin-loaded'] | Literal['plugin-unloaded'] | Literal['plugin-upgraded'] | Literal['plugin-rolled-back'] | Literal['plugin-fault'] | Literal['instance-restarted'] | Literal['instance-quarantined'] | Literal['instance-released'] | Literal['configuration-applied'] | Literal['configuration-refused'] | Literal['configuration-confirmed'] | Literal['configuration-rolled-back'] | Literal['configuration-saved'] | Literal['reservation-set'] | Literal['reservation-removed'] | Literal['threshold-exceeded'] | Literal['threshold-cleared'] | Literal['handler-panicked'] | Literal['audit-failed']
-"""What kind of thing happened."""
+"""Kind of an event."""
 
 
 class EventPage(TypedDict):
-    """Events out of those that there are."""
+    """Page of the event log."""
     events: list[Event]
-    """The events, the oldest first."""
+    """Entries, the oldest first."""
     missed: int
-    """Events that were asked for and are not kept any more, of whatever kind."""
+    """Number of requested entries of any kind that the log no longer has."""
     newest: int
-    """The number of the newest event that there is."""
+    """Number of the newest entry."""
     next: int
-    """What to ask for as `since` to get those that follow these."""
+    """Value of `since` for the entries that follow this page."""
 
 
 class FilterView(TypedDict):
-    """A binding of an instance, or of another action, to flows."""
+    """Binding of an instance, or of another action, to flows."""
     action: str
-    """What is done with the packets: `instance NAME`, `drop`, `reject`, `host`, `port NAME`, `ports NAME,NAME`
-    or `copy-to NAME`."""
+    """Action on the packets: `instance NAME`, `drop`, `reject`, `host`, `port NAME`, `ports NAME,NAME` or `copy-
+    to NAME`."""
     budget: int | None
-    """Microseconds that a call of the instance may take."""
+    """Time limit of an instance's call, in microseconds."""
     bytes: int
-    """Their bytes."""
+    """Bytes of the binding's packets."""
     drops: int
-    """Packets of these that the instance dropped."""
+    """Packets of the binding that the instance dropped."""
     gate: str
-    """The gate."""
+    """Name of the gate."""
     id: int
-    """Its number, which no other one ever has while the router runs: the smaller is the older."""
+    """Number of the binding. No other binding gets it while the router runs, and older bindings have smaller
+    numbers."""
     instance: str | None
-    """The instance, if the action is one."""
+    """Name of the instance, if the action is one."""
     lost_bytes: int
-    """Their bytes."""
+    """Bytes of the lost packets."""
     lost_packets: int
-    """Packets that were dropped in queues or behind, before a device took them."""
+    """Packets dropped in queues or behind them, before a device took them."""
     match: str
-    """Which packets."""
+    """Filter of the packets."""
     on_fault: str | None
-    """What becomes of packets that the instance fails at; `null` where there is none."""
+    """Treatment of packets at which the instance fails; `null` without an instance."""
     packet_budget: int | None
-    """The same for each packet of a call, if that is less."""
+    """Time limit for each packet of a call in microseconds, if there is one."""
     packets: int
-    """Packets that it got."""
+    """Packets of the binding."""
     priority: int
-    """Of several filters that match, the highest priority wins."""
+    """Priority of the filter; of several filters that match, the highest priority wins."""
     queued_bytes: int
-    """Their bytes."""
+    """Bytes of the queued packets."""
     queued_packets: int
-    """Packets that were given to the queues of ports; each copy and each fragment is one."""
+    """Packets given to the queues of ports; each copy and each fragment is one packet."""
     sent_bytes: int
-    """Their bytes."""
+    """Bytes of the sent packets."""
     sent_packets: int
     """Packets that went on to devices."""
     shadowed_by: NotRequired[list[NamedFilterView] | None]
-    """In the answer to one that is new: filters that come before it, so that it never wins. Empty where it can
-    win; absent in lists."""
-    unreached: NotRequired[str | None]
-    """In the answer to one that is new: why no packet that arrives meets it. Absent where packets can, and in
+    """Filters that precede a new binding so that it never wins; empty where the binding can win. Absent in
     lists."""
+    unreached: NotRequired[str | None]
+    """Reason why no arriving packet meets a new binding. Absent where packets can meet it, and in lists."""
     waiting_bytes: int
-    """Their bytes."""
+    """Bytes of the waiting packets."""
     waiting_packets: int
-    """Packets that wait."""
+    """Packets waiting in queues."""
 
 
 FiltersAdded: TypeAlias = 'FilterView | dict[str, Any]'
@@ -426,128 +427,129 @@ FiltersAdded: TypeAlias = 'FilterView | dict[str, Any]'
 
 
 class FlowQueueView(TypedDict):
-    """The queue of a flow."""
+    """Queue of a flow."""
     dropped_bytes: int
-    """Their bytes."""
+    """Bytes of the dropped packets."""
     drops: dict[str, int]
-    """Packets that were dropped, by cause."""
+    """Packets dropped, by cause."""
     flow: str | None
-    """The filter that only the flow's packets match; none when the router knows it no longer, or does not yet."""
+    """Filter that matches only the flow's packets; absent where the router has forgotten the flow or does not
+    know it yet."""
     held_bytes: int
-    """Their bytes."""
+    """Bytes of the waiting packets."""
     held_packets: int
-    """Packets that wait."""
+    """Packets waiting."""
     marked_packets: int
-    """Packets that were marked (ECN) rather than dropped."""
+    """Packets marked (ECN) rather than dropped."""
     moved_bytes: int
-    """Their bytes."""
+    """Bytes of the moved packets."""
     moved_packets: int
-    """Packets that went to another queue: those of a flow that got one of its own."""
+    """Packets moved to another queue, because their flow got a queue of its own."""
     offered_bytes: int
-    """Their bytes."""
+    """Bytes of the arrived packets."""
     offered_packets: int
-    """Packets that arrived: those that were sent, moved, wait or were dropped."""
+    """Packets that arrived: packets sent, moved, waiting or dropped."""
     peak_bytes: int
-    """The most bytes that ever waited."""
+    """Peak of the waiting bytes."""
     peak_packets: int
-    """The most packets that ever waited, not always at the same moment."""
+    """Peak of the waiting packets, possibly at another moment than the peak of bytes."""
     quantum: int
-    """Bytes in each round."""
+    """Quantum in bytes for each round."""
     rate: int | None
-    """Bits in a second that are reserved for it."""
+    """Reserved rate in bits per second."""
     sent_bytes: int
-    """Their bytes."""
+    """Bytes of the sent packets."""
     sent_packets: int
-    """Packets that were sent."""
+    """Packets sent."""
     shared: bool
-    """Whether flows share it that have no queue of their own."""
+    """Whether the queue is the one shared by flows without a queue of their own."""
     threshold: int
-    """Bytes above which what arrives is dropped."""
+    """Threshold in bytes above which arriving packets are dropped."""
 
 
 class FlowStatesView(TypedDict):
-    """What plugins keep for flows."""
+    """State that plugins keep for flows."""
     bytes: int
-    """Bytes of memory for it."""
+    """Memory of the state in bytes."""
     flows: int
-    """Flows that have state."""
+    """Number of flows with state."""
     refused: int
-    """Flows so far that found no room for theirs: plugins see them without state."""
+    """Number of flows so far whose state found no room: plugins see them without state."""
 
 
 class FlowTableView(TypedDict):
-    """The flow table."""
+    """Flow table."""
     displaced: int
-    """Flows that were displaced by others."""
+    """Number of flows that other flows displaced."""
     expired: int
-    """Flows that were forgotten because no packet came for too long."""
+    """Number of flows that expired because no packet arrived for too long."""
     hits: int
-    """Packets whose flow was known."""
+    """Packets of known flows."""
     known: int
-    """Flows."""
+    """Number of known flows."""
     misses: int
-    """Packets whose flow was not."""
+    """Packets of unknown flows."""
     most: int
-    """Most flows that there may be."""
+    """Most flows."""
     new: int
-    """Of these, those whose second packet is still awaited."""
+    """Number of known flows that have had only one packet."""
     reclassified: int
-    """Flows that were classified again after a change."""
+    """Number of flows that were classified again after a change."""
     rerouted: int
-    """Flows whose route was looked up again after a change."""
+    """Number of flows whose route was looked up again after a change."""
 
 
 class FlowView(TypedDict):
-    """A flow."""
+    """Flow."""
     age: float
-    """Seconds since the router came to know it."""
+    """Seconds since the router learned the flow."""
     bindings: list[str]
-    """What it is bound to, in the order of the journey."""
+    """Bindings of the flow, in the order of the journey."""
     bit_rate: float | None
-    """Bits per second, where the rate was asked for."""
+    """Bits per second, if rates were requested."""
     bytes: int
-    """Their bytes, link headers included."""
+    """Bytes of the flow's packets, with link headers."""
     destination: str
     """Destination address."""
     destination_port: int
     """Destination port; 0 where the protocol has none."""
     flow: str
-    """The filter that only its packets match."""
+    """Filter that matches only the packets of the flow."""
     idle: float
-    """Seconds since its last packet."""
+    """Seconds since the last packet of the flow."""
     level: str
-    """`driver` where the driver forwards it by itself, else `worker`."""
+    """`driver` for an offloaded flow, else `worker`."""
     packet_rate: float | None
-    """Packets per second, where that was asked for."""
+    """Packets per second, if requested."""
     packets: int
-    """Packets since the router came to know it."""
+    """Packets since the router learned the flow."""
     placed: bool
-    """Whether somebody has said where it is to be."""
+    """Whether a placement determines the level of the flow."""
     port: str
-    """The port that it comes in by; `-` for packets of the router's own."""
+    """Port at which the flow arrives; `-` for packets that the router creates."""
     protocol: str
     """IP protocol: its name, or its number."""
     route: str
-    """Where it goes."""
+    """Route of the flow."""
     source: str
     """Source address."""
     source_port: int
     """Source port; 0 where the protocol has none."""
     state: str
-    """`new` while it may be displaced by other new flows, then `established`; `reserved` while a rate is
-    reserved for it, so that no other displaces it."""
+    """`new` while other new flows may displace the flow, then `established`; `reserved` while a reserved rate
+    protects the flow from displacement."""
     why_not_driver: str | None
-    """Why it is not in the driver; nothing when it is."""
+    """Reason why the flow is not offloaded; absent for an offloaded flow."""
     worker: int
-    """The number of the worker that it belongs to: 0 where there is only one."""
+    """Number of the worker that owns the flow; 0 where there is only one worker."""
 
 
 class FlowsView(TypedDict):
-    """Flows out of those that there are."""
+    """List of flows."""
     flows: list[FlowView]
-    """The first of them."""
+    """First of the matching flows."""
     found: int
-    """How many there are, those that are not shown included."""
+    """Number of matching flows, including flows that are not listed."""
 
 
 class Flushed(TypedDict):
@@ -557,39 +559,38 @@ class Flushed(TypedDict):
 
 
 Forwarding: TypeAlias = Literal['on'] | Literal['kernel']
-"""Whether kernel ports forward."""
+"""Condition under which kernel ports forward."""
 
 
 class GateCheckView(TypedDict):
-    """What is odd about the filters of a gate."""
+    """Findings about the filters of a gate."""
     ambiguous: list[AmbiguousView]
-    """Pairs of filters of one priority, neither a special case of the other, that some packets match both; up to
-    100."""
+    """Pairs of filters of equal priority that overlap although neither contains the other; up to 100."""
     ambiguous_pairs: int
-    """How many such pairs there are."""
+    """Number of such pairs."""
     below_routes: list[NamedFilterView]
-    """Filters that compete with routes, and lose against each for their priority."""
+    """Filters that compete with routes and lose to each route because of their priority."""
     filters: int
-    """How many filters it has."""
+    """Number of filters of the gate."""
     gate: str
-    """The gate."""
+    """Name of the gate."""
     shadowed: list[ShadowedView]
     """Filters that never win."""
     undecided: list[NamedFilterView]
-    """Filters that no other outdoes, and of which it would take too long to find out whether several do
-    together."""
+    """Filters that no single other filter covers. Whether several others cover them together would take too long
+    to determine."""
 
 
 class GateExplanationView(TypedDict):
-    """What becomes of a packet at a gate with filters."""
+    """Explanation of a packet's outcome at a gate with filters."""
     candidates: list[CandidateView]
-    """Its filters in the order in which they win: all that match, and some that don't."""
+    """Filters of the gate in the order in which they win: all that match the packet, and some that do not."""
     gate: str
-    """The gate."""
+    """Name of the gate."""
     left_out: int
-    """How many more don't match."""
+    """Number of further filters that do not match."""
     position: str
-    """Its position in the journey."""
+    """Position of the gate in the journey."""
 
 
 GateLinksView: TypeAlias = 'dict[str, Any]'
@@ -601,119 +602,120 @@ class GateSettings(TypedDict):
 
 
 class GateView(TypedDict):
-    """A gate."""
+    """Gate."""
     bindings: list[BindingView]
-    """What is bound there."""
+    """Bindings at the gate."""
     links: GateLinksView | None
-    """What leads from the filters of the gate before into its table, where both are DAGs."""
+    """Links from the filters of the previous gate into this gate's table, where both tables are DAGs."""
     memory: int
-    """Bytes that its filters take, in the form in which they are searched."""
+    """Memory of the filter table in bytes."""
     moved: str | None
-    """Why they are searched in another way for now."""
+    """Reason why another kind of table is used at present."""
     name: str
-    """Its name."""
+    """Name of the gate."""
     position: str
-    """Its position in the journey."""
+    """Position of the gate in the journey."""
     table: str
-    """How its filters are searched: `linear`, `tuple-space`, `cutting-tree`, `dag`, `dag-patricia` or `dag-tree-
+    """Filter table of the gate: `linear`, `tuple-space`, `cutting-tree`, `dag`, `dag-patricia` or `dag-tree-
     bitmap`."""
 
 
 class HardwarePortView(TypedDict):
-    """A port, as hardware."""
+    """Port, as hardware."""
     device: str | None
-    """The kernel device, if there is one."""
+    """Kernel device of the port, if there is one."""
     driver: str
-    """The driver of that device, as it calls itself, or the kind of the port."""
+    """Name of the device's driver, or the kind of the port."""
     features: list[str]
     """XDP features that the driver announces."""
     mtu: int
     """Largest network packet in bytes."""
     name: str
-    """Its name."""
+    """Name of the port."""
     processor: str
-    """The processor that manages it: what comes in by it goes there first."""
+    """Processor that manages the port: packets that arrive at the port go there first."""
     queueing_discipline: str | None
-    """The kernel's queueing discipline there, where that is no plain queue: no packet of the router passes it."""
+    """Queueing discipline of the kernel at the port, if it is no plain queue: packets of the router bypass it."""
     rx_queues: int
     """Receive queues in use."""
     sockets: str
-    """How packets get to a worker: `zero-copy` and `copy` (AF_XDP), `ring` (AF_PACKET), `call`, `in-process`."""
+    """Path of packets to a worker: `zero-copy` and `copy` (AF_XDP), `ring` (AF_PACKET), `call`, `in-process`."""
     speed: int | None
-    """Bits per second of its link, as the driver says."""
+    """Speed of the link in bits per second, as the driver reports it."""
     tx_queues: int
     """Transmit queues in use."""
     why: str
-    """Why it works in no better mode; empty when it is the best."""
+    """Reason why the port works in no better mode; empty in the best mode."""
     why_no_redirects: str | None
-    """Why no packet can be redirected to it in the driver; none where that works."""
+    """Reason why the offload can redirect no packets to the port; absent where it can."""
     xdp: str
-    """Where XDP runs: `driver`, `generic` behind it, or `none`."""
+    """Mode of XDP: `driver`, `generic` behind the driver, or `none`."""
 
 
 class HardwareView(TypedDict):
-    """Processors, ports and switches (*VERA*, section 2.1): what there is for packets to pass."""
+    """Processors, ports and switches (*VERA*, section 2.1) that packets can pass."""
     cpus: list[CpuView]
-    """The machine's own processors."""
+    """Processors of the machine."""
     ports: list[HardwarePortView]
-    """The ports."""
+    """Ports."""
     processors: list[ProcessorView]
-    """The router's processors, the highest level first: with `above` they are a tree, whose leaves are the
+    """Processors of the router, the highest level first. With `above` they form a tree whose leaves are the
     ports."""
     switches: list[SwitchView]
-    """By which ways packets get from one to the other."""
+    """Switches between processors and ports."""
 
 
 class HeldView(TypedDict):
-    """An instance in quarantine, because a call of it has ended the router."""
+    """Instance in quarantine at the next start: one of its calls ended the router, or it was freed in
+    quarantine."""
     instance: str
-    """Its name."""
+    """Name of the instance."""
     is_here: bool
     """Whether this router has an instance of that name."""
     plugin: str
-    """Its plugin."""
+    """Name of the plugin."""
     since: str
-    """When it happened: date and time, UTC."""
+    """Time of the quarantine entry: date and time, UTC."""
     why: str
-    """What happened."""
+    """Reason of the quarantine."""
 
 
 class HostCompanionView(TypedDict):
-    """The host companion of an instance."""
+    """Host companion of an instance."""
     down: MessagesView
-    """Messages that it sent itself."""
+    """Messages from the companion to the workers."""
     faults: dict[str, int]
     """Faults by kind."""
     health: str
-    """`well`, `pausing` after a fault, or `quarantined` after many."""
+    """Health of the companion: `well`, `pausing` after a fault, or `quarantined` after many."""
     last_fault: str | None
-    """What happened last."""
+    """Text of the last fault."""
     plugin: str
-    """Its plugin."""
+    """Name of the companion's plugin."""
     suspensions: int
-    """How often it was stopped in the middle, for others to have their turn."""
+    """Number of calls suspended at the end of their slice."""
     up: MessagesView
-    """Messages that the half at the workers sent."""
+    """Messages from the workers to the companion."""
     version: str
-    """The version of that."""
+    """Version of the companion's plugin."""
 
 
 class HostOutputView(TypedDict):
-    """What the kernel itself sends by a port that has a scheduler."""
+    """Output of the kernel itself by a port with a scheduler."""
     bytes: int
-    """Their bytes."""
+    """Bytes of the caught packets."""
     caught: bool
-    """Whether it is caught, and waits in the queues."""
+    """Whether the packets are caught and wait in the queues."""
     lost: int
-    """Packets of these that were lost before they were read, or for which there was no memory."""
+    """Caught packets that were lost before they were read, or for which there was no memory."""
     packets: int
-    """Packets that were caught."""
+    """Packets caught."""
     setting: str
-    """What becomes of it: `queue`, `filter` or `direct`."""
+    """Treatment of the kernel's packets: `queue`, `filter` or `direct`."""
     weight: int
-    """Packets that are taken in a round, at most."""
+    """Most packets that a worker takes in an iteration."""
     why: str | None
-    """Why it is not, although it should be."""
+    """Reason why the packets are not caught although they should be."""
 
 
 class InstanceChange(TypedDict):
@@ -724,40 +726,40 @@ class InstanceChange(TypedDict):
 
 
 class InstanceView(TypedDict):
-    """A plugin instance."""
+    """Plugin instance."""
     bindings: list[BindingView]
-    """Where it is bound."""
+    """Bindings of the instance."""
     counters: dict[str, int]
-    """Its plugin's own counters, by name."""
+    """Counters of the plugin, by name."""
     drops: dict[str, Any]
-    """Packets that it dropped, by its own reasons."""
+    """Packets dropped, by the instance's own reasons."""
     faults: dict[str, int]
     """Faults by kind."""
     health: str
-    """`well`, `pausing` after a fault, or `quarantined` after many."""
+    """Health of the instance: `well`, `pausing` after a fault, or `quarantined` after many."""
     host_companion: HostCompanionView | None
-    """Its host companion; nothing where its plugin has none."""
+    """Host companion of the instance; absent where the plugin has none."""
     last_fault: str | None
-    """What happened last."""
+    """Text of the last fault."""
     level: str
-    """The lowest level at which its packets are treated: `xdp` where its form for the driver is loaded there,
-    `worker` otherwise."""
+    """Lowest level that processes the instance's packets: `xdp` where the plugin's eBPF variant is loaded there,
+    else `worker`."""
     name: str
-    """Its name."""
+    """Name of the instance."""
     number: int
-    """Its number, by which plugins send packets to it."""
+    """Number of the instance, by which plugins send packets to it."""
     packet_rate: float
-    """The same per second, since the last time that somebody asked."""
+    """Packets per second since the last request."""
     packets: int
-    """Packets that its bindings got."""
+    """Packets of the instance's bindings."""
     plugin: str
-    """Its plugin."""
+    """Name of the plugin."""
     settings: Any
-    """Its settings."""
+    """Settings of the instance."""
     suspensions: int
-    """How often it was stopped in the middle, for others to have their turn."""
+    """Number of calls suspended at the end of their slice."""
     why_worker: str | None
-    """Why it is not in the driver, where it isn't."""
+    """Reason why the instance is not offloaded, where it isn't."""
 
 
 class InterfaceView(TypedDict):
@@ -773,14 +775,13 @@ class InterfaceView(TypedDict):
 
 
 class Keep(TypedDict):
-    """What runs is to be a revision."""
+    """Request to store the running configuration as a revision."""
     comment: NotRequired[str | None]
-    """Why; `saved`, if nothing is said."""
+    """Reason; `saved` by default."""
     origin: NotRequired[str | None]
-    """The file's name, for the history."""
+    """Name of the file, for the history."""
     text: NotRequired[str | None]
-    """The text of a file that says what runs; without it, what was last applied or saved, with what has changed
-    since."""
+    """Text of a file equal to the running configuration; `None` takes the base with the changes since."""
 
 
 class ListView(TypedDict):
@@ -794,53 +795,53 @@ class ListView(TypedDict):
 
 
 class LookupView(TypedDict):
-    """What would happen to a packet."""
+    """Explanation of a packet's journey."""
     steps: list[StepView]
-    """Stage by stage."""
+    """Steps of the journey, stage by stage."""
     verdict: str
-    """What becomes of it in the end."""
+    """Final outcome for the packet."""
 
 
 class MapEntryView(TypedDict):
-    """An entry of a map."""
+    """Entry of a map."""
     key: str
-    """The key, in hexadecimal digits."""
+    """Key in hexadecimal digits."""
     value: str
-    """The value, in hexadecimal digits."""
+    """Value in hexadecimal digits."""
     worker: int
-    """The worker whose instance wrote it, from 0 on."""
+    """Number of the worker whose instance wrote the entry, from 0 on."""
 
 
 class MapShapeView(TypedDict):
-    """A map as a plugin declares it."""
+    """Shared map as a plugin declares it."""
     entries: int
-    """Entries at most, at each worker."""
+    """Most entries at each worker."""
     key: int
     """Bytes of each key."""
     memory: int
-    """Bytes of memory that it takes at each worker."""
+    """Memory of the map at each worker, in bytes."""
     name: str
-    """Its name."""
+    """Name of the map."""
     value: int
     """Bytes of each value."""
 
 
 class MapView(TypedDict):
-    """A map of an instance."""
+    """Shared map of an instance."""
     content: list[MapEntryView]
-    """What stands there; only where one map was asked for."""
+    """Entries of the map; only in the answer about a single map."""
     entries: int
-    """Entries that there are, at all workers together."""
+    """Number of entries at all workers together."""
     key: int
     """Bytes of each key."""
     more: bool
-    """Whether there is more than what is shown."""
+    """Whether the map has more entries than those in `content`."""
     most: int
-    """Entries that there may be, at each worker."""
+    """Most entries at each worker."""
     name: str
-    """Its name."""
+    """Name of the map."""
     refused: int
-    """New keys so far for which there was no room."""
+    """Number of new keys so far for which there was no room."""
     value: int
     """Bytes of each value."""
 
@@ -851,7 +852,7 @@ Map_of_AnyValue: TypeAlias = 'dict[str, Any]'
 class MemoryView(TypedDict):
     """Packet memory."""
     frames: int
-    """All frames."""
+    """Number of all frames."""
     used: int
     """Frames in use."""
 
@@ -864,95 +865,96 @@ class Message(TypedDict):
 
 
 class MessagesView(TypedDict):
-    """Messages from one half to the other."""
+    """Messages in one direction between the workers and the companion."""
     heard: int
-    """Heard, by the instance of each worker."""
+    """Messages received, by the instance of each worker."""
     lost: int
-    """Lost: too many waited, or who should hear was pausing."""
+    """Messages lost: the queue was full, or the receiver was pausing."""
     sent: int
-    """Sent."""
+    """Messages sent."""
 
 
 class MirrorView(TypedDict):
-    """What the mirror of the kernel saw."""
+    """Statistics of the mirror of the kernel."""
     divergences_repaired: int
-    """Differences that a comparison found and repaired."""
+    """Number of differences that a comparison found and repaired."""
     dumps: int
-    """Complete readings."""
+    """Number of complete readings."""
     messages: int
-    """Messages."""
+    """Number of messages."""
     overruns: int
-    """Overruns, after each of which everything was read again."""
+    """Number of overruns; after each one all tables were read again."""
 
 
 class MissingRouteView(TypedDict):
-    """A configured route that the kernel does not have."""
+    """Configured route that the kernel lacks."""
     to: str
-    """Its prefix."""
+    """Prefix of the route."""
     why: str
-    """Why it doesn't have it."""
+    """Reason why the kernel lacks the route."""
 
 
 class MissingRoutesView(TypedDict):
-    """Configured routes that the kernel is to have, and does not: no packet takes them. It is given them again."""
+    """Configured routes that the kernel should have and lacks, so that no packet takes them. The router gives
+    them to the kernel again."""
     count: int
-    """How many."""
+    """Number of missing routes."""
     first: list[MissingRouteView]
-    """The first of them, up to 10."""
+    """First of the missing routes, up to 10."""
 
 
 class NamedFilterView(TypedDict):
-    """A filter as it is spoken of."""
+    """Filter as other views refer to it."""
     action: str
-    """What it does."""
+    """Action of the filter."""
     id: int
-    """Its number."""
+    """Number of the filter."""
     match: str
-    """Which packets."""
+    """Expression of the filter."""
     priority: int
-    """Of several filters that match, the highest priority wins."""
+    """Priority of the filter; of several filters that match, the highest priority wins."""
 
 
 class NeighbourView(TypedDict):
-    """A neighbour."""
+    """Neighbour."""
     address: str
-    """Its address."""
+    """IP address of the neighbour."""
     mac: str | None
-    """Its MAC address, if known."""
+    """MAC address of the neighbour, if known."""
     port: str
-    """The port it is behind."""
+    """Port of the neighbour."""
     state: str
-    """The state: the kernel's word for it, or `own`."""
+    """State of the neighbour: the kernel's name for it; at ports without a kernel `known` or `incomplete`."""
 
 
 class NewBinding(TypedDict):
-    """An instance to be bound."""
+    """Binding to create."""
     budget: NotRequired[str | None]
-    """Time that a call may take in all: `"1ms"`."""
+    """Time limit of a whole call: `"1ms"`."""
     filter: str
-    """Which packets."""
+    """Filter of the packets."""
     gate: str
-    """The gate."""
+    """Name of the gate."""
     instance: str
-    """The instance."""
+    """Name of the instance."""
     on_fault: NotRequired[Literal['drop'] | Literal['bypass']]
-    """What becomes of packets that the instance fails at."""
+    """Treatment of packets at which the instance fails."""
     packet_budget: NotRequired[str | None]
-    """Time that a call may take for each of its packets: `"20us"`."""
+    """Time limit of a call for each of its packets: `"20us"`."""
     priority: NotRequired[int]
-    """Of several filters that match, the highest priority wins."""
+    """Priority of the binding; of several filters that match, the highest priority wins."""
 
 
 class NewFilter(TypedDict):
-    """A filter to be added."""
+    """Filter to add."""
     action: str
-    """What is done with them, as in the configuration."""
+    """Action on the packets, as in the configuration."""
     gate: NotRequired[str | None]
-    """The gate; `route`, `tap` for copies, or `schedule` for queues, if none is named."""
+    """Name of the gate; by default `route`, `tap` for copies, or `schedule` for queues."""
     match: str
-    """Which packets; `*` is all."""
+    """Expression of the packets; `*` matches all packets."""
     priority: NotRequired[int]
-    """Of several filters that match, the highest priority wins."""
+    """Priority of the filter; of several filters that match, the highest priority wins."""
 
 
 class NewGate(TypedDict):
@@ -967,37 +969,37 @@ class NewInstance(TypedDict):
 
 
 class NewNeighbour(TypedDict):
-    """A neighbour that is to be known for good."""
+    """Static neighbour to add."""
     address: str
-    """Its address."""
+    """IP address of the neighbour."""
     mac: str
-    """Its MAC address."""
+    """MAC address of the neighbour."""
     port: str
-    """The port it is behind, which has no kernel device."""
+    """Port of the neighbour, which has no kernel device."""
 
 
 class NewPlacement(TypedDict):
-    """Where flows are to be treated."""
+    """Placement of flows at a level."""
     flow: str
-    """Which flows: a filter, or the name of an instance."""
+    """Flows to place: a filter, or the name of an instance."""
     level: Literal['xdp'] | Literal['worker'] | Literal['auto']
-    """Where."""
+    """Level of the flows."""
 
 
 class NewPlugin(TypedDict):
-    """A plugin to be loaded."""
+    """Plugin to load."""
     allow_downgrade: NotRequired[bool]
-    """Load it also when it is signed and older than one that was loaded before."""
+    """Whether a signed version lower than one loaded before is accepted."""
     file: str
-    """Its file, on the router's machine."""
+    """File of the plugin, on the router's machine."""
 
 
 class NewRoute(TypedDict):
-    """A route to be added."""
+    """Route to add."""
     kind: NotRequired[Literal['forward'] | Literal['blackhole'] | Literal['unreachable'] | Literal['prohibit']]
-    """What the route does."""
+    """Kind of the route."""
     port: NotRequired[str | None]
-    """Port to leave by."""
+    """Port by which the packets leave."""
     to: str
     """Destination prefix."""
     via: NotRequired[list[str]]
@@ -1005,32 +1007,32 @@ class NewRoute(TypedDict):
 
 
 class NewToken(TypedDict):
-    """A token to be made."""
+    """Token to create."""
     expires: NotRequired[str | None]
-    """Time until it ends, 1 s to a hundred years: `12h`, `30d`; without this it doesn't by itself."""
+    """Time until the token expires, 1 s to a hundred years: `12h`, `30d`; without it the token does not expire."""
     name: str
-    """Its name: letters, digits, dots, hyphens and underscores, 64 at most."""
+    """Name of the token: letters, digits, dots, hyphens and underscores, 64 at most."""
     role: Literal['viewer'] | Literal['operator'] | Literal['admin']
-    """What who has it may do."""
+    """Role that the token grants."""
 
 
 class NextHopView(TypedDict):
-    """A next hop of a route."""
+    """Next hop of a route."""
     port: str
-    """The port to leave by."""
+    """Port by which the packets leave."""
     via: str | None
-    """Its address; none when the destinations are neighbours themselves."""
+    """Address of the next hop; absent where the destinations are neighbours themselves."""
     weight: int
-    """Its share among the route's next hops."""
+    """Weight among the route's next hops."""
 
 
 class NodeRemoval(TypedDict):
-    """What becomes of packets and filters of a scheduler's node that is removed."""
+    """Treatment of packets and filters of a removed scheduler node."""
     to: NotRequired[str | None]
-    """The leaf that gets what waits there, and is named by filters whose queue is gone; without it packets are
+    """Leaf that takes the queued packets, and the filters whose queue is removed; without it the packets are
     dropped."""
     with_filters: NotRequired[bool]
-    """Whether filters whose queue is gone are removed as well."""
+    """Whether filters whose queue is removed are removed as well."""
 
 
 class OldBinding(TypedDict):
@@ -1051,11 +1053,11 @@ class OldFilters(TypedDict):
 
 
 class OldNeighbour(TypedDict):
-    """A neighbour that was known for good."""
+    """Static neighbour to remove."""
     address: str
-    """Its address."""
+    """IP address of the neighbour."""
     port: str
-    """The port it is behind."""
+    """Port of the neighbour."""
 
 
 class OldRoute(TypedDict):
@@ -1063,19 +1065,20 @@ class OldRoute(TypedDict):
 
 
 OnDeath: TypeAlias = Literal['kernel'] | Literal['drop']
-"""What happens to packets when the router has died."""
+"""Treatment of packets after the router's death."""
 
 
 class OnDeathView(TypedDict):
-    """What becomes of packets of the kernel's ports when the router has died."""
+    """Treatment of the kernel ports' packets after the router has died."""
     packets: str
-    """In words."""
+    """Description of the treatment."""
     said: bool
-    """Whether the configuration, `run` or `router set` says so. Filters that drop, reject or police need that."""
+    """Whether the configuration, `run` or `router set` states the treatment. Filters that drop, reject or police
+    require the statement."""
 
 
 Outcome: TypeAlias = Literal['done'] | Literal['refused'] | Literal['failed'] | Literal['abandoned']
-"""What came of what was asked for."""
+"""Outcome of a request."""
 
 
 class Packet(TypedDict):
@@ -1083,129 +1086,129 @@ class Packet(TypedDict):
 
 
 class Pending(TypedDict):
-    """A revision that waits to be confirmed."""
+    """Revision that waits for confirmation."""
     revision: int
-    """Its number."""
+    """Number of the revision."""
     seconds: int
-    """Seconds that are left."""
+    """Remaining seconds."""
 
 
 class PlacementView(TypedDict):
-    """Where some flows are wanted, and where they are."""
+    """Placement of flows, and the level of these flows."""
     driver: int
-    """Those that are in the driver."""
+    """Number of these flows that are offloaded."""
     flow: str
-    """Which flows: a filter, or `instance NAME`."""
+    """Flows of the placement: a filter, or `instance NAME`."""
     level: str
-    """Where they are wanted: `xdp`, `worker`, or `auto` where that is left to the router."""
+    """Configured level: `xdp`, `worker`, or `auto` where the router chooses."""
     why_worker: dict[str, int]
-    """How many of these, for which reason."""
+    """Number of these flows at a worker, by reason."""
     worker: int
-    """Those that are at a worker."""
+    """Number of these flows at a worker."""
 
 
 class PlacementsView(TypedDict):
-    """Where flows are wanted, and where all of them are."""
+    """Placements, and the level of all flows."""
     budget: DriverBudgetView
-    """How many instructions a program in the driver may spend on a packet."""
+    """Instruction budget of an XDP program for a packet."""
     driver: int
-    """All flows that are in the driver."""
+    """Number of offloaded flows."""
     placements: list[PlacementView]
-    """What was said of flows; the first that concerns a flow counts."""
+    """Placements of flows; the first placement that matches a flow counts."""
     why_worker: dict[str, int]
-    """How many of these, for which reason."""
+    """Number of flows at a worker, by reason."""
     worker: int
-    """All flows that are at a worker."""
+    """Number of flows at a worker."""
 
 
 class PluginDetailView(TypedDict):
-    """A plugin, and all that it says of itself."""
+    """Plugin with its whole description."""
     capabilities: list[str]
-    """The capabilities that it asks for."""
+    """Capabilities that the plugin requests."""
     codes: dict[str, int]
-    """Its code at each of them (*Router Plugins*, section 4): the type, which stands for the position, in the
-    upper 16 bits, and the plugin's number in the lower."""
+    """Code of the plugin at each position (*Router Plugins*, section 4). The upper 16 bits hold the type, which
+    stands for the position; the lower 16 bits hold the plugin's number."""
     counters: list[str]
-    """The names of its counters."""
+    """Names of the plugin's counters."""
     driver_form: NotRequired[DriverFormView | None]
-    """Its form for the driver."""
+    """eBPF variant of the plugin."""
     features: list[str]
-    """What it needs of the interface between plugins and router."""
+    """Features that the plugin needs of the interface to the router."""
     home: str
-    """`built in`, `contained` or `trusted`, and what that is."""
+    """Runtime of the plugin, `built in`, `contained` or `trusted`, with an explanation."""
     host_companion: NotRequired[PluginDetailView | None]
-    """Its host companion."""
+    """Host companion of the plugin."""
     instances: list[str]
-    """The instances of it."""
+    """Names of the plugin's instances."""
     manual: str | None
-    """Its manual page; nothing where it has none."""
+    """Manual page of the plugin; absent for a plugin without one."""
     maps: list[MapShapeView]
-    """The maps that its instances write."""
+    """Shared maps that the instances write."""
     messages: dict[str, str]
-    """Its control messages."""
+    """Control messages of the plugin, with their descriptions."""
     name: str
-    """Its name."""
+    """Name of the plugin."""
     positions: list[str]
-    """Positions of the gates that it may be bound at."""
+    """Positions of the gates at which the plugin may be bound."""
     previous: str | None
-    """The version to which a rollback would go back; nothing when it was not upgraded."""
+    """Version that a rollback would restore; absent without an upgrade."""
     settings: dict[str, Any] | None
-    """The JSON Schema of its settings; nothing when it takes none."""
+    """JSON Schema of the plugin's settings; absent for a plugin without settings."""
     signature: str | None
-    """`signed by` and the key's id, or `unsigned`; nothing for what is built in."""
+    """`signed by` and the key's id, or `unsigned`; absent for a built-in plugin."""
     state_version: int
-    """The version of what its instances save."""
+    """Version of the state that the instances save."""
     summary: str
-    """What it does."""
+    """Summary of the plugin's function."""
     version: str
-    """Its version."""
+    """Version of the plugin."""
 
 
 class PluginInterfaceView(TypedDict):
-    """The interface that plugins are offered."""
+    """Interface that the router offers to plugins."""
     features: list[str]
-    """Its features at the workers."""
+    """Features of the interface at the workers."""
     version: int
-    """Its version."""
+    """Version of the interface."""
 
 
 class PluginView(TypedDict):
-    """A plugin that instances can be made of."""
+    """Plugin of which instances can be created."""
     capabilities: list[str]
-    """The capabilities that it asks for."""
+    """Capabilities that the plugin requests."""
     codes: dict[str, int]
-    """Its code at each of them (*Router Plugins*, section 4): the type, which stands for the position, in the
-    upper 16 bits, and the plugin's number in the lower."""
+    """Code of the plugin at each position (*Router Plugins*, section 4). The upper 16 bits hold the type, which
+    stands for the position; the lower 16 bits hold the plugin's number."""
     counters: list[str]
-    """The names of its counters."""
+    """Names of the plugin's counters."""
     features: list[str]
-    """What it needs of the interface between plugins and router."""
+    """Features that the plugin needs of the interface to the router."""
     home: str
-    """`built in`, `contained` or `trusted`, and what that is."""
+    """Runtime of the plugin, `built in`, `contained` or `trusted`, with an explanation."""
     messages: dict[str, str]
-    """Its control messages."""
+    """Control messages of the plugin, with their descriptions."""
     name: str
-    """Its name."""
+    """Name of the plugin."""
     positions: list[str]
-    """Positions of the gates that it may be bound at."""
+    """Positions of the gates at which the plugin may be bound."""
     signature: str | None
-    """`signed by` and the key's id, or `unsigned`; nothing for what is built in."""
+    """`signed by` and the key's id, or `unsigned`; absent for a built-in plugin."""
     summary: str
-    """What it does."""
+    """Summary of the plugin's function."""
     version: str
-    """Its version."""
+    """Version of the plugin."""
 
 
 PollMode: TypeAlias = Literal['poll'] | Literal['interrupt'] | Literal['adaptive']
-"""How the worker waits for packets."""
+"""Mode in which the worker waits for packets."""
 
 
 class PortClassView(TypedDict):
-    """What became of a class at a port."""
+    """Counts of a class at a port."""
     dropped: int
-    """Packets that were dropped because more came."""
+    """Packets dropped because they exceeded the rate."""
     passed: int
-    """Packets that got through."""
+    """Packets passed."""
 
 
 class PortRatesView(TypedDict):
@@ -1225,62 +1228,62 @@ class PortRatesView(TypedDict):
 
 
 class PortView(TypedDict):
-    """A port and its counters."""
+    """Port with its counters."""
     addresses: list[str]
-    """Its addresses."""
+    """Addresses of the port."""
     batched_packets: int
-    """Of the frames sent, those that a worker sent in batches, past its socket."""
+    """Sent frames that a worker sent in batches, bypassing its socket."""
     device: str | None
-    """The kernel device below, if there is one."""
+    """Kernel device of the port, if there is one."""
     device_drops: int
-    """Frames that the device did not send although it was given them, by the router, where they count as sent,
-    or the kernel; as the kernel counts."""
+    """Frames that the router or the kernel gave to the device and the device did not send, as the kernel counts
+    them. Frames of the router also count as sent."""
     driver: str
-    """`af_xdp`, `af_packet`, `tap`, `pcap`, `memory`, `vlan`."""
+    """Driver of the port: `af_xdp`, `af_packet`, `tap`, `pcap`, `memory`, `vlan`."""
     driver_packets: int
-    """Of the frames received, those that the driver forwarded by itself."""
+    """Received frames that the offload forwarded."""
     drops: dict[str, int]
     """Frames dropped, by reason."""
     held: int
-    """Frames that wait inside the port and its queue."""
+    """Frames held inside the port and its queue."""
     input_weight: int
-    """Packets that are taken from it in a round, at most."""
+    """Most packets that a worker takes from the port in an iteration."""
     mac: str
-    """Its MAC address."""
+    """MAC address of the port."""
     mode: str
-    """How the driver works here: `zero-copy`, `native`, `generic`, `ring`, `call`, `in-process`."""
+    """Mode of the driver: `zero-copy`, `native`, `generic`, `ring`, `call`, `in-process`."""
     mtu: int
     """Largest network packet in bytes."""
     name: str
-    """Its name."""
+    """Name of the port."""
     on_death: str | None
-    """`kernel` or `drop`: what happens to its packets when the router has died."""
+    """Treatment of the port's packets after the router has died: `kernel` or `drop`."""
     queueing_discipline: str | None
-    """The kernel's queueing discipline there, where that is no plain queue: no packet of the router passes it."""
+    """Queueing discipline of the kernel at the port, if it is no plain queue: packets of the router bypass it."""
     reverse_path: str
-    """`off`, `strict` or `loose`: whether the way back to a packet's source is looked at."""
+    """Reverse-path check of packets from the port: `off`, `strict` or `loose`."""
     rx_bits: float
-    """Bits received per second since the last look."""
+    """Bits received per second since the last request."""
     rx_bytes: int
-    """Their bytes."""
+    """Bytes received."""
     rx_packets: int
-    """Frames received, those that the kernel kept included."""
+    """Frames received, including frames that the kernel kept."""
     rx_rate: float
-    """Frames received per second since the last look."""
+    """Frames received per second since the last request."""
     state: str
-    """`up` or `down`."""
+    """State of the link: `up` or `down`."""
     to_host: int
-    """Frames that the kernel or the router's own stack got."""
+    """Frames passed to the kernel or to the router's own stack."""
     tx_bits: float
-    """Bits sent per second since the last look."""
+    """Bits sent per second since the last request."""
     tx_bytes: int
-    """Their bytes."""
+    """Bytes sent."""
     tx_packets: int
     """Frames sent by the router."""
     tx_rate: float
-    """Frames sent per second since the last look."""
+    """Frames sent per second since the last request."""
     why: str
-    """Why it works in no better mode; empty when it is the best."""
+    """Reason why the driver works in no better mode; empty in the best mode."""
 
 
 class Problem(TypedDict):
@@ -1304,19 +1307,19 @@ class Problem(TypedDict):
 
 
 class ProcessorView(TypedDict):
-    """A processor of the router: a place where packets are treated."""
+    """Processor of the router, which processes packets at one level."""
     above: str | None
-    """The processor that gets what this one leaves to others; none for the highest."""
+    """Processor that gets the packets that this one does not process; absent for the highest."""
     cpus: str
-    """The processors of the machine that it may run on; empty where that is whichever receives the packet."""
+    """Machine processors that may run it; empty where any processor that receives the packet does."""
     level: int
-    """0 in the driver, 1 a worker, 2 the host."""
+    """Level of the processor: 0 offload, 1 worker, 2 host."""
     name: str
-    """`host`, `worker 0`, `xdp r1`."""
+    """Name of the processor: `host`, `worker 0`, `xdp r1`."""
     treats: str
-    """What it treats."""
+    """Packets that it processes."""
     why_not: str | None
-    """Why it treats no flows by itself; none where it does."""
+    """Reason why it processes no flows by itself; absent where it does."""
 
 
 class QueueChanged(TypedDict):
@@ -1337,52 +1340,52 @@ class QueueChanges(TypedDict):
 
 
 class QueueView(TypedDict):
-    """A queue of a port: a leaf of its scheduler."""
+    """Queue of a port: a leaf of its scheduler."""
     delivered: int
-    """Bits in a second on the wire that it sent since it was last asked for."""
+    """Bits per second on the wire that the node sent since the last request."""
     dropped_bytes: int
-    """Their bytes."""
+    """Bytes of the dropped packets."""
     drops: dict[str, int]
-    """Packets dropped at or below it, by cause."""
+    """Packets dropped at or below the node, by cause."""
     flows: list[FlowQueueView]
-    """The queues of flows in it; only where one queue was asked for."""
+    """Queues of flows in the queue; only in the answer about a single queue."""
     held_bytes: int
-    """Their bytes."""
+    """Bytes of the waiting packets."""
     held_packets: int
-    """Packets that wait at or below it."""
+    """Packets waiting at or below the node."""
     id: int
-    """The number by which plugins name it as a queue."""
+    """Number by which plugins name the node as a queue."""
     kind: str
-    """What it does."""
+    """Kind of the node."""
     marked_packets: int
-    """Packets that were marked (ECN) at or below it, rather than dropped."""
+    """Packets marked (ECN) at or below the node, rather than dropped."""
     name: str
-    """Its name."""
+    """Name of the node."""
     offered_bytes: int
-    """Their bytes."""
+    """Bytes of the arrived packets."""
     offered_packets: int
-    """Packets that arrived: those that were sent, wait or were dropped."""
+    """Packets that arrived: packets sent, waiting or dropped."""
     peak_bytes: int
-    """The most bytes that ever waited."""
+    """Peak of the waiting bytes."""
     peak_packets: int
-    """The most packets that ever waited, not always at the same moment."""
+    """Peak of the waiting packets, possibly at another moment than the peak of bytes."""
     port: str
-    """The port."""
+    """Name of the port."""
     promised: int | None
-    """Bits in a second on the wire that it gets when all others send as much as they can, as far as that is
-    bounded."""
+    """Bits per second on the wire that the node gets when all others send as much as they can; absent where that
+    is not bounded."""
     queues: int
     """Queues in use."""
     sent_bytes: int
-    """Their bytes."""
+    """Bytes of the sent packets."""
     sent_packets: int
     """Packets sent."""
     sent_wire_bytes: int
-    """What they took on the wire: their bytes and what the link adds."""
+    """Bytes of the sent packets on the wire, with the overhead of the link."""
     settings: dict[str, Any]
-    """Its settings, with underscores where a file has hyphens."""
+    """Settings of the node, with underscores where a file has hyphens."""
     under: str | None
-    """The node above."""
+    """Name of the parent."""
 
 
 class RatesView(TypedDict):
@@ -1396,25 +1399,25 @@ class RatesView(TypedDict):
 
 
 class ReleaseView(TypedDict):
-    """An instance that was let out of quarantine."""
+    """Instance released from quarantine."""
     instance: str
-    """Its name."""
+    """Name of the instance."""
     is_here: bool
-    """Whether this router has it, so that it runs now."""
+    """Whether this router has the instance, so that it runs now."""
 
 
 class RemovedNodeView(TypedDict):
-    """A node of a scheduler that was removed, with all below it."""
+    """Removed node of a scheduler, with all nodes below it."""
     filters: list[BindingView]
-    """Filters whose queue is gone, as they were."""
+    """Filters whose queue was removed, in their former state."""
     node: str
-    """Its name."""
+    """Name of the node."""
     port: str
-    """The port."""
+    """Name of the port."""
     to: str | None
-    """The leaf that has its packets now; none, if they were dropped."""
+    """Leaf that took the packets; absent if the packets were dropped."""
     with_filters: bool
-    """Whether the filters were removed; if not, they name the leaf now."""
+    """Whether the filters were removed; if not, they name the leaf `to` now."""
 
 
 class ResourceView(TypedDict):
@@ -1438,155 +1441,160 @@ class Return(TypedDict):
 
 
 class Revision(TypedDict):
-    """A revision without its text."""
+    """Revision without its text."""
     changes: int
     """Number of changes, counted in commands."""
     comment: str | None
-    """Why, as that said."""
+    """Comment of the originator."""
     number: int
-    """Its number: the first is 1, each one more than the one before."""
+    """Number of the revision: the first is 1, each next one is higher by 1."""
     origin: str
-    """Where its text came from: a file's name, or the revision that was returned to."""
+    """Origin of the text: a file's name, or the revision that was restored."""
     router: str | None
-    """The router that it is of: its socket. Nothing where none was noted."""
+    """Socket of the router that the revision belongs to; none if it was not recorded."""
     state: State
-    """What became of it."""
+    """State of the revision."""
     time: int
-    """When it was applied, in seconds since 1970."""
+    """Time of the application, in seconds since 1970."""
     who: Who
-    """Who applied it."""
+    """Originator of the application."""
 
 
 class RevisionTextView(TypedDict):
-    """A revision and its text."""
+    """Revision with its text."""
     changes: int
     """Number of changes, counted in commands."""
     comment: str | None
-    """Why, as that said."""
+    """Comment of the originator."""
     number: int
-    """Its number: the first is 1, each one more than the one before."""
+    """Number of the revision: the first is 1, each next one is higher by 1."""
     origin: str
-    """Where its text came from: a file's name, or the revision that was returned to."""
+    """Origin of the text: a file's name, or the revision that was restored."""
     router: str | None
-    """The router that it is of: its socket. Nothing where none was noted."""
+    """Socket of the router that the revision belongs to; none if it was not recorded."""
     state: State
-    """What became of it."""
+    """State of the revision."""
     text: str
-    """The file's text."""
+    """Text of the configuration file."""
     time: int
-    """When it was applied, in seconds since 1970."""
+    """Time of the application, in seconds since 1970."""
     who: Who
-    """Who applied it."""
+    """Originator of the application."""
 
 
 class RevisionView(TypedDict):
-    """A revision in a list of them."""
+    """Revision in a list."""
     changes: int
     """Number of changes, counted in commands."""
     comment: str | None
-    """Why, as that said."""
+    """Comment of the originator."""
     number: int
-    """Its number: the first is 1, each one more than the one before."""
+    """Number of the revision: the first is 1, each next one is higher by 1."""
     origin: str
-    """Where its text came from: a file's name, or the revision that was returned to."""
+    """Origin of the text: a file's name, or the revision that was restored."""
     router: str | None
-    """The router that it is of: its socket. Nothing where none was noted."""
+    """Socket of the router that the revision belongs to; none if it was not recorded."""
     runs: bool
-    """Whether it was applied last, and not withdrawn: it runs, with what single commands have changed since."""
+    """Whether the revision was applied last, and not withdrawn. It runs, with the later changes of single
+    commands."""
     state: State
-    """What became of it."""
+    """State of the revision."""
     time: int
-    """When it was applied, in seconds since 1970."""
+    """Time of the application, in seconds since 1970."""
     who: Who
-    """Who applied it."""
+    """Originator of the application."""
 
 
 Role: TypeAlias = Literal['viewer'] | Literal['operator'] | Literal['admin']
-"""What somebody may do. Each may also do what the one before may."""
+"""Rights of a client; each role includes the rights of the roles before it."""
 
 
 class RouteView(TypedDict):
-    """A route."""
+    """Route."""
     kind: str
-    """`forward`, `local`, `kernel`, `broadcast`, `blackhole`, `unreachable`, `prohibit`."""
+    """Kind of the route: `forward`, `local`, `kernel`, `broadcast`, `blackhole`, `unreachable`, `prohibit`."""
     lost_bytes: NotRequired[int]
-    """Their bytes."""
+    """Bytes of the lost packets."""
     lost_packets: NotRequired[int]
-    """Packets that were dropped in queues or behind, before a device took them."""
+    """Packets dropped in queues or behind them, before a device took them."""
     missing: NotRequired[str | None]
-    """Why the kernel doesn't have it, though it is configured: no packet takes it. Left out where it has."""
+    """Reason why the kernel lacks the configured route, so that no packet takes it. Absent where the kernel has
+    the route."""
     next_hops: list[NextHopView]
-    """Next hops; empty unless it forwards."""
+    """Next hops; empty unless the route forwards."""
     protocol: str
-    """Who made it, in the kernel's words: `static`, `kernel`, `bgp`…; `millrace` for ours."""
+    """Origin of the route, in the kernel's names: `static`, `kernel`, `bgp`…; `millrace` for the router's own
+    routes."""
     queued_bytes: NotRequired[int]
-    """Their bytes."""
+    """Bytes of the queued packets."""
     queued_packets: NotRequired[int]
-    """Packets that were given to the queues of ports; each copy and each fragment is one."""
+    """Packets given to the queues of ports; each copy and each fragment is one packet."""
     sent_bytes: NotRequired[int]
-    """Their bytes."""
+    """Bytes of the sent packets."""
     sent_packets: NotRequired[int]
     """Packets that went on to devices."""
     source: str
-    """`kernel` for mirrored routes, else `millrace`."""
+    """Source of the route: `kernel` for mirrored routes, else `millrace`."""
     to: str
     """Destination prefix."""
     waiting_bytes: NotRequired[int]
-    """Their bytes."""
+    """Bytes of the waiting packets."""
     waiting_packets: NotRequired[int]
-    """Packets that wait."""
+    """Packets waiting in queues."""
 
 
 class Router(TypedDict):
-    """What holds for the whole router."""
+    """Settings of the whole router."""
     boot: Boot
-    """From what the router starts: from this file, or from the last revision that counts, if there is one.
-    Default `file`."""
+    """Source of the configuration at the start: the file, or the last good revision if there is one. Default
+    `file`."""
     driver_flows: int
-    """Plain flows that the driver forwards by itself, at most; 0 to have all flows forwarded by the worker."""
+    """Maximum number of offloaded flows; 0 turns offload off."""
     flow_idle: str
-    """Time without a packet after which a flow is forgotten, 1 s to 24 h. Default 30 s."""
+    """Idle time after which a flow record is evicted, 1 s to 24 h. Default 30 s."""
     flows_max: int
-    """Flows that the flow table holds, 1,024 to 16,777,216. Default 1,048,576. With 0 there is none: filters and
-    routes are looked up for each packet, instances keep nothing of flows, and the driver forwards none."""
+    """Capacity of the flow table, 1,024 to 16,777,216 flows. Default 1,048,576. With 0 there is no flow table:
+    filters and routes are looked up for each packet, instances keep no state of flows, and no flow is
+    offloaded."""
     forward_class_e: bool
-    """Forward 240.0.0.0/4. Default false."""
+    """Whether to forward 240.0.0.0/4. Default false."""
     forward_link_local: bool
-    """Forward 169.254.0.0/16. Default false."""
+    """Whether to forward 169.254.0.0/16. Default false."""
     forward_zero_net: bool
-    """Forward 0.0.0.0/8. Default false."""
+    """Whether to forward 0.0.0.0/8. Default false."""
     forwarding: Forwarding
-    """Whether kernel ports forward: always, or as the kernel's forwarding switches say. Default `on`."""
+    """Whether kernel ports forward always, or as the kernel's forwarding switches say. Default `on`."""
     frames: int
     """Frames of packet memory of each worker, 2,048 bytes each: 1,024 to 4,194,304. Default 32,768 (64 MiB)."""
     icmp_burst: int
-    """ICMP errors of one type that may go out at once. Default 50."""
+    """Burst of ICMP errors of one type. Default 50."""
     icmp_dscp: int
     """DSCP of ICMP errors, 0 to 63. Default 48 (CS6)."""
     icmp_rate: int
     """ICMP errors per second and type. Default 1,000."""
     ignore_kernel_policy: bool
-    """Forward although nftables, policy rules, xfrm or tc apply to a port and will be passed by."""
+    """Whether to forward although nftables, policy rules, xfrm or tc apply to a port and will be bypassed."""
     mode: PollMode
-    """How the worker waits for packets. Default `adaptive`."""
+    """Mode in which the worker waits for packets. Default `adaptive`."""
     new_flows: int
-    """New flows that are classified in a batch of 256 packets while more comes than the router bears, 1 to 256;
-    packets of others are dropped then. Default 128."""
+    """Maximum number of new flows classified in a batch of 256 packets under overload, 1 to 256; packets of
+    further new flows are dropped. Default 128."""
     on_death: OnDeath | None
-    """What forwards when the router has died: `kernel` or `drop`, for ports that don't say. Without bindings the
-    default is `kernel`; with bindings it must be said."""
+    """Forwarding after the router's death, for ports without their own setting: `kernel` or `drop`. Without
+    bindings the default is `kernel`; with bindings it must be given."""
     plugin_weight: int
-    """Packets of those that instances made which are taken up in a round, at most, 1 to 256: like `input-weight`
-    of a port. Default 256."""
+    """Maximum number of packets generated by instances that the worker takes per iteration, 1 to 256, like
+    `input-weight` of a port. Default 256."""
     redirects: bool
-    """Whether hosts are told of a better first hop. Default true."""
+    """Whether ICMP redirects inform hosts of a better first hop. Default true."""
     route_priority: int
-    """The one priority of all routes: where a packet has a route, filters at gates of the position `route` need
-    at least this one. Default 0."""
+    """Priority of all routes: to override a route, a filter at a gate of the position `route` needs at least
+    this priority. Default 0."""
     router_id: str
-    """Source of ICMP errors that leave by a port without an IPv4 address. Default 192.0.0.8."""
+    """Source address of ICMP errors sent by a port without an IPv4 address. Default 192.0.0.8."""
     workers: int
-    """Threads that forward, 1 to 16: flows are spread over them, and each has devices of its own. Default 1."""
+    """Number of worker threads, 1 to 16: flows are spread over them, and each worker has its own devices.
+    Default 1."""
 
 
 RoutesAdded: TypeAlias = 'RouteView | dict[str, Any]'
@@ -1598,13 +1606,13 @@ RoutesRemoved: TypeAlias = 'RouteView | dict[str, Any]'
 
 
 class Save(TypedDict):
-    """A request to write the running configuration into a file."""
+    """Request to write the running configuration into a file."""
     force: NotRequired[bool]
-    """Also where the file has entries that were neither applied nor saved, and are lost then."""
+    """Whether to write even if entries of the file are lost that were neither applied nor saved."""
     origin: NotRequired[str | None]
-    """Its name, for messages."""
+    """Name of the file, for messages."""
     text: NotRequired[str | None]
-    """Its text as it is; without it, what was last applied or saved."""
+    """Text of the file; `None` takes the configuration last applied or saved."""
 
 
 class Saved(TypedDict):
@@ -1614,248 +1622,248 @@ class Saved(TypedDict):
 
 
 class SchedulerNode(TypedDict):
-    """A node of a scheduler. Which settings it takes depends on its kind, and on the kind of the node above."""
+    """Node of a scheduler. The valid settings depend on its kind, and on the kind of its parent."""
     burst: NotRequired[str | None]
-    """Of a `token-bucket`: bytes that may go at once. Default 3,076, two Ethernet frames."""
+    """Of a `token-bucket`: burst in bytes. Default 3,076, two Ethernet frames."""
     ecn: NotRequired[bool | None]
-    """Of `red`, `codel` and `fq-codel`: whether packets are marked rather than dropped where their senders
-    understand it. Default true."""
+    """Of `red`, `codel` and `fq-codel`: whether packets of ECN-capable senders are marked rather than dropped.
+    Default true."""
     gentle: NotRequired[bool | None]
-    """Of `red`: whether above `maximum` more and more is dropped, up to all at twice as much, rather than all at
-    once. Default true."""
+    """Of `red`: whether the share of dropped packets rises gradually above `maximum`, up to all at twice
+    `maximum`. Default true."""
     interval: NotRequired[str | None]
-    """Of `codel` and `fq-codel`: time for which they may wait longer: `"100ms"`. Default 100 ms."""
+    """Of `codel` and `fq-codel`: time for which the delay may exceed `target`: `"100ms"`. Default 100 ms."""
     kind: Literal['fifo'] | Literal['flow-queues'] | Literal['fq-codel'] | Literal['priority'] | Literal['deficit-round-robin'] | Literal['hfsc'] | Literal['token-bucket']
-    """What it does."""
+    """Scheduling discipline of the node."""
     level: NotRequired[int | None]
-    """Under `priority`: its level, the lowest first, 0 to 65,535."""
+    """Under `priority`: level of the node, the lowest first, 0 to 65,535."""
     limit: NotRequired[int | None]
-    """Of `fq-codel`: packets that it holds at most. Default 10,240."""
+    """Of `fq-codel`: maximum number of packets in it. Default 10,240."""
     link_sharing: NotRequired[str | None]
-    """Under `hfsc`: how it shares what is left."""
+    """Under `hfsc`: service curve by which the node shares excess bandwidth."""
     manage: NotRequired[Literal['tail-drop'] | Literal['red'] | Literal['codel'] | None]
-    """Of a queue: how it keeps itself short. Default `tail-drop`."""
+    """Of a queue: queue management. Default `tail-drop`."""
     maximum: NotRequired[str | int | None]
-    """Of `red`: the average length above which all is dropped, or with `gentle` above twice as much. Default
-    half the threshold, in packets that of packets of 1,000 bytes."""
+    """Of `red`: average length above which all packets are dropped; with `gentle`, above twice this length.
+    Default half the threshold; with `unit = "packets"`, half the threshold in packets of 1,000 bytes."""
     minimum: NotRequired[str | int | None]
-    """Of `red`: the average length below which nothing is dropped. Default a quarter of `maximum`."""
+    """Of `red`: average length below which no packet is dropped. Default a quarter of `maximum`."""
     name: str
-    """Its name. A leaf's is that of a queue, which filters name: `queue NAME`."""
+    """Name of the node. The name of a leaf is also the name of its queue in filters: `queue NAME`."""
     probability: NotRequired[float | None]
-    """Of `red`: the share of packets that is dropped when the average is at `maximum`, above 0 and up to 1.
-    Default 0.1."""
+    """Of `red`: share of packets dropped when the average is at `maximum`, above 0 and up to 1. Default 0.1."""
     quantum: NotRequired[str | None]
-    """Under `deficit-round-robin`: bytes in each round. For `flow-queues` and `fq-codel`: those of each flow."""
+    """Under `deficit-round-robin`: bytes in each round. For `flow-queues` and `fq-codel`: bytes of each flow in
+    each round."""
     queues: NotRequired[int | None]
-    """Of `flow-queues` and `fq-codel`: how many queues there are."""
+    """Of `flow-queues` and `fq-codel`: number of queues."""
     rate: NotRequired[str | None]
-    """Of a `token-bucket`: how fast it lets packets go. Of `flow-queues`: what it is served with."""
+    """Of a `token-bucket`: rate at which it releases packets. Of `flow-queues`: rate at which it is served."""
     real_time: NotRequired[str | None]
-    """Under `hfsc`: what it is guaranteed, `"RATE"` or `"RATE TIME RATE"`: the first rate for that time, then
-    the second."""
+    """Under `hfsc`: guaranteed service, `"RATE"` or `"RATE TIME RATE"`: the first rate for that time, then the
+    second."""
     target: NotRequired[str | None]
-    """Of `codel` and `fq-codel`: time that packets may wait: `"5ms"`. Default 5 ms."""
+    """Of `codel` and `fq-codel`: acceptable queueing delay: `"5ms"`. Default 5 ms."""
     threshold: NotRequired[str | None]
-    """Of a queue: bytes above which what arrives is dropped. Default 262,144."""
+    """Of a queue: bytes above which it drops arriving packets. Default 262,144."""
     under: NotRequired[str | None]
-    """The node above; without it this is the root."""
+    """Parent node; the root has none."""
     unit: NotRequired[Literal['bytes'] | Literal['packets'] | None]
-    """Of `red`: what `minimum` and `maximum` are counted in. Default `bytes`."""
+    """Of `red`: unit of `minimum` and `maximum`. Default `bytes`."""
     upper_limit: NotRequired[str | None]
-    """Under `hfsc`: what it must not exceed."""
+    """Under `hfsc`: maximum service of the node."""
     weight: NotRequired[float | None]
-    """Of `red`: the weight of the newest length in the average, above 0 and up to 1. Default 0.002."""
+    """Of `red`: weight of the newest length in the average, above 0 and up to 1. Default 0.002."""
 
 
 class SchedulerNodeView(TypedDict):
-    """A node of a scheduler."""
+    """Node of a scheduler."""
     delivered: int
-    """Bits in a second on the wire that it sent since it was last asked for."""
+    """Bits per second on the wire that the node sent since the last request."""
     dropped_bytes: int
-    """Their bytes."""
+    """Bytes of the dropped packets."""
     drops: dict[str, int]
-    """Packets dropped at or below it, by cause."""
+    """Packets dropped at or below the node, by cause."""
     held_bytes: int
-    """Their bytes."""
+    """Bytes of the waiting packets."""
     held_packets: int
-    """Packets that wait at or below it."""
+    """Packets waiting at or below the node."""
     id: int
-    """The number by which plugins name it as a queue."""
+    """Number by which plugins name the node as a queue."""
     kind: str
-    """What it does."""
+    """Kind of the node."""
     marked_packets: int
-    """Packets that were marked (ECN) at or below it, rather than dropped."""
+    """Packets marked (ECN) at or below the node, rather than dropped."""
     name: str
-    """Its name."""
+    """Name of the node."""
     peak_bytes: int
-    """The most bytes that ever waited."""
+    """Peak of the waiting bytes."""
     peak_packets: int
-    """The most packets that ever waited, not always at the same moment."""
+    """Peak of the waiting packets, possibly at another moment than the peak of bytes."""
     promised: int | None
-    """Bits in a second on the wire that it gets when all others send as much as they can, as far as that is
-    bounded."""
+    """Bits per second on the wire that the node gets when all others send as much as they can; absent where that
+    is not bounded."""
     queues: int
     """Queues in use."""
     sent_bytes: int
-    """Their bytes."""
+    """Bytes of the sent packets."""
     sent_packets: int
     """Packets sent."""
     sent_wire_bytes: int
-    """What they took on the wire: their bytes and what the link adds."""
+    """Bytes of the sent packets on the wire, with the overhead of the link."""
     settings: dict[str, Any]
-    """Its settings, with underscores where a file has hyphens."""
+    """Settings of the node, with underscores where a file has hyphens."""
     under: str | None
-    """The node above."""
+    """Name of the parent."""
 
 
 class SchedulerView(TypedDict):
-    """The scheduler of a port."""
+    """Scheduler of a port."""
     default: str | None
-    """The queue of packets that nothing else is said of."""
+    """Queue of packets without another queue."""
     held: int
-    """Packets that wait."""
+    """Packets waiting."""
     held_bytes: int
-    """Their bytes."""
+    """Bytes of the waiting packets."""
     host: HostOutputView | None
-    """What the kernel itself sends by the port; none at ports without a kernel device."""
+    """Output of the kernel itself by the port; absent at ports without a kernel device."""
     link: int | None
-    """Bits in a second that its link carries, where the kernel knows: that of no virtual device."""
+    """Speed of the link in bits per second, where the kernel knows it; absent for virtual devices."""
     most_queues: int
-    """Queues that there may be."""
+    """Most queues."""
     nodes: list[SchedulerNodeView]
-    """Its nodes, each behind the one above it."""
+    """Nodes of the scheduler, each behind its parent."""
     overhead: str
-    """What its link adds to each packet, as the configuration has it."""
+    """Overhead that the link adds to each packet, as in the configuration."""
     port: str
-    """The port."""
+    """Name of the port."""
     queues: int
-    """Queues in use, those of flows included."""
+    """Queues in use, including queues of flows."""
     rate: int | None
-    """Bits in a second that it sends at most; none if it sends as fast as it can."""
+    """Most bits per second that the port sends; absent where its rate is unlimited."""
     room_bytes: int
-    """Bytes that may wait in all its queues."""
+    """Most bytes that may wait in all queues."""
     room_packets: int
-    """Packets that may wait in all its queues, by the room in packet memory; one leaf alone gets half of it."""
+    """Most packets that may wait in all queues, from the room in packet memory; a single leaf gets half of it."""
     warning: str | None
-    """What the link can't carry of what is promised, and memory not hold of what was said of leaves."""
+    """Warning about promises that exceed the link, and about leaf limits that exceed the packet memory."""
 
 
 Severity: TypeAlias = Literal['information'] | Literal['warning'] | Literal['error']
-"""How much an event matters."""
+"""Severity of an event."""
 
 
 class ShadowView(TypedDict):
-    """What came of the trial of a new version on copies of packets."""
+    """Outcome of the trial of a new version on copies of packets."""
     different: int
-    """Packets of these that they treated differently."""
+    """Packets that the versions treated differently."""
     fault: str | None
-    """What the new version did wrong."""
+    """Fault of the new version."""
     first: str | None
-    """The first of those, in a sentence."""
+    """Description of the first difference."""
     packets: int
-    """Packets that both versions had."""
+    """Packets that both versions processed."""
 
 
 class ShadowedView(TypedDict):
-    """A filter that never wins."""
+    """Filter that never wins."""
     by: list[NamedFilterView]
-    """Those that come before it, and match whatever it matches: one, or several together, of which none can be
-    left out."""
+    """Preceding filters that together match all packets of the filter; none of them can be left out."""
     filter: NamedFilterView
-    """The filter."""
+    """Filter."""
 
 
 State: TypeAlias = Literal['good'] | Literal['waiting'] | Literal['withdrawn']
-"""What became of a revision."""
+"""State of a revision."""
 
 
 class StatusAnswer(TypedDict):
     """The daemon, and how it is asked."""
     applying: NotRequired[ApplyingView | None]
-    """How far a configuration is that is being applied, or a list of changes; nothing when there is none."""
+    """Progress of the configuration, or of the list of changes, that is being applied; absent when there is
+    none."""
     crashes: NotRequired[list[CrashView] | None]
-    """Crashes of workers whose captures are kept, the oldest first; nothing where there are none."""
+    """Crashes of workers whose captures are kept, the oldest first; absent when there are none."""
     driver_flows: DriverFlowsView | None
-    """Flows in the driver; nothing where the driver forwards none."""
+    """Offloaded flows; absent without a flow cache."""
     flow_states: FlowStatesView
-    """What plugins keep for flows."""
+    """State that plugins keep for flows."""
     flows: FlowTableView
-    """The flow table."""
+    """Flow table."""
     interface: InterfaceView
     """How the interface is served."""
     leftover_objects: NotRequired[int | None]
-    """Copies of shared objects that no instance uses any longer, which stay in memory; nothing where there are
-    none."""
+    """Number of copies of shared objects that no instance uses any longer and that stay in memory; absent when
+    there are none."""
     memory: MemoryView
     """Packet memory."""
     mirror: MirrorView | None
-    """What the mirror of the kernel saw."""
+    """Statistics of the mirror of the kernel."""
     missing_routes: NotRequired[MissingRoutesView | None]
-    """Configured routes that the kernel is to have, and does not; nothing when there are none."""
+    """Configured routes that the kernel should have and lacks; absent when there are none."""
     mode: str
-    """`poll`, `interrupt` or `adaptive`."""
+    """Poll mode of the workers: `poll`, `interrupt` or `adaptive`."""
     on_death: NotRequired[OnDeathView | None]
-    """What becomes of packets when the router has died; nothing where no port is the kernel's."""
+    """Treatment of packets after the router has died; absent without kernel ports."""
     pending: NotRequired[Pending | None]
-    """What was applied and waits to be confirmed; nothing when there is none."""
+    """Applied revision that waits for its confirmation; absent when there is none."""
     pid: int
-    """Its process."""
+    """Process id."""
     plugin_interface: PluginInterfaceView
-    """The interface that plugins are offered."""
+    """Interface that the router offers to plugins."""
     routes: int
-    """Routes in the forwarding table."""
+    """Number of routes in the forwarding table."""
     sleeps: int
-    """How often the worker slept."""
+    """Number of times that workers slept."""
     turns: TurnsView
-    """Rounds of the workers."""
+    """Iterations of the workers."""
     uptime: float
-    """Seconds since it started."""
+    """Seconds since the start."""
     version: str
-    """Its version."""
+    """Version of the daemon."""
     worker_cpu: list[float]
-    """Seconds that each of them has run on a processor."""
+    """Processor time of each worker in seconds."""
     workers: int
-    """Threads that forward."""
+    """Number of worker threads."""
 
 
 class StepView(TypedDict):
-    """A stage of a packet's journey."""
+    """Stage of a packet's journey."""
     stage: str
-    """The stage."""
+    """Name of the stage."""
     text: str
-    """What happens there, and why."""
+    """Outcome at the stage, and its reason."""
 
 
 class SummaryView(TypedDict):
-    """What became of all packets."""
+    """Packet totals of the router."""
     consumed: int
-    """Packets used up by plugins."""
+    """Packets consumed by plugins."""
     created: int
-    """Packets that the router made."""
+    """Packets that the router created."""
     created_by: dict[str, int]
-    """Packets made, by reason."""
+    """Packets created, by reason."""
     dropped: int
     """Packets dropped."""
     dropped_by: dict[str, int]
     """Packets dropped, by reason."""
     held: int
-    """Packets inside the router."""
+    """Packets held inside the router."""
     imbalance: int
-    """received + created less all the others: 0 when nothing was lost or invented. While packets flow it may be
-    off by those that pass between two readings."""
+    """Unaccounted packets: received + created less all the others, 0 when no packet was lost or invented. While
+    packets flow, the packets that pass between two readings may show here."""
     received: int
-    """Packets received, those that the kernel kept at a port included."""
+    """Packets received, including packets that the kernel kept at a port."""
     received_from_host: int
-    """Of these, packets that the kernel itself sent by ports that have a scheduler."""
+    """Received packets that the kernel itself sent by ports with a scheduler."""
     to_host: int
-    """Packets for the kernel and for the router's own stack."""
+    """Packets passed to the kernel and to the router's own stack."""
     transmitted: int
     """Packets sent."""
 
 
 SwitchView: TypeAlias = 'dict[str, Any]'
-"""A way between two processors, or from one to a port."""
+"""Path of packets between two processors, or from a processor to a port."""
 
 
 class ThreadView(TypedDict):
@@ -1870,120 +1878,119 @@ class ThreadView(TypedDict):
 
 
 class TokenView(TypedDict):
-    """A token, without its secret, which nobody keeps."""
+    """API token without its secret, which is not kept."""
     created: str
-    """When it was made: date and time, UTC."""
+    """Time of creation: date and time, UTC."""
     created_by: Who
-    """Who made it."""
+    """Creator of the token."""
     expired: bool
-    """Whether it has ended."""
+    """Whether the token has expired."""
     expires: str | None
-    """When it ends; nothing where it doesn't by itself."""
+    """Time of expiry; absent for a token that does not expire."""
     name: str
-    """Its name."""
+    """Name of the token."""
     role: Role
-    """What who has it may do."""
+    """Role that the token grants."""
     used: str | None
-    """When it was last used, as far as is known; nothing where it never was."""
+    """Time of the last use, as far as it is known; absent for an unused token."""
     used_from: str | None
-    """From which address that was."""
+    """Address of the last use."""
 
 
 class TraceStepView(TypedDict):
-    """A step of the journey."""
+    """Step of a journey."""
     action: NotRequired[str | None]
-    """At a gate: what is done with what it matches."""
+    """At a gate: action of the filter."""
     binding: NotRequired[int | None]
-    """At a gate: the number of the filter or binding."""
+    """At a gate: number of the filter or binding."""
     cycles: int | None
-    """Cycles that it took; `null` where that is not known, as it was done for others too."""
+    """Cycles of the step; `null` where they are unknown because the step was shared with other packets."""
     filter: NotRequired[str | None]
-    """At a gate: what the filter matches."""
+    """At a gate: expression of the filter."""
     gate: NotRequired[str | None]
-    """At a gate: its name."""
+    """At a gate: name of the gate."""
     instance: NotRequired[str | None]
-    """At a gate: the instance that is bound, if one is."""
+    """At a gate: name of the bound instance, if there is one."""
     next_hop: NotRequired[str | None]
-    """Of a route: the neighbour that gets the packet."""
+    """Of a route: neighbour that gets the packet."""
     port: NotRequired[str | None]
-    """The port, where the step is at one."""
+    """Port of the step, where it has one."""
     prefix: NotRequired[str | None]
-    """Of a route: its prefix."""
+    """Of a route: prefix of the route."""
     reason: NotRequired[str | None]
-    """Of a drop: why."""
+    """Of a drop: drop reason."""
     stage: str
-    """The stage: `receive`, `worker`, `parse`, `classify`, `gate`, `copy`, `route`, `error`, `rewrite`,
-    `fragment`, `queue`, `wait`, `transmit`, `host`, `own`, `plugin` or `drop`."""
+    """Stage: `receive`, `worker`, `parse`, `classify`, `gate`, `copy`, `route`, `error`, `rewrite`, `fragment`,
+    `queue`, `wait`, `transmit`, `host`, `own`, `plugin` or `drop`."""
     text: str
-    """What happened, and why."""
+    """Outcome of the step, and its reason."""
     verdict: NotRequired[str | None]
-    """What was decided: at gates `pass`, `drop`, `consume`, `hold`, `queue`, `send` or `classify`; at the flow
-    table `hit`, `checked`, `rerouted`, `reclassified`, `miss` or `none`."""
+    """Decision: at gates `pass`, `drop`, `consume`, `hold`, `queue`, `send` or `classify`; at the flow table
+    `hit`, `checked`, `rerouted`, `reclassified`, `miss` or `none`."""
     worker: int
-    """The number of the worker."""
+    """Number of the worker."""
 
 
 class TraceView(TypedDict):
-    """The journey of a packet that was traced."""
+    """Journey of a traced packet."""
     cycles: int | None
-    """Cycles of all steps of which it is known, on the processor's time-stamp counter."""
+    """Sum of the known cycles of all steps, on the processor's time-stamp counter."""
     frame: str
-    """Its first bytes as they came, up to 128, in hexadecimal."""
+    """First bytes of the packet at arrival, up to 128, in hexadecimal."""
     is_over: bool
-    """Whether its end was seen; it may still wait for something."""
+    """Whether the end of the journey was seen; the packet may still be held."""
     length: int
-    """Its length, link header included."""
+    """Length of the packet in bytes, with the link header."""
     level: str
-    """The level that treated it: `worker 0` is the first worker."""
+    """Level that processed the packet: `worker 0` is the first worker."""
     number: int
-    """Its number in the trace, from 1."""
+    """Number of the packet in the trace, from 1."""
     port: str
-    """The port that it came in by."""
+    """Port of arrival."""
     reason: str | None
-    """Why it was dropped, if it was."""
+    """Drop reason, if the packet was dropped."""
     steps: list[TraceStepView]
-    """Stage by stage."""
+    """Steps of the journey, stage by stage."""
     time: str
-    """When it came: date and time, UTC."""
+    """Time of arrival: date and time, UTC."""
     verdict: str
-    """What became of it in the end."""
+    """Final outcome for the packet."""
 
 
 class TurnsView(TypedDict):
-    """Rounds of the workers."""
+    """Iterations of the workers."""
     busy: int
-    """Those that found packets."""
+    """Iterations that found packets."""
     empty: int
-    """Those that found none."""
+    """Iterations that found no packets."""
     longest_change: int
-    """Microseconds of the longest one in which a worker was told of a change, or asked: packets waited for it as
-    long."""
+    """Microseconds of the longest iteration in which a worker handled a command; packets waited that long."""
 
 
 class Upgrade(TypedDict):
-    """A plugin to be replaced by another version of itself."""
+    """Upgrade of a plugin to another version."""
     accept_differences: NotRequired[bool]
-    """Whether it takes the place although it treats packets differently."""
+    """Whether the new version is put in place although it treats packets differently."""
     allow_downgrade: NotRequired[bool]
-    """Whether it takes the place also when it is signed and older than one that was loaded before."""
+    """Whether a signed version lower than one loaded before is accepted."""
     file: str
-    """The file of the new version."""
+    """File of the new version."""
     shadow: NotRequired[int | None]
-    """How many packets it is to be tried out on before."""
+    """Number of packets on which the new version first runs as a shadow."""
     without_state: NotRequired[bool]
-    """Whether its instances begin without what the old ones know."""
+    """Whether the new instances start without the state of the old instances."""
 
 
 UpgradeView: TypeAlias = 'dict[str, Any]'
-"""What became of a plugin that was replaced by another version."""
+"""Outcome of a plugin upgrade."""
 
 
 class Who(TypedDict):
-    """Who applied it, as the kernel says of the other end of the socket."""
+    """Originator of a request, as the kernel identifies the peer of the socket."""
     name: str
-    """The user's name, or the number where it has none."""
+    """Name of the user, or the user id if the user has no name."""
     uid: int | None
-    """The user's number; `None` for the router itself and for plugins."""
+    """User id; `None` for the router itself and for plugins."""
 
 
 class WrongEntry(TypedDict):
