@@ -74,19 +74,19 @@ fn lines_end_as_those_of_the_file_do() {
 fn comments_in_lists_within_brackets_stay() {
     const LISTS: &str = r#"# The whole.
 route = [ # the branches
-# The first.
-{ to = "10.9.0.0/16", via = "10.2.0.254" }, # by radio
-{ to = "10.8.0.0/16", via = "10.2.0.254" }, # by wire
+    # The first.
+    { to = "10.9.0.0/16", via = "10.2.0.254" }, # by radio
+    { to = "10.8.0.0/16", via = "10.2.0.254" }, # by wire
 
-# The last.
-{ to = "10.7.0.0/16", via = "10.2.0.254" } # by nobody
+    # The last.
+    { to = "10.7.0.0/16", via = "10.2.0.254" } # by nobody
 ]
 port = [ # the inside
-{ name = "lan", kind = "memory", address = ["10.1.0.1/24"] }, # lan!
-{ name = "wan", kind = "memory", address = [ # many
-    "10.2.0.1/24", # one
-    "10.3.0.1/24", # two
-] }, # wan!
+    { name = "lan", kind = "memory", address = ["10.1.0.1/24"] }, # lan!
+    { name = "wan", kind = "memory", address = [ # many
+        "10.2.0.1/24", # one
+        "10.3.0.1/24", # two
+    ] }, # wan!
 ]
 "#;
     assert_eq!(parsed(LISTS).save_into(LISTS, "test.toml").unwrap(), LISTS);

@@ -9,12 +9,12 @@ fn planned(toml: &str) -> Result<Schedulers, ControlError> {
 }
 
 const TREE: &str = r#"
-    rate = "10mbit"
-    node = [
-        { name = "top", kind = "hfsc" },
-        { name = "voice", kind = "fifo", under = "top", real-time = "1mbit 10ms 64kbit" },
-        { name = "rest", kind = "fq-codel", under = "top", link-sharing = "9mbit" },
-    ]"#;
+        rate = "10mbit"
+        node = [
+            { name = "top", kind = "hfsc" },
+            { name = "voice", kind = "fifo", under = "top", real-time = "1mbit 10ms 64kbit" },
+            { name = "rest", kind = "fq-codel", under = "top", link-sharing = "9mbit" },
+        ]"#;
 
 #[test]
 fn a_tree_becomes_changes_in_its_order() {
@@ -32,8 +32,8 @@ fn a_tree_becomes_changes_in_its_order() {
 fn another_rate_of_the_port_is_told_to_those_who_need_it() {
     let of = |rate: &str| {
         let node = r#"node = [{ name = "top", kind = "priority" },
-            { name = "a", kind = "fifo", under = "top", level = 1, manage = "red" },
-            { name = "b", kind = "fifo", under = "top", level = 2, manage = "codel" }]"#;
+                { name = "a", kind = "fifo", under = "top", level = 1, manage = "red" },
+                { name = "b", kind = "fifo", under = "top", level = 2, manage = "codel" }]"#;
         planned(&format!("rate = \"{rate}\"\n{node}")).unwrap()
     };
     let (before, after) = (of("1mbit"), of("2mbit"));
