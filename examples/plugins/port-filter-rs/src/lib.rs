@@ -1,8 +1,9 @@
 //! `port-filter-rs`: drops packets whose destination port lies in one of up to five ranges.
 //!
-//! An example of verdicts, of settings that a message changes while packets flow, and of a line in the daemon's log.
-//! Fragments behind the first have no ports and pass: without the first one nobody can put them together. Packets whose
-//! ports can't be read because their transport header is cut are dropped, or who hides the ports would get past.
+//! An example of verdicts, of settings that a message changes while packets flow, and of a line in the
+//! daemon's log. Later fragments have no ports and pass: no host can reassemble them without the first one.
+//! Packets with a cut transport header have no readable ports; the plugin drops them, so that they don't
+//! evade it.
 //!
 //! ```text
 //! millrace plugin load port-filter-rs.wasm
@@ -19,13 +20,13 @@ use alloc::vec::Vec;
 
 use millrace_sdk::{Packet, Packets, Plugin, Refusal, exceptions, host, json, millrace_plugin};
 
-/// Most ranges of an instance.
+/// Maximum number of ranges of an instance.
 const MOST_RANGES: usize = 5;
-/// Reasons of its own that packets are dropped for.
+/// The plugin's own drop reasons.
 const REASON_PORT: u8 = 0;
 const REASON_CUT: u8 = 1;
 
-/// An instance: its ranges, and how many packets it has seen and dropped.
+/// Instance: its ranges, and the numbers of packets seen and dropped.
 pub struct PortFilter {
     text: String,
     ranges: Vec<(u16, u16)>,
@@ -67,12 +68,12 @@ impl Plugin for PortFilter {
 }
 
 impl PortFilter {
-    /// Takes over the setting `ports`, or nothing when it is wrong.
+    /// Applies the setting `ports`; a wrong one changes nothing.
     fn set(&mut self, settings: &[u8]) -> Result<(), Refusal> {
         let settings = json::Object::new(settings)?;
         settings.only(&["ports"])?;
         let Some(ports) = settings.get("ports") else { return Ok(()) };
-        // `ports=80` comes as a number, `ports=80,443` as a text.
+        // `ports=80` arrives as a number, `ports=80,443` as a text.
         let text = match ports.integer() {
             Some(_) => String::from_utf8_lossy(ports.raw()).into_owned(),
             None => ports.string().ok_or("ports: give a text, as in 80,443,1000-2000")?,
@@ -82,7 +83,7 @@ impl PortFilter {
         Ok(())
     }
 
-    /// Why a packet is dropped.
+    /// Returns the reason to drop a packet, if there is one.
     fn objection(&self, packet: &Packet<'_>) -> Option<u8> {
         if self.ranges.is_empty() || packet.exceptions() & exceptions::FRAGMENT != 0 {
             return None;
@@ -96,12 +97,12 @@ impl PortFilter {
     }
 }
 
-/// TCP, UDP, SCTP and UDP-Lite.
+/// Whether a protocol has ports: TCP, UDP, SCTP and UDP-Lite.
 fn has_ports(protocol: u8) -> bool {
     matches!(protocol, 6 | 17 | 132 | 136)
 }
 
-/// The ranges of a text like `80,443,1000-2000`.
+/// Returns the ranges of a text like `80,443,1000-2000`.
 fn ranges(text: &str) -> Result<Vec<(u16, u16)>, Refusal> {
     if text.is_empty() {
         return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! The plugin drops by port, in a router in miniature.
+//! Tests that the plugin drops by port, in a miniature router.
 
 use std::net::IpAddr;
 

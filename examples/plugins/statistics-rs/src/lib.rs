@@ -1,6 +1,6 @@
 //! `statistics-rs`: counts packets and bytes by IP protocol.
 //!
-//! The smallest plugin that is of use: state, settings, and two messages. Packets always pass.
+//! The smallest useful plugin: state, settings, and two messages. Packets always pass.
 //!
 //! ```text
 //! millrace plugin load statistics-rs.wasm
@@ -18,7 +18,7 @@ use alloc::string::String;
 
 use millrace_sdk::{Packets, Plugin, Refusal, json, millrace_plugin};
 
-/// An instance: its counters, and whether they are kept by protocol.
+/// Instance: its counters, and whether it counts by protocol.
 pub struct Statistics {
     by_protocol: bool,
     total: Count,
@@ -110,6 +110,6 @@ millrace_plugin! {
         },
         "additionalProperties": false
     }"#,
-    // No byte of a packet is looked at: what is counted stands in its description.
+    // The plugin reads no byte of a packet: its description has the counted values.
     window: 0,
 }

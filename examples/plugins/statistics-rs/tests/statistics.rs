@@ -1,4 +1,4 @@
-//! The plugin counts what it gets, in a router in miniature.
+//! Tests that the plugin counts its packets, in a miniature router.
 
 use std::net::IpAddr;
 
