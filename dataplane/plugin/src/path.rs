@@ -174,6 +174,8 @@ impl Path {
 pub struct Paths {
     paths: Vec<Path>,
     ids: HashMap<Arc<[Stage]>, PathId, RandomState>,
+    /// Stages of the empty path and of free ids.
+    empty: Arc<[Stage]>,
     collection: Collection,
 }
 
@@ -182,7 +184,8 @@ impl Default for Paths {
         let empty: Arc<[Stage]> = Arc::new([]);
         Self {
             ids: HashMap::from_iter([(empty.clone(), EMPTY_PATH)]),
-            paths: vec![Path::new(empty)],
+            paths: vec![Path::new(empty.clone())],
+            empty,
             collection: Collection::default(),
         }
     }
@@ -268,7 +271,7 @@ impl Paths {
     }
 
     /// Returns the number of paths, the empty path included.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.ids.len()
     }
 }

@@ -446,12 +446,14 @@ impl WaitingRoom {
         if self.backlogs.is_empty() { self.held.peek().map(|held| held.until) } else { Some(now) }
     }
 
-    /// Returns the path of each waiting packet.
+    /// Returns the paths of each waiting packet: the path of its stages, and the path that counts it.
     pub fn paths(&self) -> impl Iterator<Item = PathId> + '_ {
-        let held = self.held.iter().map(|held| held.waiting.place.path);
-        let calls = self.backlogs.iter().filter_map(|backlog| backlog.call.place);
+        let held = self.held.iter().map(|held| &held.waiting);
         let behind = self.backlogs.iter().flat_map(|backlog| &backlog.behind.packets);
-        held.chain(calls.map(|place| place.path)).chain(behind.map(|waiting| waiting.place.path))
+        let waiting = held.chain(behind).flat_map(|own| [own.place.path, own.packet.counts_for]);
+        let calls = self.backlogs.iter().map(|backlog| &backlog.call);
+        let called = calls.clone().flat_map(|call| call.packets.iter().map(|packet| packet.counts_for));
+        waiting.chain(called).chain(calls.filter_map(|call| call.place).map(|place| place.path))
     }
 
     /// Returns the number of waiting packets.

@@ -6,6 +6,7 @@ mod cases;
 mod links;
 mod runner;
 mod setup;
+mod subjects;
 mod wording;
 
 use std::fs;

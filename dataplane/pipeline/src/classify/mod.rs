@@ -104,11 +104,12 @@ impl Classifier {
         })
     }
 
-    /// Applies the flow options. A table of another size starts empty.
+    /// Applies the flow options. A table of another size replaces one without records, also ended ones.
     pub fn set_options(&mut self, options: &Options, seed: u64) {
         let config = config(options, seed);
         // Without memory for a new table, the present one stays.
         if self.flows.is_empty()
+            && self.flows.unread() == 0
             && let Ok(flows) = FlowTable::new(config)
         {
             self.flows = flows;

@@ -281,6 +281,7 @@ impl Router {
     /// address.
     fn wait(&mut self, packet: Packet, neighbour: IpAddr, now: Instant) {
         let key = NeighbourKey { port: packet.out_port, address: neighbour };
+        self.gates.plugins_mut().paths.touch(packet.counts_for);
         let first = self.hold.waiting_for(key) == 0;
         let asks_control = |entry: &PortEntry| entry.is_kernel() || !self.has(entry.settings.device);
         if self.ports.get(key.port).is_some_and(asks_control) {

@@ -182,6 +182,9 @@ impl Router {
     fn add(&mut self, work: &mut Work, released: Released) {
         let Released { waiting, direction, end } = released;
         let Waiting { mut packet, key, destination, place, state, .. } = waiting;
+        for path in [place.path, packet.counts_for] {
+            self.gates.plugins_mut().paths.touch(path);
+        }
         if let Some(direction) = direction {
             let Self { gates, fib, ports, pool, resumed, .. } = self;
             let mut outlet = Outlet { fib, ports, pool, made: resumed, copies: 0 };
