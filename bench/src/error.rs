@@ -61,7 +61,7 @@ pub enum BenchError {
     Measurement {
         /// Case that was measured.
         case: String,
-        /// Fault of the measured value.
+        /// Reason why the measured value is unusable.
         problem: String,
     },
 }

@@ -51,13 +51,13 @@ const COMMON: &str = "Common options";
 #[derive(Debug, Parser)]
 #[command(name = "millrace", version, max_term_width = 110, propagate_version = true)]
 pub struct Arguments {
-    /// Which router is asked.
+    /// Connection to the router.
     #[command(flatten)]
     pub connection: Connection,
     /// Print JSON.
     #[arg(long, global = true, help_heading = COMMON)]
     pub json: bool,
-    /// What to do.
+    /// Subcommand.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -91,7 +91,7 @@ pub fn one_line(error: &clap::Error) -> String {
     words.join(" ").trim_start_matches("error: ").to_owned()
 }
 
-/// What to do.
+/// Subcommand.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run a router until SIGTERM or SIGINT.
@@ -294,7 +294,7 @@ Example:
         after_help = "Example:\n  millrace lab up examples/lab/two-hosts.toml\n  millrace lab exec two-hosts h1 -- ping -c 3 10.2.0.2\n  millrace lab down two-hosts"
     )]
     Lab(Lab),
-    /// Run a benchmark, or list them; exit 1 if a promise breaks.
+    /// Run or list benchmarks; exit 1 if a promise is not met.
     #[command(
         after_help = "Exit status:\n  0  all promises kept\n  1  a promise not kept, or a benchmark without results: standard error lists them,\n     after the JSON and the page are written\n  2  wrong usage\n\nExample:\n  millrace bench\n  millrace bench memory --json\n  millrace bench memory --flows 128K --distribution zipf --size imix --path queues\n  millrace bench instructions --baseline bench/instructions.json\n  millrace bench instructions --accept"
     )]
@@ -351,6 +351,6 @@ pub struct Manual {
 /// Arguments of `compile-plugin`.
 #[derive(Debug, Args)]
 pub struct CompilePlugin {
-    /// What the router says to itself.
+    /// Order from the parent router process.
     pub order: Vec<String>,
 }

@@ -35,7 +35,7 @@ fn filter(data: &[u8]) {
     }
 }
 
-/// Checks recordings in the formats pcap and pcapng.
+/// Parses the input as a pcap or pcapng file, and reads each packet.
 fn pcap_port(data: &[u8]) {
     if let Ok(recording) = Recording::parse(data.to_vec()) {
         for index in 0..recording.len() {

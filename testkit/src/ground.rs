@@ -29,7 +29,7 @@ struct Machine {
 #[derive(Debug, Default)]
 struct Turns {
     sharing: usize,
-    /// Number of scenarios that arrived to share the machine.
+    /// Number of sharing scenarios that have asked for the machine so far.
     came_to_share: usize,
     began_to_share: usize,
     is_held_alone: bool,

@@ -61,7 +61,7 @@ impl Comparison {
     }
 }
 
-/// Counts instructions without a baseline.
+/// Counts the instructions of each path, without comparing them with a baseline.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let mut results = Vec::new();
     for (counter, counts) in count(options)? {

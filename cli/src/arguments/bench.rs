@@ -27,12 +27,12 @@ pub struct Replay {
 /// Arguments of `lab`.
 #[derive(Debug, Args)]
 pub struct Lab {
-    /// What to do.
+    /// Subcommand.
     #[command(subcommand)]
     pub action: LabAction,
 }
 
-/// What to do with labs.
+/// Subcommands of `lab`.
 #[derive(Debug, Subcommand)]
 pub enum LabAction {
     /// Start a lab and wait until it forwards.
@@ -92,7 +92,7 @@ pub struct Bench {
     /// Run only cases of `driver` and `levels` whose name contains TEXT.
     #[arg(long, value_name = "TEXT")]
     pub case: Option<String>,
-    /// With `memory`: what is sent.
+    /// Workload of `bench memory`.
     #[command(flatten)]
     pub workload: BenchWorkload,
 }

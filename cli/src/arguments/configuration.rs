@@ -43,7 +43,7 @@ pub struct History {
     pub action: Option<HistoryAction>,
 }
 
-/// What to do with the history.
+/// Subcommands of `history`.
 #[derive(Debug, Subcommand)]
 pub enum HistoryAction {
     /// List all revisions, the newest first.
@@ -52,7 +52,7 @@ pub enum HistoryAction {
     /// Print the file of a revision.
     #[command(after_help = "Example:\n  millrace history show 12 > router.toml")]
     Show {
-        /// Its number.
+        /// Revision number.
         number: u64,
     },
 }
@@ -89,12 +89,12 @@ pub struct Save {
 /// Arguments of `router`.
 #[derive(Debug, Args)]
 pub struct Router {
-    /// What to do.
+    /// Subcommand.
     #[command(subcommand)]
     pub action: RouterAction,
 }
 
-/// What `router` can do.
+/// Subcommands of `router`.
 #[derive(Debug, Subcommand)]
 pub enum RouterAction {
     /// Show all settings.
@@ -114,12 +114,12 @@ pub enum RouterAction {
 /// Arguments of `control-plane`.
 #[derive(Debug, Args)]
 pub struct ControlPlane {
-    /// What to do.
+    /// Subcommand.
     #[command(subcommand)]
     pub action: ControlPlaneAction,
 }
 
-/// What `control-plane` can do.
+/// Subcommands of `control-plane`.
 #[derive(Debug, Subcommand)]
 pub enum ControlPlaneAction {
     /// Show classes, rates and counters.

@@ -8,7 +8,7 @@ use clap::{ArgMatches, Args, FromArgMatches as _};
 
 use super::{COMMON, DEFAULT_SOCKET};
 
-/// Which router is asked, and how.
+/// Connection to a router.
 #[derive(Clone, Debug, Args)]
 pub struct Connection {
     /// The daemon's Unix socket.

@@ -6,18 +6,18 @@ use millrace_config::Budget;
 /// Arguments of `gate`.
 #[derive(Debug, Args)]
 pub struct Gate {
-    /// What to do.
+    /// Subcommand.
     #[command(subcommand)]
     pub action: GateAction,
 }
 
-/// What to do with gates.
+/// Subcommands of `gate`.
 #[derive(Debug, Subcommand)]
 pub enum GateAction {
     /// Create a gate at the end of its position.
     #[command(after_help = "Example:\n  millrace gate create late audit")]
     Create {
-        /// early, route, late, queue or copy.
+        /// Position: early, route, late, queue or copy.
         position: String,
         /// The gate's name.
         name: String,

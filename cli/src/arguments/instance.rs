@@ -5,12 +5,12 @@ use clap::{Args, Subcommand};
 /// Arguments of `instance`.
 #[derive(Debug, Args)]
 pub struct Instance {
-    /// What to do.
+    /// Subcommand.
     #[command(subcommand)]
     pub action: InstanceAction,
 }
 
-/// What to do with instances.
+/// Subcommands of `instance`.
 #[derive(Debug, Subcommand)]
 pub enum InstanceAction {
     /// Create an instance of a plugin.
@@ -77,7 +77,7 @@ pub struct Control {
     pub instance: String,
     /// Message, as listed by `show plugins`.
     pub message: String,
-    /// Send it to the host companion of the instance.
+    /// Send the message to the host companion.
     #[arg(long)]
     pub companion: bool,
     /// Arguments of the message.

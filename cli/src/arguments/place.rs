@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Place {
-    /// Other actions.
+    /// Subcommand.
     #[command(subcommand)]
     pub action: Option<PlaceAction>,
     /// Filter or instance name.
@@ -17,7 +17,7 @@ pub struct Place {
     pub level: Option<PlaceLevel>,
 }
 
-/// Other actions.
+/// Subcommands of `place`.
 #[derive(Debug, Subcommand)]
 pub enum PlaceAction {
     /// List placements, flow counts and why flows are not in the driver.
@@ -34,7 +34,7 @@ pub enum PlaceAction {
     },
 }
 
-/// Where flows are treated.
+/// Level of flows.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum PlaceLevel {
     /// In the driver when possible; idle flows stay there.

@@ -7,12 +7,12 @@ use clap::{Args, Subcommand};
 /// Arguments of `plugin`.
 #[derive(Debug, Args)]
 pub struct PluginArguments {
-    /// What to do.
+    /// Subcommand.
     #[command(subcommand)]
     pub action: PluginAction,
 }
 
-/// What to do with plugins.
+/// Subcommands of `plugin`.
 #[derive(Debug, Subcommand)]
 pub enum PluginAction {
     /// Create a plugin project.
@@ -32,7 +32,7 @@ pub enum PluginAction {
         after_help = "Example:\n  millrace plugin build hello\n  millrace plugin build hello --home native"
     )]
     Build {
-        /// The folder.
+        /// Folder of the plugin project.
         #[arg(default_value = ".")]
         dir: PathBuf,
         /// Runtime: wasm (sandboxed, NAME.wasm) or native (trusted, NAME.so).
@@ -67,9 +67,9 @@ pub enum PluginAction {
     /// Measure the cost of a plugin on this machine.
     #[command(after_help = "Example:\n  millrace plugin bench hello/hello.wasm --json")]
     Bench {
-        /// The plugin.
+        /// Plugin file.
         file: PathBuf,
-        /// Settings of its instance.
+        /// Settings of the instance.
         #[arg(long, value_name = "KEY=VALUE", num_args = 1..)]
         settings: Vec<String>,
     },
@@ -78,14 +78,14 @@ pub enum PluginAction {
         after_help = "The secret key has no password: keep its file where nobody else reads. Keys are those of minisign.\n\nExample:\n  millrace plugin keygen --out ~/plugins.key"
     )]
     Keygen {
-        /// Secret key file to create; the public key gets .pub.
+        /// Secret key file to create; .pub gets the public key.
         #[arg(long, value_name = "FILE", default_value = "millrace.key")]
         out: PathBuf,
     },
     /// Sign a plugin; writes FILE.minisig.
     #[command(after_help = "Example:\n  millrace plugin sign hello/hello.wasm --key ~/plugins.key")]
     Sign {
-        /// The plugin.
+        /// Plugin file.
         file: PathBuf,
         /// The file of the secret key.
         #[arg(long, value_name = "SECRET")]
@@ -125,12 +125,12 @@ pub enum PluginAction {
 /// Arguments of `plugin test`.
 #[derive(Debug, Args)]
 pub struct PluginTest {
-    /// The plugin.
+    /// Plugin file.
     pub file: PathBuf,
     /// The capture, pcap or pcapng.
     #[arg(long, value_name = "IN.pcap")]
     pub pcap: Option<PathBuf>,
-    /// Settings of its instance.
+    /// Settings of the instance.
     #[arg(long, value_name = "KEY=VALUE", num_args = 1..)]
     pub settings: Vec<String>,
     /// Packets per call.

@@ -59,7 +59,7 @@ fn state(text: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// How the worker waits for packets.
+/// Receive mode of the workers.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Mode {
     /// Busy polling.
@@ -70,7 +70,7 @@ pub enum Mode {
     Adaptive,
 }
 
-/// How kernel devices are used.
+/// Driver of kernel devices.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Driver {
     /// Best available.
@@ -87,7 +87,7 @@ pub enum Driver {
     AfPacket,
 }
 
-/// What happens to packets when the router dies.
+/// Treatment of packets after the router's death.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum OnDeath {
     /// The kernel forwards.

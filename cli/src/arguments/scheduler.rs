@@ -5,12 +5,12 @@ use clap::{Args, Subcommand};
 /// Arguments of `scheduler`.
 #[derive(Debug, Args)]
 pub struct Scheduler {
-    /// What to do.
+    /// Subcommand.
     #[command(subcommand)]
     pub action: SchedulerAction,
 }
 
-/// What `scheduler` can do.
+/// Subcommands of `scheduler`.
 #[derive(Debug, Subcommand)]
 pub enum SchedulerAction {
     /// Add a scheduler node to a port.
@@ -73,12 +73,12 @@ pub enum SchedulerAction {
 /// Arguments of `port`.
 #[derive(Debug, Args)]
 pub struct Port {
-    /// What to do.
+    /// Subcommand.
     #[command(subcommand)]
     pub action: PortAction,
 }
 
-/// What `port` can do.
+/// Subcommands of `port`.
 #[derive(Debug, Subcommand)]
 pub enum PortAction {
     /// Change address, input-weight or reverse-path; an empty value resets one.
@@ -97,12 +97,12 @@ pub enum PortAction {
 /// Arguments of `queue`.
 #[derive(Debug, Args)]
 pub struct Queue {
-    /// What to do.
+    /// Subcommand.
     #[command(subcommand)]
     pub action: QueueAction,
 }
 
-/// What `queue` can do.
+/// Subcommands of `queue`.
 #[derive(Debug, Subcommand)]
 pub enum QueueAction {
     /// Show backlog and counters of queues.

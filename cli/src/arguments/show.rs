@@ -55,13 +55,13 @@ pub struct Rates {
 /// Arguments of `show`.
 #[derive(Debug, Args)]
 pub struct Show {
-    /// What to show, in the singular or plural.
+    /// Resource, in the singular or plural.
     pub noun: Noun,
     /// Name of one entry.
     pub name: Option<String>,
 }
 
-/// What can be shown.
+/// Resource to show.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Noun {
     /// Ports with counters and rates.
@@ -69,7 +69,7 @@ pub enum Noun {
     Ports,
     /// Processors, ports and switches as a tree.
     Hardware,
-    /// Routes, mirrored and our own.
+    /// Routes: mirrored and configured.
     #[value(alias = "route")]
     Routes,
     /// Neighbours of the ports.
@@ -78,7 +78,7 @@ pub enum Noun {
     /// Plugin instances, bindings and counters.
     #[value(alias = "instance")]
     Instances,
-    /// Gates and what is bound there.
+    /// Gates with their bindings.
     #[value(alias = "gate")]
     Gates,
     /// Loaded plugins.
@@ -93,13 +93,13 @@ pub enum Noun {
     Drops,
     /// Router status.
     Status,
-    /// Bindings of instances and of other actions.
+    /// Bindings of instances and of filter actions.
     #[value(alias = "binding")]
     Bindings,
     /// Filters with their actions and counters.
     #[value(alias = "filter")]
     Filters,
-    /// Queues of the ports, and of flows in them.
+    /// Queues of ports and of flows.
     #[value(alias = "queue")]
     Queues,
     /// Schedulers of the ports.

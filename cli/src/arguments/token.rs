@@ -6,12 +6,12 @@ use millrace_controller::TokenTime;
 /// Arguments of `token`.
 #[derive(Debug, Args)]
 pub struct Token {
-    /// What to do.
+    /// Subcommand.
     #[command(subcommand)]
     pub action: TokenAction,
 }
 
-/// What to do with tokens.
+/// Subcommands of `token`.
 #[derive(Debug, Subcommand)]
 pub enum TokenAction {
     /// Create a token and print it once.
@@ -39,7 +39,7 @@ pub enum TokenAction {
     },
 }
 
-/// What may be done with a token.
+/// Role of a token.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum RoleArgument {
     /// Read only.

@@ -8,12 +8,12 @@ use clap::{Args, Subcommand, ValueEnum};
 /// Arguments of `filter`.
 #[derive(Debug, Args)]
 pub struct Filter {
-    /// What to do.
+    /// Subcommand.
     #[command(subcommand)]
     pub action: FilterAction,
 }
 
-/// What to do with filters.
+/// Subcommands of `filter`.
 #[derive(Debug, Subcommand)]
 pub enum FilterAction {
     /// Add a filter.
@@ -62,16 +62,16 @@ named, those that can't be read before those that can't be done.")]
         after_help = "Example:\n  millrace filter remove 3 4\n  millrace filter remove 'in lan proto tcp dport 25' --action drop"
     )]
     Remove {
-        /// Ids as in `filter list`; with --action, the match.
+        /// Filter ids; with --action, one filter expression.
         #[arg(required = true, value_name = "ID")]
         which: Vec<String>,
         /// Action of the filter to remove.
         #[arg(long, value_name = "ACTION")]
         action: Option<String>,
-        /// Its gate, as for `filter add`.
+        /// Gate of the filter (default: as for `filter add`).
         #[arg(long, requires = "action")]
         gate: Option<String>,
-        /// Priority, if filters differ only in it.
+        /// Priority of the filter, if several differ only in it.
         #[arg(long, requires = "action", allow_negative_numbers = true)]
         priority: Option<i32>,
     },
@@ -91,7 +91,7 @@ Example:
         /// Print lines that `filter add --from` reads.
         #[arg(long, conflicts_with = "watch")]
         lines: bool,
-        /// Whether they are watched.
+        /// Refresh options.
         #[command(flatten)]
         watch: Watch,
     },
@@ -113,7 +113,7 @@ Example:
     Check,
 }
 
-/// Whether a list is looked at again and again.
+/// Refresh options of a list.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Watch {
     /// Refresh every TIME, 500ms to 60s (default: 1s), with rates.
@@ -132,15 +132,15 @@ pub struct Watch {
 /// Arguments of `route`.
 #[derive(Debug, Args)]
 pub struct Route {
-    /// What to do.
+    /// Subcommand.
     #[command(subcommand)]
     pub action: RouteAction,
 }
 
-/// What to do with routes.
+/// Subcommands of `route`.
 #[derive(Debug, Subcommand)]
 pub enum RouteAction {
-    /// Add a static route, in the words of `ip route`.
+    /// Add a static route; syntax of `ip route`.
     #[command(after_help = "\
 PREFIX [via ADDRESS]... [port NAME], or blackhole, unreachable or prohibit before or behind PREFIX. Several next hops
 share the flows. `default` is 0.0.0.0/0, or ::/0 with an IPv6 next hop. A route by a kernel device is given to the kernel.
@@ -179,7 +179,7 @@ named, those that can't be read before those that can't be done.")]
         after_help = "Example:\n  millrace route remove 10.9.0.0/16\n  millrace route remove --from routes.txt"
     )]
     Remove {
-        /// Its prefix.
+        /// Prefix of the route.
         #[arg(required_unless_present = "from")]
         prefix: Option<String>,
         /// Remove the prefixes of the routes in FILE; - is standard input.
@@ -202,7 +202,7 @@ Example:
         /// Show only PREFIX and more specific prefixes.
         #[arg(long, value_name = "PREFIX")]
         within: Option<String>,
-        /// Whether they are watched.
+        /// Refresh options.
         #[command(flatten)]
         watch: Watch,
     },
@@ -217,30 +217,30 @@ Example:
 /// Arguments of `neighbour`.
 #[derive(Debug, Args)]
 pub struct Neighbour {
-    /// What to do.
+    /// Subcommand.
     #[command(subcommand)]
     pub action: NeighbourAction,
 }
 
-/// What to do with neighbours.
+/// Subcommands of `neighbour`.
 #[derive(Debug, Subcommand)]
 pub enum NeighbourAction {
     /// Add a static neighbour.
     #[command(after_help = "Example:\n  millrace neighbour add wan 10.2.0.77 02:00:00:00:00:07")]
     Add {
-        /// The port it is behind.
+        /// Port of the neighbour.
         port: String,
-        /// Its address.
+        /// IP address of the neighbour.
         address: IpAddr,
-        /// Its MAC address.
+        /// MAC address of the neighbour.
         mac: String,
     },
     /// Remove a static neighbour; its address is resolved again.
     #[command(alias = "del", after_help = "Example:\n  millrace neighbour remove wan 10.2.0.77")]
     Remove {
-        /// The port it is behind.
+        /// Port of the neighbour.
         port: String,
-        /// Its address.
+        /// IP address of the neighbour.
         address: IpAddr,
     },
     /// List neighbours.
@@ -251,12 +251,12 @@ pub enum NeighbourAction {
 /// Arguments of `flow`.
 #[derive(Debug, Args)]
 pub struct Flow {
-    /// What to do.
+    /// Subcommand.
     #[command(subcommand)]
     pub action: FlowAction,
 }
 
-/// What to do with flows.
+/// Subcommands of `flow`.
 #[derive(Debug, Subcommand)]
 pub enum FlowAction {
     /// List flows, the largest first.
@@ -264,7 +264,7 @@ pub enum FlowAction {
         after_help = "Example:\n  millrace flow list --order rate --limit 10\n  millrace flow list 'proto udp in lan'\n  millrace flow list 'port 80,443 or icmp'"
     )]
     List {
-        /// Which flows.
+        /// Flows to select.
         #[command(flatten)]
         flows: Flows,
         /// Sort order.
@@ -279,20 +279,20 @@ pub enum FlowAction {
         after_help = "Example:\n  millrace flow show 'src 10.1.0.2 dst 10.2.0.2 proto udp sport 9 dport 5201 in lan'"
     )]
     Show {
-        /// Which flows.
+        /// Flows to select.
         #[command(flatten)]
         flows: Flows,
     },
-    /// Flush flows: those that a filter matches, or all.
+    /// Flush all flows, or the flows that a filter matches.
     #[command(after_help = "Example:\n  millrace flow flush 'src 10.1.0.2'\n  millrace flow flush")]
     Flush {
-        /// Which flows.
+        /// Flows to select.
         #[command(flatten)]
         flows: Flows,
     },
 }
 
-/// Which flows are meant: a filter, with `--filter` before it or without.
+/// Selection of flows: a filter, with or without `--filter`.
 #[derive(Debug, Args)]
 pub struct Flows {
     /// Filter, or a flow as printed by `flow list`.
@@ -310,7 +310,7 @@ impl Flows {
     }
 }
 
-/// Which flows come first.
+/// Sort order of flows.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum FlowOrder {
     /// Packet rate over 0.5 s.

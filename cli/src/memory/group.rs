@@ -49,7 +49,7 @@ impl Group {
         })
     }
 
-    /// Returns the bytes left in the group; the maximum without a limit.
+    /// Returns the number of free bytes in the group; nearly `u64::MAX` if the group has no limit.
     pub fn left(&self) -> u64 {
         let used = number(&self.directory.join(self.used)).unwrap_or(0);
         let about = fs::read_to_string(self.directory.join("memory.stat")).unwrap_or_default();

@@ -22,7 +22,7 @@ pub(crate) struct Operation {
     pub method: &'static str,
     /// Lowest role that may call it.
     pub role: Role,
-    /// Effect: the worst that a caller can cause with it.
+    /// Worst effect that a caller can cause with this operation.
     pub effect: Effect,
     /// Summary, one sentence.
     pub summary: &'static str,

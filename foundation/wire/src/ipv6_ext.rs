@@ -187,7 +187,7 @@ pub struct Walk {
     pub protocol: Protocol,
     /// Offset of the header of `protocol`.
     pub offset: usize,
-    /// Offset of the octet that announced `protocol`.
+    /// Offset of the Next Header field that holds `protocol`.
     pub announced_at: usize,
     /// Number of extension headers passed.
     pub headers: usize,

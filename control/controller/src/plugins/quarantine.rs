@@ -54,7 +54,7 @@ impl Router {
     }
 }
 
-/// Effect of freeing an instance on its quarantine.
+/// Quarantine state of an instance after it was freed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Freed {
     /// The instance leaves quarantine.

@@ -13,9 +13,9 @@ pub enum SchedulerCommand {
     /// Makes changes in order until one is refused. A long list comes in pieces, each with an answer, so that
     /// packets wait for one piece at most.
     Change(PortId, Vec<ScheduleChange>, Piece, ReplyTo<Result<(), ScheduleError>>),
-    /// Asks for a bounded number of nodes, from this one on.
+    /// Asks for a page of nodes, beginning at the node with this index.
     ShowNodes(PortId, u32, ReplyTo<NodesPage>),
-    /// Asks for a bounded number of flow queues of a leaf, from this one on.
+    /// Asks for a page of a leaf's flow queues, beginning at the queue with this index.
     ShowQueues(PortId, QueueId, usize, ReplyTo<Result<Vec<FlowQueueReport>, ScheduleError>>),
     /// Asks for the leaf that packets for this queue enter; `None` if the port has no scheduler here.
     FindLeaf(PortId, QueueId, ReplyTo<Option<QueueId>>),

@@ -110,7 +110,7 @@ impl<T: Item> LinkScheduler<T> {
         }
     }
 
-    /// Counts a packet that entered below `parent`, at `parent` and all nodes above.
+    /// Adds a packet that entered a child of `parent` to the counters of `parent` and of all its ancestors.
     #[inline]
     pub(super) fn count_above(&mut self, mut parent: u32, length: u32) {
         while let Some(node) = self.nodes.find_mut(parent as usize) {
