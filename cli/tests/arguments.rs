@@ -67,9 +67,12 @@ fn a_fingerprint_that_is_said_counts_more_than_certificates_of_the_environment()
     let (_, said) = ask(&[("MILLRACE_FINGERPRINT", &print)], &["--ca", "/nowhere/ca.pem"]);
     assert!(said.contains("ca.pem"), "{said}");
     let (status, said) = ask(&[certificates, ("MILLRACE_FINGERPRINT", &print)], &[]);
-    assert!(status == 2 && said.contains("MILLRACE_CA and MILLRACE_FINGERPRINT are both said"), "{said}");
+    assert!(
+        status == 2 && said.contains("MILLRACE_CA and MILLRACE_FINGERPRINT exclude each other"),
+        "{said}"
+    );
     let (status, said) = ask(&[], &["--ca", "x", "--fingerprint", &print]);
-    assert!(status == 2 && said.contains("--ca and --fingerprint are both said"), "{said}");
+    assert!(status == 2 && said.contains("--ca and --fingerprint exclude each other"), "{said}");
 }
 
 /// All commands, including nested ones.
@@ -338,7 +341,7 @@ fn a_page_is_made_of_results_that_were_kept() {
     let text = fs::read_to_string(page.path()).unwrap();
     assert!(text.starts_with("<!DOCTYPE html>") && text.contains("9.00 to 10.0"), "{text}");
     let wrong = millrace(&["bench", "--from", page.path(), "--html", results.path()]);
-    assert!(code(&wrong) == 1 && error(&wrong).contains("no results of"), "{}", error(&wrong));
+    assert!(code(&wrong) == 1 && error(&wrong).contains("not a result file of"), "{}", error(&wrong));
 }
 
 #[test]

@@ -421,7 +421,7 @@ fn destination(to: &Spanned<Text<Destination>>, via: Option<IpAddr>) -> Result<I
         return wrong(to.span(), format!("{net} has bits beyond its prefix: the network is {}", net.trunc()));
     }
     if via.is_some_and(|via| via.is_ipv4() != net.addr().is_ipv4()) {
-        return wrong(to.span(), "`to` and `via` are of different families");
+        return wrong(to.span(), "`to` and `via` are of different address families");
     }
     Ok(net)
 }

@@ -124,7 +124,11 @@ const CASES: &[(&str, &str, &str)] = &[
         "to = \"10.9.0.1/16\"",
         "x.toml:22:6: 10.9.0.1/16 has bits beyond its prefix: the network is 10.9.0.0/16",
     ),
-    ("to = \"default\"", "to = \"fd00:9::/48\"", "x.toml:22:6: `to` and `via` are of different families"),
+    (
+        "to = \"default\"",
+        "to = \"fd00:9::/48\"",
+        "x.toml:22:6: `to` and `via` are of different address families",
+    ),
     ("via = \"10.2.0.1\"", "", "x.toml:22:6: a route needs `via`, `device`, or both"),
     ("via = \"10.2.0.1\"", "device = \"eth7\"", "x.toml:23:10: h2 has no device \"eth7\""),
     (

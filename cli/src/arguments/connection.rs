@@ -60,9 +60,7 @@ impl Connection {
             (said, _) => {
                 let (one, other) =
                     if said { ("--ca", "--fingerprint") } else { ("MILLRACE_CA", "MILLRACE_FINGERPRINT") };
-                let text = format!(
-                    "{one} and {other} are both said: the router's certificate is known by one of them\n"
-                );
+                let text = format!("{one} and {other} exclude each other: give one of them\n");
                 return Err(clap::Error::raw(clap::error::ErrorKind::ArgumentConflict, text));
             }
         }

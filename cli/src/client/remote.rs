@@ -106,7 +106,7 @@ fn token(connection: &Connection) -> Result<String, Failure> {
         None => {
             let said = std::env::var("MILLRACE_TOKEN").map_err(|_| {
                 Failure::usage(
-                    "--server takes a token: name its file with --token-file, or set MILLRACE_TOKEN",
+                    "--server needs an API token: name its file with --token-file, or set MILLRACE_TOKEN",
                 )
             })?;
             ("MILLRACE_TOKEN".to_owned(), said)

@@ -98,7 +98,7 @@ fn read(results: &Path) -> Result<Report, Failure> {
     let problem = |error: String| Failure::new(format!("{}: {error}", results.display()));
     let text = std::fs::read_to_string(results).map_err(|error| problem(error.to_string()))?;
     serde_json::from_str(&text)
-        .map_err(|error| problem(format!("no results of `millrace bench --json`: {error}")))
+        .map_err(|error| problem(format!("not a result file of `millrace bench --json`: {error}")))
 }
 
 /// Writes the HTML page, if `--html` was given.
@@ -187,19 +187,17 @@ fn compare(baseline: &Path, page: Option<&Path>, json: bool) -> Result<(), Failu
     for line in comparison.notes.iter().chain(&comparison.not_judged) {
         eprintln!("{line}");
     }
-    let accept = format!("`millrace bench {INSTRUCTIONS} --accept` makes what is counted now the baseline");
+    let accept = format!("to make the new counts the baseline, run `millrace bench {INSTRUCTIONS} --accept`");
     if !comparison.failures.is_empty() {
         comparison.failures.iter().for_each(|failure| eprintln!("{failure}"));
         let (count, file) = (comparison.failures.len(), baseline.display());
         let noun = if count == 1 { "path is" } else { "paths are" };
-        return Err(Failure::new(format!(
-            "{count} {noun} not as {file} has it (see above). If that is meant: {accept}"
-        )));
+        return Err(Failure::new(format!("{count} {noun} not as in {file} (see above); {accept}")));
     }
     // As with skipped tests, a second counter that can't be judged is an error only in continuous
     // integration.
     let judged = comparison.check_judged(std::env::var_os("CI").is_some());
-    judged.map_err(|why| Failure::new(format!("{why}: {accept}")))?;
+    judged.map_err(|why| Failure::new(format!("{why}; {accept}")))?;
     if !comparison.not_judged.is_empty() {
         eprintln!("not judged; {accept}");
     }

@@ -88,7 +88,7 @@ fn ids(which: &[String]) -> Result<Vec<u64>, Failure> {
     let id = |text: &String| {
         text.parse::<u64>().map_err(|_| {
             Failure::usage(format!(
-                "{text:?} is no id, which `filter list` shows; a filter by what it is takes its --action as well"
+                "{text:?} is no filter id (`filter list` shows ids); to remove a filter by its match, add --action"
             ))
         })
     };
@@ -97,7 +97,7 @@ fn ids(which: &[String]) -> Result<Vec<u64>, Failure> {
 
 /// Parses a line: `FILTER action ACTION [gate GATE] [priority PRIORITY]`, as `filter list --lines` prints it.
 fn entry(line: &str) -> Result<Value, String> {
-    const FORM: &str = "a line is FILTER action ACTION [gate GATE] [priority PRIORITY]";
+    const FORM: &str = "write FILTER action ACTION [gate GATE] [priority PRIORITY]";
     let words: Vec<&str> = line.split_whitespace().collect();
     let at = words.iter().position(|word| *word == "action").ok_or_else(|| format!("no action: {FORM}"))?;
     let (filter, mut action) = (words[..at].join(" "), &words[at + 1..]);
@@ -105,7 +105,7 @@ fn entry(line: &str) -> Result<Value, String> {
     // The action keeps at least one word, whatever that word is.
     while let [before @ .., _, key @ ("gate" | "priority"), value] = action {
         match *key {
-            "gate" if gate.replace(*value).is_some() => return Err(format!("two gates: {FORM}")),
+            "gate" if gate.replace(*value).is_some() => return Err(format!("gate is given twice: {FORM}")),
             "priority" => {
                 priority = value.parse().map_err(|_| format!("priority {value:?} is no whole number"))?
             }

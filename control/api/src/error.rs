@@ -42,9 +42,7 @@ pub enum ApiError {
         error: io::Error,
     },
     /// Two addresses can't both be bound.
-    #[error(
-        "{address} and {other} are the same, or one is all addresses of the machine: name one of them, or another port"
-    )]
+    #[error("listen addresses {address} and {other} overlap: remove one, or give it another port")]
     Covered {
         /// The address.
         address: SocketAddr,

@@ -11,7 +11,7 @@ pub enum CompileError {
     #[error(transparent)]
     Module(#[from] ModuleError),
     /// Compiling exceeded its time limit.
-    #[error("compiling it took longer than {} s and was given up", .0.as_secs_f32())]
+    #[error("compilation aborted after {} s", .0.as_secs_f32())]
     TooLong(Duration),
     /// Compiling exceeded its limit of processor time, in seconds.
     #[error("compilation aborted after {0} s of CPU time")]
@@ -23,7 +23,7 @@ pub enum CompileError {
     #[error("compiled code exceeds the limit of {} MiB", .0 >> 20)]
     TooLarge(usize),
     /// The kernel killed the compiling process.
-    #[error("the process that compiled it was killed by the kernel: is there too little memory?")]
+    #[error("the kernel killed the compiling process: memory may be short")]
     Killed,
     /// The compiler failed.
     #[error("the compiler failed ({how}){}", told(said))]

@@ -462,8 +462,8 @@ impl Checker<'_> {
             Some(port) => Err((
                 span,
                 format!(
-                    "{need} a word on what happens to port {:?} when the router dies, for the kernel knows none \
-                     of them: say on-death = \"kernel\" or \"drop\" in [router] or at the port",
+                    "{need} on-death for port {:?}, because the kernel ignores them after the router's death: set \
+                     on-death = \"kernel\" or \"drop\" in [router] or at the port",
                     &*port.name
                 ),
             )),

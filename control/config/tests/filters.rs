@@ -110,7 +110,7 @@ fn wrong_filters_are_refused_with_line_column_and_remedy() {
         ),
         (
             filter("match = \"*\"\naction = \"drop\"").replace("on-death = \"kernel\"\n", ""),
-            "f:9:9: filters need a word on what happens to port \"lan\" when the router dies",
+            "f:9:9: filters need on-death for port \"lan\", because the kernel ignores them",
         ),
     ];
     for (text, said) in &cases {

@@ -15,7 +15,7 @@ pub enum StoreError {
     },
     /// The revision belongs to another router.
     #[error(
-        "revision {number} is of the router at {theirs}, and this one is at {own}: apply its text (`history show {number}`) if it is meant"
+        "revision {number} belongs to the router at {theirs}, and this router is at {own}: to use it anyway, apply its text (`history show {number}`)"
     )]
     Foreign {
         /// Number of the revision.

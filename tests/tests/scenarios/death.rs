@@ -150,7 +150,7 @@ fn a_filter_or_binding_asks_what_happens_when_the_router_dies_also_while_it_runs
     let unsaid = serde_json::json!({"packets": "the kernel forwards; filters and instances do not hold", "said": false});
     assert_eq!(said(), unsaid);
     router.ask(&["instance", "create", "statistics", "stats1"]);
-    let words = ["\"r1\"", "when the router dies", "router set on-death=kernel", "run --on-death drop"];
+    let words = ["\"r1\"", "after the router's death", "router set on-death=kernel", "run --on-death drop"];
     for action in ["drop", "reject", "police 1mbit", "accept", "host", "port r2", "copy-to r2"] {
         router.try_ask(&["filter", "add", "proto icmp in r1", "--action", action]).assert_refused(1, &words);
     }
@@ -159,7 +159,7 @@ fn a_filter_or_binding_asks_what_happens_when_the_router_dies_also_while_it_runs
     let bind = ["bind", "stats1", "--gate", "monitor", "--filter", "proto icmp"];
     router.try_ask(&bind).assert_refused(1, &["bindings need", words[0], words[1], words[2], words[3]]);
     let listed = router.try_ask(&["filter", "add", "--from", &lines]);
-    assert!(listed.code == Some(1) && listed.stderr.contains("when the router dies"), "{listed:?}");
+    assert!(listed.code == Some(1) && listed.stderr.contains("after the router's death"), "{listed:?}");
     assert_eq!(router.json(&["filter", "list"]), serde_json::json!([]));
     assert_eq!(router.json(&["show", "bindings"]), serde_json::json!([]));
     router.try_ask(&["router", "set", "on-death=drop"]).assert_refused(1, &["only a restart", "on-death"]);

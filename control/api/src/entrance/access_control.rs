@@ -172,7 +172,11 @@ impl AccessControl {
 
     async fn pass(self, request: Request, needs: &Needs) -> Response {
         let Some(caller) = request.extensions().get::<Arc<Caller>>().cloned() else {
-            return Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "nobody asks").into_response();
+            return Problem::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "internal error: the request has no caller",
+            )
+            .into_response();
         };
         let (head, body) = request.into_parts();
         match self.admit(&caller, &head, needed(&head.method, needs)).await {

@@ -125,7 +125,11 @@ impl<S: Send + Sync> FromRequestParts<S> for Condition {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let mut tags: Option<Vec<String>> = None;
         for value in parts.headers.get_all(header::IF_MATCH) {
-            let text = value.to_str().map_err(|_| Problem::bad_request("If-Match is no list of tags"))?;
+            let text = value.to_str().map_err(|_| {
+                Problem::bad_request(
+                    "header If-Match has characters beyond ASCII: give ETags, separated by commas",
+                )
+            })?;
             tags.get_or_insert_default().extend(text.split(',').map(|tag| tag.trim().to_owned()));
         }
         Ok(Self(tags))

@@ -162,7 +162,7 @@ pub(crate) async fn change_instance(
         (Some(settings), None) => control.set_instance(&name, &settings, role)?,
         (None, Some(to)) => control.rename_instance(&name, &to, role)?,
         _ => {
-            let problem = "give settings, or a name: one of the two at a time".to_owned();
+            let problem = "give either `settings` or `name`: a request changes one of them".to_owned();
             return Err(ControlError::Invalid(problem).into());
         }
     };

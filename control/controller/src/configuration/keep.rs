@@ -229,8 +229,8 @@ fn would_lose(origin: &str, lost: &[String]) -> ControlError {
         more => format!(", and {more} more"),
     };
     ControlError::Conflict(format!(
-        "{origin} says what was neither applied nor saved, and would lose it: {named}{more}; apply it first, save to another file, or \
-         say --force (`force` of the request)"
+        "{origin} has entries that were neither applied nor saved, and saving would delete them: {named}{more}; apply the file first, \
+         save to another file, or use --force (`force` in the request)"
     ))
 }
 

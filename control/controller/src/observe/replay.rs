@@ -99,7 +99,9 @@ pub fn replay_crash(frames: &Path) -> Result<Crash, ControlError> {
     router.restore(&report)?;
     let ports = router.ports();
     let at = report.port.as_deref().filter(|name| ports.iter().any(|port| port == name));
-    let at = at.or(ports.first().map(String::as_str)).ok_or_else(|| wrong("there is no port".to_owned()))?;
+    let at = at
+        .or(ports.first().map(String::as_str))
+        .ok_or_else(|| wrong("the configuration in the crash report has no port".to_owned()))?;
     let panicked = catch(|| {
         for _ in 0..PASSES {
             let batch = (0..recording.len()).filter_map(|index| recording.get(index));

@@ -279,7 +279,7 @@ impl Inner {
     /// Returns the worker that owns a port's device.
     pub fn owner_of(&mut self, port: PortId) -> Result<&mut WorkerHandle, ControlError> {
         let plan = self.model.ports.iter().find(|plan| plan.id == port);
-        let plan = plan.ok_or_else(|| ControlError::System("the port is not there".into()))?;
+        let plan = plan.ok_or_else(|| ControlError::System(format!("port {}: no such port", port.0)))?;
         Ok(self.workers.owner(plan.settings.device))
     }
 

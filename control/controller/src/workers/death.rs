@@ -61,9 +61,9 @@ impl Death {
         };
         match &self.silent {
             Some(port) => Err(ControlError::Conflict(format!(
-                "{need} a word on what happens to port {port:?} when the router dies, for the kernel knows none of them: \
-                 `millrace router set on-death=kernel` lets the kernel forward then what they refuse; \
-                 `millrace run --on-death drop` (or on-death = \"drop\" in [router]) lets nothing through until a router runs again"
+                "{need} on-death for port {port:?}, because the kernel ignores them after the router's death: set `millrace router set \
+                 on-death=kernel` (the kernel forwards what they refuse), or start with `millrace run --on-death drop` \
+                 (or on-death = \"drop\" in [router]; nothing passes until a router runs again)"
             ))),
             None => Ok(()),
         }
