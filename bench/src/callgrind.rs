@@ -1,7 +1,7 @@
 //! Instructions and cache misses of a part of a run of this binary, counted by valgrind's callgrind.
 //!
-//! The misses are those of simulated eight-way caches of 32 KiB and 512 KiB without prefetching. They differ
-//! from the machine's caches, but they are the same for all compared code and in every run.
+//! Cache misses are counted in simulated eight-way caches of 32 KiB and 512 KiB without prefetching. These
+//! caches differ from the machine's, but are the same for all compared code and in every run.
 
 use std::path::Path;
 use std::process::Command;

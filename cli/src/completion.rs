@@ -179,8 +179,7 @@ mod tests {
 
     #[test]
     fn every_argument_that_is_there_is_a_name_that_is_known() {
-        /// Arguments that name an object of a router, and exceptions: names of new objects, and those of
-        /// labs.
+        /// Arguments that name an object of a router. The exceptions name new objects or labs.
         const NOUNS: [&str; 8] = ["port", "gate", "instance", "place", "queue", "node", "plugin", "reason"];
         const OTHERS: [&str; 3] = ["run port", "scheduler add node", "lab exec node"];
         fn walk(command: &Command, path: &mut Vec<String>, missing: &mut Vec<String>) {

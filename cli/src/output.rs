@@ -136,8 +136,8 @@ fn cell(row: &Value, key: &str) -> String {
     row.pointer(&pointer(key)).map_or_else(String::new, plain).replace(['\n', '\t'], " ")
 }
 
-/// Whether a character is harmless on a terminal: neither a control character nor one that changes the
-/// direction of text.
+/// Whether a character is harmless on a terminal. Control characters and characters that change the direction
+/// of text are not.
 pub fn is_harmless(letter: char) -> bool {
     let moves = matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
     !letter.is_control() && !moves

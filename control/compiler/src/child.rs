@@ -30,7 +30,7 @@ pub enum ChildError {
     /// The compiler refused the module.
     #[error("{0}")]
     Refused(String),
-    /// The arguments are not those of the router.
+    /// The arguments differ from the arguments that the router passes.
     #[error("it is called by the router, as `compile-plugin TIER MEMORY SECONDS`: {0}")]
     Usage(String),
     /// The process has no threads.

@@ -29,7 +29,7 @@ const HUGE_PAGES: &str = "glibc.malloc.hugetlb=1";
 /// Time between two checks whether a process that has closed its pipes has ended.
 const PAUSE: Duration = Duration::from_micros(100);
 
-/// Command that starts the compiling process: a program, and arguments before those of the order.
+/// Command that starts the compiling process: a program and its first arguments; the order's arguments follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChildCommand {
     /// Path of the program.

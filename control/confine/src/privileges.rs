@@ -29,7 +29,7 @@ const APART: &str = "begin a thread with fewer privileges";
 /// Privileges that a thread keeps of those that it has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Privileges {
-    /// Files, except those of the kernel, and own processes. The thread starts no programs.
+    /// Files outside the kernel's file systems, and own processes. The thread starts no programs.
     Files,
     /// Files and own processes as for `Files`, and the start of programs.
     Programs,

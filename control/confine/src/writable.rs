@@ -21,7 +21,7 @@ const NOTHING: &str = "/dev/null";
 pub(crate) enum Writable {
     /// No files.
     Nothing,
-    /// Files in all folders of the root, except those of the kernel.
+    /// Files in all folders of the root, except the kernel's file systems.
     Files,
 }
 
@@ -61,7 +61,7 @@ fn allow(
     }
 }
 
-/// Returns the folders of the root, except those of the kernel.
+/// Returns the folders of the root, except the kernel's file systems.
 fn directories() -> Vec<PathBuf> {
     let root = fs::read_dir("/").into_iter().flatten().flatten().map(|entry| entry.path());
     root.filter(|path| path.is_dir() && KERNELS.iter().all(|kernels| path != Path::new(kernels))).collect()

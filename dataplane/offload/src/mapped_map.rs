@@ -21,10 +21,9 @@ pub(crate) struct MappedMap {
     length: usize,
 }
 
-// SAFETY: bytes copied in and out belong, on this side, to one worker's own part, whoever else has mapped the
-// same array. All other accesses load and store single words. The kernel's programs read and write the memory
-// meanwhile. Both sides access either such a word, or bytes that programs do not read until such a word
-// allows it.
+// SAFETY: on this side, only one worker copies the bytes of its own part; all other accesses load or store
+// single words. The kernel's programs access the memory meanwhile: single words, or bytes that a word permits
+// them to read.
 unsafe impl Send for MappedMap {}
 // SAFETY: as above; a shared reference only loads and stores words, or copies bytes out, and any bytes are a
 // valid value.

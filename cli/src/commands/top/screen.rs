@@ -161,7 +161,7 @@ impl Screen {
         (grown >= 0.0 && time > 0.0).then(|| grown / time)
     }
 
-    /// Returns the queues, with rates as floating-point numbers like those of ports.
+    /// Returns the queues. Their rates are floating-point numbers, as the rates of ports are.
     fn queues(&self) -> Vec<Value> {
         let mut queues = rows(&self.look.queues).to_vec();
         for queue in &mut queues {

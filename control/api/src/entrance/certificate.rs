@@ -1,4 +1,4 @@
-//! TLS certificate of the interface: a configured one, or one that the router makes itself.
+//! TLS certificate of the interface: from the configured files, or self-signed by the router.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::Write as _;

@@ -3,7 +3,7 @@
 //! A connection begins as a *stranger*: it has a slot for a few seconds, until its caller authenticates.
 //! Strangers never wait. Where all their slots are taken, the newcomer displaces the oldest stranger of the
 //! source with the most slots, at the site with the most. So a caller who opens many connections displaces
-//! its own ones. A *known* caller, who has a role, exchanges the stranger's slot for one that is reserved for
+//! its own connections. A *known* caller, who has a role, exchanges the stranger's slot for a slot reserved for
 //! known callers.
 
 use std::collections::HashMap;

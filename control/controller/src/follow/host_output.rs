@@ -8,7 +8,7 @@
 //! whatever tunnel the packets came from. It also reports packets as sent, whereas a program that drops
 //! packets slows their senders down. ARP and neighbour discovery bypass the program, because queues may be
 //! full. The packets enter the pipeline without an ingress port, as finished frames. They begin at the gates
-//! of position `queue`, or at those of `early` if the port is configured so.
+//! of position `queue`, or of position `early` if the port is configured so.
 
 use std::collections::BTreeSet;
 use std::os::fd::RawFd;

@@ -84,7 +84,7 @@ impl Inner {
                 continue;
             }
             if self.kernel.contains_key(&plan.id) {
-                let what = if is_other { "let go of: its receive queues are others" } else { "gone" };
+                let what = if is_other { "released: its receive queues changed" } else { "gone" };
                 tracing::warn!(port = %plan.settings.name, "device is {what}");
                 self.note_device(&plan, EventKind::DeviceGone, what);
                 self.share_gone.insert(plan.id, self.share(plan.id));

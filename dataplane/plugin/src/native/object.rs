@@ -104,10 +104,9 @@ impl Object {
         while shared.with(|exchange| area.stage(exchange, packets)) {
             let call = area.call();
             shared.lend(packets, || {
-                // SAFETY: `area` has just been staged. Windows and states are parts of packets and flow state
-                // blocks that `packets` lends exclusively, and nobody moves them during the call: the
-                // router's functions change a packet without moving its bytes. The descriptions belong to the
-                // area, which `during` holds exclusively.
+                // SAFETY: `area` has just been staged, and `during` holds it exclusively. `packets` lends the
+                // bytes of windows and states exclusively; nothing moves these bytes during the call, since
+                // the router's functions change packets in place.
                 during(shared, area, granted, || unsafe { self.packets(call) });
             });
             shared.with(|exchange| area.collect(exchange, packets));
