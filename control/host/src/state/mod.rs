@@ -19,13 +19,13 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 
 use crate::{Forwarding, HostAddress, HostChange, HostLink, HostNeighbour, HostRoute, RouteKind};
-use message::{KernelMessage, NextHopObject, Placement};
+use message::{KernelMessage, NextHopObject, Placement, RouteEntry};
 pub use sweep::Scope;
 
 /// Entry with the generation in which the kernel last confirmed it.
@@ -48,6 +48,8 @@ pub struct HostState {
     forwarding: Forwarding,
     generation: u32,
     differences: u64,
+    /// Routes that notifications removed or replaced since the current list began; `None` between two lists.
+    outdated: Option<HashMap<IpNet, Vec<RouteEntry>>>,
 }
 
 impl HostState {
@@ -124,7 +126,13 @@ impl HostState {
     }
 
     /// Applies an entry of a list begun by [`HostState::begin_list`], and counts a difference from our state.
+    ///
+    /// The kernel may build a part of the list, then remove a route in that part and queue the notification,
+    /// and only then queue the part. So a listed route that a notification removed or replaced is left out.
     pub fn apply_listed(&mut self, message: KernelMessage, changes: &mut Vec<HostChange>) {
+        if matches!(&message, KernelMessage::Route(entry, _) if self.is_outdated(entry)) {
+            return;
+        }
         let known = changes.len();
         let unimportant = self.differs_little(&message);
         let message = match message {

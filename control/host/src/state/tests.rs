@@ -341,6 +341,37 @@ proptest! {
         prop_assert_eq!(listed(&mut state, model.list()), []);
     }
 
+    /// The kernel builds the list first, and queues each part of it behind any number of later notifications.
+    #[test]
+    fn notifications_outweigh_a_list_that_was_built_before(
+        steps in prop::collection::vec(step(), 1..40), later in prop::collection::vec(step(), 1..20),
+        behind in prop::collection::vec(0usize..20, 40),
+    ) {
+        let (mut model, mut state) = (Model::default(), HostState::default());
+        for step in &steps {
+            model.apply(step).into_iter().for_each(|message| drop(state.apply(message)));
+        }
+        let list = model.list();
+        let mut behind: Vec<usize> = list.iter().zip(behind.iter().cycle()).map(|(_, behind)| *behind).collect();
+        behind.sort_unstable();
+        let mut parts = list.into_iter().zip(behind).peekable();
+        let mut changes = Vec::new();
+        state.begin_list();
+        let is_route = |step: &&Step| matches!(step, Step::Route { .. } | Step::RouteGone(_));
+        for (number, step) in later.iter().filter(is_route).enumerate() {
+            while let Some((part, _)) = parts.next_if(|(_, behind)| *behind <= number) {
+                state.apply_listed(part, &mut changes);
+            }
+            model.apply(step).into_iter().for_each(|message| drop(state.apply(message)));
+        }
+        parts.for_each(|(part, _)| state.apply_listed(part, &mut changes));
+        state.sweep(Scope::All, &mut changes);
+        let mut fresh = HostState::default();
+        listed(&mut fresh, model.list());
+        prop_assert_eq!(as_text(&state), as_text(&fresh));
+        prop_assert_eq!(listed(&mut state, model.list()), []);
+    }
+
     #[test]
     fn a_list_repairs_a_state_that_missed_any_messages(
         steps in prop::collection::vec((step(), any::<bool>()), 1..60)
