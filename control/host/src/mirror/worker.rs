@@ -346,7 +346,7 @@ impl Worker {
         if listing.scope == Scope::All && listing.attempts < MOST_ATTEMPTS && !self.overrun {
             return self.begin(listing.again());
         }
-        self.shared.write().abandon_list();
+        self.shared.write().outdated.end();
         match listing.reason {
             Reason::Start if !self.overrun => Err(HostError::Refused {
                 what: "list its state".into(),

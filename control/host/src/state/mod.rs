@@ -13,19 +13,21 @@ mod effective;
 pub mod message;
 mod neighbours;
 mod next_hops;
+mod outdated;
 mod route_table;
 mod routes;
 mod sweep;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 
 use crate::{Forwarding, HostAddress, HostChange, HostLink, HostNeighbour, HostRoute, RouteKind};
-use message::{KernelMessage, NextHopObject, Placement, RouteEntry};
+use message::{KernelMessage, NextHopObject, Placement};
+use outdated::Outdated;
 pub use sweep::Scope;
 
 /// Entry with the generation in which the kernel last confirmed it.
@@ -48,8 +50,7 @@ pub struct HostState {
     forwarding: Forwarding,
     generation: u32,
     differences: u64,
-    /// Routes that notifications removed or replaced since the current list began; `None` between two lists.
-    outdated: Option<HashMap<IpNet, Vec<RouteEntry>>>,
+    pub(crate) outdated: Outdated,
 }
 
 impl HostState {
@@ -126,11 +127,9 @@ impl HostState {
     }
 
     /// Applies an entry of a list begun by [`HostState::begin_list`], and counts a difference from our state.
-    ///
-    /// The kernel may build a part of the list, then remove a route in that part and queue the notification,
-    /// and only then queue the part. So a listed route that a notification removed or replaced is left out.
+    /// Leaves out [outdated](outdated) routes.
     pub fn apply_listed(&mut self, message: KernelMessage, changes: &mut Vec<HostChange>) {
-        if matches!(&message, KernelMessage::Route(entry, _) if self.is_outdated(entry)) {
+        if matches!(&message, KernelMessage::Route(entry, _) if self.outdated.contains(entry)) {
             return;
         }
         let known = changes.len();

@@ -19,40 +19,17 @@ impl HostState {
     ) {
         let affected = self.affected(entry.prefix, entry.table);
         let (generation, prefix) = (self.generation, entry.prefix);
-        let before = if placement == Placement::Listed { None } else { self.while_listing(prefix) };
+        let is_listed = placement == Placement::Listed;
+        let before = if is_listed { None } else { self.outdated.before(prefix, &self.routes) };
         self.transition(affected, changes, |state| state.routes.insert(entry, placement, generation));
-        self.note_outdated(prefix, before);
+        self.outdated.note(prefix, before, &self.routes);
     }
 
     pub(super) fn remove_route(&mut self, entry: &RouteEntry, changes: &mut Vec<HostChange>) {
         let affected = self.affected(entry.prefix, entry.table);
-        let before = self.while_listing(entry.prefix);
+        let before = self.outdated.before(entry.prefix, &self.routes);
         self.transition(affected, changes, |state| state.routes.remove(entry));
-        self.note_outdated(entry.prefix, before);
-    }
-
-    /// Returns the routes of a prefix before a notification; `None` unless a list is under way.
-    fn while_listing(&self, prefix: IpNet) -> Option<Vec<RouteEntry>> {
-        self.outdated.as_ref()?;
-        Some(self.routes.get(prefix).iter().map(|route| route.entry.clone()).collect())
-    }
-
-    /// Notes the routes of `before` that a notification has removed or replaced, and forgets those that exist.
-    fn note_outdated(&mut self, prefix: IpNet, before: Option<Vec<RouteEntry>>) {
-        let Some((outdated, before)) = self.outdated.as_mut().zip(before) else { return };
-        let routes = outdated.entry(prefix).or_default();
-        routes.extend(before);
-        let now = self.routes.get(prefix);
-        routes.retain(|entry| now.iter().all(|route| route.entry != *entry));
-        if routes.is_empty() {
-            outdated.remove(&prefix);
-        }
-    }
-
-    /// Whether a notification has removed or replaced a route since the current list began.
-    pub(super) fn is_outdated(&self, entry: &RouteEntry) -> bool {
-        let routes = self.outdated.as_ref().and_then(|outdated| outdated.get(&entry.prefix));
-        routes.is_some_and(|routes| routes.contains(entry))
+        self.outdated.note(entry.prefix, before, &self.routes);
     }
 
     pub(super) fn set_next_hop(&mut self, object: NextHopObject, changes: &mut Vec<HostChange>) {

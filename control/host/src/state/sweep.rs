@@ -1,6 +1,6 @@
 //! Lists of the kernel's state, and removal of entries that a list omits.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use ipnet::IpNet;
 
@@ -23,17 +23,12 @@ impl HostState {
     /// Starts a generation: the sweep removes entries that are not listed from here on.
     pub fn begin_list(&mut self) {
         self.generation += 1;
-        self.outdated = Some(HashMap::new());
-    }
-
-    /// Ends a list that is incomplete, without a sweep.
-    pub fn abandon_list(&mut self) {
-        self.outdated = None;
+        self.outdated.begin();
     }
 
     /// Ends a list: removes the unlisted entries in its scope, and counts them as differences.
     pub fn sweep(&mut self, scope: Scope, changes: &mut Vec<HostChange>) {
-        self.outdated = None;
+        self.outdated.end();
         let known = changes.len();
         for id in self.next_hops.older_than(self.generation) {
             self.remove_next_hop(id, changes);
