@@ -47,14 +47,31 @@ pub const DEFAULT_SOCKET: &str = "/run/millrace/millrace.sock";
 /// Heading of the common options in help.
 const COMMON: &str = "Common options";
 
-/// Software router, programmable while it forwards.
+/// Software router for Linux with plugins, filters and schedulers.
 #[derive(Debug, Parser)]
-#[command(name = "millrace", version, max_term_width = 110, propagate_version = true)]
+#[command(
+    name = "millrace",
+    version,
+    max_term_width = 110,
+    propagate_version = true,
+    after_help = "\
+Examples:
+  millrace run --port eth1 --port eth2 --on-death kernel   # start a router
+  millrace show ports                                      # query the running router
+  millrace filter add --help                               # show help of a command, with examples
+
+Exit status:
+  0  success
+  1  failure; also differences (`diff`) and findings (`filter check`)
+  2  wrong usage; also errors of `diff`
+  3  `run`: a call of a plugin instance did not return
+  4  out of memory"
+)]
 pub struct Arguments {
     /// Connection to the router.
     #[command(flatten)]
     pub connection: Connection,
-    /// Print JSON.
+    /// Print JSON instead of text.
     #[arg(long, global = true, help_heading = COMMON)]
     pub json: bool,
     /// Subcommand.
@@ -95,218 +112,306 @@ pub fn one_line(error: &clap::Error) -> String {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run a router until SIGTERM or SIGINT.
-    #[command(
-        after_help = "Filters and bindings are refused until --on-death, or on-death in the file, says what happens when the router dies.\n\nExample:\n  millrace run --port eth1 --port eth2 --dry-run\n  millrace run --port eth1 --port eth2 --on-death kernel\n  millrace run --config router.toml"
-    )]
+    #[command(after_help = "\
+Examples:
+  millrace run --port eth1 --port eth2 --dry-run           # show the planned changes only
+  millrace run --port eth1 --port eth2 --on-death kernel   # forward between two devices
+  millrace run --config router.toml                        # read a configuration file
+
+Ports on kernel devices need root. Their addresses, routes and neighbours are those of the kernel.
+Filters and bindings need an on-death action: --on-death, or `on-death` in the file.")]
     Run(Run),
-    /// Write a configuration from devices, addresses and routes.
+    /// Generate a configuration file for this machine.
     #[command(
-        after_help = "The kernel's addresses and routes stand in it as comments: the router mirrors them.\n\nExample:\n  millrace init --output router.toml && millrace check router.toml\n  millrace init eth1 eth2"
+        after_help = "Examples:\n  millrace init --output router.toml   # a port for each suitable device\n  millrace init eth1 eth2              # ports for these devices, on standard output\n\nAddresses and routes are comments in the file, because the router takes them from the kernel."
     )]
     Init(Init),
-    /// Check a configuration without running it.
+    /// Check a configuration file without running it.
     #[command(
-        after_help = "Example:\n  millrace check router.toml\n  millrace check --schema > router.schema.json"
+        after_help = "Examples:\n  millrace check router.toml                     # show the first 10 errors\n  millrace check router.toml --json              # show the first 100 errors as JSON\n  millrace check --schema > router.schema.json   # write the JSON Schema, for editors\n\nExit status 1 if the file has errors. Needs no running router."
     )]
     Check(Check),
     /// Apply a configuration file atomically.
-    #[command(
-        after_help = "Only what differs is changed, and other flows lose no packet. When a step can't be made, those before it are undone.\n\nExample:\n  millrace apply router.toml --comment 'new branch office'\n  millrace apply router.toml --confirm 60s && millrace confirm\n  millrace apply router.toml --if-revision 12"
-    )]
+    #[command(after_help = "\
+Examples:
+  millrace apply router.toml --comment 'new branch office'
+  millrace apply router.toml --confirm 60s      # revert after 60 s, unless `millrace confirm` runs
+  millrace apply router.toml --if-revision 12   # only if revision 12 runs without later changes
+
+Only differences are changed; other flows lose no packet.
+If a step fails, the router undoes the earlier steps.
+The router refuses changes that need a restart, such as added ports; `millrace diff` shows them.")]
     Apply(Apply),
-    /// Show what a configuration file would change; exit 1 if it differs, 2 on an error.
-    #[command(after_help = "Example:\n  millrace diff router.toml\n  millrace diff")]
-    Diff(Diff),
-    /// Confirm a configuration that was applied with --confirm.
+    /// Show what a configuration file would change.
     #[command(
-        after_help = "Example:\n  millrace apply router.toml --confirm 60s && millrace confirm\n  millrace confirm 12"
+        after_help = "Examples:\n  millrace diff router.toml   # changes that `apply router.toml` would make\n  millrace diff               # changes that would undo all commands since the last apply or save\n\nEach change is a command. Lines with # are notes, such as changes that need a restart.\nExit status: 0 no differences, 1 differences, 2 error."
+    )]
+    Diff(Diff),
+    /// Keep a configuration that was applied with --confirm.
+    #[command(
+        after_help = "Examples:\n  millrace confirm      # confirm the unconfirmed revision\n  millrace confirm 12   # only if revision 12 is the unconfirmed one\n\nWithout confirmation, the router reverts the revision after the time of --confirm."
     )]
     Confirm(Confirm),
     /// List configuration revisions, or print one.
-    #[command(after_help = "Example:\n  millrace history\n  millrace history show 12")]
+    #[command(
+        after_help = "Examples:\n  millrace history           # list all revisions\n  millrace history show 12   # print the configuration of revision 12\n\nStates: runs (applied last), good (needs no confirmation), waiting (unconfirmed), withdrawn (reverted)."
+    )]
     History(History),
     /// Apply an earlier revision, or revert an unconfirmed one.
-    #[command(
-        after_help = "Example:\n  millrace rollback\n  millrace rollback 12 --comment 'mail did not work'"
-    )]
+    #[command(after_help = "\
+Examples:
+  millrace rollback                                    # revert the last change of the configuration
+  millrace rollback 12 --comment 'mail did not work'   # apply revision 12, as a new revision
+  millrace rollback 12 --confirm 60s                   # revert after 60 s, unless confirmed
+
+Without NUMBER, the router reverts the unconfirmed revision.
+If there is none, the router applies the newest good revision that is not running.")]
     Rollback(Rollback),
     /// Save the running configuration to a file and a revision.
-    #[command(
-        after_help = "A file with entries that were neither applied nor saved is refused: apply it first, or say --force.\n\nExample:\n  millrace save\n  millrace save router.toml --comment 'mail works'\n  millrace save - > copy.toml"
-    )]
+    #[command(after_help = "\
+Examples:
+  millrace save                                      # to the file of the last apply, save or start
+  millrace save router.toml --comment 'mail works'
+  millrace save - > copy.toml                        # to standard output, without a revision
+
+Unchanged entries of the file keep their text and comments.
+If entries of the file were never applied or saved, `save` fails: apply the file first, or add --force.
+While a revision is unconfirmed, only `save -` works.")]
     Save(Save),
     /// Check devices for performance features and suggest fixes.
-    #[command(after_help = "Example:\n  millrace doctor\n  millrace doctor eth1 --json")]
+    #[command(
+        after_help = "Examples:\n  millrace doctor               # the machine, and all devices except loopback\n  millrace doctor eth1 --json   # the machine, and one device\n\n`!!` marks a problem of the machine. Needs no running router. Some checks need root."
+    )]
     Doctor(Doctor),
     /// Show the state of a running router.
     #[command(
-        after_help = "Example:\n  millrace show ports\n  millrace show filter 3\n  millrace show drops --json"
+        after_help = "Examples:\n  millrace show ports           # all ports with counters and rates\n  millrace show port wan        # only the port `wan`\n  millrace show drops --json    # drop counters as JSON"
     )]
     Show(Show),
-    /// Create, build, try, sign, load, unload and list plugins.
+    /// Create, build, test, sign, load and upgrade plugins.
     #[command(
-        after_help = "Example:\n  millrace plugin new hello\n  millrace plugin build hello\n  millrace plugin load hello/hello.wasm"
+        after_help = "Examples:\n  millrace plugin new hello               # create the project `hello` in Rust\n  millrace plugin build hello             # build hello/hello.wasm\n  millrace plugin load hello/hello.wasm   # load the plugin into the running router\n\nBuilt-in plugins need no file: `millrace plugin manual NAME` prints the manual of a built-in plugin."
     )]
     Plugin(PluginArguments),
-    /// Create, remove and list plugin instances.
-    #[command(after_help = "Example:\n  millrace instance create statistics stats1")]
+    /// Create, change, remove and list plugin instances.
+    #[command(
+        after_help = "Examples:\n  millrace instance create statistics stats1              # create `stats1` of the plugin `statistics`\n  millrace instance create port-filter web ports=80,443   # create `web` with a setting\n  millrace instance list\n\nAn instance gets packets once `millrace bind` or a filter action names it."
+    )]
     Instance(Instance),
-    /// Create, remove and list gates.
-    #[command(after_help = "Example:\n  millrace gate create late audit")]
+    /// Create, change, remove and list gates.
+    #[command(
+        after_help = "Examples:\n  millrace gate create late audit   # create the gate `audit` at the position `late`\n  millrace gate list\n\nA gate is a point in the pipeline at which instances and filters are bound to flows."
+    )]
     Gate(Gate),
     /// Bind an instance to the flows that a filter matches.
-    #[command(after_help = "Example:\n  millrace bind stats1 --gate monitor --filter 'proto udp dport 5201'")]
-    Bind(Bind),
-    /// Undo a binding.
     #[command(
-        after_help = "Example:\n  millrace unbind stats1\n  millrace unbind stats1 --gate monitor --filter 'proto udp dport 5201'\n  millrace unbind stats1 --all"
+        after_help = "Examples:\n  millrace bind stats1 --gate monitor --filter 'proto udp dport 5201'\n  millrace bind pf1 --gate firewall --filter 'in lan' --priority 10 --on-fault bypass\n\nAt each gate, one binding applies to a packet: the highest priority, then the most specific filter, then the oldest.\nKernel ports need an on-death action first: `millrace router set on-death=kernel`, or `run --on-death`."
+    )]
+    Bind(Bind),
+    /// Remove bindings of an instance.
+    #[command(
+        after_help = "Examples:\n  millrace unbind stats1         # remove the only binding of stats1\n  millrace unbind stats1 --all   # remove all bindings of stats1\n  millrace unbind stats1 --gate monitor --filter 'proto udp dport 5201'\n\nIf several bindings match, --all is needed; without --all, nothing is removed (exit status 2)."
     )]
     Unbind(Unbind),
     /// Manage filters: match packets and act on them.
     #[command(
-        after_help = "Example:\n  millrace filter add 'in lan proto tcp dport 25' --action drop\n  millrace filter list"
+        after_help = "Examples:\n  millrace filter add 'in lan proto tcp dport 25' --action drop\n  millrace filter list --watch   # counters and rates, every second\n  millrace filter remove 3       # remove the filter with the id 3\n\n`millrace filter add --help` lists all matches and actions."
     )]
     Filter(Filter),
     /// Manage static routes and look up routes.
     #[command(
-        after_help = "Example:\n  millrace route add 10.9.0.0/16 via 10.2.0.254\n  millrace route lookup 10.9.1.1"
+        after_help = "Examples:\n  millrace route add 10.9.0.0/16 via 10.2.0.254\n  millrace route lookup 10.9.1.1\n  millrace route list --within 10.0.0.0/8\n\nThe router also uses the kernel's routes (`ip route`, routing daemons), without a command."
     )]
     Route(Route),
-    /// Manage static neighbours.
+    /// Manage static neighbours, list all neighbours.
     #[command(
         alias = "neighbor",
-        after_help = "Example:\n  millrace neighbour add wan 10.2.0.77 02:00:00:00:00:07\n  millrace neighbour list"
+        after_help = "Examples:\n  millrace neighbour add tap0 10.3.0.77 02:00:00:00:00:07\n  millrace neighbour list\n\nOnly ports without a kernel device have static neighbours. For kernel devices, use `ip neighbour`."
     )]
     Neighbour(Neighbour),
     /// Change settings of a port.
-    #[command(after_help = "Example:\n  millrace port set lan input-weight=64")]
+    #[command(
+        after_help = "Examples:\n  millrace port set lan input-weight=64\n  millrace port set lan reverse-path=strict\n\nChanges of other settings of a port need a restart. `millrace scheduler` changes its scheduler."
+    )]
     Port(Port),
-    /// Show and change router-wide settings: the table [router].
-    #[command(after_help = "Example:\n  millrace router show\n  millrace router set icmp-rate=200")]
+    /// Show or change router-wide settings: the table [router].
+    #[command(
+        after_help = "Examples:\n  millrace router show\n  millrace router set icmp-rate=200   # ICMP errors of each type per second\n  millrace router set icmp-rate=      # restore the default"
+    )]
     Router(Router),
     /// Configure control-plane policing: the table [control-plane].
-    #[command(after_help = "Example:\n  millrace control-plane show\n  millrace control-plane set icmp=200")]
+    #[command(
+        after_help = "Examples:\n  millrace control-plane show\n  millrace control-plane set icmp=200   # packets per second at each port\n\nControl-plane policing limits packets to the router itself, by class. It doesn't limit forwarded packets."
+    )]
     ControlPlane(ControlPlane),
     /// Configure egress queueing and shaping.
     #[command(
-        after_help = "Example:\n  millrace scheduler add wan shared --kind fq-codel\n  millrace scheduler set wan rate=10mbit\n  millrace scheduler show"
+        after_help = "Examples:\n  millrace scheduler add wan shared --kind fq-codel   # one FQ-CoDel queue for the port\n  millrace scheduler set wan rate=10mbit              # shape the port\n  millrace scheduler show wan\n\nA port without a scheduler sends first in, first out, without a rate limit."
     )]
     Scheduler(Scheduler),
-    /// Show and change queues.
-    #[command(after_help = "Example:\n  millrace queue show\n  millrace queue set wan voice threshold=32KiB")]
+    /// Show queues and change their settings.
+    #[command(
+        after_help = "Examples:\n  millrace queue show\n  millrace queue set wan voice threshold=32KiB\n\nA queue is a leaf of a port's scheduler: `millrace scheduler add` creates queues."
+    )]
     Queue(Queue),
     /// List, show and flush flows.
-    #[command(after_help = "Example:\n  millrace flow list --order rate --limit 10")]
-    Flow(Flow),
-    /// Pin flows to the driver or a worker, or show where they are treated.
     #[command(
-        after_help = "An active flow moves into the driver if no feature of a worker concerns it; an idle flow leaves the driver. The first matching placement counts.\n\nExample:\n  millrace place 'proto udp dport 5201' worker\n  millrace place 'dst 10.2.0.0/16' xdp\n  millrace place 'udp and not port 53' xdp\n  millrace place 'proto udp dport 5201' auto\n  millrace place list\n  millrace place show 'proto udp'"
+        after_help = "Examples:\n  millrace flow list --order rate --limit 10   # the 10 flows with the most packets per second\n  millrace flow show 'dst 10.2.0.2 proto tcp'\n  millrace flow flush 'src 10.1.0.2'\n\nA flow is all packets with the same addresses, protocol, ports and ingress port."
     )]
+    Flow(Flow),
+    /// Pin flows to the offload or a worker, or show their level.
+    #[command(after_help = "\
+Examples:
+  millrace place 'proto udp dport 5201' worker   # never offload these flows
+  millrace place 'dst 10.2.0.0/16' xdp           # offload these flows, and keep idle ones offloaded
+  millrace place stats1 xdp                      # offload the packets of the instance `stats1`
+  millrace place 'proto udp dport 5201' auto     # remove the placement of these flows
+  millrace place list                            # list placements, and reasons against the offload
+  millrace place show 'proto udp'                # show the level of each of these flows
+
+The XDP program of the ingress port forwards offloaded flows; output calls this level `driver`.
+Without a placement, the router offloads active flows that need no worker.
+The first placement that matches a flow applies.")]
     Place(Place),
     /// Send a control message to a plugin instance.
     #[command(
-        after_help = "Example:\n  millrace control stats1 read --json\n  millrace control pf1 set ports=80,443"
+        after_help = "Examples:\n  millrace control stats1 read --json\n  millrace control pf1 set ports=80,443\n\n`millrace plugin inspect PLUGIN` lists the messages of a plugin."
     )]
     Control(Control),
     /// Show how the router would forward a packet.
     #[command(
-        after_help = "Example:\n  millrace lookup 'src 10.1.0.2 dst 10.2.0.2 proto udp sport 9 dport 5201 in lan'"
+        after_help = "Examples:\n  millrace lookup 'src 10.1.0.2 dst 10.2.0.2 in lan'\n  millrace lookup 'src 10.1.0.2 dst 10.2.0.2 proto tcp sport 9000 dport 80 flags syn in lan'\n\nNo packet is sent. Defaults: proto udp, sport 0, dport 0, dscp 0, no ingress port; the length is 64 bytes."
     )]
     Lookup(Lookup),
     /// Capture frames at a port, gate or instance as pcapng.
-    #[command(
-        after_help = "At a gate or an instance, the file has each packet before it (inbound) and after it (outbound). A dropped packet has no outbound frame, nor has a packet that an instance holds.\nThe file holds the frames that were read until the end; after Ctrl-C those of the last 20 ms may be missing. 4 MiB wait for the reader; frames that find no room are left out, and counted in the router's log.\n\nExample:\n  millrace capture lan --filter 'proto tcp dport 80' -w - | tshark -r -\n  millrace capture any --filter 'port 80 or icmp' -w - | tcpdump -n -r -\n  millrace capture firewall -w - | tcpdump -n -r -\n  millrace capture instance:stats1 --count 100 -w stats1.pcapng\n  timeout 10s millrace capture lan --filter 'not port 22' -w lan.pcapng\n\ntcpdump can't see packets that the router takes before the kernel does; this can. Flows that it may match leave the driver while it runs: TCP slows down."
-    )]
+    #[command(after_help = "\
+Examples:
+  millrace capture lan --filter 'proto tcp dport 80' -w - | tshark -r -
+  millrace capture any --filter 'port 80 or icmp' -w - | tcpdump -n -r -   # at all ports
+  millrace capture instance:stats1 --count 100 -w stats1.pcapng            # at an instance
+  timeout 10s millrace capture lan --filter 'not port 22' -w lan.pcapng    # for 10 seconds
+
+At a gate or an instance, arriving packets are inbound frames, and departing packets are outbound frames.
+During a capture, matching flows are not offloaded: TCP slows down.
+If the reader is more than 4 MiB behind, the router discards frames and logs their number.")]
     Capture(Capture),
     /// Trace packets stage by stage.
     #[command(after_help = "\
-Whichever level would have treated a packet, it is seen: while a trace goes on, the driver leaves the flows that its filter may match to
-the workers, and each packet that is chosen goes through the stages alone. So its cycles are its own; in a batch it costs less.
-One trace goes on at a time. What the kernel keeps (its own addresses, other protocols) never enters the router.
-
-Example:
+Examples:
   millrace trace --filter 'proto tcp dport 80 in lan' --count 3
-  millrace trace --filter 'port 53 or icmp'
-  millrace trace --every 1000 --count 100 --time 10m --json
-  millrace trace --filter 'src 10.1.0.2' -w - | tshark -r - -T fields -e frame.comment")]
+  millrace trace --every 1000 --count 100 --time 10m --json   # sample 1 in 1,000 packets
+  millrace trace --filter 'src 10.1.0.2' -w - | tshark -r - -T fields -e frame.comment
+
+For each stage, a trace shows CPU cycles, decision and reason. Only one trace runs at a time.
+During a trace, matching flows are not offloaded; without --filter, no flow is.
+Packets that the kernel keeps, such as those to its own addresses, have no trace.")]
     Trace(Trace),
     /// Show drop counters and the last dropped packets.
     #[command(after_help = "\
-Up to 8 packets are kept for each reason and worker; of those dropped in one iteration of a worker, the first.
-Reasons may be written with hyphens: new-flows is new_flows.
-What devices and the driver drop before the router sees it is counted, and has no packets.
+Examples:
+  millrace drops                              # counters by reason, with the last packets
+  millrace drops --reason no-route --follow   # new packets without a route, until Ctrl-C
+  millrace drops -w drops.pcapng              # the last packets as pcapng
 
-Example:
-  millrace drops
-  millrace drops --reason no-route --follow
-  millrace drops -w drops.pcapng")]
+Each worker keeps up to 8 packets for each reason.
+Drops in devices and in the XDP program have counters, but no packets.")]
     Drops(Drops),
     /// Run commands interactively or from a file.
     #[command(after_help = "\
-Lines are what stands behind `millrace`, with quotes as in other shells; # begins a comment, `exit` or Ctrl-D ends, Ctrl-C ends what runs.
-Tab completes commands, options, and names of the running router. What was typed is remembered in ~/.local/state/millrace/history.
-Out of a file, or from a pipe, the first line that fails ends it, with its exit code, unless --keep-going is given.
+Examples:
+  millrace shell                              # interactive; Tab completes commands and names
+  millrace shell commands.txt                 # run the commands of a file
+  echo 'show ports' | millrace shell --json   # run the commands of a pipe
 
-Example:
-  millrace shell
-  millrace shell commands.txt
-  echo 'show ports' | millrace shell --json")]
+Write commands without `millrace`. # starts a comment; `exit` or Ctrl-D ends the shell.
+The first failing command of a file or pipe ends the shell, with the exit status of the command.
+Typed commands are kept in ~/.local/state/millrace/history.")]
     Shell(Shell),
     /// Monitor ports, queues, flows and plugins.
     #[command(
-        after_help = "Example:\n  millrace top\n  millrace top --interval 5s\n\nKeys: q quits, space pauses."
+        after_help = "Examples:\n  millrace top\n  millrace top --interval 5s\n\nKeys: q or Esc quits, space pauses.\nNeeds a terminal; in scripts, use `show`, `flow list`, `queue show` or `metrics`."
     )]
     Top(Top),
-    /// Show events.
+    /// Show events, such as link changes and plugin faults.
     #[command(
-        after_help = "Example:\n  millrace events\n  millrace events --follow --kind plugin-fault --kind instance-quarantined\n  millrace events --since 120 --json"
+        after_help = "Examples:\n  millrace events                              # the last 50 events\n  millrace events --follow --kind link-down    # new events of one kind, until Ctrl-C\n  millrace events --since 120 --json           # all events after number 120\n\nThe router keeps the last 4,096 events in memory. Event numbers start at 1 when the router starts."
     )]
     Events(Events),
     /// Show the audit log.
-    #[command(after_help = "Example:\n  millrace audit\n  millrace audit --last 1000 --json")]
-    Audit(Audit),
-    /// Manage API tokens.
     #[command(
-        after_help = "Example:\n  millrace token create prometheus --role viewer\n  millrace token list\n  millrace token revoke prometheus\n\nWith a token, commands reach a remote router:\n  millrace --server https://router:8443 --token-file ci.token --ca router.crt show ports"
+        after_help = "Examples:\n  millrace audit                      # the last 100 lines\n  millrace audit --last 1000 --json\n\nThe audit log lists changes, refused requests, captures and traces, with time, user and outcome.\nNeeds the role admin."
     )]
+    Audit(Audit),
+    /// Manage API tokens for remote access.
+    #[command(after_help = "\
+Examples:
+  millrace token create ci --role operator --expires 30d > ci.token
+  millrace token list
+  millrace token revoke ci
+  millrace --server https://router:8443 --token-file ci.token --ca router.crt show ports
+
+The last example uses the token on another machine. The router accepts remote clients with `run --listen`.")]
     Token(Token),
-    /// Print packet and byte rates of ports.
-    #[command(after_help = "Example:\n  millrace rates\n  millrace rates --hz 10 --count 50 --json")]
+    /// Print packet and bit rates of ports.
+    #[command(
+        after_help = "Examples:\n  millrace rates                              # once a second, until Ctrl-C\n  millrace rates --hz 10 --count 50 --json    # 50 samples in 5 seconds\n\nAll rates are per second: packets received, sent and dropped, and bits received and sent."
+    )]
     Rates(Rates),
     /// Print metrics in OpenMetrics format.
-    #[command(after_help = "Example:\n  millrace metrics | grep dropped")]
+    #[command(
+        after_help = "Examples:\n  millrace metrics | grep dropped\n\nPrometheus reads the same text at /metrics of the API. --json is an error."
+    )]
     Metrics,
     /// Print the ETag of a resource, for --if-match.
-    #[command(
-        after_help = "Resources that have one: router, configuration, instances/NAME, gates/NAME, filters/ID, plugins/NAME, schedulers/PORT, queues/PORT/QUEUE.\n\nExample:\n  millrace tag instances/web\n  millrace instance set web ports=80 --if-match \"$(millrace tag instances/web)\""
-    )]
+    #[command(after_help = "\
+Examples:
+  millrace tag instances/web
+  millrace instance set web ports=80 --if-match \"$(millrace tag instances/web)\"
+
+The ETag of a resource changes with its settings, not with its counters.
+Resources with an ETag:
+  router, configuration, instances/NAME, gates/NAME, filters/ID, plugins/NAME,
+  schedulers/PORT, queues/PORT/QUEUE")]
     Tag(Tag),
-    /// Reset all counters.
-    #[command(after_help = "Example:\n  millrace clear")]
+    /// Reset packet counters.
+    #[command(
+        after_help = "Examples:\n  millrace clear\n\nResets counters of ports, drops, routes, filters, instances and control-plane policing.\nCounters of queues, schedulers and flows continue."
+    )]
     Clear,
     /// Replay a capture file under a virtual clock.
     #[command(
-        after_help = "Example:\n  millrace replay --in a.pcap --out b.pcap --config c.toml\n  millrace replay --crash /var/lib/millrace/crash-captures/20261123T221500Z-1234-0.pcapng"
+        after_help = "Examples:\n  millrace replay --in lan.pcap --out sent.pcapng --config examples/replay.toml --at lan\n  millrace replay --crash /var/lib/millrace/crash-captures/20261123T221500Z-1234-0.pcapng\n\nThe virtual clock follows the times of the capture. Needs no device, no root and no running router.\n--crash: exit status 0 if the worker panics again at the same place, else 1."
     )]
     Replay(Replay),
     /// Build test networks in network namespaces.
     #[command(
-        after_help = "Example:\n  millrace lab up examples/lab/two-hosts.toml\n  millrace lab exec two-hosts h1 -- ping -c 3 10.2.0.2\n  millrace lab down two-hosts"
+        after_help = "Examples:\n  millrace lab up examples/lab/two-hosts.toml\n  millrace lab exec two-hosts h1 -- ping -c 3 10.2.0.2\n  millrace lab down two-hosts\n\nA lab has hosts, routers and links on this machine. Needs root, except for `lab list`."
     )]
     Lab(Lab),
-    /// Run or list benchmarks; exit 1 if a promise is not met.
-    #[command(
-        after_help = "Exit status:\n  0  all promises kept\n  1  a promise not kept, or a benchmark without results: standard error lists them,\n     after the JSON and the page are written\n  2  wrong usage\n\nExample:\n  millrace bench\n  millrace bench memory --json\n  millrace bench memory --flows 128K --distribution zipf --size imix --path queues\n  millrace bench instructions --baseline bench/instructions.json\n  millrace bench instructions --accept"
-    )]
+    /// Run or list benchmarks.
+    #[command(after_help = "\
+Examples:
+  millrace bench                        # list all benchmarks
+  millrace bench memory --json
+  millrace bench memory --flows 128K --distribution zipf --size imix --path queues
+  millrace bench instructions           # compare with bench/instructions.json
+  millrace bench all --html out.html    # run all benchmarks, in up to an hour
+
+Exit status:
+  0  all promises kept
+  1  a promise not kept, or a benchmark without results
+  2  wrong usage
+
+Most benchmarks need root.")]
     Bench(Bench),
     /// Print shell completions.
     #[command(
-        after_help = "Example:\n  millrace completions bash > /etc/bash_completion.d/millrace\n  millrace completions fish > ~/.config/fish/completions/millrace.fish\n  source <(millrace completions bash --names)"
+        after_help = "Examples:\n  millrace completions bash > /etc/bash_completion.d/millrace\n  millrace completions fish > ~/.config/fish/completions/millrace.fish\n  source <(millrace completions bash --names)   # also complete names of ports, filters and others\n\nWith --names, the shell calls millrace at each Tab."
     )]
     Completions(Completions),
     /// Write the manual pages.
     #[command(
-        after_help = "Example:\n  millrace manual /usr/local/share/man/man1\n  man millrace-scheduler-add"
+        after_help = "Examples:\n  millrace manual /usr/local/share/man/man1\n  man millrace-scheduler-add   # read one of the pages"
     )]
     Manual(Manual),
     /// Compile a plugin (internal).
@@ -317,16 +422,16 @@ Example:
 /// Arguments of `tag`.
 #[derive(Debug, Args)]
 pub struct Tag {
-    /// Resource, as listed by `show interface`.
+    /// Path of the resource, such as instances/web.
     pub resource: String,
 }
 
 /// Arguments of `shell`.
 #[derive(Debug, Args)]
 pub struct Shell {
-    /// File with commands (default: standard input).
+    /// File with commands (default: terminal or standard input).
     pub file: Option<PathBuf>,
-    /// Continue after failed lines; exit with the code of the last one that failed.
+    /// Continue after failed commands; exit with the status of the last failed command.
     #[arg(long, short)]
     pub keep_going: bool,
 }
@@ -334,9 +439,9 @@ pub struct Shell {
 /// Arguments of `completions`.
 #[derive(Debug, Args)]
 pub struct Completions {
-    /// The shell.
+    /// Shell that reads the completions.
     pub shell: clap_complete::Shell,
-    /// Also complete names of the running router.
+    /// Also complete names of the running router, such as ports.
     #[arg(long)]
     pub names: bool,
 }
@@ -344,7 +449,7 @@ pub struct Completions {
 /// Arguments of `manual`.
 #[derive(Debug, Args)]
 pub struct Manual {
-    /// Output directory, created if missing.
+    /// Output directory; created if missing.
     pub directory: PathBuf,
 }
 

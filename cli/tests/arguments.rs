@@ -160,7 +160,7 @@ fn every_command_has_help_with_an_example() {
         let output = millrace(&[command, &["--help"][..]].concat());
         assert_eq!(code(&output), 0, "{command:?}");
         let text = String::from_utf8(output.stdout).unwrap();
-        assert!(text.contains("Example:") && text.contains("--json"), "{command:?}: {text}");
+        assert!(text.contains("Examples:") && text.contains("--json"), "{command:?}: {text}");
     }
 }
 
@@ -228,7 +228,7 @@ fn shells_and_man_know_every_command() {
     for command in COMMANDS {
         let page = directory.join(format!("millrace-{}.1", command.join("-")));
         let text = fs::read_to_string(&page).unwrap_or_else(|error| panic!("{}: {error}", page.display()));
-        assert!(text.contains("Example:"), "{command:?}");
+        assert!(text.contains("Examples:"), "{command:?}");
     }
     fs::remove_dir_all(directory).unwrap();
 }
@@ -251,7 +251,7 @@ fn what_fails_is_exit_code_1_and_one_line() {
         (&["lab", "up", "/no/such/lab.toml"], "/no/such/lab.toml"),
         (&["lab", "down", "no-such-lab"], "no-such-lab"),
         (&["lab", "exec", "no-such-lab", "h1", "--", "true"], "no-such-lab"),
-        (&["--socket", "/no/such/socket", "show", "ports"], "can't reach a router at /no/such/socket"),
+        (&["--socket", "/no/such/socket", "show", "ports"], "can't reach the router at /no/such/socket"),
     ];
     for (case, expected) in cases {
         let output = millrace(case);
@@ -348,11 +348,7 @@ fn a_page_is_made_of_results_that_were_kept() {
 fn instructions_need_the_baseline_that_was_named() {
     let output = millrace(&["bench", "instructions", "--baseline", "/nowhere/instructions.json"]);
     assert_eq!(code(&output), 1);
-    assert!(
-        error(&output).contains("/nowhere/instructions.json: there is no such file"),
-        "{}",
-        error(&output)
-    );
+    assert!(error(&output).contains("/nowhere/instructions.json: no such file"), "{}", error(&output));
 }
 
 #[test]

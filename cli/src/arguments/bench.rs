@@ -7,19 +7,19 @@ use clap::{Args, Subcommand};
 /// Arguments of `replay`.
 #[derive(Debug, Args)]
 pub struct Replay {
-    /// Input capture, pcap or pcapng.
+    /// Capture file to replay, pcap or pcapng.
     #[arg(long = "in", value_name = "FILE", required_unless_present = "crash")]
     pub input: Option<PathBuf>,
-    /// Output pcapng file, one interface per port.
+    /// Output pcapng file with the sent frames; one interface per port.
     #[arg(long = "out", value_name = "FILE", required_unless_present = "crash")]
     pub output: Option<PathBuf>,
-    /// Configuration; its ports are used without their devices.
+    /// Configuration file; its ports are used without their devices.
     #[arg(long, value_name = "FILE", required_unless_present = "crash")]
     pub config: Option<PathBuf>,
-    /// Replay a crash capture; exit 1 unless the worker panics again.
+    /// Replay a crash capture; exit 0 if the worker panics again, else 1.
     #[arg(long, value_name = "CAPTURE", conflicts_with_all = ["input", "output", "config", "at"])]
     pub crash: Option<PathBuf>,
-    /// Port that receives the frames (default: the first).
+    /// Port that receives the frames (default: the first port).
     #[arg(long, value_name = "PORT")]
     pub at: Option<String>,
 }
@@ -35,32 +35,47 @@ pub struct Lab {
 /// Subcommands of `lab`.
 #[derive(Debug, Subcommand)]
 pub enum LabAction {
-    /// Start a lab and wait until it forwards.
-    #[command(after_help = "Example:\n  millrace lab up examples/lab/two-hosts.toml")]
+    /// Create a lab and wait until it forwards.
+    #[command(after_help = "\
+Examples:
+  millrace lab up examples/lab/two-hosts.toml
+  millrace lab up examples/lab/bird.toml        # with the routing daemon BIRD
+
+Needs root, and the programs ip, nsenter and ethtool. If a step fails, all earlier steps are undone.")]
     Up {
-        /// The lab's file.
+        /// Lab file (TOML).
         file: PathBuf,
     },
-    /// Stop a lab and remove it.
-    #[command(after_help = "Example:\n  millrace lab down two-hosts")]
+    /// Stop and remove a lab.
+    #[command(after_help = "\
+Examples:
+  millrace lab down two-hosts
+  millrace lab down examples/lab/two-hosts.toml
+
+Needs root. All processes in the lab's namespaces are ended.")]
     Down {
-        /// The lab's name, or its file.
+        /// Name or file of the lab.
         name: String,
     },
-    /// List running labs, or show one.
-    #[command(after_help = "Example:\n  millrace lab list\n  millrace lab list two-hosts")]
+    /// List running labs with nodes, devices and addresses.
+    #[command(after_help = "Examples:\n  millrace lab list\n  millrace lab list two-hosts")]
     List {
-        /// The lab's name, or its file.
+        /// Name or file of the lab (default: all labs).
         name: Option<String>,
     },
     /// Run a command on a host or router of a lab.
-    #[command(after_help = "Example:\n  millrace lab exec two-hosts h1 -- ping -c 3 10.2.0.2")]
+    #[command(after_help = "\
+Examples:
+  millrace lab exec two-hosts h1 -- ping -c 3 10.2.0.2
+  millrace lab exec two-hosts h1 -- bash
+
+Needs root. The exit status is that of the command.")]
     Exec {
-        /// The lab's name, or its file.
+        /// Name or file of the lab.
         name: String,
-        /// The host or router.
+        /// Host or router of the lab.
         node: String,
-        /// The command.
+        /// Command with its arguments.
         #[arg(last = true, required = true)]
         command: Vec<String>,
     },
@@ -69,27 +84,27 @@ pub enum LabAction {
 /// Arguments of `bench`.
 #[derive(Debug, Args)]
 pub struct Bench {
-    /// Benchmark to run, or `all`.
+    /// Benchmark to run, or `all` (default: list the benchmarks).
     pub name: Option<String>,
-    /// Baseline of `instructions` (default: bench/instructions.json).
+    /// Baseline file of `instructions` (default: bench/instructions.json).
     #[arg(long, value_name = "FILE")]
     pub baseline: Option<PathBuf>,
-    /// Accept the counts of `instructions` as baseline.
+    /// Write the counts of `instructions` to the baseline file.
     #[arg(long)]
     pub accept: bool,
-    /// Compare with another Millrace build, run alternately.
+    /// Compare with another Millrace binary, in alternating runs.
     #[arg(long, value_name = "BINARY", conflicts_with_all = ["accept", "baseline"])]
     pub against: Option<PathBuf>,
-    /// Runs per build with --against.
+    /// Runs of each binary with --against, 1 to 100.
     #[arg(long, value_name = "NUMBER", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub rounds: u32,
-    /// Write the results to a self-contained HTML page.
+    /// Write the results to FILE as an HTML page.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Read results printed by --json instead of measuring.
+    /// Read results that --json printed, instead of measuring; needs --html.
     #[arg(long, value_name = "FILE", requires = "html", conflicts_with_all = ["name", "against", "accept", "baseline"])]
     pub from: Option<PathBuf>,
-    /// Run only cases of `driver` and `levels` whose name contains TEXT.
+    /// Run only cases of `driver` or `levels` with TEXT in their name.
     #[arg(long, value_name = "TEXT")]
     pub case: Option<String>,
     /// Workload of `bench memory`.
@@ -97,12 +112,12 @@ pub struct Bench {
     pub workload: BenchWorkload,
 }
 
-/// What `bench memory` sends. Without any of these all that something is promised of is measured, else one case, in which
-/// the rest is as their defaults say.
+/// Workload of `bench memory`. Without any of these options, the benchmark measures all cases with a promise; otherwise
+/// it measures one case.
 #[derive(Debug, Default, PartialEq, Args)]
-#[command(next_help_heading = "With `memory`: measure one case instead of all promised cases")]
+#[command(next_help_heading = "Workload of `memory` (one case instead of all cases with a promise)")]
 pub struct BenchWorkload {
-    /// Flows, as in 1, 128K or 1M. 1K by default.
+    /// Number of flows, 1 to 1M, such as 128K (default: 1K).
     #[arg(long, value_name = "NUMBER")]
     pub flows: Option<millrace_bench::Amount>,
     /// Flow distribution: uniform (default) or zipf.
@@ -111,19 +126,19 @@ pub struct BenchWorkload {
     /// IP version: 4 (default) or 6.
     #[arg(long, value_name = "VERSION")]
     pub ip: Option<millrace_bench::Ip>,
-    /// Packet size in bytes: 64 (default), imix (350 on average) or 1500.
+    /// Packet size in bytes: 64 (default), 1500, or imix (350 on average).
     #[arg(long)]
     pub size: Option<millrace_bench::Size>,
-    /// Number of routes, as in 1, 200K or 500K (default: 1K).
+    /// Number of routes, 1 to 1M, such as 200K (default: 1K).
     #[arg(long, value_name = "NUMBER")]
     pub routes: Option<millrace_bench::Amount>,
-    /// Empty gates: 0 (default) or 3.
+    /// Number of gates without bindings: 0 (default) or 3.
     #[arg(long, value_name = "NUMBER")]
     pub gates: Option<millrace_bench::EmptyGates>,
-    /// Path: bare, flow-table (default) or queues.
+    /// Path: bare (no flow table), flow-table (default) or queues (queue per flow).
     #[arg(long)]
     pub path: Option<millrace_bench::Stages>,
-    /// Workers: 1 (default) or 2, compared with 1.
+    /// Number of workers: 1 (default), or 2 (compared with 1).
     #[arg(long, value_name = "NUMBER")]
     pub workers: Option<millrace_bench::Workers>,
 }

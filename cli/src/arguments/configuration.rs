@@ -8,15 +8,15 @@ use millrace_controller::ConfirmTime;
 /// Arguments of `apply`.
 #[derive(Debug, Args)]
 pub struct Apply {
-    /// The configuration file; `-` for standard input.
+    /// Configuration file; - is standard input.
     pub file: PathBuf,
-    /// Revert after TIME unless confirmed: 30s, 10m, 1h.
+    /// Revert after TIME unless confirmed; 1s to 24h, such as 60s.
     #[arg(long, value_name = "TIME")]
     pub confirm: Option<ConfirmTime>,
-    /// Apply only if this revision is running unchanged.
+    /// Apply only if revision NUMBER runs without later changes.
     #[arg(long, value_name = "NUMBER")]
     pub if_revision: Option<u64>,
-    /// Comment for the history.
+    /// Comment of the new revision.
     #[arg(long, value_name = "TEXT")]
     pub comment: Option<String>,
 }
@@ -31,7 +31,7 @@ pub struct Confirm {
 /// Arguments of `diff`.
 #[derive(Debug, Args)]
 pub struct Diff {
-    /// Configuration file, - for standard input (default: the last applied, saved or started one).
+    /// Configuration file; - is standard input (default: the configuration of the last apply, save or start).
     pub file: Option<PathBuf>,
 }
 
@@ -47,12 +47,12 @@ pub struct History {
 #[derive(Debug, Subcommand)]
 pub enum HistoryAction {
     /// List all revisions, the newest first.
-    #[command(after_help = "Example:\n  millrace history list")]
+    #[command(after_help = "Examples:\n  millrace history list\n  millrace history list --json")]
     List,
-    /// Print the file of a revision.
-    #[command(after_help = "Example:\n  millrace history show 12 > router.toml")]
+    /// Print the configuration file of a revision.
+    #[command(after_help = "Examples:\n  millrace history show 12\n  millrace history show 12 > router.toml")]
     Show {
-        /// Revision number.
+        /// Number of the revision.
         number: u64,
     },
 }
@@ -60,15 +60,15 @@ pub enum HistoryAction {
 /// Arguments of `rollback`.
 #[derive(Debug, Args)]
 pub struct Rollback {
-    /// Revision (default: the newest good one that is not running).
+    /// Revision to apply (default: see below).
     pub number: Option<u64>,
-    /// Revert after TIME unless confirmed: 30s, 10m, 1h.
+    /// Revert after TIME unless confirmed; 1s to 24h, such as 60s.
     #[arg(long, value_name = "TIME")]
     pub confirm: Option<ConfirmTime>,
-    /// Apply only if this revision is running unchanged.
+    /// Apply only if revision NUMBER runs without later changes.
     #[arg(long, value_name = "NUMBER")]
     pub if_revision: Option<u64>,
-    /// Comment for the history.
+    /// Comment of the new revision.
     #[arg(long, value_name = "TEXT")]
     pub comment: Option<String>,
 }
@@ -76,12 +76,12 @@ pub struct Rollback {
 /// Arguments of `save`.
 #[derive(Debug, Args)]
 pub struct Save {
-    /// File, - for standard output without a revision (default: the last applied, saved or started one).
+    /// File to write; - is standard output (default: the file of the last apply, save or start).
     pub file: Option<PathBuf>,
-    /// Overwrite even if entries of the file that were never applied or saved are lost.
+    /// Overwrite entries of the file that were never applied or saved.
     #[arg(long)]
     pub force: bool,
-    /// Comment for the history (default: "saved").
+    /// Comment of the new revision (default: "saved").
     #[arg(long, value_name = "TEXT")]
     pub comment: Option<String>,
 }
@@ -98,14 +98,21 @@ pub struct Router {
 #[derive(Debug, Subcommand)]
 pub enum RouterAction {
     /// Show all settings.
-    #[command(after_help = "Example:\n  millrace router show")]
+    #[command(after_help = "Examples:\n  millrace router show\n  millrace router show --json")]
     Show,
-    /// Change settings atomically; an empty value resets one.
-    #[command(
-        after_help = "Example:\n  millrace router set icmp-rate=200 redirects=false\n  millrace router set icmp-rate="
-    )]
+    /// Change settings atomically.
+    #[command(after_help = "\
+Examples:
+  millrace router set icmp-rate=200 redirects=false
+  millrace router set icmp-rate=                      # restore the default
+  millrace router set on-death=kernel                 # permit filters and bindings
+
+Settings that can change at run time:
+  boot, ignore-kernel-policy, icmp-rate, icmp-burst, icmp-dscp, redirects, router-id,
+  forward-class-e, forward-link-local, forward-zero-net, route-priority, new-flows, plugin-weight
+All other changes need a restart. docs/configuration.md describes the settings.")]
     Set {
-        /// Settings of the table [router].
+        /// Settings of the table [router]; an empty value restores the default.
         #[arg(value_name = "KEY=VALUE", required = true)]
         settings: Vec<String>,
     },
@@ -122,15 +129,22 @@ pub struct ControlPlane {
 /// Subcommands of `control-plane`.
 #[derive(Debug, Subcommand)]
 pub enum ControlPlaneAction {
-    /// Show classes, rates and counters.
-    #[command(after_help = "Example:\n  millrace control-plane show")]
-    Show,
-    /// Change rates atomically; an empty value resets one.
+    /// Show classes with rates and counters.
     #[command(
-        after_help = "Example:\n  millrace control-plane set icmp=200 bgp=500\n  millrace control-plane set police=false\n  millrace control-plane set icmp="
+        after_help = "Examples:\n  millrace control-plane show\n  millrace control-plane show --json   # also counters by port"
     )]
+    Show,
+    /// Change rates atomically.
+    #[command(after_help = "\
+Examples:
+  millrace control-plane set icmp=200 bgp=500   # packets per second at each port
+  millrace control-plane set icmp=              # restore the default
+  millrace control-plane set police=false       # turn policing off
+
+Classes: established, bgp, ospf, routing, icmp, options, neighbours, other.
+A rate is 1 to 10,000,000 packets per second.")]
     Set {
-        /// Settings of the table [control-plane].
+        /// Settings of the table [control-plane]; an empty value restores the default.
         #[arg(value_name = "KEY=VALUE", required = true)]
         settings: Vec<String>,
     },

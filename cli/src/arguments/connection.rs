@@ -11,22 +11,22 @@ use super::{COMMON, DEFAULT_SOCKET};
 /// Connection to a router.
 #[derive(Clone, Debug, Args)]
 pub struct Connection {
-    /// The daemon's Unix socket.
+    /// Unix socket of the router.
     #[arg(long, global = true, env = "MILLRACE_SOCKET", default_value = DEFAULT_SOCKET, value_name = "PATH", help_heading = COMMON)]
     pub socket: PathBuf,
-    /// Remote router: https://HOST:PORT.
+    /// URL of a remote router, https://HOST:PORT; needs an API token.
     #[arg(long, global = true, env = "MILLRACE_SERVER", value_name = "URL", hide_env_values = true, help_heading = COMMON)]
     pub server: Option<String>,
-    /// File with the API token (or set MILLRACE_TOKEN).
+    /// File with the API token; MILLRACE_TOKEN can hold the token itself.
     #[arg(long, global = true, env = "MILLRACE_TOKEN_FILE", value_name = "FILE", hide_env_values = true, help_heading = COMMON)]
     pub token_file: Option<PathBuf>,
-    /// CA certificates in PEM (default: those of the system).
+    /// CA certificates in PEM (default: CA certificates of the system).
     #[arg(long, global = true, env = "MILLRACE_CA", value_name = "FILE", hide_env_values = true, help_heading = COMMON)]
     pub ca: Option<PathBuf>,
-    /// SHA-256 fingerprint of the router's certificate; replaces CA validation.
+    /// SHA-256 fingerprint of the router's certificate, instead of --ca.
     #[arg(long, global = true, env = "MILLRACE_FINGERPRINT", value_name = "SHA256", hide_env_values = true, help_heading = COMMON)]
     pub fingerprint: Option<String>,
-    /// Change only if the resource has this ETag.
+    /// Change the resource only if its ETag is TAG (see `millrace tag`).
     #[arg(long, global = true, value_name = "TAG", help_heading = COMMON)]
     pub if_match: Option<String>,
 }

@@ -14,55 +14,70 @@ pub struct Gate {
 /// Subcommands of `gate`.
 #[derive(Debug, Subcommand)]
 pub enum GateAction {
-    /// Create a gate at the end of its position.
-    #[command(after_help = "Example:\n  millrace gate create late audit")]
+    /// Create a gate, the last one at its position.
+    #[command(after_help = "\
+Examples:
+  millrace gate create late audit
+  millrace gate create early blocklist
+
+Positions:
+  early  before the route lookup
+  route  at the choice of the route
+  late   after the choice of the route, before queueing
+  queue  at the choice of the queue
+  copy   on copies of packets")]
     Create {
-        /// Position: early, route, late, queue or copy.
+        /// Position in the pipeline: early, route, late, queue or copy.
         position: String,
-        /// The gate's name.
+        /// Name of the new gate.
         name: String,
     },
-    /// Change the lookup algorithm of a gate.
-    #[command(after_help = "Example:\n  millrace gate set firewall --table dag")]
+    /// Change the filter table algorithm of a gate.
+    #[command(after_help = "\
+Examples:
+  millrace gate set firewall --table cutting-tree   # many filters that differ only in port ranges
+  millrace gate set firewall --table auto           # restore the default: tuple-space
+
+All algorithms find the same filter. They differ in lookup time and memory.")]
     Set {
-        /// The gate's name.
+        /// Name of the gate.
         name: String,
         /// auto, linear, tuple-space, cutting-tree, dag, dag-patricia or dag-tree-bitmap.
-        #[arg(long)]
+        #[arg(long, value_name = "ALGORITHM")]
         table: String,
     },
-    /// Remove an unused gate.
-    #[command(after_help = "Example:\n  millrace gate remove audit")]
+    /// Remove a gate without bindings and filters.
+    #[command(after_help = "Examples:\n  millrace gate remove audit")]
     Remove {
-        /// The gate's name.
+        /// Name of the gate.
         name: String,
     },
-    /// List gates.
-    #[command(after_help = "Example:\n  millrace gate list")]
+    /// List gates in the order of the pipeline.
+    #[command(after_help = "Examples:\n  millrace gate list\n  millrace gate list --json")]
     List,
 }
 
 /// Arguments of `bind`.
 #[derive(Debug, Args)]
 pub struct Bind {
-    /// The instance.
+    /// Instance that gets the packets.
     pub instance: String,
-    /// The gate.
+    /// Gate of the binding, such as monitor (see `gate list`).
     #[arg(long)]
     pub gate: String,
-    /// Filter; `*` matches all packets.
+    /// Packets to match; `*` matches all packets.
     #[arg(long)]
     pub filter: String,
-    /// Priority; the highest matching priority wins.
+    /// Priority, an integer; the highest matching priority wins.
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     pub priority: i32,
-    /// Packet handling after a plugin fault: drop or bypass.
+    /// Packets of a failed call: drop them, or bypass the instance.
     #[arg(long, value_parser = ["drop", "bypass"], default_value = "drop")]
     pub on_fault: String,
-    /// Maximum duration of a call, 1us to 1s (default: 1ms).
+    /// Time limit of a call, 1us to 1s (default: 1ms); a longer call is a fault.
     #[arg(long, value_name = "TIME")]
     pub budget: Option<Budget>,
-    /// Maximum duration per packet, if lower; a call gets at least 50us.
+    /// Time limit per packet of a call, 1us to 1s; the lower limit of both applies.
     #[arg(long, value_name = "TIME")]
     pub packet_budget: Option<Budget>,
 }
@@ -70,15 +85,15 @@ pub struct Bind {
 /// Arguments of `unbind`.
 #[derive(Debug, Args)]
 pub struct Unbind {
-    /// The instance.
+    /// Instance of the binding.
     pub instance: String,
-    /// Gate (default: any).
+    /// Gate of the binding (default: all gates).
     #[arg(long)]
     pub gate: Option<String>,
-    /// Filter of the binding (default: any).
+    /// Filter of the binding (default: all filters); needs --gate.
     #[arg(long, requires = "gate")]
     pub filter: Option<String>,
-    /// Remove all matching bindings.
+    /// Remove all matching bindings, not only a single one.
     #[arg(long)]
     pub all: bool,
 }

@@ -14,58 +14,74 @@ pub struct Instance {
 #[derive(Debug, Subcommand)]
 pub enum InstanceAction {
     /// Create an instance of a plugin.
-    #[command(
-        after_help = "Example:\n  millrace instance create port-filter pf1 ports=80,8000-8080 protocol=tcp"
-    )]
+    #[command(after_help = "\
+Examples:
+  millrace instance create statistics stats1
+  millrace instance create port-filter pf1 ports=80,8000-8080 protocol=tcp
+
+`millrace plugin inspect PLUGIN` lists the settings of a plugin.")]
     Create {
-        /// The plugin.
+        /// Plugin of the instance (see `plugin list`).
         plugin: String,
-        /// The instance's name.
+        /// Name of the new instance.
         name: String,
-        /// Settings.
+        /// Settings of the plugin.
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
-    /// Change settings of an instance; keeps its state if possible.
-    #[command(after_help = "Example:\n  millrace instance set i1 longest=500 shortest=")]
+    /// Change settings of an instance.
+    #[command(after_help = "\
+Examples:
+  millrace instance set pf1 ports=80,443
+  millrace instance set pf1 protocol=      # remove a setting
+
+The instance keeps its state if its plugin can save and restore state.")]
     Set {
-        /// The instance's name.
+        /// Name of the instance.
         name: String,
         /// Settings to change; an empty value removes one.
         #[arg(value_name = "KEY=VALUE", required = true)]
         settings: Vec<String>,
     },
     /// Rename an instance.
-    #[command(after_help = "Example:\n  millrace instance rename i1 uplink")]
+    #[command(after_help = "Examples:\n  millrace instance rename i1 uplink")]
     Rename {
-        /// The instance's name.
+        /// Name of the instance.
         name: String,
-        /// New name.
+        /// New name of the instance.
         to: String,
     },
     /// Release an instance from quarantine and restart it.
-    #[command(after_help = "Example:\n  millrace show quarantine\n  millrace instance release stats1")]
+    #[command(after_help = "\
+Examples:
+  millrace instance list             # shows instances in quarantine
+  millrace instance release stats1
+
+By default, 8 faults within 60 s put an instance into quarantine. Its code does not run there.")]
     Release {
-        /// The instance's name.
+        /// Name of the instance.
         name: String,
     },
     /// Remove an instance and its bindings.
-    #[command(alias = "remove", after_help = "Example:\n  millrace instance free stats1")]
+    #[command(alias = "remove", after_help = "Examples:\n  millrace instance free stats1")]
     Free {
-        /// The instance's name.
+        /// Name of the instance.
         name: String,
     },
-    /// List instances.
-    #[command(after_help = "Example:\n  millrace instance list")]
+    /// List instances with bindings and counters.
+    #[command(after_help = "Examples:\n  millrace instance list\n  millrace instance list --json")]
     List,
     /// List the shared maps of an instance, or show one.
-    #[command(
-        after_help = "Example:\n  millrace instance map guard\n  millrace instance map guard blocked --json"
-    )]
+    #[command(after_help = "\
+Examples:
+  millrace instance map guard                  # list the maps that `guard` writes
+  millrace instance map guard blocked --json   # show the entries of the map `blocked`
+
+Keys and values are hexadecimal. At most 4,096 entries are shown.")]
     Map {
-        /// The instance's name.
+        /// Name of the instance.
         name: String,
-        /// Map name (default: list all).
+        /// Map to show (default: list all maps).
         map: Option<String>,
     },
 }
@@ -73,11 +89,11 @@ pub enum InstanceAction {
 /// Arguments of `control`.
 #[derive(Debug, Args)]
 pub struct Control {
-    /// The instance.
+    /// Instance that gets the message.
     pub instance: String,
-    /// Message, as listed by `show plugins`.
+    /// Message, such as read (see `plugin inspect PLUGIN`).
     pub message: String,
-    /// Send the message to the host companion.
+    /// Send the message to the host companion of the instance.
     #[arg(long)]
     pub companion: bool,
     /// Arguments of the message.

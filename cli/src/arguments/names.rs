@@ -146,7 +146,7 @@ fn common_options_have_a_heading_and_every_command_an_example() {
             );
         }
         assert!(
-            command.get_name() == "millrace" || help.contains("Example:\n"),
+            command.get_name() == "millrace" || help.contains("Examples:\n"),
             "{} has no example",
             command.get_name()
         );

@@ -9,7 +9,7 @@ pub struct Place {
     /// Subcommand.
     #[command(subcommand)]
     pub action: Option<PlaceAction>,
-    /// Filter or instance name.
+    /// Filter of the flows, or name of an instance.
     #[arg(value_name = "FLOW|INSTANCE", required = true)]
     pub flow: Option<String>,
     /// Level of the flows.
@@ -20,15 +20,15 @@ pub struct Place {
 /// Subcommands of `place`.
 #[derive(Debug, Subcommand)]
 pub enum PlaceAction {
-    /// List placements, flow counts and why flows are not in the driver.
-    #[command(after_help = "Example:\n  millrace place list")]
+    /// List placements, and reasons why flows are not offloaded.
+    #[command(after_help = "Examples:\n  millrace place list\n  millrace place list --json")]
     List,
-    /// Show the level of each flow and why.
-    #[command(after_help = "Example:\n  millrace place show\n  millrace place show 'proto udp dport 5201'")]
+    /// Show the level of each flow, and the reason.
+    #[command(after_help = "Examples:\n  millrace place show\n  millrace place show 'proto udp dport 5201'")]
     Show {
-        /// Filter (default: all flows).
+        /// Filter of the flows (default: all flows).
         flow: Option<String>,
-        /// Maximum number of flows.
+        /// Maximum number of flows, 1 to 10000.
         #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=10_000))]
         limit: u16,
     },
@@ -37,11 +37,11 @@ pub enum PlaceAction {
 /// Level of flows.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum PlaceLevel {
-    /// In the driver when possible; idle flows stay there.
+    /// Offload as soon as possible; keep idle flows offloaded.
     Xdp,
-    /// Always at a worker.
+    /// Never offload: a worker forwards the flows.
     Worker,
-    /// Automatic: active flows in the driver when possible.
+    /// Remove the placement: offload active flows if possible.
     Auto,
 }
 

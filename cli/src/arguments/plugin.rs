@@ -16,23 +16,32 @@ pub struct PluginArguments {
 #[derive(Debug, Subcommand)]
 pub enum PluginAction {
     /// Create a plugin project.
-    #[command(after_help = "Example:\n  millrace plugin new hello --lang c")]
+    #[command(after_help = "\
+Examples:
+  millrace plugin new hello            # in Rust, in the new directory hello
+  millrace plugin new hello --lang c   # in C
+
+The project contains the SDK: the build needs no other sources.")]
     New {
-        /// The plugin's name.
+        /// Name of the new plugin.
         name: String,
         /// Language: rust or c.
         #[arg(long, default_value = "rust")]
         lang: millrace_kit::Language,
-        /// Directory to create (default: the name).
+        /// Directory to create (default: NAME).
         #[arg(long, value_name = "DIR")]
         dir: Option<PathBuf>,
     },
     /// Build a plugin as WebAssembly module or shared object.
-    #[command(
-        after_help = "Example:\n  millrace plugin build hello\n  millrace plugin build hello --home native"
-    )]
+    #[command(after_help = "\
+Examples:
+  millrace plugin build hello                 # hello/hello.wasm, sandboxed
+  millrace plugin build hello --home native   # hello/hello.so, trusted
+
+The router loads shared objects only if its configuration allows them.
+If a compiler is missing, the error names its package.")]
     Build {
-        /// Folder of the plugin project.
+        /// Directory of the plugin project.
         #[arg(default_value = ".")]
         dir: PathBuf,
         /// Runtime: wasm (sandboxed, NAME.wasm) or native (trusted, NAME.so).
@@ -40,85 +49,121 @@ pub enum PluginAction {
         home: millrace_kit::Home,
     },
     /// Show settings, messages, capabilities and signature of a plugin.
-    #[command(
-        after_help = "A name that is no file, nor written like one, is a plugin of the running router, built in or loaded.\n\nExample:\n  millrace plugin inspect statistics\n  millrace plugin inspect hello/hello.wasm --json"
-    )]
+    #[command(after_help = "\
+Examples:
+  millrace plugin inspect statistics                # plugin of the running router
+  millrace plugin inspect hello/hello.wasm --json   # file; needs no running router
+
+An existing file, and an argument with / or with the ending .wasm or .so, is a file; any other argument is a name.")]
     Inspect {
-        /// The file, or the name of a plugin of the running router.
+        /// Plugin file, or name of a plugin of the running router.
         #[arg(value_name = "FILE|NAME")]
         what: PathBuf,
-        /// Public keys that verify the signature.
+        /// Public key that verifies the signature of the file; repeatable.
         #[arg(long, value_name = "RW...")]
         public_key: Vec<String>,
     },
     /// Print the manual of a built-in plugin.
     #[command(
-        after_help = "Example:\n  millrace plugin manual statistics\n  millrace plugin manual port-filter | less"
+        after_help = "Examples:\n  millrace plugin manual statistics\n  millrace plugin manual port-filter | less"
     )]
     Manual {
-        /// The plugin's name.
+        /// Name of the built-in plugin.
         name: String,
     },
     /// Run a plugin on the packets of a capture, without a router.
-    #[command(
-        after_help = "Without --pcap it gets a small set: TCP, UDP and ICMP over IPv4 and IPv6, fragments, a short one. Bytes are\ncounted from the link header on.\n\nExample:\n  millrace plugin test hello/hello.wasm --settings longest=300 --control read\n  millrace plugin test hello/hello.wasm --pcap in.pcap --save expected.json\n  millrace plugin test hello/hello.wasm --pcap in.pcap --expect expected.json"
-    )]
+    #[command(after_help = "\
+Examples:
+  millrace plugin test hello/hello.wasm --settings longest=300 --control read
+  millrace plugin test hello/hello.wasm --pcap in.pcap --save expected.json
+  millrace plugin test hello/hello.wasm --pcap in.pcap --expect expected.json
+
+Without --pcap, the packets are TCP, UDP and ICMP over IPv4 and IPv6, fragments, and a packet with a cut header.
+Offsets of changed bytes start at the link header.
+Exit status 1: a call failed, the plugin refused a message, or --expect found a difference.")]
     Test(PluginTest),
     /// Measure the cost of a plugin on this machine.
-    #[command(after_help = "Example:\n  millrace plugin bench hello/hello.wasm --json")]
+    #[command(after_help = "\
+Examples:
+  millrace plugin bench hello/hello.wasm
+  millrace plugin bench hello/hello.wasm --settings longest=300 --json
+
+Measures calls with 1, 8, 32 and 64 packets of 128 bytes, for two to three seconds. Needs no running router.")]
     Bench {
         /// Plugin file.
         file: PathBuf,
-        /// Settings of the instance.
+        /// Settings of the plugin, such as longest=300.
         #[arg(long, value_name = "KEY=VALUE", num_args = 1..)]
         settings: Vec<String>,
     },
-    /// Generate a signing key.
-    #[command(
-        after_help = "The secret key has no password: keep its file where nobody else reads. Keys are those of minisign.\n\nExample:\n  millrace plugin keygen --out ~/plugins.key"
-    )]
+    /// Generate a key pair for signing plugins.
+    #[command(after_help = "\
+Examples:
+  millrace plugin keygen                       # millrace.key and millrace.pub
+  millrace plugin keygen --out ~/plugins.key   # ~/plugins.key and ~/plugins.pub
+
+The secret key has no password; only its owner can read the file. Existing files are not overwritten.
+The keys have the format of minisign.")]
     Keygen {
-        /// Secret key file to create; .pub gets the public key.
+        /// Secret key file to create; the public key file ends in .pub.
         #[arg(long, value_name = "FILE", default_value = "millrace.key")]
         out: PathBuf,
     },
-    /// Sign a plugin; writes FILE.minisig.
-    #[command(after_help = "Example:\n  millrace plugin sign hello/hello.wasm --key ~/plugins.key")]
+    /// Sign a plugin file.
+    #[command(after_help = "\
+Examples:
+  millrace plugin sign hello/hello.wasm --key ~/plugins.key
+
+The signature is FILE.minisig. The router reads it beside the plugin file.")]
     Sign {
         /// Plugin file.
         file: PathBuf,
-        /// The file of the secret key.
+        /// Secret key file (see `plugin keygen`).
         #[arg(long, value_name = "SECRET")]
         key: PathBuf,
     },
     /// Load a plugin into the running router.
-    #[command(after_help = "Example:\n  millrace plugin load hello/hello.wasm")]
+    #[command(after_help = "\
+Examples:
+  millrace plugin load hello/hello.wasm
+  millrace instance create hello i1       # create an instance of the plugin
+
+The plugin stays loaded until the router ends; [[plugin]] in the configuration loads it at every start.
+A signature is read from FILE.minisig. Needs the role admin.")]
     Load {
-        /// Plugin file on the router's machine, its signature beside it.
+        /// Plugin file; with --server, an absolute path on the router's machine.
         file: PathBuf,
-        /// Allow a version lower than one loaded before.
+        /// Load a signed plugin although a newer version was loaded before.
         #[arg(long)]
         allow_downgrade: bool,
     },
     /// Upgrade a plugin without packet loss.
-    #[command(
-        after_help = "The instances keep their settings and bindings, and what they know, if both versions can save and restore it.\nNo packet is lost. When anything fails, the old version goes on.\n\nExample:\n  millrace plugin upgrade hello hello/hello.wasm --shadow 1000"
-    )]
+    #[command(after_help = "\
+Examples:
+  millrace plugin upgrade hello hello/hello.wasm
+  millrace plugin upgrade hello hello/hello.wasm --shadow 1000   # compare both versions first
+
+Instances keep their settings and bindings. They keep their state if both versions can save and restore state.
+If the upgrade fails, the old version continues. `millrace plugin rollback` restores the old version later.")]
     Upgrade(PluginUpgrade),
     /// Restore the previous version of a plugin.
-    #[command(after_help = "Example:\n  millrace plugin rollback hello")]
+    #[command(
+        after_help = "Examples:\n  millrace plugin rollback hello\n\nA second rollback restores the newer version."
+    )]
     Rollback {
-        /// The plugin's name.
+        /// Name of the plugin.
         name: String,
     },
     /// Unload a plugin without instances.
-    #[command(after_help = "Example:\n  millrace plugin unload hello")]
+    #[command(
+        after_help = "Examples:\n  millrace plugin unload hello\n\nBuilt-in plugins can't be unloaded."
+    )]
     Unload {
-        /// The plugin's name.
+        /// Name of the plugin.
         name: String,
     },
-    /// List plugins.
-    #[command(after_help = "Example:\n  millrace plugin list")]
+    /// List built-in and loaded plugins.
+    #[command(after_help = "Examples:\n  millrace plugin list\n  millrace plugin list --json")]
     List,
 }
 
@@ -127,46 +172,46 @@ pub enum PluginAction {
 pub struct PluginTest {
     /// Plugin file.
     pub file: PathBuf,
-    /// The capture, pcap or pcapng.
-    #[arg(long, value_name = "IN.pcap")]
+    /// Capture file with the packets, pcap or pcapng (default: built-in packets).
+    #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
-    /// Settings of the instance.
+    /// Settings of the plugin, such as longest=300.
     #[arg(long, value_name = "KEY=VALUE", num_args = 1..)]
     pub settings: Vec<String>,
-    /// Packets per call.
+    /// Packets per call, 1 to 64.
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub batch: u8,
-    /// Write forwarded packets to a pcapng file.
-    #[arg(long, value_name = "OUT.pcap")]
+    /// Write forwarded packets to FILE as pcapng.
+    #[arg(long, value_name = "FILE")]
     pub write: Option<PathBuf>,
-    /// Send a control message after the last packet; repeatable.
+    /// Send a control message after the last packet, such as 'set ports=80'; repeatable.
     #[arg(long, value_name = "MESSAGE")]
     pub control: Vec<String>,
     /// Compare verdicts and changed bytes with FILE.
-    #[arg(long, value_name = "EXPECT.json", conflicts_with = "save")]
+    #[arg(long, value_name = "FILE", conflicts_with = "save")]
     pub expect: Option<PathBuf>,
     /// Write verdicts and changed bytes to FILE.
-    #[arg(long, value_name = "EXPECT.json")]
+    #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
 }
 
 /// Arguments of `plugin upgrade`.
 #[derive(Debug, Args)]
 pub struct PluginUpgrade {
-    /// The plugin's name.
+    /// Name of the plugin.
     pub name: String,
-    /// The file of the new version, on the router's machine.
+    /// Plugin file of the new version; with --server, an absolute path on the router's machine.
     pub file: PathBuf,
-    /// Run on N copied packets first (at most 10 s) and compare.
+    /// First compare both versions on PACKETS packets of each instance, within 10 s.
     #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u64).range(1..))]
     pub shadow: Option<u64>,
-    /// Upgrade even if results differ.
+    /// Upgrade even if --shadow finds differences.
     #[arg(long, requires = "shadow")]
     pub accept_differences: bool,
     /// Discard the state of the instances.
     #[arg(long)]
     pub without_state: bool,
-    /// Allow a version lower than one loaded before.
+    /// Load a signed plugin although a newer version was loaded before.
     #[arg(long)]
     pub allow_downgrade: bool,
 }

@@ -7,46 +7,46 @@ use clap::{Args, ValueEnum};
 /// Arguments of `run`.
 #[derive(Debug, Args)]
 pub struct Run {
-    /// Use a kernel device as a port; may be given several times.
+    /// Use a kernel device as a port; repeatable.
     #[arg(long = "port", value_name = "DEVICE", conflicts_with = "config")]
     pub ports: Vec<String>,
-    /// Read a configuration file.
+    /// Configuration file.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Start from the last good revision, else from the file.
+    /// Start from the last good revision; without one, from the file of --config.
     #[arg(long, conflicts_with = "ports")]
     pub last_good: bool,
-    /// State directory, or `none`; overrides the file.
+    /// State directory, or `none` (default for root: /var/lib/millrace); overrides the file.
     #[arg(long, value_name = "DIR", value_parser = state)]
     pub state: Option<PathBuf>,
-    /// Receive mode of the workers.
+    /// Receive mode of the workers (default: adaptive); overrides the file.
     #[arg(long, value_name = "MODE")]
     pub mode: Option<Mode>,
-    /// Number of workers, 1 to 16.
+    /// Number of workers, 1 to 16 (default: 1); overrides the file.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16))]
     pub workers: Option<u8>,
-    /// Default driver of kernel devices.
+    /// Driver of kernel devices without a driver in the file (default: auto).
     #[arg(long, value_name = "DRIVER")]
     pub driver: Option<Driver>,
-    /// Default on-death action; filters and bindings need one.
-    #[arg(long, value_name = "WHAT")]
+    /// Packets after the router's death: the kernel forwards them, or they are dropped.
+    #[arg(long, value_name = "ACTION")]
     pub on_death: Option<OnDeath>,
-    /// Forward despite kernel policies that Millrace bypasses.
+    /// Start although the router bypasses kernel policies, such as nftables, tc or policy rules.
     #[arg(long)]
     pub ignore_kernel_policy: bool,
     /// Show the planned changes to ports and kernel; change nothing.
     #[arg(long)]
     pub dry_run: bool,
-    /// Serve the API over TLS; repeatable; needs API tokens.
+    /// Address of the API over TLS, whose clients need API tokens; repeatable.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Vec<std::net::SocketAddr>,
-    /// TLS certificate chain in PEM (default: self-signed).
+    /// TLS certificate chain in PEM (default: the router's own, self-signed).
     #[arg(long, value_name = "FILE", requires = "key")]
     pub certificate: Option<PathBuf>,
-    /// The certificate's key, in PEM.
+    /// Private key of --certificate, in PEM.
     #[arg(long, value_name = "FILE", requires = "certificate")]
     pub key: Option<PathBuf>,
-    /// Write "ready\n" to this descriptor once the router forwards.
+    /// Write "ready\n" to file descriptor FD once the router forwards.
     #[arg(long, value_name = "FD")]
     pub ready_fd: Option<i32>,
 }
@@ -62,27 +62,27 @@ fn state(text: &str) -> Result<PathBuf, String> {
 /// Receive mode of the workers.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Mode {
-    /// Busy polling.
+    /// Never sleep: each worker keeps one CPU busy.
     Poll,
-    /// Sleep when idle.
+    /// Sleep whenever no packet waits.
     Interrupt,
-    /// Poll under load, sleep when idle.
+    /// Poll under load, sleep after 50 us without a packet.
     Adaptive,
 }
 
 /// Driver of kernel devices.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Driver {
-    /// Best available.
+    /// First of the following that works.
     #[value(name = "auto")]
     Auto,
-    /// AF_XDP, in driver mode if available.
+    /// AF_XDP, in native mode if available, else in generic mode.
     #[value(name = "af_xdp")]
     AfXdp,
-    /// AF_XDP, generic mode.
+    /// AF_XDP in generic mode.
     #[value(name = "af_xdp-generic")]
     AfXdpGeneric,
-    /// AF_PACKET rings.
+    /// AF_PACKET rings; needs Linux 6.6.
     #[value(name = "af_packet")]
     AfPacket,
 }
@@ -90,7 +90,7 @@ pub enum Driver {
 /// Treatment of packets after the router's death.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum OnDeath {
-    /// The kernel forwards.
+    /// The kernel forwards; filters and bindings no longer apply.
     Kernel,
     /// Drop packets until a router starts again.
     Drop,
@@ -99,10 +99,10 @@ pub enum OnDeath {
 /// Arguments of `check`.
 #[derive(Debug, Args)]
 pub struct Check {
-    /// The configuration file.
+    /// Configuration file.
     #[arg(required_unless_present = "schema")]
     pub file: Option<PathBuf>,
-    /// Print the JSON Schema of configurations instead.
+    /// Print the JSON Schema of the configuration file instead.
     #[arg(long)]
     pub schema: bool,
 }
@@ -110,12 +110,12 @@ pub struct Check {
 /// Arguments of `init`.
 #[derive(Debug, Args)]
 pub struct Init {
-    /// Devices (default: up, and in no bridge, bond or VRF).
+    /// Devices for ports (default: Ethernet devices that are up, and in no bridge, bond or VRF).
     pub devices: Vec<String>,
-    /// The file to write; standard output without it.
+    /// File to write (default: standard output).
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Overwrite the file.
+    /// Overwrite an existing file.
     #[arg(long, requires = "output")]
     pub force: bool,
 }
@@ -123,6 +123,6 @@ pub struct Init {
 /// Arguments of `doctor`.
 #[derive(Debug, Args)]
 pub struct Doctor {
-    /// Devices to check (default: all of this namespace).
+    /// Devices to check (default: all devices except loopback).
     pub devices: Vec<String>,
 }

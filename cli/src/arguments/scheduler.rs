@@ -14,56 +14,103 @@ pub struct Scheduler {
 #[derive(Debug, Subcommand)]
 pub enum SchedulerAction {
     /// Add a scheduler node to a port.
-    #[command(
-        after_help = "Kinds that hold packets, and their settings:\n  fifo         threshold=SIZE manage=tail-drop|red|codel\n  flow-queues  the same for the queue of each flow; quantum=SIZE queues=NUMBER rate=RATE (of which flows may reserve parts)\n  fq-codel     queues=NUMBER quantum=SIZE limit=PACKETS\nWith manage=red: minimum maximum unit=bytes|packets probability weight gentle ecn. With codel and fq-codel: target=TIME interval=TIME ecn.\n\nKinds that choose, and what is said of each node below them:\n  priority             level=NUMBER (0 goes first)\n  deficit-round-robin  quantum=SIZE in each round\n  hfsc                 real-time=CURVE link-sharing=CURVE upper-limit=CURVE\n  token-bucket         nothing; it has rate=RATE burst=SIZE itself\n\nA number without a unit is refused: a rate is 64kbit, 1.5mbit or 10gbit; a size 1538B or 64KiB; a time 5ms; a curve is a rate, or '1mbit 10ms 64kbit': the first rate for that time, then the second.\n\nExample:\n  millrace scheduler add wan top --kind priority\n  millrace scheduler add wan voice --kind fifo --under top level=0\n  millrace scheduler add wan rest --kind fq-codel --under top level=1\n  millrace scheduler set wan rate=10mbit"
-    )]
+    #[command(after_help = "\
+Examples:
+  millrace scheduler add wan top --kind priority
+  millrace scheduler add wan voice --kind fifo --under top level=0
+  millrace scheduler add wan rest --kind fq-codel --under top level=1
+  millrace scheduler set wan rate=10mbit default=rest
+
+Kinds of leaves (queues) and their settings:
+  fifo                 threshold, manage
+  flow-queues          threshold and manage for each flow, quantum, queues, rate
+  fq-codel             queues, quantum, limit, target, interval, ecn
+  with manage=red      minimum, maximum, unit, probability, weight, gentle, ecn
+  with manage=codel    target, interval, ecn
+
+Kinds of inner nodes, and the settings of each child:
+  priority             level: a number; the lowest is served first
+  deficit-round-robin  quantum: bytes per round
+  hfsc                 real-time, link-sharing, upper-limit: curves
+  token-bucket         none; the node itself has rate and burst
+
+Values have units: rate=10mbit, threshold=64KiB, target=5ms, quantum=1538B.
+A curve is a rate, or '1mbit 10ms 64kbit': the first rate for 10 ms, then the second rate.
+docs/schedulers.md describes all settings with their defaults.")]
     Add {
-        /// The port.
+        /// Port of the scheduler.
         port: String,
-        /// Node name; a leaf is a queue.
+        /// Name of the new node; for a leaf, also of its queue.
         node: String,
-        /// Kind of the node.
+        /// Kind of the node, such as fifo or priority.
         #[arg(long)]
         kind: String,
-        /// Parent node (default: none, this is the root).
+        /// Parent node (default: none; the new node is the root).
         #[arg(long, value_name = "NODE")]
         under: Option<String>,
-        /// Settings of this kind and of the parent's kind.
+        /// Settings of the node, and settings for which its parent asks.
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
-    /// Change settings of a port's scheduler or of a node; an empty value removes one.
-    #[command(
-        after_help = "Settings of a port: rate, overhead, default, queues, host and host-weight. under=NODE moves a node, kind=KIND changes the kind of\na leaf; leaves keep their packets.\n\nLocally generated traffic: host=queue (scheduled, the default), host=filter (through all gates, then scheduled), host=direct\n(bypasses the scheduler).\n\nExample:\n  millrace scheduler set wan rate=20mbit default=rest\n  millrace scheduler set wan --node voice threshold=64KiB\n  millrace scheduler set wan --node voice under=fair quantum=3000B level=\n  millrace scheduler set wan --node voice kind=fq-codel threshold="
-    )]
+    /// Change settings of a port's scheduler, or of one node.
+    #[command(after_help = "\
+Examples:
+  millrace scheduler set wan rate=20mbit default=rest
+  millrace scheduler set wan --node voice threshold=64KiB
+  millrace scheduler set wan --node voice under=fair quantum=3000B level=   # move the node to `fair`
+  millrace scheduler set wan --node voice kind=fq-codel threshold=          # change the kind of a leaf
+
+Settings of a port:
+  rate         rate on the wire (default: unlimited)
+  overhead     bytes that the link adds to a packet: ethernet (default), atm, 'bytes 24' or none
+  default      leaf for packets without a queue (default: the first leaf)
+  queues       maximum number of queues, 1 to 65536 (default: 8192)
+  host         packets that the kernel sends (default: queue)
+  host-weight  maximum number of these packets per worker iteration, 1 to 256 (default: 256)
+
+With host=queue, packets that the kernel sends wait in the port's queues. With host=filter, they pass the gates first.
+With host=direct, they bypass the scheduler. Leaves keep their packets when they move or change their kind.")]
     Set {
-        /// The port.
+        /// Port of the scheduler.
         port: String,
-        /// Node (default: the port itself).
+        /// Node to change (default: the port itself).
         #[arg(long)]
         node: Option<String>,
-        /// Settings.
+        /// Settings; an empty value removes a setting.
         #[arg(value_name = "KEY=VALUE", required = true)]
         settings: Vec<String>,
     },
     /// Remove a node and its children.
-    #[command(
-        after_help = "Filters that name a queue that is at no port then (--action 'queue NAME') name the leaf of --to from now on.\nWithout --to nothing is removed while there are such filters, unless --with-filters removes them as well.\n\nExample:\n  millrace scheduler remove wan voice --to rest"
-    )]
+    #[command(after_help = "\
+Examples:
+  millrace scheduler remove wan voice             # drop the waiting packets
+  millrace scheduler remove wan voice --to rest   # move the waiting packets to the leaf `rest`
+
+If filters with `--action 'queue voice'` exist, and no other port has a queue `voice`:
+  --to LEAF        the filters name LEAF instead
+  --with-filters   the filters are removed
+  neither          nothing is removed; the error lists the filters")]
     Remove {
-        /// The port.
+        /// Port of the scheduler.
         port: String,
-        /// The node.
+        /// Node to remove.
         node: String,
-        /// Leaf that takes over the queued packets (default: drop).
-        #[arg(long, value_name = "NODE")]
+        /// Leaf that gets the waiting packets (default: drop the packets).
+        #[arg(long, value_name = "LEAF")]
         to: Option<String>,
         /// Also remove filters that name a removed queue.
         #[arg(long)]
         with_filters: bool,
     },
     /// Show scheduler trees with promised and delivered rates.
-    #[command(after_help = "Example:\n  millrace scheduler show\n  millrace scheduler show wan --json")]
+    #[command(after_help = "\
+Examples:
+  millrace scheduler show
+  millrace scheduler show wan --json
+
+promised: rate of a node while all other nodes have packets.
+delivered: average rate since the previous `scheduler show`.
+Both are bits per second on the wire.")]
     Show {
         /// Show only this port.
         port: Option<String>,
@@ -81,14 +128,23 @@ pub struct Port {
 /// Subcommands of `port`.
 #[derive(Debug, Subcommand)]
 pub enum PortAction {
-    /// Change address, input-weight or reverse-path; an empty value resets one.
-    #[command(
-        after_help = "address: its addresses, by commas, where it has no kernel device. input-weight: packets that are taken from the port in a round, at most, 1 to 256: where more comes than can be taken, ports are\nserved in these proportions. reverse-path: off, strict, loose.\n\nExample:\n  millrace port set lan input-weight=64\n  millrace port set wan input-weight= reverse-path=strict"
-    )]
+    /// Change address, input-weight or reverse-path.
+    #[command(after_help = "\
+Examples:
+  millrace port set lan input-weight=64
+  millrace port set wan input-weight= reverse-path=strict
+  millrace port set tap0 address=10.3.0.1/24,fd00:3::1/64
+
+Settings:
+  address        addresses, separated by commas; only for ports without a kernel device
+  input-weight   maximum number of packets per worker iteration, 1 to 256 (default: 256)
+  reverse-path   reverse path check (RFC 3704): off (default), strict or loose
+
+Under overload, ports are served in proportion to their input-weight.")]
     Set {
-        /// The port.
+        /// Port to change.
         port: String,
-        /// Settings.
+        /// Settings; an empty value restores the default.
         #[arg(value_name = "KEY=VALUE", required = true)]
         settings: Vec<String>,
     },
@@ -106,26 +162,36 @@ pub struct Queue {
 #[derive(Debug, Subcommand)]
 pub enum QueueAction {
     /// Show backlog and counters of queues.
-    #[command(after_help = "Example:\n  millrace queue show\n  millrace queue show wan flows --json")]
+    #[command(after_help = "\
+Examples:
+  millrace queue show                     # all queues
+  millrace queue show wan                 # the queues of a port
+  millrace queue show wan flows --json    # one queue, with the queues of its flows")]
     Show {
         /// Show only this port.
         port: Option<String>,
-        /// Show only this queue, with its flow queues.
+        /// Show only this queue, with the queues of its flows.
         queue: Option<String>,
     },
-    /// Change settings of a queue or of one flow queue.
-    #[command(
-        after_help = "Of a flow: quantum (bytes in each round), threshold (bytes), or rate, which is reserved for it.\n\nExample:\n  millrace queue set wan voice threshold=64KiB\n  millrace queue set wan flows --flow 'src 10.0.0.2 dst 10.1.0.2 proto udp sport 4000 dport 5060 in lan' rate=64kbit"
-    )]
+    /// Change settings of a queue, or of the queue of one flow.
+    #[command(after_help = "\
+Examples:
+  millrace queue set wan voice threshold=64KiB
+  millrace queue set wan flows --flow 'src 10.0.0.2 dst 10.1.0.2 proto udp sport 4000 dport 5060 in lan' rate=64kbit
+
+Settings of one flow, in a queue of the kind flow-queues:
+  rate        rate reserved for the flow
+  quantum     bytes per round; not together with rate
+  threshold   size above which the queue drops arriving packets")]
     Set {
-        /// The port.
+        /// Port of the queue.
         port: String,
-        /// The queue: a leaf of the port's scheduler.
+        /// Queue: a leaf of the port's scheduler.
         queue: String,
-        /// Flow, as in `flow list` (default: the whole queue).
-        #[arg(long, value_name = "PACKET")]
+        /// Flow, as printed by `flow list` (default: the whole queue).
+        #[arg(long, value_name = "FLOW")]
         flow: Option<String>,
-        /// Settings.
+        /// Settings; an empty value removes a setting.
         #[arg(value_name = "KEY=VALUE", required = true)]
         settings: Vec<String>,
     },

@@ -14,16 +14,16 @@ pub struct Top {
 /// Arguments of `events`.
 #[derive(Debug, Args)]
 pub struct Events {
-    /// Print new events as they happen.
+    /// Print new events until Ctrl-C.
     #[arg(long, short)]
     pub follow: bool,
-    /// Show events after this number.
+    /// Show all events after event NUMBER.
     #[arg(long, value_name = "NUMBER", conflicts_with = "last")]
     pub since: Option<u64>,
-    /// Show the last N events (default: 50; none with --follow).
+    /// Show the last COUNT events, 1 to 10000 (default: 50; with --follow: none).
     #[arg(long, value_name = "COUNT")]
     pub last: Option<u32>,
-    /// Show only this kind; repeatable.
+    /// Show only events of this kind, such as link-down; repeatable.
     #[arg(long = "kind", value_name = "KIND")]
     pub kinds: Vec<String>,
 }
@@ -36,7 +36,7 @@ impl Events {
 /// Arguments of `audit`.
 #[derive(Debug, Args)]
 pub struct Audit {
-    /// Number of lines, 1 to 10,000.
+    /// Show the last COUNT lines, 1 to 10000.
     #[arg(long, value_name = "COUNT", default_value_t = 100)]
     pub last: u32,
 }
@@ -47,7 +47,7 @@ pub struct Rates {
     /// Samples per second, 1 to 10.
     #[arg(long, value_name = "TIMES", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=10))]
     pub hz: u8,
-    /// Stop after N samples.
+    /// Stop after COUNT samples.
     #[arg(long, value_name = "COUNT")]
     pub count: Option<u64>,
 }
@@ -55,9 +55,9 @@ pub struct Rates {
 /// Arguments of `show`.
 #[derive(Debug, Args)]
 pub struct Show {
-    /// Resource, in the singular or plural.
+    /// Resource to show, in the singular or plural.
     pub noun: Noun,
-    /// Name of one entry.
+    /// Name of one entry (default: all entries).
     pub name: Option<String>,
 }
 
@@ -69,7 +69,7 @@ pub enum Noun {
     Ports,
     /// Processors, ports and switches as a tree.
     Hardware,
-    /// Routes: mirrored and configured.
+    /// Routes of the kernel and of Millrace.
     #[value(alias = "route")]
     Routes,
     /// Neighbours of the ports.
@@ -81,19 +81,19 @@ pub enum Noun {
     /// Gates with their bindings.
     #[value(alias = "gate")]
     Gates,
-    /// Loaded plugins.
+    /// Built-in and loaded plugins.
     #[value(alias = "plugin")]
     Plugins,
     /// Instances that stay in quarantine at the next start.
     Quarantine,
-    /// Packet totals.
+    /// Packet totals: received, sent, dropped, held.
     Summary,
     /// Drops by reason.
     #[value(alias = "drop")]
     Drops,
     /// Router status.
     Status,
-    /// Bindings of instances and of filter actions.
+    /// Bindings of instances and filters.
     #[value(alias = "binding")]
     Bindings,
     /// Filters with their actions and counters.
@@ -105,10 +105,10 @@ pub enum Noun {
     /// Schedulers of the ports.
     #[value(alias = "scheduler")]
     Schedulers,
-    /// Flows that the router knows.
+    /// Flows in the flow table.
     #[value(alias = "flow")]
     Flows,
-    /// Tokens for remote access.
+    /// API tokens for remote access.
     #[value(alias = "token")]
     Tokens,
     /// Placements of flows.
@@ -117,24 +117,24 @@ pub enum Noun {
     /// Revisions of the configuration.
     #[value(aliases = ["revision", "revisions"])]
     History,
-    /// Router-wide settings.
+    /// Router-wide settings: the table [router].
     Router,
     /// Classes of control-plane policing.
     ControlPlane,
-    /// The latest events.
+    /// Latest events.
     #[value(alias = "event")]
     Events,
-    /// The latest lines of the audit log, or those of one caller.
+    /// Latest lines of the audit log; a name selects one caller.
     Audit,
     /// Packets and bits per second of each port.
     #[value(alias = "rate")]
     Rates,
-    /// Labs that are up on this machine.
+    /// Running labs on this machine.
     #[value(alias = "lab")]
     Labs,
-    /// Running configuration.
+    /// Running configuration, as a file.
     Configuration,
-    /// API paths and methods.
+    /// Paths and methods of the API.
     Interface,
     /// API description in OpenAPI, as JSON.
     Openapi,

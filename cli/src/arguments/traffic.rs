@@ -18,105 +18,131 @@ pub struct Filter {
 pub enum FilterAction {
     /// Add a filter.
     #[command(after_help = "\
-A filter is words in any order: src and dst (10.1.0.2, 10.1.0.0/16, fd00::/8), proto (tcp, udp, icmp, a number), sport and dport
-(80, 1000-2000), in PORT, flags syn/syn+ack, dscp ef, exceptions ttl,options, tag 3. What is left out is a wildcard.
-Join them by or, and, not and parentheses; list values (dport 80,443); tcpdump's host, net, port, tcp, udp, icmp are read too.
-`not host` takes an IPv4 address; for an IPv6 address add a filter of higher priority with the action accept, and one for the rest.
-
-Actions: accept (go on, whatever filters of lower priority at this gate say), drop, reject (with an ICMP error), host, `port NAME [via ADDRESS]`, `ports NAME,NAME` (to each),
-`copy-to NAME [via ADDRESS]`, `copy INSTANCE`, `instance NAME`, `queue NAME` (of a scheduler), `police RATE [burst SIZE]` (what comes
-faster is dropped)
-
-A packet that is rejected is answered with an ICMP error, which passes the gates as well: add `in PORT`, or the filter also
-matches the ICMP error.
-
-Example:
+Examples:
   millrace filter add 'in lan proto tcp dport 25' --action drop
   millrace filter add 'src 10.1.7.0/24' --action 'port wan via 10.2.0.77' --priority 10
   millrace filter add 'proto udp dport 53' --action 'copy-to probe via 10.3.0.2'
+  millrace filter add 'in lan and (tcp or udp)' --action 'police 10mbit'
   millrace filter add --from blocked.txt
 
-Each line of a file is a filter: FILTER action ACTION [gate GATE] [priority PRIORITY], as `filter list --lines` prints it.
-Empty lines and those that begin with # say nothing. All of them are added, or none: then each line that is wrong is
-named, those that can't be read before those that can't be done.")]
+Matches, in any order; an omitted word matches everything:
+  src, dst       address or prefix: 10.1.0.2, 10.1.0.0/16, fd00::/8
+  proto          protocol: tcp, udp, icmp, or a number
+  sport, dport   port or range: 80, 1000-2000
+  in             ingress port
+  flags          TCP flags, value/mask: syn/syn+ack (SYN set, ACK clear)
+  dscp           0 to 63, or a name: ef, af41, cs6
+  exceptions     ttl, options, fragment, cut
+  tag            0 to 31, set by a plugin
+  of tcpdump     host, net, port, tcp, udp, icmp
+Combine matches by and, or, not and parentheses. Lists have commas: dport 80,443.
+`not host` takes IPv4 addresses only. For IPv6, add an `accept` filter with a higher priority instead.
+
+Actions:
+  accept                       skip the filters of lower priority at this gate
+  drop                         drop the packet
+  reject                       drop the packet and send an ICMP error
+  host                         deliver the packet to the kernel, or to the router's own stack
+  port NAME [via ADDRESS]      send the packet by this port
+  ports NAME,NAME              send the packet by the first port, and copies by the others
+  copy-to NAME [via ADDRESS]   send a copy by this port
+  copy INSTANCE                give a copy to the instance
+  instance NAME                give the packet to the instance
+  queue NAME                   put the packet into this queue of its egress port
+  police RATE [burst SIZE]     drop packets above RATE, such as 10mbit
+
+`reject` applies to its own ICMP errors too, if the filter matches them: add `in PORT` to the match.
+Each line of --from: MATCH action ACTION [gate GATE] [priority PRIORITY]. # starts a comment line.
+The router adds all filters of --from, or none.")]
     Add {
-        /// Match; `*` matches all packets.
-        #[arg(required_unless_present = "from")]
+        /// Packets to match; `*` matches all packets.
+        #[arg(required_unless_present = "from", value_name = "MATCH")]
         filter: Option<String>,
-        /// Action.
+        /// Action on matching packets, such as drop.
         #[arg(long, value_name = "ACTION", required_unless_present = "from")]
         action: Option<String>,
-        /// Gate (default: `tap` for copies, `schedule` for queue, `firewall` for police, else `route`; needed for instance).
+        /// Gate of the filter (default: tap for copies, schedule for queue, firewall for police, route for other actions;
+        /// required for instance).
         #[arg(long)]
         gate: Option<String>,
-        /// Priority; the highest matching priority wins.
+        /// Priority, an integer; the highest matching priority wins.
         #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
         priority: i32,
-        /// Add one entry per line of FILE; - is standard input.
+        /// Add a filter for each line of FILE; - is standard input.
         #[arg(long, value_name = "FILE", conflicts_with_all = ["filter", "action", "gate", "priority"])]
         from: Option<PathBuf>,
     },
-    /// Remove filters and bindings atomically, by id or match.
+    /// Remove filters and bindings, by id or match.
     #[command(
         alias = "del",
-        after_help = "Example:\n  millrace filter remove 3 4\n  millrace filter remove 'in lan proto tcp dport 25' --action drop"
+        after_help = "\
+Examples:
+  millrace filter remove 3 4   # ids are in `filter list`
+  millrace filter remove 'in lan proto tcp dport 25' --action drop
+
+The router removes all given filters or none."
     )]
     Remove {
-        /// Filter ids; with --action, one filter expression.
-        #[arg(required = true, value_name = "ID")]
+        /// Ids of filters; with --action, the match of one filter.
+        #[arg(required = true, value_name = "ID|MATCH")]
         which: Vec<String>,
         /// Action of the filter to remove.
         #[arg(long, value_name = "ACTION")]
         action: Option<String>,
-        /// Gate of the filter (default: as for `filter add`).
+        /// Gate of the filter (default: as in `filter add`).
         #[arg(long, requires = "action")]
         gate: Option<String>,
-        /// Priority of the filter, if several differ only in it.
+        /// Priority of the filter, if filters differ only in priority.
         #[arg(long, requires = "action", allow_negative_numbers = true)]
         priority: Option<i32>,
     },
-    /// List filters, and bindings of instances, with their counters.
+    /// List filters and bindings with counters.
     #[command(after_help = "\
-Packets: what matched. Drops: what the filter or its instance dropped. Queued: what was given to the queues of ports, each copy and
-each fragment once (at gates for copies, copies). Queued = sent + lost (dropped there) + waiting.
-
-Example:
+Examples:
   millrace filter list
   millrace filter list --gate route --json
-  millrace filter list --watch 2s")]
+  millrace filter list --watch 2s            # refresh every 2 seconds, with rates
+  millrace filter list --lines > filters.txt
+
+Counters of packets:
+  packets   matching packets
+  drops     packets that the filter or its instance dropped
+  queued    packets given to queues of ports, each copy and fragment separately: sent + lost + waiting
+  lost      packets that the queues dropped")]
     List {
-        /// Show only this gate.
+        /// Show only filters of this gate.
         #[arg(long)]
         gate: Option<String>,
-        /// Print lines that `filter add --from` reads.
+        /// Print lines for `filter add --from`.
         #[arg(long, conflicts_with = "watch")]
         lines: bool,
         /// Refresh options.
         #[command(flatten)]
         watch: Watch,
     },
-    /// Show for each gate which filter matches a packet and why.
+    /// Show which filter matches a packet at each gate, and why.
     #[command(
-        after_help = "Example:\n  millrace filter explain 'src 10.1.0.2 dst 10.2.0.2 proto udp sport 9 dport 5201 in lan'"
+        after_help = "Examples:\n  millrace filter explain 'src 10.1.0.2 dst 10.2.0.2 proto udp sport 9 dport 5201 in lan'\n\nDefaults: proto udp, sport 0, dport 0, no ingress port."
     )]
     Explain {
-        /// The packet, written as a filter without wildcards for source and destination.
+        /// Packet, such as 'src 10.1.0.2 dst 10.2.0.2 in lan'; src and dst are required.
         packet: String,
     },
-    /// Find filters that never win or are ambiguous; exit 1 if there are any.
+    /// Find filters that never win or are ambiguous.
     #[command(after_help = "\
-A pair is two filters of one priority that some packets match both, and neither is a special case of the other. The parts of one
-expression are not compared with each other.
+Examples:
+  millrace filter check
+  millrace filter check --json
 
-Example:
-  millrace filter check")]
+Ambiguous: two filters of equal priority match common packets, and neither is a special case of the other.
+Also reported: filters that lose against every route. Exit status 1 if there are findings.")]
     Check,
 }
 
 /// Refresh options of a list.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Watch {
-    /// Refresh every TIME, 500ms to 60s (default: 1s), with rates.
+    /// Refresh the list every TIME, 500ms to 60s, with rates (without TIME: 1s).
     #[arg(
         long,
         value_name = "TIME",
@@ -124,8 +150,8 @@ pub struct Watch {
         default_missing_value = "1s"
     )]
     pub watch: Option<super::show::Interval>,
-    /// Stop after N refreshes.
-    #[arg(long, value_name = "LISTS", requires = "watch")]
+    /// Stop after N refreshes; needs --watch.
+    #[arg(long, value_name = "N", requires = "watch")]
     pub count: Option<u64>,
 }
 
@@ -140,63 +166,65 @@ pub struct Route {
 /// Subcommands of `route`.
 #[derive(Debug, Subcommand)]
 pub enum RouteAction {
-    /// Add a static route; syntax of `ip route`.
+    /// Add a static route, in the syntax of `ip route`.
     #[command(after_help = "\
-PREFIX [via ADDRESS]... [port NAME], or blackhole, unreachable or prohibit before or behind PREFIX. Several next hops
-share the flows. `default` is 0.0.0.0/0, or ::/0 with an IPv6 next hop. A route by a kernel device is given to the kernel.
-
-Example:
+Examples:
   millrace route add 10.9.0.0/16 via 10.2.0.254
   millrace route add default via fe80::1 port wan
-  millrace route add 10.9.0.0/16 via 10.2.0.253 via 10.2.0.254
-  millrace route add blackhole 10.66.0.0/16
+  millrace route add 10.9.0.0/16 via 10.2.0.253 via 10.2.0.254   # two next hops share the flows
+  millrace route add blackhole 10.66.0.0/16                      # also unreachable, prohibit
   millrace route add --from routes.txt
 
-Each line of a file is a route in the same words, or as `ip route` or `route list --lines` prints it; one with a metric, or with
-weights, is refused. Empty lines and those
-that begin with # say nothing. All of them are added, or none: then each line that is wrong is
-named, those that can't be read before those that can't be done.")]
+Syntax: PREFIX [via ADDRESS]... [port NAME]. `default` is 0.0.0.0/0, or ::/0 with an IPv6 next hop.
+The router installs a route by a kernel device in the kernel (main table, proto 213).
+Each line of --from: a route, as `ip route` or `route list --lines` prints it. # starts a comment line.
+A line with a metric, or with a weight other than 1, is an error. The router adds all routes of --from, or none.")]
     Add {
-        /// The route.
+        /// Route, such as 10.9.0.0/16 via 10.2.0.254.
         #[arg(required_unless_present = "from", value_name = "WORD")]
         words: Vec<String>,
-        /// Add one entry per line of FILE; - is standard input.
+        /// Add a route for each line of FILE; - is standard input.
         #[arg(long, value_name = "FILE", conflicts_with = "words")]
         from: Option<PathBuf>,
     },
     /// Add a static route, or replace one without packet loss.
     #[command(
-        after_help = "The words are those of `route add`.\n\nExample:\n  millrace route replace 10.9.0.0/16 via 10.2.0.253"
+        after_help = "Examples:\n  millrace route replace 10.9.0.0/16 via 10.2.0.253\n\nThe syntax is that of `route add`. The prefix always has a route during the replacement."
     )]
     Replace {
-        /// The route.
+        /// Route, such as 10.9.0.0/16 via 10.2.0.253.
         #[arg(required = true, value_name = "WORD")]
         words: Vec<String>,
     },
-    /// Remove static routes atomically.
+    /// Remove one static route, or a list of static routes.
     #[command(
         alias = "del",
-        after_help = "Example:\n  millrace route remove 10.9.0.0/16\n  millrace route remove --from routes.txt"
+        after_help = "\
+Examples:
+  millrace route remove 10.9.0.0/16
+  millrace route remove --from routes.txt   # all routes of the file, or none
+
+The command removes only routes of Millrace. Use `ip route` for the other routes of the kernel."
     )]
     Remove {
         /// Prefix of the route.
         #[arg(required_unless_present = "from")]
         prefix: Option<String>,
-        /// Remove the prefixes of the routes in FILE; - is standard input.
+        /// Remove the route of each line of FILE; - is standard input.
         #[arg(long, value_name = "FILE", conflicts_with = "prefix")]
         from: Option<PathBuf>,
     },
     /// List routes with counters.
     #[command(after_help = "\
-Queued: what was given to the queues of ports. Queued = sent + lost (dropped there) + waiting. A route that gets other next hops counts
-anew. Routes that lead to no port don't count, nor those that come when 65,536 do already.
-
-Example:
+Examples:
   millrace route list
-  millrace route list --within 10.0.0.0/8 --watch
-  millrace route list --lines | grep 'protocol millrace'")]
+  millrace route list --within 10.0.0.0/8 --watch          # refresh every second, with rates
+  millrace route list --lines | grep 'protocol millrace'   # only static routes of Millrace
+
+queued: packets given to queues of ports: sent + lost (dropped by the queues) + waiting.
+Routes that lead to a port have counters, up to 65,536 routes. New next hops reset the counters of a route.")]
     List {
-        /// Print lines that `route add --from` reads, without own addresses.
+        /// Print lines for `route add --from`, without the router's own addresses.
         #[arg(long, conflicts_with = "watch")]
         lines: bool,
         /// Show only PREFIX and more specific prefixes.
@@ -206,10 +234,10 @@ Example:
         #[command(flatten)]
         watch: Watch,
     },
-    /// Look up the route of an address.
-    #[command(alias = "get", after_help = "Example:\n  millrace route lookup 10.9.1.1")]
+    /// Look up the route to an address.
+    #[command(alias = "get", after_help = "Examples:\n  millrace route lookup 10.9.1.1")]
     Lookup {
-        /// The address.
+        /// Destination address.
         address: String,
     },
 }
@@ -226,25 +254,32 @@ pub struct Neighbour {
 #[derive(Debug, Subcommand)]
 pub enum NeighbourAction {
     /// Add a static neighbour.
-    #[command(after_help = "Example:\n  millrace neighbour add wan 10.2.0.77 02:00:00:00:00:07")]
+    #[command(after_help = "\
+Examples:
+  millrace neighbour add tap0 10.3.0.77 02:00:00:00:00:07
+
+Only ports without a kernel device accept static neighbours. For kernel devices, use `ip neighbour`.")]
     Add {
-        /// Port of the neighbour.
+        /// Port of the neighbour, without a kernel device.
         port: String,
         /// IP address of the neighbour.
         address: IpAddr,
         /// MAC address of the neighbour.
         mac: String,
     },
-    /// Remove a static neighbour; its address is resolved again.
-    #[command(alias = "del", after_help = "Example:\n  millrace neighbour remove wan 10.2.0.77")]
+    /// Remove a static neighbour.
+    #[command(
+        alias = "del",
+        after_help = "Examples:\n  millrace neighbour remove tap0 10.3.0.77\n\nThe router then resolves the address by ARP or neighbour discovery."
+    )]
     Remove {
         /// Port of the neighbour.
         port: String,
         /// IP address of the neighbour.
         address: IpAddr,
     },
-    /// List neighbours.
-    #[command(after_help = "Example:\n  millrace neighbour list")]
+    /// List the neighbours of all ports.
+    #[command(after_help = "Examples:\n  millrace neighbour list\n  millrace neighbour list --json")]
     List,
 }
 
@@ -259,32 +294,43 @@ pub struct Flow {
 /// Subcommands of `flow`.
 #[derive(Debug, Subcommand)]
 pub enum FlowAction {
-    /// List flows, the largest first.
-    #[command(
-        after_help = "Example:\n  millrace flow list --order rate --limit 10\n  millrace flow list 'proto udp in lan'\n  millrace flow list 'port 80,443 or icmp'"
-    )]
+    /// List flows, by default those with the most bytes first.
+    #[command(after_help = "\
+Examples:
+  millrace flow list                             # the 20 flows with the most bytes
+  millrace flow list --order rate --limit 10     # measure rates over 0.5 s
+  millrace flow list 'proto udp in lan'
+  millrace flow list 'port 80,443 or icmp'")]
     List {
         /// Flows to select.
         #[command(flatten)]
         flows: Flows,
-        /// Sort order.
+        /// Sort order; the largest value is first.
         #[arg(long, default_value = "bytes", value_name = "ORDER")]
         order: FlowOrder,
-        /// Maximum number of flows.
+        /// Maximum number of flows, 1 to 10000.
         #[arg(long, default_value_t = 20)]
         limit: usize,
     },
-    /// Show flow records.
-    #[command(
-        after_help = "Example:\n  millrace flow show 'src 10.1.0.2 dst 10.2.0.2 proto udp sport 9 dport 5201 in lan'"
-    )]
+    /// Show all details of flows.
+    #[command(after_help = "\
+Examples:
+  millrace flow show 'src 10.1.0.2 dst 10.2.0.2 proto udp sport 9 dport 5201 in lan'
+  millrace flow show 'dst 10.2.0.2'
+
+FILTER is required; '*' matches all flows. Shows at most 100 flows, those with the highest packet rate first.")]
     Show {
         /// Flows to select.
         #[command(flatten)]
         flows: Flows,
     },
     /// Flush all flows, or the flows that a filter matches.
-    #[command(after_help = "Example:\n  millrace flow flush 'src 10.1.0.2'\n  millrace flow flush")]
+    #[command(after_help = "\
+Examples:
+  millrace flow flush 'src 10.1.0.2'
+  millrace flow flush                  # all flows
+
+The router classifies the next packet of each flow again.")]
     Flush {
         /// Flows to select.
         #[command(flatten)]
@@ -295,7 +341,7 @@ pub enum FlowAction {
 /// Selection of flows: a filter, with or without `--filter`.
 #[derive(Debug, Args)]
 pub struct Flows {
-    /// Filter, or a flow as printed by `flow list`.
+    /// Filter, such as 'proto udp in lan', or a flow as printed by `flow list`.
     #[arg(value_name = "FILTER")]
     words: Option<String>,
     /// Same as FILTER.
@@ -313,13 +359,13 @@ impl Flows {
 /// Sort order of flows.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum FlowOrder {
-    /// Packet rate over 0.5 s.
+    /// Packets per second, measured over 0.5 s.
     Rate,
     /// Bytes.
     Bytes,
     /// Packets.
     Packets,
-    /// Most recent packet.
+    /// Time of the last packet.
     Recent,
 }
 

@@ -1,6 +1,6 @@
 //! The command `plugin`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use hyper::Method;
 use millrace_kit::Progress;
@@ -43,9 +43,7 @@ pub fn plugin(
         PluginAction::Keygen { out } => keygen(out, json)?,
         PluginAction::Sign { file, key } => sign(file, key, json)?,
         PluginAction::Load { file, allow_downgrade } => {
-            let path = file.canonicalize();
-            let path = path.map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
-            let body = json!({"file": path, "allow_downgrade": allow_downgrade});
+            let body = json!({"file": at_router(file)?, "allow_downgrade": allow_downgrade});
             let value = remote()?.send(Method::POST, "/plugins", Some(&body))?;
             let [name, version, signature, home] =
                 ["name", "version", "signature", "home"].map(|key| plain(&value[key]));
@@ -106,12 +104,16 @@ fn sign(file: &Path, key: &Path, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Returns the absolute path of a plugin file. The file may be absent here: a remote router reads its own file.
+fn at_router(file: &Path) -> Result<PathBuf, Failure> {
+    let path = file.canonicalize().or_else(|_| std::path::absolute(file));
+    path.map_err(|error| Failure::new(format!("{}: {error}", file.display())))
+}
+
 /// Upgrades a plugin to another version.
 fn upgrade_by(client: &Client, upgrade: &PluginUpgrade, json: bool) -> Result<(), Failure> {
-    let path = upgrade.file.canonicalize();
-    let path = path.map_err(|error| Failure::new(format!("{}: {error}", upgrade.file.display())))?;
     let body = json!({
-        "file": path,
+        "file": at_router(&upgrade.file)?,
         "shadow": upgrade.shadow,
         "accept_differences": upgrade.accept_differences,
         "without_state": upgrade.without_state,

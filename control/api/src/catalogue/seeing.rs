@@ -63,7 +63,10 @@ pub(super) fn counters() -> Vec<Resource> {
             get(metrics::metrics),
         ),
         Resource::new("/counters").on(
-            Operation::delete::<resources::Cleared>(Operator, "resets all counters"),
+            Operation::delete::<resources::Cleared>(
+                Operator,
+                "resets packet counters, except those of queues, schedulers and flows",
+            ),
             delete(resources::clear),
         ),
         Resource::new("/capture").on(
