@@ -67,7 +67,7 @@ pub fn against(
     let [ours, theirs] = said;
     let (measurements, missing) = compare(&ours, &theirs);
     for case in missing {
-        (options.progress)(&format!("{case}: not every run has it, so it is left out"));
+        (options.progress)(&format!("{case}: left out, because not every run has this case"));
     }
     Ok(measurements)
 }
@@ -89,7 +89,7 @@ fn results_of(binary: &Path, arguments: &[String]) -> Result<Vec<Said>, BenchErr
         return Err(running.failure(&format!("still running after {PATIENCE:?}")));
     }
     // A benchmark may fail for its figures alone; its output still has results.
-    parse(&running.output()).ok_or_else(|| running.failure("it printed no results"))
+    parse(&running.output()).ok_or_else(|| running.failure("the program printed no results"))
 }
 
 /// Parses the JSON results after the progress lines.
@@ -161,6 +161,6 @@ mod tests {
     fn a_build_without_results_is_told_with_what_it_said() {
         let _alone = crate::interrupt::FLAG_IN_USE.lock().unwrap();
         let error = results_of(Path::new("/bin/echo"), &["memory".to_owned()]).unwrap_err();
-        assert!(error.to_string().contains("it printed no results: bench memory --json"), "{error}");
+        assert!(error.to_string().contains("the program printed no results: bench memory --json"), "{error}");
     }
 }

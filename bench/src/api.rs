@@ -45,7 +45,8 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     };
     let made = parsed(&tell(&["token", "create", "wrk", "--role", "viewer", "--json"])?)?;
     let token = made["token"].as_str();
-    let token = token.ok_or_else(|| BenchError::measurement("api", format!("no token in {made}")))?;
+    let token = token
+        .ok_or_else(|| BenchError::measurement("api", format!("can't read an API token from {made}")))?;
     // The router learns the neighbours before the flow begins.
     line.h1.run("ping -c 2 -i 0.2 10.2.0.2");
     let mut results = Vec::new();
@@ -105,7 +106,7 @@ fn process_of(socket: &Path) -> Result<u32, BenchError> {
     let status = parsed(&status)?;
     let pid = status["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
     let pid = pid.filter(|pid| fs::metadata(format!("/proc/{pid}")).is_ok());
-    pid.ok_or_else(|| BenchError::measurement("api", "the router doesn't say which process it is"))
+    pid.ok_or_else(|| BenchError::measurement("api", "the router's answer has no process id"))
 }
 
 fn parsed(text: &str) -> Result<serde_json::Value, BenchError> {

@@ -67,7 +67,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
         if changes != wanted {
             return Err(BenchError::measurement(
                 "apply",
-                format!("{changes} changes were made, and not {wanted}"),
+                format!("the router made {changes} changes instead of {wanted}"),
             ));
         }
         expect(&timed(&mut again, || router.ask(&["apply", &large]))?, "nothing is changed")?;
@@ -90,7 +90,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     let turn = format!("{what}: the longest turn of the worker meanwhile");
     if alone.is_empty() {
         (options.progress)(
-            "the worker can't be given priority: how long a change takes it is not told apart",
+            "can't raise the worker's priority: the worker's share of a change is not measured",
         );
     } else {
         let measured = Measurement::median_of(&turn, alone, "us");
@@ -203,7 +203,9 @@ fn count(applied: &str) -> Result<usize, BenchError> {
 fn expect(text: &str, word: &str) -> Result<(), BenchError> {
     match text.contains(word) {
         true => Ok(()),
-        false => Err(BenchError::measurement("apply", format!("{word:?} was expected, and not {text:?}"))),
+        false => {
+            Err(BenchError::measurement("apply", format!("expected {word:?} in the answer, got {text:?}")))
+        }
     }
 }
 
@@ -299,8 +301,9 @@ impl Router {
     fn longest_change(&self) -> Result<f64, BenchError> {
         let status = parse(&self.ask(&["show", "status", "--json"])?)?;
         let longest = status["turns"]["longest_change"].as_f64();
-        longest
-            .ok_or_else(|| BenchError::measurement("apply", "the router doesn't say how long a change took"))
+        longest.ok_or_else(|| {
+            BenchError::measurement("apply", "the router's answer has no duration of the change")
+        })
     }
 
     fn stop(self) -> Result<(), BenchError> {

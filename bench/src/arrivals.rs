@@ -70,6 +70,6 @@ pub(crate) fn go_down(router: &Router, load: &Load, wanted: u64, all: u64) -> Re
         there = status["driver_flows"]["flows"].as_u64().unwrap_or_default();
         Ok(there >= wanted)
     })?;
-    let problem = || format!("{there} of {all} flows went down within {GOING_DOWN:?}");
+    let problem = || format!("only {there} of {all} flows were offloaded within {GOING_DOWN:?}");
     if are_down { Ok(()) } else { Err(BenchError::measurement("flows in the driver", problem())) }
 }

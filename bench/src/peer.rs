@@ -95,14 +95,14 @@ impl Peer {
     /// Sends a line to the peer and returns its answer line.
     pub fn ask(&mut self, line: &str) -> Result<String, BenchError> {
         check()?;
-        writeln!(self.input, "{line}").map_err(BenchError::system(format!("speak to {}", self.name)))?;
+        writeln!(self.input, "{line}").map_err(BenchError::system(format!("write to {}", self.name)))?;
         let mut answer = String::new();
-        self.output.read_line(&mut answer).map_err(BenchError::system(format!("listen to {}", self.name)))?;
+        self.output.read_line(&mut answer).map_err(BenchError::system(format!("read from {}", self.name)))?;
         check()?;
         if answer.is_empty() {
             return Err(BenchError::measurement(
                 &self.name,
-                format!("the peer ended instead of answering `{line}`"),
+                format!("the peer exited without an answer to `{line}`"),
             ));
         }
         Ok(answer.trim_end().to_owned())

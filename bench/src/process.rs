@@ -85,7 +85,7 @@ pub(crate) fn on_processor<T: Send>(
             let _ = dedicate(Pid::from_raw(0), processor);
             work()
         });
-        thread.join().map_err(|_| BenchError::measurement("a measurement", "its thread died"))
+        thread.join().map_err(|_| BenchError::measurement("a measurement", "its thread panicked"))
     })
 }
 

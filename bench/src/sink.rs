@@ -13,5 +13,5 @@ pub(crate) fn sink(namespace: &Namespace, device: &str) -> Result<FrameSink, Ben
 }
 
 pub(crate) fn no_sink(error: OffloadError) -> BenchError {
-    BenchError::measurement("far end", format!("it can't be made: {error}"))
+    BenchError::measurement("far end", format!("can't create the receiver of packets: {error}"))
 }

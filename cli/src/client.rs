@@ -183,7 +183,7 @@ impl Client {
             return Ok(Value::Null);
         }
         serde_json::from_slice(&bytes)
-            .map_err(|error| Failure::new(format!("the router's answer is no JSON: {error}")))
+            .map_err(|error| Failure::new(format!("the router's answer is not valid JSON: {error}")))
     }
 
     /// Reads an endless resource in the media type `accept`, and calls `take` with each piece until `take`
@@ -253,9 +253,10 @@ impl Client {
         let status = response.status();
         let bytes = response.into_body().collect().await.map_err(|error| self.broken(&error))?.to_bytes();
         let problem: Value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-        let detail = problem["detail"]
-            .as_str()
-            .map_or_else(|| format!("the router answers {status}"), millrace_config::in_file);
+        let detail = problem["detail"].as_str().map_or_else(
+            || format!("the router answered {status} without a description"),
+            millrace_config::in_file,
+        );
         let errors = rows(&problem["errors"]).to_vec();
         let wrong = problem["wrong"].as_u64().unwrap_or_default() as usize;
         Err(Failure { wrong, errors, ..Failure::new(detail) })
@@ -288,25 +289,28 @@ impl Client {
         let hint = match error.kind() {
             _ if matches!(place, Place::Elsewhere(_)) => match error.kind() {
                 std::io::ErrorKind::InvalidData => {
-                    "is it the router that is meant? --ca or --fingerprint says by what it is known"
+                    "check that this is the right router, and give its certificate with --ca or --fingerprint"
                 }
-                _ => "does it run with `listen` in [api], or --listen, and can it be reached?",
+                _ => {
+                    "check that the router runs with `listen` in [api] or --listen, and that the network \
+                     reaches it"
+                }
             },
-            std::io::ErrorKind::PermissionDenied => "run as root, or let your group in by `groups` in [api]",
-            _ => "is `millrace run` running, with this --socket?",
+            std::io::ErrorKind::PermissionDenied => "run as root, or add your group to `groups` in [api]",
+            _ => "check that `millrace run` runs with this --socket",
         };
-        Failure::new(format!("can't reach a router at {place} ({error}): {hint}"))
+        Failure::new(format!("can't reach the router at {place} ({error}): {hint}"))
     }
 
     fn silent(&self, patience: Duration) -> Failure {
         let (place, seconds) = (&self.place, patience.as_secs());
         Failure::new(format!(
-            "the router at {place} does not answer for {seconds} s: is its process stopped?"
+            "the router at {place} did not answer for {seconds} s: check that its process is not stopped"
         ))
     }
 
     fn broken(&self, error: &hyper::Error) -> Failure {
-        Failure::new(format!("the connection to {} broke: {error}", self.place))
+        Failure::new(format!("the connection to {} failed: {error}", self.place))
     }
 }
 

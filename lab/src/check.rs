@@ -106,7 +106,7 @@ fn check_name(name: &Spanned<String>, of: &str) -> Result<(), Wrong> {
     let letters = text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
     if !letters || text.is_empty() || text.len() > NAME_LENGTH || text.starts_with('-') {
         let right = format!("1 to {NAME_LENGTH} letters, digits, - and _, not beginning with -");
-        return wrong(name.span(), format!("{text:?} can't be the name of a {of}: {right}"));
+        return wrong(name.span(), format!("{text:?} is not a valid name of a {of}: give {right}"));
     }
     Ok(())
 }
@@ -128,7 +128,7 @@ fn add_node(nodes: &mut Vec<Node>, name: &Spanned<String>, node: Node) -> Result
     if nodes.iter().any(|other| other.name == node.name) {
         return wrong(
             name.span(),
-            format!("two nodes are called {}: each needs a name of its own", node.name),
+            format!("two nodes have the name {}: give each a different name", node.name),
         );
     }
     nodes.push(node);
@@ -186,7 +186,7 @@ fn add_daemon(lab: &mut LabFile, table: &DaemonTable, directory: &Path) -> Resul
     let name = table.program.get_ref();
     let Some(program) = daemon::PROGRAMS.iter().find(|known| *known == name) else {
         let known = here("routing daemon", daemon::PROGRAMS);
-        return wrong(table.program.span(), format!("{name:?} is no known routing daemon; {known}"));
+        return wrong(table.program.span(), format!("{name:?} is not a supported routing daemon; {known}"));
     };
     let config = match (&table.config, &table.text) {
         (None, Some(text)) => text.get_ref().clone(),
@@ -199,14 +199,19 @@ fn add_daemon(lab: &mut LabFile, table: &DaemonTable, directory: &Path) -> Resul
         }
         (None, None) => {
             let message =
-                format!("{name} needs its configuration: config = \"FILE\", or text = \"\"\"…\"\"\"");
+                format!("{name} needs a configuration: set config = \"FILE\", or text = \"\"\"…\"\"\"");
             return wrong(table.program.span(), message);
         }
-        (Some(_), Some(text)) => return wrong(text.span(), "say either `config` or `text`, not both"),
+        (Some(_), Some(text)) => {
+            return wrong(text.span(), "`config` and `text` exclude each other: give one of them");
+        }
     };
     let node = &mut lab.nodes[index];
     if node.daemons.iter().any(|other| other.program == *program) {
-        return wrong(table.program.span(), format!("{} has {program} already", node.name));
+        return wrong(
+            table.program.span(),
+            format!("node {} already has {program}: remove one of the two", node.name),
+        );
     }
     node.daemons.push(Daemon { program, config });
     // Zebra comes first: FRR's daemons reach the kernel through it.
@@ -223,7 +228,10 @@ fn refuse_millrace_keys(table: &RouterTable) -> Result<(), Wrong> {
     match spans.into_iter().find_map(|(key, span)| Some((key, span?))) {
         Some((key, span)) => wrong(
             span,
-            format!("`{key}` is for a router of kind \"millrace\"; {} is the kernel's", table.name.get_ref()),
+            format!(
+                "`{key}` needs a router of kind \"millrace\", but {} is of kind \"kernel\"",
+                table.name.get_ref()
+            ),
         ),
         None => Ok(()),
     }
@@ -231,20 +239,20 @@ fn refuse_millrace_keys(table: &RouterTable) -> Result<(), Wrong> {
 
 fn add_link(lab: &mut LabFile, link: &LinkTable) -> Result<(), Wrong> {
     let [first, second] = link.ends.get_ref().as_slice() else {
-        return wrong(link.ends.span(), "a link has two ends, as ends = [\"h1\", \"r:r1\"]");
+        return wrong(link.ends.span(), "a link needs two ends, as in ends = [\"h1\", \"r:r1\"]");
     };
     let mtu = link.mtu.as_ref().map(check_mtu).transpose()?;
     let ends = [add_end(lab, first)?, add_end(lab, second)?];
     if ends[0].node == ends[1].node {
         return wrong(
             link.ends.span(),
-            format!("both ends are at {}: a link joins two nodes", node_part(first)),
+            format!("both ends of the link are at {}: name two different nodes", node_part(first)),
         );
     }
     for (name, addresses) in &link.addresses {
         let Some(end) = ends.iter().find(|end| lab.nodes[end.node].name == *name) else {
             let message = format!(
-                "no end of this link is at {name}: its ends are at {} and {}",
+                "`addresses` names {name}, but the ends of this link are at {} and {}",
                 node_part(first),
                 node_part(second)
             );
@@ -283,13 +291,13 @@ fn add_end(lab: &mut LabFile, end: &Spanned<String>) -> Result<End, Wrong> {
         || device.len() > DEVICE_NAME_LENGTH
         || matches!(&*device, "." | ".." | "lo")
     {
-        let right = format!("1 to {DEVICE_NAME_LENGTH} letters and digits, as \"{}:r1\"", node.name);
-        return wrong(end.span(), format!("{device:?} can't be the name of a device: {right}"));
+        let right = format!("1 to {DEVICE_NAME_LENGTH} letters and digits, as in \"{}:r1\"", node.name);
+        return wrong(end.span(), format!("{device:?} is not a valid device name: give {right}"));
     }
     if node.devices.iter().any(|other| other.name == device) {
         return wrong(
             end.span(),
-            format!("{} has two devices called {device}: give one another name", node.name),
+            format!("node {} has two devices with the name {device}: rename one", node.name),
         );
     }
     node.devices.push(Device { name: device, addresses: Vec::new(), impairment: None });
@@ -312,8 +320,8 @@ fn impair(lab: &mut LabFile, link: &LinkTable, ends: [End; 2]) -> Result<(), Wro
         return wrong(impairment.span(), message);
     }
     let Some(end) = ends.iter().find(|end| lab.nodes[end.node].kind == NodeKind::Millrace) else {
-        let message =
-            "a link with impairment needs a router of kind \"millrace\" at one end, whose port does it";
+        let message = "impairment needs a router of kind \"millrace\" at one end of the link, because its \
+                       port applies the impairment";
         return wrong(impairment.span(), message);
     };
     lab.nodes[end.node].devices[end.device].impairment = Some(impairment.get_ref().clone());
@@ -327,7 +335,7 @@ fn complete_host(lab: &mut LabFile, host: &HostTable) -> Result<(), Wrong> {
     let [device] = lab.nodes[index].devices.as_mut_slice() else {
         let links = lab.nodes[index].devices.len();
         let message = format!(
-            "{} has {links} links: say on a link which end has an address, as addresses.{} = [{:?}]",
+            "{} has {links} links: move the address to one link, as addresses.{} = [{:?}]",
             host.name.get_ref(),
             host.name.get_ref(),
             address.get_ref().0.to_string()
@@ -346,12 +354,15 @@ fn check_addresses(lab: &LabFile, file: &File) -> Result<(), Wrong> {
     for address in spanned {
         let net = address.get_ref().0;
         if seen.insert(net.addr(), ()).is_some() {
-            return wrong(address.span(), format!("{} is given twice in lab {}", net.addr(), lab.name));
+            return wrong(
+                address.span(),
+                format!("address {} is given twice in lab {}", net.addr(), lab.name),
+            );
         }
         if is_network_address(net) {
             return wrong(
                 address.span(),
-                format!("{net} is the network itself: a device needs an address in it"),
+                format!("{net} is the address of the network itself: give a host address in this network"),
             );
         }
     }
@@ -389,7 +400,13 @@ fn require_reachable(node: &Node, via: IpAddr, span: Range<usize>) -> Result<(),
     if addresses.any(|net| net.contains(&via)) {
         return Ok(());
     }
-    wrong(span, format!("{via} is in none of the networks of {}: it can't be reached from there", node.name))
+    wrong(
+        span,
+        format!(
+            "next hop {via} is in none of the networks of node {}: give a next hop in a connected network",
+            node.name
+        ),
+    )
 }
 
 fn add_route(lab: &mut LabFile, route: &RouteTable) -> Result<(), Wrong> {
@@ -400,7 +417,7 @@ fn add_route(lab: &mut LabFile, route: &RouteTable) -> Result<(), Wrong> {
     if let Some(name) = &route.device
         && !node.devices.iter().any(|device| device.name == *name.get_ref())
     {
-        return wrong(name.span(), format!("{} has no device {:?}", node.name, name.get_ref()));
+        return wrong(name.span(), format!("node {} has no device {:?}", node.name, name.get_ref()));
     }
     let to = destination(&route.to, via)?;
     match (&route.via, &device) {
@@ -418,7 +435,10 @@ fn destination(to: &Spanned<Text<Destination>>, via: Option<IpAddr>) -> Result<I
         Destination::Network(net) => net,
     };
     if net != net.trunc() {
-        return wrong(to.span(), format!("{net} has bits beyond its prefix: the network is {}", net.trunc()));
+        return wrong(
+            to.span(),
+            format!("{net} has host bits set beyond its prefix length: the network is {}", net.trunc()),
+        );
     }
     if via.is_some_and(|via| via.is_ipv4() != net.addr().is_ipv4()) {
         return wrong(to.span(), "`to` and `via` are of different address families");

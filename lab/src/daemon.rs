@@ -103,7 +103,7 @@ fn give_to_frr(way: &[&Path], directory: &Path) -> Result<(), LabError> {
     for step in way {
         fs::set_permissions(step, Permissions::from_mode(0o755)).map_err(LabError::file("open", step))?;
     }
-    let user = User::from_name(FRR_USER).map_err(LabError::system("look for the user frr"))?;
+    let user = User::from_name(FRR_USER).map_err(LabError::system("look up the user frr"))?;
     let Some(user) = user else { return Ok(()) };
     chown(directory, Some(user.uid), Some(user.gid)).map_err(LabError::system("give a directory to frr"))
 }

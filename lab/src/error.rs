@@ -30,16 +30,16 @@ pub enum FileError {
 #[derive(Debug, Error)]
 pub enum LabError {
     /// The caller may not create namespaces.
-    #[error("a lab needs root, for it is made of network namespaces: type `sudo {0}`")]
+    #[error("a lab needs root, because it creates network namespaces: run `sudo {0}`")]
     NotRoot(String),
     /// A lab of this name is recorded as running.
-    #[error("lab {0} is up already: `millrace lab down {0}` removes it")]
+    #[error("lab {0} is already up: remove it with `millrace lab down {0}`")]
     AlreadyUp(String),
     /// No lab of this name is recorded.
-    #[error("no lab {0} is up: `millrace lab list` shows those that are")]
+    #[error("lab {0} is not up: `millrace lab list` lists the labs that are up")]
     NotUp(String),
     /// The lab has no such node.
-    #[error("lab {lab} has no node {node}: it has {known}")]
+    #[error("lab {lab} has no node {node}; its nodes: {known}")]
     UnknownNode {
         /// Name of the lab.
         lab: String,
@@ -50,11 +50,12 @@ pub enum LabError {
     },
     /// A namespace of this name exists and does not belong to the lab.
     #[error(
-        "namespace {0} exists already and is not this lab's: choose another lab name, or remove it by `ip netns delete {0}`"
+        "namespace {0} already exists and does not belong to this lab: use another lab name, or remove the \
+         namespace with `ip netns delete {0}`"
     )]
     NamespaceTaken(String),
     /// A program can't be started.
-    #[error("cannot run {program}: {source}; is it installed?")]
+    #[error("cannot run {program}: {source}; check that it is installed")]
     Program {
         /// Name of the program.
         program: String,

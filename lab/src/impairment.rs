@@ -41,8 +41,8 @@ impl Impairment {
             ("corrupt", self.corrupt),
         ];
         let times = [("delay-ms", self.delay_ms), ("jitter-ms", self.jitter_ms)];
-        outside(&ratios, 1.0, "a share from 0 to 1")
-            .or_else(|| outside(&times, 60_000.0, "0 to 60000 milliseconds"))
+        outside(&ratios, 1.0, "give a fraction from 0 to 1")
+            .or_else(|| outside(&times, 60_000.0, "give 0 to 60000 milliseconds"))
     }
 }
 
@@ -60,7 +60,10 @@ mod tests {
     #[test]
     fn values_out_of_range_are_named() {
         let loss = Impairment { loss: Some(1.5), ..Impairment::default() };
-        assert_eq!(loss.objection().as_deref(), Some("loss = 1.5 is out of range: a share from 0 to 1"));
+        assert_eq!(
+            loss.objection().as_deref(),
+            Some("loss = 1.5 is out of range: give a fraction from 0 to 1")
+        );
         let delay = Impairment { delay_ms: Some(-1.0), ..Impairment::default() };
         assert!(delay.objection().is_some_and(|text| text.starts_with("delay-ms = -1")));
         let nan = Impairment { corrupt: Some(f64::NAN), ..Impairment::default() };

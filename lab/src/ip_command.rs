@@ -67,7 +67,7 @@ fn program(name: &str) -> impl FnOnce(io::Error) -> LabError {
 }
 
 fn first_line(text: &str) -> String {
-    text.lines().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing").trim().to_owned()
+    text.lines().find(|line| !line.trim().is_empty()).unwrap_or("no error message").trim().to_owned()
 }
 
 #[cfg(test)]

@@ -229,7 +229,7 @@ pub(crate) fn last_lines(log: &Path) -> String {
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     match lines.as_slice() {
-        [] => "it printed nothing".to_owned(),
+        [] => "no output".to_owned(),
         lines => lines[lines.len().saturating_sub(5)..].join(" | "),
     }
 }

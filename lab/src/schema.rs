@@ -203,23 +203,23 @@ pub(crate) trait Form: FromStr {
 }
 
 impl Form for IpNet {
-    const FORM: &'static str = "an address with its prefix length, as 10.1.0.2/24 or fd00:1::2/64";
+    const FORM: &'static str = "an address with its prefix length, as in 10.1.0.2/24 or fd00:1::2/64";
 }
 
 impl Form for Ipv4Addr {
-    const FORM: &'static str = "an IPv4 address, as 10.1.0.1";
+    const FORM: &'static str = "an IPv4 address, as in 10.1.0.1";
 }
 
 impl Form for Ipv6Addr {
-    const FORM: &'static str = "an IPv6 address, as fd00:1::1";
+    const FORM: &'static str = "an IPv6 address, as in fd00:1::1";
 }
 
 impl Form for std::net::IpAddr {
-    const FORM: &'static str = "an address, as 10.1.0.1 or fd00:1::1";
+    const FORM: &'static str = "an address, as in 10.1.0.1 or fd00:1::1";
 }
 
 impl Form for Destination {
-    const FORM: &'static str = "a network, as 10.9.0.0/16 or fd00:9::/48, or \"default\"";
+    const FORM: &'static str = "a network, as in 10.9.0.0/16 or fd00:9::/48, or \"default\"";
 }
 
 impl<'de, T> Deserialize<'de> for Text<T>

@@ -61,58 +61,71 @@ const CASES: &[(&str, &str, &str)] = &[
     (
         "10.1.0.2/24",
         "10.1.0.300/24",
-        "x.toml:5:13: \"10.1.0.300/24\" is not an address with its prefix length, as 10.1.0.2/24 or fd00:1::2/64",
+        "x.toml:5:13: \"10.1.0.300/24\" is not an address with its prefix length, as in 10.1.0.2/24 or \
+         fd00:1::2/64",
     ),
     (
         "gateway = \"10.1.0.1\"",
         "gateway = \"fd00::1\"",
-        "x.toml:6:11: \"fd00::1\" is not an IPv4 address, as 10.1.0.1",
+        "x.toml:6:11: \"fd00::1\" is not an IPv4 address, as in 10.1.0.1",
     ),
     (
         "gateway = \"10.1.0.1\"",
         "gateway = \"10.3.0.1\"",
-        "x.toml:6:11: 10.3.0.1 is in none of the networks of h1: it can't be reached from there",
+        "x.toml:6:11: next hop 10.3.0.1 is in none of the networks of node h1: give a next hop in a \
+         connected network",
     ),
-    ("name = \"h2\"", "name = \"h1\"", "x.toml:8:8: two nodes are called h1: each needs a name of its own"),
+    ("name = \"h2\"", "name = \"h1\"", "x.toml:8:8: two nodes have the name h1: give each a different name"),
     (
         "name = \"demo\"",
         "name = \"a/b\"",
-        "x.toml:2:8: \"a/b\" can't be the name of a lab: 1 to 24 letters, digits, - and _, not beginning with -",
+        "x.toml:2:8: \"a/b\" is not a valid name of a lab: give 1 to 24 letters, digits, - and _, not \
+         beginning with -",
     ),
     (
         "[\"h2\", \"r\"]",
         "[\"h2\", \"rr\"]",
         "x.toml:17:15: no [[host]] or [[router]] is named \"rr\": did you mean \"r\"?",
     ),
-    ("[\"h2\", \"r\"]", "[\"h2\"]", "x.toml:17:8: a link has two ends, as ends = [\"h1\", \"r:r1\"]"),
-    ("[\"h2\", \"r\"]", "[\"r:a\", \"r:b\"]", "x.toml:17:8: both ends are at r: a link joins two nodes"),
+    ("[\"h2\", \"r\"]", "[\"h2\"]", "x.toml:17:8: a link needs two ends, as in ends = [\"h1\", \"r:r1\"]"),
+    (
+        "[\"h2\", \"r\"]",
+        "[\"r:a\", \"r:b\"]",
+        "x.toml:17:8: both ends of the link are at r: name two different nodes",
+    ),
     (
         "[\"h2\", \"r\"]",
         "[\"h2\", \"r:r1\"]",
-        "x.toml:17:15: r has two devices called r1: give one another name",
+        "x.toml:17:15: node r has two devices with the name r1: rename one",
     ),
     (
         "[\"h2\", \"r\"]",
         "[\"h2\", \"r:a-very-long-name\"]",
-        "x.toml:17:15: \"a-very-long-name\" can't be the name of a device: 1 to 15 letters and digits, as \"r:r1\"",
+        "x.toml:17:15: \"a-very-long-name\" is not a valid device name: give 1 to 15 letters and digits, as \
+         in \"r:r1\"",
     ),
-    ("addresses.h2", "addresses.h1", "x.toml:17:8: no end of this link is at h1: its ends are at h2 and r"),
-    ("10.2.0.1/24", "10.1.0.2/24", "x.toml:19:16: 10.1.0.2 is given twice in lab demo"),
+    (
+        "addresses.h2",
+        "addresses.h1",
+        "x.toml:17:8: `addresses` names h1, but the ends of this link are at h2 and r",
+    ),
+    ("10.2.0.1/24", "10.1.0.2/24", "x.toml:19:16: address 10.1.0.2 is given twice in lab demo"),
     (
         "10.2.0.1/24",
         "10.2.0.0/24",
-        "x.toml:19:16: 10.2.0.0/24 is the network itself: a device needs an address in it",
+        "x.toml:19:16: 10.2.0.0/24 is the address of the network itself: give a host address in this network",
     ),
     ("mtu = 1500", "mtu = 67", "x.toml:15:7: mtu = 67 is out of range: 68 to 65535 bytes"),
     (
         "mtu = 1500",
         "impairment = { loss = 0.1 }",
-        "x.toml:15:14: a link with impairment needs a router of kind \"millrace\" at one end, whose port does it",
+        "x.toml:15:14: impairment needs a router of kind \"millrace\" at one end of the link, because its \
+         port applies the impairment",
     ),
     (
         "mtu = 1500",
         "impairment = { loss = 2 }",
-        "x.toml:15:14: loss = 2 is out of range: a share from 0 to 1",
+        "x.toml:15:14: loss = 2 is out of range: give a fraction from 0 to 1",
     ),
     (
         "mtu = 1500",
@@ -122,7 +135,7 @@ const CASES: &[(&str, &str, &str)] = &[
     (
         "to = \"default\"",
         "to = \"10.9.0.1/16\"",
-        "x.toml:22:6: 10.9.0.1/16 has bits beyond its prefix: the network is 10.9.0.0/16",
+        "x.toml:22:6: 10.9.0.1/16 has host bits set beyond its prefix length: the network is 10.9.0.0/16",
     ),
     (
         "to = \"default\"",
@@ -130,11 +143,11 @@ const CASES: &[(&str, &str, &str)] = &[
         "x.toml:22:6: `to` and `via` are of different address families",
     ),
     ("via = \"10.2.0.1\"", "", "x.toml:22:6: a route needs `via`, `device`, or both"),
-    ("via = \"10.2.0.1\"", "device = \"eth7\"", "x.toml:23:10: h2 has no device \"eth7\""),
+    ("via = \"10.2.0.1\"", "device = \"eth7\"", "x.toml:23:10: node h2 has no device \"eth7\""),
     (
         "kind = \"kernel\"",
         "kind = \"kernel\"\nmode = \"poll\"",
-        "x.toml:12:8: `mode` is for a router of kind \"millrace\"; r is the kernel's",
+        "x.toml:12:8: `mode` needs a router of kind \"millrace\", but r is of kind \"kernel\"",
     ),
     (
         "kind = \"kernel\"",
@@ -165,7 +178,7 @@ fn broken_syntax_is_refused_on_one_line() {
 fn a_host_with_several_links_has_its_addresses_on_them() {
     let text = GOOD.replace("[\"h2\", \"r\"]", "[\"h1\", \"r\"]").replace("addresses.h2", "addresses.h1");
     let error = parse(&text).unwrap_err();
-    assert!(error.starts_with("x.toml:5:14: h1 has 2 links: say on a link"), "{error}");
+    assert!(error.starts_with("x.toml:5:14: h1 has 2 links: move the address to one link"), "{error}");
 }
 
 #[test]
@@ -219,13 +232,13 @@ fn a_daemon_says_what_it_needs() {
     let with = |keys: &str| parse(&format!("{GOOD}[[daemon]]\nnode = \"r\"\n{keys}\n")).unwrap_err();
     let unknown = with("program = \"brid\"\ntext = \"\"");
     assert!(
-        unknown.contains("\"brid\" is no known routing daemon; routing daemons here: bird, zebra"),
+        unknown.contains("\"brid\" is not a supported routing daemon; routing daemons here: bird, zebra"),
         "{unknown}"
     );
     let silent = with("program = \"bird\"");
-    assert!(silent.contains("bird needs its configuration: config = \"FILE\", or text = "), "{silent}");
+    assert!(silent.contains("bird needs a configuration: set config = \"FILE\", or text = "), "{silent}");
     let both = with("program = \"bird\"\nconfig = \"a\"\ntext = \"b\"");
-    assert!(both.contains("cannot read") || both.contains("either `config` or `text`"), "{both}");
+    assert!(both.contains("cannot read") || both.contains("`config` and `text` exclude"), "{both}");
     let gone = with("program = \"bird\"\nconfig = \"no-such.conf\"");
     assert!(gone.contains("cannot read no-such.conf"), "{gone}");
 }

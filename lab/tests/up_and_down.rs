@@ -142,7 +142,7 @@ fn a_kept_lab_is_listed_used_and_removed_by_name() {
     let seven = exec(&ground.name, "h2", &["sh".into(), "-c".into(), "exit 7".into()], &runtime);
     assert_eq!(seven.unwrap().code(), Some(7));
     let unknown = exec(&ground.name, "h3", &["true".into()], &runtime).unwrap_err().to_string();
-    assert!(unknown.ends_with("has no node h3: it has h1, h2, r"), "{unknown}");
+    assert!(unknown.ends_with("has no node h3; its nodes: h1, h2, r"), "{unknown}");
     assert_eq!(down(&ground.name, &runtime).unwrap().map(|removed| removed.ended), Some(vec![]));
     assert!(down(&ground.name, &runtime).unwrap().is_none(), "nothing is left to remove");
     assert!(list(&runtime).unwrap().is_empty());
@@ -236,7 +236,7 @@ fn a_router_that_is_never_ready_is_given_up() {
     ground.fake_router("exec -a \"$0\" sleep 60");
     let options = Options { patience: Duration::from_secs(1), ..ground.options() };
     let error = Lab::up(&ground.file("millrace", ""), &options).unwrap_err().to_string();
-    assert!(error.contains("router r was not ready within 1 s: it printed nothing"), "{error}");
+    assert!(error.contains("router r was not ready within 1 s: no output"), "{error}");
     ground.assert_nothing_is_left();
 }
 

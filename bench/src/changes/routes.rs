@@ -30,7 +30,7 @@ const AT_ONCE: usize = 256;
 pub(super) fn run(case: Case, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     if processors < 2 {
-        (options.progress)("changes of routes beside forwarding need two processors");
+        (options.progress)("route changes beside forwarding are left out: they need two processors");
         return Ok(Vec::new());
     }
     let _first = SessionFirst::begin();

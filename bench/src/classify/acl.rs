@@ -115,7 +115,7 @@ pub(super) fn digest(found: impl Iterator<Item = u32>) -> u64 {
 }
 
 fn strange() -> BenchError {
-    BenchError::measurement(NAME, "an answer that is none")
+    BenchError::measurement(NAME, "the peer sent an invalid answer")
 }
 
 fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), BenchError> {

@@ -47,7 +47,7 @@ pub(crate) fn run_measured(name: &str) -> Option<Result<(), BenchError>> {
     let filters: Vec<Ranked> = set.filters.iter().enumerate().filter_map(compile).collect();
     let packets = trace(&set, Popularity::Uniform, PACKETS, 2);
     let Ok((table, _)) = kind.fill(&filters) else {
-        return Some(Err(BenchError::measurement(kind.name, "it can't be filled in time")));
+        return Some(Err(BenchError::measurement(kind.name, "filling the table takes too long")));
     };
     std::hint::black_box(callgrind_measured(&*table, &packets));
     Some(Ok(()))
@@ -64,7 +64,7 @@ pub(crate) fn look_up(kind: &str, family: Family, packets: u64, meter: &mut Mete
     };
     let filters: Vec<Ranked> = set.filters.iter().enumerate().filter_map(compile).collect();
     let trace = trace(&set, Popularity::Uniform, packets as usize, 2);
-    let unfit = || BenchError::measurement(kind, "it can't be filled");
+    let unfit = || BenchError::measurement(kind, "the table can't be filled");
     let known = KINDS.iter().find(|known| known.name == kind).ok_or_else(unfit)?;
     let (table, _) = known.fill(&filters).map_err(|_| unfit())?;
     std::hint::black_box(meter.measure(|| in_batches(&*table, &trace)));

@@ -37,7 +37,7 @@ pub(super) fn run(
             check()?;
             let case = format!("{}, {name} at {GATES} gates", set.name);
             let Some(gates) = Gates::new(&set, sharing) else {
-                (options.progress)(&format!("{case}: left out, a DAG's memory is full"));
+                (options.progress)(&format!("{case}: left out, because the memory of a DAG is full"));
                 continue;
             };
             let packets = trace(&set, Popularity::Uniform, PACKETS, 7);
@@ -169,7 +169,10 @@ impl Gates {
                     .zip(winners)
                     .any(|(packet, winner)| found(packet) != winner || tuples(packet) != winner)
                 {
-                    return Err(BenchError::measurement(case, "links lead to others than the whole way"));
+                    return Err(BenchError::measurement(
+                        case,
+                        "lookup by links finds other filters than a full lookup",
+                    ));
                 }
             }
         }

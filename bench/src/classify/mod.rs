@@ -69,7 +69,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     for source in Source::all() {
         check()?;
         let Some(set) = source.load() else {
-            (options.progress)(&format!("{source:?} is left out: the file is not at hand"));
+            (options.progress)(&format!("{source:?} is left out: the file is missing"));
             continue;
         };
         let mut case = Case { source, set, processor, options, results: &mut results };
@@ -103,7 +103,7 @@ impl Case<'_, '_> {
             None => None,
         };
         if peer.is_none() && program.is_some() {
-            self.tell("the peer is left out: it can't build a table of these filters in time");
+            self.tell("the peer is left out: building its table of these filters takes too long");
         }
         let mut tables = self.fill(peer.as_ref())?;
         for (number, trace) in traces.iter().enumerate() {
@@ -159,10 +159,16 @@ impl Case<'_, '_> {
                     tables.push(Filled { kind, table });
                 }
                 Err(Unfit::Memory(some)) => {
-                    self.tell(&format!("{}: left out, its memory is full with {some} filters", kind.name));
+                    self.tell(&format!(
+                        "{}: left out, because its memory is full with {some} filters",
+                        kind.name
+                    ));
                 }
                 Err(Unfit::Time(some)) => {
-                    self.tell(&format!("{}: left out, only {some} filters are added in time", kind.name));
+                    self.tell(&format!(
+                        "{}: left out, because only {some} filters are added in time",
+                        kind.name
+                    ));
                 }
             }
         }
@@ -179,7 +185,7 @@ impl Case<'_, '_> {
         let differ = |name: &str| {
             Err(BenchError::measurement(
                 &self.set.name,
-                format!("{name} finds others than {}", KINDS[0].name),
+                format!("{name} finds other filters than {}", KINDS[0].name),
             ))
         };
         let Some((first, others)) = tables.split_first() else { return Ok(()) };
@@ -292,9 +298,9 @@ impl Case<'_, '_> {
                     let what = format!("uniform lookups, {}", filled.kind.name);
                     self.add(&what, figure, "instructions/lookup", |measured| measured);
                 }
-                Ok(None) => self.tell("callgrind found no function names: nothing is counted"),
+                Ok(None) => self.tell("callgrind found no function names: instructions are not counted"),
                 Err(BenchError::Interrupted) => return Err(BenchError::Interrupted),
-                Err(error) => self.tell(&format!("not counted: {error}")),
+                Err(error) => self.tell(&format!("instructions are not counted: {error}")),
             }
         }
         Ok(())

@@ -124,7 +124,7 @@ fn share(
     settled(network)?;
     let (made, arrived) = (made() - before.0, network.s.received("s0")? - before.1);
     match made {
-        0 => Err(BenchError::measurement("driver", "no packet could be sent beside the flood")),
+        0 => Err(BenchError::measurement("driver", "no packet was sent beside the flood")),
         made => Ok(arrived as f64 * 100.0 / made as f64),
     }
 }
@@ -138,5 +138,9 @@ fn settled(network: &Network) -> Result<(), BenchError> {
         let now = network.s.received("s0")?;
         Ok(std::mem::replace(&mut before, now) == now)
     })?;
-    if is_quiet { Ok(()) } else { Err(BenchError::measurement("driver", "packets go on arriving")) }
+    if is_quiet {
+        Ok(())
+    } else {
+        Err(BenchError::measurement("driver", "packets still arrive after the generator stopped"))
+    }
 }

@@ -60,7 +60,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
         results.extend(beside_kernel(&network, &routed, options)?);
     }
     match results.is_empty() {
-        true => Err(BenchError::measurement("driver", format!("no case is called like {wanted:?}"))),
+        true => Err(BenchError::measurement("driver", format!("no case matches {wanted:?}"))),
         false => Ok(results),
     }
 }

@@ -126,6 +126,9 @@ fn recycle(table: &mut FlowTable, family: Family, first: u32, establish: bool) -
     }
     match ended == NEW {
         true => Ok(median(&times)),
-        false => Err(BenchError::measurement("recycle", format!("{ended} of {NEW} ends came out"))),
+        false => Err(BenchError::measurement(
+            "recycle",
+            format!("only {ended} of {NEW} ended flow records were returned"),
+        )),
     }
 }

@@ -82,7 +82,8 @@ pub(crate) fn run_measured(name: &str) -> Option<Result<(), BenchError>> {
                 };
             }
         }
-        let problem = || BenchError::measurement("flow table", format!("{hits} packets had a record"));
+        let problem =
+            || BenchError::measurement("flow table", format!("only {hits} packets had a flow record"));
         (hits == 2 * PACKETS).then_some(()).ok_or_else(problem)
     }))
 }
@@ -120,7 +121,8 @@ pub(crate) fn new_flows(v4: bool, packets: u64, meter: &mut Meter) -> Result<(),
 }
 
 fn all(done: usize, packets: u64) -> Result<(), BenchError> {
-    let problem = || BenchError::measurement("flow table", format!("{done} of {packets} packets"));
+    let problem =
+        || BenchError::measurement("flow table", format!("only {done} of {packets} packets were processed"));
     (done as u64 == packets).then_some(()).ok_or_else(problem)
 }
 

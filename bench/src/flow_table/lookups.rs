@@ -131,7 +131,8 @@ zeroable! {
 
 fn all_hits((nanoseconds, hits): (f64, usize), family: &str, flows: &str) -> Result<f64, BenchError> {
     let case = format!("{family}, {flows} flows");
-    let problem = || BenchError::measurement(&case, format!("{hits} of {PACKETS} packets had a record"));
+    let problem =
+        || BenchError::measurement(&case, format!("only {hits} of {PACKETS} packets had a flow record"));
     (hits == PACKETS).then_some(nanoseconds).ok_or_else(problem)
 }
 
@@ -199,7 +200,10 @@ fn misses(family: Family, flows: u32, name: &str) -> Result<Measurement, BenchEr
         check()?;
         let (time, hits) = look_up(&mut table, &order, Timed::Search, |number| key(family, !number));
         if hits > 0 {
-            return Err(BenchError::measurement("miss", format!("{hits} packets had a record")));
+            return Err(BenchError::measurement(
+                "miss",
+                format!("{hits} packets had a flow record, although all flows are unknown"),
+            ));
         }
         times.push(time);
     }

@@ -88,7 +88,9 @@ fn instructions(
         }
     }
     let [Some(none), Some(empty), Some(null)] = counts[..] else {
-        (options.progress)("without valgrind, or names of functions, instructions are not counted");
+        (options.progress)(
+            "valgrind is not installed or found no function names: instructions are not counted",
+        );
         return Ok(Vec::new());
     };
     let measurement = |what: &str, ours: f64, limit: f64| {

@@ -112,9 +112,13 @@ impl Counts {
     /// difference.
     pub fn made_otherwise(&self, before: &Self) -> Option<String> {
         if self.compiler != before.compiler {
-            return Some(format!("it was built by {}, this by {}", before.compiler, self.compiler));
+            return Some(format!(
+                "the baseline was built by {}, this build by {}",
+                before.compiler, self.compiler
+            ));
         }
-        let vectors = || format!("it was counted with {}, this with {}", before.vectors, self.vectors);
+        let vectors =
+            || format!("the baseline was counted with {}, this build with {}", before.vectors, self.vectors);
         (self.vectors != before.vectors).then(vectors)
     }
 
@@ -169,9 +173,15 @@ mod tests {
         let before = counts(&[]);
         assert_eq!(before.made_otherwise(&before), None);
         let other = Counts { compiler: "rustc 2".to_owned(), ..before.clone() };
-        assert_eq!(other.made_otherwise(&before).unwrap(), "it was built by rustc 1, this by rustc 2");
+        assert_eq!(
+            other.made_otherwise(&before).unwrap(),
+            "the baseline was built by rustc 1, this build by rustc 2"
+        );
         let other = Counts { vectors: "AVX-512".to_owned(), ..before.clone() };
-        assert_eq!(other.made_otherwise(&before).unwrap(), "it was counted with AVX2, this with AVX-512");
+        assert_eq!(
+            other.made_otherwise(&before).unwrap(),
+            "the baseline was counted with AVX2, this build with AVX-512"
+        );
     }
 
     #[test]

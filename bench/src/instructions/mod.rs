@@ -76,7 +76,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
 /// The file doesn't exist, or no counter works; see [`BenchError`].
 pub fn compare(options: &mut Options<'_>, file: &Path) -> Result<Comparison, BenchError> {
     let Some(before) = Baseline::read(file)? else {
-        let problem = "there is no such file. `millrace bench instructions --accept` makes it";
+        let problem = "no such file: `millrace bench instructions --accept` creates it";
         return Err(BenchError::measurement(&format!("baseline {}", file.display()), problem));
     };
     let mut comparison = Comparison::default();
@@ -118,7 +118,10 @@ fn run_paths(meter: &mut Meter) -> Result<(), BenchError> {
     for (place, path) in PATHS.iter().enumerate() {
         (path.run)(path.times, meter)?;
         if meter.pieces() != place + 1 {
-            return Err(BenchError::measurement(path.name, "it is not one piece of work"));
+            return Err(BenchError::measurement(
+                path.name,
+                "the path must be measured as exactly one piece of work",
+            ));
         }
     }
     Ok(())
@@ -133,25 +136,31 @@ fn count(options: &mut Options<'_>) -> Result<Vec<(Counter, Counts)>, BenchError
         if parts.len() == PATHS.len() && parts.iter().all(|part| *part > 0.0) {
             found.push((Counter::Callgrind, counts(&parts, vectors(false))));
         } else {
-            (options.progress)("callgrind found no function names: it counts nothing");
+            (options.progress)("callgrind found no function names: it counts no instructions");
         }
     } else {
-        (options.progress)("valgrind is not installed: the portable way is not counted");
+        (options.progress)("valgrind is not installed: the portable code is not counted");
     }
     match Meter::processor() {
         Some(mut meter) => {
             run_paths(&mut meter)?;
             match meter.counts() {
                 Some(parts) => found.push((Counter::Processor, counts(&parts, vectors(true)))),
-                None => (options.progress)("the processor's counter stopped: its counts are left out"),
+                None => {
+                    (options.progress)("the processor's instruction counter stopped: its counts are left out")
+                }
             }
         }
         None => (options.progress)(
-            "the processor counts no instructions here (or the kernel forbids it): the way by its widest vectors is not counted",
+            "no instruction counter of the processor is available (or the kernel forbids it): the code with \
+             the widest vectors is not counted",
         ),
     }
     if found.is_empty() {
-        return Err(BenchError::measurement("instructions", "nothing can count them: install valgrind"));
+        return Err(BenchError::measurement(
+            "instructions",
+            "no counter of instructions is available: install valgrind",
+        ));
     }
     Ok(found)
 }
@@ -196,7 +205,9 @@ fn compare_counts(comparison: &mut Comparison, counter: Counter, counts: &Counts
         let path_count = |(path, count): (&String, &f64)| measurement(counter, path, *count);
         comparison.measurements.extend(counts.instructions.iter().map(path_count));
         // Few machines have this counter, so the baseline may lack it.
-        comparison.notes.push(format!("the baseline has no counts by {counter}: these are not judged"));
+        comparison
+            .notes
+            .push(format!("the baseline has no counts by {counter}: the counts by {counter} are not judged"));
         return;
     };
     let otherwise = counts.made_otherwise(before);
@@ -207,10 +218,12 @@ fn compare_counts(comparison: &mut Comparison, counter: Counter, counts: &Counts
         if judged && change.fails() {
             comparison.failures.push(format!("{change} (counted by {counter})"));
         } else if judged && change.is_cheaper() {
-            comparison.notes.push(format!("{change}: accept it, or the gain may be lost again unseen"));
+            comparison
+                .notes
+                .push(format!("{change}: update the baseline, or a later loss of this gain is not detected"));
         }
     }
-    let reason = |how| format!("the baseline's counts by {counter} are of another kind: {how}");
+    let reason = |how| format!("the baseline's counts by {counter} are not comparable: {how}");
     comparison.not_judged.extend(otherwise.map(reason));
 }
 

@@ -161,7 +161,7 @@ impl Boundary {
         }
         let [once, twice] = times;
         if 1e3 / once > rate * BINDS {
-            let problem = "the delay is too short: the worker is not the slower side with it";
+            let problem = "the configured delay is too short: it does not make the worker the slower side";
             return Err(BenchError::measurement(self.case, problem));
         }
         Ok(2.0 * once - twice)
@@ -189,7 +189,7 @@ fn made(load: &Load, rate: f64) -> Result<f64, BenchError> {
     pause(COUNTED)?;
     let (busy, sent) = (load.busy() - before.0, load.sent() - before.1);
     match sent {
-        0 => Err(BenchError::measurement("sender", "no packet was made")),
+        0 => Err(BenchError::measurement("sender", "the generator sent no packet")),
         sent => Ok(busy.as_secs_f64() * 1e9 / sent as f64),
     }
 }
@@ -211,8 +211,9 @@ fn kernel_time(router: &Router) -> Result<Duration, BenchError> {
     let entries = fs::read_dir(&directory).map_err(BenchError::system(format!("read {directory}")))?;
     let texts = entries.flatten().filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
     let ticks = texts.filter(|text| text.contains("(worker-0)")).find_map(|text| kernel_ticks(&text));
-    let ticks =
-        ticks.ok_or_else(|| BenchError::measurement("worker", format!("it is not in {directory}")))?;
+    let ticks = ticks.ok_or_else(|| {
+        BenchError::measurement("worker", format!("the worker thread is not in {directory}"))
+    })?;
     let per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100);
     Ok(Duration::from_secs_f64(ticks as f64 / per_second as f64))
 }

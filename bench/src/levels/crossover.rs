@@ -110,7 +110,9 @@ fn told(case: &str, points: &[Point], options: &mut Options<'_>) -> Vec<Measurem
                     .beside("where the router takes it", LEAST_BATCH as f64),
             );
         }
-        None => (options.progress)(&format!("{case}: neither way becomes the cheaper one")),
+        None => {
+            (options.progress)(&format!("{case}: the cheaper way does not change with the number of frames"))
+        }
     }
     results
 }
@@ -133,7 +135,7 @@ fn points_of(network: &Network, size: Size) -> Result<Vec<Point>, BenchError> {
     })??;
     let arrived = arrived()? - before;
     if arrived + sent / LOST < sent {
-        let problem = format!("{arrived} of {sent} frames arrived");
+        let problem = format!("only {arrived} of {sent} frames arrived");
         return Err(BenchError::measurement(CASE, problem));
     }
     Ok(points)

@@ -87,7 +87,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
         results.extend(crossover::measure(&network, size, options)?);
     }
     if results.is_empty() {
-        return Err(BenchError::measurement("levels", format!("no case is called like {wanted:?}")));
+        return Err(BenchError::measurement("levels", format!("no case matches {wanted:?}")));
     }
     results.extend(cycles_of_a_nanosecond().map(|cycles| {
         Measurement::of("cycles of the time stamp counter in a nanosecond", cycles, "cycles/ns")

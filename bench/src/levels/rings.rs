@@ -23,7 +23,7 @@ const WORKERS: usize = 2;
 
 pub(super) fn measure(size: Size, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     if std::thread::available_parallelism().map_or(1, std::num::NonZero::get) < WORKERS {
-        (options.progress)("two workers need two processors: they are left out");
+        (options.progress)("the case with two workers is left out: it needs two processors");
         return Ok(Vec::new());
     }
     let length = match size {

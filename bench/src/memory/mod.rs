@@ -53,11 +53,12 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     let mut run =
         Run { valgrind: is_installed("valgrind"), counters: Counters::open(), options, results: Vec::new() };
     if !run.valgrind {
-        run.tell("valgrind is not installed: it counts no instructions");
+        run.tell("valgrind is not installed: instructions are not counted");
     }
     if !run.counters.has_events() {
         run.tell(
-            "the processor counts no events here (or the kernel forbids it): no core cycles and cache misses",
+            "no event counter of the processor is available (or the kernel forbids it): core cycles and \
+             cache misses are not counted",
         );
     }
     let two = match workload {
@@ -173,7 +174,7 @@ impl Run<'_, '_> {
     fn two_workers(&mut self, figure: &Figure) -> Result<(), BenchError> {
         let Figure { name, case, setup, .. } = figure;
         if std::thread::available_parallelism().map_or(1, std::num::NonZero::get) < 2 {
-            self.tell("two workers need two processors: they are left out");
+            self.tell("the cases with two workers are left out: they need two processors");
             return Ok(());
         }
         let source = sample_source(*case, *setup)?;

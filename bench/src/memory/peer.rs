@@ -66,9 +66,11 @@ impl Forwarder {
         let packets = packets / u64::from(batch) * u64::from(batch);
         let answer = self.peer.ask_numbers(&format!("{what} {packets} {batch}"))?;
         let problem = |problem: &str| BenchError::measurement(NAME, problem);
-        let Some(&[time, done]) = answer.as_deref() else { return Err(problem("an answer that is none")) };
+        let Some(&[time, done]) = answer.as_deref() else {
+            return Err(problem("the peer sent an invalid answer"));
+        };
         if what == "forward" && done != packets {
-            return Err(problem(&format!("{done} of {packets} packets came out")));
+            return Err(problem(&format!("the peer forwarded only {done} of {packets} packets")));
         }
         Ok(time as f64 / packets as f64)
     }

@@ -7,7 +7,7 @@ use std::str::FromStr;
 pub(super) fn one_of<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
     let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
     let known = || words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
-    found.ok_or_else(|| format!("one of {} is expected", known()))
+    found.ok_or_else(|| format!("give one of {}", known()))
 }
 
 /// Frequency of each flow's packets.

@@ -54,7 +54,7 @@ pub(crate) fn rate(case: Case, setup: Setup, workers: usize, spread: Spread) -> 
             })
         };
         let threads: Vec<_> = ends.into_iter().enumerate().map(start).collect();
-        let died = |_| BenchError::measurement("workers", "a thread died");
+        let died = |_| BenchError::measurement("workers", "a thread panicked");
         threads.into_iter().map(|thread| thread.join().map_err(died)?).collect::<Result<Vec<f64>, _>>()
     })?;
     Ok(rates.iter().sum())
@@ -74,7 +74,7 @@ fn run(pipeline: &mut Pipeline, done: &AtomicUsize, workers: usize) -> Result<f6
         pipeline.forward(PORTION);
     }
     if after == before {
-        return Err(BenchError::measurement("workers", "no packets came out"));
+        return Err(BenchError::measurement("workers", "the workers transmitted no packets"));
     }
     Ok(rate)
 }

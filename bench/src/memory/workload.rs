@@ -126,7 +126,7 @@ impl FromStr for Amount {
             None => text.strip_suffix(['M', 'm']).map_or((text, 1), |number| (number, 1_000_000)),
         };
         let amount = number.parse::<u32>().ok().and_then(|number| number.checked_mul(step));
-        let wrong = || format!("a number from 1 to 1M is expected, as in 1, 128K or {MOST}");
+        let wrong = || format!("give a number from 1 to 1M, as in 1, 128K or {MOST}");
         amount.filter(|amount| (1..=MOST).contains(amount)).map(Self).ok_or_else(wrong)
     }
 }
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn what_is_none_of_the_words_is_told_which_there_are() {
-        assert_eq!("jumbo".parse::<Size>(), Err("one of 64, imix, 1500 is expected".to_owned()));
+        assert_eq!("jumbo".parse::<Size>(), Err("give one of 64, imix, 1500".to_owned()));
         for size in [Size::Shortest, Size::Imix, Size::Longest] {
             assert_eq!(size.to_string().parse(), Ok(size));
         }

@@ -115,7 +115,7 @@ fn load_and_use(
     };
     let loaded = compiler.load(wasm, upgraded).map_err(|error| failed("load the plugin", error))?;
     if loaded.source != expected {
-        return Err(failed("load the plugin", format!("it was {}", loaded.source)));
+        return Err(failed("load the plugin", format!("the plugin was {}", loaded.source)));
     }
     let plugin = LoadedPlugin::new(loaded.plugin).map_err(|error| failed("load the plugin", error))?;
     treat(&plugin)?;
@@ -127,7 +127,7 @@ fn treat(plugin: &LoadedPlugin) -> Result<(), BenchError> {
     let mut instance = plugin.create(&Map::new()).map_err(|error| failed("make an instance", error))?;
     let pool = Pool::new(64).map_err(|error| failed("make packet memory", error))?;
     let packet: Packet =
-        pool.packet_from(&[0; 60]).ok_or_else(|| failed("make a packet", "there is no memory"))?;
+        pool.packet_from(&[0; 60]).ok_or_else(|| failed("make a packet", "no packet memory left"))?;
     let ends = (std::net::Ipv4Addr::new(10, 0, 0, 1), std::net::Ipv4Addr::new(10, 0, 0, 2));
     let keys = [FlowKey::v4(ends.0, ends.1, 17, (1000, 53), PortId(1))];
     let (mut packets, mut verdicts) = ([packet], [Verdict::Pass]);

@@ -52,7 +52,7 @@ struct Ring {
 impl Ring {
     fn map(file: &File) -> Result<Self, BenchError> {
         let bytes = NonZeroUsize::new(WORDS * size_of::<u64>())
-            .ok_or_else(|| BenchError::measurement("plugin-call", "the ring is empty"))?;
+            .ok_or_else(|| BenchError::measurement("plugin-call", "the shared ring is empty"))?;
         let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice; the call unmaps nothing.
         let start = unsafe { mmap(None, bytes, protection, MapFlags::MAP_SHARED, file.as_fd(), 0) };
@@ -150,7 +150,7 @@ pub(crate) fn run_other_side(name: &str) -> Option<Result<(), BenchError>> {
     let path = PathBuf::from(name.strip_prefix(OTHER_SIDE)?);
     let opened = File::options().read(true).write(true).open(&path);
     let opened = opened.map_err(|error| {
-        let text = format!("{}: {error}; it is begun by `bench plugin-call` itself", path.display());
+        let text = format!("{}: {error}; only `bench plugin-call` starts this process", path.display());
         BenchError::measurement("plugin-call", text)
     });
     Some(opened.and_then(|memory| Ring::map(&memory)).map(|ring| answer(&ring)))

@@ -93,7 +93,7 @@ pub fn run_all(options: &mut Options<'_>) -> Result<Report, BenchError> {
             Err(error) => {
                 let left_out = matches!(error, BenchError::NotRoot { .. });
                 let error = error.to_string();
-                (options.progress)(&format!("{} gives no results: {error}", bench.name));
+                (options.progress)(&format!("{} has no results: {error}", bench.name));
                 report.failures.push(FailedBench { bench: bench.name.to_owned(), error, left_out });
             }
         }

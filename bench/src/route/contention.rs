@@ -65,7 +65,7 @@ pub(super) fn run(
             stop.store(true, Ordering::Relaxed);
             result
         });
-        let died = |_| BenchError::measurement("updates", "a thread died");
+        let died = |_| BenchError::measurement("updates", "a thread panicked");
         let (updates, lookup) = (writing.join(), reading.join());
         Ok(Seen { lookup: lookup.map_err(died)?, updates: updates.map_err(died)?? })
     })

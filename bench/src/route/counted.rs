@@ -19,6 +19,6 @@ pub(crate) fn look_up(v4: bool, packets: u64, meter: &mut Meter) -> Result<(), B
     table.iter().try_for_each(|prefix| ours.insert(prefix))?;
     let reader = ours.fib.reader();
     let sum = meter.measure(|| black_box(addresses.sum(&reader)));
-    let problem = || BenchError::measurement("routes", "addresses had no route");
+    let problem = || BenchError::measurement("routes", "some looked-up addresses had no route");
     (sum >= packets).then_some(()).ok_or_else(problem)
 }

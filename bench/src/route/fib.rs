@@ -77,7 +77,7 @@ impl Fib {
                 }
             }
         }
-        let none = || BenchError::measurement("rte_fib", "there is no lookup function");
+        let none = || BenchError::measurement("rte_fib", "the peer has no such lookup function");
         best.map(|(_, way)| way).ok_or_else(none)
     }
 
@@ -88,7 +88,7 @@ impl Fib {
         match self.peer.ask_numbers(&line)?.as_deref() {
             None => Ok(None),
             Some(&[time, sum]) => Ok(Some((time as f64 / ADDRESSES as f64, sum))),
-            Some(_) => Err(BenchError::measurement("rte_fib", "an answer that is none")),
+            Some(_) => Err(BenchError::measurement("rte_fib", "the peer sent an invalid answer")),
         }
     }
 
@@ -97,7 +97,7 @@ impl Fib {
         let answer = self.peer.ask_numbers(&format!("update {count}"))?;
         let time = answer.and_then(|numbers| numbers.first().copied());
         time.map(|time| time as f64 / 1e9)
-            .ok_or_else(|| BenchError::measurement("rte_fib", "an answer that is none"))
+            .ok_or_else(|| BenchError::measurement("rte_fib", "the peer sent an invalid answer"))
     }
 }
 

@@ -199,7 +199,7 @@ impl Case<'_, '_> {
         stream: &Addresses,
     ) -> Result<(), BenchError> {
         if self.processor == 0 {
-            self.tell("updates beside lookups need two processors");
+            self.tell("updates beside lookups are left out: they need two processors");
             return Ok(());
         }
         let processors = [self.processor, self.processor - 1];

@@ -40,7 +40,7 @@ pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Ve
             }
         }
         if bursts.iter().any(|bursts| bursts.len() <= ROUNDS / 2) {
-            (options.progress)(&format!("{case}: less than the rate came, of which no burst is told"));
+            (options.progress)(&format!("{case}: less than the rate arrived, so no burst is measured"));
             continue;
         }
         let [ours, tbf] = bursts.map(|bursts| median(&bursts));

@@ -19,10 +19,10 @@ const ROUTER: Processor = 1;
 /// Runs all cases.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     if std::thread::available_parallelism().map_or(1, usize::from) <= ROUTER {
-        return Err(BenchError::measurement("shaping", "it needs two processors"));
+        return Err(BenchError::measurement("shaping", "this benchmark needs two processors"));
     }
     if !is_installed("iperf3") {
-        return Err(BenchError::measurement("shaping", "iperf3 is not installed"));
+        return Err(BenchError::measurement("shaping", "iperf3 is not installed: apt-get install iperf3"));
     }
     let network = Network::new()?;
     let mut results = rates::measure(&network, options)?;

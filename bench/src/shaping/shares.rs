@@ -99,7 +99,7 @@ fn sent(router: &Router) -> Result<[f64; 3], BenchError> {
     };
     let all: Option<Vec<f64>> = (0..3).map(bytes).collect();
     let all = all.and_then(|all| all.try_into().ok());
-    all.ok_or_else(|| BenchError::measurement("queue show", format!("queues are missing: {shown}")))
+    all.ok_or_else(|| BenchError::measurement("queue show", format!("the answer lacks queues: {shown}")))
 }
 
 /// Measures the shares of the kernel's HTB: classes of these rates, each of which may borrow the whole link.
@@ -125,7 +125,7 @@ fn sent_by_kernel(network: &Network) -> Result<[f64; 3], BenchError> {
     let shown = network.r.shell("tc -statistics class show dev r2")?;
     let all: Option<Vec<f64>> = (0..3).map(|flow| class_bytes(&shown, &format!("1:1{flow}"))).collect();
     let all = all.and_then(|all| all.try_into().ok());
-    all.ok_or_else(|| BenchError::measurement("tc", format!("classes are missing: {shown}")))
+    all.ok_or_else(|| BenchError::measurement("tc", format!("the output of tc lacks classes: {shown}")))
 }
 
 fn class_bytes(shown: &str, class: &str) -> Option<f64> {

@@ -61,7 +61,7 @@ pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Ve
     let with_peer = is_installed(PROGRAM);
     let mut bed = Bed { network, load, offered: UNLIMITED, flows: Flows::Bound, with_peer };
     if !with_peer {
-        (options.progress)("dpdk-testpmd is not installed (package dpdk-dev): no peer");
+        (options.progress)("dpdk-testpmd is not installed (package dpdk-dev): the peer is left out");
     }
     let bound = {
         let _sink = sink(&network.s, "s0")?;
@@ -140,7 +140,7 @@ impl Bed<'_> {
         let strays = self.network.r.forwarded()? - before;
         router.stop()?;
         if strays as f64 > rate * 1e6 * STRAY {
-            let problem = format!("the kernel forwarded {strays} packets in the router's stead");
+            let problem = format!("the kernel forwarded {strays} packets instead of the router");
             return Err(BenchError::measurement("router", problem));
         }
         Ok(rate)

@@ -17,7 +17,7 @@ const SECONDS: u64 = 3;
 
 pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     if !is_installed("iperf3") {
-        (options.progress)("iperf3 is not installed: no TCP goodput");
+        (options.progress)("iperf3 is not installed: TCP goodput is left out");
         return Ok(Vec::new());
     }
     let (mut ours, mut kernel) = (Vec::new(), Vec::new());
@@ -41,7 +41,8 @@ fn transfer(network: &Network) -> Result<f64, BenchError> {
     let _server = iperf3::server(network, None)?;
     let client = iperf3::client(network, None, SECONDS, &["--omit", "1"])?;
     let report = client.finish(Duration::from_secs(SECONDS + 10))?;
-    received_rate(&report).ok_or_else(|| BenchError::measurement("iperf3", "no rate in its report"))
+    received_rate(&report)
+        .ok_or_else(|| BenchError::measurement("iperf3", "the report of iperf3 has no rate"))
 }
 
 /// Parses the received rate in Gbit/s.

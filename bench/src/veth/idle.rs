@@ -88,7 +88,10 @@ fn ping(network: &Network, interval: &str, count: usize) -> Result<Vec<f64>, Ben
     let output = Running::start(&mut ping)?.finish(Duration::from_secs(30))?;
     let times = round_trips(&output);
     if times.len() < count {
-        return Err(BenchError::measurement("ping", format!("{} of {} came back", times.len(), count + 1)));
+        return Err(BenchError::measurement(
+            "ping",
+            format!("only {} of {} pings were answered", times.len(), count + 1),
+        ));
     }
     Ok(times.into_iter().skip(1).collect())
 }
@@ -109,8 +112,8 @@ fn processor_use(pid: u32) -> Result<f64, BenchError> {
 fn processor_time(pid: u32) -> Result<Duration, BenchError> {
     let path = format!("/proc/{pid}/stat");
     let text = fs::read_to_string(&path).map_err(BenchError::system(format!("read {path}")))?;
-    let ticks =
-        ticks(&text).ok_or_else(|| BenchError::measurement("processor use", format!("{path} is odd")))?;
+    let ticks = ticks(&text)
+        .ok_or_else(|| BenchError::measurement("processor use", format!("can't parse {path}")))?;
     let per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100);
     Ok(Duration::from_secs_f64(ticks as f64 / per_second as f64))
 }

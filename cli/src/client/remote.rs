@@ -86,13 +86,15 @@ fn explained(error: std::io::Error) -> std::io::Error {
         }
         CertificateError::NotValidYetContext { time, not_before } => {
             let (begin, now) = (utc(not_before.as_secs()), utc(time.as_secs()));
-            format!("its certificate holds from {begin} on, and here it is {now}")
+            format!("its certificate is valid from {begin} on, but this machine's clock is at {now}")
         }
         CertificateError::NotValidForNameContext { presented, .. } => {
-            format!("its certificate is not for this name, but for: {}", presented.join(", "))
+            format!("its certificate is not valid for this name, but for: {}", presented.join(", "))
         }
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-            "its certificate comes from nobody that is trusted here: name those who are with --ca, or the router's own with --fingerprint".to_owned()
+            "its certificate has no trusted issuer: give the CA certificate with --ca, or the router's \
+             fingerprint with --fingerprint"
+                .to_owned()
         }
         _ => return error,
     };
@@ -116,7 +118,7 @@ fn token(connection: &Connection) -> Result<String, Failure> {
     match token.bytes().all(|byte| byte.is_ascii_graphic()) && !token.is_empty() {
         true => Ok(token),
         false => Err(Failure::usage(format!(
-            "{place} holds no token: that is one line, as `millrace token create` printed it"
+            "{place} has no valid API token: give the line that `millrace token create` printed"
         ))),
     }
 }
@@ -148,7 +150,10 @@ fn trusted(said: Option<&Path>) -> Result<RootCertStore, Failure> {
         told.or_else(|| TRUSTED.iter().map(PathBuf::from).find(|path| path.exists()))
     };
     let path = said.map(Path::to_owned).or_else(usual).ok_or_else(|| {
-        Failure::usage("this machine has no list of certificates that it trusts: name some with --ca, or the router's own with --fingerprint")
+        Failure::usage(
+            "this machine has no list of trusted CA certificates: give one with --ca, or the router's \
+             fingerprint with --fingerprint",
+        )
     })?;
     let failed =
         |error: String| Failure::new(format!("can't use the certificates of {}: {error}", path.display()));
@@ -161,7 +166,7 @@ fn trusted(said: Option<&Path>) -> Result<RootCertStore, Failure> {
             _ => {}
         }
     }
-    if roots.is_empty() { Err(failed("there are none in it".to_owned())) } else { Ok(roots) }
+    if roots.is_empty() { Err(failed("the file has no certificate".to_owned())) } else { Ok(roots) }
 }
 
 /// Parses a fingerprint, with or without colons.
@@ -173,7 +178,8 @@ fn fingerprint(text: &str) -> Result<[u8; 32], Failure> {
     match bytes.filter(|_| digits.len() == 64).and_then(|bytes| bytes.try_into().ok()) {
         Some(bytes) => Ok(bytes),
         None => Err(Failure::usage(format!(
-            "--fingerprint {text:?}: give the SHA-256 of the certificate, 64 hexadecimal digits, as `millrace show status` tells it"
+            "--fingerprint {text:?}: give the SHA-256 of the certificate, 64 hexadecimal digits, as \
+             `millrace show status` shows it"
         ))),
     }
 }
@@ -199,7 +205,10 @@ impl ServerCertVerifier for ByFingerprint {
             return Ok(ServerCertVerified::assertion());
         }
         let found: Vec<String> = found.iter().map(|byte| format!("{byte:02X}")).collect();
-        Err(rustls::Error::General(format!("its certificate has another fingerprint: {}", found.join(":"))))
+        Err(rustls::Error::General(format!(
+            "its certificate has another fingerprint than --fingerprint: {}",
+            found.join(":")
+        )))
     }
 
     fn verify_tls12_signature(

@@ -78,7 +78,8 @@ const ALL: &str = "all";
 /// Runs all benches, after a note about their requirements and duration.
 fn all() -> Result<Report, Failure> {
     eprintln!(
-        "everything is measured, which takes up to an hour: best on a machine that does nothing else. Ctrl-C ends it, and removes what was set up."
+        "running all benchmarks, which takes up to an hour: use an otherwise idle machine. Ctrl-C stops them \
+         and removes their setup."
     );
     with_options(run_all)
 }
@@ -86,7 +87,7 @@ fn all() -> Result<Report, Failure> {
 /// Runs a bench with this build and another one.
 fn against(bench: &Bench, name: &str, other: &Path) -> Result<Vec<Measurement>, Failure> {
     if !other.is_file() {
-        return Err(Failure::usage(format!("--against {}: there is no such program", other.display())));
+        return Err(Failure::usage(format!("--against {}: no such program", other.display())));
     }
     let mut arguments = vec![name.to_owned()];
     arguments.extend(workload(&bench.workload).iter().flat_map(Workload::arguments));
@@ -138,13 +139,13 @@ fn check_options(bench: &Bench) -> Result<(), Failure> {
     let options = [
         (bench.accept, "--accept", &[INSTRUCTIONS][..]),
         (bench.baseline.is_some(), "--baseline", &[INSTRUCTIONS]),
-        (bench.workload != BenchWorkload::default(), "what packets are", &[MEMORY]),
+        (bench.workload != BenchWorkload::default(), "a workload option", &[MEMORY]),
         (bench.case.is_some(), "--case", &WITH_CASES),
     ];
     for (said, option, wanted) in options {
         if said && !wanted.iter().any(|wanted| bench.name.as_deref() == Some(*wanted)) {
             let wanted = wanted.join("` and `millrace bench ");
-            return Err(Failure::usage(format!("{option} can only be said of `millrace bench {wanted}`")));
+            return Err(Failure::usage(format!("{option} is only valid with `millrace bench {wanted}`")));
         }
     }
     if bench.html.is_some() && bench.name.is_none() && bench.from.is_none() {

@@ -10,8 +10,8 @@ use crate::client::{Client, segment};
 use crate::output::{Failure, rows};
 
 /// Warning on standard error at the start.
-const SLOWER: &str = "capture: flows that it may match leave the driver while it runs, and TCP slows down; \
-    narrow it by --filter";
+const SLOWER: &str = "capture: matching flows are not offloaded while the capture runs, and TCP slows down; \
+                      narrow the capture with --filter";
 
 /// Media type of pcapng files.
 const PCAPNG: &str = "application/x-pcapng";
@@ -53,7 +53,7 @@ fn place(client: &Client, place: &str) -> Result<(&'static str, String), Failure
         [kind] => Ok((*kind, place.to_owned())),
         several => {
             let forms: Vec<String> = several.iter().map(|kind| format!("{kind}:{place}")).collect();
-            Err(Failure::new(format!("{place:?} is the name of several: say {}", forms.join(" or "))))
+            Err(Failure::new(format!("{place:?} is ambiguous: give {}", forms.join(" or "))))
         }
     }
 }

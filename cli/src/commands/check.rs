@@ -38,7 +38,9 @@ pub fn check(check: &Check, json: bool) -> Result<(), Failure> {
         println!("{:#}", Config::schema());
         return Ok(());
     }
-    let Some(file) = &check.file else { return Err(Failure::usage("name a configuration file")) };
+    let Some(file) = &check.file else {
+        return Err(Failure::usage("give a configuration file, or --schema"));
+    };
     let (config, shadowed) = checked(file).inspect_err(|failure| {
         if json && failure.wrong > 0 {
             println!("{:#}", json!({"valid": false, "wrong": failure.wrong, "errors": failure.errors}));

@@ -259,7 +259,7 @@ pub fn save(client: &Client, save: &Save, json: bool) -> Result<(), Failure> {
 fn known_file(client: &Client) -> Result<PathBuf, Failure> {
     if client.is_elsewhere() {
         return Err(Failure::usage(
-            "the router is elsewhere: name a file of this machine, or - for standard output",
+            "the router is remote: name a file on this machine, or - for standard output",
         ));
     }
     let mut origin = plain(&client.get("/configuration")?["origin"]);
@@ -269,7 +269,9 @@ fn known_file(client: &Client) -> Result<PathBuf, Failure> {
     let file = PathBuf::from(&origin);
     match file.is_absolute() {
         true => Ok(file),
-        false => Err(Failure::usage(format!("what runs comes from {origin}, which is no file: name one"))),
+        false => Err(Failure::usage(format!(
+            "the running configuration comes from {origin}, which is not a file: name a file"
+        ))),
     }
 }
 

@@ -60,13 +60,14 @@ async fn examine(wanted: &[String], switches: SwitchUse) -> Result<Report, Failu
     let (mirror, _changes) = match Mirror::start(MirrorOptions::default()).await {
         Ok(started) => started,
         Err(error) => {
-            let text = format!("devices could not be looked at: {error}; run it as root");
+            let text = format!("can't inspect devices: {error}; run `millrace doctor` as root");
             system.checks.push(system::Check::new("devices", false, &text));
             return Ok(Report { system, devices: Vec::new() });
         }
     };
     if !nix::unistd::geteuid().is_root() {
-        let text = "not root: driver features, eBPF programs and nftables of devices could not be looked at; run it as root for these";
+        let text = "not root: driver features, eBPF programs and nftables of devices are not checked; run \
+                    `millrace doctor` as root";
         system.checks.push(system::Check::new("privileges", false, text));
     }
     let state = mirror.state().clone();
@@ -97,7 +98,7 @@ fn look_at(state: &HostState, link: &HostLink, system: &SystemView, switches: Sw
             let others = findings.iter().filter(|finding| finding.kind != PolicyKind::Forwarding);
             others.map(ToString::to_string).collect()
         }
-        Err(error) => vec![format!("what Linux does beyond routing could not be found out: {error}")],
+        Err(error) => vec![format!("can't read the kernel's policies: {error}")],
     };
     // `policy::inspect` has already reported an error of netlink.
     let queueing = policy::queueing(&[link.ifindex]).unwrap_or_default();

@@ -99,7 +99,10 @@ fn ids(which: &[String]) -> Result<Vec<u64>, Failure> {
 fn entry(line: &str) -> Result<Value, String> {
     const FORM: &str = "write FILTER action ACTION [gate GATE] [priority PRIORITY]";
     let words: Vec<&str> = line.split_whitespace().collect();
-    let at = words.iter().position(|word| *word == "action").ok_or_else(|| format!("no action: {FORM}"))?;
+    let at = words
+        .iter()
+        .position(|word| *word == "action")
+        .ok_or_else(|| format!("the line has no action: {FORM}"))?;
     let (filter, mut action) = (words[..at].join(" "), &words[at + 1..]);
     let (mut gate, mut priority) = (None, 0);
     // The action keeps at least one word, whatever that word is.
@@ -107,14 +110,14 @@ fn entry(line: &str) -> Result<Value, String> {
         match *key {
             "gate" if gate.replace(*value).is_some() => return Err(format!("gate is given twice: {FORM}")),
             "priority" => {
-                priority = value.parse().map_err(|_| format!("priority {value:?} is no whole number"))?
+                priority = value.parse().map_err(|_| format!("priority {value:?} is not a whole number"))?
             }
             _ => {}
         }
         action = &action[..before.len() + 1];
     }
     if filter.is_empty() || action.is_empty() {
-        return Err(format!("{FORM}; * is all packets"));
+        return Err(format!("the line has no filter or no action: {FORM}; * matches all packets"));
     }
     let priority: i32 = priority;
     Ok(json!({"match": filter, "action": action.join(" "), "gate": gate, "priority": priority}))
@@ -159,12 +162,12 @@ fn named(filter: &Value) -> String {
 /// Warns on standard error of a new filter or binding that no packet reaches, or that never wins.
 pub(super) fn warn_shadowed(value: &Value) {
     if let Some(why) = value["unreached"].as_str() {
-        eprintln!("warning: no packet meets it: {why}");
+        eprintln!("warning: no packet matches the filter: {why}");
     }
     let by = rows(&value["shadowed_by"]);
     if !by.is_empty() {
         eprintln!(
-            "warning: it never wins: {}; give it a higher --priority, or remove what comes before it",
+            "warning: the filter never wins: {}; raise its --priority, or remove the filters before it",
             before(by)
         );
     }

@@ -20,14 +20,12 @@ pub fn flow(client: &Client, action: &FlowAction, json: bool) -> Result<(), Fail
         }
         FlowAction::Show { flows } => {
             let flow = flows.filter().ok_or_else(|| {
-                Failure::usage("say which flows: a line of `flow list`, or any filter; '*' is all of them")
+                Failure::usage("give the flows: a line of `flow list`, or a filter; '*' matches all flows")
             })?;
             let value = ask(client, Some(flow), FlowOrder::Rate, SHOWN)?;
             let flows = rows(&value["flows"]);
             if flows.is_empty() {
-                return Err(Failure::new(format!(
-                    "no flow matches {flow:?}: `flow list` shows those there are"
-                )));
+                return Err(Failure::new(format!("no flow matches {flow:?}: `flow list` lists the flows")));
             }
             if json {
                 println!("{:#}", value["flows"]);

@@ -20,7 +20,8 @@ pub fn inspect(
     let value = match name(what) {
         Some(name) if !keys.is_empty() => {
             return Err(Failure::usage(format!(
-                "--public-key checks the signature of a file, and {name} is none: leave it out, or give a file"
+                "--public-key needs a plugin file, and {name} is not a file: omit --public-key, or give a \
+                 file"
             )));
         }
         Some(name) => of_router(&remote()?, name)?,
@@ -43,7 +44,7 @@ fn name(what: &Path) -> Option<&str> {
 
 fn of_router(router: &Client, name: &str) -> Result<Value, Failure> {
     router.get(&format!("/plugins/{}", segment(name))).map_err(|failure| Failure {
-        message: format!("{}; and there is no file {name} here", failure.message),
+        message: format!("{}, and no file {name} in the current directory", failure.message),
         ..failure
     })
 }

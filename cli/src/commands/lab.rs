@@ -34,7 +34,7 @@ fn up(path: &Path, json: bool) -> Result<(), Failure> {
     let options = Options::new(binary);
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&options.interrupted))
-            .map_err(|error| Failure::new(format!("can't take over signals: {error}")))?;
+            .map_err(|error| Failure::new(format!("can't set up signal handlers: {error}")))?;
     }
     let state = millrace_lab::Lab::up(&file, &options).map_err(Failure::new)?.keep();
     if json {
@@ -74,8 +74,8 @@ fn not_up(name: &str) -> Result<String, Failure> {
     let states = millrace_lab::list(runtime_directory()).map_err(Failure::new)?;
     let known: Vec<&str> = states.iter().map(|state| state.name.as_str()).collect();
     Ok(match known.is_empty() {
-        true => format!("no lab {name:?} is up, nor any other"),
-        false => format!("no lab {name:?} is up{}", millrace_units::remedy("lab", name, known)),
+        true => format!("lab {name:?} is not up, and no other lab is"),
+        false => format!("lab {name:?} is not up{}", millrace_units::remedy("lab", name, known)),
     })
 }
 

@@ -21,7 +21,8 @@ pub(super) fn read(file: &Path) -> Result<String, Failure> {
     io::stdin().read_to_string(&mut text).map_err(failed)?;
     if text.is_empty() {
         return Err(Failure::new(
-            "nothing came from standard input: in a script of `millrace shell` it is empty, so name a file",
+            "standard input is empty: name a file (commands in a script of `millrace shell` have no standard \
+             input)",
         ));
     }
     Ok(text)
@@ -82,7 +83,7 @@ impl Lines {
     /// The request failed and nothing was changed; wrong lines are named on standard error.
     pub fn send(self, client: &Client, method: Method, path: &str, json: bool) -> Result<Value, Failure> {
         if self.entries.is_empty() {
-            return Err(Failure::new(format!("{}: nothing but comments and empty lines", self.name)));
+            return Err(Failure::new(format!("{}: the file has only comments and empty lines", self.name)));
         }
         let body = Value::Array(self.entries);
         let lines = Self { entries: Vec::new(), ..self };
@@ -111,8 +112,11 @@ impl Lines {
         }
         let what =
             format!("{} {}", millrace_units::count(count, "line"), by_number(count, "is wrong", "are wrong"));
-        let rest =
-            if count > SHOWN && !json { format!(", of which {SHOWN} are named") } else { String::new() };
+        let rest = if count > SHOWN && !json {
+            format!(", of which the first {SHOWN} are shown")
+        } else {
+            String::new()
+        };
         Failure::new(format!("{}: {what}{rest}; nothing was changed", self.name))
     }
 }

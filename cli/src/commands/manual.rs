@@ -18,8 +18,9 @@ pub fn completions(asked: &Completions) -> Result<(), Failure> {
     }
     let name = asked.shell.to_string();
     let shells = Shells::builtins();
-    let shell =
-        shells.completer(&name).ok_or_else(|| Failure::usage(format!("{name} can't ask for names")))?;
+    let shell = shells.completer(&name).ok_or_else(|| {
+        Failure::usage(format!("{name} does not support completion of names: omit --names"))
+    })?;
     shell.write_registration("COMPLETE", "millrace", "millrace", "millrace", &mut out).map_err(Failure::new)
 }
 

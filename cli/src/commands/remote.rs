@@ -15,7 +15,7 @@ use crate::pairs::{changes, pairs};
 /// Prints the metrics.
 pub fn metrics(client: &Client, json: bool) -> Result<(), Failure> {
     if json {
-        return Err(Failure::usage("metrics are text that programs read: leave out --json"));
+        return Err(Failure::usage("metrics have a text format, not JSON: omit --json"));
     }
     client.stream("/metrics", "*/*", |bytes| match std::io::Write::write_all(&mut std::io::stdout(), bytes) {
         Ok(()) => Ok(true),
@@ -148,7 +148,9 @@ pub fn unbind(client: &Client, unbind: &Unbind, json: bool) -> Result<(), Failur
     let bound: Vec<&Value> = rows(&listed).iter().filter(is_meant).collect();
     let at = gate.as_ref().map_or(String::new(), |gate| format!(" at gate {gate}"));
     match bound.as_slice() {
-        [] => Err(Failure::new(format!("instance {instance:?} is not bound{at}: `millrace show bindings`"))),
+        [] => Err(Failure::new(format!(
+            "instance {instance:?} is not bound{at}: `millrace show bindings` lists the bindings"
+        ))),
         several if several.len() > 1 && !all => {
             let line =
                 |row: &&Value| format!("--gate {} --filter '{}'", plain(&row["gate"]), plain(&row["filter"]));

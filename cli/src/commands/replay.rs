@@ -16,7 +16,7 @@ pub fn replay(arguments: &Replay, json: bool) -> Result<(), Failure> {
     }
     let (Some(config), Some(input), Some(output)) = (&arguments.config, &arguments.input, &arguments.output)
     else {
-        return Err(Failure::usage("name --in, --out and --config, or --crash"));
+        return Err(Failure::usage("give --in, --out and --config, or --crash"));
     };
     let config = check::read(config)?;
     let options = Options { input, output, at: arguments.at.as_deref() };

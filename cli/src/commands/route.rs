@@ -107,7 +107,7 @@ fn body<'a>(words: impl Iterator<Item = &'a str>) -> Result<Value, String> {
     let (mut prefix, mut kind) = (None, "forward");
     let (mut via, mut ports): (Vec<&str>, Vec<&str>) = Default::default();
     while let Some(word) = words.next() {
-        let mut next = || words.next().ok_or_else(|| format!("{word:?} is followed by nothing"));
+        let mut next = || words.next().ok_or_else(|| format!("{word:?} needs a value"));
         match word {
             "via" => match next()? {
                 "inet" | "inet6" => via.push(next()?),
@@ -116,7 +116,7 @@ fn body<'a>(words: impl Iterator<Item = &'a str>) -> Result<Value, String> {
             "port" | "dev" => ports.push(next()?),
             "weight" if next()? == "1" => {}
             "weight" => {
-                return Err("next hops of a route share the flows alike: leave the weight out".to_owned());
+                return Err("next hops of a route have equal weights: omit the weight".to_owned());
             }
             // Attributes that only the kernel's routes have.
             "proto" | "protocol" | "scope" | "pref" | "src" => drop(next()?),
@@ -125,12 +125,13 @@ fn body<'a>(words: impl Iterator<Item = &'a str>) -> Result<Value, String> {
             other if prefix.is_none() => prefix = Some(other),
             other => {
                 return Err(format!(
-                    "{other:?}: a route is PREFIX [via ADDRESS]... [port NAME], or blackhole, unreachable or prohibit PREFIX"
+                    "{other:?} is unexpected: write PREFIX [via ADDRESS]... [port NAME], or blackhole, \
+                     unreachable or prohibit PREFIX"
                 ));
             }
         }
     }
-    let prefix = prefix.ok_or("name the prefix")?;
+    let prefix = prefix.ok_or("the prefix is missing: write PREFIX [via ADDRESS]... [port NAME]")?;
     let port = shared(&ports, via.len())?;
     Ok(json!({"to": written(prefix, &via), "via": via, "port": port, "kind": kind}))
 }
@@ -142,7 +143,8 @@ fn shared<'a>(ports: &[&'a str], addresses: usize) -> Result<Option<&'a str>, St
         [] => Ok(None),
         [port, others @ ..] if others.iter().all(|other| other == port) => Ok(Some(port)),
         _ if ports.len() == addresses => Ok(None),
-        _ => Err("next hops by several ports each need an address: via ADDRESS port NAME".to_owned()),
+        _ => Err("next hops at several ports each need an address: write via ADDRESS port NAME for each"
+            .to_owned()),
     }
 }
 

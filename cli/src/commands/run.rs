@@ -49,7 +49,9 @@ pub fn run(arguments: &Run, socket: &Path, json: bool) -> Result<(), Failure> {
     }
     let kernel_devices = config.port.iter().any(|port| matches!(port.kind, PortKind::Device | PortKind::Tap));
     if kernel_devices && let Some(missing) = missing_permissions() {
-        return Err(Failure::new(format!("ports on devices need permissions that we don't have: {missing}")));
+        return Err(Failure::new(format!(
+            "ports on devices need permissions that this process doesn't have: {missing}"
+        )));
     }
     log::start()?;
     descriptors::allow();
@@ -108,7 +110,7 @@ async fn daemon(
     let router = tokio::select! {
         started = millrace_controller::start(config, options) => started.map_err(Failure::from)?,
         signal = signals.first() => {
-            tracing::info!("stopped by {signal} before it forwarded");
+            tracing::info!("stopped by {signal} before the router forwarded packets");
             return Ok(());
         }
     };
@@ -142,7 +144,7 @@ async fn daemon(
     };
     let served = served.await;
     router.flush_audit().await;
-    served.map_err(|error| Failure::new(format!("the interface failed: {error}")))?;
+    served.map_err(|error| Failure::new(format!("the API server failed: {error}")))?;
     if result.is_ok() {
         tracing::info!("stopped");
     }
@@ -173,7 +175,7 @@ async fn forward(router: &Router, signals: &mut Signals, stopping: impl FnOnce()
     let ended = tokio::select! {
         ended = &mut running => Some(ended),
         signal = signals.first() => {
-            tracing::info!("{signal}: draining; a second one ends it at once");
+            tracing::info!("{signal}: draining; a second signal ends the router at once");
             None
         }
     };

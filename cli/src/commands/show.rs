@@ -90,7 +90,8 @@ fn show_rows(value: &mut Value, noun: Noun, json: bool) {
 fn passed_by(port: &Value) -> Option<String> {
     let discipline = port["queueing_discipline"].as_str()?;
     Some(format!(
-        "{}: no packet of the router passes the kernel's queueing discipline {discipline} there; use a scheduler (millrace scheduler)",
+        "{}: packets of the router bypass the kernel's qdisc {discipline} on this port; use a scheduler \
+         instead (millrace scheduler)",
         plain(&port["name"])
     ))
 }
@@ -121,7 +122,7 @@ pub fn show_one(client: &Client, asked: &Show, json: bool) -> Result<(), Failure
 fn named(mut value: Value, noun: Noun, name: &str) -> Result<Value, Failure> {
     let (one, several) = noun.names();
     let Some((place, key)) = noun.key() else {
-        return Err(Failure::usage(format!("{one} {name:?}: there is only one; write `show {several}`")));
+        return Err(Failure::usage(format!("{one} {name:?}: `show {several}` takes no name; omit it")));
     };
     let name_of = |row: &Value| row.pointer(key).map(plain).unwrap_or_default();
     let mut known: Vec<String> = value.pointer(place).map(rows).into_iter().flatten().map(name_of).collect();
@@ -188,7 +189,7 @@ mod tests {
         let single = refused(json!({}), Noun::Status, "x");
         assert_eq!(
             (&*single.message, single.code),
-            ("status \"x\": there is only one; write `show status`", 2)
+            ("status \"x\": `show status` takes no name; omit it", 2)
         );
     }
 

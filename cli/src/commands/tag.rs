@@ -12,7 +12,9 @@ use crate::output::Failure;
 pub fn tag(client: &Client, resource: &str, json: bool) -> Result<(), Failure> {
     let path = format!("/{}", resource.trim_start_matches('/'));
     let Some(tag) = client.tag(&path)? else {
-        return Err(Failure::new(format!("{path} has no tag: `millrace tag --help` says what has one")));
+        return Err(Failure::new(format!(
+            "{path} has no entity tag: `millrace tag --help` lists the resources that have one"
+        )));
     };
     match json {
         true => println!("{:#}", json!({"resource": path, "tag": tag})),

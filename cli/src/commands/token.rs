@@ -31,7 +31,7 @@ pub fn token(client: &Client, action: &TokenAction, json: bool) -> Result<(), Fa
             }
             // The token is alone on standard output, so that it can be redirected to a file.
             println!("{}", plain(&made["token"]));
-            eprintln!("token {name}, role {}: it is not told again", role.name());
+            eprintln!("token {name}, role {}: store it now, because it is not shown again", role.name());
         }
         TokenAction::List => {
             let all = client.get("/tokens")?;

@@ -55,9 +55,9 @@ fn shortcomings(trial: &Trial, differences: usize) -> Vec<String> {
         count => Some(format!("{count} {many}")),
     };
     let all = [
-        counted(trial.faults.len(), "call has failed", "calls have failed"),
+        counted(trial.faults.len(), "call failed", "calls failed"),
         counted(refused, "message was refused", "messages were refused"),
-        counted(differences, "difference from what was expected", "differences from what was expected"),
+        counted(differences, "difference from the expected output", "differences from the expected output"),
     ];
     all.into_iter().flatten().collect()
 }
@@ -65,7 +65,7 @@ fn shortcomings(trial: &Trial, differences: usize) -> Vec<String> {
 /// Parses a control message: `NAME [KEY=VALUE]...`
 fn message(text: &str) -> Result<Message, Failure> {
     let mut words = text.split_whitespace().map(str::to_owned);
-    let name = words.next().ok_or_else(|| Failure::usage("--control: give the name of a message"))?;
+    let name = words.next().ok_or_else(|| Failure::usage("--control: give a message name"))?;
     Ok(Message { name, arguments: pairs(&words.collect::<Vec<_>>())? })
 }
 
@@ -159,7 +159,7 @@ mod tests {
         assert!(shortcomings(&trial, 0).is_empty());
         trial.faults = vec![fault.clone(), fault];
         trial.replies.push(refused);
-        let all = ["2 calls have failed", "1 message was refused", "3 differences from what was expected"];
+        let all = ["2 calls failed", "1 message was refused", "3 differences from the expected output"];
         assert_eq!(shortcomings(&trial, 3), all);
     }
 }

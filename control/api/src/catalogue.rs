@@ -106,7 +106,7 @@ async fn description(State(served): State<Served>) -> Result<Response, Problem> 
     // On a blocking thread, so that other requests don't wait.
     let make = move || documents.openapi(|| openapi::document(&catalogue()).to_string().into());
     let made = tokio::task::spawn_blocking(make).await;
-    let bytes = made.map_err(|error| ControlError::system("describe the interface", error))?;
+    let bytes = made.map_err(|error| ControlError::system("make the API description", error))?;
     Ok(([(header::CONTENT_TYPE, JSON)], bytes).into_response())
 }
 
@@ -116,7 +116,8 @@ fn unknown_path(uri: &Uri, paths: &[&'static str]) -> Problem {
 }
 
 async fn wrong_method(method: Method, uri: Uri) -> Problem {
-    let detail = format!("{} does not take {method}: GET / lists what each resource takes", uri.path());
+    let detail =
+        format!("{} does not support {method}: GET / lists the methods of each resource", uri.path());
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)
 }
 

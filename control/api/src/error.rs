@@ -8,7 +8,10 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
     /// The path does not fit a socket address.
-    #[error("socket path {} is {length} bytes long: at most 107 fit, choose a shorter one with --socket", path.display())]
+    #[error(
+        "socket path {} has {length} bytes, and the limit is 107: choose a shorter path with --socket",
+        path.display()
+    )]
     TooLong {
         /// The path.
         path: PathBuf,
@@ -17,7 +20,7 @@ pub enum ApiError {
     },
     /// A router is listening there.
     #[error(
-        "a router already listens at {}{}: stop that one, or choose another path with --socket",
+        "a router already listens at {}{}: stop that router, or choose another path with --socket",
         path.display(),
         pid.map(|pid| format!(" (process {pid})")).unwrap_or_default()
     )]
@@ -28,7 +31,7 @@ pub enum ApiError {
         pid: Option<i32>,
     },
     /// The path is another kind of file.
-    #[error("{} exists and is no socket: it stays as it is, choose another path with --socket", path.display())]
+    #[error("{} exists and is no socket: remove it, or choose another path with --socket", path.display())]
     NotASocket {
         /// The path.
         path: PathBuf,
@@ -50,7 +53,7 @@ pub enum ApiError {
         other: SocketAddr,
     },
     /// A configured certificate can't be used.
-    #[error("the certificate of {} can't be used: {why}", path.display())]
+    #[error("certificate {} can't be used: {why}", path.display())]
     Certificate {
         /// File of the certificate or key.
         path: PathBuf,
@@ -58,7 +61,7 @@ pub enum ApiError {
         why: String,
     },
     /// A configured certificate has expired.
-    #[error("the certificate of {} expired {since}", path.display())]
+    #[error("certificate {} expired {since}: replace it", path.display())]
     Expired {
         /// File of the certificate.
         path: PathBuf,
@@ -66,7 +69,7 @@ pub enum ApiError {
         since: String,
     },
     /// The router can't make its own certificate.
-    #[error("a certificate can't be made: {why}")]
+    #[error("can't generate a certificate: {why}")]
     OwnCertificate {
         /// Cause.
         why: String,

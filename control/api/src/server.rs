@@ -143,7 +143,7 @@ impl Server {
 
 fn keep_uses(control: &Router) {
     if let Err(error) = control.tokens().keep_uses() {
-        tracing::warn!("when tokens were used can't be written down: {error}");
+        tracing::warn!("can't store the time of last use of API tokens: {error}");
     }
 }
 

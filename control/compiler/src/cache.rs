@@ -33,7 +33,10 @@ const ABANDONED: Duration = Duration::from_secs(3600);
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
     /// Other users could write code there.
-    #[error("{}: {why}: the plugin cache must be accessible to the router's user only", path.display())]
+    #[error(
+        "plugin cache: {} {why}: let only the router's user own and access it, or remove it",
+        path.display()
+    )]
     Foreign {
         /// Path of the file or directory.
         path: PathBuf,
@@ -112,7 +115,7 @@ impl Cache {
         };
         DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed(directory))?;
         let known = fs::symlink_metadata(directory).map_err(failed(directory))?;
-        let whole = if known.is_dir() { own(&known) } else { Err("is no directory".to_owned()) };
+        let whole = if known.is_dir() { own(&known) } else { Err("is not a directory".to_owned()) };
         whole.map_err(|why| CacheError::Foreign { path: directory.to_owned(), why })?;
         let path = directory.join(SECRET);
         let secret = secret(directory, &path)?;
@@ -139,7 +142,7 @@ impl Cache {
             Err(error) => return Err(self.refuse(&path, &error.to_string())),
         };
         let Some(code) = self.verified(key, content) else {
-            return Err(self.refuse(&path, "its tag is not that of its content"));
+            return Err(self.refuse(&path, "the authentication tag doesn't match the content"));
         };
         // Marks the entry as used last; an entry whose time can't be set is evicted earlier.
         let _ = File::open(&path).and_then(|file| file.set_modified(SystemTime::now()));
@@ -223,11 +226,11 @@ fn keyed(secret: &[u8; TAG]) -> Hmac<Sha256> {
 /// Whether a file belongs to this user, and no other user may read or write it.
 fn own(known: &Metadata) -> Result<(), String> {
     if known.uid() != geteuid().as_raw() {
-        return Err(format!("belongs to the user {}, not to {}", known.uid(), geteuid()));
+        return Err(format!("belongs to user {}, not to the router's user {}", known.uid(), geteuid()));
     }
     match known.mode() & 0o077 {
         0 => Ok(()),
-        _ => Err(format!("has the mode {:04o}: others must not have any access", known.mode() & 0o7777)),
+        _ => Err(format!("has mode {:04o}, which lets other users access it", known.mode() & 0o7777)),
     }
 }
 
@@ -237,13 +240,13 @@ fn read_own(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let known = file.metadata()?;
     let refused = |why: String| io::Error::new(io::ErrorKind::PermissionDenied, why);
     if !known.is_file() {
-        return Err(refused("is no regular file".to_owned()));
+        return Err(refused("is not a regular file".to_owned()));
     }
     own(&known).map_err(refused)?;
     let mut content = Vec::with_capacity(known.len().min(most) as usize);
     file.take(most + 1).read_to_end(&mut content)?;
     if content.len() as u64 > most {
-        return Err(refused("is too long".to_owned()));
+        return Err(refused("is longer than allowed".to_owned()));
     }
     Ok(content)
 }
@@ -253,7 +256,7 @@ fn secret(directory: &Path, path: &Path) -> Result<[u8; TAG], CacheError> {
     let system = |error| CacheError::System { path: path.to_owned(), error };
     match read_own(path, TAG as u64) {
         Ok(content) => {
-            let why = || format!("has {} bytes, and has to have {TAG}", content.len());
+            let why = || format!("has {} bytes instead of {TAG}", content.len());
             let foreign = |_| CacheError::Foreign { path: path.to_owned(), why: why() };
             content.as_slice().try_into().map_err(foreign)
         }

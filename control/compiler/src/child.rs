@@ -31,19 +31,19 @@ pub enum ChildError {
     #[error("{0}")]
     Refused(String),
     /// The arguments differ from the arguments that the router passes.
-    #[error("it is called by the router, as `compile-plugin TIER MEMORY SECONDS`: {0}")]
+    #[error("wrong arguments of `compile-plugin TIER MEMORY SECONDS`, which only the router calls: {0}")]
     Usage(String),
     /// The process has no threads.
-    #[error("no threads to compile with: {0}")]
+    #[error("can't start compiler threads: {0}")]
     Threads(String),
     /// The process could not be confined.
     #[error("the process {0}")]
     Confine(#[from] ConfineError),
     /// There is no memory for the module.
-    #[error("no memory for the module")]
+    #[error("not enough memory to read the module")]
     Memory,
     /// The module could not be read, or the code could not be written.
-    #[error("the router doesn't listen: {0}")]
+    #[error("can't read the module from the router, or send the code to it: {0}")]
     Pipe(String),
 }
 
@@ -76,7 +76,7 @@ impl Order {
 
     fn parse(arguments: &[String]) -> Result<Self, ChildError> {
         let [tier, memory, seconds] = arguments else {
-            return Err(ChildError::Usage(format!("there are {} arguments", arguments.len())));
+            return Err(ChildError::Usage(format!("{} arguments instead of 3", arguments.len())));
         };
         let number = |text: &String| {
             text.parse::<u64>().map_err(|error| ChildError::Usage(format!("{text:?}: {error}")))

@@ -108,10 +108,10 @@ impl Compiler {
     /// can't be used, this is logged and no code is cached.
     pub fn new(sandbox: Sandbox, settings: CompilerSettings) -> Self {
         if let Err(error) = crate::launcher::begin_launcher() {
-            tracing::warn!("plugins keep baseline code: {error}");
+            tracing::warn!("plugins keep baseline code, because the launcher thread is missing: {error}");
         }
         let opened = settings.cache.as_deref().map(Cache::open).transpose();
-        let told = |error: CacheError| tracing::warn!("compiled plugins are not kept: {error}");
+        let told = |error: CacheError| tracing::warn!("compiled plugins are not cached: {error}");
         let cache = opened.map_err(told).ok().flatten();
         let CompilerSettings { command, limits, .. } = settings;
         Self(Arc::new(Inner { sandbox, command, limits, cache, turns: Default::default() }))
@@ -147,7 +147,9 @@ impl Compiler {
     fn kept(&self, module: &Checked<'_>, tier: Tier) -> Option<WasmPlugin> {
         let cache = self.0.cache.as_ref()?;
         let key = Key::new(&self.0.sandbox, module.wasm, tier).ok()?;
-        let anew = |problem: String| tracing::warn!("a plugin is compiled again: {problem}");
+        let anew = |problem: String| {
+            tracing::warn!("invalid entry in the plugin cache, so the plugin is compiled again: {problem}")
+        };
         let code = cache.get(key).map_err(anew).ok()??;
         self.take(module, &code, tier).map_err(|error| anew(error.to_string())).ok()
     }
@@ -184,7 +186,7 @@ impl Compiler {
         if let (Some(cache), Ok(key)) = (&self.0.cache, Key::new(&self.0.sandbox, wasm, tier))
             && let Err(error) = cache.put(key, &code)
         {
-            tracing::warn!("a compiled plugin is not kept: {error}");
+            tracing::warn!("can't write a compiled plugin to the cache: {error}");
         }
         Ok(code)
     }
@@ -199,13 +201,16 @@ impl Compiler {
         let work = move || {
             if let Err(error) = Privileges::Files.leave_to_thread() {
                 return tracing::error!(
-                    "a plugin keeps its baseline code: the thread that compiles it is not confined: {error}"
+                    "a plugin keeps its baseline code, because the compiling thread can't be confined: \
+                     {error}"
                 );
             }
             upgraded(&plugin, compiler.upgrade(&plugin, &wasm));
         };
         if let Err(error) = std::thread::Builder::new().name("plugin-compiler".to_owned()).spawn(work) {
-            tracing::warn!("a plugin keeps its baseline code: no thread to compile it: {error}");
+            tracing::warn!(
+                "a plugin keeps its baseline code, because the compiling thread can't start: {error}"
+            );
         }
     }
 

@@ -24,14 +24,16 @@ const NOBODY: u32 = 65_534;
 /// # Errors
 /// [`ConfineError`] if the kernel refuses a part: a partly confined process must end.
 pub(crate) fn confine(memory: u64, seconds: u64) -> Result<(), ConfineError> {
-    close_files().map_err(ConfineError::of("close its files"))?;
-    chdir("/").map_err(ConfineError::of("leave its directory"))?;
-    become_nobody().map_err(ConfineError::of("become nobody"))?;
+    close_files().map_err(ConfineError::of("close inherited files"))?;
+    chdir("/").map_err(ConfineError::of("change its directory to /"))?;
+    become_nobody().map_err(ConfineError::of("switch to the user nobody"))?;
     // A change of the user resets this setting, so it comes after.
-    prctl::set_pdeathsig(Signal::SIGKILL).map_err(ConfineError::of("end with its parent"))?;
-    prctl::set_dumpable(false).map_err(ConfineError::of("forbid others to look into its memory"))?;
-    prctl::set_no_new_privs().map_err(ConfineError::of("give up privileges"))?;
-    limit(memory, seconds).map_err(ConfineError::of("limit itself"))?;
+    prctl::set_pdeathsig(Signal::SIGKILL)
+        .map_err(ConfineError::of("set its parent-death signal (PR_SET_PDEATHSIG)"))?;
+    prctl::set_dumpable(false)
+        .map_err(ConfineError::of("protect its memory from other processes (PR_SET_DUMPABLE)"))?;
+    prctl::set_no_new_privs().map_err(ConfineError::of("set no_new_privs"))?;
+    limit(memory, seconds).map_err(ConfineError::of("set its resource limits"))?;
     Calls::COMPUTING.leave_to_process()
 }
 

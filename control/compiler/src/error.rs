@@ -34,7 +34,7 @@ pub enum CompileError {
         said: String,
     },
     /// The process could not be started or confined.
-    #[error("no process to compile it: {0}")]
+    #[error("can't run the compiling process: {0}")]
     NoProcess(String),
 }
 

@@ -30,7 +30,7 @@ pub fn begin_launcher() -> Result<(), ConfineError> {
     }
     let (orders, received) = sync_channel(1);
     let begin = || std::thread::Builder::new().name("launcher".to_owned()).spawn(move || serve(&received));
-    Privileges::Programs.apart(begin)?.map_err(ConfineError::of("begin the thread that starts programs"))?;
+    Privileges::Programs.apart(begin)?.map_err(ConfineError::of("start the launcher thread"))?;
     // If two threads race, the second launcher ends, since its channel is dropped.
     let _ = LAUNCHER.set(orders);
     Ok(())

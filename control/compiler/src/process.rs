@@ -119,7 +119,7 @@ impl Drop for Running {
         // missing) is left to its own limits, since waiting for it could take long.
         match self.child.kill() {
             Ok(()) => _ = self.child.wait(),
-            Err(error) => tracing::error!("a process that compiles can't be ended: {error}"),
+            Err(error) => tracing::error!("can't kill a compiling process: {error}"),
         }
     }
 }

@@ -68,12 +68,12 @@ impl Policing {
             [rate] => (rate, None),
             [rate, "burst", burst] => (rate, Some(burst)),
             _ => {
-                return Err(format!("{text:?} is no rate: write `police RATE` or `police RATE burst SIZE`"));
+                return Err(format!("police takes `RATE` or `RATE burst SIZE`, not {text:?}"));
             }
         };
         let rate: Bits = rate.parse()?;
         if !Self::RATES.contains(&rate.0) {
-            return Err(format!("{rate} is out of range: a policer takes 1kbit to 1000gbit"));
+            return Err(format!("police rate {rate} is out of range: give 1kbit to 1000gbit"));
         }
         let burst = burst.map(str::parse::<BurstSize>).transpose()?;
         let burst = burst.map(BurstSize::bytes_u32);
@@ -146,7 +146,7 @@ impl FromStr for FilterAction {
         };
         // Either arguments follow a keyword without arguments, or a keyword lacks its arguments.
         if form.is_empty() != rest.is_empty() {
-            return Err(format!("it is written `{keyword}{form}`"));
+            return Err(format!("wrong or missing arguments of action {keyword:?}: write `{keyword}{form}`"));
         }
         Ok(match keyword {
             "accept" => Self::Accept,
@@ -155,7 +155,11 @@ impl FromStr for FilterAction {
             "host" => Self::Host,
             "port" => match ways(rest)? {
                 ways if ways.len() == 1 => Self::Ports(ways),
-                _ => return Err(format!("port takes one name: write `ports {rest}`")),
+                _ => {
+                    return Err(format!(
+                        "action port takes one port: for several ports, write `ports {rest}`"
+                    ));
+                }
             },
             "ports" => Self::Ports(ways(rest)?),
             "copy-to" => Self::CopyTo(ways(rest)?),
@@ -180,7 +184,7 @@ fn unknown(keyword: &str) -> String {
 fn name(text: &str) -> Result<String, String> {
     match text.split_whitespace().collect::<Vec<_>>()[..] {
         [name] if !name.contains(',') => Ok(name.to_owned()),
-        _ => Err(format!("{text:?} is not the name of one instance")),
+        _ => Err(format!("{text:?} is not one name: give a single name, without blanks and commas")),
     }
 }
 
@@ -188,7 +192,7 @@ fn ways(text: &str) -> Result<Vec<WayOut>, String> {
     let ways: Vec<WayOut> = text.split(',').map(way).collect::<Result<_, _>>()?;
     for (at, way) in ways.iter().enumerate() {
         if ways[..at].iter().any(|other| other.port == way.port) {
-            return Err(format!("port {:?} is named twice", way.port));
+            return Err(format!("port {:?} is listed twice: list each port once", way.port));
         }
     }
     Ok(ways)
@@ -196,11 +200,11 @@ fn ways(text: &str) -> Result<Vec<WayOut>, String> {
 
 fn way(text: &str) -> Result<WayOut, String> {
     let address =
-        |text: &str| text.parse::<IpAddr>().map_err(|_| format!("{text:?} behind `via` is no address"));
+        |text: &str| text.parse::<IpAddr>().map_err(|_| format!("{text:?} after `via` is no IP address"));
     match text.split_whitespace().collect::<Vec<_>>()[..] {
         [port] if port != "via" => Ok(WayOut { port: port.to_owned(), via: None }),
         [port, "via", via] => Ok(WayOut { port: port.to_owned(), via: Some(address(via)?) }),
-        _ => Err(format!("{:?} is no way out: write `NAME` or `NAME via ADDRESS`", text.trim())),
+        _ => Err(format!("{:?} is no port with a next hop: write `NAME` or `NAME via ADDRESS`", text.trim())),
     }
 }
 
@@ -279,20 +283,20 @@ mod tests {
             ("dorp", "did you mean \"drop\"?"),
             ("lane 3", "the actions are `accept`, `drop`, `reject`, `host`, `port NAME [via ADDRESS]`"),
             ("", "the actions are"),
-            ("drop all", "it is written `drop`"),
-            ("port", "it is written `port NAME [via ADDRESS]`"),
+            ("drop all", "action \"drop\": write `drop`"),
+            ("port", "write `port NAME [via ADDRESS]`"),
             ("port a,b", "write `ports a,b`"),
-            ("port a via", "no way out"),
-            ("port a via b", "\"b\" behind `via` is no address"),
-            ("port via 10.0.0.1", "no way out"),
-            ("ports a,,b", "no way out"),
-            ("ports a,b,a", "port \"a\" is named twice"),
-            ("copy", "it is written `copy INSTANCE`"),
-            ("instance a b", "not the name of one instance"),
-            ("police", "it is written `police RATE [burst SIZE]`"),
+            ("port a via", "no port with a next hop"),
+            ("port a via b", "\"b\" after `via` is no IP address"),
+            ("port via 10.0.0.1", "no port with a next hop"),
+            ("ports a,,b", "no port with a next hop"),
+            ("ports a,b,a", "port \"a\" is listed twice"),
+            ("copy", "write `copy INSTANCE`"),
+            ("instance a b", "\"a b\" is not one name"),
+            ("police", "write `police RATE [burst SIZE]`"),
             ("police fast", "is no rate"),
-            ("police 10bit", "a policer takes 1kbit to 1000gbit"),
-            ("police 10mbit 5", "write `police RATE` or `police RATE burst SIZE`"),
+            ("police 10bit", "police rate 10bit is out of range: give 1kbit to 1000gbit"),
+            ("police 10mbit 5", "police takes `RATE` or `RATE burst SIZE`"),
             ("police 10mbit burst 64B", "1514B to 64MiB"),
             ("police 10mbit burst 3000", "write \"3000B\""),
             ("police 5", "write \"5mbit\""),

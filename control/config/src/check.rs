@@ -149,16 +149,16 @@ impl Checker<'_> {
             ("key", "certificate", api.key.is_some() && api.certificate.is_none()),
         ] {
             self.value(!there || self.left_out.is_wrong("api"), "api", has, || {
-                format!("api.{has} is said, and api.{lacks} is not: say both or none")
+                format!("api.{has} is set, but api.{lacks} is not: set both, or neither")
             });
         }
         let files = 1..=100;
         self.value(files.contains(&api.audit_files), "api", "audit-files", || {
-            format!("api.audit-files {}: 1 to 100 are right", api.audit_files)
+            format!("api.audit-files = {} is out of range: give 1 to 100", api.audit_files)
         });
         let wrong = api.listen.iter().find(|address| address.port() == 0);
         self.value(wrong.is_none(), "api", "listen", || {
-            "api.listen: give a port, as in \"0.0.0.0:8443\"".to_owned()
+            "api.listen has an address with port 0: give a port, as in \"0.0.0.0:8443\"".to_owned()
         });
         let twice = api.listen.iter().enumerate().find(|(place, one)| api.listen[..*place].contains(one));
         self.value(twice.is_none(), "api", "listen", || {
@@ -169,7 +169,7 @@ impl Checker<'_> {
     fn plugins(&self, plugins: &Plugins) {
         let faults = plugins.faults;
         self.value((1..=1000).contains(&faults), "plugins", "faults", || {
-            format!("plugins.faults = {faults}: it takes 1 to 1000")
+            format!("plugins.faults = {faults} is out of range: give 1 to 1000")
         });
     }
 
@@ -178,7 +178,7 @@ impl Checker<'_> {
             self.at("plugin", Some(index));
             let at = At::Entry("plugin", index, &["file"]);
             self.note(self.require(plugin.file.is_absolute(), at, || {
-                format!("plugin {}: give the whole path of the file, from / on", plugin.file.display())
+                format!("plugin file {}: give an absolute path, which begins with /", plugin.file.display())
             }));
         }
     }
@@ -194,16 +194,21 @@ impl Checker<'_> {
             ("driver-flows", router.driver_flows.into(), 0..=4_194_304, ""),
         ] {
             self.value(range.contains(&value), "router", key, || {
-                format!("router.{key} = {value}: it takes {} to {}{beside}", range.start(), range.end())
+                format!(
+                    "router.{key} = {value} is out of range: give {} to {}{beside}",
+                    range.start(),
+                    range.end()
+                )
             });
         }
         let flows = router.flows_max;
         self.value(flows == 0 || (1024..=1 << 24).contains(&flows), "router", "flows-max", || {
-            format!("router.flows-max = {flows}: it takes 1024 to 16777216, or 0 for no flow table")
+            format!("router.flows-max = {flows} is out of range: 1024 to 16777216, or 0 for no flow table")
         });
         let key = if router.icmp_rate == 0 { "icmp-rate" } else { "icmp-burst" };
         self.value(router.icmp_rate > 0 && router.icmp_burst > 0, "router", key, || {
-            "router.icmp-rate and router.icmp-burst are 1 or more: a router must be able to report errors"
+            "router.icmp-rate and router.icmp-burst must be 1 or more: the router must be able to send ICMP \
+             errors"
                 .into()
         });
     }
@@ -211,7 +216,7 @@ impl Checker<'_> {
     fn control_plane(&self) {
         for (key, rate) in self.config.control_plane.rates() {
             self.value((1..=10_000_000).contains(&rate), "control-plane", key, || {
-                format!("control-plane.{key} = {rate}: it takes 1 to 10000000 packets per second")
+                format!("control-plane.{key} = {rate} is out of range: give 1 to 10000000 packets per second")
             });
         }
     }
@@ -224,10 +229,10 @@ impl Checker<'_> {
                 && name.len() <= 63
                 && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.:".contains(c));
             self.note(self.require(plain, Some(name.span()), || {
-                format!("{noun} name {:?}: 1 to 63 letters, digits and - _ . : make a name", &**name)
+                format!("invalid {noun} name {:?}: give 1 to 63 ASCII letters, digits or - _ . :", &**name)
             }));
             self.note(self.require(seen.insert(&**name), Some(name.span()), || {
-                format!("a second {noun} is named {:?}: names are unique", &**name)
+                format!("{noun} name {:?} is used twice: give each {noun} its own name", &**name)
             }));
         }
     }
@@ -263,34 +268,32 @@ impl Checker<'_> {
             .kind
         {
             PortKind::Device => {
-                format!("port {name:?} has no device: say device = \"eth1\", or another kind")
+                format!("port {name:?} has no device: set `device`, or set `kind` to tap, pcap or memory")
             }
-            _ => format!("port {name:?} has a device and a kind that has none: leave one of them out"),
+            _ => {
+                format!("port {name:?} has a `device`, but its `kind` uses none: remove one of them")
+            }
         })?;
         self.require(port.vlan.is_none_or(|vlan| vlan.is_valid()), key(&["vlan"]), || {
-            format!("port {name:?}: VLAN ids are 1 to 4094")
+            format!("port {name:?}: VLAN id is out of range: give 1 to 4094")
         })?;
         self.require(port.kind != PortKind::Tap || port.mac.is_none(), key(&["mac"]), || {
-            format!("port {name:?}: a tap port's MAC address is made from its name: leave mac out")
+            format!("port {name:?}: the MAC address of a tap port is derived from its name: remove `mac`")
         })?;
         self.require(own || port.address.is_empty(), key(&["address"]), || {
-            format!(
-                "port {name:?}: the addresses of a kernel device are the kernel's: set them with `ip address`"
-            )
+            format!("port {name:?}: the kernel holds the addresses of its devices: use `ip address` instead")
         })?;
         let said: &[&str] = if port.mac.is_some() { &["mac"] } else { &["mtu"] };
         self.require(own || (port.mac.is_none() && port.mtu.is_none()), key(said), || {
-            format!("port {name:?}: MAC address and MTU of a kernel device are the kernel's: set them with `ip link`")
+            format!("port {name:?}: the kernel holds MAC address and MTU of its devices: use `ip link`")
         })?;
         let least = if port.address.iter().any(|net| net.value().addr().is_ipv6()) { 1280 } else { 68 };
         self.require(port.mtu.is_none_or(|mtu| mtu >= least), key(&["mtu"]), || {
-            format!("port {name:?}: an MTU of at least {least} is needed for its addresses")
+            format!("port {name:?}: mtu is too small: give at least {least} (IPv4 needs 68, IPv6 1280)")
         })?;
         let files = port.input.is_some() || port.output.is_some();
         self.require(files == (port.kind == PortKind::Pcap), span, || {
-            format!(
-                "port {name:?}: input and output go with kind = \"pcap\", which needs at least one of them"
-            )
+            format!("port {name:?}: kind = \"pcap\" needs `input` or `output`, and other kinds take neither")
         })?;
         self.impairment(index, port)
     }
@@ -309,14 +312,14 @@ impl Checker<'_> {
             self.require(range.contains(&value), At::Entry("port", index, &["impair", key]), || {
                 let name = &*port.name;
                 format!(
-                    "port {name:?}: impair.{key} is {value}: impair takes parts from 0 to 1 and times from 0 to 60000 ms"
+                    "port {name:?}: impair.{key} = {value}: a probability is 0 to 1, a time 0 to 60000 ms"
                 )
             })?;
         }
         let jitter = At::Entry("port", index, &["impair", "jitter-ms"]);
         self.require(impair.jitter_ms <= impair.delay_ms, jitter, || {
             format!(
-                "port {:?}: impair.jitter-ms goes up to delay-ms: the delay is delay-ms plus or minus it",
+                "port {:?}: impair.jitter-ms exceeds impair.delay-ms: give at most the value of delay-ms",
                 &*port.name
             )
         })
@@ -332,7 +335,7 @@ impl Checker<'_> {
                 self.at("port", Some(index));
                 let name = &*port.name;
                 self.note(self.require(false, At::Entry("port", index, &["device"]), || {
-                    format!("ports {other:?} and {name:?} name the same device: a device is one port")
+                    format!("ports {other:?} and {name:?} use the same device: change one, or set its `vlan`")
                 }));
             }
         }
@@ -344,7 +347,7 @@ impl Checker<'_> {
             self.at("route", Some(index)).note(self.route(route));
             self.note(self.require(seen.insert(route.to.value()), route.to.span(), || {
                 format!(
-                    "a second route to {}: a route with several next hops is one, with a list",
+                    "route {} is given twice: for several next hops, write one route with a list in `via`",
                     route.to.value()
                 )
             }));
@@ -359,15 +362,12 @@ impl Checker<'_> {
     fn gate(&self, gate: &Gate) -> Checked {
         let (name, span) = (&*gate.name, Some(gate.name.span()));
         match (&gate.position, is_default(name)) {
-            (None, false) => Err((
-                span,
-                format!("gate {name:?} is none of those that are there from the start: say its position"),
-            )),
-            (Some(_), true) => {
-                Err((span, format!("gate {name:?} is there from the start: leave its position out")))
+            (None, false) => {
+                Err((span, format!("gate {name:?} needs a `position`: early, route, late, queue or copy")))
             }
+            (Some(_), true) => Err((span, format!("gate {name:?} is a default gate: remove its `position`"))),
             (None, true) => self.require(gate.table != GateTable::Auto, span, || {
-                format!("gate {name:?} is there from the start: say its table, or leave it out")
+                format!("gate {name:?} is a default gate: set its `table`, or remove this entry")
             }),
             (Some(_), false) => Ok(()),
         }
@@ -396,7 +396,7 @@ impl Checker<'_> {
 
     fn filter(&self, filter: &Filter) -> Checked {
         self.require(!filter.r#match.written().trim().is_empty(), filter.r#match.span(), || {
-            "an empty filter: write \"*\" if all packets are meant".to_owned()
+            "the filter is empty: to match all packets, write \"*\"".to_owned()
         })?;
         self.incoming(&filter.r#match)?;
         let (span, action) = (|| filter.action.span(), filter.action.value());
@@ -418,7 +418,7 @@ impl Checker<'_> {
         self.at("place", Some(MOST_PLACEMENTS));
         let beyond = At::Entry("place", MOST_PLACEMENTS, &[]);
         self.note(self.require(places.len() <= MOST_PLACEMENTS, beyond, || {
-            format!("{}: there can be {MOST_PLACEMENTS}", count(places.len(), "placement"))
+            format!("{} exceed the limit {MOST_PLACEMENTS}: remove some", count(places.len(), "placement"))
         }));
         let mut comparisons = 0;
         for (index, place) in places.iter().enumerate().take(MOST_PLACEMENTS) {
@@ -429,7 +429,7 @@ impl Checker<'_> {
             checks.note(self.place(place, &places[..index]));
             checks.note(self.require(!is_full, place.flow.span(), || {
                 format!(
-                    "the placements up to this one take {} for a flow, and the limit is \
+                    "this placement and the ones before it take {} per flow, and the limit is \
                      {MOST_PLACED_COMPARISONS}: write wider prefixes or ranges, or fewer `not`",
                     count(comparisons, "comparison")
                 )
@@ -440,10 +440,10 @@ impl Checker<'_> {
     fn place(&self, place: &Placement, before: &[Placement]) -> Checked {
         let (span, written) = (|| place.flow.span(), place.flow.written());
         self.require(!written.trim().is_empty(), span(), || {
-            "an empty filter: write \"*\" if all flows are meant".to_owned()
+            "the filter is empty: to match all flows, write \"*\"".to_owned()
         })?;
         let same = before.iter().any(|other| other.flow.value() == place.flow.value());
-        self.require(!same, span(), || format!("{written:?} is placed twice: the first would count"))?;
+        self.require(!same, span(), || format!("placement {written:?} is given twice: remove one"))?;
         let known = match place.flow.value() {
             Placeable::Flows(filter) => self.incoming_at(span(), filter.incoming()),
             Placeable::Instance(name) => self.known_at(span(), "instance", name),
@@ -480,22 +480,22 @@ impl Route {
     pub fn check(&self) -> Result<(), String> {
         let (to, written) = (self.to.value(), self.to.written());
         if to.trunc() != *to {
-            return Err(format!("route {written:?} has host bits: the prefix is {}", to.trunc()));
+            return Err(format!("route {written:?} has host bits set: write {}", to.trunc()));
         }
         if self.kind == RouteKind::Forward && self.via.is_empty() && self.port.is_none() {
             return Err(format!(
-                "route {written:?} leads nowhere: name its next hop with `via`, or its `port`"
+                "route {written:?} has no next hop and no port: name its next hop with `via`, or its `port`"
             ));
         }
         if self.kind != RouteKind::Forward
             && let Some(said) = self.via.first().map(|_| "via").or(self.port.as_ref().map(|_| "port"))
         {
             let kind = self.kind.name();
-            return Err(format!("route {written:?}: one of kind {kind} leads nowhere: leave `{said}` out"));
+            return Err(format!("route {written:?}: kind {kind} takes no next hop: leave `{said}` out"));
         }
         if let Some(via) = self.via.iter().find(|via| is_link_local(via)).filter(|_| self.port.is_none()) {
             return Err(format!(
-                "route {written:?}: next hop {via} is a link-local address, which is at every port: name the `port`"
+                "route {written:?}: next hop {via} is link-local, so the route needs its port: set `port`"
             ));
         }
         if to.addr().is_ipv6() && self.via.iter().any(|via| via.is_ipv4()) {

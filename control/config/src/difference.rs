@@ -111,10 +111,10 @@ impl Config {
             ports
                 .new
                 .iter()
-                .map(|port| format!("port {:?}: it is in the file, and does not run", &*port.name)),
+                .map(|port| format!("port {:?}: it is in the file, but does not run", &*port.name)),
         );
         restart.extend(
-            ports.gone.iter().map(|port| format!("port {:?}: it runs, and is not in the file", &*port.name)),
+            ports.gone.iter().map(|port| format!("port {:?}: it runs, but is not in the file", &*port.name)),
         );
         changes.extend(bindings.before);
         changes.extend(anew.instances.iter().rev().map(|(from, _)| Change::RemoveInstance((*from).clone())));

@@ -19,7 +19,10 @@ pub fn one_flow(text: &str) -> Result<String, String> {
     }
     let strange = beyond(&filter);
     if !strange.is_empty() {
-        return problem(format!("{} is no part of what a flow is known by", strange.join(", ")));
+        return problem(format!(
+            "remove {}, because a flow has only addresses, protocol, ports and incoming port",
+            strange.join(", ")
+        ));
     }
     Ok(filter.to_string())
 }
@@ -86,7 +89,7 @@ mod tests {
             ),
             ("src 10.0.0.2 dst 10.1.0.2 proto udp sport 1 dport 1", "`in PORT` is missing"),
             ("src 10.0.0.0/24 dst 10.1.0.2 proto udp sport 1 dport 1 in lan", "`src ADDRESS` is missing"),
-            ("src 10.0.0.2 dst 10.1.0.2 proto udp sport 1 dport 1 in lan dscp ef", "`dscp` is no part"),
+            ("src 10.0.0.2 dst 10.1.0.2 proto udp sport 1 dport 1 in lan dscp ef", "remove `dscp`"),
         ] {
             let refused = one_flow(text).unwrap_err();
             assert!(refused.contains(problem), "{refused}");

@@ -30,16 +30,18 @@ impl FromStr for Overhead {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "{text:?} is no overhead: write \"ethernet\", \"atm\", \"atm 10\", \"bytes 18\", \"bytes 18 minimum 64\" or \"none\""
+                "{text:?} is no link overhead: write \"ethernet\", \"atm\", \"atm 10\", \"bytes 18\", \
+                 \"bytes 18 minimum 64\" or \"none\""
             )
         };
         let number = |number: &str| number.parse::<i64>().map_err(|_| wrong());
         let bytes = |bytes: &str| match i16::try_from(number(bytes)?) {
             Ok(bytes) if (-MOST..=MOST).contains(&bytes) => Ok(bytes),
-            _ => Err(format!("{text:?} is out of range: a link adds -{MOST} to {MOST} bytes")),
+            _ => Err(format!("overhead {text:?} is out of range: give -{MOST} to {MOST} bytes")),
         };
         let least = |bytes: &str| {
-            let problem = || format!("{text:?} is out of range: the least is 0 to {} bytes", u16::MAX);
+            let problem =
+                || format!("overhead {text:?} is out of range: give a minimum of 0 to {} bytes", u16::MAX);
             u16::try_from(number(bytes)?).map_err(|_| problem())
         };
         match text.split_whitespace().collect::<Vec<_>>()[..] {
@@ -99,13 +101,13 @@ mod tests {
             assert_eq!((text.parse(), &*overhead.to_string()), (Ok(overhead), text));
         }
         for (wrong, problem) in [
-            ("adsl", "is no overhead: write \"ethernet\""),
-            ("atm ten", "is no overhead"),
-            ("atm -40000", "adds -1000 to 1000 bytes"),
-            ("bytes 70000", "adds -1000 to 1000 bytes"),
-            ("bytes 18 minimum 70000", "the least is 0 to 65535 bytes"),
-            ("bytes 18 minimum", "is no overhead"),
-            ("bytes 1001", "adds -1000 to 1000 bytes"),
+            ("adsl", "is no link overhead: write \"ethernet\""),
+            ("atm ten", "is no link overhead"),
+            ("atm -40000", "give -1000 to 1000 bytes"),
+            ("bytes 70000", "give -1000 to 1000 bytes"),
+            ("bytes 18 minimum 70000", "a minimum of 0 to 65535 bytes"),
+            ("bytes 18 minimum", "is no link overhead"),
+            ("bytes 1001", "give -1000 to 1000 bytes"),
         ] {
             let refused = wrong.parse::<Overhead>().unwrap_err();
             assert!(refused.contains(problem), "{refused}");

@@ -225,7 +225,10 @@ impl FromStr for CurveText {
             [first, time, then] => {
                 Ok(Self { first: slope(first)?, micros: micros(time)?, then: then.parse()? })
             }
-            _ => Err(format!("{text:?} is no curve: write \"1mbit\", or \"1mbit 10ms 64kbit\"")),
+            _ => Err(format!(
+                "{text:?} is no service curve: write a rate such as \"1mbit\", or RATE TIME RATE such as \
+                 \"1mbit 10ms 64kbit\""
+            )),
         }
     }
 }
@@ -281,7 +284,7 @@ macro_rules! quantity {
     };
 }
 
-quantity!(CurveText, "Curve", "a curve such as \"1mbit\" or \"1mbit 10ms 64kbit\"");
+quantity!(CurveText, "Curve", "a service curve such as \"1mbit\" or \"1mbit 10ms 64kbit\"");
 quantity!(Bits, "Rate", "a rate such as \"10mbit\"");
 quantity!(Size<LEAST, MOST>, "Size", "a size such as \"64KiB\"", const LEAST, const MOST);
 quantity!(Time<LEAST, MOST>, "Time", "a time such as \"10ms\"", const LEAST, const MOST);

@@ -25,10 +25,10 @@ impl Config {
     /// None that is known: each readable configuration can be written.
     pub fn to_text(&self) -> Result<String, ConfigErrors> {
         let refused = |problem: String| -> ConfigErrors {
-            ConfigError { place: Place::of(None, "", "what runs"), problem }.into()
+            ConfigError { place: Place::of(None, "", "running configuration"), problem }.into()
         };
         let pieces = self.pieces();
-        pieces.map_err(|error: toml::ser::Error| refused(format!("it can't be written: {error}")))
+        pieces.map_err(|error: toml::ser::Error| refused(format!("can't be written as TOML: {error}")))
     }
 
     /// Builds the text in pieces: one document for all of it takes forty times as much memory.
@@ -69,7 +69,7 @@ impl Config {
         let mut document: DocumentMut =
             text.parse().map_err(|error: toml_edit::TomlError| refused(error.to_string()))?;
         let saved = Saving { document: &mut document }.save(&file, &self.clone().normalized());
-        saved.map_err(|error| refused(format!("it can't be written: {error}")))?;
+        saved.map_err(|error| refused(format!("can't be written as TOML: {error}")))?;
         let saved = document.to_string();
         // New lines end with CR LF if all lines of the text do.
         let lines = text.matches('\n').count();
@@ -233,7 +233,7 @@ impl Saving<'_> {
         }
         match List::of(item) {
             Some(list) => list,
-            None => unreachable!("a list is one"),
+            None => unreachable!("an item that was just made a list is no list"),
         }
     }
 

@@ -263,7 +263,7 @@ impl FromStr for SchedulerKind {
             return Ok(*kind);
         }
         let names = Self::ALL.map(|(name, _)| name);
-        Err(format!("no kind of scheduler is named {text:?}{}", remedy("kind", text, names)))
+        Err(format!("no scheduler kind is named {text:?}{}", remedy("kind", text, names)))
     }
 }
 
@@ -280,7 +280,7 @@ mod tests {
         assert_eq!((flat.first.0, flat.to_string().parse()), (0, Ok(flat)), "convex, as the paper's own");
         assert!("0bit".parse::<CurveText>().is_err() && "1mbit 10ms 0bit".parse::<CurveText>().is_err());
         assert_eq!("2mbit".parse::<CurveText>().unwrap().to_string(), "2mbit");
-        assert!("1mbit 10ms".parse::<CurveText>().unwrap_err().contains("is no curve"));
+        assert!("1mbit 10ms".parse::<CurveText>().unwrap_err().contains("is no service curve"));
         for (wrong, why) in [
             ("soon", "is no time"),
             ("3601s", "out of range"),

@@ -8,7 +8,7 @@ use serde::de::{Deserialize, Deserializer, Error};
 use serde::{Serialize, Serializer};
 
 /// Error text for a value that is not an address with a prefix length.
-const NO_PREFIX: &str = "no address with a length: write it as 10.0.0.0/8 or fd00::/48";
+const NO_PREFIX: &str = "no address with prefix length: write, for example, 10.0.0.0/8 or fd00::/48";
 
 /// Value written as text, such as an address or a filter, with its original text and its byte range in the
 /// file.
@@ -166,7 +166,9 @@ impl TryFrom<u64> for InputWeight {
     fn try_from(weight: u64) -> Result<Self, String> {
         match u16::try_from(weight) {
             Ok(weight @ 1..=256) => Ok(Self(weight)),
-            _ => Err(format!("{weight} is no weight: give 1 to 256, the packets that are taken in a round")),
+            _ => Err(format!(
+                "weight {weight} is out of range: give 1 to 256 packets per iteration of the worker"
+            )),
         }
     }
 }

@@ -23,7 +23,7 @@ enum Complaint<'a> {
 }
 
 /// Description of an unsigned integer.
-const NATURAL: &str = "a whole number from 0 on";
+const NATURAL: &str = "a whole number, 0 or more";
 
 impl<'a> Complaint<'a> {
     fn of(said: &'a str) -> Self {
@@ -55,11 +55,11 @@ impl<'a> Complaint<'a> {
             }
             "number too large to fit in target type" => ("too large", "a smaller number"),
             "number too small to fit in target type" => ("too small", "a larger number"),
-            "provided string was not `true` or `false`" => ("neither of both", "true or false"),
+            "provided string was not `true` or `false`" => ("neither true nor false", "true or false"),
             "invalid float literal" | "cannot parse float from empty string" => ("no number", "a number"),
-            "invalid IP address syntax" => ("no IP address", "one such as 10.0.0.1 or fd00::1"),
+            "invalid IP address syntax" => ("no IP address", "an IP address such as 10.0.0.1 or fd00::1"),
             _ if said.starts_with("data did not match any variant of untagged enum") => {
-                ("of another kind", "what the documentation says of it")
+                ("of the wrong type", "a value of a type that the documentation lists")
             }
             _ => return Self::Told(said),
         };
@@ -82,14 +82,14 @@ pub fn explain(whole: &str, noun: &str, path: &str, said: &str) -> String {
     let place = if path.is_empty() { whole.to_owned() } else { format!("{path:?}") };
     match Complaint::of(said) {
         Complaint::UnknownKey(wrong, known) => {
-            format!("no {noun} is named {wrong:?}{}", remedy("key", wrong, known))
+            format!("{wrong:?} is no {noun}{}", remedy("key", wrong, known))
         }
         Complaint::UnknownWord(wrong, known) => {
             format!("{place}: no value here is named {wrong:?}{}", remedy("value", wrong, known))
         }
         Complaint::Missing(key) => format!("{place} lacks the key {key:?}"),
-        Complaint::Twice(key) => format!("{place} has the key {key:?} twice: once is right"),
-        Complaint::Wrong(there, right) => format!("{place} is {there}: {right} is right"),
+        Complaint::Twice(key) => format!("{place} has the key {key:?} twice: remove one"),
+        Complaint::Wrong(there, right) => format!("{place} is {there}: give {right}"),
         Complaint::Told(said) => format!("{place} can't be read: {said}"),
     }
 }
@@ -117,7 +117,7 @@ fn thing(there: &str) -> String {
     let (kind, value) = there.split_once(' ').unwrap_or((there, ""));
     let value = value.trim_matches('`');
     match kind {
-        "string" => format!("the text {value}"),
+        "string" => format!("the string {value}"),
         "boolean" | "integer" => value.to_owned(),
         "floating" => value.trim_start_matches("point").trim().trim_matches('`').to_owned(),
         "sequence" => "a list".to_owned(),
@@ -137,13 +137,13 @@ fn wanted(right: &str) -> String {
         "u64" | "usize" => NATURAL.to_owned(),
         "i8" | "i16" | "i32" | "i64" => "a whole number".to_owned(),
         "f32" | "f64" => "a number".to_owned(),
-        "a string" | "string" | "a borrowed string" | "path string" => "a text".to_owned(),
+        "a string" | "string" | "a borrowed string" | "path string" => "a string".to_owned(),
         "a boolean" => "true or false".to_owned(),
         "a sequence" => "a list".to_owned(),
         "a map" => "an object".to_owned(),
-        "IP address" => "an IP address, such as 10.0.0.1 or fd00::1,".to_owned(),
+        "IP address" => "an IP address such as 10.0.0.1 or fd00::1".to_owned(),
         _ if right.starts_with("struct ") => "an object".to_owned(),
-        _ if right.contains("enum ") => "one of a few words".to_owned(),
+        _ if right.contains("enum ") => "one of the words that the documentation lists".to_owned(),
         other => other.to_owned(),
     }
 }
@@ -157,7 +157,7 @@ mod tests {
         let message = "unknown field `filtr`, expected one of `gate`, `filter`, `priority`";
         assert_eq!(
             explain("the request", "key of this request", "filtr", message),
-            "no key of this request is named \"filtr\": did you mean \"filter\"?"
+            "\"filtr\" is no key of this request: did you mean \"filter\"?"
         );
         let message = "unknown field `devise`, expected one of `name`, `device`";
         assert_eq!(
@@ -174,27 +174,23 @@ mod tests {
             (
                 "priority",
                 "invalid type: string \"high\", expected i32",
-                "\"priority\" is the text \"high\": a whole number is right",
+                "\"priority\" is the string \"high\": give a whole number",
             ),
             (
                 "ids[0]",
                 "invalid value: integer `-1`, expected u64",
-                "\"ids[0]\" is -1: a whole number from 0 on is right",
+                "\"ids[0]\" is -1: give a whole number, 0 or more",
             ),
             (
                 "a",
                 "invalid type: floating point `1.5`, expected u16",
-                "\"a\" is 1.5: a whole number from 0 to 65535 is right",
+                "\"a\" is 1.5: give a whole number from 0 to 65535",
             ),
-            (
-                "settings",
-                "invalid type: sequence, expected a map",
-                "\"settings\" is a list: an object is right",
-            ),
-            ("filter", "invalid type: null, expected a string", "\"filter\" is null: a text is right"),
+            ("settings", "invalid type: sequence, expected a map", "\"settings\" is a list: give an object"),
+            ("filter", "invalid type: null, expected a string", "\"filter\" is null: give a string"),
             (".", "missing field `action`", "the request lacks the key \"action\""),
             (".", "duplicate field `action`", "the request has the key \"action\" twice"),
-            ("limit", "invalid digit found in string", "\"limit\" is no whole number: a whole number from"),
+            ("limit", "invalid digit found in string", "\"limit\" is no whole number: give a whole number,"),
             (
                 "role",
                 "unknown variant `root`, expected one of `viewer`, `operator`, `admin`",

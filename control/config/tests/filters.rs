@@ -56,8 +56,8 @@ fn what_filters_need_of_the_router_has_defaults_and_bounds() {
     );
     assert_eq!(config.port[0].reverse_path, ReversePath::Strict);
     for (key, problem) in [
-        ("flows-max = 1000", "flows-max = 1000: it takes"),
-        ("flows-max = 16777217", "flows-max = 16777217: it takes"),
+        ("flows-max = 1000", "flows-max = 1000 is out of range"),
+        ("flows-max = 16777217", "flows-max = 16777217 is out of range"),
         ("flow-idle = \"0s\"", "\"0s\" is out of range: 1s to 24h"),
         ("flow-idle = \"86401s\"", "\"86401s\" is out of range: 1s to 24h"),
         ("flow-idle = 5", "\"5\" has no unit: write \"5s\", \"5m\" or \"5h\""),
@@ -71,7 +71,10 @@ fn what_filters_need_of_the_router_has_defaults_and_bounds() {
 fn wrong_filters_are_refused_with_line_column_and_remedy() {
     let drop = "action = \"drop\"";
     let cases = [
-        (filter("match = \"\"\naction = \"drop\""), "f:10:9: an empty filter: write \"*\""),
+        (
+            filter("match = \"\"\naction = \"drop\""),
+            "f:10:9: the filter is empty: to match all packets, write \"*\"",
+        ),
         (filter(&format!("match = \"proto upd\"\n{drop}")), "f:10:9: \"proto upd\": column 7"),
         (filter(&format!("match = \"proto udp dport 90-80\"\n{drop}")), "f:10:9"),
         (filter(&format!("match = \"src 10.1.2.3/8\"\n{drop}")), "write 10.0.0.0/8"),
@@ -121,12 +124,9 @@ fn wrong_filters_are_refused_with_line_column_and_remedy() {
 #[test]
 fn wrong_gates_and_ports_are_refused() {
     let cases = [
-        (
-            "[[gate]]\nname = \"audit\"\n",
-            "f:10:8: gate \"audit\" is none of those that are there from the start: say its position",
-        ),
-        ("[[gate]]\nname = \"firewall\"\n", "say its table"),
-        ("[[gate]]\nname = \"firewall\"\nposition = \"late\"\n", "leave its position out"),
+        ("[[gate]]\nname = \"audit\"\n", "f:10:8: gate \"audit\" needs a `position`: early"),
+        ("[[gate]]\nname = \"firewall\"\n", "set its `table`"),
+        ("[[gate]]\nname = \"firewall\"\nposition = \"late\"\n", "remove its `position`"),
         ("[[gate]]\nname = \"firewall\"\ntable = \"dga\"\n", "unknown value \"dga\": did you mean \"dag\"?"),
         ("[[port]]\nname = \"c\"\ndevice = \"c\"\nreverse-path = \"lose\"\n", "did you mean \"loose\"?"),
     ];
@@ -140,26 +140,23 @@ fn wrong_gates_and_ports_are_refused() {
 fn a_prefix_has_one_route() {
     let route = "[[route]]\nto = \"10.9.0.0/16\"\nvia = \"10.1.0.2\"\n";
     let said = refused(&format!("{PORTS}{route}{route}"));
-    assert!(said.starts_with("f:13:6: a second route to 10.9.0.0/16"), "{said}");
+    assert!(said.starts_with("f:13:6: route 10.9.0.0/16 is given twice"), "{said}");
     let said = refused(&format!("{PORTS}[[route]]\nto = \"10.9.0.1/16\"\nkind = \"blackhole\"\n"));
-    assert!(
-        said.starts_with("f:10:6: route \"10.9.0.1/16\" has host bits: the prefix is 10.9.0.0/16"),
-        "{said}"
-    );
+    assert!(said.starts_with("f:10:6: route \"10.9.0.1/16\" has host bits set: write 10.9.0.0/16"), "{said}");
 }
 
 #[test]
 fn a_route_says_where_it_leads_and_nothing_more() {
     for (route, said) in [
-        ("to = \"10.9.0.0/16\"", "leads nowhere: name its next hop with `via`, or its `port`"),
+        ("to = \"10.9.0.0/16\"", "has no next hop and no port: name its next hop with `via`, or its `port`"),
         (
             "to = \"10.9.0.0/16\"\nkind = \"blackhole\"\nvia = \"10.1.0.2\"",
-            "route \"10.9.0.0/16\": one of kind blackhole leads nowhere: leave `via` out",
+            "route \"10.9.0.0/16\": kind blackhole takes no next hop: leave `via` out",
         ),
         ("to = \"10.9.0.0/16\"\nkind = \"prohibit\"\nport = \"lan\"", "leave `port` out"),
         (
             "to = \"2001:db8::/32\"\nvia = \"fe80::1\"",
-            "next hop fe80::1 is a link-local address, which is at every port: name the `port`",
+            "next hop fe80::1 is link-local, so the route needs its port: set `port`",
         ),
     ] {
         let said_instead = refused(&format!("{PORTS}[[route]]\n{route}\n"));

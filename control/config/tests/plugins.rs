@@ -31,7 +31,7 @@ fn a_plugin_is_a_file_by_its_whole_path() {
         (config.plugin[0].file.to_str(), config.plugin[0].allow_downgrade),
         (Some("/a/b.wasm"), false)
     );
-    assert!(refused("[[plugin]]\nfile = \"b.wasm\"\n").contains("plugin b.wasm: give the whole path"));
+    assert!(refused("[[plugin]]\nfile = \"b.wasm\"\n").contains("plugin file b.wasm: give an absolute path"));
     assert!(refused("[[plugin]]\nallow-downgrade = true\n").contains("file"));
     assert!(refused("[[plugin]]\npath = \"/a\"\n").contains("path"));
 }
@@ -51,7 +51,7 @@ fn limits_of_instances_have_ranges() {
         ("slice = \"9us\"", "\"9us\" is out of range: 10us to 10ms"),
         ("memory = 4", "\"4\" has no unit: write \"4MiB\""),
         ("memory = \"0B\"", "\"0B\" is out of range: 1MiB to 1GiB"),
-        ("faults = 1001", "plugins.faults = 1001: it takes 1 to 1000"),
+        ("faults = 1001", "plugins.faults = 1001 is out of range: give 1 to 1000"),
         ("fault-window = \"0s\"", "\"0s\" is out of range: 1s to 24h"),
     ] {
         let error = refused(&format!("[plugins]\n{wrong}\n"));

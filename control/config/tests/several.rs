@@ -57,10 +57,10 @@ filter = "in a"
             ("2:1", "unknown key \"moed\": did you mean \"mode\"?"),
             ("3:11", "router.workers = 17"),
             ("7:1", "unknown key \"knd\": did you mean \"kind\"?"),
-            ("12:7", "an MTU of at least 68"),
-            ("15:6", "\"10.1.0.0\": no address with a length: write it as 10.0.0.0/8"),
+            ("12:7", "mtu is too small: give at least 68"),
+            ("15:6", "\"10.1.0.0\": no address with prefix length: write, for example, 10.0.0.0/8"),
             ("20:8", "no port is named \"c\""),
-            ("25:12", "\"filter[0].priority\" is the text \"high\""),
+            ("25:12", "\"filter[0].priority\" is the string \"high\""),
             ("26:1", "unknown key \"gat\": did you mean \"gate\"?"),
             ("29:12", "no instance is named \"none\""),
         ],
@@ -77,7 +77,7 @@ fn what_is_wrong_in_lists_within_entries_is_told_by_its_place_in_the_file() {
         &[
             ("7:1", "\"port[0].scheduler.node[0]\" lacks the key \"kind\""),
             ("9:22", "did you mean \"fifo\"?"),
-            ("10:38", "\"port[0].scheduler.node[3].level\" is the text \"low\""),
+            ("10:38", "\"port[0].scheduler.node[3].level\" is the string \"low\""),
             ("10:52", "\"fast\" is no rate"),
         ],
     );

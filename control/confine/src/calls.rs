@@ -73,8 +73,8 @@ impl Calls {
     /// # Errors
     /// When the kernel has no filters of system calls, or refuses.
     pub fn leave_to_thread(self) -> Result<(), ConfineError> {
-        let filter = self.filter().map_err(ConfineError::of("make a filter of system calls"))?;
-        seccompiler::apply_filter(&filter).map_err(ConfineError::of("set a filter of system calls (seccomp)"))
+        let filter = self.filter().map_err(ConfineError::of("build the seccomp filter"))?;
+        seccompiler::apply_filter(&filter).map_err(ConfineError::of("install the seccomp filter"))
     }
 
     /// Restricts all threads of the process to these calls.
@@ -82,9 +82,9 @@ impl Calls {
     /// # Errors
     /// The errors of [`leave_to_thread`](Self::leave_to_thread).
     pub fn leave_to_process(self) -> Result<(), ConfineError> {
-        let filter = self.filter().map_err(ConfineError::of("make a filter of system calls"))?;
+        let filter = self.filter().map_err(ConfineError::of("build the seccomp filter"))?;
         let set = seccompiler::apply_filter_all_threads(&filter);
-        set.map_err(ConfineError::of("set a filter of system calls (seccomp)"))
+        set.map_err(ConfineError::of("install the seccomp filter"))
     }
 
     fn filter(self) -> Result<BpfProgram, BackendError> {

@@ -27,7 +27,7 @@ impl Confinement {
 pub fn look(thread: i32) -> io::Result<Confinement> {
     let text = std::fs::read_to_string(format!("/proc/self/task/{thread}/status"))?;
     let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
-    let missing = || io::Error::other("its status lacks a line");
+    let missing = || io::Error::other("the status of the thread in /proc lacks CapEff");
     let capabilities =
         value("CapEff:").and_then(|text| u64::from_str_radix(text, 16).ok()).ok_or_else(missing)?;
     Ok(Confinement {

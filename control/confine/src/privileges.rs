@@ -24,7 +24,7 @@ const FILES: [Capability; 8] = [
 const MEMORY: [Capability; 1] = [Capability::CAP_IPC_LOCK];
 
 /// Name of the step in errors of [`Privileges::apart`].
-const APART: &str = "begin a thread with fewer privileges";
+const APART: &str = "start a thread with reduced privileges";
 
 /// Privileges that a thread keeps of those that it has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,7 +47,7 @@ impl Privileges {
     /// # Errors
     /// When the kernel refuses: the thread then has its former privileges, or fewer.
     pub fn leave_to_thread(self) -> Result<(), ConfineError> {
-        let failed = ConfineError::of("give up capabilities");
+        let failed = ConfineError::of("drop capabilities");
         let allowed = self.allowed();
         // A process that may not change its bounding set keeps it; `no_new_privs` applies nevertheless.
         for other in caps::runtime::thread_all_supported().difference(&allowed) {
@@ -60,7 +60,7 @@ impl Privileges {
                 caps::set(None, set, &left).map_err(&failed)?;
             }
         }
-        prctl::set_no_new_privs().map_err(ConfineError::of("give up privileges"))?;
+        prctl::set_no_new_privs().map_err(ConfineError::of("set no_new_privs"))?;
         let writable = if self == Self::Memory { Writable::Nothing } else { Writable::Files };
         writable.leave_to_thread()?;
         let refused = Refused { may_start_programs: self == Self::Programs, is_worker: self == Self::Memory };
@@ -82,7 +82,7 @@ impl Privileges {
             let thread = std::thread::Builder::new().name("apart".to_owned());
             let thread = thread.spawn_scoped(scope, || self.leave_to_thread().map(|()| work()));
             let done = thread.map_err(ConfineError::of(APART))?.join();
-            done.map_err(|_| ConfineError::of(APART)("it panicked"))?
+            done.map_err(|_| ConfineError::of(APART)("the thread panicked"))?
         })
     }
 }
@@ -255,6 +255,6 @@ mod tests {
     #[test]
     fn what_panics_apart_is_an_error() {
         let error = Privileges::Files.apart(|| panic!("as it should")).unwrap_err();
-        assert_eq!(error.to_string(), "can't begin a thread with fewer privileges: it panicked");
+        assert_eq!(error.to_string(), "can't start a thread with reduced privileges: the thread panicked");
     }
 }

@@ -95,9 +95,9 @@ impl Refused {
     /// When the kernel has no filters of system calls, or refuses.
     pub fn refuse_to_thread(self) -> Result<(), ConfineError> {
         for filter in [self.filter(), unreadable(self.is_worker)] {
-            let filter = filter.map_err(ConfineError::of("make a filter of system calls"))?;
+            let filter = filter.map_err(ConfineError::of("build the seccomp filter"))?;
             let set = seccompiler::apply_filter(&filter);
-            set.map_err(ConfineError::of("set a filter of system calls (seccomp)"))?;
+            set.map_err(ConfineError::of("install the seccomp filter"))?;
         }
         Ok(())
     }

@@ -12,14 +12,14 @@ use crate::{Calls, ConfineError};
 /// # Errors
 /// [`ConfineError`] when the kernel refuses a step: a thread that is confined only in part must end.
 pub fn confine_thread(calls: Calls) -> Result<(), ConfineError> {
-    let failed = ConfineError::of("give up privileges");
+    let failed = ConfineError::of("set no_new_privs");
     // A process that may not clear its bounding set keeps it for programs that it starts; this thread can't
     // start any.
     let _ = caps::clear(None, CapSet::Bounding);
     let sets = [CapSet::Ambient, CapSet::Inheritable, CapSet::Effective, CapSet::Permitted];
     sets.into_iter()
         .try_for_each(|set| caps::clear(None, set))
-        .map_err(ConfineError::of("give up capabilities"))?;
+        .map_err(ConfineError::of("drop capabilities"))?;
     prctl::set_no_new_privs().map_err(failed)?;
     calls.leave_to_thread()
 }

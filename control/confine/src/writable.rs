@@ -32,7 +32,7 @@ impl Writable {
     /// # Errors
     /// When the kernel refuses.
     pub fn leave_to_thread(self) -> Result<(), ConfineError> {
-        self.restrict().map_err(ConfineError::of("restrict where files are written (Landlock)"))
+        self.restrict().map_err(ConfineError::of("restrict file writes (Landlock)"))
     }
 
     fn restrict(self) -> Result<(), RulesetError> {

@@ -212,8 +212,9 @@ impl Package {
         let text = |section: &str, key: &str| {
             table.get(section)?.as_table()?.get(key)?.as_str().map(ToOwned::to_owned)
         };
-        let name =
-            text("package", "name").ok_or("it has no package with a name; run this in a plugin's folder")?;
+        let name = text("package", "name").ok_or(
+            "no package name; set `name` in [package], or run the command in the folder of a plugin",
+        )?;
         let library = text("lib", "name").unwrap_or_else(|| name.replace('-', "_"));
         let metadata =
             table.get("package").and_then(|package| package.get("metadata")?.get("millrace")?.get("std"));

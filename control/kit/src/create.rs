@@ -107,13 +107,15 @@ fn check(name: &str) -> Result<(), KitError> {
         return refuse("give 1 to 64 characters");
     }
     if !name.starts_with(|first: char| first.is_ascii_alphabetic()) {
-        return refuse("begin with a letter");
+        return refuse("begin the name with an ASCII letter");
     }
     if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')) {
-        return refuse("give letters, digits, '-' and '_'");
+        return refuse("use only ASCII letters, digits, '-' and '_'");
     }
     if TAKEN.contains(&name) || WORDS.split_whitespace().any(|word| word == name) {
-        return refuse("Rust has this name for something else; add a word to it");
+        return refuse(
+            "Rust, Cargo or the SDK reserves this name; choose another, for example with a word added",
+        );
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum KitError {
     /// Invalid name of a plugin.
-    #[error("{name:?} can't be the name of a plugin: {problem}")]
+    #[error("invalid plugin name {name:?}: {problem}")]
     Name {
         /// Name.
         name: String,
@@ -18,7 +18,10 @@ pub enum KitError {
     #[error("{} exists already; give another name, or remove it", .0.display())]
     Exists(PathBuf),
     /// Folder without a plugin project.
-    #[error("{} has no plugin project, neither a Cargo.toml nor a .c file: create one with `millrace plugin new`", .0.display())]
+    #[error(
+        "{} has no plugin project (no Cargo.toml and no .c file): create one with `millrace plugin new`",
+        .0.display()
+    )]
     NoProject(PathBuf),
     /// Cargo.toml without a package that can be built.
     #[error("{}: {problem}", file.display())]

@@ -81,7 +81,7 @@ macro_rules! named {
                 let found = Self::NAMES.into_iter().find(|(name, _)| *name == text);
                 found.map(|(_, known)| known).ok_or_else(|| {
                     let names = Self::NAMES.map(|(name, _)| name).join(" or ");
-                    format!("there is no {} {text:?}; give {names}", $what)
+                    format!("unknown {} {text:?}; give {names}", $what)
                 })
             }
         }
@@ -97,6 +97,6 @@ mod tests {
     fn names_lead_to_what_they_name() {
         assert_eq!(("c".parse(), "wasm".parse()), (Ok(Language::C), Ok(Home::Wasm)));
         assert_eq!((Language::Rust.to_string(), Home::Native.to_string()), ("rust".into(), "native".into()));
-        assert_eq!("so".parse::<Home>().unwrap_err(), "there is no home \"so\"; give wasm or native");
+        assert_eq!("so".parse::<Home>().unwrap_err(), "unknown home \"so\"; give wasm or native");
     }
 }

@@ -101,11 +101,16 @@ impl Machine {
                     return Ok(RustWay::Sources { rustc: rustc.clone(), linker: Some(linker) });
                 }
                 (false, None) => {
-                    format!("{} has the library's sources, but there is no wasm-ld", rustc.display())
+                    format!(
+                        "{} has the sources of the standard library, but there is no wasm-ld in the PATH",
+                        rustc.display()
+                    )
                 }
             },
             None if compilers.is_empty() => "there is no rustc in the PATH".into(),
-            None => format!("no rustc in the PATH has the target {WASM} or the sources of its library"),
+            None => {
+                format!("no rustc in the PATH has the target {WASM} or the sources of the standard library")
+            }
         };
         Err(KitError::Missing { what: "compile Rust to WebAssembly", missing, advice: RUST_ADVICE })
     }

@@ -14,7 +14,7 @@ impl FromStr for Version {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is not three numbers: major.minor.patch");
+        let wrong = || format!("{text:?} is not three whole numbers: write major.minor.patch, such as 1.2.0");
         let number = |part: &str| part.parse().map_err(|_| wrong());
         let parts = text.split('.').map(number).collect::<Result<Vec<u32>, _>>()?;
         parts.try_into().map(Self).map_err(|_| wrong())

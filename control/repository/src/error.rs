@@ -10,22 +10,27 @@ use crate::{KeyId, Version};
 pub enum Untrusted {
     /// The plugin has no signature, but needs one.
     #[error(
-        "it is unsigned, and the configuration refuses that: sign it with `millrace plugin sign`, and put the .minisig file beside it"
+        "it is unsigned, and the configuration refuses unsigned plugins: sign it with `millrace plugin \
+         sign`, and put the .minisig file beside it"
     )]
     Unsigned,
     /// The signature file has an invalid format.
-    #[error("its signature can't be read: {0}")]
+    #[error("its signature can't be read: {0}; sign the plugin again")]
     Form(&'static str),
     /// No trusted key made the signature.
-    #[error("its signature was made with the key {0}, which is none of the configuration's [plugins] keys")]
+    #[error(
+        "its signature is by key {0}, which [plugins] keys doesn't list: add the public key there, or sign \
+         with a listed key"
+    )]
     UnknownKey(KeyId),
     /// The signature is for other bytes.
     #[error(
-        "its signature with the key {0} does not fit: the module or the signature was changed since it was signed"
+        "its signature with the key {0} does not fit: the module or the signature was changed after signing; \
+         sign it again"
     )]
     Changed(KeyId),
     /// The signature is for a plugin with another name, version or set of capabilities.
-    #[error("its signature is for {signed:?}, and its manifest says {found:?}")]
+    #[error("its signature is for {signed:?}, but its manifest says {found:?}: sign the plugin again")]
     OtherPlugin {
         /// Claims in the signature.
         signed: String,
@@ -34,7 +39,8 @@ pub enum Untrusted {
     },
     /// A newer version was loaded before.
     #[error(
-        "version {version} of {name} is older than {highest}, which was loaded before: say --allow-downgrade if that is meant"
+        "version {version} of {name} is older than {highest}, which was loaded before: to load it anyway, \
+         use --allow-downgrade"
     )]
     Older {
         /// Name of the plugin.
@@ -46,7 +52,8 @@ pub enum Untrusted {
     },
     /// The versions loaded before are unknown.
     #[error(
-        "can't check {name} {version} for a downgrade: {damage}: --allow-downgrade loads it and starts a new version file"
+        "can't check {name} {version} for a downgrade: {damage}: to load it anyway and start a new version \
+         file, use --allow-downgrade"
     )]
     Forgotten {
         /// Name of the plugin.
@@ -57,7 +64,7 @@ pub enum Untrusted {
         damage: String,
     },
     /// The manifest's version is not of the form `major.minor.patch`.
-    #[error("its version: {0}")]
+    #[error("invalid version in the manifest: {0}")]
     Version(String),
 }
 
@@ -65,13 +72,13 @@ pub enum Untrusted {
 #[derive(Debug, thiserror::Error)]
 pub enum RepositoryError {
     /// The text is no public key.
-    #[error("{text:?} is no public key: give the line of 56 characters, from RW on, out of the .pub file")]
+    #[error("{text:?} is no public key: give the line of 56 characters in the .pub file that begins with RW")]
     PublicKey {
         /// The text, or its beginning.
         text: String,
     },
     /// The file holds no secret key.
-    #[error("{}: this is no secret key that `millrace plugin keygen` or minisign writes: {problem}", file.display())]
+    #[error("{}: no secret key of `millrace plugin keygen` or minisign: {problem}", file.display())]
     SecretKey {
         /// Path of the file.
         file: PathBuf,
@@ -92,10 +99,13 @@ pub enum RepositoryError {
         comment: String,
     },
     /// The file exists and would be overwritten.
-    #[error("{} exists already: keys are not overwritten; give another name by --out", .0.display())]
+    #[error("{} exists already, and keys are not overwritten: give another file with --out", .0.display())]
     Exists(PathBuf),
     /// The secret and the public key would have the same file.
-    #[error("{}: this is the name of the public key's file; give one that ends in .key", .0.display())]
+    #[error(
+        "{}: .pub is the extension of the public key: for the secret key, give a file that ends in .key",
+        .0.display()
+    )]
     KeyName(PathBuf),
     /// The file to sign is no plugin.
     #[error("{}: {problem}", file.display())]

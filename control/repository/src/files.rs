@@ -120,10 +120,10 @@ impl fmt::Display for SignatureState {
         match self {
             Self::Unsigned => f.write_str("unsigned"),
             Self::Unchecked(key) => {
-                write!(f, "with the key {key}, unchecked: give the public key to have it checked")
+                write!(f, "by key {key}, not checked: to check it, give the public key")
             }
             Self::Good(key) => write!(f, "signed by {key}"),
-            Self::Bad(problem) => write!(f, "bad: {problem}"),
+            Self::Bad(problem) => write!(f, "invalid: {problem}"),
         }
     }
 }
@@ -238,7 +238,7 @@ mod tests {
         assert!(matches!(sign_file(&file, &made.secret), Err(RepositoryError::Io { .. })));
         fs::write(&file, "nothing").unwrap();
         let refused = sign_file(&file, &made.secret).unwrap_err().to_string();
-        assert!(refused.contains("this is no WebAssembly module"), "{refused}");
+        assert!(refused.contains("not a WebAssembly module"), "{refused}");
         assert!(!signature_path(&file).exists());
     }
 }

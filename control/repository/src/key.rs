@@ -61,7 +61,7 @@ impl fmt::Debug for SecretKey {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SecretKeyProblem {
     /// The key needs a password.
-    #[error("it is protected by a password")]
+    #[error("the key is protected by a password")]
     Protected,
     /// The text is no secret key, or the key is damaged.
     #[error("{0}")]
@@ -102,13 +102,13 @@ impl SecretKey {
     /// The system has no random numbers.
     pub fn generate() -> Result<Self, RepositoryError> {
         let pair = minisign::KeyPair::generate_unencrypted_keypair();
-        pair.map(|pair| Self(pair.sk)).map_err(failed("make a key"))
+        pair.map(|pair| Self(pair.sk)).map_err(failed("generate a key pair"))
     }
 
     /// Returns the two lines of the key file, which are as secret as the key.
     pub(crate) fn text(&self) -> Result<String, RepositoryError> {
         let boxed = self.0.to_box(Some("millrace secret key, without a password"));
-        boxed.map(String::from).map_err(failed("write the key"))
+        boxed.map(String::from).map_err(failed("encode the secret key"))
     }
 
     /// Returns the id of the key.
@@ -121,7 +121,7 @@ impl SecretKey {
     /// # Errors
     /// The key is damaged.
     pub fn public(&self) -> Result<PublicKey, RepositoryError> {
-        let key = minisign::PublicKey::from_secret_key(&self.0).map_err(failed("read the key"))?;
+        let key = minisign::PublicKey::from_secret_key(&self.0).map_err(failed("derive the public key"))?;
         key.to_base64().parse()
     }
 

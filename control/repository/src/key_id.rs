@@ -27,7 +27,7 @@ impl TryFrom<String> for KeyId {
 
     fn try_from(text: String) -> Result<Self, String> {
         let id = u64::from_str_radix(&text, 16).ok().filter(|_| text.len() == 16);
-        id.map(Self).ok_or_else(|| format!("{text:?} is no key's id"))
+        id.map(Self).ok_or_else(|| format!("{text:?} is no key id: a key id has 16 hexadecimal digits"))
     }
 }
 

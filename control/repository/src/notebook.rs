@@ -143,7 +143,9 @@ fn read<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, String> {
     let content: Content<T> = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
     match content.form {
         FORM => Ok(content.entries),
-        other => Err(wrong(format!("its form is {other}, and this router knows {FORM}"))),
+        other => {
+            Err(wrong(format!("its format version is {other}, and this router reads only version {FORM}")))
+        }
     }
 }
 
@@ -158,7 +160,7 @@ pub(crate) fn read_own(path: &Path) -> Result<Option<Vec<u8>>, String> {
     };
     let known = file.metadata().map_err(|error| wrong(error.to_string()))?;
     if known.uid() != geteuid().as_raw() || known.mode() & 0o022 != 0 {
-        return Err(wrong("others may write it".to_owned()));
+        return Err(wrong("it must belong to the router's user, and no other user may write it".to_owned()));
     }
     let mut text = Vec::new();
     file.take(MOST + 1).read_to_end(&mut text).map_err(|error| wrong(error.to_string()))?;

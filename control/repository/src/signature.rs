@@ -34,23 +34,24 @@ impl Signature {
     /// [`Untrusted::Form`] if the file is not, byte for byte, what a tool writes.
     pub fn read(file: &[u8]) -> Result<Self, Untrusted> {
         if file.len() > MOST_SIGNATURE {
-            return Err(Untrusted::Form("it has more than 4096 bytes"));
+            return Err(Untrusted::Form("the file has more than 4096 bytes"));
         }
         let plain = |byte: &u8| *byte == b'\n' || (0x20..0x7f).contains(byte);
         let text = std::str::from_utf8(file).ok().filter(|text| text.as_bytes().iter().all(plain));
-        let text = text.ok_or(Untrusted::Form("it is not plain text"))?;
+        let text = text.ok_or(Untrusted::Form("the file is not plain ASCII text"))?;
         let lines: Vec<&str> = text.strip_suffix('\n').unwrap_or(text).split('\n').collect();
         let [untrusted, _, comment, _] = lines[..] else {
-            return Err(Untrusted::Form("it does not have the four lines that minisign writes"));
+            return Err(Untrusted::Form("the file does not have four lines, as minisign writes"));
         };
         if !UNTRUSTED.contains(&untrusted) {
             return Err(Untrusted::Form(
-                "its first line is not \"untrusted comment: signature from minisign secret key\"",
+                "line 1 is not \"untrusted comment: signature from minisign secret key\"",
             ));
         }
-        let comment =
-            comment.strip_prefix(TRUSTED).ok_or(Untrusted::Form("its third line is no trusted comment"))?;
-        let broken = Untrusted::Form("its second or fourth line is no signature");
+        let comment = comment
+            .strip_prefix(TRUSTED)
+            .ok_or(Untrusted::Form("line 3 does not begin with \"trusted comment: \""))?;
+        let broken = Untrusted::Form("line 2 or 4 is no signature");
         let named = minisign::SignatureBox::from_string(text).map_err(|_| broken.clone())?;
         let lines = minisign_verify::Signature::decode(text).map_err(|_| broken)?;
         Ok(Self { key: KeyId::of(named.keynum()), comment: comment.to_owned(), lines })
@@ -64,9 +65,9 @@ impl Signature {
 pub fn sign(module: &[u8], claims: &Claims, key: &SecretKey) -> Result<String, RepositoryError> {
     let comment = claims.to_string();
     let untrusted = UNTRUSTED[0].trim_start_matches("untrusted comment: ");
-    let public = minisign::PublicKey::from_secret_key(key.key()).map_err(failed("read the key"))?;
+    let public = minisign::PublicKey::from_secret_key(key.key()).map_err(failed("derive the public key"))?;
     let signed = minisign::sign(Some(&public), key.key(), module, Some(&comment), Some(untrusted));
-    signed.map(String::from).map_err(failed("sign"))
+    signed.map(String::from).map_err(failed("sign the plugin"))
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ pub(crate) struct Writer {
 
 /// Pending write of a line.
 #[derive(Debug)]
-#[must_use = "a line is written by and by: wait for it, or drop this"]
+#[must_use = "the line is written later: wait for `done`, or drop the value"]
 pub struct Written(Option<oneshot::Receiver<()>>);
 
 impl Written {
@@ -156,7 +156,7 @@ fn gap(lost: u64, time: String) -> AuditEntry {
         request: None,
         outcome: Outcome::Failed,
         status: None,
-        why: Some(format!("{} lost: the disk took them too slowly", millrace_units::count(lost, "line"))),
+        why: Some(format!("{} lost, because the disk was too slow", millrace_units::count(lost, "line"))),
         revision: None,
     }
 }

@@ -153,7 +153,10 @@ impl Place {
             Err(error) => return Err(self.failed(error)),
         };
         if !known.is_file() || known.uid() != geteuid().as_raw() || known.mode() & 0o022 != 0 {
-            return Err(self.failed("it isn't read: others may write it"));
+            return Err(self.failed(
+                "refused: the file must be a regular file of the router's user that no other user may write: \
+                 correct its owner and mode, or move it away",
+            ));
         }
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -163,12 +166,15 @@ impl Place {
                     std::thread::sleep(LOOK);
                 }
                 Err(DatabaseError::DatabaseAlreadyOpen) => {
-                    return Err(self.failed("another process has it open"));
+                    return Err(self.failed(
+                        "another process has it open: stop that process, or choose another directory with \
+                         --state DIR",
+                    ));
                 }
                 Err(error) => {
-                    return Err(self.failed(format!(
-                        "it can't be read: {error}; move it away, and the history begins anew"
-                    )));
+                    return Err(
+                        self.failed(format!("can't be read: {error}; to start a new history, move it away"))
+                    );
                 }
             }
         }

@@ -39,7 +39,7 @@ pub enum StoreError {
 
 fn known(oldest: u64, newest: u64) -> String {
     match oldest {
-        0 => ": nothing was applied yet".to_owned(),
+        0 => ": no configuration was applied yet".to_owned(),
         _ => format!("; revisions here: {oldest} to {newest}"),
     }
 }

@@ -257,7 +257,7 @@ mod tests {
             assert_eq!((numbers(&store), store.last_good().unwrap()), (vec![], None));
             assert_eq!(
                 store.revision(1).unwrap_err().to_string(),
-                "there is no revision 1: nothing was applied yet"
+                "there is no revision 1: no configuration was applied yet"
             );
             let added =
                 store.add(&[draft("a", State::Good), draft("b", State::Waiting)], None).unwrap().unwrap();
@@ -347,7 +347,7 @@ mod tests {
         store.add(&[draft("a", State::Good)], None).unwrap();
         let path = store.path().unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
-        assert!(store.revisions().unwrap_err().to_string().contains("others may write it"));
+        assert!(store.revisions().unwrap_err().to_string().contains("no other user may write"));
         fs::write(&path, "nonsense").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         let refused = store.add(&[draft("b", State::Good)], None).unwrap_err().to_string();

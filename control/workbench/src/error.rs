@@ -18,7 +18,7 @@ pub enum WorkbenchError {
     #[error(transparent)]
     Sandbox(#[from] millrace_plugin::wasm::SandboxError),
     /// There is no memory for packets.
-    #[error("no memory for packets: {0}")]
+    #[error("can't prepare packets: {0}")]
     Memory(String),
     /// The capture can't be read or written.
     #[error("{0}")]
@@ -27,7 +27,7 @@ pub enum WorkbenchError {
     #[error(transparent)]
     Plugin(#[from] millrace_plugin_abi::PluginError),
     /// The plugin failed during the measurement.
-    #[error("it failed while it was measured: {0}")]
+    #[error("the plugin failed during the measurement: {0}")]
     Failed(String),
     /// The expectation can't be read.
     #[error("{}: {problem}", file.display())]

@@ -54,7 +54,7 @@ impl Expectation {
         let problem = |error: serde_json::Error| WorkbenchError::Expectation {
             file: file.to_owned(),
             problem: format!(
-                "this is no expectation that `plugin test --save` writes (line {}, column {})",
+                "no expectation file of `millrace plugin test --save` (error in line {}, column {})",
                 error.line(),
                 error.column()
             ),
@@ -83,7 +83,7 @@ impl Expectation {
         if self.packets.len() != trial.packets.len() {
             let (expected, found) = (self.packets.len(), trial.packets.len());
             lines.push(format!(
-                "{}, expected {expected}: is it the same capture?",
+                "{}, expected {expected}: use the same capture as with --save",
                 millrace_units::count(found, "packet")
             ));
         }
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(lines.len(), first.packets.len());
         assert_eq!(lines[0], "packet 1: pass with at 1 00 -> 99, expected pass");
         let fewer = Trial { packets: other.packets[..2].to_vec(), ..other };
-        assert!(expected.differences(&fewer)[0].contains("is it the same capture?"));
+        assert!(expected.differences(&fewer)[0].contains("use the same capture"));
     }
 
     #[test]

@@ -76,9 +76,7 @@ impl Module {
         let read = opened.take(MOST_MODULE as u64 + 1).read_to_end(&mut bytes);
         read.map_err(|error| refused(error.to_string()))?;
         if bytes.len() > MOST_MODULE {
-            return Err(refused(format!(
-                "it has more than {MOST_MODULE} bytes, which is most that are taken"
-            )));
+            return Err(refused(format!("the file exceeds the limit of {MOST_MODULE} bytes")));
         }
         Ok(Self { file: file.to_owned(), bytes })
     }
@@ -119,12 +117,10 @@ impl Module {
             Ok(plugin) => plugin.map_err(|error| self.refused(error.to_string()))?,
             Err(RecvTimeoutError::Timeout) => {
                 let most = MOST_COMPILING.as_secs();
-                return Err(
-                    self.refused(format!("compiling it takes longer than {most} s, and was given up"))
-                );
+                return Err(self.refused(format!("compilation aborted after {most} s")));
             }
             Err(RecvTimeoutError::Disconnected) => {
-                return Err(self.refused("the compiler has failed".to_owned()));
+                return Err(self.refused("the compiler panicked".to_owned()));
             }
         };
         Ok(Compiled { code: Code::Wasm(plugin), took: begin.elapsed() })
@@ -138,7 +134,8 @@ impl Module {
                 Ok(Box::new(loaded))
             }
             Code::Native(plugin) => Ok(Box::new(plugin.clone())),
-            Code::Described(_) => Err(self.refused("it is only described".to_owned())),
+            Code::Described(_) => Err(self
+                .refused("internal error: the shared object was inspected only, so it can't run".to_owned())),
         }
     }
 

@@ -28,7 +28,7 @@ impl Ready {
     /// gate.
     pub fn of(pool: &Pool, bytes: &[u8]) -> Result<Self, String> {
         let mut packet =
-            pool.packet_from(bytes).ok_or_else(|| format!("no memory for {} bytes", bytes.len()))?;
+            pool.packet_from(bytes).ok_or_else(|| format!("no packet memory for {} bytes", bytes.len()))?;
         let frame = Frame::new_checked(packet.data()).map_err(|error| error.to_string())?;
         let stack =
             vlan::Stack::parse(frame.ether_type(), frame.payload()).map_err(|error| error.to_string())?;

@@ -394,7 +394,7 @@ mod tests {
     fn settings_and_messages_reach_the_plugin() {
         let settings = json!({"a": 1}).as_object().cloned().unwrap();
         let refused = tried(&module("", ""), &TrialOptions { settings, ..options() }).unwrap_err();
-        assert!(refused.to_string().contains("it takes none"), "{refused}");
+        assert!(refused.to_string().contains("the plugin takes no settings"), "{refused}");
         let message = Message { name: "read".into(), arguments: Map::new() };
         let trial = tried(&module("", ""), &TrialOptions { messages: vec![message], ..options() }).unwrap();
         assert!(trial.replies[0].refused.is_some());

@@ -8,14 +8,15 @@ use millrace_wire::tlv;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FragmentError {
     /// The header is not whole, or the packet ends before its total length.
-    #[error("ipv4: the packet ends before its header or its total length does")]
+    #[error("ipv4: the packet is shorter than its header or total length")]
     Truncated,
     /// The packet must not be fragmented.
     #[error("ipv4: the packet has \"don't fragment\" set")]
     DontFragment,
     /// The MTU leaves no room for payload behind the header.
     #[error(
-        "ipv4: an MTU of {mtu} bytes has no room for 8 bytes of payload behind a header of {header_len}; 68 has always"
+        "ipv4: an MTU of {mtu} bytes leaves less than 8 bytes of payload after a header of {header_len} \
+         bytes; the least MTU that always suffices is 68 bytes"
     )]
     MtuTooSmall {
         /// MTU in bytes.
@@ -24,7 +25,7 @@ pub enum FragmentError {
         header_len: usize,
     },
     /// The packet is a fragment of a packet that would be longer than 65,535 bytes.
-    #[error("ipv4: the packet reaches beyond offset 65535 of the one that it is a fragment of")]
+    #[error("ipv4: the fragment ends beyond byte 65535 of its original packet")]
     TooLong,
     /// The pool has too few frames.
     #[error("no packet memory left for fragments")]

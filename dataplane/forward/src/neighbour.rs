@@ -50,7 +50,7 @@ pub enum Resolution {
 
 /// The table has its maximum number of resolved neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the neighbour table is full: all {capacity} entries are resolved; {key} was not taken")]
+#[error("the neighbour table is full: all {capacity} entries are resolved; {key} was not added")]
 pub struct TableFull {
     /// Maximum number of entries of the table.
     pub capacity: usize,

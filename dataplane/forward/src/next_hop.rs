@@ -71,10 +71,10 @@ const fn mix(value: u64) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NextHopsError {
     /// No next hop was given.
-    #[error("a route that forwards has no next hop: it needs 1 to {MAX_NEXT_HOPS}")]
+    #[error("a forwarding route needs 1 to {MAX_NEXT_HOPS} next hops, but has none")]
     None,
     /// More next hops were given than a route can have.
-    #[error("a route has {0} next hops: it can have 1 to {MAX_NEXT_HOPS}")]
+    #[error("a route has {0} next hops; the limit is {MAX_NEXT_HOPS}")]
     TooMany(usize),
 }
 

@@ -9,7 +9,8 @@ use thiserror::Error;
 pub enum OffloadError {
     /// The device no longer exists in this network namespace.
     #[error(
-        "no device with index {ifindex} in this network namespace: it was removed, renamed away or moved"
+        "no device with index {ifindex} in this network namespace: it was removed, or moved to another \
+         namespace"
     )]
     DeviceGone {
         /// Requested index.
@@ -37,7 +38,8 @@ pub enum OffloadError {
     },
     /// The device is busy, and no attached program explains that.
     #[error(
-        "{device} is busy ({detail}): a program that was just detached can hold it for some 50 ms; try again"
+        "{device} is busy ({detail}): a program that was just detached can hold the device for about 50 ms; \
+         try again"
     )]
     Busy {
         /// Name of the device.
@@ -47,7 +49,8 @@ pub enum OffloadError {
     },
     /// Frames of the device are longer than one buffer.
     #[error(
-        "the MTU of {device} or its peer is too large for native XDP in one buffer (about 3,506 on a veth): lower it to 3,498, or attach with frags"
+        "the MTU of {device} or its peer is too large for native XDP (limit with one buffer: about 3,506 on \
+         a veth): lower the MTU to 3,498"
     )]
     MtuTooLarge {
         /// Name of the device.
@@ -66,7 +69,7 @@ pub enum OffloadError {
         detail: String,
     },
     /// The verifier or the loader refused a program.
-    #[error("the kernel refused the program {program}: {detail}")]
+    #[error("can't load eBPF program {program}: {detail}")]
     Load {
         /// Name of the program.
         program: &'static str,
@@ -74,13 +77,13 @@ pub enum OffloadError {
         detail: String,
     },
     /// The eBPF variant of a plugin is not usable.
-    #[error("the form for the driver: {detail}")]
+    #[error("eBPF variant of the plugin: {detail}")]
     Form {
         /// Reason, with the verifier's message if the verifier refused it.
         detail: String,
     },
     /// A map refused an entry.
-    #[error("the map {map} of the level-0 program: {detail}")]
+    #[error("eBPF map {map}: {detail}")]
     Map {
         /// Name of the map.
         map: &'static str,
@@ -125,7 +128,7 @@ pub enum InjectError {
         length: usize,
     },
     /// No templates, or more than the program can hold.
-    #[error("{count} templates: between 1 and {max} are needed")]
+    #[error("{count} frame templates given: 1 to {max} are allowed")]
     Templates {
         /// Number of given templates.
         count: usize,

@@ -48,13 +48,13 @@ pub fn why_no_redirects(driver: &str, features: &[&'static str]) -> Option<&'sta
     match (driver, features) {
         (_, features) if features.contains(&"ndo-xmit") => None,
         ("veth", _) => Some(
-            "a veth takes no redirected frames unless its other end has receive offload (ethtool -K DEVICE gro on there) or an \
-             XDP program",
+            "a veth accepts redirected frames only if its peer has GRO (ethtool -K PEER gro on) or an XDP \
+             program",
         ),
         (_, []) => {
-            Some("the driver does not say whether it takes redirected frames (before Linux 6.3 none does)")
+            Some("the driver does not say whether it accepts redirected frames (reported since Linux 6.3)")
         }
-        _ => Some("the driver takes no redirected frames (it does not announce ndo-xmit)"),
+        _ => Some("the driver does not accept redirected frames (it lacks the XDP feature ndo-xmit)"),
     }
 }
 

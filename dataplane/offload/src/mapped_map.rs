@@ -39,7 +39,7 @@ impl MappedMap {
     ) -> Result<Self, OffloadError> {
         let failed = |detail: String| OffloadError::Map { map: name, detail };
         let Map::Array(data) = map_mut(object, name)? else {
-            return Err(failed("it is no array".to_owned()));
+            return Err(failed("it is not an array".to_owned()));
         };
         let length = (entries * size).next_multiple_of(4096);
         let length_or = NonZeroUsize::new(length).ok_or_else(|| failed("it is empty".to_owned()))?;

@@ -70,7 +70,7 @@ pub(crate) fn load(object: &mut Ebpf, name: &'static str) -> Result<OwnedFd, Off
         Program::Xdp(xdp) => load_once(xdp, Xdp::load, Xdp::fd),
         Program::SchedClassifier(tcx) => load_once(tcx, SchedClassifier::load, SchedClassifier::fd),
         Program::SocketFilter(filter) => load_once(filter, SocketFilter::load, SocketFilter::fd),
-        _ => return Err(failed("its section is of no kind we load".to_owned())),
+        _ => return Err(failed("its section is not of type xdp, tcx or socket".to_owned())),
     };
     loaded.map_err(|error| refused(name, &error))
 }

@@ -208,7 +208,7 @@ impl PortPrograms {
     /// [`OffloadError::Queue`] when the kernel refuses, or the queue index is 256 or more.
     pub fn register_socket(&mut self, queue: u32, fd: RawFd) -> Result<(), OffloadError> {
         if queue >= QUEUES {
-            let detail = format!("queues 0 to {} can have a socket", QUEUES - 1);
+            let detail = format!("an AF_XDP socket needs a queue from 0 to {}", QUEUES - 1);
             return Err(OffloadError::Queue { queue, detail });
         }
         let set = |error: MapError| OffloadError::Queue { queue, detail: object::chain(&error) };
@@ -238,7 +238,7 @@ impl PortPrograms {
     /// is no error.
     pub fn unregister_socket(&mut self, queue: u32) -> Result<(), OffloadError> {
         if !self.sockets.remove(&queue) {
-            return Err(OffloadError::Queue { queue, detail: "no socket is registered".to_owned() });
+            return Err(OffloadError::Queue { queue, detail: "no AF_XDP socket is registered".to_owned() });
         }
         // The kernel removes a closed socket itself.
         let _ = self.socket_map("sockets")?.unset(queue);

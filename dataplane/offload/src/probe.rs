@@ -118,7 +118,7 @@ fn try_native(ifindex: u32, device: &Device) -> Support {
         // A program that is already there proves as much as a trial.
         Some((_, NATIVE)) => return Support::Yes,
         Some(_) => {
-            let why = "a program is attached behind the driver, and was left alone";
+            let why = "a generic XDP program is attached, so native XDP was not tried";
             return Support::Unknown(why.to_owned());
         }
         None => {}
@@ -155,7 +155,7 @@ fn try_tcx(
 fn release(released: io::Result<()>) -> Support {
     match released {
         Ok(()) => Support::Yes,
-        Err(error) => Support::Unknown(format!("it attached, but detaching failed: {error}")),
+        Err(error) => Support::Unknown(format!("attaching worked, but detaching failed: {error}")),
     }
 }
 

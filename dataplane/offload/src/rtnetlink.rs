@@ -62,7 +62,7 @@ pub(crate) fn device(ifindex: u32) -> io::Result<Device> {
     link.header.index = ifindex;
     match exchange(RouteNetlinkMessage::GetLink(link), NLM_F_REQUEST).map_err(|refusal| refusal.error)? {
         Some(RouteNetlinkMessage::NewLink(link)) => Ok(read_device(&link)),
-        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the answer of rtnetlink is no link")),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "rtnetlink: the reply is not a link message")),
     }
 }
 

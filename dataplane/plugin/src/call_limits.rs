@@ -36,7 +36,7 @@ impl FromStr for OnFault {
 
     fn from_str(name: &str) -> Result<Self, String> {
         let found = Self::NAMES.into_iter().find(|(known, _)| *known == name);
-        found.map(|(_, policy)| policy).ok_or_else(|| format!("on-fault {name:?}: it is drop or bypass"))
+        found.map(|(_, policy)| policy).ok_or_else(|| format!("on-fault {name:?}: give drop or bypass"))
     }
 }
 
@@ -106,6 +106,6 @@ mod tests {
         for (name, policy) in OnFault::NAMES {
             assert_eq!((name.parse(), policy.to_string()), (Ok(policy), name.to_owned()));
         }
-        assert_eq!("pass".parse::<OnFault>().unwrap_err(), "on-fault \"pass\": it is drop or bypass");
+        assert_eq!("pass".parse::<OnFault>().unwrap_err(), "on-fault \"pass\": give drop or bypass");
     }
 }

@@ -19,7 +19,10 @@ pub enum PluginControlError {
         hint: String,
     },
     /// Message for the host companion of an instance whose plugin has none.
-    #[error("instance {name:?} has no host companion: leave out that the message is for it")]
+    #[error(
+        "instance {name:?} has no host companion: send the message without --companion (`companion` in the \
+         request)"
+    )]
     NoHostCompanion {
         /// Name of the instance.
         name: String,
@@ -31,13 +34,13 @@ pub enum PluginControlError {
         name: String,
     },
     /// Text that is no map name.
-    #[error("{name:?} names no map: give INSTANCE/MAP")]
+    #[error("{name:?} is not a map name: give INSTANCE/MAP")]
     NoMapName {
         /// Given text.
         name: String,
     },
     /// Name that is already in use.
-    #[error("there is {kind} {name:?} already: {}", if *kind == "plugin" { "upgrade it to put another version in its place, or unload it first" } else { "take another name" })]
+    #[error("{kind} {name:?} already exists: {}", if *kind == "plugin" { "upgrade it to replace its version, or unload it first" } else { "use another name" })]
     Taken {
         /// Kind of the object: `plugin`, `instance` or `gate`.
         kind: &'static str,
@@ -45,7 +48,7 @@ pub enum PluginControlError {
         name: String,
     },
     /// Name with invalid characters or length.
-    #[error("{kind} name {name:?}: take 1 to 64 letters, digits, `-`, `_` or `.`")]
+    #[error("{kind} name {name:?} is invalid: use 1 to 64 letters, digits, `-`, `_` or `.`")]
     Name {
         /// Kind of the object: `instance` or `gate`.
         kind: &'static str,
@@ -53,7 +56,7 @@ pub enum PluginControlError {
         name: String,
     },
     /// Limit on the number of objects of a kind reached.
-    #[error("{limit} {kind}s are there already, and there can't be more: remove one first")]
+    #[error("there are {limit} {kind}s already, and there can't be more: remove a {kind} first")]
     Full {
         /// Kind of the object: `plugin`, `instance`, `gate` or `binding`.
         kind: &'static str,
@@ -61,7 +64,7 @@ pub enum PluginControlError {
         limit: usize,
     },
     /// Order that another gate of the position already has.
-    #[error("at position {position}, order {order} is taken by gate {gate:?}: take another number")]
+    #[error("order {order} at position {position} is taken by gate {gate:?}: use another order")]
     OrderTaken {
         /// Position of the gates.
         position: Position,
@@ -71,15 +74,13 @@ pub enum PluginControlError {
         gate: String,
     },
     /// No order number left behind the last gate of the position.
-    #[error(
-        "at position {position} no order is left behind the last gate: state one that lies between two gates"
-    )]
+    #[error("no order is left after the last gate at position {position}: give an order between two gates")]
     NoOrderLeft {
         /// Position of the gates.
         position: Position,
     },
     /// Plugin or action that doesn't support the gate's position.
-    #[error("gate {gate:?} stands at position {position}, where {what} can't be: it takes {supported}")]
+    #[error("gate {gate:?} is at position {position}, where {what} can't be: it takes {supported}")]
     Position {
         /// Name of the gate.
         gate: String,
@@ -104,7 +105,8 @@ pub enum PluginControlError {
     },
     /// Request to remove a binding that doesn't exist.
     #[error(
-        "instance {instance:?} is not bound at gate {gate:?} to {filter:?}; there it is bound to {bound}"
+        "instance {instance:?} is not bound at gate {gate:?} to {filter:?}; at this gate it is bound to \
+         {bound}"
     )]
     NotBound {
         /// Name of the instance.

@@ -32,7 +32,7 @@ impl Declared {
         }
         if manifest.settings.as_ref().is_some_and(names_maps) && !manifest.has_capability("map-read") {
             return Err(
-                "it has a setting of the format \"map\", and not the capability \"map-read\"".to_owned()
+                "it has a setting of format \"map\", but lacks the capability \"map-read\"".to_owned()
             );
         }
         let (version, summary) = (interned(&manifest.version), interned(&manifest.summary));
@@ -64,7 +64,7 @@ pub(crate) fn interned(name: &str) -> &'static str {
 pub(crate) fn check(manifest: &Manifest, settings: &Map<String, Value>) -> Result<(), Fault> {
     match settings.keys().next() {
         Some(key) if manifest.settings.is_none() => {
-            Err(Fault::new(FaultKind::Init, format!("there is no setting {key:?}: it takes none")))
+            Err(Fault::new(FaultKind::Init, format!("unknown setting {key:?}: the plugin takes no settings")))
         }
         _ => Ok(()),
     }
@@ -87,7 +87,7 @@ pub(crate) fn arguments(
     }
     let arguments = serde_json::to_vec(&message.arguments);
     arguments.map_err(|error| {
-        PluginError::setting(name, &message.name, format!("its arguments are no JSON: {error}"))
+        PluginError::setting(name, &message.name, format!("its arguments are not valid JSON: {error}"))
     })
 }
 
@@ -98,7 +98,8 @@ pub(crate) fn arguments(
 pub(crate) fn parse_reply(reply: &[u8]) -> Result<Value, String> {
     match reply {
         [] => Ok(Value::Null),
-        json => serde_json::from_slice(json).map_err(|error| format!("its reply is no JSON: {error}")),
+        json => serde_json::from_slice(json)
+            .map_err(|error| format!("the plugin's reply is not valid JSON: {error}")),
     }
 }
 

@@ -205,7 +205,7 @@ impl Exchange {
         match (result, failure) {
             (0, None) => Ok(reply.unwrap_or_default()),
             (_, Some(failure)) => Err(failure),
-            (_, None) => Err(format!("it returned {result} without an error message")),
+            (_, None) => Err(format!("the plugin returned {result} without an error message")),
         }
     }
 
@@ -293,7 +293,8 @@ impl Exchange {
             return Some(Fault { kind: FaultKind::WrongVerdict.name(), text: wrong.to_string() });
         }
         let function = self.not_granted.take()?;
-        let text = format!("it called {function}, whose capability its manifest doesn't name");
+        let text =
+            format!("the plugin called {function}, but its manifest lacks the capability for this function");
         Some(Fault { kind: FaultKind::NotGranted.name(), text })
     }
 

@@ -160,7 +160,7 @@ impl Hosted {
     /// Records the fault that the instance left a malformed packet.
     #[cold]
     pub fn fail_for(&mut self, malformed: Malformed, now: Instant, news: &mut News) {
-        let text = format!("it left a malformed packet: {malformed}");
+        let text = format!("the instance left a malformed packet: {malformed}");
         self.fail(Fault { kind: FaultKind::MalformedPacket.name(), text }, now, news);
     }
 

@@ -53,10 +53,10 @@ const KEYS: [&str; 18] = [
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestError {
     /// Manifest longer than [`MOST_MANIFEST`].
-    #[error("the manifest has {0} bytes: at most {MOST_MANIFEST} are read")]
+    #[error("the manifest has {0} bytes; the limit is {MOST_MANIFEST}")]
     TooLarge(usize),
     /// Text that is no JSON object.
-    #[error("the manifest is no JSON object: {0}")]
+    #[error("the manifest is not a JSON object: {0}")]
     NotAnObject(String),
     /// Unknown key.
     #[error("the manifest has the unknown key {key:?}{remedy}")]
@@ -67,7 +67,7 @@ pub enum ManifestError {
         remedy: String,
     },
     /// Missing mandatory key.
-    #[error("the manifest has no {0:?}")]
+    #[error("the manifest lacks the mandatory key {0:?}")]
     Missing(&'static str),
     /// Value of the wrong type or out of range.
     #[error("the manifest's {key:?}: {problem}")]
@@ -79,7 +79,8 @@ pub enum ManifestError {
     },
     /// Plugin built for another version of the interface.
     #[error(
-        "the plugin was built for version {0} of the interface, and this router has version {ABI_VERSION}: build it with the kit of this router"
+        "the plugin was built for version {0} of the plugin interface, but this router has version \
+         {ABI_VERSION}: rebuild it with the SDK of this router"
     )]
     WrongAbi(u32),
     /// Required features that this router doesn't offer.
@@ -212,56 +213,60 @@ impl Manifest {
 
     fn check(&self) -> Result<(), ManifestError> {
         check("name", is_name(&self.name), || {
-            format!("{:?} is not 1 to {MOST_NAME} letters, digits, '-', '_' or '.'", self.name)
+            format!("{:?} must be 1 to {MOST_NAME} letters, digits, '-', '_' or '.'", self.name)
         })?;
         check("version", is_version(&self.version), || {
-            format!("{:?} is not three numbers: major.minor.patch", self.version)
+            format!("{:?} must be three numbers: major.minor.patch", self.version)
         })?;
         check("summary", is_line(&self.summary), || "give one line of text".to_owned())?;
         check("positions", !self.positions.is_empty(), || "give at least one position".to_owned())?;
         for (name, help) in &self.messages {
             check("messages", is_name(name), || {
-                format!("{name:?} is not 1 to {MOST_NAME} letters, digits, '-', '_' or '.'")
+                format!("{name:?} must be 1 to {MOST_NAME} letters, digits, '-', '_' or '.'")
             })?;
             check("messages", is_line(help), || format!("give {name:?} one line of help"))?;
         }
-        check("window", self.window <= MOST_WINDOW, || format!("{} is over {MOST_WINDOW}", self.window))?;
+        check("window", self.window <= MOST_WINDOW, || {
+            format!("{} exceeds the limit of {MOST_WINDOW} bytes", self.window)
+        })?;
         check("flow-state", self.flow_state <= MOST_FLOW_STATE, || {
-            format!("{} is over {MOST_FLOW_STATE}", self.flow_state)
+            format!("{} exceeds the limit of {MOST_FLOW_STATE} bytes", self.flow_state)
         })?;
         check("service-state", self.service_state <= MOST_SERVICE_STATE, || {
-            format!("{} is over {MOST_SERVICE_STATE}", self.service_state)
+            format!("{} exceeds the limit of {MOST_SERVICE_STATE} bytes", self.service_state)
         })?;
         check("host-companion", self.host_companion.as_deref().is_none_or(is_name), || {
-            "give the name of a file in the plugin's own folder: letters, digits, '-', '_' and '.'".to_owned()
+            "give a file name in the plugin's own folder: letters, digits, '-', '_' and '.'".to_owned()
         })?;
-        check("maps", self.maps.len() <= MOST_MAPS, || format!("{} are over {MOST_MAPS}", self.maps.len()))?;
+        check("maps", self.maps.len() <= MOST_MAPS, || {
+            format!("{} maps exceed the limit of {MOST_MAPS}", self.maps.len())
+        })?;
         let writes = self.maps.is_empty() || self.has_capability("map-write");
-        check("maps", writes, || "who has maps needs the capability \"map-write\"".to_owned())?;
+        check("maps", writes, || "a plugin with maps needs the capability \"map-write\"".to_owned())?;
         for (place, map) in self.maps.iter().enumerate() {
             let is_new = self.maps.iter().take(place).all(|other| other.name != map.name);
-            check("maps", is_new, || format!("{:?} stands there twice", shortened(&map.name)))?;
+            check("maps", is_new, || format!("{:?} is listed twice", shortened(&map.name)))?;
             if let Some(problem) = map_problem(map) {
                 return Err(ManifestError::Value { key: "maps", problem });
             }
         }
         let counters = &self.counters;
         check("counters", counters.len() <= MOST_COUNTERS, || {
-            format!("{} are over {MOST_COUNTERS}", counters.len())
+            format!("{} counters exceed the limit of {MOST_COUNTERS}", counters.len())
         })?;
         for (place, name) in counters.iter().enumerate() {
             check("counters", is_name(name), || {
-                format!("{:?} is not 1 to {MOST_NAME} letters, digits, '-', '_' or '.'", shortened(name))
+                format!("{:?} must be 1 to {MOST_NAME} letters, digits, '-', '_' or '.'", shortened(name))
             })?;
             check("counters", !counters.iter().take(place).any(|other| other == name), || {
-                format!("{name:?} stands there twice")
+                format!("{name:?} is listed twice")
             })?;
         }
         let period = self.period.is_none_or(|period| !period.is_zero());
         check("period", period, || "give 1 millisecond or more".to_owned())?;
         let sane = |cycles: f64| cycles.is_finite() && cycles >= 0.0;
         let cost = self.cost.is_none_or(|cost| sane(cost.packet) && sane(cost.byte));
-        check("cost", cost, || "cycles are 0 or more".to_owned())
+        check("cost", cost, || "cycles must be 0 or more".to_owned())
     }
 }
 
@@ -285,7 +290,7 @@ impl From<WrittenMap> for MapShape {
 fn map_problem(map: &MapShape) -> Option<String> {
     let name = shortened(&map.name);
     if !is_name(&map.name) {
-        return Some(format!("{name:?} is not 1 to {MOST_NAME} letters, digits, '-', '_' or '.'"));
+        return Some(format!("{name:?} must be 1 to {MOST_NAME} letters, digits, '-', '_' or '.'"));
     }
     for (what, number, most) in [
         ("key", map.key.into(), MOST_MAP_KEY.into()),
@@ -293,12 +298,12 @@ fn map_problem(map: &MapShape) -> Option<String> {
         ("entries", map.entries, MOST_MAP_ENTRIES),
     ] {
         if !(1..=most).contains(&number) {
-            return Some(format!("{name:?} has {what} {number}: it is 1 to {most}"));
+            return Some(format!("{name:?} has {what} {number}; the range is 1 to {most}"));
         }
     }
     let memory = map.memory();
     (memory > MOST_MAP_MEMORY)
-        .then(|| format!("{name:?} would take {memory} bytes at each worker: at most {MOST_MAP_MEMORY}"))
+        .then(|| format!("{name:?} would take {memory} bytes at each worker; the limit is {MOST_MAP_MEMORY}"))
 }
 
 fn check(key: &'static str, holds: bool, problem: impl FnOnce() -> String) -> Result<(), ManifestError> {
@@ -322,10 +327,10 @@ fn wanted(key: &str) -> &'static str {
     match key {
         "name" | "version" | "summary" | "host-companion" => "a text",
         "features" | "positions" | "capabilities" | "counters" => "a list of names",
-        "messages" => "an object of names with a line of help each",
+        "messages" => "an object of names, each with one line of help",
         "settings" => "a JSON Schema, which is an object",
         "maps" => "a list of {name, key, value, entries}",
-        "cost" => "{packet, byte}, cycles of each",
+        "cost" => "{packet, byte}, each in cycles",
         _ => "a whole number",
     }
 }
@@ -355,7 +360,7 @@ fn features(names: &[String]) -> Result<Features, ManifestError> {
         match Features::of_name(name) {
             Features::NONE => missing.push(format!("{:?}", shortened(name))),
             feature if found.and(feature) == found => {
-                let problem = format!("{name} stands there twice");
+                let problem = format!("{name} is listed twice");
                 return Err(ManifestError::Value { key: "features", problem });
             }
             feature => found = found.and(feature),
@@ -374,7 +379,7 @@ fn positions(names: &[String]) -> Result<Vec<Position>, ManifestError> {
         let wrong = |problem| ManifestError::Value { key: "positions", problem };
         let position = shortened(name).parse().map_err(wrong)?;
         if positions.contains(&position) {
-            return Err(wrong(format!("{position} stands there twice")));
+            return Err(wrong(format!("{position} is listed twice")));
         }
         positions.push(position);
     }
@@ -391,7 +396,7 @@ fn capabilities(names: &[String]) -> Result<Vec<&'static str>, ManifestError> {
                 found.push(capability);
                 continue;
             }
-            Some(capability) => format!("{capability} stands there twice"),
+            Some(capability) => format!("{capability} is listed twice"),
             None => {
                 let remedy = remedy("capability", name, known());
                 format!("there is no capability {:?}{remedy}", shortened(name))
@@ -457,12 +462,12 @@ mod tests {
         later["features"] = json!(["hold", "teleport", "clone"]);
         later["clones"] = json!(3);
         let refused = Manifest::parse(later.to_string().as_bytes()).unwrap_err().to_string();
-        let begin = "it needs the features \"teleport\", \"clone\" of the interface, which this router does not offer at its workers; \
-             what it offers there: flow-state, ";
+        let begin = "the plugin needs the features \"teleport\", \"clone\" of the plugin interface, which \
+                     this router does not offer at its workers; offered there: flow-state, ";
         assert!(refused.starts_with(begin), "{refused}");
         assert_eq!(
             refusal("features", json!(["hold", "hold"])),
-            "the manifest's \"features\": hold stands there twice"
+            "the manifest's \"features\": hold is listed twice"
         );
         let wrong = refusal("features", json!("hold"));
         assert!(wrong.starts_with("the manifest's \"features\": "), "{wrong}");
@@ -474,7 +479,7 @@ mod tests {
         assert_eq!(refusal("window", json!("x")), whole);
         let names = "the manifest's \"counters\": [1] is not right; give a list of names";
         assert_eq!(refusal("counters", json!([1])), names);
-        let cost = "the manifest's \"cost\": {\"bite\":1} is not right; give {packet, byte}, cycles of each";
+        let cost = "the manifest's \"cost\": {\"bite\":1} is not right; give {packet, byte}, each in cycles";
         assert_eq!(refusal("cost", json!({"bite": 1})), cost);
         assert!(refusal("abi", json!(-1)).ends_with("give a whole number"));
     }
@@ -569,14 +574,14 @@ mod tests {
         let map = |key: u32, value: u32, entries: u32| json!({ "name": "m", "key": key, "value": value, "entries": entries });
         assert_eq!(maps(json!([map(4, 8, 100)])).unwrap().maps[0].entries, 100);
         for (wrong, words) in [
-            (json!([map(0, 8, 1)]), "key 0: it is 1 to 64"),
+            (json!([map(0, 8, 1)]), "key 0; the range is 1 to 64"),
             (json!([map(4, 257, 1)]), "value 257"),
             (json!([map(4, 8, 0)]), "entries 0"),
             (json!([map(64, 256, 65_536)]), "bytes at each worker"),
             (json!([map(4, 8, 1), map(4, 8, 1)]), "twice"),
             (json!([{ "name": "a/b", "key": 1, "value": 1, "entries": 1 }]), "letters, digits"),
             (json!([{ "name": "a", "key": 1, "value": 1, "entries": 1, "size": 1 }]), "size"),
-            (Value::from(vec![map(4, 8, 1); 9]), "9 are over 8"),
+            (Value::from(vec![map(4, 8, 1); 9]), "9 maps exceed the limit of 8"),
         ] {
             let error = maps(wrong.clone()).unwrap_err();
             assert!(error.contains(words), "{wrong}: {error}");

@@ -45,9 +45,9 @@ pub enum WrongVerdict {
 impl fmt::Display for WrongVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Verdict(number) => write!(f, "there is no verdict {number}"),
-            Self::Tag(tag) => write!(f, "tag {tag}: it is 0 to {MOST_TAG}"),
-            Self::Reason(reason) => write!(f, "reason {reason}: it is 0 to {MOST_TAG}"),
+            Self::Verdict(number) => write!(f, "unknown verdict {number}"),
+            Self::Tag(tag) => write!(f, "tag {tag} is out of range: 0 to {MOST_TAG}"),
+            Self::Reason(reason) => write!(f, "drop reason {reason} is out of range: 0 to {MOST_TAG}"),
         }
     }
 }

@@ -16,10 +16,10 @@ const LONGEST: usize = 65_535;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum Malformed {
     /// Finished frame whose link header doesn't end at the network header.
-    #[error("the link header of a finished frame does not lead to its network header")]
+    #[error("the link header of a complete frame does not end at its network header")]
     Link,
     /// Version that differs from the flow key.
-    #[error("the version of the network header is not that of the packet's flow")]
+    #[error("the IP version of the network header differs from the packet's flow")]
     Family,
     /// Violation of RFC 1812, 5.2.2.
     #[error("{0}")]
@@ -31,10 +31,13 @@ pub(crate) enum Malformed {
     #[error("ipv4: the fragment ends beyond octet 65535 of its packet")]
     Fragment,
     /// Packet longer than its header states, with shared frames that can't be truncated.
-    #[error("the network header tells of fewer octets than a packet has whose frames are shared")]
+    #[error(
+        "the network header gives a shorter length than the packet, whose frames are shared and can't be \
+         truncated"
+    )]
     Shared,
     /// Hop limit of 0 behind the forward stage, which no later stage checks.
-    #[error("no hops are left at a gate of the position queue")]
+    #[error("the TTL (hop limit) is 0 at a gate of position queue")]
     Hops,
 }
 

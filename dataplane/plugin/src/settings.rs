@@ -70,7 +70,7 @@ pub(crate) fn schema_problem(schema: &Map<String, Value>) -> Option<String> {
     let schema = Value::Object(schema.clone());
     jsonschema::validator_for(&schema).err().map(|error| {
         format!(
-            "its schema of settings is no JSON Schema: at {:?}: {error}",
+            "its settings schema is not a valid JSON Schema: at {:?}: {error}",
             error.instance_path().to_string()
         )
     })
@@ -125,7 +125,7 @@ pub fn without_router(
         if value.is_u64() {
             *value = value.to_string().into();
         } else if value.is_string() {
-            let problem = format!("without a router no {format} is called {value}; give a number");
+            let problem = format!("{format} names need a running router: give a number instead of {value}");
             return Err(PluginError::setting(plugin.name(), setting, problem));
         }
     }
@@ -140,8 +140,9 @@ fn validate(
     settings: Map<String, Value>,
 ) -> Result<(), PluginError> {
     let refused = |setting: &str, problem: String| PluginError::setting(plugin.name(), setting, problem);
-    let validator = jsonschema::validator_for(&Value::Object(schema.clone()))
-        .map_err(|error| refused("settings", format!("the plugin's schema is none: {error}")))?;
+    let validator = jsonschema::validator_for(&Value::Object(schema.clone())).map_err(|error| {
+        refused("settings", format!("the plugin's settings schema is not a valid JSON Schema: {error}"))
+    })?;
     validator.validate(&Value::Object(settings)).map_err(|error| {
         let (setting, problem) = refusal(schema, &error);
         refused(&setting, problem)
@@ -255,7 +256,8 @@ mod tests {
             settings.map(Value::Object).map_err(|error| error.to_string())
         };
         assert_eq!(alone(json!({"rate": 3, "to": 1})), Ok(json!({"rate": 3, "to": 1})));
-        let refused = "plugin described: to: without a router no port is called \"wan\"; give a number";
+        let refused =
+            "plugin described: to: port names need a running router: give a number instead of \"wan\"";
         assert_eq!(alone(json!({"to": "wan"})), Err(refused.to_owned()));
         assert!(alone(json!({"to": true})).is_err());
         let refused = "plugin described: rate: 0 is not right; give a whole number of 1 or more";

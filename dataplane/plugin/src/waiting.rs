@@ -376,7 +376,7 @@ impl WaitingRoom {
             }
             _ => {
                 asked.refuse(format!(
-                    "the instance is busy, and {MOST_ASKED} messages wait already; ask again"
+                    "the instance is busy, and its queue of {MOST_ASKED} messages is full; try again later"
                 ));
                 false
             }

@@ -457,7 +457,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
     pub fn fail_for_port(&mut self, instance: InstanceId, port: PortId, now: Instant) {
         let Self { instances, news, .. } = self;
         if let Some(hosted) = instances.key(instance).and_then(|key| instances.get_mut(key)) {
-            let text = format!("it made a packet that came in by port {port}, which there isn't");
+            let text = format!("the instance made a packet with the unknown ingress port {port}");
             hosted.fail(Fault { kind: FaultKind::UnknownPort.name(), text }, now, news);
         }
     }

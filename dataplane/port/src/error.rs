@@ -7,13 +7,13 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum PortError {
     /// No device has this name or index.
-    #[error("no network device {device} in this network namespace: `ip link` lists those that exist")]
+    #[error("no network device {device} in this network namespace: `ip link` lists the devices")]
     UnknownDevice {
         /// Requested name or index.
         device: String,
     },
     /// The process lacks a privilege.
-    #[error("{device}: {what} needs {capability}: run as root, or give the program that capability")]
+    #[error("{device}: {what} needs {capability}: run as root, or give the program this capability")]
     Permission {
         /// Name of the device.
         device: String,
@@ -38,7 +38,8 @@ pub enum PortError {
     },
     /// The kernel has no memory left.
     #[error(
-        "{device}: no memory for {what} ({source}): ask for smaller rings or fewer frames, or raise the limit on locked memory (`ulimit -l`)"
+        "{device}: no memory for {what} ({source}): use smaller rings or fewer frames, or raise the limit on \
+         locked memory (`ulimit -l`)"
     )]
     Memory {
         /// Name of the device.
@@ -49,10 +50,10 @@ pub enum PortError {
         source: io::Error,
     },
     /// A requested impairment is out of range.
-    #[error("impairment: {0}")]
+    #[error("{0}")]
     Impairment(#[from] crate::ImpairError),
     /// The number of entries of a ring is invalid.
-    #[error("{device}: a {ring} ring of {size} entries: it takes a power of two from {min} to {max}")]
+    #[error("{device}: invalid {ring} ring size {size}: give a power of two from {min} to {max}")]
     RingSize {
         /// Name of the device.
         device: String,
@@ -66,7 +67,7 @@ pub enum PortError {
         max: u32,
     },
     /// No device queue is given, or a queue that the device does not have.
-    #[error("{device}: {problem}: `ethtool -l {device}` shows the queues that it has, counted from 0")]
+    #[error("{device}: {problem}: `ethtool -l {device}` lists its queues, numbered from 0")]
     Queue {
         /// Name of the device.
         device: String,
@@ -74,7 +75,7 @@ pub enum PortError {
         problem: String,
     },
     /// The device or the kernel lacks a feature.
-    #[error("{device} can't do {what}: {instead}")]
+    #[error("{device} does not support {what}: {instead}")]
     NotSupported {
         /// Name of the device.
         device: String,

@@ -57,15 +57,13 @@ fn is_sink(known: &Metadata) -> bool {
 /// Creates a file with a temporary name in the directory of `path`, and renames it.
 fn replace(path: &Path) -> io::Result<File> {
     let (new, file) = create_beside(path).map_err(|error| {
-        io::Error::new(error.kind(), format!("no file can be made in its directory: {error}"))
+        io::Error::new(error.kind(), format!("can't create a file in its directory: {error}"))
     })?;
     let named = file.set_permissions(Permissions::from_mode(MODE)).and_then(|()| fs::rename(&new, path));
     named.map_err(|error| {
         drop(fs::remove_file(&new));
         match error.kind() {
-            io::ErrorKind::ResourceBusy => {
-                refused("it is mounted by itself; name a file in a mounted directory")
-            }
+            io::ErrorKind::ResourceBusy => refused("it is a mount point; name a file in a mounted directory"),
             _ => error,
         }
     })?;
@@ -138,7 +136,7 @@ fn refuse_foreign(known: &Metadata) -> io::Result<()> {
         return Err(refused("it is no regular file, or has several names (hard links); name another"));
     }
     if known.uid() != nix::unistd::geteuid().as_raw() {
-        return Err(refused("it belongs to another user; name another"));
+        return Err(refused("it belongs to another user; name another file"));
     }
     Ok(())
 }
@@ -212,7 +210,7 @@ mod tests {
         assert!(replace(&folder.join("taken")).is_err());
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
         let nowhere = create_recording(&folder.join("missing/recording")).unwrap_err();
-        assert!(nowhere.to_string().contains("no file can be made in its directory"), "{nowhere}");
+        assert!(nowhere.to_string().contains("can't create a file in its directory"), "{nowhere}");
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -203,10 +203,8 @@ fn check_name(name: &str) -> Result<(), PortError> {
     }
     Err(PortError::NotSupported {
         device: format!("\"{name}\""),
-        what: "as the name of a TAP device",
-        instead: format!(
-            "1 to {LONGEST_NAME} bytes without spaces, slashes, colons and percent signs are needed"
-        ),
+        what: "a TAP device of this name",
+        instead: format!("give 1 to {LONGEST_NAME} bytes without spaces, slashes, colons and percent signs"),
     })
 }
 
@@ -217,13 +215,14 @@ fn open_error(name: &str, call: &'static str, source: io::Error) -> PortError {
             PortError::Permission { device, what: call, capability: "CAP_NET_ADMIN" }
         }
         Some(libc::EBUSY) => {
-            let holder = "a program has this TAP device open; end it, or take another name".to_owned();
+            let holder =
+                "another program has this TAP device open; stop the program, or use another name".to_owned();
             PortError::Busy { device, holder }
         }
         Some(libc::EINVAL) if call.starts_with("making") => PortError::NotSupported {
             device,
             what: "TAP at this MTU",
-            instead: "it takes a name that no other kind of device has, and an MTU of 68 to 65521".to_owned(),
+            instead: "use a name that no other device has, and an MTU of 68 to 65521".to_owned(),
         },
         _ => PortError::Kernel { device, call, source },
     }

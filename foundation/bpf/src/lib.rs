@@ -43,7 +43,7 @@ pub fn compile(source: &Path, object: &Path, options: &[&str]) -> Result<(), Str
 /// # Errors
 /// As [`compile`].
 pub fn compile_form(source: &str) -> Result<(), String> {
-    let out = env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR")?;
+    let out = env::var_os("OUT_DIR").ok_or("OUT_DIR is not set: call this from a build script")?;
     compile(Path::new(source), &PathBuf::from(out).join("form.o"), &[])
 }
 

@@ -14,12 +14,10 @@ pub const HEADROOM: usize = 256;
 #[derive(Debug, thiserror::Error)]
 pub enum PoolError {
     /// The number of frames is 0, or too large.
-    #[error("a packet pool of {0} frames: it takes 1 to 4194304")]
+    #[error("packet pool of {0} frames is out of range: 1 to 4194304")]
     Size(u32),
     /// The kernel maps no memory.
-    #[error(
-        "no memory for a packet pool of {frames} frames ({mebibytes} MiB): {source}; ask for fewer frames"
-    )]
+    #[error("no memory for a packet pool of {frames} frames ({mebibytes} MiB): {source}; use fewer frames")]
     Memory {
         /// Number of frames requested.
         frames: u32,

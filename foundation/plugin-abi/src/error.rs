@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PluginError {
     /// Unknown message.
-    #[error("plugin {plugin} has no message {message:?}; it has: {known}")]
+    #[error("plugin {plugin} has no message {message:?}; its messages: {known}")]
     UnknownMessage {
         /// Name of the plugin.
         plugin: &'static str,
@@ -56,7 +56,7 @@ impl PluginError {
     ) -> Result<(), Self> {
         let Some(strange) = settings.keys().find(|key| !known.contains(&key.as_str())) else { return Ok(()) };
         let right = if known.is_empty() {
-            "none is taken here".to_owned()
+            "no settings are accepted here".to_owned()
         } else {
             format!("give {}", known.join(", "))
         };
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn a_refusal_names_what_is_known() {
         let unknown = PluginError::unknown_message("null", "raed", &[("read", "counts"), ("reset", "zeros")]);
-        assert_eq!(unknown.to_string(), "plugin null has no message \"raed\"; it has: read, reset");
+        assert_eq!(unknown.to_string(), "plugin null has no message \"raed\"; its messages: read, reset");
         let settings = serde_json::json!({ "port": 1 }).as_object().cloned().unwrap_or_default();
         assert_eq!(
             PluginError::unless_known("p", &settings, &["ports", "cut"]).unwrap_err().to_string(),
@@ -79,7 +79,7 @@ mod tests {
         );
         assert_eq!(
             PluginError::unless_known("p", &settings, &[]).unwrap_err().to_string(),
-            "plugin p: port: there is no such setting; none is taken here"
+            "plugin p: port: there is no such setting; no settings are accepted here"
         );
         assert_eq!(PluginError::unless_known("p", &settings, &["port"]), Ok(()));
     }

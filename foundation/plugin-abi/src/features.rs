@@ -156,7 +156,10 @@ mod host {
 
     /// Required features that the router doesn't offer.
     #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-    #[error("it needs {} of the interface, which this router does not offer {place}; what it offers there: {}", needed(missing), offered.names().join(", "))]
+    #[error(
+        "the plugin needs {} of the plugin interface, which this router does not offer {place}; offered \
+         there: {}", needed(missing), offered.names().join(", ")
+    )]
     pub struct NotOffered {
         /// Missing features, by name or as `bit` with its number.
         pub missing: Vec<String>,
@@ -245,14 +248,15 @@ mod tests {
         assert_eq!(Features::AT_WORKERS.check_at_workers(), Ok(()));
         assert_eq!(Features::ON_HOST_LEVEL.check_on_host_level(), Ok(()));
         let refused = Features::HOLD.and(Features(1 << 40)).check_at_workers().unwrap_err().to_string();
-        let begin =
-            "it needs the feature bit 40 of the interface, which this router does not offer at its workers; ";
+        let begin = "the plugin needs the feature bit 40 of the plugin interface, which this router does not \
+                     offer at its workers; ";
         assert!(refused.starts_with(begin) && refused.ends_with("classify, hold"), "{refused}");
         let refused = Features::HOLD.and(Features::CLASSIFY).check_on_host_level().unwrap_err().to_string();
         assert_eq!(
             refused,
-            "it needs the features classify, hold of the interface, which this router does not offer on the host level; \
-             what it offers there: service-state, saved-state, counters, timers, log, requests, halves"
+            "the plugin needs the features classify, hold of the plugin interface, which this router does \
+             not offer on the host level; offered there: service-state, saved-state, counters, timers, log, \
+             requests, halves"
         );
     }
 }

@@ -47,7 +47,7 @@ impl FromStr for Position {
         Self::ALL
             .into_iter()
             .find(|position| position.name() == name)
-            .ok_or_else(|| format!("no position {name:?}: it is one of early, route, late, queue, copy"))
+            .ok_or_else(|| format!("unknown position {name:?}: give early, route, late, queue or copy"))
     }
 }
 

@@ -44,7 +44,7 @@ impl<'a> SettingsReader<'a> {
     /// [`PluginError::Setting`] for any other value.
     pub fn number(&self, setting: &str, range: RangeInclusive<u64>) -> Result<Option<u64>, PluginError> {
         let (least, most) = (range.start(), range.end());
-        let problem = |value: &Value| format!("{value} is no whole number of {least} to {most}");
+        let problem = |value: &Value| format!("{value} is not a whole number from {least} to {most}");
         self.read(setting, |value| value.as_u64().filter(|number| range.contains(number)), problem)
     }
 
@@ -54,7 +54,7 @@ impl<'a> SettingsReader<'a> {
     /// [`PluginError::Setting`] for any other value.
     pub fn choice<T: Copy>(&self, setting: &str, names: &[(&str, T)]) -> Result<Option<T>, PluginError> {
         let known: Vec<_> = names.iter().map(|(name, _)| *name).collect();
-        let problem = |value: &Value| format!("{value} is not known; give {}", one_of(&known));
+        let problem = |value: &Value| format!("{value} is not an allowed value; give {}", one_of(&known));
         let find = |value: &Value| names.iter().find(|(name, _)| value.as_str() == Some(name));
         self.read(setting, |value| find(value).map(|(_, choice)| *choice), problem)
     }
@@ -64,8 +64,7 @@ impl<'a> SettingsReader<'a> {
     /// # Errors
     /// [`PluginError::Setting`] for any other value.
     pub fn port(&self, setting: &str) -> Result<Option<PortId>, PluginError> {
-        let problem =
-            |value: &Value| format!("{value} is no port; give the name of one, as in {setting}=wan");
+        let problem = |value: &Value| format!("{value} is not a port; give a port name, as in {setting}=wan");
         self.read(setting, |value| value.as_u64()?.try_into().ok().map(PortId), problem)
     }
 
@@ -74,8 +73,9 @@ impl<'a> SettingsReader<'a> {
     /// # Errors
     /// [`PluginError::Setting`] for any other value.
     pub fn instance(&self, setting: &str) -> Result<Option<InstanceId>, PluginError> {
-        let problem =
-            |value: &Value| format!("{value} is no instance; give the name of one, as in {setting}=NAME");
+        let problem = |value: &Value| {
+            format!("{value} is not an instance; give an instance name, as in {setting}=NAME")
+        };
         self.read(setting, |value| value.as_u64()?.try_into().ok().map(InstanceId), problem)
     }
 
@@ -158,13 +158,11 @@ pub fn merged_but(replies: Vec<Value>, same: &[&str]) -> Value {
 /// [`PluginError::Refused`] for state of another version or format.
 pub fn restored<T: DeserializeOwned>(state: &[u8], version: u32, own: u32) -> Result<T, PluginError> {
     if version != own {
-        let text =
-            format!("it can't restore what was saved, of version {version}: its own is of version {own}");
+        let text = format!("can't restore state of version {version}: the plugin has state version {own}");
         return Err(PluginError::Refused(text));
     }
-    serde_json::from_slice(state).map_err(|error| {
-        PluginError::Refused(format!("it can't restore what was saved, of version {own}: {error}"))
-    })
+    serde_json::from_slice(state)
+        .map_err(|error| PluginError::Refused(format!("can't restore state of version {own}: {error}")))
 }
 
 #[cfg(test)]
@@ -187,12 +185,12 @@ mod tests {
         assert_eq!(reader.port("p"), Ok(Some(PortId(3))));
         let wrong = |result: Result<(), PluginError>| result.map_err(|error| error.to_string()).unwrap_err();
         let problem = wrong(reader.number("n", 0..=4).map(drop));
-        assert_eq!(problem, "plugin p: n: 5 is no whole number of 0 to 4");
+        assert_eq!(problem, "plugin p: n: 5 is not a whole number from 0 to 4");
         assert_eq!(
             wrong(reader.choice("n", &NAMES).map(drop)),
-            "plugin p: n: 5 is not known; give a, b or c"
+            "plugin p: n: 5 is not an allowed value; give a, b or c"
         );
-        let problem = "plugin p: c: \"b\" is no port; give the name of one, as in c=wan";
+        let problem = "plugin p: c: \"b\" is not a port; give a port name, as in c=wan";
         assert_eq!(wrong(reader.port("c").map(drop)), problem);
         assert_eq!(reader.check_changes(&["n", "c", "p"]), Ok(()));
         assert!(wrong(reader.check_changes(&["n", "p"])).contains("there is no such setting; give n, p"));
@@ -226,10 +224,10 @@ mod tests {
     fn only_state_of_the_own_version_and_form_is_restored() {
         assert_eq!(restored(b"[1, 2]", 3, 3), Ok([1, 2]));
         let refused = |state, version| restored::<[u64; 2]>(state, version, 3).unwrap_err().to_string();
-        let text = "it can't restore what was saved, of version 2: its own is of version 3";
+        let text = "can't restore state of version 2: the plugin has state version 3";
         assert_eq!(refused(&b"[1, 2]"[..], 2), text);
         for state in [&b"[1, 2, 3]"[..], b"[1", b""] {
-            assert!(refused(state, 3).starts_with("it can't restore what was saved, of version 3: "));
+            assert!(refused(state, 3).starts_with("can't restore state of version 3: "));
         }
     }
 }

@@ -38,7 +38,7 @@ impl fmt::Display for WireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Truncated { header, need, have } => {
-                write!(f, "{header}: needs {need} octets, only {have} are there")
+                write!(f, "{header}: needs {need} octets, but only {have} are present")
             }
             Self::Field { header, field, offset, found, expected } => {
                 write!(f, "{header}: {field} at offset {offset} is {found}, must be {expected}")

@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn thirteen_octets_are_refused_with_the_numbers() {
         let error = Frame::new_checked([0u8; 13]).unwrap_err();
-        assert_eq!(error.to_string(), "ethernet: needs 14 octets, only 13 are there");
+        assert_eq!(error.to_string(), "ethernet: needs 14 octets, but only 13 are present");
     }
 
     #[test]

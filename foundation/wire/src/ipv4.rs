@@ -59,7 +59,7 @@ impl fmt::Display for Ipv4Fault {
             Self::Version => "ipv4: version is not 4",
             Self::HeaderLength => "ipv4: header length is below 5 words",
             Self::TotalLength => "ipv4: total length is below the header length",
-            Self::Truncated => "ipv4: total length is beyond the octets that came",
+            Self::Truncated => "ipv4: total length exceeds the received octets",
             Self::Checksum => "ipv4: header checksum is wrong",
         })
     }

@@ -45,8 +45,8 @@ impl fmt::Display for Ipv6Fault {
         f.write_str(match self {
             Self::Short => "ipv6: less than 40 octets",
             Self::Version => "ipv6: version is not 6",
-            Self::PayloadLength => "ipv6: payload length is 0, though hop-by-hop options are announced",
-            Self::Truncated => "ipv6: payload length is beyond the octets that came",
+            Self::PayloadLength => "ipv6: payload length is 0, although a hop-by-hop options header follows",
+            Self::Truncated => "ipv6: payload length exceeds the received octets",
         })
     }
 }

@@ -371,7 +371,7 @@ pub struct OptionFault {
 impl fmt::Display for OptionFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { offset, kind } = self;
-        write!(f, "ipv6 option {kind:#04x}: its length at offset {offset} must end it within its header")
+        write!(f, "ipv6 option {kind:#04x}: length at offset {offset} exceeds the extension header")
     }
 }
 

@@ -72,7 +72,7 @@ impl fmt::Display for ParseMacAddrError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "\"{}\" is not a MAC address: six two-digit hexadecimal octets are needed, as 02:00:5e:10:00:01",
+            "\"{}\" is not a MAC address: give six two-digit hexadecimal octets, as in 02:00:5e:10:00:01",
             self.0
         )
     }

@@ -248,10 +248,20 @@ impl fmt::Display for NdpFault {
             Self::Malformed(error) => return error.fmt(f),
             Self::Checksum => "ndp: checksum is wrong",
             Self::Code => "ndp: code must be 0",
-            Self::Target => "ndp: the target must be a unicast address, a redirect's link-local or the destination itself",
-            Self::Address => "ndp: a source of :: must solicit a solicited-node address; a redirect must be from a link-local one",
-            Self::UnspecifiedWithLinkAddress => "ndp: a source of :: must not bring a link-layer address",
-            Self::SolicitedMulticast => "ndp: an advertisement to a multicast address must not be marked as solicited",
+            Self::Target => {
+                "ndp: target must be a unicast address; in a redirect, a link-local address or the \
+                 destination"
+            }
+            Self::Address => {
+                "ndp: a solicitation from :: must go to a solicited-node address; a redirect must come from \
+                 a link-local address"
+            }
+            Self::UnspecifiedWithLinkAddress => {
+                "ndp: a message from :: must not contain a link-layer address"
+            }
+            Self::SolicitedMulticast => {
+                "ndp: an advertisement to a multicast address must not have the solicited flag"
+            }
         })
     }
 }

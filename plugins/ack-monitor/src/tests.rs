@@ -292,7 +292,7 @@ fn rates_are_those_between_the_first_and_the_last() {
 fn wrong_settings_are_refused_and_change_nothing() {
     for wrong in [json!(65), json!(-1), json!("many"), json!(1.5), json!(null)] {
         let refused = instance(json!({ "worst": wrong })).err().unwrap().to_string();
-        assert_eq!(refused, format!("plugin ack-monitor: worst: {wrong} is no whole number of 0 to 64"));
+        assert_eq!(refused, format!("plugin ack-monitor: worst: {wrong} is not a whole number from 0 to 64"));
     }
     assert_eq!(PLUGIN.settings_schema().unwrap()["additionalProperties"], false);
     let mut instance = instance(json!({ "worst": 3 })).unwrap();

@@ -123,7 +123,7 @@ fn delay(settings: &Map<String, Value>) -> Result<Option<Duration>, PluginError>
     let Some(value) = settings.get("ms") else { return Ok(None) };
     let number = value.as_f64().or_else(|| value.as_str()?.parse().ok());
     let within = number.filter(|number| (0.0..=LONGEST).contains(number));
-    let wrong = || PluginError::setting(NAME, "ms", format!("{value} is no number of 0 to {LONGEST}"));
+    let wrong = || PluginError::setting(NAME, "ms", format!("{value} is not a number from 0 to {LONGEST}"));
     within.map(|number| Some(Duration::from_secs_f64(number / 1e3))).ok_or_else(wrong)
 }
 
@@ -238,7 +238,7 @@ mod tests {
     fn what_is_no_delay_is_refused() {
         for wrong in [json!(-1), json!(10_001), json!("far"), json!(null), json!("inf")] {
             let refused = PLUGIN.create(&settings(wrong)).err().unwrap().to_string();
-            assert!(refused.contains("is no number of 0 to 10000"), "{refused}");
+            assert!(refused.contains("is not a number from 0 to 10000"), "{refused}");
         }
         let mut instance = PLUGIN.create(&Map::new()).unwrap();
         assert!(ask(&mut *instance, "set", Map::new()).unwrap_err().to_string().contains("write ms=5"));

@@ -158,7 +158,7 @@ fn wrong_settings_and_messages_are_refused() {
     for wrong in [json!("wan"), json!(65_536), json!(-1), json!(null)] {
         let refused = instance(json!({ "port": wrong })).err().unwrap().to_string();
         let expected =
-            format!("plugin minimal-ip: port: {wrong} is no port; give the name of one, as in port=wan");
+            format!("plugin minimal-ip: port: {wrong} is not a port; give a port name, as in port=wan");
         assert_eq!(refused, expected);
     }
     assert_eq!(PLUGIN.settings_schema().unwrap()["additionalProperties"], false);

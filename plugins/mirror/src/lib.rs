@@ -131,11 +131,12 @@ fn refuse(setting: &str, problem: impl Into<String>) -> PluginError {
 fn verdict(to: PortId, also: Option<PortId>) -> Result<Verdict, PluginError> {
     let Some(also) = also else { return Ok(Verdict::Port(to)) };
     if also == to {
-        return Err(refuse("also", "it is the same port as to; give another one, or leave it out"));
+        return Err(refuse("also", "it names the same port as `to`; give another port, or omit it"));
     }
     for (setting, port) in [("to", to), ("also", also)] {
         if port.0 >= PORTS_TOGETHER {
-            let problem = format!("port {port} is not among the first 64, as it must be where there are two");
+            let problem =
+                format!("port {port} is not among the first 64 ports, as mirroring to two ports requires");
             return Err(refuse(setting, problem));
         }
     }

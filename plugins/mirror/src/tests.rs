@@ -81,23 +81,24 @@ fn wrong_settings_are_refused() {
         ),
         (
             json!({ "to": "recorder" }),
-            "plugin mirror: to: \"recorder\" is no port; give the name of one, as in to=wan",
+            "plugin mirror: to: \"recorder\" is not a port; give a port name, as in to=wan",
         ),
         (
             json!({ "to": 1, "also": 65_536 }),
-            "plugin mirror: also: 65536 is no port; give the name of one, as in also=wan",
+            "plugin mirror: also: 65536 is not a port; give a port name, as in also=wan",
         ),
         (
             json!({ "to": 1, "also": 1 }),
-            "plugin mirror: also: it is the same port as to; give another one, or leave it out",
+            "plugin mirror: also: it names the same port as `to`; give another port, or omit it",
         ),
         (
             json!({ "to": 64, "also": 1 }),
-            "plugin mirror: to: port 64 is not among the first 64, as it must be where there are two",
+            "plugin mirror: to: port 64 is not among the first 64 ports, as mirroring to two ports requires",
         ),
         (
             json!({ "to": 1, "also": 99 }),
-            "plugin mirror: also: port 99 is not among the first 64, as it must be where there are two",
+            "plugin mirror: also: port 99 is not among the first 64 ports, as mirroring to two ports \
+             requires",
         ),
     ] {
         assert_eq!(instance(settings).err().unwrap().to_string(), message);

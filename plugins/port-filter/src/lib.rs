@@ -196,7 +196,7 @@ impl Instance for PortFilterInstance {
             restored(state, version, STATE_VERSION)?;
         if !self.driver.restore(&driver) {
             return Err(PluginError::Refused(
-                "what its form for the driver counted is not of its words".to_owned(),
+                "can't restore state: the saved counters of the eBPF variant do not match".to_owned(),
             ));
         }
         let is_same = ports == self.settings.ranges.to_string();

@@ -88,7 +88,7 @@ impl Range {
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         let range = Self { first: port(first, text)?, last: port(last, text)? };
         if range.first > range.last {
-            return Err(format!("range {text} runs backwards; give {last}-{first}"));
+            return Err(format!("range {text} starts above its end; give {last}-{first}"));
         }
         Ok(range)
     }
@@ -98,7 +98,7 @@ fn port(digits: &str, text: &str) -> Result<u16, String> {
     // Rust's own parser accepts a leading plus sign.
     let valid = digits.bytes().all(|byte| byte.is_ascii_digit());
     digits.parse().ok().filter(|_| valid).ok_or_else(|| {
-        format!("{text:?} is no port; give ports from 0 to 65535 and ranges, as in 80,1000-2000")
+        format!("{text:?} is not a port; give ports from 0 to 65535 and ranges, as in 80,1000-2000")
     })
 }
 
@@ -137,7 +137,7 @@ impl Ranges {
         let count = text.split(',').count();
         if count > MOST_RANGES {
             return Err(format!(
-                "{count} ranges are given and at most {MOST_RANGES} are taken; join some, or use a second instance"
+                "{count} ranges given; the limit is {MOST_RANGES}: join ranges, or use a second instance"
             ));
         }
         text.split(',').map(|range| Range::parse(range.trim())).collect::<Result<_, _>>().map(Self)
@@ -153,7 +153,7 @@ fn text(value: &Value) -> Result<String, String> {
 }
 
 fn wrong(value: &Value) -> String {
-    format!("{value} is no list of ports; give one as in 80,443,1000-2000")
+    format!("{value} is not a list of ports; give ports as in 80,443,1000-2000")
 }
 
 impl fmt::Display for Ranges {

@@ -130,23 +130,25 @@ fn wrong_settings_are_refused_and_change_nothing() {
     for (arguments, message) in [
         (
             json!({ "ports": "1,2,3,4,5,6" }),
-            "plugin port-filter: ports: 6 ranges are given and at most 5 are taken; join some, or use a second instance",
+            "plugin port-filter: ports: 6 ranges given; the limit is 5: join ranges, or use a second \
+             instance",
         ),
         (
             json!({ "protocol": "udp", "ports": "9-5" }),
-            "plugin port-filter: ports: range 9-5 runs backwards; give 5-9",
+            "plugin port-filter: ports: range 9-5 starts above its end; give 5-9",
         ),
         (
             json!({ "ports": "http" }),
-            "plugin port-filter: ports: \"http\" is no port; give ports from 0 to 65535 and ranges, as in 80,1000-2000",
+            "plugin port-filter: ports: \"http\" is not a port; give ports from 0 to 65535 and ranges, as in \
+             80,1000-2000",
         ),
         (
             json!({ "ports": true }),
-            "plugin port-filter: ports: true is no list of ports; give one as in 80,443,1000-2000",
+            "plugin port-filter: ports: true is not a list of ports; give ports as in 80,443,1000-2000",
         ),
         (
             json!({ "protocol": "icmp" }),
-            "plugin port-filter: protocol: \"icmp\" is not known; give tcp, udp or any",
+            "plugin port-filter: protocol: \"icmp\" is not an allowed value; give tcp, udp or any",
         ),
         (
             json!({ "port": 80 }),

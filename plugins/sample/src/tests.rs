@@ -98,16 +98,19 @@ fn wrong_settings_are_refused_and_change_nothing() {
     let mut instance = instance(json!({ "to": 3, "one-in": 4 })).unwrap();
     let before = read(&mut *instance);
     for (arguments, message) in [
-        (json!({ "one-in": 0 }), "plugin sample: one-in: 0 is no whole number of 1 to 4294967295"),
+        (json!({ "one-in": 0 }), "plugin sample: one-in: 0 is not a whole number from 1 to 4294967295"),
         (
             json!({ "mode": "every", "one-in": 1_u64 << 32 }),
-            "plugin sample: one-in: 4294967296 is no whole number of 1 to 4294967295",
+            "plugin sample: one-in: 4294967296 is not a whole number from 1 to 4294967295",
         ),
-        (json!({ "one-in": 1.5 }), "plugin sample: one-in: 1.5 is no whole number of 1 to 4294967295"),
-        (json!({ "mode": "odd" }), "plugin sample: mode: \"odd\" is not known; give every or random"),
+        (json!({ "one-in": 1.5 }), "plugin sample: one-in: 1.5 is not a whole number from 1 to 4294967295"),
+        (
+            json!({ "mode": "odd" }),
+            "plugin sample: mode: \"odd\" is not an allowed value; give every or random",
+        ),
         (
             json!({ "one-in": 2, "seed": 0 }),
-            "plugin sample: seed: 0 is no whole number of 1 to 18446744073709551615",
+            "plugin sample: seed: 0 is not a whole number from 1 to 18446744073709551615",
         ),
         (json!({ "to": 1 }), "plugin sample: to: there is no such setting; give one-in, mode, seed"),
         (json!({}), "plugin sample: set: nothing to set; give one-in, mode or seed"),
@@ -125,7 +128,7 @@ fn a_port_must_be_named() {
     assert_eq!(missing, "plugin sample: to: it is missing; give the name of a port, as in to=probe");
     for wrong in [json!("probe"), json!(65_536), json!(-1), json!(null)] {
         let refused = instance(json!({ "to": wrong })).err().unwrap().to_string();
-        assert!(refused.contains("is no port"), "{refused}");
+        assert!(refused.contains("is not a port"), "{refused}");
     }
 }
 

@@ -110,7 +110,8 @@ impl Plugin for Spread {
         for setting in SETTINGS {
             let Some(instance) = reader.instance(setting)? else { continue };
             if let Some(same) = targets.iter().find(|target| target.instance == instance) {
-                let problem = format!("it is the same instance as {}; give another one", same.setting);
+                let problem =
+                    format!("it names the same instance as {}; give another instance", same.setting);
                 return Err(PluginError::setting(NAME, setting, problem));
             }
             targets.push(Target { setting, instance, packets: 0 });

@@ -84,9 +84,12 @@ fn wrong_settings_are_named() {
         (json!({ "to2": 1 }), "plugin spread: to: it is missing; give the name of an instance, as in to=s1"),
         (
             json!({ "to": "s1" }),
-            "plugin spread: to: \"s1\" is no instance; give the name of one, as in to=NAME",
+            "plugin spread: to: \"s1\" is not an instance; give an instance name, as in to=NAME",
         ),
-        (json!({ "to": 1, "to3": 1 }), "plugin spread: to3: it is the same instance as to; give another one"),
+        (
+            json!({ "to": 1, "to3": 1 }),
+            "plugin spread: to3: it names the same instance as to; give another instance",
+        ),
     ] {
         assert_eq!(instance(settings).err().unwrap().to_string(), message);
     }

@@ -142,7 +142,7 @@ impl What {
         match found {
             Some((_, what)) => Ok(Some(what)),
             None => {
-                let problem = format!("{value} can't be gathered; give protocol, size or all");
+                let problem = format!("{value} is not an allowed value; give protocol, size or all");
                 Err(PluginError::setting(NAME, "what", problem))
             }
         }
@@ -257,7 +257,10 @@ impl Instance for StatisticsInstance {
         let numbers: Vec<u64> = numbers.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
         let (own, driver) = numbers.split_at(numbers.len().min(self.counters.numbers().count()));
         if version != STATE_VERSION || !rest.is_empty() || !self.driver.restore(driver) {
-            let problem = format!("{} bytes of version {version} are no counters of mine", state.len());
+            let problem = format!(
+                "can't restore state: {} bytes of version {version} are not counters of this plugin",
+                state.len()
+            );
             return Err(PluginError::Refused(problem));
         }
         self.counters.numbers_mut().zip(own).for_each(|(number, saved)| *number = *saved);
@@ -284,7 +287,7 @@ impl Instance for StatisticsInstance {
 
 impl StatisticsInstance {
     fn configure(&mut self, arguments: &Map<String, Value>) -> Result<(), PluginError> {
-        let missing = || PluginError::setting(NAME, "what", "is missing; give protocol, size or all");
+        let missing = || PluginError::setting(NAME, "what", "it is missing; give protocol, size or all");
         self.what = What::read(arguments)?.ok_or_else(missing)?;
         self.driver.configure(&driver::settings(self.what));
         Ok(())

@@ -88,7 +88,10 @@ fn wrong_settings_are_refused_and_change_nothing() {
     assert!(instance(json!({ "which": "size" })).is_err());
     let mut instance = instance(json!({})).unwrap();
     let error = ask(&mut *instance, "configure", json!({ "what": 1 })).unwrap_err();
-    assert_eq!(error.to_string(), "plugin statistics: what: 1 can't be gathered; give protocol, size or all");
+    assert_eq!(
+        error.to_string(),
+        "plugin statistics: what: 1 is not an allowed value; give protocol, size or all"
+    );
     assert!(ask(&mut *instance, "configure", json!({})).is_err());
     assert!(ask(&mut *instance, "read", json!({ "what": "size" })).is_err());
     assert!(ask(&mut *instance, "count", json!({})).is_err());
@@ -112,7 +115,7 @@ fn counters_go_over_to_another_instance() {
     new.restore(&state, STATE_VERSION).unwrap();
     assert_eq!(read(&mut *new), read(&mut *old));
     for (state, version) in [(&state[1..], STATE_VERSION), (&state[8..], STATE_VERSION), (&state[..], 0)] {
-        assert!(new.restore(state, version).unwrap_err().to_string().contains("no counters of mine"));
+        assert!(new.restore(state, version).unwrap_err().to_string().contains("not counters of this plugin"));
     }
     assert_eq!(read(&mut *new), read(&mut *old));
 }

@@ -331,7 +331,7 @@ fn wrong_settings_are_refused_and_change_nothing() {
         ("destinations", json!(0), "1 to 4096"),
         ("destinations", json!(1.5), "1 to 4096"),
     ] {
-        let expected = format!("plugin syn-monitor: {name}: {value} is no whole number of {range}");
+        let expected = format!("plugin syn-monitor: {name}: {value} is not a whole number from {range}");
         let settings = Value::Object(Map::from_iter([(name.to_owned(), value)]));
         assert_eq!(instance(settings).err().unwrap().to_string(), expected);
     }

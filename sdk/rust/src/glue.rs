@@ -63,7 +63,7 @@ fn guarded<T>(run: impl FnOnce() -> Result<T, Refusal>) -> Result<T, Refusal> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<alloc::string::String>().map(|text| &**text));
-        Err(Refusal(["it panicked: ", text.unwrap_or("")].concat()))
+        Err(Refusal(["the plugin panicked: ", text.unwrap_or("")].concat()))
     })
 }
 
@@ -73,7 +73,7 @@ fn with<P: Plugin, T>(
     run: impl FnOnce(&mut P) -> Result<T, Refusal>,
 ) -> Result<T, Refusal> {
     let Some(mut plugin) = slot.take() else {
-        return Err("it has not begun, or has panicked; make a new instance".into());
+        return Err("the plugin has not started, or has panicked; create a new instance".into());
     };
     let (plugin, result) = guarded(move || {
         let result = run(&mut plugin);

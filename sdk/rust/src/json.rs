@@ -22,10 +22,10 @@ impl<'a> Object<'a> {
         if bytes.trim_ascii().is_empty() {
             return Ok(Self(b"{}"));
         }
-        let text = str::from_utf8(bytes).map_err(|_| Refusal::from("this is not UTF-8"))?;
+        let text = str::from_utf8(bytes).map_err(|_| Refusal::from("the text is not UTF-8"))?;
         match text.trim_ascii_start().starts_with('{') && crate::manifest::is_json(text) {
             true => Ok(Self(bytes.trim_ascii())),
-            false => Err("this is no JSON object; give one as in {\"key\": 1}".into()),
+            false => Err("the text is not a JSON object; give one as in {\"key\": 1}".into()),
         }
     }
 
@@ -54,7 +54,7 @@ impl<'a> Object<'a> {
         match self.iter().find(|(name, _)| !known.contains(&name.as_str())) {
             None => Ok(()),
             Some((name, _)) if known.is_empty() => {
-                Err(Refusal([&name, ": there is no such setting; none is taken here"].concat()))
+                Err(Refusal([&name, ": there is no such setting; no settings are accepted here"].concat()))
             }
             Some((name, _)) => {
                 Err(Refusal([&name, ": there is no such setting; give ", &known.join(", ")].concat()))

@@ -103,12 +103,12 @@ macro_rules! millrace_plugin {
             assert!(is_any_of($position, &$crate::manifest::POSITIONS), "positions: early, route, late, queue or copy");
             $(assert!(is_any_of($positions, &$crate::manifest::POSITIONS), "positions: early, route, late, queue or copy");)*
             $(
-                assert!($crate::features::is_feature($feature), "features: there is no such one; docs/plugin-abi.md has them all");
-                $(assert!($crate::features::is_feature($features), "features: there is no such one; docs/plugin-abi.md has them all");)*
+                assert!($crate::features::is_feature($feature), "features: unknown feature; docs/plugin-abi.md lists the features");
+                $(assert!($crate::features::is_feature($features), "features: unknown feature; docs/plugin-abi.md lists the features");)*
             )?
             $(
-                assert!($crate::manifest::is_capability($capability), "capabilities: there is no such one");
-                $(assert!($crate::manifest::is_capability($capabilities), "capabilities: there is no such one");)*
+                assert!($crate::manifest::is_capability($capability), "capabilities: unknown capability; docs/plugin-abi.md lists the capabilities");
+                $(assert!($crate::manifest::is_capability($capabilities), "capabilities: unknown capability; docs/plugin-abi.md lists the capabilities");)*
             )?
             $(assert!(is_json($settings), "settings: this is not JSON");)?
             assert!(is_json(<$plugin>::MANIFEST), "texts: write them without raw strings and \\x or \\u escapes");

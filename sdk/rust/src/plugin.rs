@@ -106,7 +106,7 @@ impl Refusal {
     /// Builds the refusal of an unknown message.
     #[must_use]
     pub fn unknown_message(message: &str) -> Self {
-        Self(["there is no message ", message].concat())
+        Self(["unknown message ", message].concat())
     }
 }
 

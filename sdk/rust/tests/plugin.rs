@@ -295,7 +295,7 @@ fn state_is_saved_and_restored() {
 fn refusals_are_told() {
     let refusal = Router::<Obedient>::new(r#"{"colour": 1}"#).err().unwrap();
     assert_eq!(refusal.0, "colour: there is no such setting; give mood");
-    assert_eq!(router().control("dance", "{}"), Err("there is no message dance".into()));
+    assert_eq!(router().control("dance", "{}"), Err("unknown message dance".into()));
     assert_eq!(router().control("say", r#"{"what": "\u00fc\ud83d\ude00\n"}"#).unwrap(), "ü😀\n");
 }
 
@@ -305,7 +305,7 @@ fn a_panic_is_a_fault_and_the_end_of_the_instance() {
     assert_eq!(one(&mut router, b"!").verdict, Verdict::Fault);
     assert_eq!(one(&mut router, b"-").verdict, Verdict::Fault);
     let refusal = router.control("say", "{}").unwrap_err();
-    assert_eq!(refusal.0, "it has not begun, or has panicked; make a new instance");
+    assert_eq!(refusal.0, "the plugin has not started, or has panicked; create a new instance");
     let refusal = Router::<Obedient>::new("{}").unwrap().control("panic", "{}").unwrap_err();
-    assert_eq!(refusal.0, "it panicked: as was asked for");
+    assert_eq!(refusal.0, "the plugin panicked: as was asked for");
 }

@@ -47,7 +47,7 @@ fn the_example_comes_up_carries_a_ping_and_leaves_nothing() {
     let (listed, said) = millrace(&["show", "lab", &name]);
     assert!(listed && said.contains(&name), "{said}");
     let (known, said) = millrace(&["lab", "list", "nosuch"]);
-    assert!(!known && said.contains("no lab \"nosuch\" is up"), "{said}");
+    assert!(!known && said.contains("lab \"nosuch\" is not up"), "{said}");
     // The state of a lab's router lies with its node, not with a router outside of labs.
     let directory = std::path::Path::new("/run/millrace/lab").join(&name);
     let socket = directory.join("r.sock").display().to_string();

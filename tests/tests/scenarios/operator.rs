@@ -69,7 +69,7 @@ fn a_capture_warns_that_tcp_slows_down() {
     let file = line.file("one.pcapng").display().to_string();
     let said = warned(&router, &["capture", "r1", "-w", &file, "--count", "1"]);
     assert!(
-        said.contains("flows that it may match leave the driver while it runs, and TCP slows down"),
+        said.contains("matching flows are not offloaded while the capture runs, and TCP slows down"),
         "{said}"
     );
     drop(ping);
@@ -88,7 +88,7 @@ fn a_filter_that_never_wins_is_warned_of_however_it_comes() {
     let router = Millrace::start(&line.r, &format!("--config {base}"));
     let never = "never wins: filter 0 (drop for proto udp, priority 5) comes before it";
     let added = warned(&router, &["filter", "add", "proto udp dport 9", "--action", "reject"]);
-    assert!(added.starts_with("warning: it ") && added.contains(never), "{added}");
+    assert!(added.starts_with("warning: the filter ") && added.contains(never), "{added}");
     let bind = |name: &str, more: &[&str]| {
         router.ask(&["instance", "create", "statistics", name]);
         warned(&router, &[&["bind", name, "--gate", "monitor", "--filter"], more].concat())
@@ -96,11 +96,12 @@ fn a_filter_that_never_wins_is_warned_of_however_it_comes() {
     assert_eq!(bind("wide", &["proto udp", "--priority", "5"]), "");
     let bound = bind("narrow", &["proto udp dport 10"]);
     assert!(
-        bound.starts_with("warning: it never wins: filter ") && bound.contains(" for proto udp, priority 5)"),
+        bound.starts_with("warning: the filter never wins: filter ")
+            && bound.contains(" for proto udp, priority 5)"),
         "{bound}"
     );
     assert!(
-        bound.ends_with("comes before it; give it a higher --priority, or remove what comes before it\n"),
+        bound.ends_with("comes before it; raise its --priority, or remove the filters before it\n"),
         "{bound}"
     );
     let list =
@@ -142,8 +143,8 @@ fn doctor_without_privileges_says_what_it_could_not_look_at() {
     let line = Line::new();
     let ended = unprivileged(&line, &["doctor", "r1"]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    let text = "!!  privileges   not root: driver features, eBPF programs and nftables of devices could not be looked at; \
-                run it as root for these";
+    let text = "!!  privileges   not root: driver features, eBPF programs and nftables of devices are not \
+                checked; run `millrace doctor` as root";
     assert!(ended.stdout.contains(text), "{ended:?}");
     assert!(ended.stdout.contains("r1"), "{ended:?}");
 }

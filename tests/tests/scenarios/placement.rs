@@ -143,5 +143,5 @@ fn placements_are_part_of_the_configuration() {
     flow.finish();
     let twice = line.write("twice.toml", &format!("{ports}{places}{places}"));
     let refused = millrace_testkit::run_to_end(&line.r, &["check", &twice.display().to_string()]);
-    refused.assert_refused(1, &["is placed twice"]);
+    refused.assert_refused(1, &["is given twice"]);
 }

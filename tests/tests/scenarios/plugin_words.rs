@@ -67,7 +67,7 @@ fn what_is_wrong_is_told_with_what_would_be_right() {
         ),
         (&["plugin", "load", "/etc/passwd"], &["/etc/passwd", "\\0asm", "\\x7fELF"]),
         (&["instance", "create", "statistcs", "s2"], &["no plugin \"statistcs\""]),
-        (&["instance", "create", "statistics", "s1"], &["\"s1\"", "take another name"]),
+        (&["instance", "create", "statistics", "s1"], &["\"s1\"", "use another name"]),
         (&["instance", "create", "statistics", "s 2"], &["\"s 2\"", "letters, digits"]),
         (&["instance", "create", "statistics", "s2", "wat=size"], &["wat", "did you mean \"what\"?"]),
         (&["instance", "create", "statistics", "s2", "what=sizes"], &["\"sizes\"", "protocol, size or all"]),
@@ -85,7 +85,7 @@ fn what_is_wrong_is_told_with_what_would_be_right() {
         (&["instance", "set", "s1", "wat=1"], &["did you mean \"what\"?"]),
         (&["instance", "set", "d1", "ms=true"], &["true is not right", "a number"]),
         (&["instance", "set", "s3", "what=all"], &["no instance \"s3\""]),
-        (&["instance", "rename", "s1", "d1"], &["\"d1\"", "take another name"]),
+        (&["instance", "rename", "s1", "d1"], &["\"d1\"", "use another name"]),
         (&["instance", "rename", "s3", "s4"], &["no instance \"s3\""]),
         (&["instance", "free", "s3"], &["no instance \"s3\""]),
         (&["instance", "release", "s1"], &["\"s1\" is not in quarantine"]),
@@ -133,7 +133,7 @@ fn a_plugin_that_needs_what_the_router_does_not_offer_is_refused_by_name() {
     );
     fs::write(&source, later).unwrap();
     // The kit reports the error first, and the built file exists nevertheless.
-    let words = ["\"teleport\"", "this router does not offer", "what it offers there: flow-state, "];
+    let words = ["\"teleport\"", "this router does not offer", "offered there: flow-state, "];
     let built = run_to_end(&line.r, &["plugin", "build", folder.to_str().unwrap()]);
     assert!(built.code == Some(1) && words.iter().all(|word| built.stderr.contains(word)), "{built:?}");
     for ask in [["plugin", "load"], ["plugin", "inspect"], ["plugin", "test"]] {
@@ -165,7 +165,7 @@ fn an_upgrade_at_which_the_old_version_dies_leaves_it_running() {
     for _ in 0..20 {
         router.try_ask(&["plugin", "upgrade", "counter", &new]).assert_refused(
             1,
-            &["instance \"c\"", "the old instance hands nothing over", "unreachable", "0.1.0 goes on"],
+            &["instance \"c\"", "the old instance hands over no state", "unreachable", "0.1.0 goes on"],
         );
         let row = router.row("instances", "name", "c");
         assert_eq!(row["health"], "well", "{row}");
@@ -195,6 +195,6 @@ fn a_trial_of_a_plugin_that_fails_is_a_failure() {
     let refused = test(COUNTER, "0.1.1", &["--control", "raed"]);
     refused.assert_refused(1, &["plugin tried: 1 message was refused"]);
     let traps = COUNTER.replace("packets += call->count;", "__builtin_trap();");
-    test(&traps, "0.1.2", &[]).assert_refused(1, &["1 call has failed"]);
-    test(COUNTER, "0.1.3", &["--settings", "a=1"]).assert_refused(1, &["a", "it takes none"]);
+    test(&traps, "0.1.2", &[]).assert_refused(1, &["1 call failed"]);
+    test(COUNTER, "0.1.3", &["--settings", "a=1"]).assert_refused(1, &["a", "the plugin takes no settings"]);
 }

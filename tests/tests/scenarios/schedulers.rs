@@ -107,7 +107,7 @@ fn what_can_not_be_promised_is_refused_with_its_reason() {
     refused(&["set", "r2", "rate=fast"], &["fast", "is no rate"]);
     refused(&["set", "r2", "--node", "voice", "manage=red", "minimum=9B", "maximum=9B"], &["minimum"]);
     let red = ["set", "r2", "--node", "voice", "manage=red", "probability=2"];
-    refused(&red, &["probability 2: it must be above 0 and at most 1"]);
+    refused(&red, &["probability 2 must be above 0 and at most 1"]);
     refused(&["set", "r2", "--node", "voice", "gentle=false"], &["gentle means nothing to a fifo"]);
     router.ask(&[
         "queue",
@@ -141,7 +141,7 @@ fn promises_above_the_link_are_refused_with_the_sum() {
     let refused = |arguments: &[&str], texts: &[&str]| refuses(&router, "scheduler", arguments, texts);
     // Weights of ports change while they forward.
     let set = |setting| router.try_ask(&["port", "set", "r1", setting]);
-    set("input-weight=257").assert_refused(1, &["257 is no weight", "1 to 256"]);
+    set("input-weight=257").assert_refused(1, &["weight 257 is out of range", "1 to 256"]);
     set("mtu=9").assert_refused(1, &["mtu", "input-weight and reverse-path"]);
     router.try_ask(&["port", "set", "r9", "input-weight=1"]).assert_refused(1, &["\"r9\""]);
     router.ask(&["port", "set", "r1", "input-weight=64", "reverse-path=loose"]);
@@ -153,7 +153,7 @@ fn promises_above_the_link_are_refused_with_the_sum() {
     refused(&["set", "r1", "rate=1mbit"], &["r1", "has no scheduler"]);
     refused(&["show", "r1"], &["port \"r1\" has no scheduler", "scheduler add r1"]);
     refused(&["show", "r9"], &["no port is named \"r9\""]);
-    refused(&["set", "r2", "host-weight=0"], &["0 is no weight: give 1 to 256"]);
+    refused(&["set", "r2", "host-weight=0"], &["weight 0 is out of range: give 1 to 256"]);
     router
         .try_ask(&["filter", "add", "dport 9", "--action", "queue voice", "--gate", "route"])
         .assert_refused(1, &["where action queue voice can't be: it takes early, late, queue"]);

@@ -252,7 +252,7 @@ fn a_call_that_crashes_ends_the_router_by_its_signal_and_the_next_start_keeps_th
         let second = Millrace::start(&line.r, &arguments);
         assert_eq!(second.row("instances", "name", "c1")["health"], "quarantined");
         let held = second.row("quarantine", "instance", "c1");
-        let why = format!("a call of it crashed (signal {}), and the router ended", signal as i32);
+        let why = format!("a call of the instance crashed (signal {}), ending the router", signal as i32);
         assert_eq!((&held["plugin"], &held["why"]), (&"crashes".into(), &why.into()), "{held}");
         victim.wait_for_arrival();
         drop(victim);
@@ -519,7 +519,7 @@ fn plugins_of_the_configuration_are_there_from_the_start() {
     drop(router);
     // An unloadable plugin keeps the router from starting. Both the start and `check` name the file.
     let text = line.write("text.wasm", "no module").display().to_string();
-    for (first, words) in [(&*text, ["text.wasm", "module"]), ("first.wasm", ["first.wasm", "whole path"])] {
+    for (first, words) in [(&*text, ["text.wasm", "module"]), ("first.wasm", ["first.wasm", "absolute"])] {
         let config = format!("[plugins]\nshared-objects = \"allow\"\n{}", files(first, &object));
         let config =
             line.write("wrong.toml", &format!("{config}\n[[port]]\nname = \"r1\"\ndevice = \"r1\"\n"));

@@ -114,7 +114,7 @@ fn a_file_of_commands_ends_at_the_first_that_fails_unless_it_is_to_go_on() {
     let ended = router.try_ask(&["shell", &file]);
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(
-        ended.stderr.contains("commands.txt, line 4: `instance create nonsense two` has failed"),
+        ended.stderr.contains("commands.txt, line 4: `instance create nonsense two` failed"),
         "{ended:?}"
     );
     let names = || {

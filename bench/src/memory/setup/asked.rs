@@ -81,7 +81,7 @@ impl Pipeline {
                 return reply.map_err(failed);
             }
         }
-        Err(BenchError::measurement("plugins", "an instance does not answer"))
+        Err(BenchError::measurement("plugins", "an instance did not answer"))
     }
 
     /// Adds a filter for the gate's instance. The next packet finds the filter active.

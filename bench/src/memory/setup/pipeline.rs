@@ -241,7 +241,7 @@ impl Pipeline {
             (packets, each, changing.join())
         });
         self.sent += packets;
-        let changed = changed.map_err(|_| BenchError::measurement("routes", "the thread died"))?;
+        let changed = changed.map_err(|_| BenchError::measurement("routes", "the thread panicked"))?;
         Ok((each, changed))
     }
 
@@ -276,7 +276,10 @@ impl Pipeline {
         let sent = self.sent;
         let (received, transmitted) = self.passed();
         if transmitted < received || received < sent {
-            let problem = format!("{transmitted} of {received} packets came out, {sent} were sent");
+            let problem = format!(
+                "the pipeline transmitted {transmitted} of {received} received packets; {sent} were sent to \
+                 it"
+            );
             return Err(BenchError::measurement(&case.to_string(), problem));
         }
         Ok(())
@@ -343,7 +346,7 @@ mod tests {
         pipeline.set_routes(gone).unwrap();
         pipeline.callgrind_measured(1000);
         let error = pipeline.check(case).unwrap_err();
-        assert!(error.to_string().contains("packets came out"), "{error}");
+        assert!(error.to_string().contains("the pipeline transmitted"), "{error}");
     }
 
     #[test]

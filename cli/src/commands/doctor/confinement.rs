@@ -13,17 +13,13 @@ const TOPIC: &str = "confinement";
 /// Checks whether a thread of this process can be confined.
 pub(super) fn possible() -> Check {
     match tried() {
-        Ok(seen) if seen.is_complete() => Check::new(
-            TOPIC,
-            true,
-            "threads that speak with clients give up all capabilities, and most system calls (seccomp)",
-        ),
+        Ok(seen) if seen.is_complete() => {
+            Check::new(TOPIC, true, "client threads drop all capabilities and most system calls (seccomp)")
+        }
         Ok(seen) => {
-            Check::new(TOPIC, false, format!("threads that speak with clients keep too much: {seen:?}"))
+            Check::new(TOPIC, false, format!("client threads keep privileges that they must drop: {seen:?}"))
         }
-        Err(why) => {
-            Check::new(TOPIC, false, format!("threads that speak with clients can't be confined: {why}"))
-        }
+        Err(why) => Check::new(TOPIC, false, format!("client threads can't be confined: {why}")),
     }
 }
 
@@ -40,15 +36,15 @@ fn of_settings(writes: Result<bool, String>) -> Check {
         Ok(false) => Check::new(
             TOPIC,
             true,
-            "threads for files write nothing in /proc, /sys and /dev, and workers no file at all (Landlock)",
+            "file threads can't write /proc, /sys and /dev, and workers can't write any file (Landlock)",
         ),
         Ok(true) => Check::new(
             TOPIC,
             false,
-            "threads for files can write the kernel's settings, as root does: this kernel has no Landlock; \
-             enable it (CONFIG_SECURITY_LANDLOCK, and landlock in lsm=), or run the service as another user",
+            "file threads can write kernel settings as root, because this kernel has no Landlock: enable \
+             Landlock (CONFIG_SECURITY_LANDLOCK, and landlock in lsm=), or run the service as another user",
         ),
-        Err(why) => Check::new(TOPIC, false, format!("threads for files can't be confined: {why}")),
+        Err(why) => Check::new(TOPIC, false, format!("file threads can't be confined: {why}")),
     }
 }
 
@@ -83,11 +79,16 @@ fn of_threads(threads: &[Value]) -> Check {
         [] => Check::new(
             "interface",
             true,
-            format!("of the running router: {} have no capabilities, and few system calls", names(&confined)),
+            format!(
+                "threads of the running router without capabilities and with few system calls: {}",
+                names(&confined)
+            ),
         ),
-        open => {
-            Check::new("interface", false, format!("of the running router: {} are not confined", names(open)))
-        }
+        open => Check::new(
+            "interface",
+            false,
+            format!("threads of the running router that are not confined: {}", names(open)),
+        ),
     }
 }
 
@@ -113,7 +114,7 @@ mod tests {
             json!({"name": "api-remote", "confined": false}),
         ];
         let check = of_threads(&all);
-        assert!(!check.fine && check.text.contains("api-remote are not"), "{check:?}");
+        assert!(!check.fine && check.text.contains("not confined: api-remote"), "{check:?}");
         assert!(of_threads(&all[..1]).fine);
     }
 }

@@ -121,7 +121,8 @@ impl DeviceView {
     pub fn passes_by(&mut self, discipline: &str) {
         if self.flows_out.works == Some(true) {
             let why = format!(
-                "the driver would pass by the kernel's queueing discipline {discipline}: flows leave from a worker, which passes it by, too"
+                "the kernel has the qdisc {discipline} on this device, which offloaded packets would bypass: \
+                 flows stay at a worker, whose packets bypass the qdisc too"
             );
             self.flows_out = Ability { works: Some(false), why: Some(why) };
         }
@@ -145,7 +146,8 @@ impl DeviceView {
         let theirs = self.attached.as_ref().filter(|_| report.attached.as_ref().is_some_and(|one| !one.ours));
         if let Some(program) = theirs {
             self.problems.push(format!(
-                "the XDP program {program} is attached: somebody else's, which a port does not replace"
+                "XDP program {program} of another application is attached, and a port does not replace it: \
+                 detach the program"
             ));
         }
         self.is_port = report.attached.as_ref().is_some_and(|program| program.ours);
@@ -162,14 +164,13 @@ fn flows_in(report: &DeviceReport) -> Ability {
     match &report.native_xdp {
         Support::Yes if queues > 1 => {
             let why = format!(
-                "{queues} receive queues are in use, and it takes one: ethtool -L {} combined 1",
+                "offloading needs one receive queue, and the device has {queues}: ethtool -L {} combined 1",
                 report.name
             );
             Ability { works: Some(false), why: Some(why) }
         }
         Support::No(_) => {
-            let why =
-                "XDP does not attach in the driver; behind it (generic) it would save nothing".to_owned();
+            let why = "the driver does not support native XDP, and generic XDP would save nothing".to_owned();
             Ability { works: Some(false), why: Some(why) }
         }
         other => other.into(),
@@ -194,14 +195,15 @@ fn state(link: &HostLink) -> &'static str {
 fn problems(link: &HostLink) -> Vec<String> {
     let mut problems = Vec::new();
     if link.loopback || link.mac.is_none() {
-        problems.push("it is no Ethernet device: it can be no port".to_owned());
+        problems.push("it is not an Ethernet device, so it can't be a port".to_owned());
     } else if !link.admin_up {
         problems.push(format!("it is down: ip link set {} up", link.name));
     } else if !link.carrier {
-        problems.push("it has no carrier: is the other end there, and up?".to_owned());
+        problems.push("it has no carrier: check that the other end is connected and up".to_owned());
     }
     if let Some(kind) = &link.master_kind {
-        problems.push(format!("it belongs to a {kind}, which would get none of what a port takes"));
+        problems
+            .push(format!("it belongs to a {kind}, which would not receive the packets that a port takes"));
     }
     problems
 }
@@ -213,19 +215,22 @@ fn choose(report: &DeviceReport, has_af_xdp: bool) -> Option<Choice> {
         _ => Some(Choice { driver: "af_packet", mode: "ring", why: Some(why) }),
     };
     match &report.native_xdp {
-        _ if !has_af_xdp => packet("AF_XDP sockets can't be made here".to_owned()),
+        _ if !has_af_xdp => packet("AF_XDP sockets can't be created on this machine".to_owned()),
         Support::Yes if copies_nothing(report) => {
             Some(Choice { driver: "af_xdp", mode: "zero-copy", why: None })
         }
         Support::Yes => {
             let why = match report.xdp_features.is_empty() {
-                true => "the driver does not say whether it can do without a copy; it is tried at the start",
-                false => "the driver announces no zero-copy for AF_XDP: the kernel copies each frame once",
+                true => {
+                    "the driver does not say whether it supports zero-copy; the router tries zero-copy at \
+                     its start"
+                }
+                false => "the driver does not support zero-copy AF_XDP: the kernel copies each frame once",
             };
             Some(Choice { driver: "af_xdp", mode: "native", why: Some(why.to_owned()) })
         }
         Support::No(why) => {
-            let why = format!("XDP does not attach in the driver: {why}");
+            let why = format!("the driver does not support native XDP: {why}");
             Some(Choice { driver: "af_xdp", mode: "generic", why: Some(why) })
         }
         // Without a result of the probe, no mode is promised.
@@ -396,7 +401,10 @@ mod tests {
             "{own}"
         );
         let theirs = view(false);
-        assert!(theirs.problems.iter().any(|problem| problem.contains("somebody else's")), "{theirs:?}");
+        assert!(
+            theirs.problems.iter().any(|problem| problem.contains("of another application")),
+            "{theirs:?}"
+        );
         assert!(!theirs.to_string().contains("of a Millrace"), "{theirs}");
     }
 
@@ -425,7 +433,7 @@ mod tests {
         let loopback = HostLink { loopback: true, mac: None, ..link() };
         let view = DeviceView::new(&loopback, Ok(&report(Support::Yes, &[])), true);
         assert_eq!(view.choice, None);
-        assert!(view.problems[0].contains("no port"));
+        assert!(view.problems[0].contains("can't be a port"));
     }
 
     #[test]
@@ -446,11 +454,11 @@ mod tests {
         let generic = report(Support::No("no".into()), &[]);
         assert_eq!(flows_in(&generic).works, Some(false));
         let many = DeviceReport { rx_queues: 4, ..report(Support::Yes, &["basic"]) };
-        assert!(flows_in(&many).why.is_some_and(|why| why.contains("4 receive queues")));
+        assert!(flows_in(&many).why.is_some_and(|why| why.contains("the device has 4")));
         let mut shaped = DeviceView::new(&link(), Ok(&takes), true);
         shaped.passes_by("tbf");
         assert!(
-            shaped.to_string().contains("flows out      does not work: the driver would pass by"),
+            shaped.to_string().contains("flows out      does not work: the kernel has the qdisc"),
             "{shaped}"
         );
         let text = DeviceView::new(&link(), Ok(&alone), true).to_string();

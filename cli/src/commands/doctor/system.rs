@@ -54,11 +54,11 @@ impl SystemView {
             locked_memory(capabilities, limit),
             jit(&read("/proc/sys/net/core/bpf_jit_enable")),
             huge_pages(&read("/sys/kernel/mm/transparent_hugepage/enabled"), &read("/proc/meminfo")),
-            Check::new("clang", true, "not needed: the programs for the kernel are part of this one"),
+            Check::new("clang", true, "not needed: the eBPF programs are part of the millrace binary"),
             Check::new(
                 "tcpdump",
                 true,
-                "sees nothing of what XDP takes before the kernel does: use `millrace capture PORT -w -`",
+                "does not see packets that XDP takes before the kernel: use `millrace capture PORT -w -`",
             ),
         ])
     }
@@ -119,19 +119,21 @@ fn af_xdp() -> Check {
     if fd >= 0 {
         // SAFETY: the descriptor was just opened, and no other code uses it.
         unsafe { libc::close(fd) };
-        return Check::new(AF_XDP, true, "sockets can be made");
+        return Check::new(AF_XDP, true, "sockets can be created");
     }
     match Errno::last() {
-        Errno::EPERM => Check::new(AF_XDP, true, "the kernel has it; making sockets needs root"),
-        error => {
-            Check::new(AF_XDP, false, format!("no sockets: {error}; ports use AF_PACKET, which is slower"))
-        }
+        Errno::EPERM => Check::new(AF_XDP, true, "the kernel supports AF_XDP; creating sockets needs root"),
+        error => Check::new(
+            AF_XDP,
+            false,
+            format!("can't create sockets: {error}; ports use AF_PACKET, which is slower"),
+        ),
     }
 }
 
 fn locked_memory(capabilities: u64, limit: u64) -> Check {
     match (has(capabilities, CAP_IPC_LOCK), limit >= LOCKED_BYTES) {
-        (true, _) => Check::new("memory lock", true, "unlimited for us (CAP_IPC_LOCK)"),
+        (true, _) => Check::new("memory lock", true, "unlimited for this process (CAP_IPC_LOCK)"),
         (false, true) => Check::new("memory lock", true, format!("{} MiB may be locked", limit >> 20)),
         (false, false) => {
             let (has, needs) = (limit >> 10, LOCKED_BYTES >> 10);
@@ -148,7 +150,11 @@ fn jit(value: &str) -> Check {
     match value {
         "1" | "2" => Check::new("bpf jit", true, "on"),
         // The switch exists only in the first network namespace, and not in a kernel that always compiles.
-        "" => Check::new("bpf jit", true, "its switch can't be seen from here"),
+        "" => Check::new(
+            "bpf jit",
+            true,
+            "its sysctl is not visible in this network namespace, or does not exist",
+        ),
         _ => Check::new(
             "bpf jit",
             false,
@@ -162,17 +168,18 @@ fn huge_pages(transparent: &str, meminfo: &str) -> Check {
     let reserved =
         meminfo.lines().find_map(|line| line.strip_prefix("HugePages_Total:")).map_or("0", str::trim);
     let (pages, are) = (count(reserved, "page"), by_number(reserved, "is", "are"));
-    let rest = format!("{pages} {are} reserved beside, which the router does not use");
+    let rest = format!("{pages} {are} also reserved, which the router does not use");
     match chosen {
         "always" | "madvise" => {
-            Check::new("huge pages", true, format!("transparent ones are given when asked for; {rest}"))
+            Check::new("huge pages", true, format!("transparent huge pages are available on request; {rest}"))
         }
         other => Check::new(
             "huge pages",
             false,
             format!(
-                "transparent ones are {other}: packet memory takes small pages, and the kernel takes over later after \
-                 a kill; echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"
+                "transparent huge pages are {other}: packet memory uses small pages, and the kernel takes \
+                 over later after the router is killed; echo madvise > \
+                 /sys/kernel/mm/transparent_hugepage/enabled"
             ),
         ),
     }

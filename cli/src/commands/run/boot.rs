@@ -90,8 +90,10 @@ pub fn name(socket: &Path) -> String {
 fn none_in(known: &Config, arguments: &Run) -> String {
     let state = if arguments.state.is_some() { "" } else { "; --state DIR searches another directory" };
     match millrace_controller::state_directory(known) {
-        Some(directory) => format!("there is no revision to start from in {}{state}", directory.display()),
-        None => format!("there is no revision to start from, as none are kept{state}"),
+        Some(directory) => format!("no revision to start from in {}{state}", directory.display()),
+        None => format!(
+            "no revision to start from, because the router keeps none without a state directory{state}"
+        ),
     }
 }
 
@@ -130,7 +132,7 @@ fn last_good(known: &Config, socket: &Path) -> Result<Option<Boot>, Failure> {
                 return Ok(Some(Boot { config, source: Some(Source { origin, text }) }));
             }
             Err(error) => {
-                eprintln!("revision {number} can't be used any more, trying the one before: {error}")
+                eprintln!("revision {number} can't be used any more, trying the previous revision: {error}")
             }
         }
     }
@@ -142,7 +144,9 @@ fn ports(devices: &[String]) -> Result<Config, Failure> {
     let mut text = String::new();
     for (index, device) in devices.iter().enumerate() {
         if devices[..index].contains(device) {
-            return Err(Failure::usage(format!("--port {device} is given twice: a device is one port")));
+            return Err(Failure::usage(format!(
+                "--port {device} is given twice: each device can be only one port"
+            )));
         }
         // A JSON string is a valid TOML string.
         let quoted = serde_json::Value::from(device.as_str());
@@ -166,9 +170,9 @@ mod tests {
         for (words, told) in [
             (
                 &["--last-good"][..],
-                "there is no revision to start from in /somewhere; --state DIR searches another directory",
+                "no revision to start from in /somewhere; --state DIR searches another directory",
             ),
-            (&["--last-good", "--state", "/elsewhere"], "there is no revision to start from in /elsewhere"),
+            (&["--last-good", "--state", "/elsewhere"], "no revision to start from in /elsewhere"),
         ] {
             let Command::Run(run) =
                 Arguments::try_parse_from([&["millrace", "run"], words].concat()).unwrap().command

@@ -46,7 +46,7 @@ fn interface(config: &Config, arguments: &Run, socket: &Path) -> Result<Vec<Stri
             other => notes.push(other.to_string()),
         }
     }
-    notes.extend(running.map(|error| format!("a start would be refused: {error}")));
+    notes.extend(running.map(|error| format!("a start would fail: {error}")));
     Ok(notes)
 }
 

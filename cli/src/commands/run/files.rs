@@ -22,9 +22,8 @@ pub(super) fn runtime(
     confine: impl Fn() -> Result<(), ConfineError> + Clone + Send + Sync + 'static,
 ) -> Result<Runtime, Failure> {
     let tried = std::thread::scope(|scope| scope.spawn(&confine).join());
-    let tried =
-        tried.map_err(|_| Failure::new("a thread for files panicked as it gave up its privileges"))?;
-    tried.map_err(|error| Failure::new(format!("threads for files would keep their privileges: {error}")))?;
+    let tried = tried.map_err(|_| Failure::new("a file thread panicked while it dropped its privileges"))?;
+    tried.map_err(|error| Failure::new(format!("file threads can't drop their privileges: {error}")))?;
     Builder::new_current_thread()
         .enable_all()
         // One thread starts before memory can run short, and stays: further work waits for it if the system
@@ -47,7 +46,7 @@ fn confine_or_end(confine: &impl Fn() -> Result<(), ConfineError>) {
         match confine() {
             Ok(()) => return,
             Err(error) => {
-                tracing::error!("a thread for files can't give up its privileges, and waits: {error}")
+                tracing::error!("a file thread can't drop its privileges, and tries again: {error}")
             }
         }
         std::thread::sleep(AGAIN);
@@ -64,9 +63,9 @@ mod tests {
 
     #[test]
     fn start_ends_where_threads_for_files_keep_their_privileges() {
-        let refuse = || Err(ConfineError::of("set a filter of system calls (seccomp)")("not permitted"));
+        let refuse = || Err(ConfineError::of("install the seccomp filter")("not permitted"));
         let failure = runtime(refuse).unwrap_err().json()["error"].to_string();
-        assert!(failure.contains("privileges: can't set a filter of system calls (seccomp)"), "{failure}");
+        assert!(failure.contains("privileges: can't install the seccomp filter"), "{failure}");
     }
 
     #[test]

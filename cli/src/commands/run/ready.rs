@@ -21,7 +21,7 @@ impl Ready {
         // SAFETY: fcntl with F_GETFD touches no memory, whatever the number.
         if fd < 0 || unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
             return Err(Failure::usage(format!(
-                "--ready-fd {fd}: no such descriptor is open: pass one that is"
+                "--ready-fd {fd}: this file descriptor is not open: give an open descriptor"
             )));
         }
         // SAFETY: it is open, and this runs before we open any descriptor, so it is the caller's and no other

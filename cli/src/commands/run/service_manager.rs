@@ -50,7 +50,9 @@ impl ServiceManager {
             }
             match router.answers() {
                 Ok(()) => tell(&[NotifyState::Watchdog]),
-                Err(error) => tracing::error!("no sign of life for the service manager: {error}"),
+                Err(error) => tracing::error!(
+                    "no keep-alive sent to the service manager, because the router does not respond: {error}"
+                ),
             }
         }
     }
@@ -58,6 +60,6 @@ impl ServiceManager {
 
 fn tell(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
-        tracing::warn!("the service manager can't be told: {error}");
+        tracing::warn!("can't notify the service manager: {error}");
     }
 }

@@ -24,7 +24,7 @@ impl Signals {
     /// # Errors
     /// The system refuses.
     pub fn new() -> Result<Self, Failure> {
-        Self::install().map_err(|error| Failure::new(format!("can't take over signals: {error}")))
+        Self::install().map_err(|error| Failure::new(format!("can't set up signal handlers: {error}")))
     }
 
     fn install() -> io::Result<Self> {

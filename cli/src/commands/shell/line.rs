@@ -21,11 +21,13 @@ pub(super) enum Order {
 
 /// Parses a line. Words are written as in shells, with quotes around spaces, and `#` begins a comment.
 pub(super) fn order(line: &str) -> Result<Order, String> {
-    let words = shlex::split(line).ok_or("a quote is not closed, or nothing stands behind a backslash")?;
+    let words = shlex::split(line).ok_or("unclosed quote, or a backslash at the end of the line")?;
     match words.first().map(String::as_str) {
         None => Ok(Order::Nothing),
         Some("exit" | "quit") if words.len() == 1 => Ok(Order::End),
-        Some("shell") => Err("this is the shell: say the command itself, or `exit`".to_owned()),
+        Some("shell") => {
+            Err("this is already the shell: give a command without `shell`, or `exit`".to_owned())
+        }
         // A line copied from a document may include the program's name.
         Some("millrace") => Ok(Order::Run(words[1..].to_vec())),
         Some(_) => Ok(Order::Run(words)),

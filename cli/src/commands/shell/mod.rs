@@ -55,7 +55,7 @@ fn script(
             Ok(Order::End) => break,
             Ok(Order::Run(words)) => match run(&words, (connection, json), Stdio::null())? {
                 0 => continue,
-                code => Failure { code, ..Failure::new(at(&format!("`{}` has failed", line.trim()))) },
+                code => Failure { code, ..Failure::new(at(&format!("`{}` failed", line.trim()))) },
             },
         };
         if !shell.keep_going {

@@ -21,9 +21,9 @@ const KEYS: Duration = Duration::from_millis(50);
 /// Draws until `q` is pressed or the router is gone.
 pub fn top(client: Client, top: &Top, json: bool) -> Result<(), Failure> {
     if json || !std::io::stdout().is_terminal() {
-        let instead =
-            "`show`, `flow list` and `queue show` print once, also as JSON; `metrics` is for programs";
-        return Err(Failure::usage(format!("top draws on a terminal: {instead}")));
+        let instead = "use `show`, `flow list` or `queue show` for a single output (--json for JSON), or \
+                       `metrics` for programs";
+        return Err(Failure::usage(format!("top needs a terminal: {instead}")));
     }
     let first = Look::take(&client)?;
     let (sender, looks) = channel();

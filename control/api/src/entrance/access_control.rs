@@ -81,8 +81,9 @@ impl<S: Source> Standing<S> {
         let mut stands = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Stands::Stranger(stranger) = &*stands else { return Ok(()) };
         let known = stranger.know(caller, role).ok_or_else(|| {
-            let detail =
-                format!("all connections for {caller} are taken: close one, or try again in a second");
+            let detail = format!(
+                "no connection slot is free for {caller}: close a connection, or try again in a second"
+            );
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).with_retry(1).closing()
         })?;
         *stands = Stands::Known(known);
@@ -238,8 +239,12 @@ impl AccessControl {
         if let Some(known) = known.get() {
             return Ok(known.clone());
         }
-        let uid =
-            uid.ok_or_else(|| Problem::new(StatusCode::FORBIDDEN, "the kernel doesn't say who asks"))?;
+        let uid = uid.ok_or_else(|| {
+            Problem::new(
+                StatusCode::FORBIDDEN,
+                "can't identify the client: the kernel reports no user of its connection",
+            )
+        })?;
         let found = self.channel.find(uid).await?;
         let principal = Principal { who: found.who, role: found.role, pid, from: None };
         // A connection has one request at a time.
@@ -285,10 +290,10 @@ fn bearer(value: &str) -> Option<&str> {
 
 fn unauthorized(was_sent: bool) -> Problem {
     let (detail, error) = match was_sent {
-        false => ("no token: send `Authorization: Bearer TOKEN`, made by `millrace token create`", ""),
-        true => {
-            ("this token lets nobody in: it is wrong, was revoked or has ended", ", error=\"invalid_token\"")
+        false => {
+            ("no API token: send `Authorization: Bearer TOKEN` with a token of `millrace token create`", "")
         }
+        true => ("invalid API token: it is wrong, revoked or expired", ", error=\"invalid_token\""),
     };
     Problem::new(StatusCode::UNAUTHORIZED, detail).with_challenge(format!("Bearer realm=\"millrace\"{error}"))
 }
@@ -296,9 +301,10 @@ fn unauthorized(was_sent: bool) -> Problem {
 fn forbidden(principal: &Principal, needed: Role) -> Problem {
     let who = &principal.who.name;
     let detail = match principal.role {
-        Some(role) => format!("this needs the role {needed}, and {who} has the role {role}"),
+        Some(role) => format!("this operation needs the role {needed}, but {who} has the role {role}"),
         None => format!(
-            "this needs the role {needed}, and user {who} has none: run as root, or give a group of theirs one in [api] groups"
+            "this operation needs the role {needed}, but user {who} has no role: run as root, or give one of \
+             the user's groups a role in [api] groups"
         ),
     };
     let problem = Problem::new(StatusCode::FORBIDDEN, detail).with_needed(needed);

@@ -70,13 +70,13 @@ impl Certificate {
     pub fn open(place: Place) -> Result<Self, ApiError> {
         let (changed, key) = match &place {
             Place::Given(chain, key) => (stamps(chain, key), read(chain, key)),
-            Place::Own(None, names) => (None, parsed(&make(names, None)?, Path::new("a certificate"))),
+            Place::Own(None, names) => (None, parsed(&make(names, None)?, Path::new("(generated)"))),
             Place::Own(Some(directory), names) => (None, own(directory, names)),
         };
         let key = match key {
             Ok(key) => Some(key),
             Err(error @ ApiError::Expired { .. }) => {
-                tracing::error!("nobody is let in over TLS until there is another one: {error}");
+                tracing::error!("TLS clients can't connect: {error}");
                 None
             }
             Err(error) => return Err(error),
@@ -196,12 +196,12 @@ fn parsed([chain, key]: &[Vec<u8>; 2], path: &Path) -> Result<Arc<CertifiedKey>,
     let wrong = |why: String| ApiError::Certificate { path: path.to_owned(), why };
     let chain: Vec<_> = CertificateDer::pem_slice_iter(chain)
         .collect::<Result<_, _>>()
-        .map_err(|error| wrong(format!("the certificate is no PEM: {error}")))?;
+        .map_err(|error| wrong(format!("the certificate is not in PEM format: {error}")))?;
     if chain.is_empty() {
-        return Err(wrong("there is no certificate in PEM in it".to_owned()));
+        return Err(wrong("the file has no certificate in PEM format".to_owned()));
     }
-    let key =
-        PrivateKeyDer::from_pem_slice(key).map_err(|error| wrong(format!("its key is no PEM: {error}")))?;
+    let key = PrivateKeyDer::from_pem_slice(key)
+        .map_err(|error| wrong(format!("the key is not in PEM format: {error}")))?;
     let provider = rustls::crypto::ring::default_provider();
     let certified =
         CertifiedKey::from_der(chain, key, &provider).map_err(|error| wrong(error.to_string()))?;
@@ -223,7 +223,7 @@ fn own(directory: &Path, names: &[String]) -> Result<Arc<CertifiedKey>, ApiError
         return Ok(certified);
     }
     let made = make(names, old_key.as_deref())?;
-    let failed = ApiError::system("make the directory", directory);
+    let failed = ApiError::system("create the directory", directory);
     DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
     // The key first: a certificate without its key is useless.
     write(&key, &made[1], 0o600)?;

@@ -96,7 +96,7 @@ impl ControlChannel {
 }
 
 fn ending() -> Problem {
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the router ends")
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the router is shutting down")
 }
 
 /// Carries out a request at control, until its client goes. A panic of the handler leads to a status of 500
@@ -131,7 +131,7 @@ fn panicked(operation: &str, panic: &(dyn Any + Send), events: &Events) -> Probl
     events.note(EventKind::HandlerPanicked, operation, text, details);
     Problem::new(
         StatusCode::INTERNAL_SERVER_ERROR,
-        format!("the handler of {operation} panicked: a fault of the router"),
+        format!("internal error: the handler of {operation} panicked"),
     )
 }
 

@@ -152,7 +152,7 @@ fn lock(directory: &Path) -> Result<File, ApiError> {
 /// Removes a socket without a listener.
 fn make_room(path: &Path) -> Result<(), ApiError> {
     match is_dead(path)? {
-        true => fs::remove_file(path).map_err(ApiError::system("replace the dead socket", path)),
+        true => fs::remove_file(path).map_err(ApiError::system("remove the stale socket", path)),
         false => Ok(()),
     }
 }
@@ -161,12 +161,12 @@ fn make_room(path: &Path) -> Result<(), ApiError> {
 fn is_dead(path: &Path) -> Result<bool, ApiError> {
     let metadata = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-        result => result.map_err(ApiError::system("look at", path))?,
+        result => result.map_err(ApiError::system("examine", path))?,
     };
     if !metadata.file_type().is_socket() {
         return Err(ApiError::NotASocket { path: path.to_owned() });
     }
-    let probe = new_socket().map_err(ApiError::system("open a socket for", path))?;
+    let probe = new_socket().map_err(ApiError::system("create a socket for", path))?;
     let address = UnixAddr::new(path).map_err(ApiError::system("listen at", path))?;
     match connect(probe.as_raw_fd(), &address) {
         Ok(()) => {
@@ -177,7 +177,7 @@ fn is_dead(path: &Path) -> Result<bool, ApiError> {
         Err(Errno::EAGAIN) => Err(ApiError::Occupied { path: path.to_owned(), pid: None }),
         Err(Errno::ECONNREFUSED) => Ok(true),
         Err(Errno::ENOENT) => Ok(false),
-        Err(error) => Err(ApiError::system("ask who listens at", path)(error)),
+        Err(error) => Err(ApiError::system("probe the socket", path)(error)),
     }
 }
 

@@ -243,7 +243,9 @@ async fn serve_local(stream: UnixStream, places: LocalPlaces, service: Service) 
     let caller = Arc::new(Caller::Local { uid, pid, known: OnceLock::new(), place });
     tokio::select! {
         () = connection(stream, caller.clone(), service) => {}
-        () = caller.remains_stranger(STRANGERS_PATIENCE) => tracing::debug!(uid, "a client has shown no role"),
+        () = caller.remains_stranger(STRANGERS_PATIENCE) => {
+            tracing::debug!(uid, "closed the connection of a local client that has no role");
+        }
     }
 }
 
@@ -255,12 +257,14 @@ async fn serve_remote(stream: TcpStream, tls: TlsAcceptor, caller: Caller, servi
     let served = async {
         match tls.accept(stream).await {
             Ok(stream) => connection(stream, caller.clone(), service).await,
-            Err(error) => tracing::debug!("no TLS with a client: {error}"),
+            Err(error) => tracing::debug!("TLS handshake with a client failed: {error}"),
         }
     };
     tokio::select! {
         () = served => {}
-        () = caller.remains_stranger(STRANGERS_PATIENCE) => tracing::debug!("a client has shown no token"),
+        () = caller.remains_stranger(STRANGERS_PATIENCE) => {
+            tracing::debug!("closed the connection of a remote client that sent no valid token");
+        }
     }
 }
 
@@ -374,7 +378,7 @@ mod tests {
         client.write_all(&body).await.unwrap();
         let mut rest = String::new();
         client.read_to_string(&mut rest).await.unwrap();
-        assert!(rest.contains("requests in a second"), "{rest}");
+        assert!(rest.contains("requests per second"), "{rest}");
         drop(client);
         answering.await.unwrap();
     }

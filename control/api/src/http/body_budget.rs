@@ -103,7 +103,7 @@ impl Share {
     pub fn problem(&self) -> Option<Problem> {
         let most = if self.is_elsewhere { ELSEWHERE } else { ALL };
         let detail = format!(
-            "long bodies of requests take {} MiB already, the most that they may: try again in a second",
+            "long request bodies in progress take {} MiB, the limit of the router: try again in a second",
             most >> 20
         );
         let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).with_retry(1);

@@ -76,7 +76,7 @@ impl Longest {
     }
 
     fn problem(self) -> Problem {
-        let detail = format!("the request's body is too long: {} bytes are the most here", self.0);
+        let detail = format!("the request body is too long: the limit of this operation is {} bytes", self.0);
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
     }
 }
@@ -92,7 +92,7 @@ async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Prob
 /// Returns the bytes of a request's body.
 async fn bytes<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Problem> {
     if let Some(kind) = is_no_json(&request) {
-        let detail = format!("the request's body is said to be {kind:?}: send application/json");
+        let detail = format!("Content-Type {kind:?} is not supported: send application/json");
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
     }
     let longest = Longest::of(&request);
@@ -133,7 +133,10 @@ pub(crate) async fn refuse_arguments(request: Request, next: Next) -> Response {
 }
 
 fn late() -> Problem {
-    Problem::new(StatusCode::REQUEST_TIMEOUT, "the request's body did not arrive in time")
+    Problem::new(
+        StatusCode::REQUEST_TIMEOUT,
+        "the request body did not arrive within 10 s: send the request again",
+    )
 }
 
 /// Refuses a body at an operation without one, since its sender expects an effect.
@@ -143,7 +146,8 @@ pub(crate) async fn refuse_body(request: Request, next: Next) -> Response {
         Ok(Ok(_)) => next.run(Request::from_parts(parts, AnyBody::empty())).await,
         Ok(Err(_)) => {
             let what = format!("{} {}", parts.method, parts.uri.path());
-            Problem::bad_request(format!("{what} takes no body: nothing in it would matter")).into_response()
+            Problem::bad_request(format!("{what} takes no body: send the request without one"))
+                .into_response()
         }
         Err(_) => late().into_response(),
     }
@@ -204,7 +208,7 @@ fn parsed<'de, T: DeserializeOwned>(
 }
 
 fn no_object() -> ControlError {
-    ControlError::Invalid("it has to be an object: {\"key\": value}".to_owned())
+    ControlError::Invalid("no JSON object: send {\"key\": value}".to_owned())
 }
 
 fn unreadable(path: &str, error: &serde_json::Error) -> ControlError {

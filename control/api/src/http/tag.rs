@@ -157,7 +157,7 @@ pub(crate) async fn spare(request: Request, next: Next) -> Response {
 /// Refuses `If-Match` at an operation without tags, since the sender expects a check (RFC 9110, 13.1.1).
 pub(crate) async fn refuse_condition(request: Request, next: Next) -> Response {
     if request.headers().contains_key(header::IF_MATCH) {
-        let detail = "what this changes has no tag that If-Match could name: leave it out";
+        let detail = "this operation has no ETag to compare with If-Match: leave it out";
         return Problem::new(StatusCode::PRECONDITION_FAILED, detail).into_response();
     }
     next.run(request).await
@@ -188,7 +188,8 @@ impl Condition {
                 let problem = Problem::new(
                     StatusCode::PRECONDITION_FAILED,
                     format!(
-                        "it has changed, and has the ETag {tag} now: nothing was done; `current` says what it is"
+                        "If-Match does not have the current ETag {tag}, so nothing was changed: `current` \
+                         has the current state"
                     ),
                 );
                 Err(problem.with_current(tag, json!(current)))

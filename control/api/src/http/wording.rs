@@ -22,7 +22,7 @@ mod tests {
     #[test]
     fn arguments_are_named() {
         let said = "Failed to deserialize query string: limit: invalid digit found in string";
-        assert_eq!(of_arguments(said), "\"limit\" is no whole number: a whole number from 0 on is right");
+        assert_eq!(of_arguments(said), "\"limit\" is no whole number: give a whole number, 0 or more");
         let said = "Failed to deserialize query string: missing field `address`";
         assert_eq!(of_arguments(said), "the request lacks the key \"address\"");
     }

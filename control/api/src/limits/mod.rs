@@ -95,7 +95,9 @@ impl Limits {
         if take(&self.requests, who, (PER_SECOND, BURST), FILLED, now) {
             return Ok(());
         }
-        let detail = format!("more than {PER_SECOND} requests in a second: wait a second, or send lists");
+        let detail = format!(
+            "more than {PER_SECOND} requests per second: wait a second, or send several changes as one list"
+        );
         Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).with_retry(1))
     }
 
@@ -148,7 +150,7 @@ impl<S> Patient<S> {
         let patience = self.patience;
         let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
         ready!(stalled.as_mut().poll(context));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read")))
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read the answer")))
     }
 }
 

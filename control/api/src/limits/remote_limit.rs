@@ -59,13 +59,14 @@ impl RemoteLimit {
     fn refusal(&self, token: &str, is_own: bool) -> Problem {
         let busy = match is_own {
             true => {
-                format!("{EACH} requests of {token} are being answered, the most that one token may have")
+                format!("{EACH} requests of {token} are in progress, the limit of one token")
             }
-            false => format!("{ALL} requests from elsewhere are being answered, the most that there may be"),
+            false => format!("{ALL} remote requests are in progress, the limit of the router"),
         };
         let seconds = self.patience.as_secs();
-        let detail =
-            format!("{busy}, and none was done within {seconds} s: wait for answers before you ask on");
+        let detail = format!(
+            "{busy}, and none finished within {seconds} s: wait for answers before you send more requests"
+        );
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).with_retry(1)
     }
 }
@@ -113,7 +114,7 @@ mod tests {
             }
         }
         let refused = remote.enter("token z").await.unwrap_err();
-        assert!(refused.detail.starts_with("32 requests from elsewhere"), "{}", refused.detail);
+        assert!(refused.detail.starts_with("32 remote requests"), "{}", refused.detail);
         drop(held);
         assert!(remote.enter("token z").await.is_ok());
     }

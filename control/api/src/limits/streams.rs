@@ -69,7 +69,8 @@ impl Streams {
         let owner = Owner::of(principal);
         let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         taken.check(&owner).map_err(|detail| {
-            Problem::new(StatusCode::TOO_MANY_REQUESTS, format!("{detail}: end one")).with_retry(10)
+            Problem::new(StatusCode::TOO_MANY_REQUESTS, format!("{detail}: close a stream first"))
+                .with_retry(10)
         })?;
         taken.count(&owner, |count| *count += 1);
         drop(taken);
@@ -91,19 +92,18 @@ impl Taken {
         let (is_guest, is_elsewhere) = owner.kind();
         let own = self.each.get(owner).copied().unwrap_or(0);
         if self.all >= ALL {
-            return Err(format!("there are {ALL} streams already, the most that there may be"));
+            return Err(format!("{ALL} streams are open, the limit of the router"));
         }
         if is_guest && own >= EACH {
-            return Err(format!("you have {EACH} streams already, the most that one user or token may have"));
+            return Err(format!("you have {EACH} open streams, the limit of one user or token"));
         }
         if is_elsewhere && self.elsewhere >= ELSEWHERE {
-            return Err(format!(
-                "there are {ELSEWHERE} streams from elsewhere already, the most that there may be"
-            ));
+            return Err(format!("{ELSEWHERE} remote streams are open, the limit of the router"));
         }
         if is_guest && self.guests >= GUESTS {
             return Err(format!(
-                "there are {GUESTS} streams already, and the last {} are kept for administrators at the router's own socket",
+                "{GUESTS} streams are open, and the remaining {} are reserved for administrators at the \
+                 router's Unix socket",
                 ALL - GUESTS
             ));
         }

@@ -40,7 +40,7 @@ pub(crate) async fn audit(
 ) -> Result<Json<Vec<AuditEntry>>, Problem> {
     let last = wanted.last.unwrap_or(100);
     if !(1..=10_000).contains(&last) {
-        return Err(Problem::bad_request(format!("last {last}: 1 to 10000 are right")));
+        return Err(Problem::bad_request(format!("last = {last} is out of range: give 1 to 10000")));
     }
     let log = served.control.audit();
     let read = tokio::task::spawn_blocking(move || log.last(last)).await;
@@ -89,7 +89,9 @@ pub(crate) async fn note(
     let written = asked.answered(&response);
     // The line is written before the answer is sent. A slow disk delays the answer only briefly.
     if tokio::time::timeout(PATIENCE, written.done()).await.is_err() {
-        tracing::warn!("an answer goes before its line of the audit log: the disk takes that too slowly");
+        tracing::warn!(
+            "the disk is too slow for the audit log: an answer was sent before its line was written"
+        );
     }
     response
 }
@@ -130,7 +132,7 @@ impl Asked {
 impl Drop for Asked {
     fn drop(&mut self) {
         if !self.is_answered {
-            let why = "the client went before it was answered".to_owned();
+            let why = "the client disconnected before the answer".to_owned();
             drop(self.note(Outcome::Abandoned, None, Some(why), None));
         }
     }

@@ -54,7 +54,7 @@ pub(crate) async fn capture(
             (None, None, Some(instance)) => CaptureAt::Instance(instance),
             _ => {
                 return Err(Problem::bad_request(
-                    "a capture has one place: say a port, a gate or an instance",
+                    "`port`, `gate` and `instance` exclude each other: give at most one of them",
                 ));
             }
         },
@@ -99,7 +99,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         let lost = self.recording.lost();
         if lost > 0 {
-            tracing::warn!("a capture left out {}: its client was too slow", count(lost, "frame"));
+            tracing::warn!("a capture lost {}, because its client was too slow", count(lost, "frame"));
         }
     }
 }

@@ -137,7 +137,7 @@ pub(crate) async fn revision(
     Extension(principal): Extension<Principal>,
     Name(number): Name,
 ) -> Result<Response, Problem> {
-    let wrong = |_| Problem::bad_request(format!("{number:?} is no revision: revisions are numbers"));
+    let wrong = |_| Problem::bad_request(format!("{number:?} is no revision number: give a whole number"));
     let number = number.parse().map_err(wrong)?;
     Ok(long(&served, &principal, move |control| Ok(Json(control.revision(number)?))).await)
 }

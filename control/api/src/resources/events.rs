@@ -50,7 +50,7 @@ pub(crate) async fn events(
     let Wanted { since, last, limit, .. } = wanted;
     for (name, number) in [("last", last), ("limit", limit)] {
         if let Some(number) = number.filter(|number| !(1..=10_000).contains(number)) {
-            return Err(Problem::bad_request(format!("{name} {number}: 1 to 10000 are right")));
+            return Err(Problem::bad_request(format!("{name} = {number} is out of range: give 1 to 10000")));
         }
     }
     let query = EventQuery { since, last, limit, kinds: kinds(wanted.kind.as_deref())? };
@@ -80,7 +80,9 @@ fn resumed(query: EventQuery, headers: &HeaderMap) -> Result<EventQuery, Problem
     let Some(heard) = headers.get("last-event-id") else { return Ok(query) };
     let number = heard.to_str().ok().and_then(|heard| heard.trim().parse().ok());
     let number = number.ok_or_else(|| {
-        Problem::bad_request("Last-Event-ID is the number of an event, as in the `id` of what was sent")
+        Problem::bad_request(
+            "header Last-Event-ID is no event number: send the `id` of the last event that you received",
+        )
     })?;
     Ok(EventQuery { since: Some(number), last: None, ..query })
 }

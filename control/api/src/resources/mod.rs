@@ -266,7 +266,7 @@ pub(crate) async fn remove_filters(
             vec![served.control.remove_filter(&OldFilter { filter, action, gate, priority })?]
         }
         _ => {
-            let problem = "give ids, or match and action: one of the two".to_owned();
+            let problem = "give either `ids`, or `match` and `action`".to_owned();
             return Err(ControlError::Invalid(problem).into());
         }
     };
@@ -300,7 +300,7 @@ fn filter(served: &Served, id: u64) -> Result<FilterView, Problem> {
 
 /// Parses the id in a path.
 fn number(id: &str) -> Result<u64, Problem> {
-    id.parse().map_err(|_| Problem::bad_request(format!("id {id:?} is not a number")))
+    id.parse().map_err(|_| Problem::bad_request(format!("filter id {id:?} is not a number")))
 }
 
 pub(crate) async fn explain_filters(

@@ -91,14 +91,15 @@ pub(crate) async fn rates(
 ) -> Result<Response, Problem> {
     let hz = wanted.hz.unwrap_or(1);
     if !(1..=MOST_HZ).contains(&hz) {
-        return Err(Problem::bad_request(format!("hz {hz}: 1 to {MOST_HZ} are right")));
+        return Err(Problem::bad_request(format!("hz = {hz} is out of range: give 1 to {MOST_HZ}")));
     }
     let mut watch = Watch::new(served, hz)?;
     if accepts_stream(&headers) {
         let place = watch.served.limits.streams.enter(&principal)?;
         return Ok(as_events(watch, place, |rates| vec![message("rates", &rates)]));
     }
-    let stopping = || Problem::new(axum::http::StatusCode::SERVICE_UNAVAILABLE, "the router stops");
+    let stopping =
+        || Problem::new(axum::http::StatusCode::SERVICE_UNAVAILABLE, "the router is shutting down");
     Ok(Json(watch.look().await.ok_or_else(stopping)??).into_response())
 }
 

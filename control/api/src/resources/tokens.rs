@@ -39,5 +39,5 @@ async fn beside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ControlError> + Send + 'static,
 ) -> Result<T, Problem> {
     let done = tokio::task::spawn_blocking(work).await;
-    Ok(done.map_err(|error| ControlError::system("keep the tokens", error))??)
+    Ok(done.map_err(|error| ControlError::system("store the API tokens", error))??)
 }

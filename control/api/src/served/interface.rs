@@ -61,14 +61,14 @@ impl Interface {
             Ok(false) => {}
             Ok(true) => tracing::info!("the certificate was renewed: {}", words(certificate)),
             Err(error) if certificate.fingerprint().is_none() => {
-                tracing::error!("nobody is let in over TLS until there is another one: {error}");
+                tracing::error!("TLS clients can't connect: {error}");
             }
-            Err(error) => tracing::error!("the certificate before stays in use: {error}"),
+            Err(error) => {
+                tracing::error!("the new certificate is refused, and the old one stays in use: {error}")
+            }
         }
         if let Some(since) = certificate.tell_expired() {
-            tracing::error!(
-                "the certificate in use expired {since}: clients refuse it, put another one in its place"
-            );
+            tracing::error!("the certificate in use expired {since}, so clients refuse it: replace it");
         }
     }
 }
@@ -76,9 +76,9 @@ impl Interface {
 /// Returns a description of the certificate in use, for the log.
 fn words(certificate: &Certificate) -> String {
     match (certificate.fingerprint(), certificate.holds_until()) {
-        (None, _) => "no certificate that holds".to_owned(),
-        (Some(one), None) => format!("the certificate of SHA-256 {one}"),
-        (Some(one), Some(end)) => format!("the certificate of SHA-256 {one}, which holds until {end}"),
+        (None, _) => "no valid certificate".to_owned(),
+        (Some(one), None) => format!("certificate with SHA-256 {one}"),
+        (Some(one), Some(end)) => format!("certificate with SHA-256 {one}, valid until {end}"),
     }
 }
 

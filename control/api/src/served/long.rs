@@ -52,8 +52,8 @@ impl LongAnswers {
         let entered = tokio::time::timeout(self.patience, entered).await.ok().flatten();
         let Some(places) = entered else {
             let detail = format!(
-                "long answers are made one after another, {ALL} at a time and one of {who}, and no turn came within {} s: wait for \
-                 answers before you ask on",
+                "at most {ALL} long answers are made at a time, one for {who}, and no slot was free \
+                 within {} s: wait for answers before you send more requests",
                 self.patience.as_secs()
             );
             return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).with_retry(1));
@@ -64,8 +64,12 @@ impl LongAnswers {
             drop(places);
             done
         });
-        let failed =
-            |error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("make the answer: {error}"));
+        let failed = |error| {
+            Problem::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                format!("internal error: can't make the answer: {error}"),
+            )
+        };
         work.await.map_err(failed)
     }
 }
@@ -100,7 +104,7 @@ mod tests {
         }
         let refused = answers.make("games", || ()).await.unwrap_err();
         assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
-        assert!(refused.detail.contains("one of games"), "{}", refused.detail);
+        assert!(refused.detail.contains("one for games"), "{}", refused.detail);
         assert_eq!(answers.make("root", || 7).await.unwrap(), 7);
         release.send(()).unwrap();
         assert!(first.await.unwrap().unwrap());

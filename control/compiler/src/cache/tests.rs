@@ -107,7 +107,7 @@ fn what_is_another_users_is_refused() {
     let cache = Cache::open(&folder.0).unwrap();
     cache.put(KEY, b"code").unwrap();
     std::os::unix::fs::chown(cache.path(KEY), Some(65_534), None).unwrap();
-    assert!(cache.get(KEY).unwrap_err().contains("belongs to the user 65534"));
+    assert!(cache.get(KEY).unwrap_err().contains("belongs to user 65534"));
     std::os::unix::fs::chown(folder.0.join(SECRET), Some(65_534), None).unwrap();
     assert!(matches!(Cache::open(&folder.0), Err(CacheError::Foreign { .. })));
     std::os::unix::fs::chown(&folder.0, Some(65_534), None).unwrap();

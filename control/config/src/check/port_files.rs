@@ -65,7 +65,7 @@ impl Checker<'_> {
                     "ports {one:?} ({first_key}) and {other:?} ({second_key}) name the same file {path:?}"
                 ),
             };
-            format!("{who}: one would overwrite the other; give each a file of its own")
+            format!("{who}: the frames would overwrite each other; give each key a file of its own")
         }));
     }
 }

@@ -40,8 +40,11 @@ fn one_alone<S: serde::Serializer>(addresses: &[IpAddr], serializer: S) -> Resul
 }
 
 fn one_or_many<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<IpAddr>, D::Error> {
-    let one_or_many = OneOrMany::deserialize(deserializer)
-        .map_err(|_| serde::de::Error::custom("not an address, nor a list of addresses"))?;
+    let one_or_many = OneOrMany::deserialize(deserializer).map_err(|_| {
+        serde::de::Error::custom(
+            "neither an IP address nor a list of IP addresses, such as [\"10.0.0.1\", \"10.0.0.2\"]",
+        )
+    })?;
     Ok(match one_or_many {
         OneOrMany::One(address) => vec![address],
         OneOrMany::Many(addresses) => addresses,

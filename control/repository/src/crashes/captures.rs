@@ -40,7 +40,7 @@ impl CrashCaptures {
     /// When the system refuses, or a part is larger than its limit.
     pub fn add(&self, name: &str, frames: &[u8], report: &[u8]) -> Result<PathBuf, NotebookError> {
         if frames.len() > MOST_FRAME_BYTES || report.len() > MOST_REPORT_BYTES {
-            let error = io::Error::other("the crash capture is too large");
+            let error = io::Error::other("frames or report of the crash capture exceed 4 MiB");
             return Err(NotebookError { path: self.0.clone(), error });
         }
         DirBuilder::new()
@@ -141,7 +141,7 @@ fn read_report(path: &Path) -> Result<Vec<u8>, NotebookError> {
     let file = fs::File::open(path).map_err(failed)?;
     file.take(MOST_REPORT_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
     match bytes.len() > MOST_REPORT_BYTES {
-        true => Err(failed(io::Error::other("the report is too large"))),
+        true => Err(failed(io::Error::other("the report exceeds 4 MiB"))),
         false => Ok(bytes),
     }
 }

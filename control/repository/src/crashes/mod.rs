@@ -99,7 +99,7 @@ impl Quarantine {
 impl Crash {
     fn held(self) -> Held {
         let Self { instance, plugin, signal, since } = self;
-        let why = format!("a call of it crashed (signal {signal}), and the router ended");
+        let why = format!("a call of the instance crashed (signal {signal}), ending the router");
         Held { instance, plugin, since, why }
     }
 }
@@ -124,7 +124,7 @@ mod tests {
         let held = open().find("a \"b\"", "p").unwrap().clone();
         assert_eq!(
             (held.since, &*held.why),
-            (1_700_000_000, "a call of it crashed (signal 11), and the router ended")
+            (1_700_000_000, "a call of the instance crashed (signal 11), ending the router")
         );
         assert!(open().release("a \"b\"", "p").unwrap());
         assert_eq!(open().take_crashes(&folder.0), Ok(Found::default()));
@@ -140,6 +140,6 @@ mod tests {
         let file = crash_file(&folder.0).unwrap();
         file.set_permissions(std::fs::Permissions::from_mode(0o666)).unwrap();
         let refused = Quarantine::open(Some(&folder.0)).take_crashes(&folder.0).unwrap_err();
-        assert!(refused.contains("crashes can't be read: others may write it"), "{refused}");
+        assert!(refused.contains("crashes can't be read: it must belong to the router's user"), "{refused}");
     }
 }

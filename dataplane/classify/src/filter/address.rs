@@ -25,8 +25,8 @@ pub(super) fn parse(text: &str) -> Result<Option<IpNet>, Refusal> {
         .and_then(|length| IpNet::new(address, u8::try_from(length).ok()?).ok())
         .ok_or_else(|| {
         Refusal::new(
-            format!("{text:?} has no valid prefix length"),
-            format!("write one from 0 to {limit} behind {address}/"),
+            format!("prefix length of {text:?} is out of range or not a number"),
+            format!("write {address}/LENGTH with a length from 0 to {limit}"),
         )
     })?;
     without_host_bits(net).map(Some)
@@ -38,7 +38,7 @@ fn without_host_bits(net: IpNet) -> Result<IpNet, Refusal> {
         return Ok(net);
     }
     Err(Refusal::new(
-        format!("{net} has bits set behind its prefix"),
+        format!("{net} has host bits set beyond its prefix length"),
         format!("write {right} for the network or {} for the host", net.addr()),
     ))
 }
@@ -47,8 +47,8 @@ fn without_host_bits(net: IpNet) -> Result<IpNet, Refusal> {
 fn starred(text: &str) -> Result<IpNet, Refusal> {
     let wrong = || {
         Refusal::new(
-            format!("{text:?} is no address with a wildcard"),
-            "write up to three leading bytes and a star, as in 129.252.*, or a prefix, as in 129.252.0.0/16",
+            format!("{text:?} is not an IPv4 address with a wildcard"),
+            "write one to three octets and a final *, as in 129.252.*, or a prefix, as in 129.252.0.0/16",
         )
     };
     let parts: Vec<_> = text.split('.').collect();
@@ -68,7 +68,7 @@ fn starred(text: &str) -> Result<IpNet, Refusal> {
 
 fn no_prefix(text: &str) -> Refusal {
     Refusal::new(
-        format!("{text:?} is no address or prefix"),
+        format!("{text:?} is not an IP address or prefix"),
         "write an address (192.0.2.1, 2001:db8::1), a prefix (10.0.0.0/8, 2001:db8::/32), 129.252.* or *",
     )
 }

@@ -15,7 +15,7 @@ use super::{Field, Filter, PortRange, Specificity};
 
 /// Error: no port has the name that a filter gives.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no port has the name {name:?} that the filter gives behind `in`")]
+#[error("filter names the unknown port {name:?} after `in`: `show ports` lists the ports")]
 pub struct UnknownPort {
     /// Unknown name.
     pub name: String,

@@ -57,7 +57,7 @@ impl Dscp {
                 _ => "write a number from 0 to 63 or a name: cs0 to cs7, af11 to af43, ef, voice-admit, le"
                     .to_owned(),
             };
-            Refusal::new(format!("{text:?} is no DSCP"), help)
+            Refusal::new(format!("{text:?} is not a DSCP"), help)
         })
     }
 }

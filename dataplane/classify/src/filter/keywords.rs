@@ -13,7 +13,7 @@ pub(super) fn parse(text: &str) -> Result<Filter, FilterError> {
     while let Some(word) = tokens.next() {
         let field = Field::from_keyword(word.text).ok_or_else(|| unknown(word.text).at(word))?;
         if draft.has(field) {
-            let help = format!("leave one {field} out: a packet has to meet all conditions");
+            let help = format!("remove one {field}: a packet must match all conditions");
             return Err(Refusal::new(format!("{field} is given twice"), help).at(word));
         }
         let value = tokens.next().ok_or_else(|| missing(field, text))?;
@@ -40,18 +40,18 @@ pub(super) fn missing(field: Field, text: &str) -> FilterError {
         Field::Dscp => "a code point, as in ef",
     };
     let end = Token { text: "", offset: text.trim_end().len() };
-    Refusal::new(format!("{field} has no value"), format!("write {help} behind it")).at(end)
+    Refusal::new(format!("{field} has no value"), format!("write {help} after {field}")).at(end)
 }
 
 pub(super) fn unknown(word: &str) -> Refusal {
-    let problem = format!("{word:?} is no keyword");
+    let problem = format!("{word:?} is not a keyword");
     let lower = word.to_ascii_lowercase();
     if matches!(protocol::parse(word), Ok(Some(_))) && word.parse::<u32>().is_err() {
         return Refusal::new(problem, format!("write proto {lower}"));
     }
     let help = match lower.as_str() {
         "ether" | "vlan" | "arp" | "len" | "gateway" | "broadcast" | "multicast" => {
-            "filters see IP packets: write one of src, dst, host, net, port, proto, in, flags, dscp"
+            "filters match fields of IP packets: write src, dst, host, net, port, proto, in, flags or dscp"
                 .to_owned()
         }
         "from" | "source" | "saddr" => "did you mean src?".to_owned(),

@@ -113,14 +113,14 @@ impl Names {
         let (value, mask) = (self.set(value)?, self.set(mask)?);
         if mask == 0 {
             return Err(Refusal::new(
-                format!("mask of {text:?} is empty, so that it would match everything"),
-                "leave the field out",
+                format!("mask of {text:?} is empty, so that every packet would match"),
+                "remove the field",
             ));
         }
         let outside = value & !mask;
         if outside != 0 {
             return Err(Refusal::new(
-                format!("{} must be set by {text:?} and is not in its mask", self.names(outside)),
+                format!("{text:?} requires {} to be set, which its mask does not cover", self.names(outside)),
                 format!("write {}", self.print(value, mask | value)),
             ));
         }
@@ -141,7 +141,7 @@ impl Names {
                 Some(near) => format!("did you mean {near}?"),
                 None => format!("write none, or any of {}", self.names(self.all())),
             };
-            Refusal::new(format!("{name:?} is no {}", self.what), help)
+            Refusal::new(format!("{name:?} is not a {}", self.what), help)
         })
     }
 

@@ -72,8 +72,12 @@ impl<'a> Draft<'a> {
         let family = |v4| if v4 { "IPv4" } else { "IPv6" };
         let (from, to) = (source.addr().is_ipv4(), destination.addr().is_ipv4());
         (from != to).then(|| {
-            let problem = format!("an {} destination can't go with an {} source", family(to), family(from));
-            (Field::Destination, Refusal::new(problem, "give both of one family, or leave one out"))
+            let problem = format!(
+                "destination is {} and source is {}, so that no packet matches",
+                family(to),
+                family(from)
+            );
+            (Field::Destination, Refusal::new(problem, "give both of one family, or remove one"))
         })
     }
 
@@ -90,7 +94,7 @@ impl<'a> Draft<'a> {
         let field = self.port_field()?;
         let protocol = self.filter.protocol.filter(|protocol| !protocol.has_ports())?;
         let problem = format!("protocol {protocol} has no ports");
-        let help = format!("leave {field} out, or write proto tcp, udp, sctp or udplite");
+        let help = format!("remove {field}, or write proto tcp, udp, sctp or udplite");
         Some((field, Refusal::new(problem, help)))
     }
 
@@ -98,8 +102,10 @@ impl<'a> Draft<'a> {
         let field = self.port_field()?;
         let unknown = self.filter.exceptions?.value & crate::candidate::PORTS_UNKNOWN.bits();
         (unknown != 0).then(|| {
-            let problem = format!("fragments and cut packets have no known ports, so {field} never holds");
-            (Field::Exceptions, Refusal::new(problem, format!("leave {field} or this exception out")))
+            let problem = format!(
+                "later fragments and truncated packets have no readable ports, so that {field} never matches"
+            );
+            (Field::Exceptions, Refusal::new(problem, format!("remove {field} or this exception")))
         })
     }
 
@@ -108,7 +114,7 @@ impl<'a> Draft<'a> {
         if self.filter.protocol == Some(millrace_wire::Protocol::TCP) {
             return None;
         }
-        Some((Field::Flags, Refusal::new("only TCP has these flags", "add proto tcp, or leave flags out")))
+        Some((Field::Flags, Refusal::new("flags match TCP packets only", "add proto tcp, or remove flags")))
     }
 }
 
@@ -119,7 +125,7 @@ fn unless_star<T>(text: &str, parse: fn(&str) -> Result<T, Refusal>) -> Result<O
 fn tag(text: &str) -> Result<u8, Refusal> {
     number(text, 31)
         .and_then(|tag| u8::try_from(tag).ok())
-        .ok_or_else(|| Refusal::new(format!("{text:?} is no tag"), "write a number from 0 to 31"))
+        .ok_or_else(|| Refusal::new(format!("{text:?} is not a tag"), "write a number from 0 to 31"))
 }
 
 /// Reads a port name that both syntaxes can hold. Compilation checks whether the port exists.
@@ -127,7 +133,7 @@ fn port_name(text: &str) -> Result<String, Refusal> {
     let strange = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '*' | '<' | '>' | ',');
     if text.is_empty() || text.contains(strange) {
         return Err(Refusal::new(
-            format!("{text:?} is no port name"),
+            format!("{text:?} is not a valid port name"),
             "write the name of a port, as in `in lan`",
         ));
     }

@@ -42,7 +42,7 @@ impl PortRange {
         let (first, last) = (port(first, text)?, port(last, text)?);
         if first > last {
             return Err(Refusal::new(
-                format!("port range {text} runs backwards"),
+                format!("port range {text} starts above its end"),
                 format!("write {last}-{first}"),
             ));
         }
@@ -52,7 +52,10 @@ impl PortRange {
 
 fn port(digits: &str, text: &str) -> Result<u16, Refusal> {
     number(digits, u16::MAX.into()).and_then(|number| u16::try_from(number).ok()).ok_or_else(|| {
-        Refusal::new(format!("{text:?} is no port"), "write a port (80), a range (1000-2000) or *")
+        Refusal::new(
+            format!("{text:?} is not a port number or range"),
+            "write a port (80), a range (1000-2000) or *",
+        )
     })
 }
 

@@ -29,7 +29,7 @@ fn unknown(text: &str) -> Refusal {
         Some(name) => format!("did you mean {name}?"),
         None => "write a name (tcp, udp, icmp, icmpv6, esp, …), a number from 0 to 255, or *".to_owned(),
     };
-    Refusal::new(format!("{text:?} is no protocol"), help)
+    Refusal::new(format!("{text:?} is not an IP protocol"), help)
 }
 
 #[cfg(test)]

@@ -237,38 +237,42 @@ fn all_wildcards_are_one_filter() {
 #[test]
 fn a_refusal_says_where_what_and_what_would_be_right() {
     for (text, message) in [
-        ("proto tcp dprt 80", "column 11: \"dprt\" is no keyword; did you mean dport?"),
+        ("proto tcp dprt 80", "column 11: \"dprt\" is not a keyword; did you mean dport?"),
         (
             "src 10.0.0.0/8 src *",
-            "column 16: src is given twice; leave one src out: a packet has to meet all conditions",
+            "column 16: src is given twice; remove one src: a packet must match all conditions",
         ),
         (
             "src 10.1.0.0/8",
-            "column 5: 10.1.0.0/8 has bits set behind its prefix; write 10.0.0.0/8 for the network or 10.1.0.0 for the host",
+            "column 5: 10.1.0.0/8 has host bits set beyond its prefix length; write 10.0.0.0/8 for the \
+             network or 10.1.0.0 for the host",
         ),
-        ("dport 90-80", "column 7: port range 90-80 runs backwards; write 80-90"),
-        ("dport", "column 6: dport has no value; write a port or a range behind it"),
+        ("dport 90-80", "column 7: port range 90-80 starts above its end; write 80-90"),
+        ("dport", "column 6: dport has no value; write a port or a range after dport"),
         (
             "dport 80 proto icmp",
-            "column 7: protocol icmp has no ports; leave dport out, or write proto tcp, udp, sctp or udplite",
+            "column 7: protocol icmp has no ports; remove dport, or write proto tcp, udp, sctp or udplite",
         ),
         (
             "src 10.0.0.0/8 dst ::1",
-            "column 20: an IPv6 destination can't go with an IPv4 source; give both of one family, or leave one out",
+            "column 20: destination is IPv6 and source is IPv4, so that no packet matches; give both of one \
+             family, or remove one",
         ),
-        ("flags syn", "column 7: only TCP has these flags; add proto tcp, or leave flags out"),
-        ("flags syn proto udp", "column 7: only TCP has these flags; add proto tcp, or leave flags out"),
+        ("flags syn", "column 7: flags match TCP packets only; add proto tcp, or remove flags"),
+        ("flags syn proto udp", "column 7: flags match TCP packets only; add proto tcp, or remove flags"),
         (
             "dport 1 exceptions cut",
-            "column 20: fragments and cut packets have no known ports, so dport never holds; leave dport or this exception out",
+            "column 20: later fragments and truncated packets have no readable ports, so that dport never \
+             matches; remove dport or this exception",
         ),
-        ("tag 32", "column 5: \"32\" is no tag; write a number from 0 to 31"),
+        ("tag 32", "column 5: \"32\" is not a tag; write a number from 0 to 31"),
         (
             "<129.*, *, *>",
-            "column 2: 3 fields, not 6; write <source, destination, protocol, source port, destination port, incoming port>",
+            "column 2: the filter has 3 fields instead of 6; write <source, destination, protocol, source \
+             port, destination port, incoming port>",
         ),
-        ("<*,*, TPC,*,*,*>", "column 7: \"TPC\" is no protocol; did you mean tcp?"),
-        ("<*,*,*,*,*,*> tag 3", "column 15: there is something behind the closing >; leave it out"),
+        ("<*,*, TPC,*,*,*>", "column 7: \"TPC\" is not an IP protocol; did you mean tcp?"),
+        ("<*,*,*,*,*,*> tag 3", "column 15: text follows the closing >; remove it"),
     ] {
         assert_eq!(refused(text).to_string(), message);
     }

@@ -25,7 +25,7 @@ pub(super) fn parse(text: &str) -> Result<Filter, FilterError> {
     };
     if !behind.trim().is_empty() {
         let rest = trimmed(behind, start + inner.len() + 1);
-        return Err(Refusal::new("there is something behind the closing >", "leave it out").at(rest));
+        return Err(Refusal::new("text follows the closing >", "remove it").at(rest));
     }
     fields(inner, start)
 }
@@ -33,7 +33,8 @@ pub(super) fn parse(text: &str) -> Result<Filter, FilterError> {
 fn fields(inner: &str, start: usize) -> Result<Filter, FilterError> {
     let count = inner.split(',').count();
     if count != FIELDS.len() {
-        return Err(Refusal::new(format!("{count} fields, not 6"), SHAPE).at(trimmed(inner, start)));
+        return Err(Refusal::new(format!("the filter has {count} fields instead of 6"), SHAPE)
+            .at(trimmed(inner, start)));
     }
     let mut draft = Draft::default();
     let mut offset = start;

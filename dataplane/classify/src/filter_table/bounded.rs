@@ -43,8 +43,8 @@ impl fmt::Display for Moved {
         let OverMemory { bytes, limit, filters } = self.reason;
         write!(
             f,
-            "the {} of {}, of {bytes} bytes, would take more than the {limit} bytes it may with one \
-             more: all were moved to the other table, and match as before",
+            "the {} with {} takes {bytes} bytes, and one more filter would exceed its limit of {limit} \
+             bytes: all filters moved to another type of filter table, and match as before",
             self.from,
             count(filters, "filter")
         )

@@ -39,8 +39,8 @@ pub trait MemoryBound<T>: FilterTable<T> + Sized {
 /// Error: a filter would exceed the table's memory bound. The table is unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "with one filter more the table would take more than {limit} bytes (it takes {bytes} with {}): the \
-     filter was not added, those before stay in force",
+    "filter not added: the filter table would exceed its limit of {limit} bytes (now {bytes} bytes with {}); \
+     the existing filters stay in force",
     count(.filters, "filter")
 )]
 pub struct OverMemory {

@@ -18,13 +18,13 @@ const SPLITS: u32 = 1;
 pub enum Full {
     /// The table has its maximum of records, and all records that the search visited are reserved or
     /// stateful. A search visits 256 slots; the next search continues behind them.
-    #[error("the flow table is full of reserved and stateful records")]
+    #[error("the flow table is full, and all records that a search visited are reserved or stateful")]
     Protected,
     /// Too many ended records wait for [`FlowTable::pop_removed`].
-    #[error("the ends of flow records are not read")]
+    #[error("too many ended flow records wait to be read")]
     Unread,
     /// 64 reserved or stateful records have hashes of the same group of buckets, and the overflow is full.
-    #[error("the flow table has no room for one more reserved or stateful record of like hash")]
+    #[error("no room for the flow record: too many reserved or stateful records have a similar hash")]
     Collisions,
 }
 

@@ -111,7 +111,8 @@ impl Default for FlowTableConfig {
 pub enum FlowTableError {
     /// The numbers of records are out of range.
     #[error(
-        "a flow table of {initial} to {maximum} records: it takes 1 to {LARGEST}, first the smaller number"
+        "flow table of {initial} to {maximum} records: both numbers must be 1 to {LARGEST}, and the first at \
+         most the second"
     )]
     Size {
         /// Initial number of records.

@@ -20,7 +20,7 @@ impl Directory {
     pub fn new() -> Result<Self, OffloadError> {
         detached_mount(c"bpf").map(Self).map_err(|source| match source.raw_os_error() {
             Some(libc::EPERM) => {
-                OffloadError::Permission { what: "making a file system for maps".to_owned(), source }
+                OffloadError::Permission { what: "creating a BPF file system for maps".to_owned(), source }
             }
             _ => OffloadError::Load { program: "level0", detail: no_directory(&source) },
         })
@@ -33,7 +33,5 @@ impl Directory {
 }
 
 fn no_directory(source: &io::Error) -> String {
-    format!(
-        "a BPF file system for its maps could not be made (Linux 5.2 with CONFIG_BPF_SYSCALL can): {source}"
-    )
+    format!("can't create a BPF file system for its maps (needs Linux 5.2 with CONFIG_BPF_SYSCALL): {source}")
 }

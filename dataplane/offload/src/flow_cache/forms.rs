@@ -122,12 +122,16 @@ impl FlowCache {
     pub fn load_form(&mut self, form: FormObject<'_>) -> Result<LoadedForm, OffloadError> {
         let instructions = check(form)?;
         let place = self.forms.iter().position(|taken| !taken);
-        let place = place.ok_or_else(|| refused(format!("there are {FORMS} forms, and no more")))?;
+        let place = place.ok_or_else(|| {
+            refused(format!(
+                "all {FORMS} slots for eBPF variants are in use: remove an instance that has one"
+            ))
+        })?;
         let (mut object, memory) = make(form)?;
         for (program, map) in PROGRAMS {
             let loaded = object::load(&mut object, program).map_err(|error| match error {
                 OffloadError::Load { detail, .. } => {
-                    refused(format!("the kernel does not take it: {}", reason(&detail)))
+                    refused(format!("the kernel refused it: {}", reason(&detail)))
                 }
                 other => other,
             });
@@ -164,7 +168,9 @@ impl FlowCache {
         place: usize,
         program: Option<&aya::programs::Program>,
     ) -> Result<(), String> {
-        let Some(aya::programs::Program::Xdp(program)) = program else { return Err("no program".to_owned()) };
+        let Some(aya::programs::Program::Xdp(program)) = program else {
+            return Err("the program is missing".to_owned());
+        };
         let fd = program.fd().map_err(|error| object::chain(&error))?;
         let asked = map_mut(&mut self.object, map).map_err(|error| error.to_string())?;
         let mut asked = ProgramArray::try_from(asked).map_err(|error| object::chain(&error))?;
@@ -202,18 +208,20 @@ fn check(form: FormObject<'_>) -> Result<u32, OffloadError> {
     let mut most = 0;
     for (program, _) in PROGRAMS {
         let way = longest_way(form.object, program);
-        let (instructions, loops) =
-            way.ok_or_else(|| refused(format!("program {program} is not in it, or never ends")))?;
+        let (instructions, loops) = way
+            .ok_or_else(|| refused(format!("program {program} is not in the object file, or never ends")))?;
         if loops > 0 {
             return Err(refused(format!(
-                "{program} has a loop: unroll it, so that its instructions can be counted"
+                "program {program} has a loop: unroll the loop, so that its instructions can be counted"
             )));
         }
         most = most.max(instructions);
     }
     if most > form.most_instructions {
         let allowed = form.most_instructions;
-        return Err(refused(format!("it takes up to {most} instructions a packet, and may take {allowed}")));
+        return Err(refused(format!(
+            "it takes up to {most} instructions per packet; the limit is {allowed}"
+        )));
     }
     Ok(most)
 }
@@ -228,13 +236,15 @@ fn make(form: FormObject<'_>) -> Result<(Ebpf, FormMemory), OffloadError> {
     // program may not be.
     let object = Vec::from(form.object);
     let loaded = loader.load(&object);
-    let mut object =
-        loaded.map_err(|error| refused(format!("it can't be loaded: {}", object::chain(&error))))?;
+    let mut object = loaded
+        .map_err(|error| refused(format!("the object file can't be loaded: {}", object::chain(&error))))?;
     let settings = WORD * (1 + 2 * form.settings);
     let stride = (form.counters * WORD).next_multiple_of(LINE);
     for (map, size) in [("settings", settings), ("counters", stride)] {
         if value_size(&object, map) != Some(size) {
-            return Err(refused(format!("its map {map} has not values of {size} bytes, as the plugin says")));
+            return Err(refused(format!(
+                "its map {map} must have values of {size} bytes, as the plugin declares"
+            )));
         }
     }
     let memory = FormMemory {

@@ -79,13 +79,13 @@ const FAULTY: &[(&str, &str, &str)] = &[
         "program of this type cannot use helper",
     ),
     ("code that nobody comes to", "asm volatile(\"exit\"); return 0;", "unreachable insn"),
-    ("a loop without an end", "for (;;) asm volatile(\"\");", "is not in it, or never ends"),
+    ("a loop without an end", "for (;;) asm volatile(\"\");", "is not in the object file, or never ends"),
     (
         "a loop with an end",
         "volatile int at; for (at = 0; at < 9; at++) asm volatile(\"\"); return 0;",
         "has a loop",
     ),
-    ("too many instructions", "REPEAT return 0;", "and may take 200"),
+    ("too many instructions", "REPEAT return 0;", "the limit is 200"),
 ];
 
 fn faulty(body: &str) -> String {
@@ -213,11 +213,11 @@ fn what_is_not_right_is_refused_with_a_reason_and_nothing_of_it_stays() {
     }
     for (what, object) in [("nothing", &[][..]), ("no object file", &[0x7f; 4096][..])] {
         let error = load(&mut bench, object).expect_err(what).to_string();
-        assert!(error.contains("is not in it, or never ends"), "{what}: {error}");
+        assert!(error.contains("is not in the object file, or never ends"), "{what}: {error}");
     }
     let maps = FORM.replace("COUNTERS 3", "COUNTERS 30");
     let error = load(&mut bench, &compiled(&maps)).expect_err("other maps").to_string();
-    assert!(error.contains("map counters has not values of 64 bytes"), "{error}");
+    assert!(error.contains("map counters must have values of 64 bytes"), "{error}");
     assert_eq!(bench.cache.forms, [false; super::FORMS], "all places are free");
     assert!(load(&mut bench, &compiled(FORM)).is_ok());
 }

@@ -109,7 +109,7 @@ impl KernelHandback {
 
 fn pending(object: &mut Ebpf) -> Result<Map, OffloadError> {
     let Map::PerCpuArray(data) = map_mut(object, "pending")? else {
-        return Err(OffloadError::Map { map: "pending", detail: "it is no per-processor array".to_owned() });
+        return Err(OffloadError::Map { map: "pending", detail: "it is not a per-CPU array".to_owned() });
     };
     let descriptor = data.fd().as_fd().try_clone_to_owned().map_err(OffloadError::from_io("pending"))?;
     MapData::from_fd(descriptor).map(Map::PerCpuArray).map_err(|error| map_error(&error))

@@ -85,6 +85,9 @@ impl Plugin for DescribedPlugin {
         let refused =
             |fault: crate::fault::Fault| PluginError::setting(self.name(), fault.kind.name(), fault.text);
         check(&self.manifest, settings).map_err(refused)?;
-        Ok(Box::new(Quarantined { plugin: self.name(), why: "the router only plans".to_owned() }))
+        Ok(Box::new(Quarantined {
+            plugin: self.name(),
+            why: "plugin code does not run in a dry run".to_owned(),
+        }))
     }
 }

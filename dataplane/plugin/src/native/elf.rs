@@ -24,13 +24,13 @@ const CLASS: (usize, u8) = (4, 2);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectError {
     /// File larger than the router reads.
-    #[error("the shared object has {0} bytes: at most 64 MiB are taken")]
+    #[error("the shared object has {0} bytes; the limit is 64 MiB")]
     TooLarge(usize),
     /// File that is no shared object.
-    #[error("this is no shared object: {0}")]
+    #[error("not a shared object: {0}")]
     NotAnObject(String),
     /// Shared object for another machine architecture.
-    #[error("the shared object is for {found}, and this machine is {machine}: build it for that")]
+    #[error("the shared object is for {found}, but this machine is {machine}: build it for {machine}")]
     WrongMachine {
         /// Architecture of the object.
         found: String,
@@ -38,7 +38,7 @@ pub enum ObjectError {
         machine: &'static str,
     },
     /// Missing export that every plugin has.
-    #[error("missing export: {0}: is it a plugin, and was the function left visible?")]
+    #[error("missing export: {0}: check that the file is a plugin and that the function is visible")]
     MissingExport(&'static str),
     /// Load error of the operating system.
     #[error("the shared object can't be loaded: {0}")]
@@ -48,13 +48,12 @@ pub enum ObjectError {
     WrongAbi(u32),
     /// Object without manifest section.
     #[error(
-        "the shared object has no section {SECTION} with its manifest: build it again with the header or crate of this version"
+        "the shared object has no section {SECTION} with its manifest: rebuild it with the header or crate \
+         of this version"
     )]
     NoManifest,
     /// Code that returns another manifest than the checked section.
-    #[error(
-        "its code hands over another manifest than its section {SECTION}: only what was checked is loaded"
-    )]
+    #[error("its code returns another manifest than its checked section {SECTION}: rebuild the plugin")]
     OtherManifest,
     /// Invalid manifest.
     #[error(transparent)]
@@ -80,12 +79,12 @@ fn machine() -> Option<(u16, &'static str)> {
 /// Returns the name of an ELF machine number.
 fn name_of(machine: u16) -> String {
     match machine {
-        3 => "x86 of 32 bits".to_owned(),
-        40 => "ARM of 32 bits".to_owned(),
+        3 => "32-bit x86".to_owned(),
+        40 => "32-bit ARM".to_owned(),
         EM_X86_64 => "x86-64".to_owned(),
         EM_AARCH64 => "AArch64".to_owned(),
         EM_RISCV => "RISC-V".to_owned(),
-        other => format!("machine {other} of ELF's numbers"),
+        other => format!("ELF machine {other}"),
     }
 }
 
@@ -129,7 +128,7 @@ pub fn check(bytes: &[u8]) -> Result<(), ObjectError> {
         return Err(ObjectError::NotAnObject("it does not begin with \\x7fELF".to_owned()));
     }
     if bytes.get(CLASS.0) != Some(&CLASS.1) {
-        return Err(ObjectError::NotAnObject("it has no addresses of 64 bits".to_owned()));
+        return Err(ObjectError::NotAnObject("it is not a 64-bit ELF file".to_owned()));
     }
     let header = FileHeader64::<Endianness>::parse(bytes).map_err(malformed)?;
     let endian = header.endian().map_err(malformed)?;
@@ -158,7 +157,7 @@ fn check_segments(
     for segment in header.program_headers(endian, bytes).map_err(malformed)? {
         let end = segment.p_offset(endian).checked_add(segment.p_filesz(endian));
         if segment.p_type(endian) == PT_LOAD && end.is_none_or(|end| end > bytes.len() as u64) {
-            return Err(ObjectError::NotAnObject("it is cut off".to_owned()));
+            return Err(ObjectError::NotAnObject("the file is truncated".to_owned()));
         }
     }
     Ok(())
@@ -219,7 +218,7 @@ mod tests {
             // ELF number of the s390 architecture.
             (bytes[18], bytes[19]) = (22, 0);
             let refused = check(&bytes).unwrap_err().to_string();
-            assert!(refused.contains("machine 22") && refused.contains("build it for that"), "{refused}");
+            assert!(refused.contains("machine 22") && refused.contains("build it for "), "{refused}");
         }
     }
 

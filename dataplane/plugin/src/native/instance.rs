@@ -46,8 +46,9 @@ impl NativeInstance {
     /// [`Fault`] of kind [`FaultKind::Init`] if the plugin refuses to begin or can't be loaded.
     pub fn new(plugin: &NativePlugin, settings: &Map<String, Value>) -> Result<Self, Fault> {
         check(plugin.manifest(), settings)?;
-        let settings = serde_json::to_vec(settings)
-            .map_err(|error| Fault::new(FaultKind::Init, format!("its settings are no JSON: {error}")))?;
+        let settings = serde_json::to_vec(settings).map_err(|error| {
+            Fault::new(FaultKind::Init, format!("its settings are not valid JSON: {error}"))
+        })?;
         let mut instance = Self {
             plugin: plugin.clone(),
             object: None,
@@ -95,7 +96,9 @@ impl NativeInstance {
         missing: impl FnOnce() -> String,
     ) -> Result<Vec<u8>, String> {
         let Self { object, shared, area, granted, .. } = self;
-        let Some(object) = object else { return Err("it is dead: it did not begin".to_owned()) };
+        let Some(object) = object else {
+            return Err("the instance is not running: it failed to start".to_owned());
+        };
         shared.with(Exchange::listen);
         let result = during(shared, area, *granted, || question(object));
         let answer = shared.with(|exchange| exchange.answer(result.unwrap_or_default()));
@@ -133,7 +136,7 @@ impl Instance for NativeInstance {
 
     fn control(&mut self, message: &Message) -> Reply {
         let arguments = arguments(self.plugin.declared().name, self.plugin.manifest(), message)?;
-        let missing = || "it takes no messages: it doesn't export millrace_control".to_owned();
+        let missing = || "the plugin takes no messages: it doesn't export millrace_control".to_owned();
         let reply = self.ask(|object| object.control(&message.name, &arguments), missing);
         let reply = reply.and_then(|reply| parse_reply(&reply));
         reply.map_err(|problem| self.refusal(&message.name, problem))

@@ -183,12 +183,13 @@ impl Object {
 fn sealed(bytes: &[u8]) -> Result<File, ObjectError> {
     let failed = |what: &str, error: &dyn std::fmt::Display| ObjectError::Load(format!("{what}: {error}"));
     let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
-    let memory = memfd_create(c"millrace-plugin", flags).map_err(|error| failed("memory for it", &error))?;
+    let memory =
+        memfd_create(c"millrace-plugin", flags).map_err(|error| failed("allocating memory", &error))?;
     let mut file = File::from(memory);
-    file.write_all(bytes).map_err(|error| failed("memory for it", &error))?;
+    file.write_all(bytes).map_err(|error| failed("allocating memory", &error))?;
     let seals =
         SealFlag::F_SEAL_WRITE | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_SEAL;
-    fcntl(&file, FcntlArg::F_ADD_SEALS(seals)).map_err(|error| failed("sealing it", &error))?;
+    fcntl(&file, FcntlArg::F_ADD_SEALS(seals)).map_err(|error| failed("sealing its memory", &error))?;
     Ok(file)
 }
 
@@ -239,7 +240,7 @@ fn last_error(path: &CStr) -> String {
     let text = NonNull::new(unsafe { libc::dlerror() });
     // SAFETY: as above; the text ends with a zero.
     let text = text.map(|text| unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned());
-    let text = text.unwrap_or_else(|| "the system gives no reason".to_owned());
+    let text = text.unwrap_or_else(|| "the dynamic loader gives no reason".to_owned());
     text.replace(&format!("{}: ", path.to_string_lossy()), "")
 }
 

@@ -185,7 +185,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
             return Err(Error::Unknown {
                 kind: "filter",
                 name: binding.to_string(),
-                hint: ": `filter list` shows those there are".to_owned(),
+                hint: ": `filter list` lists the filters".to_owned(),
             });
         };
         self.free_bindings.push(binding);

@@ -148,7 +148,7 @@ fn refusals_say_what_would_be_right_and_change_nothing() {
     let said = |error: Error| error.to_string();
     assert_eq!(
         said(create(&mut unit, "stats1").unwrap_err()),
-        "there is instance \"stats1\" already: take another name"
+        "instance \"stats1\" already exists: use another name"
     );
     assert_eq!(
         said(bind_80(&mut unit, "stat1", "monitor").unwrap_err()),
@@ -160,7 +160,7 @@ fn refusals_say_what_would_be_right_and_change_nothing() {
     );
     assert_eq!(
         said(bind_80(&mut unit, "stats1", "schedule").unwrap_err()),
-        "gate \"schedule\" stands at position queue, where plugin quiet can't be: it takes early, late"
+        "gate \"schedule\" is at position queue, where plugin quiet can't be: it takes early, late"
     );
     assert_eq!(
         said(bind_80(&mut unit, "stats1", "monitor").unwrap_err()),
@@ -168,7 +168,8 @@ fn refusals_say_what_would_be_right_and_change_nothing() {
     );
     assert_eq!(
         said(unit.deregister_instance("stats1", "monitor", &"dport 8".to_owned(), None).unwrap_err()),
-        "instance \"stats1\" is not bound at gate \"monitor\" to \"dport 8\"; there it is bound to \"dport 80\""
+        "instance \"stats1\" is not bound at gate \"monitor\" to \"dport 8\"; at this gate it is bound to \
+         \"dport 80\""
     );
     assert_eq!(
         said(unit.create_instance("noisy", "n", Map::new()).unwrap_err()),
@@ -198,7 +199,7 @@ fn gates_are_created_where_their_order_says() {
     let taken = unit.create_gate("other", Position::Early, Some(GateOrder(15))).unwrap_err();
     assert_eq!(
         taken.to_string(),
-        "at position early, order 15 is taken by gate \"between\": take another number"
+        "order 15 at position early is taken by gate \"between\": use another order"
     );
     unit.create_gate("end", Position::Early, Some(GateOrder(u16::MAX))).unwrap();
     assert!(matches!(unit.create_gate("beyond", Position::Early, None), Err(Error::NoOrderLeft { .. })));
@@ -224,7 +225,7 @@ fn messages_are_checked_before_they_are_sent() {
     assert_eq!(unit.address("q1", &message("ping")), Ok(id));
     assert_eq!(
         unit.address("q1", &message("pong")).unwrap_err().to_string(),
-        "plugin quiet has no message \"pong\"; it has: ping"
+        "plugin quiet has no message \"pong\"; its messages: ping"
     );
 }
 

@@ -44,7 +44,7 @@ impl FromStr for Tier {
         [Self::Baseline, Self::Optimised]
             .into_iter()
             .find(|tier| tier.name() == text)
-            .ok_or_else(|| format!("{text:?} is no tier; tiers here: baseline, optimised"))
+            .ok_or_else(|| format!("{text:?} is not a tier: give baseline or optimised"))
     }
 }
 

@@ -64,7 +64,8 @@ impl ResourceLimiter for Data {
 fn parts<'a>(caller: &'a mut Caller<'_, Data>) -> Result<(&'a mut [u8], &'a mut Data)> {
     let Some(memory) = caller.data().memory else {
         wasmtime::bail!(
-            "it called the router before it was begun: functions of `millrace` can't be called by `start`"
+            "the plugin called the router before its initialization: a `start` function can't call functions \
+             of `millrace`"
         );
     };
     Ok(memory.data_and_store_mut(caller))

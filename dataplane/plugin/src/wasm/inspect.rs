@@ -21,13 +21,16 @@ const MAGIC: &[u8] = b"\0asm";
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModuleError {
     /// Module longer than [`MOST_MODULE`].
-    #[error("the module has {0} bytes: at most 64 MiB are taken")]
+    #[error("the module has {0} bytes; the limit is 64 MiB")]
     TooLarge(usize),
     /// File that is no WebAssembly module.
-    #[error("this is no WebAssembly module: {0}")]
+    #[error("not a WebAssembly module: {0}")]
     NotAModule(String),
     /// Module without manifest.
-    #[error("the module has no custom section \"millrace.manifest\": is it a plugin?")]
+    #[error(
+        "the module has no custom section \"millrace.manifest\": it is not a plugin, or was built without \
+         the SDK"
+    )]
     NoManifest,
     /// Module with more than one manifest.
     #[error("the module has more than one custom section \"millrace.manifest\"")]
@@ -36,9 +39,7 @@ pub enum ModuleError {
     #[error(transparent)]
     Manifest(#[from] ManifestError),
     /// Import that the router doesn't offer.
-    #[error(
-        "unknown import {module}.{name}: a plugin imports the functions of \"millrace\", and nothing else"
-    )]
+    #[error("unknown import {module}.{name}: a plugin may import only functions of \"millrace\"")]
     UnknownImport {
         /// Module part of the import's name.
         module: String,
@@ -46,7 +47,7 @@ pub enum ModuleError {
         name: String,
     },
     /// Import of a function whose capability the manifest doesn't request.
-    #[error("capability not granted: {function} needs {capability:?} among the manifest's capabilities")]
+    #[error("capability not granted: {function} needs {capability:?} in the manifest's `capabilities`")]
     NotGranted {
         /// Name of the function.
         function: &'static str,
@@ -54,7 +55,7 @@ pub enum ModuleError {
         capability: &'static str,
     },
     /// Import of a host function with a wrong type.
-    #[error("import {name}: its type is {found}, and has to be {expected}")]
+    #[error("import {name}: its type is {found}, but must be {expected}")]
     ImportType {
         /// Name of the function.
         name: &'static str,
@@ -64,7 +65,7 @@ pub enum ModuleError {
         expected: String,
     },
     /// Missing mandatory export.
-    #[error("missing export: {name}, of the type {expected}")]
+    #[error("missing export: {name} of type {expected}")]
     MissingExport {
         /// Name of the export.
         name: &'static str,
@@ -72,7 +73,7 @@ pub enum ModuleError {
         expected: String,
     },
     /// Export with a wrong type under a name of the interface.
-    #[error("export {name}: it is {found}, and has to be {expected}")]
+    #[error("export {name}: it is {found}, but must be {expected}")]
     ExportType {
         /// Name of the export.
         name: &'static str,
@@ -175,7 +176,7 @@ pub fn inspect(module: &[u8]) -> Result<Inspected, ModuleError> {
     }
     if !module.starts_with(MAGIC) {
         return Err(ModuleError::NotAModule(
-            "it begins neither with \\0asm nor, as a shared object does, with \\x7fELF".to_owned(),
+            "it begins with neither \\0asm (WebAssembly) nor \\x7fELF (shared object)".to_owned(),
         ));
     }
     let outline = Outline::read(module)?;
@@ -247,7 +248,9 @@ impl<'a> Outline<'a> {
         self.instance_bytes = self.instance_bytes.saturating_add(bytes);
         match payload {
             Payload::Version { encoding: wasmparser::Encoding::Component, .. } => {
-                return Err(ModuleError::NotAModule("it is a component; build a core module".to_owned()));
+                return Err(ModuleError::NotAModule(
+                    "it is a WebAssembly component; build a core module".to_owned(),
+                ));
             }
             Payload::TypeSection(section) => self.take_types(section).map_err(malformed)?,
             Payload::ImportSection(section) => self.take_imports(section).map_err(malformed)?,
@@ -262,7 +265,7 @@ impl<'a> Outline<'a> {
                 }
             }
             Payload::GlobalSection(section) if section.count() > MOST_GLOBALS => {
-                let text = format!("it has {} globals; at most {MOST_GLOBALS}", section.count());
+                let text = format!("it has {} globals; the limit is {MOST_GLOBALS}", section.count());
                 return Err(ModuleError::NotAModule(text));
             }
             Payload::ExportSection(section) => self.take_exports(section).map_err(malformed)?,
@@ -460,11 +463,11 @@ mod tests {
         assert!(import(r#""millrace" "memory" (memory 1)"#).starts_with("unknown import millrace.memory"));
         assert_eq!(
             import(r#""millrace" "timer" (func (param i64))"#),
-            "capability not granted: timer needs \"timer\" among the manifest's capabilities"
+            "capability not granted: timer needs \"timer\" in the manifest's `capabilities`"
         );
         assert_eq!(
             import(r#""millrace" "fail" (func (param i32))"#),
-            "import fail: its type is (i32) -> (), and has to be (i32, i32) -> ()"
+            "import fail: its type is (i32) -> (), but must be (i32, i32) -> ()"
         );
     }
 
@@ -486,11 +489,11 @@ mod tests {
         assert!(with(whole.replace("(export \"memory\")", "")).starts_with("missing export: memory"));
         assert_eq!(
             refusal("(func (export \"millrace_periodic\") (param i32))"),
-            "export millrace_periodic: it is (i32) -> (), and has to be (i64) -> ()"
+            "export millrace_periodic: it is (i32) -> (), but must be (i64) -> ()"
         );
         assert_eq!(
             refusal("(global (export \"millrace_save\") i32 (i32.const 0))"),
-            "export millrace_save: it is no function, and has to be () -> (i32)"
+            "export millrace_save: it is no function, but must be () -> (i32)"
         );
     }
 
@@ -500,7 +503,7 @@ mod tests {
         // The test module already has one global.
         assert!(inspect(&module(&globals(MOST_GLOBALS - 1))).is_ok());
         let refused = refusal(&globals(MOST_GLOBALS));
-        assert!(refused.ends_with("it has 4097 globals; at most 4096"), "{refused}");
+        assert!(refused.ends_with("it has 4097 globals; the limit is 4096"), "{refused}");
     }
 
     #[test]

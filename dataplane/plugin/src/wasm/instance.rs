@@ -94,8 +94,9 @@ impl WasmInstance {
     pub fn new(plugin: &WasmPlugin, settings: InstanceSettings) -> Result<Self, Fault> {
         let InstanceSettings { settings, most_memory } = settings;
         check(plugin.manifest(), &settings)?;
-        let settings = serde_json::to_vec(&settings)
-            .map_err(|error| Fault::new(FaultKind::Init, format!("its settings are no JSON: {error}")))?;
+        let settings = serde_json::to_vec(&settings).map_err(|error| {
+            Fault::new(FaultKind::Init, format!("its settings are not valid JSON: {error}"))
+        })?;
         let mut instance = Self {
             plugin: plugin.clone(),
             calls: plugin.sandbox().ticker().caller(),
@@ -125,7 +126,7 @@ impl WasmInstance {
         let (plugin, settings) = (self.plugin.clone(), self.settings.clone());
         self.life = Some(Box::pin(life::run(plugin, self.shared.for_store(), settings, self.most_memory)));
         if !self.finish() {
-            self.overrun("its beginning");
+            self.overrun("its initialization");
         }
         self.fault.clone().map_or(Ok(()), Err)
     }
@@ -174,8 +175,8 @@ impl WasmInstance {
 
     fn why_dead(&self) -> String {
         match &self.fault {
-            Some(fault) => format!("it failed, and begins anew after a pause: {fault}"),
-            None => "it gave no answer".to_owned(),
+            Some(fault) => format!("the instance failed, and restarts after a pause: {fault}"),
+            None => "the plugin gave no answer".to_owned(),
         }
     }
 
@@ -254,7 +255,7 @@ impl WasmInstance {
         }
         // The plugin first finishes calls in progress, such as flow ends.
         if self.is_suspended() || self.asked.is_some() {
-            return Err("it is in the middle of a call; ask again".to_owned());
+            return Err("the instance is in the middle of a call; try again".to_owned());
         }
         self.shared.with(|exchange| (exchange.job, exchange.outcome) = (Some(job), None));
         if !self.finish() {

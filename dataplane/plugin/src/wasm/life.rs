@@ -151,7 +151,7 @@ fn at(place: &str) -> impl Fn(Error) -> Fault {
 
 /// Converts an error at the start of a plugin: an error that is no trap counts as failed initialization.
 fn at_begin(error: Error) -> Fault {
-    let fault = Fault::of_error(&error, "its beginning");
+    let fault = Fault::of_error(&error, "its initialization");
     let kind = if error.is::<wasmtime::Trap>() { fault.kind } else { FaultKind::Init };
     Fault { kind, ..fault }
 }
@@ -174,8 +174,8 @@ fn counted_bytes(plugin: &WasmPlugin, most_memory: usize) -> Result<usize, Fault
         return Ok(counted);
     }
     let text = format!(
-        "its functions, globals and passive segments take {bytes} bytes of each instance; its memory limit is {most_memory}: \
-         build it with fewer, or raise `memory`"
+        "functions, globals and passive segments take {bytes} bytes of each instance, above its memory limit \
+         of {most_memory} bytes: build the plugin with fewer, or raise `memory`"
     );
     Err(Fault::new(FaultKind::Init, text))
 }
@@ -248,7 +248,8 @@ impl Life {
         }
         let address = self.reserve(bytes).await?;
         if address == 0 || !address.is_multiple_of(8) {
-            let problem = "it has no memory, aligned to 8 bytes, for the state that is common to all flows";
+            let problem =
+                "millrace_reserve returned no memory, aligned to 8 bytes, for the state common to all flows";
             return Err(Fault::new(FaultKind::Init, problem.to_owned()));
         }
         self.store.data_mut().service = address;
@@ -261,7 +262,7 @@ impl Life {
         let start = data.service as usize;
         data.shared.with(|exchange| {
             let Some(place) = memory.get_mut(start..start + exchange.service.len()) else {
-                let text = "millrace_reserve returned what is outside of its memory".to_owned();
+                let text = "millrace_reserve returned an address outside the plugin's memory".to_owned();
                 return Err(Fault::new(FaultKind::OutOfBounds, text));
             };
             copy(place, &mut exchange.service);
@@ -297,9 +298,9 @@ impl Life {
             return Ok(area);
         }
         let problem = match address {
-            0 => "it has no memory for packets".to_owned(),
+            0 => "the plugin has no memory for packets: millrace_reserve returned 0".to_owned(),
             _ => format!(
-                "millrace_reserve returned {address}: not aligned to 8 bytes, or outside of its memory"
+                "millrace_reserve returned {address}: not aligned to 8 bytes, or outside the plugin's memory"
             ),
         };
         Err(Fault::new(FaultKind::Init, problem))
@@ -381,7 +382,7 @@ impl Life {
 
     async fn control(&mut self, name: &str, arguments: &[u8]) -> Result<Result<Vec<u8>, String>, Fault> {
         let Some(control) = self.exports.control.clone() else {
-            return Ok(Err("it takes no messages: it doesn't export millrace_control".to_owned()));
+            return Ok(Err("the plugin takes no messages: it doesn't export millrace_control".to_owned()));
         };
         let message = match self.pass(&[name.as_bytes(), arguments]).await? {
             Ok(message) => message,
@@ -410,7 +411,7 @@ impl Life {
 
     async fn save(&mut self) -> Result<Result<Vec<u8>, String>, Fault> {
         let Some(save) = self.exports.save.clone() else {
-            return Ok(Err("it saves no state: it doesn't export millrace_save".to_owned()));
+            return Ok(Err("the plugin saves no state: it doesn't export millrace_save".to_owned()));
         };
         self.exchange(Exchange::listen);
         let result = save.call_async(&mut self.store, ()).await.map_err(at(export::SAVE))?;
@@ -454,12 +455,12 @@ impl Life {
         let bytes = parts.iter().map(|part| part.len()).sum::<usize>();
         let address = self.reserve(bytes.max(1)).await?;
         if address == 0 {
-            return Ok(Err(format!("it has no memory for a message of {bytes} bytes")));
+            return Ok(Err(format!("the plugin has no memory for a message of {bytes} bytes")));
         }
         let memory = self.exports.memory.data_mut(&mut self.store);
         let room = memory.get_mut(address as usize..).and_then(|room| room.get_mut(..bytes));
         let Some(mut room) = room else {
-            let text = format!("millrace_reserve returned {address}: outside of its memory");
+            let text = format!("millrace_reserve returned {address}: outside the plugin's memory");
             return Err(Fault::new(FaultKind::OutOfBounds, text));
         };
         for part in parts {

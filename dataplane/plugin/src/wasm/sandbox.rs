@@ -21,7 +21,7 @@ pub enum SandboxError {
     #[error("WebAssembly plugins can't run on this machine: {0}")]
     Engine(String),
     /// Failure to start the clock's thread.
-    #[error("no thread for the clock of plugins: {0}")]
+    #[error("can't start the clock thread of plugins: {0}")]
     Thread(#[source] std::io::Error),
 }
 

@@ -53,7 +53,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         let inherited = match inheritance {
             Inheritance::Renounced => Ok(Inherited::Nothing),
             _ if !well => Ok(Inherited::Lost(format!(
-                "the replaced instance was {} and handed nothing over; the new one starts without state",
+                "the old instance was {} and handed over no state; the new instance starts without state",
                 hosted.record.health.name()
             ))),
             _ => hosted.call(|old| inherit(old, &mut *instance, version, inheritance)),
@@ -129,16 +129,16 @@ fn inherit(
     let state = match old.save() {
         Ok(Some(state)) => state,
         Ok(None) if inheritance == Inheritance::Indispensable => {
-            return Err("it has no way to hand over what it knows".to_owned());
+            return Err("the old instance can't hand over its state".to_owned());
         }
         Ok(None) => return Ok(Inherited::Nothing),
         Err(error) => {
-            let problem = format!("the old instance hands nothing over: {error}");
+            let problem = format!("the old instance hands over no state: {error}");
             return if is_tried { Ok(Inherited::Lost(problem)) } else { Err(problem) };
         }
     };
     let Err(error) = new.restore(&state, version) else { return Ok(Inherited::Bytes(state.len())) };
-    let problem = format!("the new instance takes nothing over: {error}");
+    let problem = format!("the new instance does not accept the state: {error}");
     if is_tried { begin_anew(new, problem) } else { Err(problem) }
 }
 
@@ -146,6 +146,6 @@ fn inherit(
 fn begin_anew(instance: &mut dyn Instance, problem: String) -> Result<Inherited, String> {
     match instance.restart() {
         Ok(()) => Ok(Inherited::Lost(problem)),
-        Err(error) => Err(format!("{problem}; and it can't begin anew: {error}")),
+        Err(error) => Err(format!("{problem}; and the new instance can't restart: {error}")),
     }
 }

@@ -330,7 +330,7 @@ fn slice(
             // Discard the instance's own fault text; the text below is more precise.
             _ = hosted.instance.take_fault();
             let spent = overrun(members.len(), most, hosted.limits.slice);
-            let text = format!("{spent}; `bind --budget` grants more");
+            let text = format!("{spent}; `bind --budget` raises the budget");
             hosted.fail(Fault { kind: FaultKind::Overrun.name(), text }, now, news);
             Outcome::Failed
         }

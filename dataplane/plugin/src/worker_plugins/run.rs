@@ -354,7 +354,9 @@ impl Desk<'_> {
             }
             Verdict::Consume => return Decision::End(End::Consume),
             Verdict::Hold(until) if until <= now + LONGEST_HOLD => return Decision::Hold(until),
-            Verdict::Hold(_) => Some(format!("it holds a packet for more than {} s", LONGEST_HOLD.as_secs())),
+            Verdict::Hold(_) => {
+                Some(format!("the instance holds a packet for more than {} s", LONGEST_HOLD.as_secs()))
+            }
             Verdict::Classify => return Decision::End(End::Classify),
             Verdict::Queue(queue) => return Decision::Queue(queue),
             Verdict::Fault => None,
@@ -371,7 +373,7 @@ impl Desk<'_> {
                     return Decision::End(End::Drop(DropReason::PluginLoop));
                 }
                 Some(target) => return Decision::PassOn(target),
-                None => Some(format!("there is no instance {id}")),
+                None => Some(format!("the instance names the unknown instance {id}")),
             },
         };
         if let Some(text) = wrong
@@ -389,13 +391,15 @@ impl Desk<'_> {
     fn wrong_way(&self, position: Position, mut ports: impl Iterator<Item = u16>) -> Option<String> {
         if position == Position::Queue {
             return Some(
-                "it names a port at a gate of the position queue, where the way is chosen".to_owned(),
+                "the instance names a port at a gate of position queue, where the egress port is already \
+                 chosen"
+                    .to_owned(),
             );
         }
         let known = |port: u16| self.ports.get(usize::from(port)).copied().unwrap_or(false);
-        let Some(first) = ports.next() else { return Some("it names no port to send by".to_owned()) };
+        let Some(first) = ports.next() else { return Some("the instance names no egress port".to_owned()) };
         let unknown = std::iter::once(first).chain(ports).find(|port| !known(*port))?;
-        Some(format!("there is no port {unknown}"))
+        Some(format!("the instance names the unknown port {unknown}"))
     }
 }
 

@@ -64,8 +64,8 @@ fn what_the_router_does_not_offer_is_refused_in_all_homes() {
     let offered = Features::AT_WORKERS.names().join(", ");
     let refused = |needed: &str| {
         format!(
-            "it needs the feature {needed} of the interface, which this router does not offer at its workers; \
-             what it offers there: {offered}"
+            "the plugin needs the feature {needed} of the plugin interface, which this router does not offer \
+             at its workers; offered there: {offered}"
         )
     };
     let later = text(r#","features":["hold","teleport"],"teleports":4"#, "");

@@ -122,7 +122,7 @@ fn what_refuses_to_begin_says_why() {
         return;
     };
     let refused = native(&silent).create(&Map::new()).err().unwrap().to_string();
-    assert!(refused.contains("it returned 5"), "{refused}");
+    assert!(refused.contains("the plugin returned 5"), "{refused}");
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn what_is_wrong_with_an_object_is_named() {
     let Some(missing) = refusal(hidden) else { return };
     assert!(missing.starts_with("missing export: millrace_attach"), "{missing}");
     let old = text("", "").replace("\\\"abi\\\":1", "\\\"abi\\\":7");
-    assert!(refusal(&old).unwrap().contains("version 7 of the interface"));
+    assert!(refusal(&old).unwrap().contains("version 7 of the plugin interface"));
     let strange = text(r#","windows":3"#, "");
     assert!(refusal(&strange).unwrap().contains("did you mean \"window\""));
     let unresolved = text(

@@ -181,12 +181,12 @@ impl Instance for Rule {
             let port = key.destination_port;
             let verdict = match port {
                 _ if u64::from(port) == self.own[PORT] => Verdict::Drop(3),
-                666 => self.wrong("there is no verdict 255"),
+                666 => self.wrong("unknown verdict 255"),
                 667 if self.language == RuleIn::Rust => {
                     packet.tag = 40 & 31;
                     Verdict::Pass
                 }
-                667 => self.wrong("tag 40: it is 0 to 31"),
+                667 => self.wrong("tag 40 is out of range: 0 to 31"),
                 _ if of_flow.is_some_and(|count| count % 4 == 0) => Verdict::Consume,
                 _ => {
                     self.own[WAITED] += if port == 15 { sum(&backlog) } else { 0 };

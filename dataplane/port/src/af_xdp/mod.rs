@@ -84,7 +84,7 @@ impl AfXdp {
     pub fn make_sockets(options: &Options) -> Result<Sockets, PortError> {
         options.rings.check(&options.device)?;
         if options.queues.is_empty() {
-            let (device, problem) = (options.device.clone(), "no queue was named".into());
+            let (device, problem) = (options.device.clone(), "no receive queue given".into());
             return Err(PortError::Queue { device, problem });
         }
         let made = options.queues.iter().map(|queue| Socket::create(&for_queue(options, *queue), *queue));
@@ -233,8 +233,10 @@ fn capabilities(options: &Options, socket: &Socket) -> Capabilities {
     let (mode, reason) = match (socket.zero_copy, options.program) {
         (true, _) => (Mode::ZeroCopy, ""),
         (false, ProgramMode::Generic) => (Mode::Generic, ""),
-        (false, ProgramMode::Native) if options.bind == Bind::Copy => (Mode::Native, "copying was asked for"),
-        (false, ProgramMode::Native) => (Mode::Native, "the driver can't receive into the packet memory"),
+        (false, ProgramMode::Native) if options.bind == Bind::Copy => {
+            (Mode::Native, "copy mode was requested")
+        }
+        (false, ProgramMode::Native) => (Mode::Native, "the driver does not support zero-copy"),
     };
     let why = [options.why.as_str(), reason].into_iter().filter(|text| !text.is_empty());
     Capabilities {

@@ -243,7 +243,7 @@ impl Errors<'_> {
                 PortError::Queue { device, problem: self.refused_queue() }
             }
             Some(libc::EOPNOTSUPP) if self.options.bind == Bind::ZeroCopy => {
-                self.unsupported("AF_XDP without a copy", "use the bind mode auto or copy")
+                self.unsupported("zero-copy AF_XDP", "use the bind mode auto or copy")
             }
             _ => PortError::Kernel { device, call, source },
         }
@@ -257,8 +257,11 @@ impl Errors<'_> {
     }
 
     fn refused_queue(&self) -> String {
-        let scatter =
-            if self.options.scatter { " or can't join buffers, as its MTU needs (Linux 6.6)" } else { "" };
+        let scatter = if self.options.scatter {
+            " or does not support multi-buffer XDP, which its MTU needs (Linux 6.6)"
+        } else {
+            ""
+        };
         format!("the kernel refused queue {}: the device has no such queue{scatter}", self.queue)
     }
 

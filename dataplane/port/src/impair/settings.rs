@@ -49,7 +49,7 @@ pub enum ImpairmentDirection {
 pub enum ImpairError {
     /// The value is no probability.
     #[error(
-        "impairment: {setting} is {value}: a probability from 0 to 1 is needed, as 0.01 for one in a hundred"
+        "impairment: {setting} {value} is out of range: give a probability from 0 to 1, as in 0.01 for 1 %"
     )]
     Probability {
         /// Name of the setting.
@@ -58,11 +58,11 @@ pub enum ImpairError {
         value: f64,
     },
     /// The delay is too long.
-    #[error("impairment: a delay of {0:?}: at most {MAX_DELAY:?}")]
+    #[error("impairment: delay {0:?} is out of range: at most {MAX_DELAY:?}")]
     Delay(Duration),
     /// The jitter is greater than the delay.
     #[error(
-        "impairment: a jitter of {jitter:?} around a delay of {delay:?}: it can't be more than the delay"
+        "impairment: jitter {jitter:?} exceeds the delay {delay:?}: lower the jitter, or raise the delay"
     )]
     Jitter {
         /// Jitter of the setting.
@@ -71,10 +71,10 @@ pub enum ImpairError {
         delay: Duration,
     },
     /// The rate is below 1 b/s.
-    #[error("impairment: a rate of {0} b/s: at least 1 is needed; leave it out for no limit")]
+    #[error("impairment: rate {0} b/s is out of range: at least 1 b/s; omit the rate for no limit")]
     Rate(f64),
     /// The queue is too short or too long.
-    #[error("impairment: a queue of {0} packets: 1 to {MAX_QUEUE}")]
+    #[error("impairment: queue of {0} packets is out of range: 1 to {MAX_QUEUE}")]
     Queue(usize),
 }
 

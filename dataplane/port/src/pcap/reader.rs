@@ -154,7 +154,7 @@ impl Recording {
             parser
                 .interfaces()
                 .get(index)
-                .ok_or(format!("broken: a packet of interface {index}, which it lacks"))
+                .ok_or(format!("broken: a packet names interface {index}, which the file does not describe"))
         };
         match block {
             Block::InterfaceDescription(interface) => check_link_type(interface.linktype.into())?,
@@ -201,7 +201,7 @@ fn check_link_type(link_type: u32) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "frames of link type {link_type} ({:?}): only Ethernet (1) can be played",
+        "link type {link_type} ({:?}) is not supported: only Ethernet (1) can be played",
         DataLink::from(link_type)
     ))
 }
@@ -224,7 +224,7 @@ fn nanoseconds(ticks: u64, interface: &InterfaceDescriptionBlock<'_>) -> u64 {
 fn broken(at: usize, length: usize, error: &PcapError) -> String {
     match error {
         PcapError::IncompleteBuffer => {
-            format!("broken: it ends inside the block or packet at offset {at}, after {length} bytes")
+            format!("broken: the file ends inside the block or packet at offset {at}, after {length} bytes")
         }
         PcapError::Utf8Error(_) | PcapError::FromUtf8Error(_) => {
             format!("broken at offset {at}: a text that is not UTF-8")

@@ -42,8 +42,8 @@ pub(crate) fn codel_objection(settings: &CodelSettings) -> Option<String> {
     let CodelSettings { target, interval, .. } = settings;
     (*target == 0 || target >= interval || *interval > LONGEST_INTERVAL).then(|| {
         format!(
-            "codel: target {target} ns, interval {interval} ns: the target must be above 0 and below the interval, the \
-             interval an hour at most"
+            "codel: target {target} ns, interval {interval} ns: the target must be above 0 and below the \
+             interval, and the interval at most 1 h"
         )
     })
 }

@@ -71,16 +71,16 @@ impl RedSettings {
     pub(crate) fn objection(&self) -> Option<String> {
         let Self { minimum, maximum, probability, weight, .. } = *self;
         if minimum >= maximum {
-            return Some(format!("minimum {minimum} >= maximum {maximum}: the minimum must be lower"));
+            return Some(format!("red: minimum {minimum} >= maximum {maximum}: the minimum must be lower"));
         }
         if !(probability > 0.0 && probability <= 1.0) {
-            return Some(format!("probability {probability}: it must be above 0 and at most 1"));
+            return Some(format!("red: probability {probability} must be above 0 and at most 1"));
         }
         if !(weight > 0.0 && weight <= 1.0) {
-            return Some(format!("weight {weight}: it must be above 0 and at most 1"));
+            return Some(format!("red: weight {weight} must be above 0 and at most 1"));
         }
         (self.mean_packet == 0 || self.rate.0 == 0)
-            .then(|| "mean packet and rate must be above 0: the average ages by them".to_owned())
+            .then(|| "red: mean packet size and rate must be above 0".to_owned())
     }
 }
 

@@ -27,14 +27,14 @@ fn rate(bits: u64) -> Curve {
 fn ids_and_places_must_make_sense() {
     let mut port = tree();
     for (node, parent, share, part) in [
-        (2, 1, Share::Quantum(1), "node 2: there is one already"),
-        (9, 77, Share::Quantum(1), "node 9: its parent 77 is unknown; add 77 first"),
-        (9, 2, Share::Quantum(1), "its parent 2 is a fifo, which has no children"),
-        (9, 1, Share::Level(1), "a deficit-round-robin, needs a quantum"),
+        (2, 1, Share::Quantum(1), "node 2: id already in use"),
+        (9, 77, Share::Quantum(1), "node 9: its parent 77 does not exist; add 77 first"),
+        (9, 2, Share::Quantum(1), "its parent 2 is a fifo, a leaf that has no children"),
+        (9, 1, Share::Level(1), "a child of a deficit-round-robin needs a quantum"),
         (9, 1, Share::Quantum(0), "the quantum 0 is out of range: 1 to 1073741824"),
         (9, 0, Share::Level(1), "level 1 of node 0 is taken by node 3"),
         (9, 0, Share::Level(65_536), "the level 65536 is out of range: 0 to 65535"),
-        (9, 3, Share::Only, "node 3, a token-bucket, has the child 4"),
+        (9, 3, Share::Only, "node 3 is a token-bucket and already has its only child 4"),
         (MOST_NODES, 0, Share::Level(5), "id out of range: 0 to 131071"),
     ] {
         let error = refused(&mut port, node, parent, share, fifo());
@@ -55,7 +55,7 @@ fn cycles_and_towers_are_refused() {
         parent = node;
     }
     let error = refused(&mut port, 50, parent, Share::Quantum(1), fifo());
-    assert!(error.contains("17 levels in all, but a packet passes at most 16"), "{error}");
+    assert!(error.contains("the tree would have 17 levels; the limit is 16"), "{error}");
 }
 
 #[test]
@@ -112,9 +112,9 @@ fn curves_above_what_there_is_are_refused_with_the_sum() {
         Share::Curves(Curves { real_time: Some(real_time), link_sharing, upper_limit: None })
     };
     let error = refused(&mut port, 9, 4, curves(rate(5_000_000), None), fifo());
-    assert!(
-        error.contains("real-time curve has a slope of 5.00 Mb/s, but H-FSC here is served with 4.00 Mb/s")
-    );
+    assert!(error.contains(
+        "slope 5.00 Mb/s of its real-time curve exceeds the rate available to its H-FSC scheduler, 4.00 Mb/s"
+    ));
     add(&mut port, 5, 4, curves(rate(3_000_000), None), fifo());
     let error = refused(&mut port, 9, 4, curves(rate(1_500_000), None), fifo());
     assert!(error.contains("4.50 Mb/s in the long run") && error.contains("4.00 Mb/s"), "{error}");
@@ -122,7 +122,7 @@ fn curves_above_what_there_is_are_refused_with_the_sum() {
     let burst = Curve { first: Rate(2_000_000), duration: 10_000_000, then: Rate(500_000) };
     let error = refused(&mut port, 9, 4, curves(burst, None), fifo());
     assert!(error.contains("promise 6250 bytes in the first 10 ms"), "{error}");
-    assert!(error.contains("gives 5000 bytes in that time"), "{error}");
+    assert!(error.contains("allows 5000 bytes in that time"), "{error}");
     let flat = Curve { first: Rate(0), duration: 10_000_000, then: Rate(1_000_000) };
     add(&mut port, 6, 4, curves(flat, None), fifo());
     // The guarantees limit the rates of the bucket and of the link from below.
@@ -141,10 +141,10 @@ fn inner_classes_and_limits_are_checked() {
         |real_time, link_sharing, upper_limit| Share::Curves(Curves { real_time, link_sharing, upper_limit });
     let one = Some(rate(1_000_000));
     for (share, kind, part) in [
-        (all(one, one, None), NodeKind::Hfsc, "an inner class has no real-time curve"),
-        (all(None, None, None), NodeKind::Hfsc, "an inner class needs a link-sharing curve"),
+        (all(one, one, None), NodeKind::Hfsc, "a class with children can't have a real-time curve"),
+        (all(None, None, None), NodeKind::Hfsc, "a class with children needs a link-sharing curve"),
         (all(None, None, None), fifo(), "needs a real-time or a link-sharing curve"),
-        (all(one, None, one), fifo(), "an upper limit bounds link sharing"),
+        (all(one, None, one), fifo(), "an upper-limit curve needs a link-sharing curve"),
         (
             all(None, Some(Curve { first: Rate(5), duration: 9, then: Rate(0) }), None),
             fifo(),
@@ -168,7 +168,7 @@ fn inner_classes_and_limits_are_checked() {
 fn packets_move_only_to_leaves_that_stay() {
     let mut port = tree();
     put(&mut port, 2, frame(0, 0, 100), 0);
-    for (to, part) in [(77, "doesn't exist"), (3, "name a leaf"), (2, "it goes as well")] {
+    for (to, part) in [(77, "no such node"), (3, "name a leaf"), (2, "it is the same node, or below it")] {
         let error =
             port.remove(NodeId(1), Leftover::MoveTo(NodeId(to)), at(0), &mut never).unwrap_err().to_string();
         assert!(error.contains(part), "{error}");

@@ -77,7 +77,7 @@ fn a_rate_of_which_flows_reserve_parts_is_not_more_than_there_is() {
         |rate| NodeKind::FlowQueues(FlowQueuesSettings { capacity: Some(Rate(rate)), ..Default::default() });
     let refused = port.add(NodeId(1), Some(NodeId(0)), Share::Quantum(1500), &leaf(3_000_000), at(0));
     let refused = refused.unwrap_err().to_string();
-    assert!(refused.contains("3.00 Mb/s is more than the 2.00 Mb/s that it is served with"), "{refused}");
+    assert!(refused.contains("3.00 Mb/s exceeds the rate available to the node, 2.00 Mb/s"), "{refused}");
     add(&mut port, 1, 0, Share::Quantum(1500), leaf(2_000_000));
     assert!(port.set(NodeId(1), &leaf(2_000_001), at(0)).is_err());
     let slower = LinkRate { rate: Some(Rate(1_999_999)), slack: 0 };

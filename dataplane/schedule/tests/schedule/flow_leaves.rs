@@ -67,10 +67,10 @@ fn the_number_of_a_ports_queues_changes_and_leaves_must_fit_it() {
     let mut port = small_port(6);
     let refused = add_leaf(&mut port, 1, flow_queues(6), 0).unwrap_err();
     assert!(
-        refused.contains("6 queues for flows and one for all others are more than the 6 of the port"),
+        refused.contains("6 queues for flows and one shared queue are more than the 6 of the port"),
         "{refused}"
     );
-    assert!(refused.contains("goes up to 65536"), "{refused}");
+    assert!(refused.contains("at most 65536"), "{refused}");
     port.set_most_queues(65_536).unwrap();
     add_leaf(&mut port, 1, flow_queues(60_000), 0).unwrap();
     (0..20).for_each(|flow| put(&mut port, 1, frame(flow, flow, 100), 0));
@@ -171,15 +171,15 @@ fn the_rate_that_reservations_are_parts_of_can_not_be_taken_away() {
     let reserve = |port: &mut Port, flow| {
         port.reserve_flow(NodeId(0), FlowNumber(flow), Rate(1_000_000)).map_err(|error| error.to_string())
     };
-    assert!(reserve(&mut port, 1).unwrap_err().contains("it has no rate of which a part could be reserved"));
+    assert!(reserve(&mut port, 1).unwrap_err().contains("it has no rate to reserve from"));
     port.set(NodeId(0), &leaf(Some(Rate(8_000_000))), at(0)).unwrap();
     (1..4).for_each(|flow| reserve(&mut port, flow).unwrap());
     for (capacity, words) in
-        [(None, "no rate is not more"), (Some(Rate(3_000_000)), "a rate of 3.00 Mb/s is not more")]
+        [(None, "a missing rate is not above"), (Some(Rate(3_000_000)), "a rate of 3.00 Mb/s is not above")]
     {
         let refused = port.set(NodeId(0), &leaf(capacity), at(0)).unwrap_err().to_string();
         assert!(
-            refused.contains(words) && refused.contains("3.00 Mb/s that is reserved for 3 of its flows"),
+            refused.contains(words) && refused.contains("3.00 Mb/s reserved for 3 of its flows"),
             "{refused}"
         );
     }

@@ -38,5 +38,5 @@ fn wrong_settings_and_messages_are_refused() {
     assert_eq!(refusal(r#"{"by-protocol": 1}"#), "by-protocol: give true or false");
     assert_eq!(refusal(r#"{"colour": 1}"#), "colour: there is no such setting; give by-protocol");
     let mut router = Router::<Statistics>::new("{}").unwrap();
-    assert_eq!(router.control("count", "{}").unwrap_err().0, "there is no message count");
+    assert_eq!(router.control("count", "{}").unwrap_err().0, "unknown message count");
 }

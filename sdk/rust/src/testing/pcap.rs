@@ -21,8 +21,8 @@ impl core::fmt::Display for PcapError {
             Self::Io(file, error) => write!(f, "{}: {error}", file.display()),
             Self::Format(file, place) => write!(
                 f,
-                "{}: byte {place}: this is not what a pcap file of Ethernet frames has here; \
-                 a pcapng file is converted by tcpdump -r FILE -w NEW",
+                "{}: byte {place}: not a pcap file of Ethernet frames; convert a pcapng file with tcpdump -r \
+                 FILE -w NEW",
                 file.display()
             ),
         }

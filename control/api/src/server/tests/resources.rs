@@ -166,18 +166,18 @@ const WRONG: &[(&str, &str, &str, u16, &str)] = &[
     ("GET", "/flows?limit=x", "", 400, "\"limit\" is no whole number"),
     ("DELETE", "/flows?flter=x", "", 400, "did you mean \"filter\""),
     ("GET", "/flows?colour=red", "", 400, "keys here: filter, order, limit"),
-    ("GET", "/ports?filter=lan", "", 400, "no key of this request is named \"filter\"; no keys here"),
-    ("GET", "/ports/lan?x", "", 400, "\"x\"; no keys here"),
-    ("DELETE", "/counters?ports=lan", "", 400, "\"ports\"; no keys here"),
+    ("GET", "/ports?filter=lan", "", 400, "\"filter\" is no key of this request; no keys here"),
+    ("GET", "/ports/lan?x", "", 400, "\"x\" is no key of this request; no keys here"),
+    ("DELETE", "/counters?ports=lan", "", 400, "\"ports\" is no key of this request; no keys here"),
     ("POST", "/plugins", r#"{"file": "/p.wasm", "allow-downgrade": true}"#, 400, "\"allow_downgrade\""),
     ("POST", "/lookup", "", 400, "no body"),
     ("POST", "/lookup", "{", 400, "EOF"),
     ("POST", "/lookup", "\u{fffd}", 400, "line 1"),
-    ("POST", "/lookup", "[]", 400, "has to be an object"),
+    ("POST", "/lookup", "[]", 400, "no JSON object"),
     ("POST", "/lookup", "{}", 400, "lacks the key \"packet\""),
     ("POST", "/instances", r#"{"plugin": "a", "nmae": "b"}"#, 400, "did you mean \"name\""),
     ("POST", "/instances", r#"{"plugin": "statistic", "name": "b"}"#, 404, "did you mean \"statistics\""),
-    ("POST", "/gates", r#"{"name": "g", "position": "odd"}"#, 400, "no position"),
+    ("POST", "/gates", r#"{"name": "g", "position": "odd"}"#, 400, "unknown position"),
     ("DELETE", "/instances/none", "", 404, "no instance"),
     ("DELETE", "/instances/%ff", "", 400, "UTF-8"),
     (
@@ -187,8 +187,8 @@ const WRONG: &[(&str, &str, &str, u16, &str)] = &[
         400,
         "\"priority\" is 1e",
     ),
-    ("PUT", "/ports", "", 405, "/ports does not take PUT"),
-    ("POST", "/routes", "[[]]", 400, "it has to be an object"),
+    ("PUT", "/ports", "", 405, "/ports does not support PUT"),
+    ("POST", "/routes", "[[]]", 400, "no JSON object"),
     ("GET", "/bindings?limit=0", "", 400, "1 to 10000"),
     ("GET", "/neighbours?limit=x", "", 400, "limit"),
     ("GET", "/events?kind=link", "", 400, "no kind of event is named \"link\""),
@@ -204,7 +204,7 @@ const WRONG: &[(&str, &str, &str, u16, &str)] = &[
 async fn errors_are_problems_that_say_what_would_be_right() {
     let server = Server::start().await;
     let large = format!("{{\"packet\": \"{}\"}}", "x".repeat(2 << 20));
-    let too_large = ("POST", "/lookup", &*large, 413, "1048576 bytes are the most here");
+    let too_large = ("POST", "/lookup", &*large, 413, "the limit of this operation is 1048576 bytes");
     for (method, path, body, expected, detail) in WRONG.iter().chain([&too_large]) {
         let (status, headers, problem) = server.answer(method, path, (*body).to_owned()).await;
         assert_eq!(status, *expected, "{method} {path}: {problem}");

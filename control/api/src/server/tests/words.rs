@@ -26,8 +26,17 @@ const NOT_OURS: &[&str] = &[
 ];
 
 /// Words by which an answer names the remedy.
-const RIGHT: &[&str] =
-    &[" right", "lacks the key", "did you mean", "here: ", "no keys here", "it takes", "it has a", "write "];
+const RIGHT: &[&str] = &[
+    " right",
+    "lacks the key",
+    "did you mean",
+    "here: ",
+    "no keys here",
+    "it takes",
+    "it has a",
+    "write ",
+    "give ",
+];
 
 fn schema(describe: Describe) -> Value {
     describe(&mut SchemaGenerator::default()).to_value()

@@ -148,8 +148,8 @@ pub(super) fn parse_single(text: &str) -> Result<Filter, FilterError> {
     let expression: FilterExpression = text.parse()?;
     let count = expression.alternatives.len();
     expression.single().cloned().ok_or_else(|| {
-        let problem = format!("the expression stands for {count} filters");
-        Refusal::new(problem, "write one match here, without or, not and lists").at(parse::whole(text))
+        let problem = format!("the expression expands to {count} filters, and only one is allowed here");
+        Refusal::new(problem, "write a single match without `or`, `not` and lists").at(parse::whole(text))
     })
 }
 

@@ -18,11 +18,12 @@ use crate::candidate::PORTS_UNKNOWN;
 const MOST_TERMS: usize = MOST_ALTERNATIVES;
 
 /// Remedy for an expression with too many conditions.
-const SEVERAL: &str = "write several filters, or one of lower priority for the rest";
+const SEVERAL: &str =
+    "split the expression into several filters, or add a filter of lower priority for the rest";
 
 /// Remedy for a complement of addresses that needs too many filters.
-const ADDRESSES: &str = "leave `not` out: write a filter of higher priority with the action accept for these addresses, \
-    and one for the rest";
+const ADDRESSES: &str = "replace `not`: add a filter of higher priority with the action accept for these \
+                         addresses, and a filter for the rest";
 
 /// Maximum number of terms within a step. At the end of each step, terms that others cover are removed.
 const MOST_BETWEEN: usize = 1 << 17;
@@ -49,11 +50,15 @@ pub(super) fn terms(expression: &Expression<'_>, whole: Token<'_>) -> Result<Vec
     let made = of(expression, false, &budget).map_err(|(refusal, at)| refusal.at(at.unwrap_or(whole)))?;
     let made = uncovered(made, &budget).map_err(|refusal| refusal.at(whole))?;
     if made.is_empty() {
-        return Err(Refusal::new("no packet meets all conditions", "leave one out").at(whole));
+        return Err(Refusal::new(
+            "the conditions contradict each other, so that no packet matches",
+            "remove one of the conditions",
+        )
+        .at(whole));
     }
     if made.len() > MOST_TERMS {
         let problem = format!(
-            "the expression stands for {} combinations of conditions, at most {MOST_TERMS} are taken",
+            "the expression expands to {} combinations of conditions; the limit is {MOST_TERMS}",
             made.len()
         );
         return Err(Refusal::new(problem, SEVERAL).at(whole));
@@ -69,7 +74,7 @@ pub(super) fn filters(terms: &[Term], whole: Token<'_>) -> Result<Vec<Filter>, F
     let count = terms.iter().map(Term::count).fold(0, u64::saturating_add);
     let refused = |count: u64| {
         let problem = format!(
-            "the expression stands for {count} filters, and a filter table takes {MOST_ALTERNATIVES} of one expression"
+            "the expression expands to {count} filters; the limit for an expression is {MOST_ALTERNATIVES}"
         );
         let is_outside = terms.iter().any(|term| term.weight() > 1);
         Refusal::new(problem, if is_outside { ADDRESSES } else { SEVERAL }).at(whole)
@@ -287,12 +292,18 @@ fn outside_others(filter: &Filter) -> Result<Vec<Filter>, Refusal> {
     let any = Filter::any;
     let mut made = Vec::new();
     if filter.incoming.is_some() {
-        let help = "name the other ports, as in `in wan,dmz`";
-        return Err(Refusal::new("`not in` would depend on which ports there are", help));
+        let help = "list the ports to match, as in `in wan,dmz`";
+        return Err(Refusal::new(
+            "`not in` is not supported, because its result would change with the list of ports",
+            help,
+        ));
     }
     if filter.tcp_flags.is_some() {
-        let help = "write the flags that are clear, as in `flags none/syn+ack`";
-        return Err(Refusal::new("`not flags` would match packets whose flags are unknown", help));
+        let help = "match the flags that are clear, as in `flags none/syn+ack`";
+        return Err(Refusal::new(
+            "`not flags` is not supported, because it would match packets without readable TCP flags",
+            help,
+        ));
     }
     if let Some(protocol) = filter.protocol {
         made.extend(protocols(|other| other != protocol));

@@ -35,9 +35,7 @@ pub(super) fn parse(text: &str) -> Result<Expression<'_>, FilterError> {
     let expression = parser.expression()?;
     match parser.next() {
         None => Ok(expression),
-        Some(token) => {
-            Err(Refusal::new("a closing parenthesis without an opening one", "leave it out").at(token))
-        }
+        Some(token) => Err(Refusal::new("closing parenthesis without an opening one", "remove it").at(token)),
     }
 }
 
@@ -122,8 +120,8 @@ impl<'a> Parser<'a> {
                 (None, None) => break,
             };
             if joined.is_some_and(|before| before != is_or) {
-                let problem = "\"and\" and \"or\" stand side by side";
-                return Err(Refusal::new(problem, "write parentheses, as in `a and (b or c)`").at(token));
+                let problem = "`and` and `or` are mixed without parentheses";
+                return Err(Refusal::new(problem, "add parentheses, as in `a and (b or c)`").at(token));
             }
             joined = Some(is_or);
             parts.push(self.chain()?);
@@ -144,8 +142,12 @@ impl<'a> Parser<'a> {
                 break;
             }
             if let Some(Expression::Not(_)) = parts.last() {
-                let help = "write `and` between them, or parentheses behind `not`";
-                return Err(Refusal::new("it is not clear how far `not` reaches", help).at(token));
+                let help = "put `and` between the conditions, or parentheses after `not`";
+                return Err(Refusal::new(
+                    "`not` is followed by several conditions, and its scope is ambiguous",
+                    help,
+                )
+                .at(token));
             }
             parts.push(self.part(&mut seen)?);
         }
@@ -174,7 +176,7 @@ impl<'a> Parser<'a> {
                 let inner = parser.expression()?;
                 match parser.take(&[")"]) {
                     Some(_) => Ok(inner),
-                    None => Err(Refusal::new("the closing ) is missing", "write it").at(parser.end())),
+                    None => Err(Refusal::new("closing parenthesis is missing", "write it").at(parser.end())),
                 }
             });
         }
@@ -187,8 +189,8 @@ impl<'a> Parser<'a> {
         read: impl FnOnce(&mut Self) -> Result<Expression<'a>, FilterError>,
     ) -> Result<Expression<'a>, FilterError> {
         if self.depth == MOST_DEPTH {
-            let problem = format!("more than {MOST_DEPTH} parentheses and `not` in each other");
-            return Err(Refusal::new(problem, "write several filters").at(at));
+            let problem = format!("parentheses and `not` are nested more than {MOST_DEPTH} deep");
+            return Err(Refusal::new(problem, "split the expression into several filters").at(at));
         }
         self.depth += 1;
         let read = read(self);
@@ -259,8 +261,9 @@ impl<'a> Parser<'a> {
 /// Refuses a keyword that the chain already has.
 fn once(field: Field, word: Token<'_>, seen: &mut Vec<Field>) -> Result<(), FilterError> {
     if seen.contains(&field) {
-        let help =
-            format!("leave one {field} out: a packet has to meet all conditions; `{field} A,B` is A or B");
+        let help = format!(
+            "remove one {field}: a packet must match all conditions; to match one of two, write `{field} A,B`"
+        );
         return Err(Refusal::new(format!("{field} is given twice"), help).at(word));
     }
     seen.push(field);

@@ -154,7 +154,7 @@ fn what_others_name_stays_as_it_is_named() {
 fn what_names_no_map_is_refused() {
     let (mut unit, _) = with_reader();
     let mut refused = |list: &str| said(unit.create_instance("mapped", "x", settings(list)).unwrap_err());
-    assert!(refused("w").contains("\"w\" names no map: give INSTANCE/MAP"));
+    assert!(refused("w").contains("\"w\" is not a map name: give INSTANCE/MAP"));
     assert!(refused("v/b").contains("no instance \"v\""));
     assert!(refused("w/c").contains("no map \"c\": did you mean"));
 }

@@ -331,7 +331,7 @@ fn a_beginning_that_fails_says_why() {
     let other = r#"(func (export "millrace_abi") (result i32) i32.const 2)"#;
     assert!(begin("", other).text.starts_with("its code has plugin ABI version 2, this router has 1"));
     let full = r#"(func (export "millrace_reserve") (param i32) (result i32) i32.const 0)"#;
-    assert!(begin("", full).text.starts_with("it has no memory for a message"));
+    assert!(begin("", full).text.starts_with("the plugin has no memory for a message"));
     let outside = r#"(func (export "millrace_reserve") (param i32) (result i32) i32.const 0x7ffffff8)"#;
     assert_eq!(begin("", outside).kind, FaultKind::OutOfBounds);
     let large = r#"(memory (export "memory") 100)"#;
@@ -356,7 +356,7 @@ fn settings_reach_a_plugin_that_takes_some() {
     let mut instance = begin_with(", \"settings\": {}", &body, settings()).unwrap();
     assert_eq!(Batch::equal(1, 60).processed(&mut instance).packets[0].data()[0], b'z');
     let refused = begin_with("", &body, settings()).unwrap_err();
-    assert_eq!(refused.text, "there is no setting \"z\": it takes none");
+    assert_eq!(refused.text, "unknown setting \"z\": the plugin takes no settings");
 }
 
 #[test]
@@ -408,7 +408,12 @@ fn a_module_with_passive_segments_beyond_the_limit_does_not_begin() {
     assert!(grown < 24 << 20, "resident memory grew by {grown} bytes for a limit of 256 KiB");
     let Fault { kind, text } = &refused[0];
     assert_eq!(*kind, FaultKind::Init);
-    assert!(text.ends_with("its memory limit is 262144: build it with fewer, or raise `memory`"), "{text}");
+    assert!(
+        text.ends_with(
+            "above its memory limit of 262144 bytes: build the plugin with fewer, or raise `memory`"
+        ),
+        "{text}"
+    );
 }
 
 /// Returns a passive segment of `entries` entries.
@@ -425,7 +430,7 @@ fn a_module_with_functions_beyond_the_limit_does_not_begin() {
     let begin =
         |most_memory| WasmInstance::new(&plugin, InstanceSettings { most_memory, ..Default::default() });
     let refused = begin(4 << 16).unwrap_err();
-    assert!(refused.text.starts_with("its functions, globals and passive segments take 384"), "{refused:?}");
+    assert!(refused.text.starts_with("functions, globals and passive segments take 384"), "{refused:?}");
     assert!(begin(10 << 16).is_ok());
 }
 

@@ -167,7 +167,7 @@ fn an_instance_that_failed_is_replaced_without_what_it_knew() {
     };
     assert_eq!(
         why,
-        "the replaced instance was pausing and handed nothing over; the new one starts without state"
+        "the old instance was pausing and handed over no state; the new instance starts without state"
     );
     assert_eq!(worker.reports().next().unwrap().1.health, Health::Well);
     send(&mut worker, path, Position::Early, &[1]);
@@ -313,10 +313,10 @@ impl Instance for Halfway {
 #[test]
 fn a_successor_that_took_over_a_part_begins_anew() {
     let (mut worker, _) = with_keeper();
-    let problem = "the new instance takes nothing over: the other half is missing";
+    let problem = "the new instance does not accept the state: the other half is missing";
     let half = |can| successor(Halfway { count: 0, can }, Inheritance::Tried, true);
     let told = succeed(&mut worker, half(false));
-    let refused = format!("{problem}; and it can't begin anew: no memory");
+    let refused = format!("{problem}; and the new instance can't restart: no memory");
     assert_eq!(told.try_recv().unwrap().unwrap().inherited, Err(refused));
     assert_eq!(seen(&mut worker, 0), 3);
     let told = succeed(&mut worker, half(true));
@@ -353,7 +353,7 @@ fn a_successor_that_was_handed_nothing_goes_on_as_it_is() {
         // The instance could not restart, and need not.
         let told = succeed(&mut worker, successor(Halfway { count: 7, can: false }, inheritance, true));
         let inherited = told.try_recv().unwrap().unwrap().inherited;
-        let problem = "the old instance hands nothing over: no words".to_owned();
+        let problem = "the old instance hands over no state: no words".to_owned();
         match inheritance {
             Inheritance::Tried => {
                 assert_eq!(inherited, Ok(Inherited::Lost(problem)));
@@ -368,7 +368,8 @@ fn a_successor_that_was_handed_nothing_goes_on_as_it_is() {
 fn one_that_takes_nothing_over_says_so_in_a_sentence() {
     let (mut worker, _) = with_keeper();
     let told = succeed(&mut worker, successor(Picky(0), Inheritance::Required, true));
-    let problem = "the new instance takes nothing over: it takes no state over, of version 1 or any other";
+    let problem =
+        "the new instance does not accept the state: it takes no state over, of version 1 or any other";
     assert_eq!(told.try_recv().unwrap().unwrap().inherited, Err(problem.into()));
 }
 

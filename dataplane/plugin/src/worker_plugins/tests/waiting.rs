@@ -198,7 +198,8 @@ fn messages_beyond_those_that_may_wait_are_refused_in_a_sentence() {
         worker.control(InstanceId(0), &message, at(0), Box::new(|_| {}));
     }
     let refused = ask(&mut worker, 0, &message, at(0)).unwrap().unwrap_err().to_string();
-    let text = "message \"read\" is refused: the instance is busy, and 64 messages wait already; ask again";
+    let text = "message \"read\" is refused: the instance is busy, and its queue of 64 messages is full; try \
+                again later";
     assert_eq!(refused, text);
 }
 

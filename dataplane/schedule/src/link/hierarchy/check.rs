@@ -15,22 +15,23 @@ const NANOBITS: i128 = 8_000_000_000;
 pub(super) fn check_curves(node: NodeId, curves: &Curves, is_inner: bool) -> Result<(), ScheduleError> {
     let refuse = |text: &str| Err(ScheduleError::Settings { node, text: text.to_owned() });
     if is_inner && curves.real_time.is_some() {
-        return refuse("an inner class has no real-time curve: only leaf classes are guaranteed something");
+        return refuse(
+            "a class with children can't have a real-time curve: only leaf classes have guarantees",
+        );
     }
     if is_inner && curves.link_sharing.is_none() {
-        return refuse("an inner class needs a link-sharing curve");
+        return refuse("a class with children needs a link-sharing curve");
     }
     if curves.real_time.is_none() && curves.link_sharing.is_none() {
         return refuse("a class needs a real-time or a link-sharing curve, or both");
     }
     if curves.upper_limit.is_some() && curves.link_sharing.is_none() {
-        return refuse("an upper limit bounds link sharing, so it needs a link-sharing curve");
+        return refuse("an upper-limit curve needs a link-sharing curve");
     }
     for (name, curve) in named(curves) {
         if curve.then.0 == 0 {
-            let text = format!(
-                "the second slope of its {name} curve is 0: it must be above, or the class would stop"
-            );
+            let text =
+                format!("the second slope of its {name} curve must be above 0, or the class would stop");
             return Err(ScheduleError::Settings { node, text });
         }
     }
@@ -181,8 +182,8 @@ impl<T: Item> LinkScheduler<T> {
         let mut curves = Vec::new();
         self.collect_real_time(priority, &mut curves);
         let name = match self.nodes[priority as usize].parent {
-            NONE => format!("the link, all of which node {priority} has,"),
-            _ => format!("what node {priority} is served with"),
+            NONE => format!("the link above node {priority}"),
+            _ => format!("the rate available to node {priority}"),
         };
         check_sum(node, curves, Curve::linear(available), name)
     }
@@ -270,8 +271,11 @@ impl<T: Item> LinkScheduler<T> {
         let root = classes.child(HIERARCHY_ROOT);
         let Some(available) = available else { return Ok(()) };
         let all = classes.classes().filter_map(|(_, class)| class.real_time).collect();
-        let name =
-            if self.nodes[root as usize].parent == NONE { "the link" } else { "what it is served with" };
+        let name = if self.nodes[root as usize].parent == NONE {
+            "the link"
+        } else {
+            "the rate available to its H-FSC scheduler"
+        };
         check_sum(node, all, Curve::linear(available), name.to_owned())
     }
 
@@ -297,7 +301,7 @@ pub(super) fn check_capacity(
 ) -> Result<(), ScheduleError> {
     let above = capacity.zip(available).filter(|(own, available)| own > available);
     let Some((own, available)) = above else { return Ok(()) };
-    let text = format!("its rate of {own} is more than the {available} that it is served with");
+    let text = format!("its rate {own} exceeds the rate available to the node, {available}");
     Err(ScheduleError::Settings { node, text })
 }
 

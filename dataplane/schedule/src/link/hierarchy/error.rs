@@ -7,16 +7,16 @@ use crate::{FlowNumber, Rate};
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum ScheduleError {
     /// The id is in use.
-    #[error("node {0}: there is one already; remove it first, or take another id")]
+    #[error("node {0}: id already in use; remove the node first, or use another id")]
     Duplicate(NodeId),
     /// The id is out of range.
     #[error("node {0}: id out of range: 0 to {most}", most = super::MOST_NODES - 1)]
     Id(NodeId),
     /// No node has this id.
-    #[error("node {0}: there is none; nodes are shown by `scheduler show`")]
+    #[error("node {0}: no such node; `scheduler show` lists the nodes")]
     Unknown(NodeId),
     /// The requested parent is unknown.
-    #[error("node {node}: its parent {parent} is unknown; add {parent} first")]
+    #[error("node {node}: its parent {parent} does not exist; add {parent} first")]
     UnknownParent {
         /// Node to add or move.
         node: NodeId,
@@ -24,7 +24,7 @@ pub enum ScheduleError {
         parent: NodeId,
     },
     /// The parent is a leaf.
-    #[error("node {node}: its parent {parent} is a {kind}, which has no children")]
+    #[error("node {node}: its parent {parent} is a {kind}, a leaf that has no children; name another parent")]
     ParentIsLeaf {
         /// Node to add or move.
         node: NodeId,
@@ -44,7 +44,7 @@ pub enum ScheduleError {
         path: String,
     },
     /// The resulting tree would be too deep.
-    #[error("node {node}: {depth} levels in all, but a packet passes at most {most}", most = super::MOST_DEPTH)]
+    #[error("node {node}: the tree would have {depth} levels; the limit is {most}", most = super::MOST_DEPTH)]
     Depth {
         /// Node to add or move.
         node: NodeId,
@@ -52,7 +52,7 @@ pub enum ScheduleError {
         depth: usize,
     },
     /// The share does not match the parent's kind.
-    #[error("node {node}: its parent, a {parent}, needs {needed}")]
+    #[error("node {node}: a child of a {parent} {needed}")]
     Share {
         /// Node to add or change.
         node: NodeId,
@@ -63,7 +63,8 @@ pub enum ScheduleError {
     },
     /// The level of a priority scheduler has a child already.
     #[error(
-        "node {node}: level {level} of node {parent} is taken by node {other}; levels go from 0 to 65535"
+        "node {node}: level {level} of node {parent} is taken by node {other}; use another level from 0 to \
+         65535"
     )]
     Level {
         /// Node to add or change.
@@ -77,7 +78,8 @@ pub enum ScheduleError {
     },
     /// The token bucket has a child already.
     #[error(
-        "node {node}: node {parent}, a token-bucket, has the child {other}; a scheduler between them can have several"
+        "node {node}: node {parent} is a token-bucket and already has its only child {other}; put a \
+         scheduler between them"
     )]
     OnlyChild {
         /// Node to add or move.
@@ -111,7 +113,8 @@ pub enum ScheduleError {
     },
     /// A curve is steeper than the rate that serves the scheduler.
     #[error(
-        "node {node}: its {curve} curve has a slope of {slope}, but H-FSC here is served with {available}"
+        "node {node}: slope {slope} of its {curve} curve exceeds the rate available to its H-FSC scheduler, \
+         {available}"
     )]
     CurveAboveLink {
         /// Node of the class.
@@ -125,8 +128,8 @@ pub enum ScheduleError {
     },
     /// Guarantees exceed a limit.
     #[error(
-        "node {node}: with it, real-time curves promise {promised} bytes in the first {} ms ({long_run} in the \
-         long run), but {limit} gives {available} bytes in that time ({rate})", *time as f64 / 1e6
+        "node {node}: real-time curves would promise {promised} bytes in the first {} ms ({long_run} in the \
+         long run), but {limit} allows {available} bytes in that time ({rate}); lower a curve", *time as f64 / 1e6
     )]
     RealTimeSum {
         /// Node of the class.
@@ -175,7 +178,10 @@ pub enum ScheduleError {
         most: u32,
     },
     /// All queues of a leaf are in use.
-    #[error("node {node}: no free queue: all {most} for flows hold packets or are kept for a flow")]
+    #[error(
+        "node {node}: no free queue: all {most} for flows hold packets or are kept for a flow; raise the \
+         node's `queues`"
+    )]
     LeafFull {
         /// Node of the leaf.
         node: NodeId,
@@ -184,8 +190,8 @@ pub enum ScheduleError {
     },
     /// A leaf would have more queues than the port.
     #[error(
-        "node {node}: {} for flows and one for all others are more than the {most} of the port; its \
-         scheduler's `queues` goes up to {most_of_all}", millrace_units::count(.queues, "queue"), most_of_all = crate::MOST_QUEUES
+        "node {node}: {} for flows and one shared queue are more than the {most} of the port; raise `queues` \
+         of the port's scheduler (at most {most_of_all})", millrace_units::count(.queues, "queue"), most_of_all = crate::MOST_QUEUES
     )]
     LeafQueues {
         /// Node of the leaf.
@@ -207,7 +213,8 @@ pub enum ScheduleError {
     },
     /// The change would alter the kind of a node.
     #[error(
-        "node {node} is a {kind} and can't become a {other}: add one beside it, then remove it and move its packets"
+        "node {node} is a {kind} and can't become a {other}: add a {other} node, then remove node {node} and \
+         move its packets there"
     )]
     Kind {
         /// Node to change.

@@ -12,7 +12,7 @@ impl<T: Item> LinkScheduler<T> {
         match self.known(node)?.kind {
             Kind::FlowQueues(index) => Ok(index),
             _ => {
-                let text = "it has no queue for each flow; flow-queues has".to_owned();
+                let text = "it has no queue per flow; name a flow-queues node".to_owned();
                 Err(ScheduleError::Settings { node, text })
             }
         }
@@ -71,8 +71,7 @@ impl<T: Item> LinkScheduler<T> {
         let leaf = self.flow_queues.get_mut(index);
         let others = leaf.reserved_by_others(&self.queues, flow);
         let Some(capacity) = leaf.settings.capacity else {
-            let text =
-                "it has no rate of which a part could be reserved: say what it is served with".to_owned();
+            let text = "it has no rate to reserve from: set its rate first".to_owned();
             return Err(ScheduleError::Settings { node, text });
         };
         let sum = Rate(others.0.saturating_add(rate.0));
@@ -206,11 +205,13 @@ impl<T: Item> LinkScheduler<T> {
         let leaf = self.flow_queues.get_mut(index);
         let (before, reserved) = (leaf.settings, leaf.reserved());
         if !trusting && reserved > Rate(0) && settings.capacity.is_none_or(|capacity| capacity <= reserved) {
-            let rate =
-                settings.capacity.map_or("no rate".to_owned(), |capacity| format!("a rate of {capacity}"));
+            let rate = settings
+                .capacity
+                .map_or("a missing rate".to_owned(), |capacity| format!("a rate of {capacity}"));
             let flows = leaf.reservations();
             let text = format!(
-                "{rate} is not more than the {reserved} that is reserved for {flows} of its flows: end reservations first"
+                "{rate} is not above the {reserved} reserved for {flows} of its flows: remove reservations \
+                 first"
             );
             return Err(ScheduleError::Settings { node, text });
         }

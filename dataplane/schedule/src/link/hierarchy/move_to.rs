@@ -124,6 +124,6 @@ impl<T: Item> LinkScheduler<T> {
 
 fn inside_only(node: NodeId) -> ScheduleError {
     let text =
-        "a class of H-FSC with classes below it moves only inside its hierarchy; build it anew elsewhere";
+        "an H-FSC class with children can move only within its hierarchy; create it anew at the other place";
     ScheduleError::Settings { node, text: text.to_owned() }
 }

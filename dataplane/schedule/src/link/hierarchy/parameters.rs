@@ -104,11 +104,11 @@ impl<T: Item> LinkScheduler<T> {
 /// Returns the name of a parent's kind, and the share that it needs from a child.
 fn needs(kind: Kind) -> (&'static str, &'static str) {
     match kind {
-        Kind::Priority(_) => ("priority", "a level"),
-        Kind::RoundRobin(_) => ("deficit-round-robin", "a quantum"),
-        Kind::Hfsc { .. } => ("hfsc", "curves"),
-        Kind::TokenBucket(_) => ("token-bucket", "nothing more of its only child"),
-        Kind::Vacant => ("port", "nothing more of the node at its root"),
-        Kind::Fifo(_) | Kind::FlowQueues(_) | Kind::FqCodel(_) => ("leaf", "no child at all"),
+        Kind::Priority(_) => ("priority", "needs a level"),
+        Kind::RoundRobin(_) => ("deficit-round-robin", "needs a quantum"),
+        Kind::Hfsc { .. } => ("hfsc", "needs curves"),
+        Kind::TokenBucket(_) => ("token-bucket", "takes no level, quantum or curves"),
+        Kind::Vacant => ("port", "takes no level, quantum or curves"),
+        Kind::Fifo(_) | Kind::FlowQueues(_) | Kind::FqCodel(_) => ("leaf", "is not possible"),
     }
 }

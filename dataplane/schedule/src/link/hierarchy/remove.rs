@@ -81,11 +81,15 @@ impl<T: Item> LinkScheduler<T> {
     fn check_target(&self, node: NodeId, to: NodeId) -> Result<(), ScheduleError> {
         let refuse = |why| Err(ScheduleError::MoveTarget { node, to, why });
         match self.node(to).map(|entry| entry.kind) {
-            None => refuse("it doesn't exist"),
+            None => refuse("no such node"),
             Some(Kind::Fifo(_) | Kind::FlowQueues(_) | Kind::FqCodel(_)) => {
-                if self.path_up(to).any(|id| id == node) { refuse("it goes as well") } else { Ok(()) }
+                if self.path_up(to).any(|id| id == node) {
+                    refuse("it is the same node, or below it")
+                } else {
+                    Ok(())
+                }
             }
-            Some(_) => refuse("it holds no packets itself; name a leaf"),
+            Some(_) => refuse("it is not a leaf; name a leaf"),
         }
     }
 

@@ -73,7 +73,7 @@ fn a_table_at_its_bound_says_so_and_goes_on() {
     println!("{error}");
     assert_eq!((error.limit, error.filters), (max_bytes, ids.len()));
     assert!(error.bytes <= max_bytes, "{error}");
-    assert!(error.to_string().contains("those before stay in force"), "{error}");
+    assert!(error.to_string().contains("the existing filters stay in force"), "{error}");
     let added = ids.len();
     assert_eq!(table.len(), added);
     for id in ids.split_off(added / 2) {

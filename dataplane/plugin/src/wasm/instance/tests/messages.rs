@@ -14,7 +14,7 @@ fn messages_are_answered() {
     let failed = instance.control(&message("fault", json!({}))).unwrap_err();
     assert_eq!(failed.to_string(), "plugin test: fault: fault");
     let unknown = instance.control(&message("ehco", json!({}))).unwrap_err();
-    assert_eq!(unknown.to_string(), "plugin test has no message \"ehco\"; it has: echo, fault");
+    assert_eq!(unknown.to_string(), "plugin test has no message \"ehco\"; its messages: echo, fault");
     assert_eq!(instance.fault(), None);
 }
 
@@ -28,7 +28,7 @@ fn a_message_that_takes_too_long_is_aborted() {
     assert!(error.contains("took too long and was aborted"), "{error}");
     assert_eq!(instance.fault().unwrap().kind, FaultKind::Overrun);
     let error = instance.control(&message("on", json!({}))).unwrap_err().to_string();
-    assert!(error.contains("it failed, and begins anew"), "{error}");
+    assert!(error.contains("the instance failed, and restarts"), "{error}");
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn replies_that_are_no_json_are_refused() {
           (call $reply (i32.const 0) (i32.const 3)) i32.const 0)"#;
     let mut instance = begin_with(r#", "messages": {"on": "x"}"#, body, Default::default()).unwrap();
     let error = instance.control(&message("on", json!({}))).unwrap_err().to_string();
-    assert!(error.contains("its reply is no JSON"), "{error}");
+    assert!(error.contains("the plugin's reply is not valid JSON"), "{error}");
     let outside = body.replace("(i32.const 3)", "(i32.const 0x7fffffff)");
     let mut instance = begin_with(r#", "messages": {"on": "x"}"#, &outside, Default::default()).unwrap();
     instance.control(&message("on", json!({}))).unwrap_err();
@@ -74,7 +74,7 @@ fn state_goes_over_to_another_instance() {
     Batch::equal(5, 60).processed(&mut new);
     assert_eq!(new.save().unwrap().unwrap(), 75_u32.to_le_bytes());
     let refused = new.restore(&state, 2).unwrap_err().to_string();
-    assert_eq!(refused, "plugin test: restore: it returned 1 without an error message");
+    assert_eq!(refused, "plugin test: restore: the plugin returned 1 without an error message");
     assert_eq!(begin("").save(), Ok(None));
     assert!(begin("").restore(&[], 0).unwrap_err().to_string().contains("can't restore state"));
 }

@@ -151,7 +151,9 @@ fn a_message_is_suspended_and_answered_later() {
     assert_eq!(instance.take_reply(), None);
     assert_eq!(instance.begin_control(&message("on", json!({}))), None);
     instance.abort();
-    assert!(instance.take_reply().unwrap().unwrap_err().to_string().contains("it failed, and begins anew"));
+    assert!(
+        instance.take_reply().unwrap().unwrap_err().to_string().contains("the instance failed, and restarts")
+    );
 }
 
 #[test]
