@@ -1,49 +1,42 @@
 //! Router of a worker: its tables, and the pipeline that takes a batch through the stages.
 
+pub(crate) mod pending;
 mod timers;
 
-use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use millrace_classify::FlowTableError;
-use millrace_forward::{
-    AdjacencyTable, ErrorLimiter, FibReader, HoldLimits, HoldQueue, NO_ADJACENCY, NeighbourTable,
-};
+use millrace_forward::{FibReader, NO_ADJACENCY};
 use millrace_packet::{Arrivals, BATCH_SIZE, Batch, DropReason, Packet, Pool};
-use millrace_plugin::{Pulse, Released};
+use millrace_plugin::Pulse;
 use millrace_plugin_abi::Position;
 use millrace_units::{Instant, PortId};
 use millrace_wire::{EtherType, MacAddr};
 
 use crate::classify::Classifier;
 use crate::driver_flows::DriverFlows;
-use crate::egress::accounts::RouteAccounts;
-use crate::egress::port_scheduler::QueueDrops;
+use crate::egress::errors::IcmpErrors;
 use crate::egress::ports::{DeviceId, PortTable};
-use crate::fast_path::bare::{Bare, OwnAddresses};
 use crate::fast_path::express::leave_known;
 use crate::fast_path::plain::read_plain;
 use crate::forward::Forwarder;
-use crate::forward::fib::Fib;
 use crate::forward::filter_route::is_filter;
 use crate::forward::route::{admit, look_up};
-use crate::gates::from_plugins::FromPlugins;
-use crate::gates::{Copies, Gates, Outlet};
+use crate::forward::tables::ForwardingTables;
+use crate::gates::{Gates, Outlet};
 use crate::ingress::parse::{Parsed, ROUTER, parse, parse_copy};
 use crate::ingress::receive::receive;
-use crate::observe::capture::{CaptureSink, Direction, GateTap};
-use crate::observe::drop_log::DropLog;
+use crate::observe::Observation;
+use crate::observe::capture::{Direction, GateTap};
 use crate::observe::event::Event;
-use crate::observe::snapshot::Totals;
-use crate::observe::trace::{Pick, Tracer};
+use crate::observe::trace::Pick;
 use crate::options::Options;
-use crate::punt::control_plane::ControlPlane;
-use crate::punt::own_stack::{Outgoing, OwnStack};
+use crate::punt::Punt;
+use crate::router::pending::Pending;
+use crate::router::pending::Scratch;
 use crate::work::{Fate, Work};
 use crate::worker::handover::Handover;
 
-/// Maximum number of neighbours, all ports together.
-const NEIGHBOURS: usize = 65_536;
 /// Maximum number of EtherTypes with a counter of their own.
 const ETHER_TYPES: usize = 64;
 /// Maximum number of passes over router-made packets in one call of [`Router::follow_up`]; further packets
@@ -52,68 +45,26 @@ const ROUNDS: usize = 4;
 /// Maximum number of held packets that an iteration refuses because their wait has timed out.
 const EXPIRED_AT_ONCE: usize = 64;
 
-/// Forwarding state of a worker: all stages and tables between the devices.
+/// Forwarding state of a worker: the state of each stage, and all tables between the devices.
 pub struct Router {
     pub(crate) pool: Pool,
     pub(crate) seed: u64,
-    pub(crate) ports: PortTable,
-    pub(crate) fib: Fib,
-    /// Invalid source addresses: the router's own, and broadcasts of its subnets.
-    pub(crate) own_addresses: OwnAddresses,
-    pub(crate) neighbours: NeighbourTable,
-    /// Egress port, MTU and link header of plain flows, by adjacency number.
-    pub(crate) adjacencies: AdjacencyTable,
-    /// Adjacencies of routes, for the fast path without a flow table.
-    pub(crate) bare: Bare,
-    pub(crate) hold: HoldQueue,
-    pub(crate) own: OwnStack,
-    pub(crate) control_plane: ControlPlane,
-    pub(crate) gates: Gates,
-    copies: Copies,
     pub(crate) options: Options,
+    pub(crate) ports: PortTable,
     pub(crate) classifier: Classifier,
-    pub(crate) errors: ErrorLimiter,
-    pub(crate) captures: Vec<CaptureSink>,
-    /// Running trace.
-    pub(crate) trace: Option<Box<Tracer>>,
-    /// Number of the first packet of the next trace.
-    pub(crate) next_mark: u16,
-    /// Last dropped packets, by reason.
-    pub(crate) drop_log: DropLog,
-    pub(crate) totals: Totals,
-    /// Packets and bytes of each route that were queued, wait, or were dropped.
-    pub(crate) route_accounts: RouteAccounts,
-    pub(crate) ether_types: BTreeMap<u16, u64>,
-    pub(crate) events: VecDeque<Event>,
-    /// Packets made by the router, before their first stage.
-    pub(crate) made: Vec<Packet>,
-    /// Copies of packets, to be parsed and routed next.
-    pub(crate) resumed: Vec<Packet>,
-    /// Packets held for a neighbour that is resolved now. They have passed all gates.
-    pub(crate) waited: Vec<Packet>,
-    /// Packets that plugins have made.
-    pub(crate) from_plugins: FromPlugins,
-    /// Packets that plugins want classified again.
-    pub(crate) again: Vec<Packet>,
-    /// Frames of the own stack.
-    pub(crate) frames: Vec<Outgoing>,
-    /// Packets to be punted to the kernel.
-    pub(crate) for_kernel: Vec<Packet>,
-    pub(crate) fragments: Vec<Packet>,
-    /// Packets dropped by queues and not yet counted.
-    pub(crate) queue_drops: QueueDrops,
-    pub(crate) identification: u16,
+    pub(crate) gates: Gates,
+    pub(crate) forwarding: ForwardingTables,
+    pub(crate) punt: Punt,
+    pub(crate) errors: IcmpErrors,
     /// Offloaded flows; `None` without offload.
     pub(crate) driver: Option<Box<DriverFlows>>,
     /// Rings to and from other workers; `None` with a single worker.
     pub(crate) handover: Option<Box<Handover>>,
-    /// Filter accounts of a packet in hand-over, one word each. Reused allocation.
-    pub(crate) handed_filters: Vec<u64>,
+    pub(crate) observation: Observation,
+    pub(crate) pending: Pending,
+    pub(crate) scratch: Scratch,
     /// Last batch that the worker received, and its ingress device; `None` for a batch from another worker.
     pub(crate) arrivals: (Arrivals, Option<DeviceId>),
-    pub(crate) spare: Work,
-    /// Packets released by plugins.
-    pub(crate) released: Vec<Released>,
 }
 
 impl Router {
@@ -123,55 +74,30 @@ impl Router {
     /// # Errors
     /// When the kernel maps no memory for the flow table.
     pub fn new(pool: Pool, prefixes: FibReader, seed: u64) -> Result<Self, FlowTableError> {
-        let hold = HoldQueue::new(HoldLimits::of_pool(pool.capacity()), seed);
         Ok(Self {
-            classifier: Classifier::new(&Options::default(), seed)?,
-            arrivals: (Arrivals::new(pool.clone()), None),
-            pool,
             seed,
-            ports: PortTable::default(),
-            fib: Fib::new(prefixes),
-            own_addresses: OwnAddresses::new(seed),
-            bare: Bare::default(),
-            neighbours: NeighbourTable::new(NEIGHBOURS, seed),
-            adjacencies: AdjacencyTable::new(seed),
-            hold,
-            own: OwnStack::new(seed),
-            control_plane: ControlPlane::default(),
-            gates: Gates::default(),
-            copies: Copies::default(),
             options: Options::default(),
-            errors: ErrorLimiter::default(),
-            captures: Vec::new(),
-            trace: None,
-            next_mark: 1,
-            drop_log: DropLog::default(),
-            totals: Totals::default(),
-            route_accounts: RouteAccounts::default(),
-            ether_types: BTreeMap::new(),
-            events: VecDeque::new(),
-            made: Vec::new(),
-            resumed: Vec::new(),
-            waited: Vec::new(),
-            from_plugins: FromPlugins::default(),
-            again: Vec::new(),
-            frames: Vec::new(),
-            for_kernel: Vec::new(),
-            fragments: Vec::new(),
-            queue_drops: Vec::new(),
-            identification: seed as u16,
+            ports: PortTable::default(),
+            classifier: Classifier::new(&Options::default(), seed)?,
+            gates: Gates::default(),
+            forwarding: ForwardingTables::new(prefixes, pool.capacity(), seed),
+            punt: Punt::new(seed),
+            errors: IcmpErrors::new(seed),
             driver: None,
             handover: None,
-            handed_filters: Vec::new(),
-            spare: Work::default(),
-            released: Vec::new(),
+            observation: Observation::default(),
+            pending: Pending::default(),
+            scratch: Scratch::default(),
+            arrivals: (Arrivals::new(pool.clone()), None),
+            pool,
         })
     }
 
     /// Takes a batch received by `device` through all stages. Afterwards `work` holds no packets.
     pub fn process(&mut self, device: DeviceId, work: &mut Work, now: Instant) {
         // The counter may be below zero: cleared counters leave out packets that other workers have received.
-        self.totals.received = self.totals.received.wrapping_add(work.packets.len() as u64);
+        self.observation.totals.received =
+            self.observation.totals.received.wrapping_add(work.packets.len() as u64);
         self.arrivals.0.note(&work.packets);
         self.arrivals.1 = Some(device);
         work.begin();
@@ -198,7 +124,7 @@ impl Router {
         if tapped {
             self.tap_arrivals(work, now);
         }
-        if let Some(tracer) = &mut self.trace
+        if let Some(tracer) = &mut self.observation.trace
             && !tracer.passes(work.packets.len())
         {
             return self.journey_watched(work, Pick::Chosen, now);
@@ -252,7 +178,7 @@ impl Router {
         }
         self.run_gates(Position::Early, 0, work, now);
         self.run_gates(Position::Late, 0, work, now);
-        if !leave_known(&mut self.adjacencies, work) {
+        if !leave_known(&mut self.forwarding.adjacencies, work) {
             work.note_keys();
             self.decide(work);
         }
@@ -347,7 +273,16 @@ impl Router {
     /// Makes the copies that filters request, and gives copies at `copy` gates to the instances there.
     #[inline]
     pub(crate) fn make_copies(&mut self, work: &Work, now: Instant) {
-        let Self { gates, copies, fib, ports, pool, resumed, captures, .. } = self;
+        let Self {
+            gates,
+            ports,
+            pool,
+            scratch: Scratch { copies, .. },
+            forwarding: ForwardingTables { fib, .. },
+            pending: Pending { resumed, .. },
+            observation: Observation { captures, .. },
+            ..
+        } = self;
         let mut outlet = Outlet { fib, ports, pool, made: resumed, copies: 0 };
         let copies = match captures.is_empty() {
             true => gates.run_copies(work, copies, &mut outlet, now, &mut ()),
@@ -356,14 +291,23 @@ impl Router {
                 gates.run_copies(work, copies, &mut outlet, now, &mut tap)
             }
         };
-        self.totals.created.copies += outlet.copies + copies.made;
-        self.totals.consumed += copies.made - copies.kept;
-        self.totals.created.copies += self.gates.replicate(work, &self.pool, &mut self.resumed);
+        self.observation.totals.created.copies += outlet.copies + copies.made;
+        self.observation.totals.consumed += copies.made - copies.kept;
+        self.observation.totals.created.copies +=
+            self.gates.replicate(work, &self.pool, &mut self.pending.resumed);
     }
 
     /// Runs the instances at a position over the batch that was grouped last, from stage number `stage` on.
     pub(crate) fn run_gates(&mut self, position: Position, stage: u16, work: &mut Work, now: Instant) {
-        let Self { gates, fib, ports, pool, resumed, captures, .. } = self;
+        let Self {
+            gates,
+            ports,
+            pool,
+            forwarding: ForwardingTables { fib, .. },
+            pending: Pending { resumed, .. },
+            observation: Observation { captures, .. },
+            ..
+        } = self;
         let mut outlet = Outlet { fib, ports, pool, made: resumed, copies: 0 };
         if captures.is_empty() {
             gates.run(position, stage, work, &mut outlet, now);
@@ -371,7 +315,7 @@ impl Router {
             let mut tap = GateTap { captures, pool, now };
             gates.run_watched((position, stage), work, &mut outlet, now, &mut tap);
         }
-        self.totals.created.copies += outlet.copies;
+        self.observation.totals.created.copies += outlet.copies;
     }
 
     pub(crate) fn forward(&mut self, work: &mut Work) {
@@ -380,7 +324,7 @@ impl Router {
             work.adjacencies.all_mut().fill(NO_ADJACENCY);
         }
         work.leaving.begin();
-        if !leave_known(&mut self.adjacencies, work) {
+        if !leave_known(&mut self.forwarding.adjacencies, work) {
             self.decide(work);
         }
     }
@@ -388,9 +332,9 @@ impl Router {
     /// Decides the fates of open packets: their routes, egress ports and link addresses.
     fn decide(&mut self, work: &mut Work) {
         let mut forwarder = Forwarder {
-            fib: &self.fib,
+            fib: &self.forwarding.fib,
             filter_routes: self.gates.routes(),
-            neighbours: &mut self.neighbours,
+            neighbours: &mut self.forwarding.neighbours,
             ports: &self.ports,
         };
         let Work { packets, keys, fates, destinations, .. } = work;
@@ -405,7 +349,7 @@ impl Router {
     /// Decides the fates of packets that an instance kept at a gate of `queue` while their neighbour was
     /// unknown.
     pub(crate) fn decide_late(&mut self, work: &mut Work) {
-        let Self { fib, gates, neighbours, ports, .. } = self;
+        let Self { gates, ports, forwarding: ForwardingTables { fib, neighbours, .. }, .. } = self;
         let mut forwarder = Forwarder { fib, filter_routes: gates.routes(), neighbours, ports };
         for index in 0..work.packets.len() {
             let packet = work.packets.at_mut(index);
@@ -424,14 +368,13 @@ impl Router {
         for _ in 0..ROUNDS {
             self.act(now);
             self.take_given(now);
-            let following = [&self.waited, &self.made, &self.resumed, &self.again];
-            if following.iter().all(|packets| packets.is_empty()) && self.frames.is_empty() {
+            if self.pending.is_empty() && self.punt.frames.is_empty() {
                 return;
             }
             self.send_frames(now);
-            let mut work = std::mem::take(&mut self.spare);
-            let alone = self.trace.is_some();
-            while fill(&mut work.packets, &mut self.waited, alone) {
+            let mut work = std::mem::take(&mut self.scratch.spare);
+            let alone = self.observation.trace.is_some();
+            while fill(&mut work.packets, &mut self.pending.waited, alone) {
                 self.resume(&mut work, now);
                 if self.is_traced(&work) {
                     self.go_on_traced(&mut work, now);
@@ -440,17 +383,17 @@ impl Router {
                 self.forward(&mut work);
                 self.dispose(&mut work, now);
             }
-            while fill(&mut work.packets, &mut self.made, false) {
+            while fill(&mut work.packets, &mut self.pending.made, false) {
                 self.start_own(&mut work, now);
                 self.classify(&mut work, now);
                 self.travel(&mut work, now);
             }
-            while fill(&mut work.packets, &mut self.again, alone) {
+            while fill(&mut work.packets, &mut self.pending.again, alone) {
                 self.start_again(&mut work, now);
                 self.classify(&mut work, now);
                 self.travel(&mut work, now);
             }
-            while fill(&mut work.packets, &mut self.resumed, false) {
+            while fill(&mut work.packets, &mut self.pending.resumed, false) {
                 self.resume(&mut work, now);
                 self.find_paths(&mut work);
                 self.gates.group(&mut work);
@@ -458,7 +401,7 @@ impl Router {
                 self.run_gates(Position::Queue, 0, &mut work, now);
                 self.dispose(&mut work, now);
             }
-            self.spare = work;
+            self.scratch.spare = work;
         }
     }
 
@@ -483,7 +426,7 @@ impl Router {
             return;
         }
         for index in (0..work.packets.len()).filter(|index| work.fates[*index].is_open()) {
-            let has_route = self.fib.lookup(work.keys[index].destination()).is_some();
+            let has_route = self.forwarding.fib.lookup(work.keys[index].destination()).is_some();
             let priority = has_route.then_some(self.options.route_priority);
             work.paths[index] = self.gates.classify(&work.candidate(index), priority).path;
         }
@@ -505,7 +448,7 @@ impl Router {
             }
             (packet.port, packet.tag) = (port, tag);
             if !is_filter(packet.next_hop) {
-                look_up(&self.fib, packet, &work.keys[index]);
+                look_up(&self.forwarding.fib, packet, &work.keys[index]);
             }
         }
     }
@@ -528,8 +471,10 @@ impl Router {
     }
 
     fn count_ether_type(&mut self, ether_type: EtherType) {
-        if self.ether_types.len() < ETHER_TYPES || self.ether_types.contains_key(&ether_type.0) {
-            *self.ether_types.entry(ether_type.0).or_default() += 1;
+        if self.observation.ether_types.len() < ETHER_TYPES
+            || self.observation.ether_types.contains_key(&ether_type.0)
+        {
+            *self.observation.ether_types.entry(ether_type.0).or_default() += 1;
         }
     }
 
@@ -544,8 +489,8 @@ impl Router {
     pub(crate) fn tap(&mut self, packet: &Packet, port: PortId, direction: Direction, now: Instant) {
         let parsed = parse_copy(packet, &self.pool);
         let candidate = parsed.map(|(parsed, copy)| parsed.candidate(&copy));
-        self.captures.retain(|capture| !capture.is_abandoned());
-        for capture in &mut self.captures {
+        self.observation.captures.retain(|capture| !capture.is_abandoned());
+        for capture in &mut self.observation.captures {
             capture.offer(packet, candidate.as_ref(), port, direction, now);
         }
     }
@@ -553,13 +498,13 @@ impl Router {
     /// Returns whether any capture is running.
     #[inline]
     pub(crate) fn is_tapped(&self) -> bool {
-        !self.captures.is_empty()
+        !self.observation.captures.is_empty()
     }
 
     /// Returns the next event for control.
     pub(crate) fn take_event(&mut self) -> Option<Event> {
         let failure = || self.gates.plugins_mut().take_failure().map(Event::InstanceFailed);
-        self.events.pop_front().or_else(failure)
+        self.observation.events.pop_front().or_else(failure)
     }
 }
 

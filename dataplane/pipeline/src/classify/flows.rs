@@ -118,7 +118,7 @@ impl Router {
             Some(FilterRoute::Host) => "host (filter)".to_owned(),
             Some(FilterRoute::Forward(hops)) => format!("{} (filter)", hop(hops.select(0))),
             None if next_hop == NO_ROUTE => "no route".to_owned(),
-            None => match self.fib.route(next_hop) {
+            None => match self.forwarding.fib.route(next_hop) {
                 Route::Forward(hops) => hops.iter().map(hop).collect::<Vec<_>>().join(", or "),
                 other => other.to_string(),
             },

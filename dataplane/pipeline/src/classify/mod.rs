@@ -294,7 +294,7 @@ impl Router {
             self.classifier.ahead.ask(index, candidate);
         }
         if self.classifier.ahead.len() > 0 {
-            self.classifier.ahead.look_up(&self.fib, &mut self.gates, self.options.route_priority);
+            self.classifier.ahead.look_up(&self.forwarding.fib, &mut self.gates, self.options.route_priority);
         }
     }
 

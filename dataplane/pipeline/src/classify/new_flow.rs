@@ -122,10 +122,10 @@ impl Router {
         let key = &work.keys[index];
         let port = self.ports.get(key.port);
         let checks = port.is_some_and(|entry| entry.settings.reverse_path != ReversePath::Off);
-        if checks || is_filter(old.next_hop) || self.own_addresses.contains(&key.source()) {
+        if checks || is_filter(old.next_hop) || self.forwarding.own_addresses.contains(&key.source()) {
             return None;
         }
-        let next_hop = self.fib.lookup(key.destination()).unwrap_or(NO_ROUTE);
+        let next_hop = self.forwarding.fib.lookup(key.destination()).unwrap_or(NO_ROUTE);
         if self.gates.is_bound() && (next_hop == NO_ROUTE) != (old.next_hop == NO_ROUTE) {
             return None;
         }
@@ -139,19 +139,19 @@ impl Router {
         let ahead = self.classifier.ahead.answer(index);
         let next_hop = match ahead {
             Some((next_hop, _)) => next_hop,
-            None => self.fib.lookup(key.destination()).unwrap_or(NO_ROUTE),
+            None => self.forwarding.fib.lookup(key.destination()).unwrap_or(NO_ROUTE),
         };
         if packet.port != ROUTER {
             let fate = admit(&self.ports, packet, key, self.options.martians);
             if !fate.is_open() {
                 return Err(fate);
             }
-            if self.own_addresses.contains(&key.source()) {
+            if self.forwarding.own_addresses.contains(&key.source()) {
                 return Err(Fate::Drop(DropReason::MartianSource));
             }
             let mode =
                 self.ports.get(packet.port).map_or(ReversePath::Off, |entry| entry.settings.reverse_path);
-            if !comes_from_there(mode, &self.fib, packet.port, key.source()) {
+            if !comes_from_there(mode, &self.forwarding.fib, packet.port, key.source()) {
                 return Err(Fate::Drop(DropReason::ReversePath));
             }
         }

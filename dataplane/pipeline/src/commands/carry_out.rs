@@ -24,12 +24,14 @@ impl Router {
             RouteCommand::Set(routes, reply) => answer(&reply, self.set_routes(routes)),
             RouteCommand::Forget(routes, reply) => answer(&reply, self.forget_routes(routes)),
             RouteCommand::Changed(changes) => self.change_own_addresses(&changes),
-            RouteCommand::Waiting(from, reply) => answer(&reply, self.route_accounts.waiting(from)),
+            RouteCommand::Waiting(from, reply) => {
+                answer(&reply, self.observation.route_accounts.waiting(from))
+            }
             RouteCommand::Count(routes, reply) => {
-                let accounts = routes.iter().map(|index| self.route_accounts.account(*index));
+                let accounts = routes.iter().map(|index| self.observation.route_accounts.account(*index));
                 answer(&reply, accounts.collect());
             }
-            RouteCommand::Clear(from, reply) => answer(&reply, self.route_accounts.clear(from)),
+            RouteCommand::Clear(from, reply) => answer(&reply, self.observation.route_accounts.clear(from)),
         }
     }
 
@@ -124,8 +126,10 @@ impl Router {
     /// Carries out a command to captures and traces, or answers a question about packets.
     pub(crate) fn observe(&mut self, command: ObservationCommand, now: Instant) {
         match command {
-            ObservationCommand::StartCapture(sink) => self.captures.push(*sink),
-            ObservationCommand::StopCapture(id) => self.captures.retain(|capture| capture.id != id),
+            ObservationCommand::StartCapture(sink) => self.observation.captures.push(*sink),
+            ObservationCommand::StopCapture(id) => {
+                self.observation.captures.retain(|capture| capture.id != id)
+            }
             ObservationCommand::StartTrace(sink) => self.start_trace(*sink, now),
             ObservationCommand::StopTrace(id) => self.stop_trace(id),
             ObservationCommand::LastDrops(query, reply) => answer(&reply, self.last_drops(&query)),
@@ -137,9 +141,9 @@ impl Router {
     fn set_routes(&mut self, mut routes: NumberedRoutes) -> NumberedRoutes {
         let mut other = false;
         for (index, route) in &mut routes {
-            self.route_accounts.begin(*index);
-            self.bare.forget(*index);
-            other |= self.fib.exchange(*index, route);
+            self.observation.route_accounts.begin(*index);
+            self.forwarding.bare.forget(*index);
+            other |= self.forwarding.fib.exchange(*index, route);
         }
         if other {
             self.forget_adjacencies();
@@ -151,8 +155,8 @@ impl Router {
     /// valid.
     fn forget_routes(&mut self, mut routes: NumberedRoutes) -> NumberedRoutes {
         for (index, route) in &mut routes {
-            self.fib.exchange(*index, route);
-            self.bare.forget(*index);
+            self.forwarding.fib.exchange(*index, route);
+            self.forwarding.bare.forget(*index);
         }
         routes
     }
@@ -165,12 +169,12 @@ impl Router {
 
     fn start_trace(&mut self, sink: TraceSink, now: Instant) {
         let worker = self.handover.as_ref().map_or(0, |handover| handover.me());
-        self.trace = Some(Box::new(Tracer::new(sink, worker, self.next_mark, now)));
+        self.observation.trace = Some(Box::new(Tracer::new(sink, worker, self.observation.next_mark, now)));
     }
 
     fn stop_trace(&mut self, id: u32) {
-        if let Some(tracer) = self.trace.take_if(|tracer| tracer.id() == id) {
-            self.next_mark = tracer.number();
+        if let Some(tracer) = self.observation.trace.take_if(|tracer| tracer.id() == id) {
+            self.observation.next_mark = tracer.number();
         }
     }
 
@@ -178,12 +182,12 @@ impl Router {
     fn tables(&self) -> Tables<'_> {
         Tables {
             ports: &self.ports,
-            fib: &self.fib,
-            neighbours: &self.neighbours,
+            fib: &self.forwarding.fib,
+            neighbours: &self.forwarding.neighbours,
             gates: &self.gates,
             route_priority: self.options.route_priority,
             martians: self.options.martians,
-            own_addresses: &self.own_addresses,
+            own_addresses: &self.forwarding.own_addresses,
             seed: self.seed,
             worker: self.handover.as_ref().map(|handover| (handover.me(), handover.workers())),
         }
@@ -195,8 +199,8 @@ impl Router {
         let share = |all: u32| all.div_ceil(workers);
         let options = Options { flows_max: share(options.flows_max), ..options };
         let limit = RateLimit { per_second: share(options.icmp_rate), burst: share(options.icmp_burst) };
-        self.errors = ErrorLimiter::new(limit);
-        self.control_plane.set(&options.control_plane, workers);
+        self.errors.limiter = ErrorLimiter::new(limit);
+        self.punt.control_plane.set(&options.control_plane, workers);
         self.classifier.set_options(&options, self.seed);
         self.gates.plugins_mut().set_limits(options.instances);
         self.options = options;
@@ -220,16 +224,16 @@ impl Router {
             return;
         }
         if !up {
-            self.own.resolver.link_down(id);
+            self.punt.own.resolver.link_down(id);
         }
         let old =
             before.filter(|(was_up, _)| *was_up && up).map(|(_, addresses)| addresses).unwrap_or_default();
         for net in old.iter().filter(|net| !addresses.contains(net)) {
-            self.own.resolver.remove_own(NeighbourKey { port: id, address: net.addr() });
+            self.punt.own.resolver.remove_own(NeighbourKey { port: id, address: net.addr() });
         }
         for net in addresses.iter().filter(|net| up && !old.contains(net)) {
             let key = NeighbourKey { port: id, address: net.addr() };
-            self.own.resolver.add_own(key);
+            self.punt.own.resolver.add_own(key);
             if is_open {
                 self.with_own(now, |own, context| own.announce(key, context));
             }
@@ -241,9 +245,9 @@ impl Router {
     fn change_own_addresses(&mut self, changes: &[RouteChange]) {
         for RouteChange { prefix, own } in changes {
             if *own {
-                self.own_addresses.insert(prefix.addr());
+                self.forwarding.own_addresses.insert(prefix.addr());
             } else if prefix.prefix_len() == prefix.max_prefix_len() {
-                self.own_addresses.remove(&prefix.addr());
+                self.forwarding.own_addresses.remove(&prefix.addr());
             }
         }
     }

@@ -120,10 +120,10 @@ impl Router {
     /// Accounts offloaded packets of an entry to its route and filters.
     fn count_offloaded(&mut self, entry: &Entry, DriverTotals { sent, dropped }: DriverTotals) {
         if sent.packets > 0 {
-            self.route_accounts.queued(entry.plan.route, sent);
+            self.observation.route_accounts.queued(entry.plan.route, sent);
             if let Some((port, neighbour)) = entry.plan.neighbour {
                 // The lookup notes that the neighbour is used.
-                let _ = self.neighbours.lookup(port, neighbour);
+                let _ = self.forwarding.neighbours.lookup(port, neighbour);
             }
         }
         if sent.packets + dropped.packets > 0 {

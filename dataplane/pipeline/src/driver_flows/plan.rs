@@ -44,7 +44,7 @@ impl Router {
         if driver.placements.of(key) == Some(Level::Worker) {
             return Err(StaysUp::Placed);
         }
-        if self.trace.as_ref().is_some_and(|tracer| tracer.wants(key)) {
+        if self.observation.trace.as_ref().is_some_and(|tracer| tracer.wants(key)) {
             return Err(StaysUp::Traced);
         }
         if !PROTOCOLS.contains(&Protocol(key.protocol)) {
@@ -69,7 +69,7 @@ impl Router {
                 .map(|(way, neighbour)| (DriverAction::Send(way), Some((way.out, neighbour))))?,
         };
         let leaves_by = neighbour.map(|(port, _)| port);
-        if self.captures.iter().any(|capture| capture.wants(key, leaves_by)) {
+        if self.observation.captures.iter().any(|capture| capture.wants(key, leaves_by)) {
             return Err(StaysUp::Captured);
         }
         Ok(Plan { action, form, neighbour, route: answer.next_hop })
@@ -90,7 +90,7 @@ impl Router {
                 _ => StaysUp::NotForwarded,
             });
         }
-        let Some(Route::Forward(hops)) = (route != NO_ROUTE).then(|| self.fib.route(route)) else {
+        let Some(Route::Forward(hops)) = (route != NO_ROUTE).then(|| self.forwarding.fib.route(route)) else {
             return Err(StaysUp::NotForwarded);
         };
         let hop = alive(hops, hash, &self.ports);
@@ -106,7 +106,7 @@ impl Router {
         if !driver.port(port).sends {
             return Err(StaysUp::Departure(port));
         }
-        match self.neighbours.get(NeighbourKey { port, address: neighbour }) {
+        match self.forwarding.neighbours.get(NeighbourKey { port, address: neighbour }) {
             Some(NeighbourState::Reachable(destination)) => {
                 let (mtu, source) = (out.settings.mtu.min(longest), out.settings.mac);
                 Ok((DriverWay { out: port, mtu, destination, source }, neighbour))

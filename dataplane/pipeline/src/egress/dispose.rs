@@ -2,6 +2,8 @@
 //! drop).
 
 use crate::egress::errors::{ErrorPath, source_of};
+use crate::observe::Observation;
+use crate::router::pending::Scratch;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::ops::Range;
@@ -69,13 +71,13 @@ impl Router {
                 Fate::Host => self.punt(packet),
                 Fate::Own => self.deliver(packet, now),
                 Fate::Hold(neighbour) => self.wait(packet, neighbour, now),
-                Fate::Consumed => self.totals.consumed += 1,
+                Fate::Consumed => self.observation.totals.consumed += 1,
                 Fate::Kept(ticket) => {
                     self.keep(ticket, packet, keys[index], destinations[index], states[index]);
                 }
                 Fate::Again => self.classify_again(packet),
-                Fate::Resume => self.resumed.push(packet),
-                Fate::HandedOver => self.totals.handed += 1,
+                Fate::Resume => self.pending.resumed.push(packet),
+                Fate::HandedOver => self.observation.totals.handed += 1,
             }
             index += 1;
         }
@@ -99,7 +101,8 @@ impl Router {
     /// Counts the finished frames of a batch that were put into the queue of a port.
     fn count_leaving(&mut self, work: &Work, port: Option<PortId>) {
         let Some(out) = port.and_then(|port| self.ports.get_mut(port)) else { return };
-        let mut ledger = Ledger { routes: &mut self.route_accounts, filters: self.gates.plugins_mut() };
+        let mut ledger =
+            Ledger { routes: &mut self.observation.route_accounts, filters: self.gates.plugins_mut() };
         for (accounts, amount) in work.leaving.amounts() {
             out.queue_bytes += amount.bytes;
             ledger.amount_queued(accounts, amount);
@@ -109,21 +112,27 @@ impl Router {
     /// Puts the first `count` frames of a batch, all with egress port `port`, into the queue of that port.
     fn queue_run(&mut self, packets: &mut Drain<'_, Packet>, port: PortId, count: usize, now: Instant) {
         let run = packets.by_ref().take(count);
-        let Self { ports, queue_drops, route_accounts, gates, .. } = self;
+        let Self {
+            ports,
+            gates,
+            scratch: Scratch { queue_drops, .. },
+            observation: Observation { route_accounts, .. },
+            ..
+        } = self;
         let mut ledger = Ledger { routes: route_accounts, filters: gates.plugins_mut() };
         match ports.get_mut(port).filter(|out| out.is_here) {
             Some(out) => out.enqueue_all(run, now, queue_drops, &mut ledger),
             None => return run.for_each(|packet| self.queue_frame(packet, now)),
         }
-        if !self.queue_drops.is_empty() {
+        if !self.scratch.queue_drops.is_empty() {
             self.drop_queued();
         }
     }
 
     pub(crate) fn drop_packet(&mut self, packet: Packet, reason: DropReason) {
-        self.totals.dropped += 1;
+        self.observation.totals.dropped += 1;
         self.ports.count_drop(packet.port, reason);
-        self.drop_log.note(&packet, reason, self.gates.plugins());
+        self.observation.drop_log.note(&packet, reason, self.gates.plugins());
         if packet.trace != 0 {
             self.trace_dropped(&packet, reason);
         }
@@ -148,10 +157,10 @@ impl Router {
             // became smaller.
             return self.refuse(packet, too_big, DropReason::TooBig, now);
         }
-        let (mut fragments, mark) = (std::mem::take(&mut self.fragments), packet.trace);
+        let (mut fragments, mark) = (std::mem::take(&mut self.scratch.fragments), packet.trace);
         match fragment4(&self.pool, packet, mtu, &mut fragments) {
             Ok(()) => {
-                self.totals.created.fragments += fragments.len() as u64 - 1;
+                self.observation.totals.created.fragments += fragments.len() as u64 - 1;
                 if mark != 0 {
                     self.trace_fragmented(mark, fragments.len(), now);
                 }
@@ -167,7 +176,7 @@ impl Router {
             }
             Err((_, packet)) => self.drop_packet(packet, DropReason::TooBig),
         }
-        self.fragments = fragments;
+        self.scratch.fragments = fragments;
     }
 
     /// Prepends a link header to a packet, and puts the packet into the queue of its `out_port`.
@@ -196,13 +205,19 @@ impl Router {
     /// Puts a finished frame into the queue or scheduler of its `out_port`, a port of this worker.
     #[inline]
     pub(crate) fn queue_here(&mut self, packet: Packet, now: Instant) {
-        let Self { ports, queue_drops, route_accounts, gates, .. } = self;
+        let Self {
+            ports,
+            gates,
+            scratch: Scratch { queue_drops, .. },
+            observation: Observation { route_accounts, .. },
+            ..
+        } = self;
         let mut ledger = Ledger { routes: route_accounts, filters: gates.plugins_mut() };
         match ports.get_mut(packet.out_port) {
             None => self.drop_packet(packet, DropReason::PortDown),
             Some(out) => out.enqueue(packet, now, queue_drops, &mut ledger),
         }
-        if !self.queue_drops.is_empty() {
+        if !self.scratch.queue_drops.is_empty() {
             self.drop_queued();
         }
     }
@@ -210,19 +225,19 @@ impl Router {
     /// Counts and releases packets that queues dropped.
     #[cold]
     pub(crate) fn drop_queued(&mut self) {
-        let mut drops = std::mem::take(&mut self.queue_drops);
+        let mut drops = std::mem::take(&mut self.scratch.queue_drops);
         for (packet, reason) in drops.drain(..) {
             let mut ledger = self.ledger();
             ledger.goes_on(&packet);
             ledger.dropped(&packet);
             self.drop_packet(packet, reason);
         }
-        self.queue_drops = drops;
+        self.scratch.queue_drops = drops;
     }
 
     /// Returns the ledger that counts packets entering and leaving queues.
     pub(crate) fn ledger(&mut self) -> Ledger<'_> {
-        Ledger { routes: &mut self.route_accounts, filters: self.gates.plugins_mut() }
+        Ledger { routes: &mut self.observation.route_accounts, filters: self.gates.plugins_mut() }
     }
 
     /// Drops a packet and sends an ICMP error to its source, unless the rules or the rate limit forbid the
@@ -234,8 +249,8 @@ impl Router {
         }
         match self.error_for(&packet, error, now) {
             ErrorPath::Made(made) => {
-                self.totals.created.errors += 1;
-                self.made.push(made);
+                self.observation.totals.created.errors += 1;
+                self.pending.made.push(made);
                 self.drop_packet(packet, reason);
             }
             // The kernel routes the error, so the kernel makes it: its verdict on the packet is the same.
@@ -253,7 +268,7 @@ impl Router {
         self.with_own(now, |own, context| outcome = own.handle(&packet, context));
         match outcome {
             Outcome::Delivered => {
-                self.totals.to_host += 1;
+                self.observation.totals.to_host += 1;
                 if let Some(entry) = self.ports.get_mut(packet.port) {
                     entry.count.to_host += 1;
                 }
@@ -265,16 +280,17 @@ impl Router {
 
     /// Calls the own stack, and counts the packets and frames that it makes.
     pub(crate) fn with_own(&mut self, now: Instant, call: impl FnOnce(&mut OwnStack, &mut Context<'_>)) {
-        let before = self.frames.len() + self.made.len();
+        let before = self.punt.frames.len() + self.pending.made.len();
         let mut context = Context {
             pool: &self.pool,
             ports: &self.ports,
             now,
-            frames: &mut self.frames,
-            packets: &mut self.made,
+            frames: &mut self.punt.frames,
+            packets: &mut self.pending.made,
         };
-        call(&mut self.own, &mut context);
-        self.totals.created.own += (self.frames.len() + self.made.len() - before) as u64;
+        call(&mut self.punt.own, &mut context);
+        self.observation.totals.created.own +=
+            (self.punt.frames.len() + self.pending.made.len() - before) as u64;
     }
 
     /// Holds a packet until the link address of its next hop is known, and requests the resolution of that
@@ -282,15 +298,15 @@ impl Router {
     fn wait(&mut self, packet: Packet, neighbour: IpAddr, now: Instant) {
         let key = NeighbourKey { port: packet.out_port, address: neighbour };
         self.gates.plugins_mut().paths.touch(packet.counts_for);
-        let first = self.hold.waiting_for(key) == 0;
+        let first = self.forwarding.hold.waiting_for(key) == 0;
         let asks_control = |entry: &PortEntry| entry.is_kernel() || !self.has(entry.settings.device);
         if self.ports.get(key.port).is_some_and(asks_control) {
-            if first && self.events.len() < EVENT_LIMIT {
-                self.events.push_back(Event::Resolve(key.port, key.address));
+            if first && self.observation.events.len() < EVENT_LIMIT {
+                self.observation.events.push_back(Event::Resolve(key.port, key.address));
             }
         } else {
             let origin = Origin { port: packet.port, source: source_of(&packet) };
-            match self.own.resolver.solicit(key, origin, now, &mut self.own.actions) {
+            match self.punt.own.resolver.solicit(key, origin, now, &mut self.punt.own.actions) {
                 Solicited::Pending | Solicited::Known(_) => {}
                 Solicited::Failed => {
                     return self.refuse(packet, IcmpError::HostUnreachable, DropReason::NeighbourFailed, now);
@@ -298,25 +314,25 @@ impl Router {
                 Solicited::Limited => return self.drop_packet(packet, DropReason::NeighbourQueueFull),
             }
         }
-        while let Some(evicted) = self.hold.evict_for(key, &packet) {
+        while let Some(evicted) = self.forwarding.hold.evict_for(key, &packet) {
             self.drop_packet(evicted, DropReason::NeighbourQueueFull);
         }
-        self.hold.hold(key, packet, now);
+        self.forwarding.hold.hold(key, packet, now);
     }
 
     /// Records the state of a neighbour, and releases the packets held for it.
     pub(crate) fn learn(&mut self, key: NeighbourKey, state: NeighbourState, now: Instant) {
-        let known = self.neighbours.get(key);
+        let known = self.forwarding.neighbours.get(key);
         if matches!(known, Some(NeighbourState::Reachable(_))) && known != Some(state) {
             self.neighbour_moved(key);
         }
         // A full table drops the new neighbour; packets held for it then time out.
-        if let Ok(Some(evicted)) = self.neighbours.upsert(key, state) {
+        if let Ok(Some(evicted)) = self.forwarding.neighbours.upsert(key, state) {
             self.give_up(evicted, DropReason::NeighbourQueueFull);
         }
-        let released: Vec<Packet> = self.hold.release(key).collect();
+        let released: Vec<Packet> = self.forwarding.hold.release(key).collect();
         match state {
-            NeighbourState::Reachable(_) => self.waited.extend(released),
+            NeighbourState::Reachable(_) => self.pending.waited.extend(released),
             _ => {
                 for packet in released {
                     self.refuse(packet, IcmpError::HostUnreachable, DropReason::NeighbourFailed, now);
@@ -326,13 +342,13 @@ impl Router {
     }
 
     fn give_up(&mut self, key: NeighbourKey, reason: DropReason) {
-        let released: Vec<Packet> = self.hold.release(key).collect();
+        let released: Vec<Packet> = self.forwarding.hold.release(key).collect();
         released.into_iter().for_each(|packet| self.drop_packet(packet, reason));
     }
 
     /// Carries out the actions of the neighbour resolver.
     pub(crate) fn act(&mut self, now: Instant) {
-        let mut actions = std::mem::take(&mut self.own.actions);
+        let mut actions = std::mem::take(&mut self.punt.own.actions);
         for action in actions.drain(..) {
             match action {
                 Action::SendRequest { key, to } => {
@@ -355,20 +371,20 @@ impl Router {
                     if defend {
                         self.with_own(now, |own, context| own.announce(key, context));
                     }
-                    if self.events.len() < EVENT_LIMIT {
-                        self.events.push_back(Event::AddressConflict(key.port, key.address, mac));
+                    if self.observation.events.len() < EVENT_LIMIT {
+                        self.observation.events.push_back(Event::AddressConflict(key.port, key.address, mac));
                     }
                 }
             }
         }
-        if self.own.actions.is_empty() {
-            self.own.actions = actions;
+        if self.punt.own.actions.is_empty() {
+            self.punt.own.actions = actions;
         }
     }
 
     /// Queues the frames of the own stack.
     pub(crate) fn send_frames(&mut self, now: Instant) {
-        let mut frames = std::mem::take(&mut self.frames);
+        let mut frames = std::mem::take(&mut self.punt.frames);
         for frame in frames.drain(..) {
             let mut packet = frame.packet;
             packet.port = ROUTER;
@@ -376,7 +392,7 @@ impl Router {
             packet.set_network(0);
             self.enqueue(packet, frame.ether_type, frame.destination, now);
         }
-        self.frames = frames;
+        self.punt.frames = frames;
     }
 
     /// Calls `send` with the packets that each port sends now. Packets that `send` leaves in the queue stay
@@ -387,7 +403,13 @@ impl Router {
         now: Instant,
         mut send: impl FnMut(DeviceId, &mut VecDeque<Packet>, &mut Departures<'_>) -> Option<Amount>,
     ) {
-        let Self { ports, queue_drops, route_accounts, gates, totals, drop_log, trace, .. } = self;
+        let Self {
+            ports,
+            gates,
+            scratch: Scratch { queue_drops, .. },
+            observation: Observation { route_accounts, totals, drop_log, trace, .. },
+            ..
+        } = self;
         // Traced packets are few: the departures are searched only while the router holds some.
         let mut trace = trace.as_mut().filter(|tracer| tracer.has_live());
         for (id, entry) in ports.iter_mut() {
@@ -425,7 +447,7 @@ impl Router {
         if let Some(tracer) = trace {
             tracer.looked();
         }
-        if !self.queue_drops.is_empty() {
+        if !self.scratch.queue_drops.is_empty() {
             self.drop_queued();
         }
     }

@@ -5,12 +5,31 @@ use crate::forward::route::NO_ROUTE;
 use crate::router::Router;
 use ipnet::IpNet;
 use millrace_forward::{
-    ErrorOptions, IcmpError, NeighbourKey, NeighbourState, NextHop, RedirectQuery, Route, build_error,
-    build_redirect6, may_send_error, redirect_target,
+    ErrorLimiter, ErrorOptions, IcmpError, NeighbourKey, NeighbourState, NextHop, RedirectQuery, Route,
+    build_error, build_redirect6, may_send_error, redirect_target,
 };
 use millrace_packet::{FlowKey, Packet};
 use millrace_units::Instant;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Limit and numbering of the ICMP errors that the router makes.
+pub(crate) struct IcmpErrors {
+    pub limiter: ErrorLimiter,
+    /// IPv4 identification of the last error.
+    identification: u16,
+}
+
+impl IcmpErrors {
+    /// Returns the default limit. The first identification follows from `seed`.
+    pub fn new(seed: u64) -> Self {
+        Self { limiter: ErrorLimiter::default(), identification: seed as u16 }
+    }
+
+    fn next_identification(&mut self) -> u16 {
+        self.identification = self.identification.wrapping_add(1);
+        self.identification
+    }
+}
 
 impl Router {
     pub(super) fn error_for(&mut self, packet: &Packet, error: IcmpError, now: Instant) -> ErrorPath {
@@ -21,20 +40,19 @@ impl Router {
         let Some(peer) = source_of(packet) else { return ErrorPath::None };
         let kernel = self.ports.get(packet.port).is_some_and(|entry| entry.is_kernel());
         let link_local = matches!(peer, IpAddr::V6(peer) if peer.is_unicast_link_local());
-        let source = match self.fib.lookup(peer).map(|index| self.fib.route(index)) {
+        let source = match self.forwarding.fib.lookup(peer).map(|index| self.forwarding.fib.route(index)) {
             _ if link_local => self.source_towards(NextHop::new(packet.port, None), peer),
             Some(Route::Forward(hops)) => self.source_towards(*hops.select(packet.hash), peer),
             Some(Route::Kernel) if kernel => return ErrorPath::Kernel,
             _ => return ErrorPath::None,
         };
         let Some(source) = source else { return ErrorPath::None };
-        if !self.errors.take(&error, now) {
+        if !self.errors.limiter.take(&error, now) {
             return ErrorPath::None;
         }
-        self.identification = self.identification.wrapping_add(1);
         let options = ErrorOptions {
             traffic_class: self.options.icmp_dscp << 2,
-            identification: self.identification,
+            identification: self.errors.next_identification(),
             ..ErrorOptions::default()
         };
         match build_error(&self.pool, packet, error, source, &options) {
@@ -68,7 +86,7 @@ impl Router {
         if packet.next_hop == NO_ROUTE || is_filter(packet.next_hop) {
             return;
         }
-        let Route::Forward(hops) = self.fib.route(packet.next_hop) else { return };
+        let Route::Forward(hops) = self.forwarding.fib.route(packet.next_hop) else { return };
         let hop = *hops.select(packet.hash);
         let query = RedirectQuery {
             arrival: packet.port,
@@ -86,8 +104,8 @@ impl Router {
             _ => return,
         };
         if let ErrorPath::Made(made) = made {
-            self.totals.created.errors += 1;
-            self.made.push(made);
+            self.observation.totals.created.errors += 1;
+            self.pending.made.push(made);
         }
     }
 
@@ -104,11 +122,11 @@ impl Router {
         };
         // IPv6 redirects share the rate limit of IPv4 redirects, which ignores the gateway.
         let kind = IcmpError::Redirect { gateway: Ipv4Addr::UNSPECIFIED };
-        if !may_send_error(packet, &kind, false) || !self.errors.take(&kind, now) {
+        if !may_send_error(packet, &kind, false) || !self.errors.limiter.take(&kind, now) {
             return ErrorPath::None;
         }
         let key = NeighbourKey { port: packet.port, address: target.into() };
-        let station = match self.neighbours.get(key) {
+        let station = match self.forwarding.neighbours.get(key) {
             Some(NeighbourState::Reachable(mac)) => Some(mac),
             _ => None,
         };

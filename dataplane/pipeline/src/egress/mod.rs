@@ -2,7 +2,7 @@
 
 pub(crate) mod accounts;
 pub(crate) mod dispose;
-mod errors;
+pub(crate) mod errors;
 pub(crate) mod port_scheduler;
 pub(crate) mod ports;
 pub(crate) mod queue_backlog;

@@ -19,6 +19,7 @@ use crate::classify::ahead::Addresses;
 use crate::egress::accounts::ROUTES;
 use crate::egress::ports::{PortTable, ReversePath};
 use crate::forward::route::NO_ROUTE;
+use crate::forward::tables::ForwardingTables;
 use crate::ingress::parse::ROUTER;
 use crate::router::Router;
 use crate::work::{Alike, Fate, Work};
@@ -181,7 +182,10 @@ impl Router {
             self.ask_bare(work);
         }
         work.leaving.begin();
-        let Self { bare: Bare { v4, v6, adjacencies: numbers }, fib, adjacencies, .. } = self;
+        let Self {
+            forwarding: ForwardingTables { bare: Bare { v4, v6, adjacencies: numbers }, fib, adjacencies, .. },
+            ..
+        } = self;
         v4.look_up(|addresses, numbers| fib.lookup4_batch(addresses, numbers));
         if is_plain {
             return send_all4(v4.all_found(), (numbers, adjacencies), work) == work.packets.len();
@@ -196,7 +200,7 @@ impl Router {
     /// port. Returns whether no other check can object to any of them.
     #[inline]
     fn ask_all4(&mut self, work: &Work) -> bool {
-        let Self { bare, ports, own_addresses, .. } = self;
+        let Self { ports, forwarding: ForwardingTables { bare, own_addresses, .. }, .. } = self;
         let count = work.packets.len().min(BATCH_SIZE);
         let arrival = work.packets.first().map(|packet| Arrival::at(ports, packet.port));
         let mut is_said = arrival.is_some_and(|arrival| arrival.v4);
@@ -211,7 +215,7 @@ impl Router {
     /// Looks up the routes of packets to which no other check can object.
     #[inline]
     fn ask_bare(&mut self, work: &Work) {
-        let Self { bare, ports, own_addresses, .. } = self;
+        let Self { ports, forwarding: ForwardingTables { bare, own_addresses, .. }, .. } = self;
         bare.v4.clear();
         bare.v6.clear();
         let mut arrival = Arrival { port: ROUTER, v4: false, v6: false };
@@ -244,11 +248,11 @@ impl Router {
     /// Records the adjacency of a route, if the route has a single next hop with a gateway.
     pub(crate) fn note_bare(&mut self, route: NextHopIndex, family: Family, number: u32) {
         if !self.classifier.remembers()
-            && let Route::Forward(hops) = self.fib.route(route)
+            && let Route::Forward(hops) = self.forwarding.fib.route(route)
             && hops.len() == 1
             && hops.iter().all(|hop| hop.gateway.is_some())
         {
-            self.bare.note(route, family, number);
+            self.forwarding.bare.note(route, family, number);
         }
     }
 }

@@ -26,6 +26,7 @@ use crate::egress::dispose::link_header;
 use crate::forward::alive;
 use crate::forward::filter_route::is_filter;
 use crate::forward::route::NO_ROUTE;
+use crate::forward::tables::ForwardingTables;
 use crate::gates::groups::Groups;
 use crate::gates::tables::WorkerTable;
 use crate::ingress::parse::ROUTER;
@@ -293,7 +294,7 @@ impl Router {
 
     /// Treats the packets that take the common case of the fast path, and lists the others in `work.left`.
     fn meet_all<const BOUND: bool, const PLAIN: bool>(&mut self, work: &mut Work, now: Instant) {
-        let Self { classifier, adjacencies, gates, .. } = self;
+        let Self { classifier, gates, forwarding: ForwardingTables { adjacencies, .. }, .. } = self;
         let Classifier { flows, changes, counts, .. } = classifier;
         let count = work.packets.len().min(BATCH_SIZE);
         work.left.clear();
@@ -387,7 +388,7 @@ impl Router {
     fn express_one(&mut self, work: &mut Work, index: usize, now: Instant) -> bool {
         let Some(flow) = work.flows[index].filter(|_| work.fates[index].is_open()) else { return false };
         let answer = self.classifier.flows.record(flow).answer;
-        let Some(adjacency) = self.adjacencies.get_mut(answer.adjacency) else { return false };
+        let Some(adjacency) = self.forwarding.adjacencies.get_mut(answer.adjacency) else { return false };
         let packet = work.packets.at_mut(index);
         let takes_it = match answer.path {
             EMPTY_PATH => packet.exceptions == Exceptions::NONE && adjacency.takes(packet),
@@ -451,7 +452,7 @@ impl Router {
         let is_right = answer.generation == self.classifier.changes.current()
             && answer.next_hop == packet.next_hop
             && !self.gates.plugins().has_stages(answer.path, Position::Queue);
-        if !is_right || self.adjacencies.get_mut(answer.adjacency).is_some() {
+        if !is_right || self.forwarding.adjacencies.get_mut(answer.adjacency).is_some() {
             return;
         }
         if let Some(number) = self.adjacency_of(packet, key, destination) {
@@ -463,7 +464,7 @@ impl Router {
     /// annotations.
     fn adjacency_of(&mut self, packet: &Packet, key: &FlowKey, destination: MacAddr) -> Option<u32> {
         let out = self.ports.get(packet.out_port).filter(|out| out.is_here)?;
-        let Route::Forward(hops) = self.fib.route(packet.next_hop) else { return None };
+        let Route::Forward(hops) = self.forwarding.fib.route(packet.next_hop) else { return None };
         let neighbour = alive(hops, packet.hash, &self.ports).neighbour(key.destination());
         let neighbour = NeighbourKey { port: packet.out_port, address: neighbour };
         let ether_type = if key.family() == Family::V4 { EtherType::IPV4 } else { EtherType::IPV6 };
@@ -471,12 +472,12 @@ impl Router {
             let header = link_header(&out.settings, destination, ether_type);
             Adjacency::new(packet.out_port, out.settings.mtu, key.family(), header)
         };
-        self.adjacencies.intern(neighbour, key.family(), made)
+        self.forwarding.adjacencies.intern(neighbour, key.family(), made)
     }
 
     /// Sends every flow through the general path once, because of a change that affects adjacencies.
     pub(crate) fn forget_adjacencies(&mut self) {
-        let Self { adjacencies, classifier, bare, .. } = self;
+        let Self { classifier, forwarding: ForwardingTables { adjacencies, bare, .. }, .. } = self;
         if adjacencies.forget() {
             classifier.changes.everything_changed();
             bare.forget_all();

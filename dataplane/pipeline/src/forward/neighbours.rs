@@ -25,7 +25,7 @@ impl Router {
                 }
                 NeighbourKnowledge::Forgotten => self.forget_neighbour(key),
                 NeighbourKnowledge::Static(mac) => {
-                    self.own.resolver.set_static(key, mac, &mut self.own.actions);
+                    self.punt.own.resolver.set_static(key, mac, &mut self.punt.own.actions);
                 }
                 NeighbourKnowledge::Wanted => self.find_out(key, now),
                 NeighbourKnowledge::Used => self.used_elsewhere(key, now),
@@ -36,7 +36,7 @@ impl Router {
 
     /// Removes the state of a neighbour.
     pub(crate) fn forget_neighbour(&mut self, key: NeighbourKey) {
-        if let Some(NeighbourState::Reachable(_)) = self.neighbours.remove(key) {
+        if let Some(NeighbourState::Reachable(_)) = self.forwarding.neighbours.remove(key) {
             self.neighbour_moved(key);
         }
     }
@@ -44,13 +44,13 @@ impl Router {
     /// Returns neighbours used since the last call that the kernel or other workers resolve, a bounded number
     /// at a time. The own stack of this worker is notified of its neighbours, and confirms them itself.
     pub(crate) fn take_used_neighbours(&mut self, now: Instant) -> UsedNeighbours {
-        let neighbours = &mut self.neighbours;
+        let neighbours = &mut self.forwarding.neighbours;
         let note = |key: NeighbourKey| _ = neighbours.lookup(key.port, key.address);
-        let more_behind = self.adjacencies.take_used(USED_AT_ONCE, note);
+        let more_behind = self.forwarding.adjacencies.take_used(USED_AT_ONCE, note);
         let mut used = Vec::new();
-        let (ports, own, handover) = (&self.ports, &mut self.own, &self.handover);
+        let (ports, own, handover) = (&self.ports, &mut self.punt.own, &self.handover);
         let here = |device| handover.as_ref().is_none_or(|handover| handover.owns(device));
-        let more = self.neighbours.drain_used(USED_AT_ONCE, |key| match ports.get(key.port) {
+        let more = self.forwarding.neighbours.drain_used(USED_AT_ONCE, |key| match ports.get(key.port) {
             Some(entry) if entry.is_kernel() || !here(entry.settings.device) => {
                 used.push((key.port, key.address));
             }
@@ -64,16 +64,16 @@ impl Router {
     /// this worker owns.
     pub(crate) fn tell_others(&mut self, key: NeighbourKey, state: NeighbourKnowledge) {
         let here = |port: PortId| self.ports.get(port).is_none_or(|entry| self.has(entry.settings.device));
-        if here(key.port) && self.events.len() < EVENT_LIMIT {
+        if here(key.port) && self.observation.events.len() < EVENT_LIMIT {
             let change = NeighbourChange { port: key.port, address: key.address, state };
-            self.events.push_back(Event::Neighbour(change));
+            self.observation.events.push_back(Event::Neighbour(change));
         }
     }
 
     /// Resolves a neighbour for which another worker holds packets.
     pub(crate) fn find_out(&mut self, key: NeighbourKey, now: Instant) {
         let origin = Origin { port: PortId::NONE, source: None };
-        match self.own.resolver.solicit(key, origin, now, &mut self.own.actions) {
+        match self.punt.own.resolver.solicit(key, origin, now, &mut self.punt.own.actions) {
             Solicited::Known(mac) => self.tell_others(key, NeighbourKnowledge::Known(mac)),
             Solicited::Failed => self.tell_others(key, NeighbourKnowledge::Failed),
             // The other worker is notified after the resolution, or its packets time out.
@@ -83,8 +83,10 @@ impl Router {
 
     /// Notes that another worker has sent packets to a neighbour.
     pub(crate) fn used_elsewhere(&mut self, key: NeighbourKey, now: Instant) {
-        match self.neighbours.get(key) {
-            Some(NeighbourState::Reachable(_)) => self.own.resolver.used(key, now, &mut self.own.actions),
+        match self.forwarding.neighbours.get(key) {
+            Some(NeighbourState::Reachable(_)) => {
+                self.punt.own.resolver.used(key, now, &mut self.punt.own.actions)
+            }
             _ => self.tell_others(key, NeighbourKnowledge::Forgotten),
         }
     }
@@ -115,7 +117,7 @@ mod tests {
         let (_, mut router) = router();
         for number in 0..1000 {
             router.learn(key(number), NeighbourState::Reachable(MacAddr([2; 6])), Instant::ZERO);
-            router.neighbours.lookup(PortId(1), key(number).address);
+            router.forwarding.neighbours.lookup(PortId(1), key(number).address);
         }
         let mut pieces = 1;
         // The port of these neighbours does not exist, so none is reported; they count towards the limit
@@ -132,16 +134,16 @@ mod tests {
         let (pool, mut router) = router();
         for number in 0..200 {
             let packet = pool.packet_from(&[0; 60]).unwrap();
-            router.hold.hold(key(number), packet, Instant::ZERO);
+            router.forwarding.hold.hold(key(number), packet, Instant::ZERO);
         }
         let late = Instant::ZERO + Duration::from_secs(10);
         let mut left = Vec::new();
-        while !router.hold.is_empty() {
+        while !router.forwarding.hold.is_empty() {
             assert!(router.next_timer(late).is_some_and(|due| due <= late), "another turn follows at once");
             router.run_timers(late);
-            left.push(router.hold.len());
+            left.push(router.forwarding.hold.len());
         }
         assert_eq!(left, [136, 72, 8, 0]);
-        assert_eq!(router.totals.dropped, 200);
+        assert_eq!(router.observation.totals.dropped, 200);
     }
 }

@@ -10,9 +10,11 @@ use millrace_wire::{EtherType, MacAddr};
 use crate::egress::dispose::EVENT_LIMIT;
 use crate::forward::filter_route::{is_copy, is_filter};
 use crate::forward::route::look_up;
+use crate::forward::tables::ForwardingTables;
 use crate::gates::Outlet;
 use crate::observe::event::Event;
 use crate::router::Router;
+use crate::router::pending::Pending;
 use crate::work::{Fate, Work};
 
 /// Maximum number of times that a packet is classified again.
@@ -21,20 +23,22 @@ const MOST_PASSES: u8 = 4;
 impl Router {
     /// Resumes suspended calls of plugins, and forwards packets that wait no longer.
     pub(crate) fn resume_kept(&mut self, now: Instant) {
-        let mut released = std::mem::take(&mut self.released);
-        self.gates.resume(&self.fib, &self.ports, &mut released, now);
+        let mut released = std::mem::take(&mut self.scratch.released);
+        self.gates.resume(&self.forwarding.fib, &self.ports, &mut released, now);
         self.after_succession();
-        let mut work = std::mem::take(&mut self.spare);
+        let mut work = std::mem::take(&mut self.scratch.spare);
         let mut waiting = released.drain(..).peekable();
         while let Some(first) = waiting.next() {
             let place = first.waiting.place;
             work.begin();
             self.add(&mut work, first);
-            let alone = self.trace.is_some() && work.packets.first().is_some_and(|packet| packet.trace != 0);
+            let alone = self.observation.trace.is_some()
+                && work.packets.first().is_some_and(|packet| packet.trace != 0);
             while work.packets.room() > 0
                 && !alone
                 && let Some(next) = waiting.next_if(|next| {
-                    next.waiting.place == place && (self.trace.is_none() || next.waiting.packet.trace == 0)
+                    next.waiting.place == place
+                        && (self.observation.trace.is_none() || next.waiting.packet.trace == 0)
                 })
             {
                 self.add(&mut work, next);
@@ -42,8 +46,8 @@ impl Router {
             self.resume_at(place, &mut work, now);
         }
         drop(waiting);
-        self.spare = work;
-        self.released = released;
+        self.scratch.spare = work;
+        self.scratch.released = released;
     }
 
     /// Keeps a packet for a plugin.
@@ -91,9 +95,9 @@ impl Router {
 
     /// Reports an event to control. Returns whether there was room.
     fn report_event(&mut self, event: Event) -> bool {
-        let room = self.events.len() < EVENT_LIMIT;
+        let room = self.observation.events.len() < EVENT_LIMIT;
         if room {
-            self.events.push_back(event);
+            self.observation.events.push_back(event);
         }
         room
     }
@@ -105,16 +109,16 @@ impl Router {
         if self.ports.get(port).is_none() {
             return false;
         }
-        self.totals.created.plugins += 1;
+        self.observation.totals.created.plugins += 1;
         let Some(mut packet) = self.pool.packet_from(bytes) else {
-            self.totals.dropped += 1;
+            self.observation.totals.dropped += 1;
             self.ports.count_drop(port, DropReason::NoMemory);
             return true;
         };
         packet.port = port;
         packet.passes = passes;
         packet.set_network(0);
-        if let Err(packet) = self.from_plugins.push(packet, &self.pool) {
+        if let Err(packet) = self.pending.from_plugins.push(packet, &self.pool) {
             self.drop_packet(packet, DropReason::QueueFull);
         }
         true
@@ -122,7 +126,7 @@ impl Router {
 
     /// Begins the journey of packets that instances made, as many as the iteration takes.
     fn take_made(&mut self) {
-        while let Some(packet) = self.from_plugins.take() {
+        while let Some(packet) = self.pending.from_plugins.take() {
             self.classify_again(packet);
         }
     }
@@ -133,7 +137,7 @@ impl Router {
             return self.drop_packet(packet, DropReason::PluginLoop);
         }
         packet.passes += 1;
-        self.again.push(packet);
+        self.pending.again.push(packet);
     }
 
     /// Parses packets that are classified again, as they are now.
@@ -160,7 +164,7 @@ impl Router {
             // The number of the route may have another meaning by now.
             for (packet, key) in work.packets.iter_mut().zip(work.keys.all()) {
                 if !is_filter(packet.next_hop) {
-                    look_up(&self.fib, packet, key);
+                    look_up(&self.forwarding.fib, packet, key);
                 }
             }
             return self.travel_from(work, place.position, place.stage, now);
@@ -186,10 +190,17 @@ impl Router {
             self.gates.plugins_mut().paths.touch(path);
         }
         if let Some(direction) = direction {
-            let Self { gates, fib, ports, pool, resumed, .. } = self;
+            let Self {
+                gates,
+                ports,
+                pool,
+                forwarding: ForwardingTables { fib, .. },
+                pending: Pending { resumed, .. },
+                ..
+            } = self;
             let mut outlet = Outlet { fib, ports, pool, made: resumed, copies: 0 };
             gates.direct(&mut packet, direction, place.position, &mut outlet);
-            self.totals.created.copies += outlet.copies;
+            self.observation.totals.created.copies += outlet.copies;
         }
         let index = work.packets.len();
         if work.packets.push(packet).is_err() {

@@ -133,8 +133,9 @@ impl Router {
         work: &mut Work,
         now: Instant,
     ) {
-        self.totals.received = self.totals.received.wrapping_add(work.packets.len() as u64);
-        self.totals.from_host += work.packets.len() as u64;
+        self.observation.totals.received =
+            self.observation.totals.received.wrapping_add(work.packets.len() as u64);
+        self.observation.totals.from_host += work.packets.len() as u64;
         work.begin();
         for index in 0..work.packets.len() {
             let packet = work.packets.at_mut(index);

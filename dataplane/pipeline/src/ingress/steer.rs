@@ -22,6 +22,7 @@ use crate::egress::ports::{DeviceId, PortTable};
 use crate::ingress::parse::parse;
 use crate::observe::trace::Pick;
 use crate::router::Router;
+use crate::router::pending::Scratch;
 use crate::work::{Alike, Fate, Work};
 use crate::worker::handover::{Errand, Handed, Transport};
 
@@ -63,14 +64,14 @@ impl Router {
             && let Some(handed) = handover.next(from)
         {
             count += 1;
-            self.totals.taken += 1;
+            self.observation.totals.taken += 1;
             self.unpack(&handed, work, now);
         }
         self.handover = Some(handover);
         if !work.packets.is_empty() {
             self.arrivals.0.note(&work.packets);
             self.arrivals.1 = None;
-            match self.trace {
+            match self.observation.trace {
                 None => self.journey(work, now),
                 Some(_) => self.journey_watched(work, Pick::Marked, now),
             }
@@ -80,7 +81,7 @@ impl Router {
 
     fn unpack(&mut self, handed: &Handed<'_>, work: &mut Work, now: Instant) {
         let Some(mut packet) = self.pool.packet_from(handed.bytes) else {
-            self.totals.dropped += 1;
+            self.observation.totals.dropped += 1;
             return self.ports.count_drop(handed.port, DropReason::NoMemory);
         };
         packet.set_network(handed.network);
@@ -102,7 +103,7 @@ impl Router {
                 if packet.trace != 0 {
                     self.trace_for_kernel(&packet, now);
                 }
-                self.for_kernel.push(packet);
+                self.punt.for_kernel.push(packet);
             }
             Errand::Flow => self.read_again(packet, handed, work),
         }
@@ -139,7 +140,7 @@ impl Router {
     /// device.
     pub(crate) fn queue_where_it_belongs(&mut self, packet: Packet, now: Instant) {
         let device = self.ports.get(packet.out_port).map(|out| out.settings.device);
-        let Self { handover, gates, handed_filters: filters, .. } = self;
+        let Self { handover, gates, scratch: Scratch { handed_filters: filters, .. }, .. } = self;
         let (Some(device), Some(handover)) = (device, handover) else {
             return self.drop_packet(packet, DropReason::PortDown);
         };
@@ -149,21 +150,21 @@ impl Router {
         filters.clear();
         filters.extend(gates.plugins().bindings_of(packet.counts_for));
         match handover.put_to_device(device, Errand::Transmit, &packet, filters) {
-            true => self.totals.handed += 1,
+            true => self.observation.totals.handed += 1,
             false => self.drop_packet(packet, DropReason::HandoverFull),
         }
     }
 
     /// Hands packets for the kernel over to the owners of their ingress devices.
     pub(crate) fn hand_over_hosts(&mut self) {
-        let packets = std::mem::take(&mut self.for_kernel);
+        let packets = std::mem::take(&mut self.punt.for_kernel);
         for packet in packets {
             let device = self.ports.get(packet.port).map(|entry| entry.settings.device);
             match (device, &mut self.handover) {
                 (Some(device), Some(handover)) if !handover.owns(device) => {
                     match handover.put_to_device(device, Errand::Host, &packet, &[]) {
                         true => {
-                            self.totals.handed += 1;
+                            self.observation.totals.handed += 1;
                             if packet.trace != 0 {
                                 self.trace_handed_over(packet.trace);
                             }
@@ -171,7 +172,7 @@ impl Router {
                         false => self.drop_packet(packet, DropReason::HandoverFull),
                     }
                 }
-                _ => self.for_kernel.push(packet),
+                _ => self.punt.for_kernel.push(packet),
             }
         }
     }

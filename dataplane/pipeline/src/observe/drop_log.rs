@@ -146,7 +146,7 @@ impl DropLog {
 impl Router {
     /// Returns the dropped packets that match a query, in the order of their drops.
     pub(crate) fn last_drops(&self, query: &DropQuery) -> Vec<DroppedPacket> {
-        let reasons = DropReason::ALL.iter().zip(&self.drop_log.reasons);
+        let reasons = DropReason::ALL.iter().zip(&self.observation.drop_log.reasons);
         let asked = reasons.filter(|(reason, _)| query.reason.is_none_or(|wanted| wanted == **reason));
         let packets = asked.flat_map(|(_, last)| &last.packets).filter(|packet| packet.number > query.after);
         let mut packets: Vec<DroppedPacket> = packets.copied().collect();

@@ -8,3 +8,43 @@ pub(crate) mod explain;
 pub(crate) mod filter_consumers;
 pub(crate) mod snapshot;
 pub(crate) mod trace;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::egress::accounts::RouteAccounts;
+use crate::observe::capture::CaptureSink;
+use crate::observe::drop_log::DropLog;
+use crate::observe::event::Event;
+use crate::observe::snapshot::Totals;
+use crate::observe::trace::Tracer;
+
+/// Counters and records of a router: what it counts, keeps and shows of packets.
+pub(crate) struct Observation {
+    pub totals: Totals,
+    /// Packets and bytes of each route that were queued, wait, or were dropped.
+    pub route_accounts: RouteAccounts,
+    pub ether_types: BTreeMap<u16, u64>,
+    /// Last dropped packets, by reason.
+    pub drop_log: DropLog,
+    pub events: VecDeque<Event>,
+    pub captures: Vec<CaptureSink>,
+    /// Running trace.
+    pub trace: Option<Box<Tracer>>,
+    /// Number of the first packet of the next trace.
+    pub next_mark: u16,
+}
+
+impl Default for Observation {
+    fn default() -> Self {
+        Self {
+            totals: Totals::default(),
+            route_accounts: RouteAccounts::default(),
+            ether_types: BTreeMap::new(),
+            drop_log: DropLog::default(),
+            events: VecDeque::new(),
+            captures: Vec::new(),
+            trace: None,
+            next_mark: 1,
+        }
+    }
+}

@@ -153,7 +153,7 @@ impl Totals {
 impl Router {
     /// Returns the counters at `now`, without those of the devices.
     pub(crate) fn snapshot(&self, now: Instant) -> Snapshot {
-        let neighbours = self.neighbours.iter().filter_map(|(key, state, _)| {
+        let neighbours = self.forwarding.neighbours.iter().filter_map(|(key, state, _)| {
             let own = !self.ports.get(key.port)?.is_kernel();
             let mac = match state {
                 NeighbourState::Reachable(mac) => Some(mac),
@@ -165,7 +165,7 @@ impl Router {
             self.ports.iter().filter_map(|(id, entry)| Some((id, entry.scheduler.as_ref()?.report())));
         Snapshot {
             schedulers: schedulers.collect(),
-            ether_types: self.ether_types.clone(),
+            ether_types: self.observation.ether_types.clone(),
             neighbours: neighbours.collect(),
             ..self.counters(now)
         }
@@ -178,7 +178,7 @@ impl Router {
             ports: self.ports.iter().map(|(id, entry)| (id, entry.count.clone())).collect(),
             queued: self.ports.iter().map(|(id, entry)| (id, entry.held() as u64)).collect(),
             unassigned: self.ports.unassigned.clone(),
-            totals: Totals { held: self.held(), ..self.totals.clone() },
+            totals: Totals { held: self.held(), ..self.observation.totals.clone() },
             instances: self.gates.plugins().reports().collect(),
             flows: self.flow_counts(),
             flow_states: self.gates.plugins().state_counts(),
@@ -189,9 +189,9 @@ impl Router {
 
     pub(crate) fn clear_counters(&mut self) {
         // Held packets will be counted at their end, so the cleared counters start with them as received.
-        let Totals { handed, taken, .. } = self.totals;
-        self.totals = Totals { received: self.carried(), handed, taken, ..Totals::default() };
-        self.ether_types.clear();
+        let Totals { handed, taken, .. } = self.observation.totals;
+        self.observation.totals = Totals { received: self.carried(), handed, taken, ..Totals::default() };
+        self.observation.ether_types.clear();
         self.gates.plugins_mut().clear_instances();
         self.ports.unassigned = DropCounts::default();
         self.ports.iter_mut().for_each(|(_, entry)| entry.count = PortCount::default());
@@ -199,16 +199,14 @@ impl Router {
 
     /// Returns the number of packets inside the router, plus packets handed over, less packets taken over.
     pub(crate) fn carried(&self) -> u64 {
-        (self.held() + self.totals.handed).wrapping_sub(self.totals.taken)
+        (self.held() + self.observation.totals.handed).wrapping_sub(self.observation.totals.taken)
     }
 
     /// Returns the number of packets inside the router.
     fn held(&self) -> u64 {
         let queued: usize = self.ports.iter().map(|(_, entry)| entry.held()).sum();
-        let following =
-            self.waited.len() + self.made.len() + self.resumed.len() + self.again.len() + self.frames.len();
-        let waiting = self.hold.len() + self.from_plugins.len() + following;
-        (queued + waiting + self.for_kernel.len() + self.gates.plugins().waiting()) as u64
+        let pending = self.pending.len() + self.punt.held() + self.forwarding.hold.len();
+        (queued + pending + self.gates.plugins().waiting()) as u64
     }
 }
 

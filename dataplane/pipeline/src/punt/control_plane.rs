@@ -61,7 +61,7 @@ impl Router {
     /// rate.
     pub(crate) fn enters(&mut self, packet: &Packet, now: Instant) -> bool {
         let Some(class) = class_of(packet, ether_type(packet)) else { return true };
-        let enters = self.control_plane.takes(packet.port, class, now);
+        let enters = self.punt.control_plane.takes(packet.port, class, now);
         if let Some(entry) = self.ports.get_mut(packet.port) {
             let counts =
                 if enters { &mut entry.count.classes.passed } else { &mut entry.count.classes.dropped };

@@ -12,7 +12,36 @@ use millrace_wire::{EtherType, ethernet, vlan};
 use crate::egress::dispose::link_header;
 use crate::egress::ports::{PortSettings, Stack};
 use crate::ingress::receive::tags_of;
+use crate::punt::control_plane::ControlPlane;
+use crate::punt::own_stack::{Outgoing, OwnStack};
 use crate::router::Router;
+
+/// State of the punt stage.
+pub(crate) struct Punt {
+    pub own: OwnStack,
+    /// Frames of the own stack.
+    pub frames: Vec<Outgoing>,
+    pub control_plane: ControlPlane,
+    /// Packets to be punted to the kernel.
+    pub for_kernel: Vec<Packet>,
+}
+
+impl Punt {
+    /// Returns the state of a router without ports. `seed` keys the hashes of the own stack.
+    pub fn new(seed: u64) -> Self {
+        Self {
+            own: OwnStack::new(seed),
+            frames: Vec::new(),
+            control_plane: ControlPlane::default(),
+            for_kernel: Vec::new(),
+        }
+    }
+
+    /// Returns the number of packets that wait here.
+    pub fn held(&self) -> usize {
+        self.frames.len() + self.for_kernel.len()
+    }
+}
 
 impl Router {
     /// Queues a packet for the kernel. A packet without a link header of its port and family gets one: a
@@ -32,7 +61,7 @@ impl Router {
                 return self.drop_packet(packet, DropReason::PluginFailed);
             }
         }
-        self.for_kernel.push(packet);
+        self.punt.for_kernel.push(packet);
     }
 
     /// Calls `hand_back` with the frames for the kernel, port by port. `hand_back` returns the number of
@@ -41,19 +70,19 @@ impl Router {
         if self.handover.is_some() {
             self.hand_over_hosts();
         }
-        if self.for_kernel.is_empty() {
+        if self.punt.for_kernel.is_empty() {
             return;
         }
-        let packets = std::mem::take(&mut self.for_kernel);
+        let packets = std::mem::take(&mut self.punt.for_kernel);
         for group in packets.chunk_by(|a, b| a.port == b.port) {
             let Some(port) = group.first().map(|packet| packet.port) else { continue };
             let taken = self.hand_back_group(port, group, &mut hand_back);
-            self.totals.to_host += taken;
-            self.totals.dropped += group.len() as u64 - taken;
+            self.observation.totals.to_host += taken;
+            self.observation.totals.dropped += group.len() as u64 - taken;
             for packet in group.iter().skip(taken as usize) {
-                self.drop_log.note(packet, DropReason::HostRefused, self.gates.plugins());
+                self.observation.drop_log.note(packet, DropReason::HostRefused, self.gates.plugins());
             }
-            if self.trace.is_some() {
+            if self.observation.trace.is_some() {
                 self.trace_handed_back(group, taken as usize);
             }
             if let Some(entry) = self.ports.get_mut(port) {

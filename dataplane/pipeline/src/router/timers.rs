@@ -15,12 +15,12 @@ impl Router {
 
     /// Runs due timers: neighbour requests are repeated, held packets time out, and flows expire.
     pub fn run_timers(&mut self, now: Instant) {
-        self.from_plugins.begin(self.options.plugin_weight);
+        self.pending.from_plugins.begin(self.options.plugin_weight);
         self.run_plugins(now);
-        self.own.resolver.poll(now, &mut self.own.actions);
+        self.punt.own.resolver.poll(now, &mut self.punt.own.actions);
         // Further expired packets are refused in the next iteration, which follows at once: see `next_timer`.
         for _ in 0..EXPIRED_AT_ONCE {
-            let Some(held) = self.hold.expire(now) else { break };
+            let Some(held) = self.forwarding.hold.expire(now) else { break };
             self.refuse(held.packet, IcmpError::HostUnreachable, DropReason::NeighbourFailed, now);
         }
         self.keep_flows(now, true);
@@ -32,12 +32,13 @@ impl Router {
     pub fn next_timer(&self, now: Instant) -> Option<Instant> {
         let flows = self.classifier.next_upkeep();
         let plugins = self.gates.plugins().next_event(now);
-        let again = (!self.again.is_empty() || self.from_plugins.len() > 0).then_some(now);
+        let again = (!self.pending.again.is_empty() || self.pending.from_plugins.len() > 0).then_some(now);
         // A port whose device is full sends nothing, whatever its scheduler permits.
         let ports = self.ports.iter().filter(|(_, entry)| entry.queue.is_empty());
         let queues = ports.filter_map(|(_, entry)| entry.scheduler.as_ref()?.next_ready());
         let driver = self.driver.as_ref().and_then(|driver| driver.next_event(now));
         let others = self
+            .forwarding
             .hold
             .next_event()
             .into_iter()
@@ -46,6 +47,6 @@ impl Router {
             .chain(again)
             .chain(queues)
             .chain(driver);
-        self.own.resolver.next_event().into_iter().chain(others).min()
+        self.punt.own.resolver.next_event().into_iter().chain(others).min()
     }
 }

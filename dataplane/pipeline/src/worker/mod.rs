@@ -153,7 +153,7 @@ impl Worker {
     /// before queues send. The duration of the receive step varies, and a shaped port would send in one burst
     /// the bytes that accrue in that time.
     pub fn turn(&mut self, now: Instant, look: impl FnOnce() -> Instant) -> Turn {
-        self.router.drop_log.begin(now);
+        self.router.observation.drop_log.begin(now);
         let commands = self.take_commands(now);
         let received = self.receive_all(now) + self.take_over(now);
         self.router.run_timers(now);

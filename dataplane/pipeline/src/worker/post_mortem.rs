@@ -29,7 +29,7 @@ impl PostMortem {
     /// Reads the report from a router that no longer runs.
     pub(crate) fn of(router: &Router) -> Self {
         let (arrivals, device) = &router.arrivals;
-        let known = router.neighbours.iter().filter_map(|(key, state, _)| match state {
+        let known = router.forwarding.neighbours.iter().filter_map(|(key, state, _)| match state {
             NeighbourState::Reachable(mac) => Some((key.port, key.address, mac)),
             NeighbourState::Incomplete | NeighbourState::Failed => None,
         });

@@ -93,19 +93,19 @@ fn a_round_takes_as_many_packets_of_plugins_as_their_weight_says() {
     assert!((0..10).all(|_| worker.router.begin_made(&frame, PortId(1), 0)));
     let rounds = [0; 4].map(|_| {
         let turn = worker.turn(Instant::ZERO, || Instant::ZERO);
-        (worker.router.from_plugins.len(), turn.next_event == Some(Instant::ZERO))
+        (worker.router.pending.from_plugins.len(), turn.next_event == Some(Instant::ZERO))
     });
     assert_eq!(rounds, [(6, true), (2, true), (0, false), (0, false)]);
-    let totals = &worker.router.totals;
+    let totals = &worker.router.observation.totals;
     assert_eq!((totals.created.plugins, totals.dropped, worker.pool.in_use()), (10, 10, 0));
     assert!((0..20).all(|_| worker.router.begin_made(&frame, PortId(1), 0)));
     let drops = &worker.router.ports.get(PortId(1)).unwrap().count.drops;
-    assert_eq!((worker.router.from_plugins.len(), drops.get(DropReason::QueueFull)), (16, 4));
+    assert_eq!((worker.router.pending.from_plugins.len(), drops.get(DropReason::QueueFull)), (16, 4));
     assert_eq!(worker.router.carried(), 16);
     for port in [PortId::NONE, PortId(2)] {
         assert!(!worker.router.begin_made(&frame, port, 0), "{port}: the router's own, or of nobody");
     }
-    assert_eq!(worker.router.totals.created.plugins, 30);
+    assert_eq!(worker.router.observation.totals.created.plugins, 30);
 }
 
 #[test]

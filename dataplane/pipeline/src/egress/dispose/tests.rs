@@ -38,5 +38,5 @@ fn ipv6_packet_above_the_mtu_is_dropped_and_no_fragment_leaves() {
     router.send(packet, &key, MacAddr([2, 0, 0, 0, 0, 1]), Instant::ZERO);
     assert!(router.ports.get(PortId(1)).unwrap().queue.is_empty());
     assert_eq!(router.ports.get(PortId(0)).unwrap().count.drops.get(DropReason::TooBig), 1);
-    assert_eq!((router.totals.dropped, pool.in_use()), (1, 0));
+    assert_eq!((router.observation.totals.dropped, pool.in_use()), (1, 0));
 }

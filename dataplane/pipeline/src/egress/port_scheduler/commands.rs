@@ -29,7 +29,8 @@ impl Router {
         };
         scheduler.refused &= !piece.begins;
         let mut changes = if scheduler.refused { [].iter() } else { changes.iter() };
-        let changed = changes.try_for_each(|change| scheduler.change(change, now, &mut self.queue_drops));
+        let changed =
+            changes.try_for_each(|change| scheduler.change(change, now, &mut self.scratch.queue_drops));
         scheduler.refused |= changed.is_err();
         if piece.ends && scheduler.is_empty() {
             entry.scheduler = None;

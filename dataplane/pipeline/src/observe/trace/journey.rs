@@ -15,29 +15,32 @@ use crate::classify::ClassifyCounts;
 use crate::forward::alive;
 use crate::forward::filter_route::{FilterRoute, is_filter};
 use crate::forward::route::NO_ROUTE;
+use crate::forward::tables::ForwardingTables;
 use crate::gates::Outlet;
 use crate::ingress::parse::parse_again;
+use crate::observe::Observation;
 use crate::observe::capture::{Both, CaptureSink, GateTap};
 use crate::router::Router;
+use crate::router::pending::Pending;
 use crate::work::{Fate, Work};
 
 impl Router {
     /// Returns whether a batch consists of one traced packet.
     #[inline]
     pub(crate) fn is_traced(&self, work: &Work) -> bool {
-        self.trace.is_some() && matches!(&*work.packets, [packet] if packet.trace != 0)
+        self.observation.trace.is_some() && matches!(&*work.packets, [packet] if packet.trace != 0)
     }
 
     /// Records a step of a packet.
     pub(super) fn write(&mut self, mark: u16, step: TraceStep, now: Instant) {
-        if let Some(tracer) = &mut self.trace {
+        if let Some(tracer) = &mut self.observation.trace {
             tracer.write(mark, step, now);
         }
     }
 
     /// Records a packet's entry into a queue.
     pub(super) fn write_queued(&mut self, mark: u16, step: TraceStep, now: Instant) {
-        if let Some(tracer) = &mut self.trace {
+        if let Some(tracer) = &mut self.observation.trace {
             tracer.write_queued(mark, step, now);
         }
     }
@@ -49,7 +52,7 @@ impl Router {
     }
 
     fn gone(&mut self) {
-        if let Some(tracer) = &mut self.trace {
+        if let Some(tracer) = &mut self.observation.trace {
             tracer.leave();
         }
     }
@@ -57,7 +60,7 @@ impl Router {
     /// Takes the only packet of a batch, whose journey has [begun](Self::begin), through the stages from
     /// classify up to dispose.
     pub(super) fn go_alone(&mut self, work: &mut Work, now: Instant) {
-        if let Some(tracer) = &mut self.trace {
+        if let Some(tracer) = &mut self.observation.trace {
             tracer.restart();
         }
         let mark = work.packets.at(0).trace;
@@ -98,7 +101,7 @@ impl Router {
     pub(super) fn begin(&mut self, work: &mut Work, place: usize, pick: Pick, now: Instant) {
         work.complete(place);
         let packet = work.packets.at_mut(place);
-        let Some(tracer) = &mut self.trace else { return };
+        let Some(tracer) = &mut self.observation.trace else { return };
         tracer.enter();
         match pick {
             Pick::Chosen => tracer.write_arrived(packet, now),
@@ -141,7 +144,7 @@ impl Router {
     /// Runs the stages from a position on for a packet that has waited or is classified again.
     #[cold]
     pub(crate) fn travel_traced(&mut self, work: &mut Work, position: Position, stage: u16, now: Instant) {
-        if let Some(tracer) = &mut self.trace {
+        if let Some(tracer) = &mut self.observation.trace {
             tracer.restart();
         }
         self.write(work.packets.at(0).trace, TraceStep::GoesOn, now);
@@ -159,9 +162,9 @@ impl Router {
             }
         }
         if position <= Position::Late {
-            let before = self.totals.created.copies;
+            let before = self.observation.totals.created.copies;
             self.make_copies(work, now);
-            let copies = (self.totals.created.copies - before) as u32;
+            let copies = (self.observation.totals.created.copies - before) as u32;
             if copies > 0 {
                 self.write(work.packets.at(0).trace, TraceStep::Copied(copies), now);
             }
@@ -180,7 +183,7 @@ impl Router {
     /// Resumes a traced packet held for neighbour resolution.
     #[cold]
     pub(crate) fn go_on_traced(&mut self, work: &mut Work, now: Instant) {
-        if let Some(tracer) = &mut self.trace {
+        if let Some(tracer) = &mut self.observation.trace {
             tracer.restart();
         }
         self.write(work.packets.at(0).trace, TraceStep::GoesOn, now);
@@ -191,7 +194,15 @@ impl Router {
 
     fn gates_traced(&mut self, position: Position, stage: u16, work: &mut Work, now: Instant) {
         let mark = work.packets.at(0).trace;
-        let Self { gates, fib, ports, pool, resumed, trace, captures, .. } = self;
+        let Self {
+            gates,
+            ports,
+            pool,
+            forwarding: ForwardingTables { fib, .. },
+            pending: Pending { resumed, .. },
+            observation: Observation { trace, captures, .. },
+            ..
+        } = self;
         let mut outlet = Outlet { fib, ports, pool, made: resumed, copies: 0 };
         let Some(tracer) = trace else { return };
         let mut writer = GateWriter { tracer, mark, queue: work.packets.at(0).queue, directed: 0, now };
@@ -202,7 +213,7 @@ impl Router {
                 gates.run_watched((position, stage), work, &mut outlet, now, &mut both);
             }
         }
-        self.totals.created.copies += outlet.copies;
+        self.observation.totals.created.copies += outlet.copies;
     }
 
     fn forward_traced(&mut self, work: &mut Work, now: Instant) {
@@ -229,7 +240,7 @@ impl Router {
             Some(FilterRoute::Reject) => return RouteTaken::Ends("reject"),
             Some(FilterRoute::Host) => return RouteTaken::Ends("host"),
             Some(FilterRoute::Forward(hops)) => hops,
-            None => match self.fib.route(packet.next_hop) {
+            None => match self.forwarding.fib.route(packet.next_hop) {
                 Route::Forward(hops) => hops,
                 other => return RouteTaken::Ends(other.kind()),
             },
@@ -272,16 +283,16 @@ impl Router {
         }
         let leaves = matches!(fate, Fate::Forward | Fate::Queue);
         let queued = leaves.then(|| self.queue_of(work.packets.at(0)));
-        let (handed, to_host) = (self.totals.handed, self.totals.to_host);
+        let (handed, to_host) = (self.observation.totals.handed, self.observation.totals.to_host);
         self.note_dropped(0);
         self.dispose_first(work, note..note + 1, now);
-        if fate == Fate::Own && self.totals.to_host > to_host {
+        if fate == Fate::Own && self.observation.totals.to_host > to_host {
             self.end(mark, TraceEnd::Own, now);
-        } else if leaves && self.totals.handed > handed {
-            (0..self.totals.handed - handed).for_each(|_| self.gone());
+        } else if leaves && self.observation.totals.handed > handed {
+            (0..self.observation.totals.handed - handed).for_each(|_| self.gone());
             self.write(mark, TraceStep::HandedOver, now);
         } else if let Some(step) =
-            queued.filter(|_| self.trace.as_ref().is_none_or(|tracer| tracer.dropped != mark))
+            queued.filter(|_| self.observation.trace.as_ref().is_none_or(|tracer| tracer.dropped != mark))
         {
             self.write_queued(mark, step, now);
         }
@@ -304,7 +315,7 @@ impl Router {
     /// Records the fragmentation of a traced packet. The journey of each fragment ends separately.
     #[cold]
     pub(crate) fn trace_fragmented(&mut self, mark: u16, fragments: usize, now: Instant) {
-        if let Some(tracer) = &mut self.trace {
+        if let Some(tracer) = &mut self.observation.trace {
             tracer.write_fragmented(mark, fragments, now);
         }
     }
@@ -313,7 +324,7 @@ impl Router {
     /// others.
     #[cold]
     pub(crate) fn trace_handed_back(&mut self, packets: &[Packet], taken: usize) {
-        let now = self.drop_log.now();
+        let now = self.observation.drop_log.now();
         for (place, packet) in packets.iter().enumerate().filter(|(_, packet)| packet.trace != 0) {
             let end = if place < taken { TraceEnd::Host } else { TraceEnd::Dropped(DropReason::HostRefused) };
             self.end(packet.trace, end, now);
@@ -323,14 +334,14 @@ impl Router {
     /// Records the hand-over of a packet for the kernel to the owner of its ingress device.
     #[cold]
     pub(crate) fn trace_handed_over(&mut self, mark: u16) {
-        self.write(mark, TraceStep::HandedOver, self.drop_log.now());
+        self.write(mark, TraceStep::HandedOver, self.observation.drop_log.now());
         self.gone();
     }
 
     /// Records the take-over of a packet for the kernel from the worker that decided its fate.
     #[cold]
     pub(crate) fn trace_for_kernel(&mut self, packet: &Packet, now: Instant) {
-        if let Some(tracer) = &mut self.trace {
+        if let Some(tracer) = &mut self.observation.trace {
             tracer.enter();
             tracer.write(packet.trace, TraceStep::TakenOver, now);
         }
@@ -340,7 +351,7 @@ impl Router {
     #[cold]
     pub(crate) fn trace_taken_over(&mut self, packet: &Packet, now: Instant) {
         let step = self.queue_of(packet);
-        let Some(tracer) = &mut self.trace else { return };
+        let Some(tracer) = &mut self.observation.trace else { return };
         tracer.enter();
         tracer.write(packet.trace, TraceStep::TakenOver, now);
         tracer.write_queued(packet.trace, step, now);
@@ -349,13 +360,13 @@ impl Router {
     /// Records the drop of a traced packet.
     #[cold]
     pub(crate) fn trace_dropped(&mut self, packet: &Packet, reason: DropReason) {
-        let now = self.drop_log.now();
+        let now = self.observation.drop_log.now();
         self.end(packet.trace, TraceEnd::Dropped(reason), now);
         self.note_dropped(packet.trace);
     }
 
     fn note_dropped(&mut self, mark: u16) {
-        if let Some(tracer) = &mut self.trace {
+        if let Some(tracer) = &mut self.observation.trace {
             tracer.dropped = mark;
         }
     }
@@ -448,11 +459,11 @@ mod tests {
         router.ports.set(PortId(0), settings);
         let order = TraceOrder { filter: None, every: 1, count: 10, time: Duration::MAX };
         let (sink, mut source) = trace(1, order);
-        router.trace = Some(Box::new(Tracer::new(sink, 0, 1, Instant::ZERO)));
+        router.observation.trace = Some(Box::new(Tracer::new(sink, 0, 1, Instant::ZERO)));
         for (mark, packet) in [4, 0, 6].into_iter().zip(&mut packets) {
             (packet.trace, packet.port) = (mark, PortId(0));
         }
-        router.for_kernel = packets;
+        router.punt.for_kernel = packets;
         router.for_the_kernel(|_, frames| {
             assert_eq!(frames.len(), 3);
             2

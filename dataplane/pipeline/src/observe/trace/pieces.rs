@@ -29,7 +29,7 @@ impl Router {
     #[cold]
     #[inline(never)]
     pub(crate) fn journey_watched(&mut self, work: &mut Work, pick: Pick, now: Instant) {
-        let mut room = self.trace.as_mut().map(|tracer| tracer.take_room()).unwrap_or_default();
+        let mut room = self.observation.trace.as_mut().map(|tracer| tracer.take_room()).unwrap_or_default();
         self.find_traced(work, pick, &mut room.traced, now);
         if pick == Pick::Chosen && self.handover.is_some() {
             self.steer(work);
@@ -41,7 +41,7 @@ impl Router {
             self.go_in_pieces(work, &mut room, now);
             self.classifier.end_pieces();
         }
-        if let Some(tracer) = &mut self.trace {
+        if let Some(tracer) = &mut self.observation.trace {
             tracer.keep_room(room);
         }
         self.follow_up(now);
@@ -68,7 +68,7 @@ impl Router {
         (pick, before): (Pick, usize),
         now: Instant,
     ) -> Option<usize> {
-        let tracer = self.trace.as_mut()?;
+        let tracer = self.observation.trace.as_mut()?;
         if pick == Pick::Marked {
             let marked = work.packets.iter().skip(from).position(|packet| packet.trace != 0)?;
             return Some(from + marked);

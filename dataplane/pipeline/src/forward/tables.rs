@@ -1,0 +1,36 @@
+//! Tables of the forward stage.
+
+use millrace_forward::{AdjacencyTable, FibReader, HoldLimits, HoldQueue, NeighbourTable};
+
+use crate::fast_path::bare::{Bare, OwnAddresses};
+use crate::forward::fib::Fib;
+
+/// Maximum number of neighbours, all ports together.
+const NEIGHBOURS: usize = 65_536;
+
+/// Tables of the forward stage and of the fast path, and the packets held for neighbour resolution.
+pub(crate) struct ForwardingTables {
+    pub fib: Fib,
+    /// Invalid source addresses: the router's own, and broadcasts of its subnets.
+    pub own_addresses: OwnAddresses,
+    pub neighbours: NeighbourTable,
+    /// Egress port, MTU and link header of plain flows, by adjacency number.
+    pub adjacencies: AdjacencyTable,
+    /// Adjacencies of routes, for the fast path without a flow table.
+    pub bare: Bare,
+    pub hold: HoldQueue,
+}
+
+impl ForwardingTables {
+    /// Returns tables without neighbours that look up routes in `prefixes`, for a pool of `frames` frames.
+    pub fn new(prefixes: FibReader, frames: u32, seed: u64) -> Self {
+        Self {
+            fib: Fib::new(prefixes),
+            own_addresses: OwnAddresses::new(seed),
+            neighbours: NeighbourTable::new(NEIGHBOURS, seed),
+            adjacencies: AdjacencyTable::new(seed),
+            bare: Bare::default(),
+            hold: HoldQueue::new(HoldLimits::of_pool(frames), seed),
+        }
+    }
+}

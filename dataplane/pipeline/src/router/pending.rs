@@ -1,0 +1,53 @@
+//! Packets between two passes through the stages, and allocations that batches reuse.
+
+use millrace_packet::Packet;
+use millrace_plugin::Released;
+
+use crate::egress::port_scheduler::QueueDrops;
+use crate::gates::Copies;
+use crate::gates::from_plugins::FromPlugins;
+use crate::work::Work;
+
+/// Packets that enter the stages in the next pass of [`Router::follow_up`](super::Router::follow_up).
+#[derive(Default)]
+pub(crate) struct Pending {
+    /// Packets made by the router, before their first stage.
+    pub made: Vec<Packet>,
+    /// Copies of packets, to be parsed and routed next.
+    pub resumed: Vec<Packet>,
+    /// Packets held for a neighbour that is resolved now. They have passed all gates.
+    pub waited: Vec<Packet>,
+    /// Packets that plugins want classified again.
+    pub again: Vec<Packet>,
+    /// Packets that plugins have made.
+    pub from_plugins: FromPlugins,
+}
+
+impl Pending {
+    /// Returns whether no packet is left for another pass. Packets made by plugins do not count: each
+    /// iteration takes a limited number of them.
+    pub fn is_empty(&self) -> bool {
+        [&self.waited, &self.made, &self.resumed, &self.again].iter().all(|packets| packets.is_empty())
+    }
+
+    /// Returns the number of packets.
+    pub fn len(&self) -> usize {
+        let packets = [&self.waited, &self.made, &self.resumed, &self.again];
+        packets.iter().map(|packets| packets.len()).sum::<usize>() + self.from_plugins.len()
+    }
+}
+
+/// Reused allocations, empty between two batches.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    /// Batch of [`Router::follow_up`](super::Router::follow_up).
+    pub spare: Work,
+    pub copies: Copies,
+    pub fragments: Vec<Packet>,
+    /// Packets dropped by queues and not yet counted.
+    pub queue_drops: QueueDrops,
+    /// Packets released by plugins.
+    pub released: Vec<Released>,
+    /// Filter accounts of a packet in hand-over, one word each.
+    pub handed_filters: Vec<u64>,
+}
