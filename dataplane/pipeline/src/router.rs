@@ -67,6 +67,20 @@ pub struct Router {
     pub(crate) arrivals: (Arrivals, Option<DeviceId>),
 }
 
+impl Observation {
+    fn count_ether_type(&mut self, ether_type: EtherType) {
+        if self.ether_types.len() < ETHER_TYPES || self.ether_types.contains_key(&ether_type.0) {
+            *self.ether_types.entry(ether_type.0).or_default() += 1;
+        }
+    }
+
+    /// Returns whether any capture is running.
+    #[inline]
+    pub(crate) fn is_tapped(&self) -> bool {
+        !self.captures.is_empty()
+    }
+}
+
 impl Router {
     /// Returns a router without ports that looks up routes in `prefixes`. `seed` keys its hashes, and should
     /// be random.
@@ -102,7 +116,7 @@ impl Router {
         self.arrivals.1 = Some(device);
         work.begin();
         // Captures see packets on the general path only.
-        let tapped = self.is_tapped();
+        let tapped = self.observation.is_tapped();
         let mut others = std::mem::take(&mut work.left);
         others.clear();
         if tapped {
@@ -117,7 +131,7 @@ impl Router {
             if link.fate.is_open() {
                 self.read(work, index, link.ether_type, now);
             } else if link.fate == Fate::Drop(DropReason::EtherType) {
-                self.count_ether_type(link.ether_type);
+                self.observation.count_ether_type(link.ether_type);
             }
         }
         work.left = others;
@@ -157,7 +171,7 @@ impl Router {
     #[inline(always)]
     pub(crate) fn settle(&mut self, work: &mut Work, now: Instant) -> bool {
         self.gates.groups.begin();
-        let is_bare = !self.classifier.remembers() && !self.is_tapped() && self.leave_bare(work);
+        let is_bare = !self.classifier.remembers() && !self.observation.is_tapped() && self.leave_bare(work);
         if !is_bare && !self.classify_or_express(work, now) {
             work.note_keys();
             self.settle_from(work, Position::Early, 0, now);
@@ -239,7 +253,7 @@ impl Router {
 
     /// Continues packets at stage number `stage` of a position, up to the queue.
     pub(crate) fn travel_from(&mut self, work: &mut Work, position: Position, stage: u16, now: Instant) {
-        if self.is_traced(work) {
+        if self.observation.is_traced(work) {
             return self.travel_traced(work, position, stage, now);
         }
         self.settle_from(work, position, stage, now);
@@ -319,7 +333,7 @@ impl Router {
     }
 
     pub(crate) fn forward(&mut self, work: &mut Work) {
-        if self.is_tapped() {
+        if self.observation.is_tapped() {
             // Captures see packets on the general path only.
             work.adjacencies.all_mut().fill(NO_ADJACENCY);
         }
@@ -376,7 +390,7 @@ impl Router {
             let alone = self.observation.trace.is_some();
             while fill(&mut work.packets, &mut self.pending.waited, alone) {
                 self.resume(&mut work, now);
-                if self.is_traced(&work) {
+                if self.observation.is_traced(&work) {
                     self.go_on_traced(&mut work, now);
                     continue;
                 }
@@ -470,14 +484,6 @@ impl Router {
         }
     }
 
-    fn count_ether_type(&mut self, ether_type: EtherType) {
-        if self.observation.ether_types.len() < ETHER_TYPES
-            || self.observation.ether_types.contains_key(&ether_type.0)
-        {
-            *self.observation.ether_types.entry(ether_type.0).or_default() += 1;
-        }
-    }
-
     fn tap_arrivals(&mut self, work: &Work, now: Instant) {
         for packet in work.packets.iter() {
             self.tap(packet, packet.port, Direction::Inbound, now);
@@ -493,12 +499,6 @@ impl Router {
         for capture in &mut self.observation.captures {
             capture.offer(packet, candidate.as_ref(), port, direction, now);
         }
-    }
-
-    /// Returns whether any capture is running.
-    #[inline]
-    pub(crate) fn is_tapped(&self) -> bool {
-        !self.observation.captures.is_empty()
     }
 
     /// Returns the next event for control.

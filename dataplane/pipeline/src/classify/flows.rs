@@ -4,6 +4,7 @@ use millrace_classify::{FlowIndex, FlowRecord};
 use millrace_forward::{NextHop, Route};
 use millrace_units::{Instant, NextHopIndex, PortId};
 
+use crate::classify::Classifier;
 use crate::commands::{FlowPage, FlowReport, FlowScan};
 use crate::driver_flows::StaysUp;
 use crate::forward::filter_route::FilterRoute;
@@ -17,11 +18,40 @@ const RECORDS: u32 = 2048;
 /// Maximum number of flows reported in an iteration; each report costs as much as dozens of checks.
 const FOUND: usize = 64;
 
+impl Classifier {
+    /// Returns the size and counters of the flow table.
+    pub(crate) fn flow_counts(&self) -> FlowCounts {
+        let flows = &self.flows;
+        FlowCounts {
+            records: flows.len(),
+            on_probation: flows.on_probation(),
+            capacity: flows.capacity(),
+            maximum: flows.maximum(),
+            packets: self.counts,
+            table: flows.counts(),
+        }
+    }
+
+    fn found<'a>(&'a self, scan: &'a FlowScan) -> impl Iterator<Item = (FlowIndex, &'a FlowRecord)> {
+        let flows = &self.flows;
+        flows.range(Self::part(scan)).filter(|(index, _)| scan.filter.may_match_flow(&flows.key(*index)))
+    }
+
+    fn next_part(&self, scan: &FlowScan) -> Option<u32> {
+        let end = Self::part(scan).end;
+        (end < self.flows.slots()).then_some(end)
+    }
+
+    fn part(scan: &FlowScan) -> std::ops::Range<u32> {
+        scan.from..scan.from.saturating_add(scan.records.min(RECORDS))
+    }
+}
+
 impl Router {
     /// Returns the flows in a part of the flow table.
     pub(crate) fn scan_flows(&self, scan: &FlowScan, now: Instant) -> FlowPage {
-        let (mut flows, mut next) = (Vec::new(), self.next_part(scan));
-        for (index, record) in self.found(scan) {
+        let (mut flows, mut next) = (Vec::new(), self.classifier.next_part(scan));
+        for (index, record) in self.classifier.found(scan) {
             if flows.len() == FOUND {
                 next = Some(index.slot());
                 break;
@@ -34,26 +64,13 @@ impl Router {
     /// Removes the flows in a part of the flow table, and returns them.
     pub(crate) fn flush_flows(&mut self, scan: &FlowScan, now: Instant) -> FlowPage {
         let page = self.scan_flows(scan, now);
-        let found: Vec<FlowIndex> = self.found(scan).map(|(index, _)| index).take(page.flows.len()).collect();
+        let found: Vec<FlowIndex> =
+            self.classifier.found(scan).map(|(index, _)| index).take(page.flows.len()).collect();
         for index in found {
             self.classifier.flows.remove(index);
         }
         self.keep_flows(now, false);
         page
-    }
-
-    fn part(scan: &FlowScan) -> std::ops::Range<u32> {
-        scan.from..scan.from.saturating_add(scan.records.min(RECORDS))
-    }
-
-    fn found<'a>(&'a self, scan: &'a FlowScan) -> impl Iterator<Item = (FlowIndex, &'a FlowRecord)> {
-        let flows = &self.classifier.flows;
-        flows.range(Self::part(scan)).filter(|(index, _)| scan.filter.may_match_flow(&flows.key(*index)))
-    }
-
-    fn next_part(&self, scan: &FlowScan) -> Option<u32> {
-        let end = Self::part(scan).end;
-        (end < self.classifier.flows.slots()).then_some(end)
     }
 
     fn report(&self, index: FlowIndex, record: &FlowRecord, now: Instant) -> FlowReport {
@@ -91,19 +108,6 @@ impl Router {
         let plan = self.plan_of(&key, self.classifier.flows.hashes(&key).1, &record.answer);
         let is_full = || self.driver.as_ref().is_some_and(|driver| driver.counts().room == 0);
         Some(plan.err().unwrap_or_else(|| if is_full() { StaysUp::Full } else { StaysUp::Soon }))
-    }
-
-    /// Returns the size and counters of the flow table.
-    pub(crate) fn flow_counts(&self) -> FlowCounts {
-        let flows = &self.classifier.flows;
-        FlowCounts {
-            records: flows.len(),
-            on_probation: flows.on_probation(),
-            capacity: flows.capacity(),
-            maximum: flows.maximum(),
-            packets: self.classifier.counts,
-            table: flows.counts(),
-        }
     }
 
     fn route_in_words(&self, next_hop: NextHopIndex) -> String {

@@ -179,6 +179,13 @@ fn config(options: &Options, seed: u64) -> FlowTableConfig {
     }
 }
 
+impl Classifier {
+    #[inline]
+    fn touch(&mut self, work: &Work, index: usize, flow: FlowIndex, now: Instant) {
+        self.flows.touch(flow, work.packets.at(index).len() as u32, now);
+    }
+}
+
 impl Router {
     /// Assigns a later fragment to the flow of its first fragment, and records a first fragment.
     pub(crate) fn join_fragments(
@@ -248,7 +255,7 @@ impl Router {
     /// did.
     #[inline(always)]
     pub(crate) fn classify_or_express(&mut self, work: &mut Work, now: Instant) -> bool {
-        if self.is_tapped() || !self.classifier.remembers {
+        if self.observation.is_tapped() || !self.classifier.remembers {
             self.classify(work, now);
             return false;
         }
@@ -354,13 +361,8 @@ impl Router {
                 return self.known_variant(work, index, varying | VARIANT, now);
             }
         }
-        self.touch(work, index, flow, now);
+        self.classifier.touch(work, index, flow, now);
         Ok(answer)
-    }
-
-    #[inline]
-    fn touch(&mut self, work: &Work, index: usize, flow: FlowIndex, now: Instant) {
-        self.classifier.flows.touch(flow, work.packets.at(index).len() as u32, now);
     }
 
     /// Returns the answer for a packet whose relevant varying fields differ from those of the base record.
@@ -379,7 +381,7 @@ impl Router {
         if answer.generation != self.classifier.changes.current() {
             answer = self.renewed(work, index, flow)?;
         }
-        self.touch(work, index, flow, now);
+        self.classifier.touch(work, index, flow, now);
         Ok(answer)
     }
 }

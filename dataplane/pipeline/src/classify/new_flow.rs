@@ -52,7 +52,7 @@ impl Router {
                 let state = self.gates.plugins_mut().begin_state(answer.path);
                 self.classifier.flows.set_state(flow, state);
             }
-            self.touch(work, index, flow, now);
+            self.classifier.touch(work, index, flow, now);
         }
         Ok(answer)
     }

@@ -8,7 +8,11 @@ use crate::commands::{
     PluginCommand, RouteChange, RouteCommand, SchedulerCommand, answer,
 };
 use crate::driver_flows::DriverFlows;
+use crate::egress::ports::PortTable;
 use crate::egress::ports::{PortSettings, Stack};
+use crate::forward::tables::ForwardingTables;
+use crate::gates::Gates;
+use crate::observe::Observation;
 use crate::observe::explain::Tables;
 use crate::observe::trace::{TraceSink, Tracer};
 use crate::options::Options;
@@ -17,13 +21,65 @@ use crate::router::Router;
 /// Filters whose counters a worker reads or clears between two batches.
 const FILTERS_AT_ONCE: usize = 1024;
 
+impl Observation {
+    fn stop_trace(&mut self, id: u32) {
+        if let Some(tracer) = self.trace.take_if(|tracer| tracer.id() == id) {
+            self.next_mark = tracer.number();
+        }
+    }
+}
+
+impl PortTable {
+    /// Returns the leaf that packets for a queue of a port enter; `None` without a scheduler.
+    fn leaf(&self, port: PortId, queue: QueueId) -> Option<QueueId> {
+        let scheduler = self.get(port)?.scheduler.as_ref()?;
+        scheduler.takes_packets().then(|| scheduler.leaf_for(queue))
+    }
+}
+
+impl ForwardingTables {
+    /// Updates the set of invalid source addresses after changes of routes.
+    fn change_own_addresses(&mut self, changes: &[RouteChange]) {
+        for RouteChange { prefix, own } in changes {
+            if *own {
+                self.own_addresses.insert(prefix.addr());
+            } else if prefix.prefix_len() == prefix.max_prefix_len() {
+                self.own_addresses.remove(&prefix.addr());
+            }
+        }
+    }
+
+    /// Removes the routes of unused numbers, and returns them. No flow uses the numbers, so adjacencies stay
+    /// valid.
+    fn forget_routes(&mut self, mut routes: NumberedRoutes) -> NumberedRoutes {
+        for (index, route) in &mut routes {
+            self.fib.exchange(*index, route);
+            self.bare.forget(*index);
+        }
+        routes
+    }
+}
+
+impl Gates {
+    /// Carries out a command to the tables and counters of filters.
+    pub(crate) fn change_filters(&mut self, command: FilterCommand) {
+        let plugins = self.plugins_mut();
+        match command {
+            // Control keeps the old table until no worker reads it, and drops it.
+            FilterCommand::SetTable(gate, table) => drop(plugins.set_table(gate, table)),
+            FilterCommand::Count(from, reply) => answer(&reply, plugins.counts_from(from, FILTERS_AT_ONCE)),
+            FilterCommand::Clear(from, reply) => answer(&reply, plugins.clear_counts(from, FILTERS_AT_ONCE)),
+        }
+    }
+}
+
 impl Router {
     /// Carries out a command to the routes.
     pub(crate) fn change_routes(&mut self, command: RouteCommand) {
         match command {
             RouteCommand::Set(routes, reply) => answer(&reply, self.set_routes(routes)),
-            RouteCommand::Forget(routes, reply) => answer(&reply, self.forget_routes(routes)),
-            RouteCommand::Changed(changes) => self.change_own_addresses(&changes),
+            RouteCommand::Forget(routes, reply) => answer(&reply, self.forwarding.forget_routes(routes)),
+            RouteCommand::Changed(changes) => self.forwarding.change_own_addresses(&changes),
             RouteCommand::Waiting(from, reply) => {
                 answer(&reply, self.observation.route_accounts.waiting(from))
             }
@@ -40,17 +96,6 @@ impl Router {
         match command {
             NeighbourCommand::Set(changes) => self.set_neighbours(&changes, now),
             NeighbourCommand::TakeUsed(reply) => answer(&reply, self.take_used_neighbours(now)),
-        }
-    }
-
-    /// Carries out a command to the tables and counters of filters.
-    pub(crate) fn change_filters(&mut self, command: FilterCommand) {
-        let plugins = self.gates.plugins_mut();
-        match command {
-            // Control keeps the old table until no worker reads it, and drops it.
-            FilterCommand::SetTable(gate, table) => drop(plugins.set_table(gate, table)),
-            FilterCommand::Count(from, reply) => answer(&reply, plugins.counts_from(from, FILTERS_AT_ONCE)),
-            FilterCommand::Clear(from, reply) => answer(&reply, plugins.clear_counts(from, FILTERS_AT_ONCE)),
         }
     }
 
@@ -87,11 +132,13 @@ impl Router {
             SchedulerCommand::Change(port, changes, piece, reply) => {
                 answer(&reply, self.schedule(port, &changes, piece, now));
             }
-            SchedulerCommand::ShowNodes(port, first, reply) => answer(&reply, self.nodes(port, first, now)),
-            SchedulerCommand::ShowQueues(port, leaf, first, reply) => {
-                answer(&reply, self.flow_queues(port, leaf, first));
+            SchedulerCommand::ShowNodes(port, first, reply) => {
+                answer(&reply, self.ports.nodes(port, first, now))
             }
-            SchedulerCommand::FindLeaf(port, queue, reply) => answer(&reply, self.leaf(port, queue)),
+            SchedulerCommand::ShowQueues(port, leaf, first, reply) => {
+                answer(&reply, self.ports.flow_queues(port, leaf, first));
+            }
+            SchedulerCommand::FindLeaf(port, queue, reply) => answer(&reply, self.ports.leaf(port, queue)),
         }
     }
 
@@ -131,8 +178,10 @@ impl Router {
                 self.observation.captures.retain(|capture| capture.id != id)
             }
             ObservationCommand::StartTrace(sink) => self.start_trace(*sink, now),
-            ObservationCommand::StopTrace(id) => self.stop_trace(id),
-            ObservationCommand::LastDrops(query, reply) => answer(&reply, self.last_drops(&query)),
+            ObservationCommand::StopTrace(id) => self.observation.stop_trace(id),
+            ObservationCommand::LastDrops(query, reply) => {
+                answer(&reply, self.observation.last_drops(&query))
+            }
             ObservationCommand::Explain(question, reply) => answer(&reply, self.tables().explain(&question)),
         }
     }
@@ -151,31 +200,9 @@ impl Router {
         routes
     }
 
-    /// Removes the routes of unused numbers, and returns them. No flow uses the numbers, so adjacencies stay
-    /// valid.
-    fn forget_routes(&mut self, mut routes: NumberedRoutes) -> NumberedRoutes {
-        for (index, route) in &mut routes {
-            self.forwarding.fib.exchange(*index, route);
-            self.forwarding.bare.forget(*index);
-        }
-        routes
-    }
-
-    /// Returns the leaf that packets for a queue of a port enter; `None` without a scheduler.
-    fn leaf(&self, port: PortId, queue: QueueId) -> Option<QueueId> {
-        let scheduler = self.ports.get(port)?.scheduler.as_ref()?;
-        scheduler.takes_packets().then(|| scheduler.leaf_for(queue))
-    }
-
     fn start_trace(&mut self, sink: TraceSink, now: Instant) {
         let worker = self.handover.as_ref().map_or(0, |handover| handover.me());
         self.observation.trace = Some(Box::new(Tracer::new(sink, worker, self.observation.next_mark, now)));
-    }
-
-    fn stop_trace(&mut self, id: u32) {
-        if let Some(tracer) = self.observation.trace.take_if(|tracer| tracer.id() == id) {
-            self.observation.next_mark = tracer.number();
-        }
     }
 
     /// Returns the tables that explain the journey of a packet.
@@ -239,16 +266,5 @@ impl Router {
             }
         }
         self.follow_up(now);
-    }
-
-    /// Updates the set of invalid source addresses after changes of routes.
-    fn change_own_addresses(&mut self, changes: &[RouteChange]) {
-        for RouteChange { prefix, own } in changes {
-            if *own {
-                self.forwarding.own_addresses.insert(prefix.addr());
-            } else if prefix.prefix_len() == prefix.max_prefix_len() {
-                self.forwarding.own_addresses.remove(&prefix.addr());
-            }
-        }
     }
 }

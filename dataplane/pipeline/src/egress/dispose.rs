@@ -44,7 +44,7 @@ impl Router {
     /// the other fields of `work`.
     pub(crate) fn dispose_first(&mut self, work: &mut Work, notes: Range<usize>, now: Instant) {
         let Work { packets, keys, states, fates, destinations, .. } = work;
-        let (mut index, tapped) = (notes.start, self.is_tapped());
+        let (mut index, tapped) = (notes.start, self.observation.is_tapped());
         let mut packets = packets.drain_front(notes.len());
         while let Some(first) = packets.as_slice().first() {
             if matches!(fates[index], Fate::Queue) && !tapped {
@@ -134,7 +134,7 @@ impl Router {
         self.ports.count_drop(packet.port, reason);
         self.observation.drop_log.note(&packet, reason, self.gates.plugins());
         if packet.trace != 0 {
-            self.trace_dropped(&packet, reason);
+            self.observation.trace_dropped(&packet, reason);
         }
     }
 
@@ -162,7 +162,7 @@ impl Router {
             Ok(()) => {
                 self.observation.totals.created.fragments += fragments.len() as u64 - 1;
                 if mark != 0 {
-                    self.trace_fragmented(mark, fragments.len(), now);
+                    self.observation.trace_fragmented(mark, fragments.len(), now);
                 }
                 for fragment in fragments.drain(..) {
                     self.enqueue(fragment, ether_type, destination, now);
@@ -193,7 +193,7 @@ impl Router {
 
     /// Puts a finished frame into the queue of its `out_port`.
     fn queue_frame(&mut self, packet: Packet, now: Instant) {
-        if self.is_tapped() {
+        if self.observation.is_tapped() {
             self.tap(&packet, packet.out_port, Direction::Outbound, now);
         }
         if self.handover.is_some() {

@@ -12,6 +12,7 @@ use crate::forward::filter_route::{is_copy, is_filter};
 use crate::forward::route::look_up;
 use crate::forward::tables::ForwardingTables;
 use crate::gates::Outlet;
+use crate::observe::Observation;
 use crate::observe::event::Event;
 use crate::router::Router;
 use crate::router::pending::Pending;
@@ -19,6 +20,17 @@ use crate::work::{Fate, Work};
 
 /// Maximum number of times that a packet is classified again.
 const MOST_PASSES: u8 = 4;
+
+impl Observation {
+    /// Reports an event to control. Returns whether there was room.
+    fn report_event(&mut self, event: Event) -> bool {
+        let room = self.events.len() < EVENT_LIMIT;
+        if room {
+            self.events.push_back(event);
+        }
+        room
+    }
+}
 
 impl Router {
     /// Resumes suspended calls of plugins, and forwards packets that wait no longer.
@@ -81,25 +93,20 @@ impl Router {
                         self.gates.plugins_mut().fail_for_port(instance, port, now);
                     }
                 }
-                Output::Log(level, line) => _ = self.report_event(Event::InstanceSays(instance, level, line)),
+                Output::Log(level, line) => {
+                    _ = self.observation.report_event(Event::InstanceSays(instance, level, line))
+                }
                 Output::Message(bytes) => {
-                    if !self.report_event(Event::InstanceSends(instance, bytes)) {
+                    if !self.observation.report_event(Event::InstanceSends(instance, bytes)) {
                         self.gates.plugins_mut().count_messages(instance, |messages| messages.unsent += 1);
                     }
                 }
-                Output::Request(request) => _ = self.report_event(Event::InstanceRequests(instance, request)),
+                Output::Request(request) => {
+                    _ = self.observation.report_event(Event::InstanceRequests(instance, request))
+                }
             }
         }
         self.take_made();
-    }
-
-    /// Reports an event to control. Returns whether there was room.
-    fn report_event(&mut self, event: Event) -> bool {
-        let room = self.observation.events.len() < EVENT_LIMIT;
-        if room {
-            self.observation.events.push_back(event);
-        }
-        room
     }
 
     /// Injects a packet that an instance made, from the network header on, as if `port` had received it.

@@ -18,6 +18,7 @@ use millrace_packet::{BATCH_SIZE, DropReason, FlowKey, Packet};
 use millrace_units::Instant;
 use millrace_wire::{EtherType, Protocol};
 
+use crate::classify::Classifier;
 use crate::egress::ports::{DeviceId, PortTable};
 use crate::ingress::parse::parse;
 use crate::observe::trace::Pick;
@@ -25,6 +26,35 @@ use crate::router::Router;
 use crate::router::pending::Scratch;
 use crate::work::{Alike, Fate, Work};
 use crate::worker::handover::{Errand, Handed, Transport};
+
+impl Classifier {
+    /// Parses a packet that another worker has parsed before.
+    fn read_again(&mut self, mut packet: Packet, handed: &Handed<'_>, work: &mut Work) {
+        let index = work.packets.len();
+        let ether_type = match packet.network().first().map(|first| first >> 4) {
+            Some(6) => EtherType::IPV6,
+            _ => EtherType::IPV4,
+        };
+        work.fates[index] = Fate::Forward;
+        work.paths[index] = millrace_units::PathId(0);
+        work.adjacencies[index] = NO_ADJACENCY;
+        match parse(&mut packet, ether_type) {
+            Ok(mut parsed) => {
+                let Transport { protocol, ports, tcp_flags } = handed.transport;
+                (parsed.key.source_port, parsed.key.destination_port) = ports;
+                (parsed.key.protocol, parsed.varying.tcp_flags) = (protocol, tcp_flags);
+                packet.exceptions = handed.exceptions;
+                (work.hashes[index], packet.hash) = self.flows.hashes(&parsed.key);
+                self.flows.prefetch(work.hashes[index]);
+                work.set_key(index, parsed.key);
+                work.varying[index] = parsed.varying;
+            }
+            Err(reason) => work.fates[index] = Fate::Drop(reason),
+        }
+        // Never fails: a call takes at most a batch of packets.
+        let _ = work.packets.push(packet);
+    }
+}
 
 impl Router {
     /// Returns whether this worker owns the device.
@@ -101,39 +131,12 @@ impl Router {
             }
             Errand::Host => {
                 if packet.trace != 0 {
-                    self.trace_for_kernel(&packet, now);
+                    self.observation.trace_for_kernel(&packet, now);
                 }
                 self.punt.for_kernel.push(packet);
             }
-            Errand::Flow => self.read_again(packet, handed, work),
+            Errand::Flow => self.classifier.read_again(packet, handed, work),
         }
-    }
-
-    /// Parses a packet that another worker has parsed before.
-    fn read_again(&mut self, mut packet: Packet, handed: &Handed<'_>, work: &mut Work) {
-        let index = work.packets.len();
-        let ether_type = match packet.network().first().map(|first| first >> 4) {
-            Some(6) => EtherType::IPV6,
-            _ => EtherType::IPV4,
-        };
-        work.fates[index] = Fate::Forward;
-        work.paths[index] = millrace_units::PathId(0);
-        work.adjacencies[index] = NO_ADJACENCY;
-        match parse(&mut packet, ether_type) {
-            Ok(mut parsed) => {
-                let Transport { protocol, ports, tcp_flags } = handed.transport;
-                (parsed.key.source_port, parsed.key.destination_port) = ports;
-                (parsed.key.protocol, parsed.varying.tcp_flags) = (protocol, tcp_flags);
-                packet.exceptions = handed.exceptions;
-                (work.hashes[index], packet.hash) = self.classifier.flows.hashes(&parsed.key);
-                self.classifier.flows.prefetch(work.hashes[index]);
-                work.set_key(index, parsed.key);
-                work.varying[index] = parsed.varying;
-            }
-            Err(reason) => work.fates[index] = Fate::Drop(reason),
-        }
-        // Never fails: a call takes at most a batch of packets.
-        let _ = work.packets.push(packet);
     }
 
     /// Puts a finished frame into the queue of its `out_port`, here or at the worker that owns the port's
@@ -166,7 +169,7 @@ impl Router {
                         true => {
                             self.observation.totals.handed += 1;
                             if packet.trace != 0 {
-                                self.trace_handed_over(packet.trace);
+                                self.observation.trace_handed_over(packet.trace);
                             }
                         }
                         false => self.drop_packet(packet, DropReason::HandoverFull),

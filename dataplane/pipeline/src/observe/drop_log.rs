@@ -10,8 +10,8 @@ use millrace_units::{Instant, PortId};
 
 use crate::gates::tables::WorkerTable;
 use crate::ingress::parse::ROUTER;
+use crate::observe::Observation;
 use crate::observe::trace::Head;
-use crate::router::Router;
 
 /// Number of packets kept for each reason.
 pub const DROPS_KEPT: usize = 8;
@@ -143,10 +143,10 @@ impl DropLog {
     }
 }
 
-impl Router {
+impl Observation {
     /// Returns the dropped packets that match a query, in the order of their drops.
     pub(crate) fn last_drops(&self, query: &DropQuery) -> Vec<DroppedPacket> {
-        let reasons = DropReason::ALL.iter().zip(&self.observation.drop_log.reasons);
+        let reasons = DropReason::ALL.iter().zip(&self.drop_log.reasons);
         let asked = reasons.filter(|(reason, _)| query.reason.is_none_or(|wanted| wanted == **reason));
         let packets = asked.flat_map(|(_, last)| &last.packets).filter(|packet| packet.number > query.after);
         let mut packets: Vec<DroppedPacket> = packets.copied().collect();

@@ -180,7 +180,7 @@ impl Router {
             unassigned: self.ports.unassigned.clone(),
             totals: Totals { held: self.held(), ..self.observation.totals.clone() },
             instances: self.gates.plugins().reports().collect(),
-            flows: self.flow_counts(),
+            flows: self.classifier.flow_counts(),
             flow_states: self.gates.plugins().state_counts(),
             driver_flows: self.driver.as_ref().map(|driver| driver.counts()).unwrap_or_default(),
             ..Snapshot::default()

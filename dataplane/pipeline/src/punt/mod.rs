@@ -10,6 +10,7 @@ use millrace_units::PortId;
 use millrace_wire::{EtherType, ethernet, vlan};
 
 use crate::egress::dispose::link_header;
+use crate::egress::ports::PortTable;
 use crate::egress::ports::{PortSettings, Stack};
 use crate::ingress::receive::tags_of;
 use crate::punt::control_plane::ControlPlane;
@@ -40,6 +41,30 @@ impl Punt {
     /// Returns the number of packets that wait here.
     pub fn held(&self) -> usize {
         self.frames.len() + self.for_kernel.len()
+    }
+}
+
+impl PortTable {
+    fn hand_back_group(
+        &self,
+        port: PortId,
+        group: &[Packet],
+        hand_back: &mut impl FnMut(u32, &[&[u8]]) -> usize,
+    ) -> u64 {
+        let Some(Stack::Kernel { ifindex }) = self.get(port).map(|entry| entry.settings.stack) else {
+            return 0;
+        };
+        let whole = |packet: &Packet| match packet.is_linear() {
+            true => None,
+            false => Some(packet.to_vec()),
+        };
+        let copies: Vec<Option<Vec<u8>>> = group.iter().map(whole).collect();
+        let frames: Vec<&[u8]> = group
+            .iter()
+            .zip(&copies)
+            .map(|(packet, copy)| copy.as_deref().unwrap_or(packet.data()))
+            .collect();
+        hand_back(ifindex, &frames) as u64
     }
 }
 
@@ -76,14 +101,14 @@ impl Router {
         let packets = std::mem::take(&mut self.punt.for_kernel);
         for group in packets.chunk_by(|a, b| a.port == b.port) {
             let Some(port) = group.first().map(|packet| packet.port) else { continue };
-            let taken = self.hand_back_group(port, group, &mut hand_back);
+            let taken = self.ports.hand_back_group(port, group, &mut hand_back);
             self.observation.totals.to_host += taken;
             self.observation.totals.dropped += group.len() as u64 - taken;
             for packet in group.iter().skip(taken as usize) {
                 self.observation.drop_log.note(packet, DropReason::HostRefused, self.gates.plugins());
             }
             if self.observation.trace.is_some() {
-                self.trace_handed_back(group, taken as usize);
+                self.observation.trace_handed_back(group, taken as usize);
             }
             if let Some(entry) = self.ports.get_mut(port) {
                 entry.count.to_host += taken;
@@ -91,28 +116,6 @@ impl Router {
             }
         }
         drop(packets);
-    }
-
-    fn hand_back_group(
-        &self,
-        port: PortId,
-        group: &[Packet],
-        hand_back: &mut impl FnMut(u32, &[&[u8]]) -> usize,
-    ) -> u64 {
-        let Some(Stack::Kernel { ifindex }) = self.ports.get(port).map(|entry| entry.settings.stack) else {
-            return 0;
-        };
-        let whole = |packet: &Packet| match packet.is_linear() {
-            true => None,
-            false => Some(packet.to_vec()),
-        };
-        let copies: Vec<Option<Vec<u8>>> = group.iter().map(whole).collect();
-        let frames: Vec<&[u8]> = group
-            .iter()
-            .zip(&copies)
-            .map(|(packet, copy)| copy.as_deref().unwrap_or(packet.data()))
-            .collect();
-        hand_back(ifindex, &frames) as u64
     }
 }
 

@@ -295,7 +295,7 @@ impl Worker {
         let devices = self.devices.iter().flatten().filter_map(|device| device.next_event());
         let end = self.stop.map(|told| told + LINGER);
         let waiting = self.router.handover.as_ref().is_some_and(|handover| handover.is_waiting());
-        let again = (waiting || self.router.is_sending()).then(|| now + RETRY);
+        let again = (waiting || self.router.ports.is_sending()).then(|| now + RETRY);
         devices.chain(self.router.next_timer(now)).chain(end).chain(again).min()
     }
 
@@ -328,7 +328,7 @@ impl Worker {
             Command::Ports(command) => self.change_ports(command, now),
             Command::Routes(command) => self.router.change_routes(command),
             Command::Neighbours(command) => self.router.change_neighbours(command, now),
-            Command::Filters(command) => self.router.change_filters(command),
+            Command::Filters(command) => self.router.gates.change_filters(command),
             Command::Plugins(command) => self.router.change_plugins(command, now),
             Command::Schedulers(command) => self.router.change_scheduler(command, now),
             Command::Flows(command) => self.router.change_flows(command, now),

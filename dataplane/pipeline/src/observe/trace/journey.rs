@@ -12,6 +12,7 @@ use super::event::{FlowFound, RouteTaken, StageOutcome, TraceEnd, TraceStep, Wai
 use super::pieces::Pick;
 use super::tracer::Tracer;
 use crate::classify::ClassifyCounts;
+use crate::egress::ports::PortTable;
 use crate::forward::alive;
 use crate::forward::filter_route::{FilterRoute, is_filter};
 use crate::forward::route::NO_ROUTE;
@@ -24,23 +25,23 @@ use crate::router::Router;
 use crate::router::pending::Pending;
 use crate::work::{Fate, Work};
 
-impl Router {
+impl Observation {
     /// Returns whether a batch consists of one traced packet.
     #[inline]
     pub(crate) fn is_traced(&self, work: &Work) -> bool {
-        self.observation.trace.is_some() && matches!(&*work.packets, [packet] if packet.trace != 0)
+        self.trace.is_some() && matches!(&*work.packets, [packet] if packet.trace != 0)
     }
 
     /// Records a step of a packet.
     pub(super) fn write(&mut self, mark: u16, step: TraceStep, now: Instant) {
-        if let Some(tracer) = &mut self.observation.trace {
+        if let Some(tracer) = &mut self.trace {
             tracer.write(mark, step, now);
         }
     }
 
     /// Records a packet's entry into a queue.
     pub(super) fn write_queued(&mut self, mark: u16, step: TraceStep, now: Instant) {
-        if let Some(tracer) = &mut self.observation.trace {
+        if let Some(tracer) = &mut self.trace {
             tracer.write_queued(mark, step, now);
         }
     }
@@ -51,12 +52,98 @@ impl Router {
         self.gone();
     }
 
+    /// Begins the journey of a packet in a batch that was just read.
+    pub(super) fn begin(&mut self, work: &mut Work, place: usize, pick: Pick, now: Instant) {
+        work.complete(place);
+        let packet = work.packets.at_mut(place);
+        let Some(tracer) = &mut self.trace else { return };
+        tracer.enter();
+        match pick {
+            Pick::Chosen => tracer.write_arrived(packet, now),
+            Pick::Marked => tracer.write(packet.trace, TraceStep::TakenOver, now),
+        }
+        // The batch was read before the packet was selected, so the packet is parsed again to measure the
+        // cost. Only parsed packets have a hash.
+        if packet.hash != 0 {
+            tracer.restart();
+            std::hint::black_box(parse_again(packet));
+            tracer.write(packet.trace, TraceStep::Parsed(work.candidate(place)), now);
+        }
+    }
+
     fn gone(&mut self) {
-        if let Some(tracer) = &mut self.observation.trace {
+        if let Some(tracer) = &mut self.trace {
             tracer.leave();
         }
     }
 
+    fn note_dropped(&mut self, mark: u16) {
+        if let Some(tracer) = &mut self.trace {
+            tracer.dropped = mark;
+        }
+    }
+
+    /// Records the drop of a traced packet.
+    #[cold]
+    pub(crate) fn trace_dropped(&mut self, packet: &Packet, reason: DropReason) {
+        let now = self.drop_log.now();
+        self.end(packet.trace, TraceEnd::Dropped(reason), now);
+        self.note_dropped(packet.trace);
+    }
+
+    /// Records the take-over of a packet for the kernel from the worker that decided its fate.
+    #[cold]
+    pub(crate) fn trace_for_kernel(&mut self, packet: &Packet, now: Instant) {
+        if let Some(tracer) = &mut self.trace {
+            tracer.enter();
+            tracer.write(packet.trace, TraceStep::TakenOver, now);
+        }
+    }
+
+    /// Records the fragmentation of a traced packet. The journey of each fragment ends separately.
+    #[cold]
+    pub(crate) fn trace_fragmented(&mut self, mark: u16, fragments: usize, now: Instant) {
+        if let Some(tracer) = &mut self.trace {
+            tracer.write_fragmented(mark, fragments, now);
+        }
+    }
+
+    /// Ends the traces of packets punted to the kernel, which took the first `taken` packets and refused the
+    /// others.
+    #[cold]
+    pub(crate) fn trace_handed_back(&mut self, packets: &[Packet], taken: usize) {
+        let now = self.drop_log.now();
+        for (place, packet) in packets.iter().enumerate().filter(|(_, packet)| packet.trace != 0) {
+            let end = if place < taken { TraceEnd::Host } else { TraceEnd::Dropped(DropReason::HostRefused) };
+            self.end(packet.trace, end, now);
+        }
+    }
+
+    /// Records the hand-over of a packet for the kernel to the owner of its ingress device.
+    #[cold]
+    pub(crate) fn trace_handed_over(&mut self, mark: u16) {
+        self.write(mark, TraceStep::HandedOver, self.drop_log.now());
+        self.gone();
+    }
+}
+
+impl PortTable {
+    /// Returns the step of a packet's entry into the queue of its egress port.
+    pub(super) fn queue_of(&self, packet: &Packet) -> TraceStep {
+        let entry = self.get(packet.out_port);
+        let scheduler = entry.and_then(|entry| entry.scheduler.as_ref());
+        let (leaf, before) = match scheduler.filter(|scheduler| scheduler.takes_packets()) {
+            Some(scheduler) => {
+                let leaf: QueueId = scheduler.leaf_for(packet.queue);
+                (Some(leaf), scheduler.backlog(packet).map_or(0, |(_, backlog)| backlog.packets))
+            }
+            None => (None, entry.map_or(0, |entry| entry.queue.len() as u32)),
+        };
+        TraceStep::Queued { port: packet.out_port, leaf, before }
+    }
+}
+
+impl Router {
     /// Takes the only packet of a batch, whose journey has [begun](Self::begin), through the stages from
     /// classify up to dispose.
     pub(super) fn go_alone(&mut self, work: &mut Work, now: Instant) {
@@ -66,11 +153,11 @@ impl Router {
         let mark = work.packets.at(0).trace;
         let (before, was_open) = (self.classifier.counts, work.fates[0].is_open());
         self.gates.groups.begin();
-        let is_bare = !self.classifier.remembers() && !self.is_tapped() && self.leave_bare(work);
+        let is_bare = !self.classifier.remembers() && !self.observation.is_tapped() && self.leave_bare(work);
         let is_express = is_bare || self.classify_alone(work, now);
         if was_open {
             let step = self.classified(work, before);
-            self.write(mark, step, now);
+            self.observation.write(mark, step, now);
         }
         if !is_express {
             return self.settle_traced(work, Position::Early, 0, now);
@@ -86,7 +173,7 @@ impl Router {
     /// Classifies the only packet of a batch, which costs less than a batch lookup. Returns whether the
     /// packet takes the fast path.
     fn classify_alone(&mut self, work: &mut Work, now: Instant) -> bool {
-        if self.is_tapped() || !self.classifier.remembers() {
+        if self.observation.is_tapped() || !self.classifier.remembers() {
             self.classify(work, now);
             return false;
         }
@@ -95,25 +182,6 @@ impl Router {
             self.classify_left(work, now);
         }
         is_express
-    }
-
-    /// Begins the journey of a packet in a batch that was just read.
-    pub(super) fn begin(&mut self, work: &mut Work, place: usize, pick: Pick, now: Instant) {
-        work.complete(place);
-        let packet = work.packets.at_mut(place);
-        let Some(tracer) = &mut self.observation.trace else { return };
-        tracer.enter();
-        match pick {
-            Pick::Chosen => tracer.write_arrived(packet, now),
-            Pick::Marked => tracer.write(packet.trace, TraceStep::TakenOver, now),
-        }
-        // The batch was read before the packet was selected, so the packet is parsed again to measure the
-        // cost. Only parsed packets have a hash.
-        if packet.hash != 0 {
-            tracer.restart();
-            std::hint::black_box(parse_again(packet));
-            tracer.write(packet.trace, TraceStep::Parsed(work.candidate(place)), now);
-        }
     }
 
     /// Returns the result of the packet's flow lookup, by the change of the counters since `before`.
@@ -147,7 +215,7 @@ impl Router {
         if let Some(tracer) = &mut self.observation.trace {
             tracer.restart();
         }
-        self.write(work.packets.at(0).trace, TraceStep::GoesOn, now);
+        self.observation.write(work.packets.at(0).trace, TraceStep::GoesOn, now);
         self.settle_traced(work, position, stage, now);
         self.dispose_traced(work, 0, now);
         self.gates.plugins_mut().end_of_batch();
@@ -166,7 +234,7 @@ impl Router {
             self.make_copies(work, now);
             let copies = (self.observation.totals.created.copies - before) as u32;
             if copies > 0 {
-                self.write(work.packets.at(0).trace, TraceStep::Copied(copies), now);
+                self.observation.write(work.packets.at(0).trace, TraceStep::Copied(copies), now);
             }
             self.forward_traced(work, now);
             if (position, stage) == (Position::Early, 0) {
@@ -186,7 +254,7 @@ impl Router {
         if let Some(tracer) = &mut self.observation.trace {
             tracer.restart();
         }
-        self.write(work.packets.at(0).trace, TraceStep::GoesOn, now);
+        self.observation.write(work.packets.at(0).trace, TraceStep::GoesOn, now);
         self.forward_traced(work, now);
         self.dispose_traced(work, 0, now);
         self.gates.plugins_mut().end_of_batch();
@@ -223,7 +291,7 @@ impl Router {
         }
         if was_open || is_noted {
             let taken = self.route_taken(work);
-            self.write(work.packets.at(0).trace, TraceStep::Routed(taken), now);
+            self.observation.write(work.packets.at(0).trace, TraceStep::Routed(taken), now);
         }
     }
 
@@ -267,108 +335,45 @@ impl Router {
     pub(super) fn dispose_traced(&mut self, work: &mut Work, note: usize, now: Instant) {
         let (mark, fate) = (work.packets.at(0).trace, work.fates[note]);
         match fate {
-            Fate::Refuse(error, _) => self.write(mark, TraceStep::Refused(error), now),
+            Fate::Refuse(error, _) => self.observation.write(mark, TraceStep::Refused(error), now),
             Fate::Hold(neighbour) => {
                 let waits = Waits::Neighbour(work.packets.at(0).out_port, neighbour);
-                self.write(mark, TraceStep::Waits(waits), now);
+                self.observation.write(mark, TraceStep::Waits(waits), now);
             }
-            Fate::Kept(_) => self.write(mark, TraceStep::Waits(Waits::Instance), now),
-            Fate::Again => self.write(mark, TraceStep::Again, now),
-            Fate::Consumed => self.end(mark, TraceEnd::Consumed, now),
+            Fate::Kept(_) => self.observation.write(mark, TraceStep::Waits(Waits::Instance), now),
+            Fate::Again => self.observation.write(mark, TraceStep::Again, now),
+            Fate::Consumed => self.observation.end(mark, TraceEnd::Consumed, now),
             Fate::HandedOver => {
-                self.write(mark, TraceStep::HandedOver, now);
-                self.gone();
+                self.observation.write(mark, TraceStep::HandedOver, now);
+                self.observation.gone();
             }
             _ => {}
         }
         let leaves = matches!(fate, Fate::Forward | Fate::Queue);
-        let queued = leaves.then(|| self.queue_of(work.packets.at(0)));
+        let queued = leaves.then(|| self.ports.queue_of(work.packets.at(0)));
         let (handed, to_host) = (self.observation.totals.handed, self.observation.totals.to_host);
-        self.note_dropped(0);
+        self.observation.note_dropped(0);
         self.dispose_first(work, note..note + 1, now);
         if fate == Fate::Own && self.observation.totals.to_host > to_host {
-            self.end(mark, TraceEnd::Own, now);
+            self.observation.end(mark, TraceEnd::Own, now);
         } else if leaves && self.observation.totals.handed > handed {
-            (0..self.observation.totals.handed - handed).for_each(|_| self.gone());
-            self.write(mark, TraceStep::HandedOver, now);
+            (0..self.observation.totals.handed - handed).for_each(|_| self.observation.gone());
+            self.observation.write(mark, TraceStep::HandedOver, now);
         } else if let Some(step) =
             queued.filter(|_| self.observation.trace.as_ref().is_none_or(|tracer| tracer.dropped != mark))
         {
-            self.write_queued(mark, step, now);
-        }
-    }
-
-    /// Returns the step of a packet's entry into the queue of its egress port.
-    pub(super) fn queue_of(&self, packet: &Packet) -> TraceStep {
-        let entry = self.ports.get(packet.out_port);
-        let scheduler = entry.and_then(|entry| entry.scheduler.as_ref());
-        let (leaf, before) = match scheduler.filter(|scheduler| scheduler.takes_packets()) {
-            Some(scheduler) => {
-                let leaf: QueueId = scheduler.leaf_for(packet.queue);
-                (Some(leaf), scheduler.backlog(packet).map_or(0, |(_, backlog)| backlog.packets))
-            }
-            None => (None, entry.map_or(0, |entry| entry.queue.len() as u32)),
-        };
-        TraceStep::Queued { port: packet.out_port, leaf, before }
-    }
-
-    /// Records the fragmentation of a traced packet. The journey of each fragment ends separately.
-    #[cold]
-    pub(crate) fn trace_fragmented(&mut self, mark: u16, fragments: usize, now: Instant) {
-        if let Some(tracer) = &mut self.observation.trace {
-            tracer.write_fragmented(mark, fragments, now);
-        }
-    }
-
-    /// Ends the traces of packets punted to the kernel, which took the first `taken` packets and refused the
-    /// others.
-    #[cold]
-    pub(crate) fn trace_handed_back(&mut self, packets: &[Packet], taken: usize) {
-        let now = self.observation.drop_log.now();
-        for (place, packet) in packets.iter().enumerate().filter(|(_, packet)| packet.trace != 0) {
-            let end = if place < taken { TraceEnd::Host } else { TraceEnd::Dropped(DropReason::HostRefused) };
-            self.end(packet.trace, end, now);
-        }
-    }
-
-    /// Records the hand-over of a packet for the kernel to the owner of its ingress device.
-    #[cold]
-    pub(crate) fn trace_handed_over(&mut self, mark: u16) {
-        self.write(mark, TraceStep::HandedOver, self.observation.drop_log.now());
-        self.gone();
-    }
-
-    /// Records the take-over of a packet for the kernel from the worker that decided its fate.
-    #[cold]
-    pub(crate) fn trace_for_kernel(&mut self, packet: &Packet, now: Instant) {
-        if let Some(tracer) = &mut self.observation.trace {
-            tracer.enter();
-            tracer.write(packet.trace, TraceStep::TakenOver, now);
+            self.observation.write_queued(mark, step, now);
         }
     }
 
     /// Records the take-over of a finished frame, which enters the queue of its egress port here.
     #[cold]
     pub(crate) fn trace_taken_over(&mut self, packet: &Packet, now: Instant) {
-        let step = self.queue_of(packet);
+        let step = self.ports.queue_of(packet);
         let Some(tracer) = &mut self.observation.trace else { return };
         tracer.enter();
         tracer.write(packet.trace, TraceStep::TakenOver, now);
         tracer.write_queued(packet.trace, step, now);
-    }
-
-    /// Records the drop of a traced packet.
-    #[cold]
-    pub(crate) fn trace_dropped(&mut self, packet: &Packet, reason: DropReason) {
-        let now = self.observation.drop_log.now();
-        self.end(packet.trace, TraceEnd::Dropped(reason), now);
-        self.note_dropped(packet.trace);
-    }
-
-    fn note_dropped(&mut self, mark: u16) {
-        if let Some(tracer) = &mut self.observation.trace {
-            tracer.dropped = mark;
-        }
     }
 }
 

@@ -11,6 +11,8 @@ use millrace_units::{Amount, Instant};
 
 use super::event::TraceStep;
 use super::room::{Room, Traced, Turn};
+use crate::classify::Classifier;
+use crate::observe::Observation;
 use crate::router::Router;
 use crate::work::{Alike, Bits, Fate, Work};
 
@@ -23,31 +25,7 @@ pub(crate) enum Pick {
     Marked,
 }
 
-impl Router {
-    /// Takes a batch through the stages while a trace runs: as [`journey`](Router::journey), but each traced
-    /// packet alone.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn journey_watched(&mut self, work: &mut Work, pick: Pick, now: Instant) {
-        let mut room = self.observation.trace.as_mut().map(|tracer| tracer.take_room()).unwrap_or_default();
-        self.find_traced(work, pick, &mut room.traced, now);
-        if pick == Pick::Chosen && self.handover.is_some() {
-            self.steer(work);
-        }
-        if room.traced.is_empty() {
-            self.stages(work, now);
-        } else {
-            self.classifier.begin_pieces(work.packets.len(), self.options.new_flows);
-            self.go_in_pieces(work, &mut room, now);
-            self.classifier.end_pieces();
-        }
-        if let Some(tracer) = &mut self.observation.trace {
-            tracer.keep_room(room);
-        }
-        self.follow_up(now);
-        self.keep_flows(now, false);
-    }
-
+impl Observation {
     /// Finds the traced packets of a batch, and begins their journeys.
     fn find_traced(&mut self, work: &mut Work, pick: Pick, traced: &mut Vec<Traced>, now: Instant) {
         traced.clear();
@@ -68,7 +46,7 @@ impl Router {
         (pick, before): (Pick, usize),
         now: Instant,
     ) -> Option<usize> {
-        let tracer = self.observation.trace.as_mut()?;
+        let tracer = self.trace.as_mut()?;
         if pick == Pick::Marked {
             let marked = work.packets.iter().skip(from).position(|packet| packet.trace != 0)?;
             return Some(from + marked);
@@ -89,6 +67,59 @@ impl Router {
             }
         }
         None
+    }
+}
+
+impl Classifier {
+    /// Returns whether the flow of a packet is known, and bound to no instance.
+    fn meets_nobody(&self, work: &Work, place: usize) -> bool {
+        let flows = &self.flows;
+        let flow = flows.find(&work.keys[place], work.hashes[place], 0).filter(|_| self.remembers());
+        flow.map(|flow| flows.record(flow).answer).is_some_and(|answer| {
+            let is_right = answer.generation == self.changes.current();
+            is_right && answer.path == EMPTY_PATH && answer.varying_mask == 0
+        })
+    }
+
+    /// Returns the [`Turn`] of a traced packet; `None` if the order of its flow permits neither.
+    fn turn_of(&self, work: &Work, place: usize) -> Option<Turn> {
+        if !work.fates[place].is_open() {
+            return Some(Turn::Last);
+        }
+        let hash = work.hashes[place];
+        let is_one_of_it = |(other, packet): (&u64, &Packet)| *other == hash && packet.trace == 0;
+        let (before, behind) = work.packets.split_at(place);
+        if !work.hashes.all().iter().zip(before).any(is_one_of_it) {
+            return Some(Turn::First);
+        }
+        let is_last = !work.hashes[place..].iter().zip(behind).any(is_one_of_it);
+        (is_last || self.meets_nobody(work, place)).then_some(Turn::Last)
+    }
+}
+
+impl Router {
+    /// Takes a batch through the stages while a trace runs: as [`journey`](Router::journey), but each traced
+    /// packet alone.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn journey_watched(&mut self, work: &mut Work, pick: Pick, now: Instant) {
+        let mut room = self.observation.trace.as_mut().map(|tracer| tracer.take_room()).unwrap_or_default();
+        self.observation.find_traced(work, pick, &mut room.traced, now);
+        if pick == Pick::Chosen && self.handover.is_some() {
+            self.steer(work);
+        }
+        if room.traced.is_empty() {
+            self.stages(work, now);
+        } else {
+            self.classifier.begin_pieces(work.packets.len(), self.options.new_flows);
+            self.go_in_pieces(work, &mut room, now);
+            self.classifier.end_pieces();
+        }
+        if let Some(tracer) = &mut self.observation.trace {
+            tracer.keep_room(room);
+        }
+        self.follow_up(now);
+        self.keep_flows(now, false);
     }
 
     /// Takes a batch through the stages, and cuts it where the order inside a flow requires that.
@@ -115,35 +146,9 @@ impl Router {
             return None;
         }
         traced.iter_mut().position(|one| {
-            let turn = self.turn_of(work, one.place);
+            let turn = self.classifier.turn_of(work, one.place);
             one.turn = turn.unwrap_or(Turn::Last);
             turn.is_none()
-        })
-    }
-
-    /// Returns the [`Turn`] of a traced packet; `None` if the order of its flow permits neither.
-    fn turn_of(&self, work: &Work, place: usize) -> Option<Turn> {
-        if !work.fates[place].is_open() {
-            return Some(Turn::Last);
-        }
-        let hash = work.hashes[place];
-        let is_one_of_it = |(other, packet): (&u64, &Packet)| *other == hash && packet.trace == 0;
-        let (before, behind) = work.packets.split_at(place);
-        if !work.hashes.all().iter().zip(before).any(is_one_of_it) {
-            return Some(Turn::First);
-        }
-        let is_last = !work.hashes[place..].iter().zip(behind).any(is_one_of_it);
-        (is_last || self.meets_nobody(work, place)).then_some(Turn::Last)
-    }
-
-    /// Returns whether the flow of a packet is known, and bound to no instance.
-    fn meets_nobody(&self, work: &Work, place: usize) -> bool {
-        let flows = &self.classifier.flows;
-        let flow =
-            flows.find(&work.keys[place], work.hashes[place], 0).filter(|_| self.classifier.remembers());
-        flow.map(|flow| flows.record(flow).answer).is_some_and(|answer| {
-            let is_right = answer.generation == self.classifier.changes.current();
-            is_right && answer.path == EMPTY_PATH && answer.varying_mask == 0
         })
     }
 
@@ -212,13 +217,13 @@ impl Router {
         }
         for one in traced {
             let packet = work.packets.at(one.place);
-            let step = match self.queue_of(packet) {
+            let step = match self.ports.queue_of(packet) {
                 TraceStep::Queued { port, leaf: None, before } => {
                     TraceStep::Queued { port, leaf: None, before: before + one.place as u32 }
                 }
                 step => step,
             };
-            self.write_queued(packet.trace, step, now);
+            self.observation.write_queued(packet.trace, step, now);
         }
         self.leave(work, now);
         true
