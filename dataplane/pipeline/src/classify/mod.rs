@@ -21,6 +21,7 @@ use millrace_wire::Protocol;
 use crate::classify::ahead::Ahead;
 use crate::classify::reserved_flows::ReservedFlows;
 use crate::ingress::parse::{Parsed, ROUTER};
+use crate::observe::trace::Probe;
 use crate::options::Options;
 use crate::router::Router;
 use crate::work::{Fate, Work};
@@ -254,12 +255,16 @@ impl Router {
     /// Classifies a batch; packets of known flows take the fast path if possible. Returns whether all packets
     /// did.
     #[inline(always)]
-    pub(crate) fn classify_or_express(&mut self, work: &mut Work, now: Instant) -> bool {
+    pub(crate) fn classify_or_express<P: Probe>(&mut self, work: &mut Work, probe: P, now: Instant) -> bool {
         if self.observation.is_tapped() || !self.classifier.remembers {
             self.classify(work, now);
             return false;
         }
-        let all = self.express(work, now);
+        let all = match probe.mark() {
+            None => self.express(work, now),
+            // A lookup alone costs less than a batch lookup.
+            Some(_) => self.express_alone(work, now),
+        };
         if !all {
             self.classify_left(work, now);
         }
@@ -302,6 +307,18 @@ impl Router {
         }
         if self.classifier.ahead.len() > 0 {
             self.classifier.ahead.look_up(&self.forwarding.fib, &mut self.gates, self.options.route_priority);
+        }
+    }
+
+    /// Finds the paths of copies: at gates of `queue`, a copy passes the same instances as its original.
+    pub(crate) fn find_paths(&mut self, work: &mut Work) {
+        if !self.gates.is_bound() {
+            return;
+        }
+        for index in (0..work.packets.len()).filter(|index| work.fates[*index].is_open()) {
+            let has_route = self.forwarding.fib.lookup(work.keys[index].destination()).is_some();
+            let priority = has_route.then_some(self.options.route_priority);
+            work.paths[index] = self.gates.classify(&work.candidate(index), priority).path;
         }
     }
 

@@ -26,6 +26,7 @@ use crate::forward::route::NO_ROUTE;
 use crate::ingress::parse::ROUTER;
 use crate::observe::capture::Direction;
 use crate::observe::event::Event;
+use crate::observe::trace::Probe;
 use crate::punt::own_stack::{Context, Outcome, OwnStack};
 use crate::router::Router;
 use crate::work::{Fate, Work};
@@ -35,8 +36,11 @@ pub(crate) const EVENT_LIMIT: usize = 1024;
 
 impl Router {
     /// Carries out the fate of every packet, in order.
-    pub(crate) fn dispose(&mut self, work: &mut Work, now: Instant) {
-        self.dispose_first(work, 0..work.packets.len(), now);
+    pub(crate) fn dispose<P: Probe>(&mut self, work: &mut Work, probe: P, now: Instant) {
+        match probe.mark() {
+            None => self.dispose_first(work, 0..work.packets.len(), now),
+            Some(_) => self.dispose_traced(work, 0, now),
+        }
         self.gates.plugins_mut().end_of_batch();
     }
 
@@ -90,7 +94,7 @@ impl Router {
         let Work { packets, leaving, .. } = work;
         let out = leaving.port().and_then(|port| self.ports.get_mut(port));
         let Some(out) = out.filter(|out| out.has_room_for(packets.len())) else {
-            return self.dispose(work, now);
+            return self.dispose(work, (), now);
         };
         out.queue_all(packets.drain());
         let port = leaving.port();
@@ -194,7 +198,8 @@ impl Router {
     /// Puts a finished frame into the queue of its `out_port`.
     fn queue_frame(&mut self, packet: Packet, now: Instant) {
         if self.observation.is_tapped() {
-            self.tap(&packet, packet.out_port, Direction::Outbound, now);
+            let leaves = (packet.out_port, Direction::Outbound);
+            self.observation.tap(&packet, &self.pool, leaves, now);
         }
         if self.handover.is_some() {
             return self.queue_where_it_belongs(packet, now);

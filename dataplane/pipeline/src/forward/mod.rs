@@ -4,6 +4,7 @@ pub(crate) mod fib;
 pub(crate) mod filter_route;
 pub(crate) mod neighbours;
 pub(crate) mod route;
+mod stage;
 pub(crate) mod tables;
 
 use std::net::IpAddr;

@@ -5,6 +5,7 @@ pub(crate) mod from_plugins;
 pub(crate) mod groups;
 pub(crate) mod links;
 pub(crate) mod resume;
+mod run;
 #[expect(
     clippy::indexing_slicing,
     reason = "members of a group are places of its packets, and all notes of a group go by them"

@@ -177,7 +177,7 @@ impl Router {
             return self.travel_from(work, place.position, place.stage, now);
         }
         self.gates.group(work);
-        self.run_gates(place.position, place.stage, work, now);
+        self.run_gates((place.position, place.stage), work, (), now);
         for (fate, packet) in work.fates.all_mut().iter_mut().zip(work.packets.iter()) {
             // A copy ends after the last instance, unless an instance sends it.
             *fate = match *fate {
@@ -186,7 +186,7 @@ impl Router {
                 _ => Fate::Consumed,
             };
         }
-        self.dispose(work, now);
+        self.dispose(work, (), now);
     }
 
     /// Adds a packet to a batch, which has room.

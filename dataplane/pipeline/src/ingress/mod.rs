@@ -2,6 +2,7 @@
 
 pub(crate) mod host_output;
 pub(crate) mod parse;
+pub(crate) mod read;
 pub(crate) mod receive;
 pub(crate) mod steer;
 pub(crate) mod tags;

@@ -13,6 +13,8 @@ use millrace_units::{GateId, InstanceId, Instant, PortId};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::ingress::parse::parse_copy;
+use crate::observe::Observation;
+use crate::work::Work;
 
 /// Direction of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -267,6 +269,32 @@ impl CaptureSource {
     /// Returns whether the worker has ended the capture.
     pub fn is_ended(&self) -> bool {
         self.ring.is_abandoned()
+    }
+}
+
+impl Observation {
+    /// Offers the packets of a batch to all captures, as received.
+    pub(crate) fn tap_arrivals(&mut self, work: &Work, pool: &Pool, now: Instant) {
+        for packet in work.packets.iter() {
+            self.tap(packet, pool, (packet.port, Direction::Inbound), now);
+        }
+    }
+
+    /// Offers a frame to all captures.
+    #[cold]
+    pub(crate) fn tap(
+        &mut self,
+        packet: &Packet,
+        pool: &Pool,
+        (port, direction): (PortId, Direction),
+        now: Instant,
+    ) {
+        let parsed = parse_copy(packet, pool);
+        let candidate = parsed.map(|(parsed, copy)| parsed.candidate(&copy));
+        self.captures.retain(|capture| !capture.is_abandoned());
+        for capture in &mut self.captures {
+            capture.offer(packet, candidate.as_ref(), port, direction, now);
+        }
     }
 }
 

@@ -17,6 +17,10 @@ use crate::observe::drop_log::DropLog;
 use crate::observe::event::Event;
 use crate::observe::snapshot::Totals;
 use crate::observe::trace::Tracer;
+use millrace_wire::EtherType;
+
+/// Maximum number of EtherTypes with a counter of their own.
+const ETHER_TYPES: usize = 64;
 
 /// Counters and records of a router: what it counts, keeps and shows of packets.
 pub(crate) struct Observation {
@@ -46,5 +50,20 @@ impl Default for Observation {
             trace: None,
             next_mark: 1,
         }
+    }
+}
+
+impl Observation {
+    /// Counts a packet of an EtherType that no stage treats.
+    pub fn count_ether_type(&mut self, ether_type: EtherType) {
+        if self.ether_types.len() < ETHER_TYPES || self.ether_types.contains_key(&ether_type.0) {
+            *self.ether_types.entry(ether_type.0).or_default() += 1;
+        }
+    }
+
+    /// Returns whether any capture is running.
+    #[inline]
+    pub fn is_tapped(&self) -> bool {
+        !self.captures.is_empty()
     }
 }

@@ -1,39 +1,41 @@
-//! Journey of a traced packet: the same stages in the same order as a batch takes in [`Router::settle`] and
-//! [`Router::travel_from`], with an event recorded after each.
+//! Steps of a traced packet: what the stages record for a [`Mark`].
 
 use millrace_forward::Route;
 use millrace_packet::{DropReason, Packet};
 use millrace_plugin::{EMPTY_PATH, End, Group, Refusal, Stop, Taken, Watch};
-use millrace_plugin_abi::Position;
 use millrace_units::{Instant, QueueId};
 use millrace_wire::MacAddr;
 
 use super::event::{FlowFound, RouteTaken, StageOutcome, TraceEnd, TraceStep, Waits};
 use super::pieces::Pick;
+use super::probe::Mark;
 use super::tracer::Tracer;
 use crate::classify::ClassifyCounts;
 use crate::egress::ports::PortTable;
 use crate::forward::alive;
 use crate::forward::filter_route::{FilterRoute, is_filter};
 use crate::forward::route::NO_ROUTE;
-use crate::forward::tables::ForwardingTables;
-use crate::gates::Outlet;
 use crate::ingress::parse::parse_again;
 use crate::observe::Observation;
-use crate::observe::capture::{Both, CaptureSink, GateTap};
 use crate::router::Router;
-use crate::router::pending::Pending;
 use crate::work::{Fate, Work};
 
 impl Observation {
-    /// Returns whether a batch consists of one traced packet.
-    #[inline]
-    pub(crate) fn is_traced(&self, work: &Work) -> bool {
-        self.trace.is_some() && matches!(&*work.packets, [packet] if packet.trace != 0)
+    /// Records that a traced packet goes on after a wait. Returns its mark; `None` if the batch is not one
+    /// traced packet.
+    pub(crate) fn goes_on(&mut self, work: &Work, now: Instant) -> Option<Mark> {
+        let tracer = self.trace.as_mut()?;
+        let [packet] = &*work.packets else { return None };
+        if packet.trace == 0 {
+            return None;
+        }
+        tracer.restart();
+        tracer.write(packet.trace, TraceStep::GoesOn, now);
+        Some(Mark(packet.trace))
     }
 
     /// Records a step of a packet.
-    pub(super) fn write(&mut self, mark: u16, step: TraceStep, now: Instant) {
+    pub(crate) fn write(&mut self, mark: u16, step: TraceStep, now: Instant) {
         if let Some(tracer) = &mut self.trace {
             tracer.write(mark, step, now);
         }
@@ -144,47 +146,14 @@ impl PortTable {
 }
 
 impl Router {
-    /// Takes the only packet of a batch, whose journey has [begun](Self::begin), through the stages from
-    /// classify up to dispose.
-    pub(super) fn go_alone(&mut self, work: &mut Work, now: Instant) {
-        if let Some(tracer) = &mut self.observation.trace {
-            tracer.restart();
-        }
-        let mark = work.packets.at(0).trace;
-        let (before, was_open) = (self.classifier.counts, work.fates[0].is_open());
-        self.gates.groups.begin();
-        let is_bare = !self.classifier.remembers() && !self.observation.is_tapped() && self.leave_bare(work);
-        let is_express = is_bare || self.classify_alone(work, now);
-        if was_open {
-            let step = self.classified(work, before);
-            self.observation.write(mark, step, now);
-        }
-        if !is_express {
-            return self.settle_traced(work, Position::Early, 0, now);
-        }
-        if !self.gates.groups.is_empty() {
-            self.gates_traced(Position::Early, 0, work, now);
-            self.gates_traced(Position::Late, 0, work, now);
-        }
-        self.forward_traced(work, now);
-        self.offer_to_driver(work, now);
+    /// Records the result of the flow lookup of the only packet of a batch. `before`: the counters before the
+    /// lookup.
+    #[cold]
+    pub(crate) fn write_classified(&mut self, mark: u16, work: &Work, before: ClassifyCounts, now: Instant) {
+        let step = self.classified(work, before);
+        self.observation.write(mark, step, now);
     }
 
-    /// Classifies the only packet of a batch, which costs less than a batch lookup. Returns whether the
-    /// packet takes the fast path.
-    fn classify_alone(&mut self, work: &mut Work, now: Instant) -> bool {
-        if self.observation.is_tapped() || !self.classifier.remembers() {
-            self.classify(work, now);
-            return false;
-        }
-        let is_express = self.express_alone(work, now);
-        if !is_express {
-            self.classify_left(work, now);
-        }
-        is_express
-    }
-
-    /// Returns the result of the packet's flow lookup, by the change of the counters since `before`.
     fn classified(&self, work: &Work, before: ClassifyCounts) -> TraceStep {
         let now = self.classifier.counts;
         let found = match () {
@@ -209,90 +178,11 @@ impl Router {
         }
     }
 
-    /// Runs the stages from a position on for a packet that has waited or is classified again.
+    /// Records the route of the only packet of a batch.
     #[cold]
-    pub(crate) fn travel_traced(&mut self, work: &mut Work, position: Position, stage: u16, now: Instant) {
-        if let Some(tracer) = &mut self.observation.trace {
-            tracer.restart();
-        }
-        self.observation.write(work.packets.at(0).trace, TraceStep::GoesOn, now);
-        self.settle_traced(work, position, stage, now);
-        self.dispose_traced(work, 0, now);
-        self.gates.plugins_mut().end_of_batch();
-    }
-
-    fn settle_traced(&mut self, work: &mut Work, position: Position, stage: u16, now: Instant) {
-        self.gates.group(work);
-        let from = |here: Position| if here == position { stage } else { 0 };
-        for here in [Position::Early, Position::Route, Position::Late] {
-            if here >= position {
-                self.gates_traced(here, from(here), work, now);
-            }
-        }
-        if position <= Position::Late {
-            let before = self.observation.totals.created.copies;
-            self.make_copies(work, now);
-            let copies = (self.observation.totals.created.copies - before) as u32;
-            if copies > 0 {
-                self.observation.write(work.packets.at(0).trace, TraceStep::Copied(copies), now);
-            }
-            self.forward_traced(work, now);
-            if (position, stage) == (Position::Early, 0) {
-                self.note_adjacencies(work);
-                self.offer_to_driver(work, now);
-            }
-        }
-        self.gates_traced(Position::Queue, from(Position::Queue), work, now);
-        if position == Position::Queue {
-            self.decide_late(work);
-        }
-    }
-
-    /// Resumes a traced packet held for neighbour resolution.
-    #[cold]
-    pub(crate) fn go_on_traced(&mut self, work: &mut Work, now: Instant) {
-        if let Some(tracer) = &mut self.observation.trace {
-            tracer.restart();
-        }
-        self.observation.write(work.packets.at(0).trace, TraceStep::GoesOn, now);
-        self.forward_traced(work, now);
-        self.dispose_traced(work, 0, now);
-        self.gates.plugins_mut().end_of_batch();
-    }
-
-    fn gates_traced(&mut self, position: Position, stage: u16, work: &mut Work, now: Instant) {
-        let mark = work.packets.at(0).trace;
-        let Self {
-            gates,
-            ports,
-            pool,
-            forwarding: ForwardingTables { fib, .. },
-            pending: Pending { resumed, .. },
-            observation: Observation { trace, captures, .. },
-            ..
-        } = self;
-        let mut outlet = Outlet { fib, ports, pool, made: resumed, copies: 0 };
-        let Some(tracer) = trace else { return };
-        let mut writer = GateWriter { tracer, mark, queue: work.packets.at(0).queue, directed: 0, now };
-        match captures.iter().any(CaptureSink::is_at_gates) {
-            false => gates.run_watched((position, stage), work, &mut outlet, now, &mut writer),
-            true => {
-                let mut both = Both(GateTap { captures, pool, now }, writer);
-                gates.run_watched((position, stage), work, &mut outlet, now, &mut both);
-            }
-        }
-        self.observation.totals.created.copies += outlet.copies;
-    }
-
-    fn forward_traced(&mut self, work: &mut Work, now: Instant) {
-        let (was_open, is_noted) = (work.fates[0].is_open(), work.fates[0] == Fate::Queue);
-        if was_open {
-            self.forward(work);
-        }
-        if was_open || is_noted {
-            let taken = self.route_taken(work);
-            self.observation.write(work.packets.at(0).trace, TraceStep::Routed(taken), now);
-        }
+    pub(crate) fn write_routed(&mut self, mark: u16, work: &Work, now: Instant) {
+        let taken = self.route_taken(work);
+        self.observation.write(mark, TraceStep::Routed(taken), now);
     }
 
     fn route_taken(&self, work: &Work) -> RouteTaken {
@@ -332,7 +222,7 @@ impl Router {
 
     /// Carries out the fate of the first packet left in a batch, and records the result. `note`: index of the
     /// packet's other fields in `work`.
-    pub(super) fn dispose_traced(&mut self, work: &mut Work, note: usize, now: Instant) {
+    pub(crate) fn dispose_traced(&mut self, work: &mut Work, note: usize, now: Instant) {
         let (mark, fate) = (work.packets.at(0).trace, work.fates[note]);
         match fate {
             Fate::Refuse(error, _) => self.observation.write(mark, TraceStep::Refused(error), now),
@@ -378,7 +268,7 @@ impl Router {
 }
 
 /// Recorder of the stages' results for the only packet of a group.
-struct GateWriter<'a> {
+pub(crate) struct GateWriter<'a> {
     tracer: &'a mut Tracer,
     mark: u16,
     /// Queue chosen by an earlier stage.
@@ -386,6 +276,13 @@ struct GateWriter<'a> {
     /// Number of directions that stages have set so far.
     directed: usize,
     now: Instant,
+}
+
+impl<'a> GateWriter<'a> {
+    /// Returns a recorder of the steps of `packet`, whose mark is `mark`.
+    pub fn new(tracer: &'a mut Tracer, mark: u16, packet: &Packet, now: Instant) -> Self {
+        Self { tracer, mark, queue: packet.queue, directed: 0, now }
+    }
 }
 
 impl Watch for GateWriter<'_> {

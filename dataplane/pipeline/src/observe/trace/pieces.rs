@@ -10,6 +10,7 @@ use millrace_plugin::EMPTY_PATH;
 use millrace_units::{Amount, Instant};
 
 use super::event::TraceStep;
+use super::probe::Mark;
 use super::room::{Room, Traced, Turn};
 use crate::classify::Classifier;
 use crate::observe::Observation;
@@ -165,7 +166,7 @@ impl Router {
             self.go_each(work, traced, Turn::First, (alone, now));
         }
         work.leaving.begin();
-        let all_leave = work.aside == work.packets.len() || self.settle(work, now);
+        let all_leave = work.aside == work.packets.len() || self.settle(work, (), now);
         self.go_each(work, traced, Turn::Last, (alone, now));
         work.aside = 0;
         for one in &*traced {
@@ -195,7 +196,11 @@ impl Router {
     ) {
         for one in traced.iter_mut().filter(|one| one.turn == turn) {
             alone.take_aside(work, one);
-            self.go_alone(alone, now);
+            if let Some(tracer) = &mut self.observation.trace {
+                tracer.restart();
+            }
+            let mark = Mark(alone.packets.at(0).trace);
+            self.settle(alone, mark, now);
             one.fate = alone.give_back(work, one.place);
         }
     }

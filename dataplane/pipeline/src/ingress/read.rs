@@ -1,0 +1,91 @@
+//! Parse stage over a batch.
+
+use millrace_packet::{DropReason, Packet};
+use millrace_units::Instant;
+use millrace_wire::EtherType;
+
+use crate::forward::filter_route::is_filter;
+use crate::forward::route::{admit, look_up};
+use crate::ingress::parse::{Parsed, ROUTER, parse};
+use crate::router::Router;
+use crate::work::{Fate, Work};
+
+impl Router {
+    /// Runs the parse stage for one packet.
+    #[inline]
+    pub(crate) fn read(&mut self, work: &mut Work, index: usize, ether_type: EtherType, now: Instant) {
+        let packet = work.packets.at_mut(index);
+        match self.parse(packet, ether_type, now) {
+            Ok(parsed) => {
+                let has_link = packet.network_offset() > 0;
+                if packet.port != ROUTER
+                    && has_link
+                    && packet.data().first().is_some_and(|first| first & 1 == 1)
+                {
+                    // A group link address forbids forwarding, and flow records don't contain link addresses.
+                    work.fates[index] = admit(&self.ports, packet, &parsed.key, self.options.martians);
+                }
+                work.hashes[index] = self.classifier.flows.hash(&parsed.key);
+                self.classifier.flows.prefetch(work.hashes[index]);
+                work.set_key(index, parsed.key);
+                work.varying[index] = parsed.varying;
+            }
+            Err(reason) => work.fates[index] = Fate::Drop(reason),
+        }
+    }
+
+    /// Parses a packet. A later fragment gets the ports of the first one, and so its flow.
+    #[inline]
+    fn parse(
+        &mut self,
+        packet: &mut Packet,
+        ether_type: EtherType,
+        now: Instant,
+    ) -> Result<Parsed, DropReason> {
+        let mut parsed = parse(packet, ether_type)?;
+        if parsed.hides_transport && self.gates.judges() {
+            return Err(DropReason::Ip6HeaderChain);
+        }
+        if parsed.fragment.is_some() {
+            self.join_fragments(packet, &mut parsed, now)?;
+        }
+        packet.hash = self.classifier.flows.hashes(&parsed.key).1;
+        Ok(parsed)
+    }
+
+    /// Parses packets made by the router, which have neither a link header nor an ingress port.
+    pub(crate) fn start_own(&mut self, work: &mut Work, now: Instant) {
+        work.begin();
+        for index in 0..work.packets.len() {
+            let packet = work.packets.at_mut(index);
+            packet.port = ROUTER;
+            packet.set_network(0);
+            let ether_type = match packet.data().first().map(|first| first >> 4) {
+                Some(6) => EtherType::IPV6,
+                _ => EtherType::IPV4,
+            };
+            self.read(work, index, ether_type, now);
+        }
+    }
+
+    /// Parses copies and formerly held packets again, and looks up their routes.
+    pub(crate) fn resume(&mut self, work: &mut Work, now: Instant) {
+        work.begin();
+        for index in 0..work.packets.len() {
+            let packet = work.packets.at_mut(index);
+            let (port, tag) = (packet.port, packet.tag);
+            let ether_type = match packet.network().first().map(|first| first >> 4) {
+                Some(6) => EtherType::IPV6,
+                _ => EtherType::IPV4,
+            };
+            match self.parse(packet, ether_type, now) {
+                Ok(parsed) => (work.keys[index], work.varying[index]) = (parsed.key, parsed.varying),
+                Err(reason) => work.fates[index] = Fate::Drop(reason),
+            }
+            (packet.port, packet.tag) = (port, tag);
+            if !is_filter(packet.next_hop) {
+                look_up(&self.forwarding.fib, packet, &work.keys[index]);
+            }
+        }
+    }
+}
