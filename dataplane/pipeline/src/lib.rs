@@ -1,8 +1,7 @@
 //! Packet pipeline: the stages that a batch passes from port to port, and the worker that runs them.
 //!
-//! The stages are receive, parse, classify, gates, route, forward, queue and transmit, one file each. A stage
-//! decides, and `dispose` carries out the decisions. So every packet ends in exactly one place and is counted
-//! there.
+//! The stages are receive, parse, classify, gates, route, forward, queue and transmit. A stage decides, and
+//! `dispose` carries out the decisions. So every packet ends in exactly one place and is counted there.
 //!
 //! No stage indexes the bytes of a packet; they are read through checked views. Modules that index a batch's
 //! arrays or a table of the router are marked below.

@@ -8,8 +8,7 @@ use crate::commands::{
     PluginCommand, RouteChange, RouteCommand, SchedulerCommand, answer,
 };
 use crate::driver_flows::DriverFlows;
-use crate::egress::ports::PortTable;
-use crate::egress::ports::{PortSettings, Stack};
+use crate::egress::ports::{PortSettings, PortTable, Stack};
 use crate::forward::tables::ForwardingTables;
 use crate::gates::Gates;
 use crate::observe::Observation;

@@ -1,9 +1,6 @@
 //! Dispose stage: carries out the fate of each packet of a batch (queue, hold, punt, deliver, consume or
 //! drop).
 
-use crate::egress::errors::{ErrorPath, source_of};
-use crate::observe::Observation;
-use crate::router::pending::Scratch;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::ops::Range;
@@ -19,16 +16,19 @@ use millrace_wire::{EtherType, MacAddr};
 
 use crate::commands::NeighbourKnowledge;
 use crate::egress::accounts::{Departures, Ledger};
+use crate::egress::errors::{ErrorPath, source_of};
 use crate::egress::ports::{DeviceId, PortEntry, PortSettings};
 use crate::egress::transmit::amount_of;
 use crate::forward::filter_route::is_copy;
 use crate::forward::route::NO_ROUTE;
 use crate::ingress::parse::ROUTER;
+use crate::observe::Observation;
 use crate::observe::capture::Direction;
 use crate::observe::event::Event;
 use crate::observe::trace::Probe;
 use crate::punt::own_stack::{Context, Outcome, OwnStack};
 use crate::router::Router;
+use crate::router::pending::Scratch;
 use crate::work::{Fate, Work};
 
 /// Maximum number of events, such as neighbour requests, that wait for control.

@@ -262,17 +262,22 @@ impl PortScheduler {
         Ok(())
     }
 
-    /// Returns up to `most` flow queues of a leaf, from number `first` on. The order is stable while no flow
-    /// gets or loses a queue.
+    /// Returns a bounded part of the nodes from number `first` on, and the number of the next part; `None` after
+    /// the last part.
+    pub(crate) fn nodes_from(&self, first: u32) -> (Vec<NodeView>, Option<u32>) {
+        self.tree.nodes_from(first, NODES_AT_ONCE)
+    }
+
+    /// Returns a bounded part of the flow queues of a leaf, from number `first` on. The order is stable while
+    /// no flow gets or loses a queue.
     ///
     /// # Errors [`ScheduleError`] when the leaf has no queue for each flow.
     pub(crate) fn flow_queues(
         &self,
         leaf: QueueId,
         first: usize,
-        most: usize,
     ) -> Result<Vec<FlowQueueReport>, ScheduleError> {
-        let flows = self.tree.flows(id(leaf), first, most)?;
+        let flows = self.tree.flows(id(leaf), first, QUEUES_AT_ONCE)?;
         let report = |(flow, queue): (Option<FlowNumber>, QueueView)| {
             let said = flow.map(|flow| self.tree.flow(id(leaf), flow)).transpose()?.flatten();
             let reserved = said.and_then(|(_, rate)| rate);

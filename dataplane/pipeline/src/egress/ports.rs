@@ -5,11 +5,12 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use millrace_packet::{BATCH_SIZE, ClassCounts, DropCounts, DropReason, Family, Packet};
-use millrace_units::{Instant, PortId};
+use millrace_schedule::ScheduleError;
+use millrace_units::{Instant, PortId, QueueId};
 use millrace_wire::mac_addr::MacAddr;
 
 use crate::egress::accounts::Ledger;
-use crate::egress::port_scheduler::{PortScheduler, QueueDrops};
+use crate::egress::port_scheduler::{FlowQueueReport, NodesPage, PortScheduler, QueueDrops};
 use crate::ingress::tags::Tags;
 
 /// Stack that answers ARP, neighbour discovery and packets to the port's own addresses.
@@ -355,6 +356,31 @@ impl PortTable {
             Some(entry) => entry.count.drops.add(reason, 1),
             None => self.unassigned.add(reason, 1),
         }
+    }
+
+    /// Returns a bounded part of the flow queues of a leaf, from number `first` on; none if this worker has
+    /// no such scheduler.
+    pub fn flow_queues(
+        &self,
+        port: PortId,
+        leaf: QueueId,
+        first: usize,
+    ) -> Result<Vec<FlowQueueReport>, ScheduleError> {
+        let scheduler = self.get(port).and_then(|entry| entry.scheduler.as_ref());
+        scheduler.map_or(Ok(Vec::new()), |own| own.flow_queues(leaf, first))
+    }
+
+    /// Returns whether packets at a port wait only for room at its device.
+    pub fn is_sending(&self) -> bool {
+        self.iter().any(|(_, entry)| !entry.queue.is_empty())
+    }
+
+    /// Returns a bounded part of the nodes of a port's scheduler, from number `first` on; none if this worker
+    /// has no such scheduler.
+    pub fn nodes(&self, port: PortId, first: u32, now: Instant) -> NodesPage {
+        let scheduler = self.get(port).and_then(|entry| entry.scheduler.as_ref());
+        let (nodes, next) = scheduler.map(|own| own.nodes_from(first)).unwrap_or_default();
+        NodesPage { at: now, nodes, next }
     }
 }
 

@@ -23,7 +23,8 @@ impl Router {
         self.forward_known(work, probe, now);
     }
 
-    /// Decides the fates of open packets of a batch of which some packets may be finished frames.
+    /// As [`forward`](Self::forward), for a batch that no capture sees and whose frames that leave may be counted
+    /// already.
     #[inline]
     pub(crate) fn forward_known<P: Probe>(&mut self, work: &mut Work, probe: P, now: Instant) {
         let is_observed = |fate| matches!(fate, Fate::Forward | Fate::Queue);

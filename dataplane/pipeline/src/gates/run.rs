@@ -33,8 +33,8 @@ impl Router {
         let mut outlet = Outlet { fib, ports, pool, made: resumed, copies: 0 };
         let writer = probe.mark().zip(trace.as_deref_mut());
         let writer = writer.map(|(mark, tracer)| GateWriter::new(tracer, mark, work.packets.at(0), now));
-        let is_tapped = captures.iter().any(CaptureSink::is_at_gates);
-        match (writer, is_tapped) {
+        let taps_gates = captures.iter().any(CaptureSink::is_at_gates);
+        match (writer, taps_gates) {
             (None, false) => gates.run(position, stage, work, &mut outlet, now),
             (None, true) => {
                 let mut tap = GateTap { captures, pool, now };
@@ -66,9 +66,9 @@ impl Router {
             ..
         } = self;
         let mut outlet = Outlet { fib, ports, pool, made: resumed, copies: 0 };
-        let copies = match captures.is_empty() {
-            true => gates.run_copies(work, copies, &mut outlet, now, &mut ()),
-            false => {
+        let copies = match captures.iter().any(CaptureSink::is_at_gates) {
+            false => gates.run_copies(work, copies, &mut outlet, now, &mut ()),
+            true => {
                 let mut tap = GateTap { captures, pool, now };
                 gates.run_copies(work, copies, &mut outlet, now, &mut tap)
             }

@@ -1,4 +1,4 @@
-//! Parse stage over a batch.
+//! Parse stage over a batch, and the parsing and route lookup of packets that go through the stages again.
 
 use millrace_packet::{DropReason, Packet};
 use millrace_units::Instant;

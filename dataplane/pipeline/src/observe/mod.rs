@@ -11,13 +11,14 @@ pub(crate) mod trace;
 
 use std::collections::{BTreeMap, VecDeque};
 
+use millrace_wire::EtherType;
+
 use crate::egress::accounts::RouteAccounts;
 use crate::observe::capture::CaptureSink;
 use crate::observe::drop_log::DropLog;
 use crate::observe::event::Event;
 use crate::observe::snapshot::Totals;
 use crate::observe::trace::Tracer;
-use millrace_wire::EtherType;
 
 /// Maximum number of EtherTypes with a counter of their own.
 const ETHER_TYPES: usize = 64;

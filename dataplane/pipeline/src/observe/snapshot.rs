@@ -205,7 +205,7 @@ impl Router {
     /// Returns the number of packets inside the router.
     fn held(&self) -> u64 {
         let queued: usize = self.ports.iter().map(|(_, entry)| entry.held()).sum();
-        let pending = self.pending.len() + self.punt.held() + self.forwarding.hold.len();
+        let pending = self.pending.held() + self.punt.held() + self.forwarding.hold.len();
         (queued + pending + self.gates.plugins().waiting()) as u64
     }
 }

@@ -10,8 +10,7 @@ use millrace_units::PortId;
 use millrace_wire::{EtherType, ethernet, vlan};
 
 use crate::egress::dispose::link_header;
-use crate::egress::ports::PortTable;
-use crate::egress::ports::{PortSettings, Stack};
+use crate::egress::ports::{PortSettings, PortTable, Stack};
 use crate::ingress::receive::tags_of;
 use crate::punt::control_plane::ControlPlane;
 use crate::punt::own_stack::{Outgoing, OwnStack};

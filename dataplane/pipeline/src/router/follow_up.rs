@@ -19,7 +19,7 @@ impl Router {
         for _ in 0..ROUNDS {
             self.act(now);
             self.take_given(now);
-            if self.pending.is_empty() && self.punt.frames.is_empty() {
+            if self.pending.is_done() && self.punt.frames.is_empty() {
                 return;
             }
             self.send_frames(now);
@@ -27,7 +27,7 @@ impl Router {
             let alone = self.observation.trace.is_some();
             while fill(&mut work.packets, &mut self.pending.waited, alone) {
                 self.resume(&mut work, now);
-                match self.observation.goes_on(&work, now) {
+                match self.observation.note_resumed(&work, now) {
                     None => self.send_on(&mut work, (), now),
                     Some(mark) => self.send_on(&mut work, mark, now),
                 }
@@ -67,7 +67,7 @@ impl Router {
 
     /// Continues packets at stage number `stage` of a position, up to the queue.
     pub(crate) fn travel_from(&mut self, work: &mut Work, position: Position, stage: u16, now: Instant) {
-        match self.observation.goes_on(work, now) {
+        match self.observation.note_resumed(work, now) {
             None => self.travel_on(work, (position, stage), (), now),
             Some(mark) => self.travel_on(work, (position, stage), mark, now),
         }

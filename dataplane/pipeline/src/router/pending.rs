@@ -24,23 +24,23 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// Returns whether no packet is left for another pass. Packets made by plugins do not count: each
+    /// Returns whether no packet is left for the next pass. Packets made by plugins do not count: each
     /// iteration takes a limited number of them.
-    pub fn is_empty(&self) -> bool {
+    pub fn is_done(&self) -> bool {
         [&self.waited, &self.made, &self.resumed, &self.again].iter().all(|packets| packets.is_empty())
     }
 
     /// Returns the number of packets.
-    pub fn len(&self) -> usize {
+    pub fn held(&self) -> usize {
         let packets = [&self.waited, &self.made, &self.resumed, &self.again];
         packets.iter().map(|packets| packets.len()).sum::<usize>() + self.from_plugins.len()
     }
 }
 
-/// Reused allocations, empty between two batches.
+/// Reused allocations; their contents are meaningless between two batches.
 #[derive(Default)]
 pub(crate) struct Scratch {
-    /// Batch of [`Router::follow_up`](super::Router::follow_up).
+    /// Batch of [`Router::follow_up`](super::Router::follow_up), and of packets that plugins release.
     pub spare: Work,
     pub copies: Copies,
     pub fragments: Vec<Packet>,

@@ -1,40 +1,9 @@
 //! Commands to the schedulers of ports.
 
-use super::{
-    FlowQueueReport, NODES_AT_ONCE, NodesPage, Piece, PortScheduler, QUEUES_AT_ONCE, ScheduleChange,
-};
-use crate::egress::ports::PortTable;
+use super::{Piece, PortScheduler, ScheduleChange};
 use crate::router::Router;
 use millrace_schedule::ScheduleError;
-use millrace_units::{Instant, PortId, QueueId};
-
-impl PortTable {
-    /// Returns a bounded part of the flow queues of a leaf, from number `first` on; none if this worker has
-    /// no such scheduler.
-    pub(crate) fn flow_queues(
-        &self,
-        port: PortId,
-        leaf: QueueId,
-        first: usize,
-    ) -> Result<Vec<FlowQueueReport>, ScheduleError> {
-        let scheduler = self.get(port).and_then(|entry| entry.scheduler.as_ref());
-        scheduler.map_or(Ok(Vec::new()), |own| own.flow_queues(leaf, first, QUEUES_AT_ONCE))
-    }
-
-    /// Returns whether packets at a port wait only for room at its device.
-    pub(crate) fn is_sending(&self) -> bool {
-        self.iter().any(|(_, entry)| !entry.queue.is_empty())
-    }
-
-    /// Returns a bounded part of the nodes of a port's scheduler, from number `first` on; none if this worker
-    /// has no such scheduler.
-    pub(crate) fn nodes(&self, port: PortId, first: u32, now: Instant) -> NodesPage {
-        let scheduler = self.get(port).and_then(|entry| entry.scheduler.as_ref());
-        let part = scheduler.map(|own| own.tree.nodes_from(first, NODES_AT_ONCE));
-        let (nodes, next) = part.unwrap_or_default();
-        NodesPage { at: now, nodes, next }
-    }
-}
+use millrace_units::{Instant, PortId};
 
 impl Router {
     /// Changes the scheduler of a port. The first node creates the scheduler. After the last piece of a list,

@@ -127,7 +127,7 @@ pub enum TraceStep {
     HandedOver,
     /// The packet waits.
     Waits(Waits),
-    /// The packet continues after a wait.
+    /// The packet continues after a wait, or to be classified again.
     GoesOn,
     /// The packet is classified again.
     Again,

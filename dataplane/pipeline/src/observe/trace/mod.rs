@@ -1,21 +1,21 @@
 //! Traces: the journeys of selected packets, recorded stage by stage.
 //!
 //! While a trace runs, a worker selects packets of received batches ([`TraceSink`]), marks them, and takes
-//! each through the stages alone, observed by a [`Probe`]. So the cycles of a stage belong to one packet. The worker
-//! writes fixed-size [`TraceEvent`]s into a ring, and a reader in control combines them to journeys. Packets
-//! of the same flow keep their order. While the ring is full, the worker selects no packets, and counts them
-//! as lost: a trace never waits. Without a trace, the cost is one check per batch.
+//! each through the stages alone, observed by a [`Probe`]. So the cycles of a stage belong to one packet. The
+//! worker writes fixed-size [`TraceEvent`]s into a ring, and a reader in control combines them to journeys.
+//! Packets of the same flow keep their order. While the ring is full, the worker selects no packets, and
+//! counts them as lost: a trace never waits. Without a trace, the cost is one check per batch.
 
 mod event;
-mod journey;
 mod pieces;
 mod probe;
 mod room;
+mod steps;
 mod tracer;
 
 pub use event::{FlowFound, Head, RouteTaken, StageOutcome, TraceEnd, TraceEvent, TraceStep, Waits};
-pub(crate) use journey::GateWriter;
 pub(crate) use pieces::Pick;
 pub(crate) use probe::Probe;
+pub(crate) use steps::GateWriter;
 pub(crate) use tracer::Tracer;
 pub use tracer::{MOST_TRACED, TraceOrder, TraceSink, TraceSource, trace};

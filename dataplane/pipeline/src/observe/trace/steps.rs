@@ -21,17 +21,25 @@ use crate::router::Router;
 use crate::work::{Fate, Work};
 
 impl Observation {
-    /// Records that a traced packet goes on after a wait. Returns its mark; `None` if the batch is not one
-    /// traced packet.
-    pub(crate) fn goes_on(&mut self, work: &Work, now: Instant) -> Option<Mark> {
-        let tracer = self.trace.as_mut()?;
-        let [packet] = &*work.packets else { return None };
-        if packet.trace == 0 {
-            return None;
+    /// Records that a traced packet continues after a wait, or to be classified again. Returns its mark; `None`
+    /// if the batch is not one traced packet.
+    #[inline]
+    pub(crate) fn note_resumed(&mut self, work: &Work, now: Instant) -> Option<Mark> {
+        match &*work.packets {
+            [packet] if self.trace.is_some() && packet.trace != 0 => {
+                self.write_resumed(packet.trace, now);
+                Some(Mark(packet.trace))
+            }
+            _ => None,
         }
-        tracer.restart();
-        tracer.write(packet.trace, TraceStep::GoesOn, now);
-        Some(Mark(packet.trace))
+    }
+
+    #[cold]
+    fn write_resumed(&mut self, mark: u16, now: Instant) {
+        if let Some(tracer) = &mut self.trace {
+            tracer.restart();
+            tracer.write(mark, TraceStep::GoesOn, now);
+        }
     }
 
     /// Records a step of a packet.
