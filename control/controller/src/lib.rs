@@ -23,6 +23,7 @@ mod error;
 mod filters;
 mod flows;
 mod follow;
+mod kernel;
 mod model;
 mod observe;
 pub mod offline;

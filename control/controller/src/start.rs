@@ -3,7 +3,7 @@
 mod workers;
 
 use self::workers::start_workers;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -13,32 +13,38 @@ use millrace_host::{
     Actions, Family, HostLink, HostNextHop, HostState, Mirror, MirrorOptions, OwnRoute, RouteKind, SwitchUse,
 };
 use millrace_offload::own_program_ids;
-use millrace_pipeline::thread::{self, Wake};
+use millrace_pipeline::thread::Wake;
 use millrace_pipeline::{GateTables, PortCommand, PortSettings, Stack};
 use millrace_repository::{Held, Memory, usual_state_directory};
 use millrace_store::{Draft, State, Store, Who};
-use millrace_telemetry::Rate;
 use millrace_wire::MacAddr;
 use tokio::sync::Notify;
 
 use crate::ControlError;
 use crate::access::tokens::Tokens;
-use crate::configuration::Base;
+use crate::configuration::{Base, Settings};
 use crate::flows::driver_flows::make_cache;
+use crate::flows::offload::Offload;
+use crate::kernel::{Changes, Kernel};
 use crate::model::{Model, PortPlan};
-use crate::observe::Observed;
-use crate::observe::events::Events;
+use crate::observe::Observation;
+use crate::observe::counters::Counters;
 use crate::overrides::Overrides;
+use crate::plugins::Plugins;
+use crate::plugins::driver_forms::Forms;
 use crate::plugins::host_level::HostLevel;
 use crate::plugins::loader::Loader;
 use crate::ports::claim::Claim;
 use crate::ports::device::{AttachedDevice, KernelOptions, OwnDevice, mtu_of};
+use crate::ports::devices::Devices;
 use crate::router::{Inner, Router, Shared};
+use crate::routes::Routes;
 use crate::routes::table::RouteTable;
-use crate::routes::wanted::WantedRoutes;
+use crate::schedulers::queueing::Queueing;
 use crate::view::ShadowedView;
 use crate::workers::commands::{own_routes, start_commands};
 use crate::workers::death::Death;
+use crate::workers::supervision::Supervision;
 use crate::workers::watchdog::{Names, Watch, Watchdog};
 
 /// Options of a start that are given outside of the configuration.
@@ -95,23 +101,23 @@ pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, 
         Wake::new().map_err(|error| ControlError::system("make an event descriptor", error))?;
     let (overrides, store) = (options.overrides, Store::open(state.as_deref()).of(options.router));
     let mut inner = begun(&config, model, loader.clone(), &control_wake, (base, overrides, store))?;
-    let audit = crate::access::audit::open(state.as_deref(), &config.api, &inner.events)?;
+    let audit = crate::access::audit::open(state.as_deref(), &config.api, &inner.observation.events)?;
     let tokens = Tokens::open(state.as_deref());
     tokens.damage().into_iter().for_each(|damage| tracing::error!("{damage}"));
     inner.tell_names();
     let watch = |end| Watch {
         workers: inner.workers.watched(),
         limit: config.plugins.watchdog.duration(),
-        names: inner.names.clone(),
+        names: inner.supervision.names.clone(),
         state,
         end,
     };
     let watch = options.end.map(watch).filter(|watch| !watch.limit.is_zero());
     let result = watch.map(Watchdog::start).transpose().and_then(|watchdog| {
-        inner.watchdog = watchdog;
+        inner.supervision.watchdog = watchdog;
         bring_up(&mut inner, mirrored)
     });
-    let events = inner.events.clone();
+    let events = inner.observation.events.clone();
     let (inner, stop, requested) = (Mutex::new(inner), Notify::new(), Notify::new());
     let router = Router(Arc::new(Shared { inner, stop, requested, control_wake, events, audit, tokens }));
     match result {
@@ -154,51 +160,41 @@ fn begun(
     let (workers, threads, panics) = start_workers(config, &route_table, control_wake)?;
     let kernel_ports = || model.ports.iter().filter(|plan| plan.is_kernel());
     let router = &config.router;
-    Ok(Inner {
-        tables: GateTables::default(),
-        route_table,
+    let death = Death::of(config, &model);
+    let settings = Settings {
         mode: mode_name(router.mode),
-        death: Death::of(config, &model),
-        flow_cache: make_cache(kernel_ports().next().is_some(), router.driver_flows, router.workers),
-        host_level: HostLevel::new(control_wake.clone(), model.options.instances),
-        model,
-        workers,
-        threads,
-        panics,
         state: state_directory(config),
-        kernel: HashMap::new(),
-        forms: Default::default(),
-        hosts: HashMap::new(),
-        capabilities: HashMap::new(),
-        mirror: None,
-        changes: None,
-        actions: None,
-        installed: BTreeMap::new(),
-        wanted: WantedRoutes::default(),
-        rates: Rate::since(thread::now()),
-        node_rates: Rate::since(thread::now()),
-        started: thread::now(),
-        former_flows: Default::default(),
-        captures: 0,
-        traces: 0,
-        tracing: None,
-        share_offset: HashMap::new(),
-        share_gone: HashMap::new(),
-        device_drops_before: HashMap::new(),
-        requests: VecDeque::new(),
-        previous_plugins: HashMap::new(),
-        loader,
-        names: Names::default(),
-        watchdog: None,
         overrides,
         base,
         store,
         applying: None,
         ending: false,
         waiting: None,
-        events: Events::default(),
-        observed: Observed::default(),
-        memory: None,
+    };
+    Ok(Inner {
+        tables: GateTables::default(),
+        supervision: Supervision {
+            threads,
+            panics,
+            death,
+            names: Names::default(),
+            watchdog: None,
+            memory: None,
+        },
+        devices: Devices::default(),
+        kernel: Kernel::default(),
+        routes: Routes::new(route_table),
+        offload: Offload {
+            flow_cache: make_cache(kernel_ports().next().is_some(), router.driver_flows, router.workers),
+            forms: Forms::default(),
+        },
+        plugins: Plugins::new(loader, HostLevel::new(control_wake.clone(), model.options.instances)),
+        queueing: Queueing::default(),
+        settings,
+        observation: Observation::default(),
+        counters: Counters::default(),
+        model,
+        workers,
     })
 }
 
@@ -245,7 +241,6 @@ pub fn check(config: &Config) -> Result<Vec<ShadowedView>, ControlError> {
     Model::planned(config).map(|model| model.never_winning())
 }
 
-pub(crate) type Changes = tokio::sync::mpsc::Receiver<Vec<millrace_host::HostChange>>;
 type Mirrored = (Mirror, Changes, Vec<millrace_host::HostChange>, Vec<Claimed>);
 
 /// Kernel device claimed by this router: no other router can use it.
@@ -276,7 +271,7 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
     open_kernel_devices(inner, links)?;
     // The policy check has already reported the queueing disciplines.
     inner.note_queueing(false);
-    inner.device_drops_before = inner.device_drops_now();
+    inner.counters.device_drops_before = inner.device_drops_now();
     inner.set_host_path()?;
     inner.set_witness()?;
     inner.begin_driver_flows()?;
@@ -308,7 +303,7 @@ fn open_kernel_devices(inner: &mut Inner, links: Vec<Claimed>) -> Result<(), Con
     let segment_mtu = links.iter().map(|claimed| mtu_of(&claimed.link)).min().unwrap_or(1500);
     let mut attached = Vec::new();
     for Claimed { plan, link, claim } in links {
-        let on_death = inner.death.of_port(plan.id).unwrap_or(millrace_config::OnDeath::Kernel);
+        let on_death = inner.supervision.death.of_port(plan.id).unwrap_or(millrace_config::OnDeath::Kernel);
         let device = AttachedDevice::attach(
             &plan,
             &link,
@@ -316,10 +311,10 @@ fn open_kernel_devices(inner: &mut Inner, links: Vec<Claimed>) -> Result<(), Con
             KernelOptions {
                 on_death,
                 segment_mtu,
-                no_cache: inner.flow_cache.as_ref().err().copied(),
+                no_cache: inner.offload.flow_cache.as_ref().err().copied(),
                 control_plane: inner.model.options.control_plane,
             },
-            inner.flow_cache.as_ref().ok(),
+            inner.offload.flow_cache.as_ref().ok(),
         )?;
         attached.push((plan, device));
     }
@@ -329,8 +324,8 @@ fn open_kernel_devices(inner: &mut Inner, links: Vec<Claimed>) -> Result<(), Con
             tracing::info!(port = %plan.settings.name, driver = capabilities.driver, mode = %capabilities.mode, "{}", capabilities.why);
         }
         device.warn_of_tags(&plan, &inner.model.ports);
-        inner.capabilities.insert(plan.settings.device, capabilities);
-        inner.kernel.insert(plan.id, device);
+        inner.devices.capabilities.insert(plan.settings.device, capabilities);
+        inner.devices.kernel.insert(plan.id, device);
     }
     Ok(())
 }
@@ -341,9 +336,9 @@ fn take_over(
     (mirror, changes, first): (Mirror, Changes, Vec<millrace_host::HostChange>),
     own: Vec<OwnDevice>,
 ) -> Result<(), ControlError> {
-    inner.mirror = Some(mirror);
-    inner.changes = Some(changes);
-    inner.actions =
+    inner.kernel.mirror = Some(mirror);
+    inner.kernel.changes = Some(changes);
+    inner.kernel.actions =
         Some(Actions::open().map_err(|error| ControlError::system("open a netlink socket", error))?);
     install_routes(inner)?;
     inner.know_neighbours(&first);
@@ -353,10 +348,10 @@ fn take_over(
     inner.snapshot()?;
     OwnDevice::give_all(own, inner)?;
     let own: HashMap<_, _> = inner.model.ports.iter().map(|plan| (plan.id, plan.settings.mac)).collect();
-    for (port, device) in &mut inner.kernel {
+    for (port, device) in &mut inner.devices.kernel {
         device.take_over(own.get(port).copied().unwrap_or(MacAddr::ZERO))?;
     }
-    let ports: Vec<_> = inner.kernel.keys().copied().collect();
+    let ports: Vec<_> = inner.devices.kernel.keys().copied().collect();
     ports.into_iter().for_each(|port| inner.say_beyond_link(port));
     inner.set_host_outputs()
 }
@@ -366,15 +361,15 @@ fn take_over(
 fn install_routes(inner: &mut Inner) -> Result<(), ControlError> {
     let routes: Vec<OwnRoute> =
         inner.model.kernel_routes().map(|route| own_route(route, inner)).collect::<Result<_, _>>()?;
-    let Some(actions) = &mut inner.actions else { return Ok(()) };
+    let Some(actions) = &mut inner.kernel.actions else { return Ok(()) };
     let keep: Vec<_> = routes.iter().map(|route| (route.prefix, route.metric)).collect();
     let failed = |error| ControlError::system("give the kernel the configured routes", error);
     actions.sweep_routes(&keep).map_err(failed)?;
     let now = std::time::Instant::now();
     for route in &routes {
         actions.install_route(route).map_err(failed)?;
-        inner.installed.insert(route.prefix, route.clone());
-        inner.wanted.given(route.prefix, now);
+        inner.routes.installed.insert(route.prefix, route.clone());
+        inner.routes.wanted.given(route.prefix, now);
     }
     Ok(())
 }
@@ -387,14 +382,15 @@ pub(crate) fn own_route(route: &millrace_config::Route, inner: &Inner) -> Result
         millrace_config::RouteKind::Unreachable => RouteKind::Unreachable,
         millrace_config::RouteKind::Prohibit => RouteKind::Prohibit,
     };
-    let named = route.port.as_ref().and_then(|name| inner.kernel.get(&inner.model.port(name).ok()?.id));
+    let named =
+        route.port.as_ref().and_then(|name| inner.devices.kernel.get(&inner.model.port(name).ok()?.id));
     let port_towards = |via: std::net::IpAddr| {
         let plans = inner
             .model
             .ports
             .iter()
             .filter(|plan| plan.settings.addresses.iter().any(|net| net.contains(&via)));
-        plans.into_iter().find_map(|plan| inner.kernel.get(&plan.id)).map(|device| device.ifindex)
+        plans.into_iter().find_map(|plan| inner.devices.kernel.get(&plan.id)).map(|device| device.ifindex)
     };
     let hop = |gateway: Option<std::net::IpAddr>, ifindex: Option<u32>| {
         let ifindex = ifindex.ok_or_else(|| {

@@ -11,12 +11,13 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::task::JoinHandle;
 
+use super::Progress;
 use super::base::Base;
 use super::confirm::Waiting;
 use super::{Failed, Turn, commands};
 use crate::ControlError;
 use crate::model::Model;
-use crate::router::{Inner, Progress, Router};
+use crate::router::{Inner, Router};
 use crate::view::{AppliedView, DifferenceView};
 
 /// Request to apply a configuration.
@@ -66,7 +67,7 @@ impl Router {
         }
         let candidate = self.candidate(text, origin).await?;
         let inner = self.lock();
-        inner.unless_applying()?;
+        inner.settings.unless_applying()?;
         let difference = inner.model.running(&inner.tables).difference(&candidate);
         Ok(DifferenceView {
             origin: origin.to_owned(),
@@ -81,13 +82,13 @@ impl Router {
     /// # Errors
     /// Returns an error if the base can no longer be read.
     pub async fn difference_from_base(&self) -> Result<DifferenceView, ControlError> {
-        let base = self.lock().base.draft.clone();
+        let base = self.lock().settings.base.draft.clone();
         self.difference(&base.text, &base.origin, Role::Admin).await
     }
 
     /// Refuses a text whose tables of files, code, keys or callers differ from the running configuration.
     async fn unless_privileged(&self, text: &str, origin: &str) -> Result<(), ControlError> {
-        let (running, overrides) = (self.running(), self.lock().overrides.clone());
+        let (running, overrides) = (self.running(), self.lock().settings.overrides.clone());
         let (text, origin) = (text.to_owned(), origin.to_owned());
         let work = tokio::task::spawn_blocking(move || {
             let submitted = overrides.read(&text, &origin)?;
@@ -214,7 +215,7 @@ impl Router {
         };
         let Remembered { revision, before: ran } = revision;
         let base = Base { draft, revision: Some(revision.number) };
-        let earlier = std::mem::replace(&mut self.lock().base, base);
+        let earlier = std::mem::replace(&mut self.lock().settings.base, base);
         let earlier = Base { revision: ran.or(earlier.revision), ..earlier };
         if let Some(time) = order.confirm {
             self.wait_for_confirmation(Waiting::new(revision.number, time.duration(), before, earlier));
@@ -235,7 +236,7 @@ impl Router {
         self.make(&changes).await.map_err(|failed| refused(&changes, &failed))?;
         // A configuration with bindings or filters declares `on-death`.
         if !(to.bind.is_empty() && to.filter.is_empty()) {
-            self.lock().death.confirm();
+            self.lock().supervision.death.confirm();
         }
         Ok(changes)
     }
@@ -257,7 +258,7 @@ impl Router {
     pub(super) fn whole_running(&self) -> Result<Config, ControlError> {
         let written = {
             let inner = self.lock();
-            inner.unless_in_between()?;
+            inner.settings.unless_in_between()?;
             inner.model.as_written(&inner.tables)
         };
         Ok(written.normalized())
@@ -267,7 +268,7 @@ impl Router {
     fn missing(&self, before: &Arc<Config>) -> JoinHandle<Result<Vec<Draft>, ControlError>> {
         let (store, base, overrides) = {
             let inner = self.lock();
-            (inner.store.clone(), inner.base.clone(), inner.overrides.clone())
+            (inner.settings.store.clone(), inner.settings.base.clone(), inner.settings.overrides.clone())
         };
         let before = Arc::clone(before);
         tokio::task::spawn_blocking(move || base.missing(&store, &overrides, &before))
@@ -279,7 +280,7 @@ impl Router {
         let (loader, overrides) = {
             let inner = self.lock();
             // Planning runs no shared object. The plugin policy of the running configuration applies.
-            (inner.loader.planning_change(inner.model.admitted()), inner.overrides.clone())
+            (inner.plugins.loader.planning_change(inner.model.admitted()), inner.settings.overrides.clone())
         };
         let work = tokio::task::spawn_blocking(move || {
             let further = |rest: &Config| {
@@ -307,12 +308,12 @@ impl Router {
     /// Starts a transaction for a rollback, even while a revision waits for confirmation.
     pub(super) fn begin_turn(&self) -> Result<Turn, ControlError> {
         let mut inner = self.lock();
-        inner.unless_applying()?;
+        inner.settings.unless_applying()?;
         Ok(self.turn(&mut inner))
     }
 
     fn turn(&self, inner: &mut Inner) -> Turn {
-        inner.applying = Some(Progress::default());
+        inner.settings.applying = Some(Progress::default());
         Turn(self.clone())
     }
 
@@ -328,7 +329,7 @@ impl Router {
         drafts.push(draft);
         let (store, runs) = {
             let inner = self.lock();
-            (inner.store.clone(), inner.base.revision)
+            (inner.settings.store.clone(), inner.settings.base.revision)
         };
         let added = tokio::task::spawn_blocking(move || store.add(&drafts, runs)).await.map_err(failed)?;
         let added = added.map_err(ControlError::refused)?;

@@ -4,12 +4,13 @@ use millrace_config::{Change, Port, Scheduler, Together};
 use millrace_pipeline::{Command, NeighbourChange, NeighbourCommand, NeighbourKnowledge, Options};
 
 use super::Failed;
-use super::routes::Refused;
+use super::Progress;
 use super::running::gate_table;
 use crate::flows::placement::Placed;
 use crate::model::{options, table_kind};
 use crate::plugins::quarantine::Freed;
-use crate::router::{Inner, Progress, Router};
+use crate::router::{Inner, Router};
+use crate::routes::configured::Refused;
 use crate::{ControlError, NewPlugin};
 
 /// Maximum number of binding changes in one worker command: a longer command delays packets.
@@ -70,7 +71,7 @@ impl Router {
                 return remains;
             };
             let problem = format!("{}: {error}", back[step]);
-            if self.lock().ending {
+            if self.lock().settings.ending {
                 // The end of the router removes its kernel state anyway.
                 return vec![problem];
             }
@@ -87,10 +88,10 @@ impl Router {
     async fn make_until_refused(&self, changes: &[Change], refused: Refused) -> Result<(), Stopped> {
         let mut at = 0;
         if !changes.is_empty() {
-            self.lock().applying = Some(Progress { made: 0, of: changes.len() });
+            self.lock().settings.applying = Some(Progress { made: 0, of: changes.len() });
         }
         while at < changes.len() {
-            if let Err(error) = self.lock().unless_ending() {
+            if let Err(error) = self.lock().settings.unless_ending() {
                 return Err(Stopped { made: at, step: at, error });
             }
             let group = group(&changes[at..]);
@@ -103,7 +104,7 @@ impl Router {
                 return Err(Stopped { made: at + made, step: at + made.min(group.len() - 1), error });
             }
             at += made;
-            self.lock().applying = Some(Progress { made: at, of: changes.len() });
+            self.lock().settings.applying = Some(Progress { made: at, of: changes.len() });
             tokio::task::yield_now().await;
         }
         Ok(())

@@ -72,7 +72,7 @@ impl Router {
     /// Stores the waiting revision, and rolls it back when its time is over.
     pub(super) fn wait_for_confirmation(&self, waiting: Waiting) {
         let (until, revision) = (waiting.until, waiting.revision);
-        self.lock().waiting = Some(waiting);
+        self.lock().settings.waiting = Some(waiting);
         let router = self.clone();
         tokio::spawn(async move {
             tokio::time::sleep_until(until).await;
@@ -90,7 +90,7 @@ impl Router {
             let why = result.as_ref().err().map(ToString::to_string);
             if why.is_none() || why != said {
                 let operation = format!("going back from revision {revision}, which was not confirmed");
-                let runs = self.lock().base.revision.filter(|_| result.is_ok());
+                let runs = self.lock().settings.base.revision.filter(|_| result.is_ok());
                 self.note_own(Who::router(), &operation, None, result.as_ref().map(|_| runs));
             }
             let Some(why) = why else { return };
@@ -125,7 +125,7 @@ impl Router {
     }
 
     fn waits_for(&self, revision: u64) -> bool {
-        self.lock().waiting.as_ref().is_some_and(|waiting| waiting.revision == revision)
+        self.lock().settings.waiting.as_ref().is_some_and(|waiting| waiting.revision == revision)
     }
 
     /// Confirms the waiting revision and returns its number. If `revision` is given, it must be that number.
@@ -144,9 +144,9 @@ impl Router {
         let _turn = self.begin_turn().map_err(|busy| self.why_not_now(busy))?;
         let (store, revision) = {
             let inner = self.lock();
-            let waiting = inner.waiting.as_ref().ok_or_else(nothing_waits)?;
+            let waiting = inner.settings.waiting.as_ref().ok_or_else(nothing_waits)?;
             waiting.check_stays()?;
-            (inner.store.clone(), waiting.revision)
+            (inner.settings.store.clone(), waiting.revision)
         };
         if let Some(other) = meant.filter(|meant| *meant != revision) {
             return Err(ControlError::Conflict(format!(
@@ -157,17 +157,22 @@ impl Router {
         let settled = work.await.map_err(|error| ControlError::system("write the confirmation", error))?;
         settled.map_err(|error| ControlError::system("write that the revision is confirmed", error))?;
         let mut inner = self.lock();
-        inner.waiting = None;
-        inner.base.draft.state = State::Good;
+        inner.settings.waiting = None;
+        inner.settings.base.draft.state = State::Good;
         let (subject, text) = (format!("revision {revision}"), format!("revision {revision} is confirmed"));
-        inner.events.note(EventKind::ConfigurationConfirmed, &subject, text, json!({"revision": revision}));
+        inner.observation.events.note(
+            EventKind::ConfigurationConfirmed,
+            &subject,
+            text,
+            json!({"revision": revision}),
+        );
         Ok(revision)
     }
 
     /// Returns the reason why no revision can be confirmed during another transaction: none waits, or its
     /// rollback has begun; otherwise `busy`.
     fn why_not_now(&self, busy: ControlError) -> ControlError {
-        match &self.lock().waiting {
+        match &self.lock().settings.waiting {
             None => nothing_waits(),
             Some(waiting) => waiting.check_stays().err().unwrap_or(busy),
         }
@@ -181,7 +186,7 @@ impl Router {
     pub(super) async fn withdraw(&self, _turn: &Turn) -> Result<(u64, Vec<String>), ControlError> {
         let (revision, before) = {
             let mut inner = self.lock();
-            let waiting = inner.waiting.as_mut().ok_or_else(nothing_waits)?;
+            let waiting = inner.settings.waiting.as_mut().ok_or_else(nothing_waits)?;
             waiting.goes_back = true;
             (waiting.revision, Arc::clone(&waiting.before))
         };
@@ -195,10 +200,10 @@ impl Router {
         }
         let store = {
             let mut inner = self.lock();
-            if let Some(waiting) = inner.waiting.take() {
-                inner.base = waiting.base;
+            if let Some(waiting) = inner.settings.waiting.take() {
+                inner.settings.base = waiting.base;
             }
-            inner.store.clone()
+            inner.settings.store.clone()
         };
         let work = tokio::task::spawn_blocking(move || store.settle(revision, State::Withdrawn));
         if let Ok(Err(error)) = work.await {
@@ -252,7 +257,7 @@ action = "drop"
         router.apply(order, Who::router()).await.unwrap();
         // The earlier configuration had an instance whose plugin is gone.
         let gone = Instance { plugin: "gone".into(), name: "g".into(), settings: Default::default() };
-        if let Some(waiting) = &mut router.lock().waiting {
+        if let Some(waiting) = &mut router.lock().settings.waiting {
             Arc::make_mut(&mut waiting.before).instance.push(gone);
         }
         // Rollback attempts happen at 1 s, 2 s and 4 s.
@@ -272,7 +277,7 @@ action = "drop"
         let stuck = events.iter().filter(|event| event.kind == EventKind::ConfigurationRefused);
         assert_eq!(stuck.map(|event| event.count).sum::<u64>(), 1);
         // Without the impossible instance, the rollback succeeds.
-        if let Some(waiting) = &mut router.lock().waiting {
+        if let Some(waiting) = &mut router.lock().settings.waiting {
             Arc::make_mut(&mut waiting.before).instance.clear();
         }
         router.roll_back(None, &RollBack::default(), Who::router()).await.unwrap();

@@ -26,7 +26,7 @@ impl Router {
     fn is_revision(&self, number: u64) -> Result<(), ControlError> {
         let revisions = self.revisions()?;
         let Some(RevisionView { revision, .. }) = revisions.into_iter().find(|one| one.runs) else {
-            let origin = self.lock().base.draft.origin.clone();
+            let origin = self.lock().settings.base.draft.origin.clone();
             return Err(changed(&format!(
                 "no revision runs, but what the router was started with, {origin}: not revision {number}"
             )));
@@ -41,7 +41,7 @@ impl Router {
         let running = self.running();
         let (draft, overrides) = {
             let inner = self.lock();
-            (inner.base.draft.clone(), inner.overrides.clone())
+            (inner.settings.base.draft.clone(), inner.settings.overrides.clone())
         };
         let difference = running.difference(&overrides.read(&draft.text, &draft.origin)?);
         if difference.is_empty() {

@@ -35,9 +35,9 @@ impl Router {
         let inner = self.lock();
         Ok(ConfigurationView {
             text: running.to_text()?,
-            origin: inner.base.draft.origin.clone(),
-            store: inner.store.path().map(|path| path.display().to_string()),
-            pending: inner.waiting.as_ref().map(super::Waiting::pending),
+            origin: inner.settings.base.draft.origin.clone(),
+            store: inner.settings.store.path().map(|path| path.display().to_string()),
+            pending: inner.settings.waiting.as_ref().map(super::Waiting::pending),
         })
     }
 
@@ -48,8 +48,8 @@ impl Router {
     pub fn revisions(&self) -> Result<Vec<RevisionView>, ControlError> {
         let (store, waiting, base) = {
             let inner = self.lock();
-            let waiting = inner.waiting.as_ref().map(|waiting| waiting.revision);
-            (inner.store.clone(), waiting, inner.base.clone())
+            let waiting = inner.settings.waiting.as_ref().map(|waiting| waiting.revision);
+            (inner.settings.store.clone(), waiting, inner.settings.base.clone())
         };
         let failed = |error: StoreError| ControlError::refused(error);
         let last = store.last_good().map_err(failed)?;
@@ -64,7 +64,7 @@ impl Router {
     /// # Errors
     /// Returns an error if the revision doesn't exist or can't be read.
     pub fn revision(&self, number: u64) -> Result<RevisionTextView, ControlError> {
-        let store = self.lock().store.clone();
+        let store = self.lock().settings.store.clone();
         let (revision, text) = store.revision(number).map_err(of_store)?;
         Ok(RevisionTextView { revision, text })
     }
@@ -96,7 +96,7 @@ impl Router {
         if let Some(number) = order.if_revision {
             self.expect_revision(number).await?;
         }
-        let waits = self.lock().waiting.is_some();
+        let waits = self.lock().settings.waiting.is_some();
         // Problems of the target are reported before anything is rolled back.
         let target = match number {
             Some(number) => Some(self.target(number).await?),
@@ -111,7 +111,7 @@ impl Router {
             tracing::info!(%who, revision, "went back before it was confirmed");
         }
         let Some((mut apply, candidate)) = target else {
-            let Base { draft, revision: runs } = self.lock().base.clone();
+            let Base { draft, revision: runs } = self.lock().settings.base.clone();
             let changes = withdrawn.map(|(_, changes)| changes).unwrap_or_default();
             return Ok(AppliedView { changes, runs, ..AppliedView::nothing(&draft.origin) });
         };
@@ -127,7 +127,7 @@ impl Router {
 
     /// Returns the request and the parsed configuration for a rollback to a revision.
     async fn target(&self, number: u64) -> Result<(Apply, Config), ControlError> {
-        let store = self.lock().store.clone();
+        let store = self.lock().settings.store.clone();
         let (_, text) = store.own_revision(number).map_err(of_store)?;
         let origin = format!("revision {number}");
         let candidate = self.candidate(&text, &origin).await?;
@@ -138,7 +138,7 @@ impl Router {
     /// Records in the audit log that a revision is withdrawn but the target was not applied. Returns the
     /// error with this fact.
     fn only_withdrawn(&self, revision: u64, who: &Who, error: ControlError) -> ControlError {
-        let runs = self.lock().base.revision;
+        let runs = self.lock().settings.base.revision;
         self.note_own(who.clone(), &format!("going back from revision {revision}"), None, Ok(runs));
         error
             .of(&format!("revision {revision} is withdrawn, and what ran before it runs; no more came of it"))
@@ -149,7 +149,7 @@ impl Router {
         let running = self.running();
         let (store, overrides) = {
             let inner = self.lock();
-            (inner.store.clone(), inner.overrides.clone())
+            (inner.settings.store.clone(), inner.settings.overrides.clone())
         };
         let work = tokio::task::spawn_blocking(move || {
             for Revision { number, .. } in store.good()? {

@@ -57,7 +57,7 @@ impl Router {
     /// `force`, also refuses to lose entries of the file that were neither applied nor saved.
     pub async fn save_into(&self, order: Save) -> Result<String, ControlError> {
         // A half-applied configuration is not saved.
-        self.lock().unless_applying()?;
+        self.lock().settings.unless_applying()?;
         let (running, kept) = (self.running(), self.kept());
         let work = tokio::task::spawn_blocking(move || kept.saved(&running, order));
         work.await.map_err(|error| ControlError::system("write the configuration", error))?
@@ -83,7 +83,7 @@ impl Router {
         let (draft, revision) =
             work.await.map_err(|error| ControlError::system("write the revision", error))??;
         let (number, origin) = (revision.number, revision.origin.clone());
-        self.lock().base = Base { draft, revision: Some(number) };
+        self.lock().settings.base = Base { draft, revision: Some(number) };
         let text = format!("{who} saved what runs as revision {number}: {origin}");
         let details = json!({"who": who, "revision": number, "origin": origin});
         self.events().note(EventKind::ConfigurationSaved, &origin, text, details);
@@ -112,13 +112,17 @@ impl Router {
         let written = work.await.map_err(|error| ControlError::system("write the revision", error))?;
         let Some((draft, revision)) = written? else { return Ok(AppliedView::nothing(&name)) };
         let number = Some(revision.number);
-        self.lock().base = Base { draft, revision: number };
+        self.lock().settings.base = Base { draft, revision: number };
         Ok(AppliedView { revision: number, runs: number, ..AppliedView::nothing(&name) })
     }
 
     fn kept(&self) -> Kept {
         let inner = self.lock();
-        Kept { store: inner.store.clone(), base: inner.base.clone(), overrides: inner.overrides.clone() }
+        Kept {
+            store: inner.settings.store.clone(),
+            base: inner.settings.base.clone(),
+            overrides: inner.settings.overrides.clone(),
+        }
     }
 }
 

@@ -162,7 +162,7 @@ impl Inner {
     fn try_filters(&mut self, filters: Numbered<Filter>, wrong: &mut Wrong) -> Vec<Change> {
         let (before, mut conflicts) = (self.model.plugins.clone(), FilterConflicts::of(&self.model));
         let addition = |(number, filter): (usize, Filter)| {
-            let right = self.death.refuse_silent(Need::Filters);
+            let right = self.supervision.death.refuse_silent(Need::Filters);
             let right = right.and_then(|()| conflicts.add(&self.model, &filter));
             let right = right.and_then(|()| self.refuse_unreachable(&filter));
             let added = right.and_then(|()| self.model.add_configured_filter(&filter));

@@ -19,8 +19,8 @@ mod history;
 mod keep;
 mod lists;
 mod ports;
-mod routes;
 mod running;
+mod settings;
 mod single;
 pub mod words;
 
@@ -32,6 +32,7 @@ pub use lists::AddedFilters;
 
 pub(crate) use base::Base;
 pub(crate) use confirm::Waiting;
+pub(crate) use settings::{Progress, Settings};
 pub(crate) use single::checked;
 
 use millrace_config::Change;
@@ -44,7 +45,7 @@ struct Turn(Router);
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.0.lock().applying = None;
+        self.0.lock().settings.applying = None;
     }
 }
 

@@ -36,7 +36,7 @@ impl Router {
         let confirms_death = changes.get("on-death").is_some_and(|value| !value.is_null());
         self.change(move |inner| Ok((inner.plan_settings(&changes)?, ()))).await?;
         if confirms_death {
-            self.lock().death.confirm();
+            self.lock().supervision.death.confirm();
         }
         self.settings()
     }

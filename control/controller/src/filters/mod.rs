@@ -171,11 +171,11 @@ fn refuse_beyond(
 impl Inner {
     /// Refuses neighbours outside of the current subnets of kernel ports.
     pub(crate) fn refuse_unreachable(&self, filter: &millrace_config::Filter) -> Result<(), ControlError> {
-        let Some(mirror) = &self.mirror else { return Ok(()) };
+        let Some(mirror) = &self.kernel.mirror else { return Ok(()) };
         let (state, action) = (mirror.state(), filter.action.value());
         for way in action.ways() {
             let port = self.model.port(&way.port)?;
-            let Some((via, device)) = way.via.zip(self.kernel.get(&port.id)) else { continue };
+            let Some((via, device)) = way.via.zip(self.devices.kernel.get(&port.id)) else { continue };
             if state.neighbour(device.ifindex, via).is_some() {
                 continue;
             }
@@ -294,7 +294,7 @@ impl Router {
         let filter = parse_filter(&new.filter)?;
         let call_limits = call_limits(new.on_fault, new.budget, new.packet_budget);
         let mut inner = self.to_change()?;
-        inner.death.refuse_silent(Need::Bindings)?;
+        inner.supervision.death.refuse_silent(Need::Bindings)?;
         let bound = inner.model.bind(&new.instance, &new.gate, filter, new.priority, call_limits)?;
         inner.bound(bound)
     }
@@ -332,7 +332,7 @@ impl Router {
     pub fn add_filter(&self, new: &NewFilter) -> Result<BindingView, ControlError> {
         let filter = new_filter(new)?;
         let mut inner = self.to_change()?;
-        inner.death.refuse_silent(Need::Filters)?;
+        inner.supervision.death.refuse_silent(Need::Filters)?;
         FilterConflicts::with_conditions_of(&inner.model, &filter).add(&inner.model, &filter)?;
         inner.refuse_unreachable(&filter)?;
         let bound = inner.model.add_configured_filter(&filter)?;

@@ -158,7 +158,7 @@ pub(crate) fn make_cache(has_kernel: bool, flows: u32, workers: usize) -> Result
 impl Inner {
     /// Gives each worker its part of the flow cache.
     pub fn begin_driver_flows(&mut self) -> Result<(), ControlError> {
-        let Ok(cache) = &mut self.flow_cache else { return Ok(()) };
+        let Ok(cache) = &mut self.offload.flow_cache else { return Ok(()) };
         let part = |worker| {
             let writer = cache.writer(worker);
             let writer = writer.map_err(|error| ControlError::system("map the flow cache", error))?;
@@ -172,13 +172,13 @@ impl Inner {
     /// Publishes changed offload capabilities of each port to the workers and the flow cache. The peer of a
     /// veth may start or stop accepting redirected frames at any time.
     pub fn refresh_driver_ports(&mut self) -> Result<(), ControlError> {
-        for (port, device) in &mut self.kernel {
+        for (port, device) in &mut self.devices.kernel {
             let (takes, takes_long) = device.programs.takes_redirects();
             let mtu =
                 self.model.ports.iter().find(|plan| plan.id == *port).map_or(0, |plan| plan.settings.mtu);
             let takes = takes && device.fits_far_end(mtu);
             device.batches.set_takes_redirects(takes);
-            let Ok(cache) = &mut self.flow_cache else { continue };
+            let Ok(cache) = &mut self.offload.flow_cache else { continue };
             let looks_up = device.stays_up.is_none();
             let sends = looks_up && takes && device.queueing.is_none();
             let (receive_queues, queues) = (device.receive_queues(), has_queues(&self.model, *port));
@@ -207,7 +207,7 @@ impl Inner {
     /// scheduler.
     pub fn tell_driver_of_scheduler(&mut self, port: PortId) -> Result<(), ControlError> {
         let queues = has_queues(&self.model, port);
-        let device = self.kernel.get_mut(&port).and_then(|device| device.driver.as_mut());
+        let device = self.devices.kernel.get_mut(&port).and_then(|device| device.driver.as_mut());
         let Some(can) = device.filter(|can| can.queues != queues) else { return Ok(()) };
         can.queues = queues;
         let can = *can;
@@ -217,7 +217,7 @@ impl Inner {
 
     /// Removes the vanished device of a port from the flow cache: no offloaded flow leaves by it.
     pub fn forget_driver_port(&mut self, port: PortId) -> Result<(), ControlError> {
-        let Ok(cache) = &mut self.flow_cache else { return Ok(()) };
+        let Ok(cache) = &mut self.offload.flow_cache else { return Ok(()) };
         let unset = cache.set_device(port.0, None, false);
         unset.map_err(|error| ControlError::system("forget a port of the flow cache", error))?;
         self.workers.tell(|| OffloadCommand::SetPort(port, DriverPort::default()))

@@ -5,6 +5,7 @@
 
 pub(crate) mod driver_flows;
 pub(crate) mod lookup;
+pub(crate) mod offload;
 pub(crate) mod placement;
 
 use std::cmp::Reverse;

@@ -222,7 +222,7 @@ impl Inner {
 
     /// Refuses the offload level where there is no flow cache.
     fn may_be_placed(&self, level: WantedLevel) -> Result<(), ControlError> {
-        match (level, &self.flow_cache) {
+        match (level, &self.offload.flow_cache) {
             (WantedLevel::Xdp, Err(why)) => Err(ControlError::Conflict(format!(
                 "all flows stay at the workers, as nothing is in the driver: {why}"
             ))),

@@ -53,7 +53,7 @@ impl Features {
 impl Inner {
     /// Applies the reported feature changes.
     pub(super) fn follow_features(&mut self, features: &mut Features) -> Result<(), ControlError> {
-        match features.take(|device| self.kernel.values().any(|own| own.ifindex == device)) {
+        match features.take(|device| self.devices.kernel.values().any(|own| own.ifindex == device)) {
             true => self.refresh_driver_ports(),
             false => Ok(()),
         }

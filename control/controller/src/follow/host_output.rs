@@ -38,10 +38,11 @@ impl Inner {
     /// port where this fails keeps its scheduler for forwarded packets. The log and `scheduler show` report
     /// the reason.
     pub fn set_host_outputs(&mut self) -> Result<(), ControlError> {
-        let ports: BTreeSet<PortId> = self.kernel.keys().chain(self.hosts.keys()).copied().collect();
+        let ports: BTreeSet<PortId> =
+            self.devices.kernel.keys().chain(self.devices.host_outputs.keys()).copied().collect();
         for port in ports {
             let wanted = self.wanted(port);
-            match (self.hosts.get_mut(&port), wanted) {
+            match (self.devices.host_outputs.get_mut(&port), wanted) {
                 (Some(HostOutput { ifindex, settings, catch: Ok(_) }), Some((there, other)))
                     if *ifindex == there =>
                 {
@@ -60,7 +61,7 @@ impl Inner {
                 let port = self.model.port_name(port);
                 tracing::warn!(%port, "what the kernel itself sends passes by the scheduler: {why}");
             }
-            self.hosts.insert(port, HostOutput { ifindex, settings, catch });
+            self.devices.host_outputs.insert(port, HostOutput { ifindex, settings, catch });
         }
         Ok(())
     }
@@ -68,7 +69,7 @@ impl Inner {
     /// Returns the device whose kernel output is to be redirected, and the settings; `None` if it is not
     /// configured.
     fn wanted(&self, port: PortId) -> Option<(u32, HostSettings)> {
-        let (device, scheduler) = (self.kernel.get(&port)?, self.model.schedulers.of(port)?);
+        let (device, scheduler) = (self.devices.kernel.get(&port)?, self.model.schedulers.of(port)?);
         let filters = match scheduler.host {
             Setting::Direct => return None,
             Setting::Queue => HostFilters::Queue,
@@ -80,7 +81,9 @@ impl Inner {
 
     /// Stops redirecting the kernel's output by a port. Packets redirected until then are sent.
     fn let_go(&mut self, port: PortId) -> Result<(), ControlError> {
-        let Some(HostOutput { catch: Ok(catch), .. }) = self.hosts.remove(&port) else { return Ok(()) };
+        let Some(HostOutput { catch: Ok(catch), .. }) = self.devices.host_outputs.remove(&port) else {
+            return Ok(());
+        };
         drop(catch);
         self.owner_of(port)?.ask(|reply| PortCommand::RemoveHostOutput(port, reply))
     }
@@ -108,7 +111,8 @@ impl Inner {
             Ok(report) => report,
             Err(error) => return Ok(Err(error.to_string())),
         };
-        let sockets = self.kernel.values().flat_map(|device| device.sockets.iter().map(|own| own.socket));
+        let sockets =
+            self.devices.kernel.values().flat_map(|device| device.sockets.iter().map(|own| own.socket));
         let above: Vec<RawFd> = report.sockets.iter().map(|(_, socket)| *socket).chain(sockets).collect();
         let catcher = report.capabilities.ifindex.unwrap_or_default();
         let attached = HostCatch::attach(ifindex, catcher, &above).map_err(|error| error.to_string());
@@ -120,9 +124,9 @@ impl Inner {
 
     /// Returns the view of a port's host output.
     pub fn host_view(&self, port: PortId, snapshot: &Snapshot) -> Option<HostOutputView> {
-        self.kernel.get(&port)?;
+        self.devices.kernel.get(&port)?;
         let scheduler = self.model.schedulers.of(port)?;
-        let catch = self.hosts.get(&port).map(|host| &host.catch);
+        let catch = self.devices.host_outputs.get(&port).map(|host| &host.catch);
         let counts = snapshot.hosts.iter().find(|(own, _)| *own == port).map(|(_, counts)| counts);
         Some(HostOutputView {
             setting: scheduler.host.name(),

@@ -22,9 +22,9 @@ impl Inner {
     /// Makes the socket that a dying process closes first the witness of every port: see
     /// [`PortPrograms::set_witness`](millrace_offload::PortPrograms::set_witness).
     pub fn set_witness(&mut self) -> Result<(), ControlError> {
-        let sockets = self.kernel.values().flat_map(|device| &device.sockets);
+        let sockets = self.devices.kernel.values().flat_map(|device| &device.sockets);
         let Some(first) = sockets.map(|own| own.socket).max() else { return Ok(()) };
-        for device in self.kernel.values_mut().filter(|device| !device.sockets.is_empty()) {
+        for device in self.devices.kernel.values_mut().filter(|device| !device.sockets.is_empty()) {
             let set = device.programs.set_witness(first);
             set.map_err(|error| ControlError::system("name the witness of the ports", error))?;
         }
@@ -35,7 +35,7 @@ impl Inner {
     pub fn set_host_path(&mut self) -> Result<(), ControlError> {
         let workers = self.workers.len();
         let mut paths: Vec<HashMap<u32, KernelHandback>> = (0..workers).map(|_| HashMap::new()).collect();
-        for device in self.kernel.values_mut() {
+        for device in self.devices.kernel.values_mut() {
             let path = KernelHandback::through(&mut device.programs)
                 .map_err(|error| ControlError::system("prepare the way back to the kernel", error))?;
             paths[Handover::owner(device.device, workers)].insert(device.ifindex, path);

@@ -35,7 +35,7 @@ impl Inner {
     /// Stores the current queueing disciplines. Returns whether any has changed. `says` is whether to report
     /// changes as events.
     pub fn note_queueing(&mut self, says: bool) -> bool {
-        let devices: Vec<u32> = self.kernel.values().map(|device| device.ifindex).collect();
+        let devices: Vec<u32> = self.devices.kernel.values().map(|device| device.ifindex).collect();
         if devices.is_empty() {
             return false;
         }
@@ -47,7 +47,7 @@ impl Inner {
             }
         };
         let mut changed: Vec<(PortId, Option<String>)> = Vec::new();
-        for (port, device) in &mut self.kernel {
+        for (port, device) in &mut self.devices.kernel {
             let now = found.remove(&device.ifindex);
             if device.queueing != now {
                 device.queueing.clone_from(&now);
@@ -78,6 +78,6 @@ impl Inner {
             Some(_) => tracing::warn!(port = %name, "{text}"),
             None => tracing::info!(port = %name, "{text}"),
         }
-        self.events.note(kind, name, text, json!({"port": name, "discipline": discipline}));
+        self.observation.events.note(kind, name, text, json!({"port": name, "discipline": discipline}));
     }
 }

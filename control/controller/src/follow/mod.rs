@@ -59,7 +59,7 @@ impl Router {
     /// # Errors
     /// Returns an error if a worker's thread has ended.
     pub async fn run(&self) -> Result<(), ControlError> {
-        let mut changes = self.lock().changes.take();
+        let mut changes = self.lock().kernel.changes.take();
         let wake = self.0.control_wake.clone();
         // SAFETY: the registered value holds its own reference to the descriptor, so that it stays open until
         // it is dropped.
@@ -135,7 +135,7 @@ impl Router {
             return Err(ended());
         }
         inner.hear()?;
-        if !inner.requests.is_empty() {
+        if !inner.plugins.requests.is_empty() {
             self.0.requested.notify_one();
         }
         Ok(())
@@ -187,7 +187,7 @@ impl Inner {
         &mut self,
         crashed: bool,
     ) -> (Vec<std::thread::JoinHandle<()>>, Result<(), ControlError>, Vec<Claim>) {
-        self.ending = true;
+        self.settings.ending = true;
         let mut result = Ok(());
         let mut note = |outcome: Result<(), ControlError>| {
             if result.is_ok() {
@@ -195,25 +195,25 @@ impl Inner {
             }
         };
         // The kernel first sends its own packets itself again, then it forwards.
-        self.hosts.clear();
-        let devices: Vec<KernelDevice> = self.kernel.drain().map(|(_, device)| device).collect();
+        self.devices.host_outputs.clear();
+        let devices: Vec<KernelDevice> = self.devices.kernel.drain().map(|(_, device)| device).collect();
         let mut claims = Vec::new();
         for device in devices {
             let (outcome, claim) = if crashed { device.leave() } else { device.detach() };
             note(outcome);
             claims.push(claim);
         }
-        if let Some(actions) = self.actions.as_mut().filter(|_| !crashed) {
-            for route in std::mem::take(&mut self.installed).into_values() {
+        if let Some(actions) = self.kernel.actions.as_mut().filter(|_| !crashed) {
+            for route in std::mem::take(&mut self.routes.installed).into_values() {
                 let removed = actions.remove_route(route.prefix, route.metric);
                 note(removed.map(|_| ()).map_err(|error| ControlError::system("take back a route", error)));
             }
         }
-        if !self.threads.is_empty() {
+        if !self.supervision.threads.is_empty() {
             note(self.workers.stop());
         }
-        self.mirror = None;
-        (std::mem::take(&mut self.threads), result, claims)
+        self.kernel.mirror = None;
+        (std::mem::take(&mut self.supervision.threads), result, claims)
     }
 
     /// Applies changes of the kernel.
@@ -251,7 +251,7 @@ impl Inner {
 
     /// Sends routes and neighbours to the workers.
     pub fn apply(&mut self, changes: Vec<HostChange>) -> Result<(), ControlError> {
-        let ports = self.by_device();
+        let ports = self.devices.by_index();
         let (mut routes, mut neighbours) = (Vec::new(), Vec::new());
         for change in changes {
             match change {
@@ -292,7 +292,7 @@ impl Inner {
                     tracing::warn!(port = %name, %address, %mac, "another station uses this router's address");
                     let text = format!("{mac} uses {address}, which is this router's at port {name}");
                     let details = json!({"port": name, "address": address, "mac": mac.to_string()});
-                    self.events.note(
+                    self.observation.events.note(
                         EventKind::AddressConflict,
                         &format!("{address} at {name}"),
                         text,
@@ -303,7 +303,7 @@ impl Inner {
                     say(self.model.plugins.instance_name(instance), level, &line);
                 }
                 Event::InstanceRequests(instance, request) => self.note_request(instance, request),
-                Event::InstanceSends(instance, bytes) => self.host_level.message(instance, bytes),
+                Event::InstanceSends(instance, bytes) => self.plugins.host_level.message(instance, bytes),
                 Event::InstanceFailed(failure) => {
                     self.note_failure(&failure, Some(worker));
                     let Failure { instance, fault, health } = failure;
@@ -318,7 +318,7 @@ impl Inner {
 
     /// Handles the output of host companions, and delivers their messages to the instances at the workers.
     fn hear_host_companions(&mut self) -> Result<(), ControlError> {
-        for says in self.host_level.take_said() {
+        for says in self.plugins.host_level.take_said() {
             match says {
                 HostSays::Given(Given { instance, output }) => match output {
                     Output::Log(level, line) => {
@@ -350,9 +350,9 @@ impl Inner {
     }
 
     fn note_request(&mut self, instance: InstanceId, request: Request) {
-        if self.requests.len() < MOST_REQUESTS {
+        if self.plugins.requests.len() < MOST_REQUESTS {
             let instance = self.model.plugins.instance_name(instance).to_owned();
-            self.requests.push_back((instance, request));
+            self.plugins.requests.push_back((instance, request));
         }
     }
 
@@ -361,7 +361,9 @@ impl Inner {
             let change = NeighbourChange { port, address, state: NeighbourKnowledge::Wanted };
             return self.workers.owner(device).tell(NeighbourCommand::Set(vec![change]));
         }
-        let (Some(device), Some(mirror)) = (self.kernel.get(&port), &self.mirror) else { return Ok(()) };
+        let (Some(device), Some(mirror)) = (self.devices.kernel.get(&port), &self.kernel.mirror) else {
+            return Ok(());
+        };
         let ifindex = device.ifindex;
         let known = mirror.state().neighbour(ifindex, address).copied();
         if let Some(change) = knowledge(port, address, known.as_ref())
@@ -369,7 +371,7 @@ impl Inner {
         {
             return self.workers.tell(|| NeighbourCommand::Set(vec![change]));
         }
-        if let Some(actions) = &mut self.actions
+        if let Some(actions) = &mut self.kernel.actions
             && let Err(error) = actions.resolve(ifindex, address)
         {
             tracing::debug!(%address, "the kernel does not resolve: {error}");
@@ -418,9 +420,11 @@ impl Inner {
                 self.workers.owner(device).tell(NeighbourCommand::Set(vec![change]))?;
             }
         }
-        let (Some(mirror), Some(actions)) = (&self.mirror, &mut self.actions) else { return Ok(()) };
+        let (Some(mirror), Some(actions)) = (&self.kernel.mirror, &mut self.kernel.actions) else {
+            return Ok(());
+        };
         for (port, address) in used {
-            let Some(device) = self.kernel.get(&port) else { continue };
+            let Some(device) = self.devices.kernel.get(&port) else { continue };
             let stale = mirror
                 .state()
                 .neighbour(device.ifindex, address)

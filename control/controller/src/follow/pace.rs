@@ -50,7 +50,7 @@ impl Pace {
 }
 
 /// Returns the next batch of kernel changes; waits forever if nothing is mirrored.
-pub(super) async fn next_batch(changes: &mut Option<crate::start::Changes>) -> Vec<HostChange> {
+pub(super) async fn next_batch(changes: &mut Option<crate::kernel::Changes>) -> Vec<HostChange> {
     if let Some(receiver) = changes {
         if let Some(batch) = receiver.recv().await {
             return batch;

@@ -16,7 +16,7 @@ impl Inner {
     pub(super) fn refresh_ports(&mut self) -> Result<(), ControlError> {
         self.replace_devices();
         let before: Vec<_> = self.model.ports.iter().map(|plan| plan.settings.clone()).collect();
-        let Some(mirror) = &self.mirror else { return Ok(()) };
+        let Some(mirror) = &self.kernel.mirror else { return Ok(()) };
         if !complete(&mut self.model, &mirror.state()) {
             return Ok(());
         }
@@ -34,7 +34,7 @@ impl Inner {
             }
             tracing::info!(port = %plan.settings.name, up = plan.settings.up, mtu = plan.settings.mtu, "port changed");
             warn_of_forwarding(&plan.settings);
-            if let Some(device) = self.kernel.get_mut(&plan.id) {
+            if let Some(device) = self.devices.kernel.get_mut(&plan.id) {
                 device.take_over(plan.settings.mac)?;
             }
             self.workers.tell(|| PortCommand::Set(plan.id, plan.settings.clone()))?;
@@ -45,9 +45,10 @@ impl Inner {
     /// Reopens devices whose set of receive queues has changed: packets of a queue without a socket would
     /// bypass the router.
     pub(super) fn follow_queues(&mut self) {
-        let Some(mirror) = &self.mirror else { return };
+        let Some(mirror) = &self.kernel.mirror else { return };
         let state = mirror.state();
         let mut links = self
+            .devices
             .kernel
             .values()
             .filter_map(|own| Some((own, state.links().find(|link| link.ifindex == own.ifindex)?)));
@@ -60,7 +61,7 @@ impl Inner {
 
     /// Releases devices that are gone or have other receive queues, and opens the available ones.
     pub(super) fn replace_devices(&mut self) {
-        let Some(mirror) = &self.mirror else { return };
+        let Some(mirror) = &self.kernel.mirror else { return };
         let links: Vec<_> = self
             .model
             .ports
@@ -74,27 +75,27 @@ impl Inner {
             })
             .collect();
         for (plan, link) in links {
-            let held = self.kernel.get(&plan.id).map(|device| device.ifindex);
+            let held = self.devices.kernel.get(&plan.id).map(|device| device.ifindex);
             let there = link.as_ref().map(|link| link.ifindex);
-            let is_other = self.kernel.get(&plan.id).zip(link.as_ref());
+            let is_other = self.devices.kernel.get(&plan.id).zip(link.as_ref());
             let is_other = is_other.is_some_and(|(device, link)| device.has_other_queues(&link.name));
             if (held == there && !is_other)
                 || (held.is_none() && !link.as_ref().is_some_and(|link| link.admin_up))
             {
                 continue;
             }
-            if self.kernel.contains_key(&plan.id) {
+            if self.devices.kernel.contains_key(&plan.id) {
                 let what = if is_other { "released: its receive queues changed" } else { "gone" };
                 tracing::warn!(port = %plan.settings.name, "device is {what}");
                 self.note_device(&plan, EventKind::DeviceGone, what);
-                self.share_gone.insert(plan.id, self.share(plan.id));
+                self.counters.share_gone.insert(plan.id, self.share(plan.id));
                 // The count of packets sent by the driver continues, so its current value becomes the offset.
                 let sent = self.share_now(plan.id).sent;
-                self.share_offset.insert(plan.id, KernelShare { sent, ..KernelShare::default() });
-                self.kernel.remove(&plan.id);
+                self.counters.share_offset.insert(plan.id, KernelShare { sent, ..KernelShare::default() });
+                self.devices.kernel.remove(&plan.id);
                 if !is_other {
                     // The next device of this name counts from zero.
-                    self.device_drops_before.remove(&plan.id);
+                    self.counters.device_drops_before.remove(&plan.id);
                 }
                 if let Err(error) = self.forget_driver_port(plan.id) {
                     tracing::error!("{error}");
@@ -125,11 +126,11 @@ impl Inner {
         plan: &crate::model::PortPlan,
         link: &millrace_host::HostLink,
     ) -> Result<(), ControlError> {
-        let on_death = self.death.of_port(plan.id).unwrap_or(millrace_config::OnDeath::Kernel);
+        let on_death = self.supervision.death.of_port(plan.id).unwrap_or(millrace_config::OnDeath::Kernel);
         let options = KernelOptions {
             on_death,
             segment_mtu: mtu_of(link),
-            no_cache: self.flow_cache.as_ref().err().copied(),
+            no_cache: self.offload.flow_cache.as_ref().err().copied(),
             control_plane: self.model.options.control_plane,
         };
         let (mut device, capabilities) = AttachedDevice::attach(
@@ -137,27 +138,27 @@ impl Inner {
             link,
             Claim::take(link.ifindex, &link.name)?,
             options,
-            self.flow_cache.as_ref().ok(),
+            self.offload.flow_cache.as_ref().ok(),
         )?
         .open(&mut self.workers)?;
         device.take_over(MacAddr(link.mac.unwrap_or_default()))?;
-        self.capabilities.insert(plan.settings.device, capabilities);
-        self.kernel.insert(plan.id, device);
+        self.devices.capabilities.insert(plan.settings.device, capabilities);
+        self.devices.kernel.insert(plan.id, device);
         self.note_queueing(true);
         self.refresh_driver_ports()?;
         self.set_host_path()?;
         self.set_witness()?;
         self.set_host_outputs()?;
-        let Some(mirror) = &self.mirror else { return Ok(()) };
+        let Some(mirror) = &self.kernel.mirror else { return Ok(()) };
         let everything = mirror.state().snapshot();
         self.apply(everything)
     }
 
     /// Sets the kernel's addresses and Millrace's VLANs in the XDP programs.
     pub fn refresh_programs(&mut self) -> Result<(), ControlError> {
-        let Some(mirror) = &self.mirror else { return Ok(()) };
+        let Some(mirror) = &self.kernel.mirror else { return Ok(()) };
         let addresses = local_addresses(&mirror.state());
-        for (port, device) in &mut self.kernel {
+        for (port, device) in &mut self.devices.kernel {
             let vlans: Vec<_> = self
                 .model
                 .ports

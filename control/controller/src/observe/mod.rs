@@ -1,6 +1,7 @@
 //! Events of the running router: links, neighbours, failing instances, full tables.
 
 pub(crate) mod capture;
+pub(crate) mod counters;
 pub(crate) mod events;
 pub(crate) mod last_drops;
 pub mod replay;
@@ -12,14 +13,16 @@ use std::net::IpAddr;
 use millrace_config::Scheduler;
 use millrace_host::{HostChange, HostNeighbour};
 use millrace_packet::DropReason;
+use millrace_pipeline::thread;
 use millrace_pipeline::{NeighbourChange, NeighbourKnowledge, Snapshot};
 use millrace_plugin::{Failure, Health};
 use millrace_telemetry::EventKind;
-use millrace_units::{InstanceId, PortId};
+use millrace_units::{InstanceId, Instant, PortId};
 use millrace_wire::MacAddr;
 use serde_json::{Value, json};
 
 use crate::model::PortPlan;
+use crate::observe::events::Events;
 use crate::router::Inner;
 
 /// Most neighbours that are remembered to detect changes.
@@ -41,13 +44,46 @@ pub(crate) struct Observed {
     exceeded: HashSet<String>,
 }
 
+/// Observation of the router: its events, captures and traces.
+pub(crate) struct Observation {
+    /// Start of the router.
+    pub started: Instant,
+    /// Event log.
+    pub events: Events,
+    /// State of the last look for events.
+    pub observed: Observed,
+    /// Number of captures started so far.
+    pub captures: u32,
+    /// Number of traces started so far. The number of the running trace follows.
+    pub traces: u32,
+    pub tracing: Option<u32>,
+}
+
+impl Default for Observation {
+    fn default() -> Self {
+        Self {
+            started: thread::now(),
+            events: Events::default(),
+            observed: Observed::default(),
+            captures: 0,
+            traces: 0,
+            tracing: None,
+        }
+    }
+}
+
 impl Inner {
     /// Notes that the router forwards, and its instances that are in quarantine from the start.
     pub fn note_start(&mut self) {
         let version = env!("CARGO_PKG_VERSION");
         let details =
-            json!({"version": version, "pid": std::process::id(), "origin": self.base.draft.origin});
-        self.events.note(EventKind::RouterStarted, version, format!("millrace {version} forwards"), details);
+            json!({"version": version, "pid": std::process::id(), "origin": self.settings.base.draft.origin});
+        self.observation.events.note(
+            EventKind::RouterStarted,
+            version,
+            format!("millrace {version} forwards"),
+            details,
+        );
         let held: Vec<_> = self.model.repository.quarantine().all().to_vec();
         for held in held {
             if let Ok(instance) = self.model.plugins.instance(&held.instance)
@@ -72,7 +108,7 @@ impl Inner {
 
     fn note_neighbour(&mut self, change: &NeighbourChange) {
         let key = (change.port, change.address);
-        let known = &mut self.observed.neighbours;
+        let known = &mut self.observation.observed.neighbours;
         let (kind, mac, text) = match change.state {
             NeighbourKnowledge::Known(mac) => {
                 if known.len() >= MOST_NEIGHBOURS && !known.contains_key(&key) {
@@ -99,12 +135,17 @@ impl Inner {
         let (port, address) = (self.model.port_name(change.port), change.address);
         let details = json!({"port": port, "address": address, "mac": mac.map(|mac| mac.to_string())});
         let subject = format!("{address} at {port}");
-        self.events.note(kind, &subject, format!("neighbour {address} at {port} {text}"), details);
+        self.observation.events.note(
+            kind,
+            &subject,
+            format!("neighbour {address} at {port} {text}"),
+            details,
+        );
     }
 
     /// Remembers the neighbours that are known when the router starts, without an event.
     pub fn know_neighbours(&mut self, changes: &[HostChange]) {
-        let ports = self.by_device();
+        let ports = self.devices.by_index();
         for change in changes {
             let HostChange::Neighbour {
                 ifindex,
@@ -115,7 +156,7 @@ impl Inner {
                 continue;
             };
             if let Some(port) = ports.get(ifindex).filter(|_| state.valid()) {
-                self.observed.neighbours.insert((*port, *ip), MacAddr(*mac));
+                self.observation.observed.neighbours.insert((*port, *ip), MacAddr(*mac));
             }
         }
     }
@@ -123,23 +164,23 @@ impl Inner {
     /// Notes that the link of a port went up or down.
     pub fn note_link(&self, port: &str, up: bool) {
         let (kind, text) = if up { (EventKind::LinkUp, "up") } else { (EventKind::LinkDown, "down") };
-        self.events.note(kind, port, format!("port {port} is {text}"), json!({"port": port}));
+        self.observation.events.note(kind, port, format!("port {port} is {text}"), json!({"port": port}));
     }
 
     /// Notes that the device of a port disappeared or came back. In both cases the neighbours of the port are
     /// forgotten.
     pub fn note_device(&mut self, plan: &PortPlan, kind: EventKind, text: &str) {
-        self.observed.neighbours.retain(|(port, _), _| *port != plan.id);
+        self.observation.observed.neighbours.retain(|(port, _), _| *port != plan.id);
         let (port, device) = (&plan.settings.name, plan.config.device.as_deref().unwrap_or_default());
         let text = format!("device {device} of port {port} is {text}");
-        self.events.note(kind, port, text, json!({"port": port, "device": device}));
+        self.observation.events.note(kind, port, text, json!({"port": port, "device": device}));
     }
 
     /// Notes that an instance failed at a worker, or that its host companion failed, which has no worker.
     pub fn note_failure(&mut self, Failure { instance, fault, health }: &Failure, worker: Option<usize>) {
         let name = self.model.plugins.instance_name(*instance).to_owned();
         let key = worker.map(|worker| (worker, *instance));
-        if key.is_some_and(|key| self.observed.pausing.remove(&key)) {
+        if key.is_some_and(|key| self.observation.observed.pausing.remove(&key)) {
             // An instance in its pause can't fail, so the pause is over.
             self.tell_restart(&name);
         }
@@ -154,7 +195,7 @@ impl Inner {
             "host_companion": slow,
         });
         let text = format!("{half} {name} failed, {}: {}", fault.kind, fault.text);
-        self.events.note(EventKind::PluginFault, &name, text, details);
+        self.observation.events.note(EventKind::PluginFault, &name, text, details);
         let limits = self.model.options.instances;
         let (faults, window) = (limits.faults, limits.fault_window.as_secs());
         let why = format!("{faults} faults within {window} s, the last of them {}", fault.kind);
@@ -163,15 +204,15 @@ impl Inner {
                 self.tell_quarantine(&name, &format!("its host companion had {why}"))
             }
             (Health::Quarantined, Some(_)) => self.note_quarantine(*instance, &why),
-            (Health::Pausing(_), Some(key)) => drop(self.observed.pausing.insert(key)),
+            (Health::Pausing(_), Some(key)) => drop(self.observation.observed.pausing.insert(key)),
             _ => {}
         }
     }
 
     /// Notes that an instance is in quarantine, and why, unless this is already noted.
     pub fn note_quarantine(&mut self, instance: InstanceId, why: &str) {
-        self.observed.pausing.retain(|(_, own)| *own != instance);
-        if self.observed.quarantined.insert(instance) {
+        self.observation.observed.pausing.retain(|(_, own)| *own != instance);
+        if self.observation.observed.quarantined.insert(instance) {
             self.tell_quarantine(self.model.plugins.instance_name(instance), why);
         }
     }
@@ -180,17 +221,17 @@ impl Inner {
         let plugin = self.model.plugins.plugin_of(name).map_or("", |plugin| plugin.name());
         let text = format!("instance {name} is in quarantine: {why}");
         let details = json!({"instance": name, "plugin": plugin, "why": why});
-        self.events.note(EventKind::InstanceQuarantined, name, text, details);
+        self.observation.events.note(EventKind::InstanceQuarantined, name, text, details);
     }
 
     /// Notes that an instance was released from quarantine.
     pub fn note_release(&mut self, instance: Option<InstanceId>, name: &str) {
         if let Some(instance) = instance {
-            self.observed.quarantined.remove(&instance);
+            self.observation.observed.quarantined.remove(&instance);
         }
         let text = format!("instance {name} is out of quarantine");
         let details = json!({"instance": name, "is_here": instance.is_some()});
-        self.events.note(EventKind::InstanceReleased, name, text, details);
+        self.observation.events.note(EventKind::InstanceReleased, name, text, details);
     }
 
     /// Notes the reservations that a change of a port's scheduler adds, changes or removes.
@@ -212,7 +253,7 @@ impl Inner {
             None => format!("nothing is reserved at port {port} any more for {what}"),
         };
         let details = json!({"port": port, "for": what, "promise": promise});
-        self.events.note(kind, &format!("{port} {what}"), text, details);
+        self.observation.events.note(kind, &format!("{port} {what}"), text, details);
     }
 
     /// Looks for changes that nothing reports, about once a second.
@@ -224,18 +265,18 @@ impl Inner {
         let (used, frames) = snapshot.memory;
         self.observe_share("packet memory", used.into(), frames.into());
         self.observe_memory();
-        self.events.flush();
+        self.observation.events.flush();
     }
 
     fn observe_instances(&mut self, snapshot: &Snapshot) {
         let health: HashMap<InstanceId, Health> =
             snapshot.instances.iter().map(|(id, report)| (*id, report.health)).collect();
         // A freed instance is forgotten, because another instance may get its number later.
-        self.observed.quarantined.retain(|id| health.get(id) == Some(&Health::Quarantined));
+        self.observation.observed.quarantined.retain(|id| health.get(id) == Some(&Health::Quarantined));
         let is_over = |id: &InstanceId| !matches!(health.get(id), Some(Health::Pausing(_)));
         let over: HashSet<InstanceId> =
-            self.observed.pausing.iter().map(|(_, id)| *id).filter(is_over).collect();
-        self.observed.pausing.retain(|(_, id)| !over.contains(id));
+            self.observation.observed.pausing.iter().map(|(_, id)| *id).filter(is_over).collect();
+        self.observation.observed.pausing.retain(|(_, id)| !over.contains(id));
         for id in over {
             if health.get(&id) == Some(&Health::Well) {
                 self.tell_restart(self.model.plugins.instance_name(id));
@@ -245,7 +286,7 @@ impl Inner {
 
     fn tell_restart(&self, name: &str) {
         let text = format!("instance {name} works again");
-        self.events.note(EventKind::InstanceRestarted, name, text, json!({"instance": name}));
+        self.observation.events.note(EventKind::InstanceRestarted, name, text, json!({"instance": name}));
     }
 
     /// Reports ports that lost packets at two successive looks: they were not read in time for a second.
@@ -254,10 +295,11 @@ impl Inner {
             let device = snapshot.devices.iter().find(|(id, _)| *id == plan.settings.device);
             let Some((_, counters)) = device.filter(|_| plan.config.vlan.is_none()) else { continue };
             let missed = counters.drops.get(DropReason::ReceiveRingFull);
-            let (before, looks) = self.observed.missed.get(&plan.id).copied().unwrap_or((missed, 0));
+            let (before, looks) =
+                self.observation.observed.missed.get(&plan.id).copied().unwrap_or((missed, 0));
             let lost = missed.saturating_sub(before);
             let looks = if lost > 0 { looks.saturating_add(1) } else { 0 };
-            self.observed.missed.insert(plan.id, (missed, looks));
+            self.observation.observed.missed.insert(plan.id, (missed, looks));
             let what = format!("receive ring of port {}", plan.settings.name);
             let details = json!({"port": plan.settings.name, "lost": lost});
             let text = format!("{what} is full: {} lost in a second", millrace_units::count(lost, "packet"));
@@ -282,12 +324,12 @@ impl Inner {
         text: String,
         details: Value,
     ) -> Option<bool> {
-        let is_crossed = crossed(&mut self.observed.exceeded, what, above, below);
+        let is_crossed = crossed(&mut self.observation.observed.exceeded, what, above, below);
         match is_crossed {
-            Some(true) => self.events.note(EventKind::ThresholdExceeded, what, text, details),
+            Some(true) => self.observation.events.note(EventKind::ThresholdExceeded, what, text, details),
             Some(false) => {
                 let text = format!("{what}: that is over");
-                self.events.note(EventKind::ThresholdCleared, what, text, details);
+                self.observation.events.note(EventKind::ThresholdCleared, what, text, details);
             }
             None => {}
         }

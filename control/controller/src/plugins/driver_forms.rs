@@ -91,7 +91,7 @@ impl Inner {
     pub fn begin_form(&mut self, id: InstanceId) -> Result<(), ControlError> {
         let name = self.model.plugins.instance_name(id).to_owned();
         let Some(form) = self.model.plugins.plugin_of(&name)?.driver_form() else { return Ok(()) };
-        let Ok(cache) = &mut self.flow_cache else { return Ok(()) };
+        let Ok(cache) = &mut self.offload.flow_cache else { return Ok(()) };
         let workers = self.workers.len();
         let loaded = load(cache, &form, workers);
         if let Err(problem) = &loaded {
@@ -99,17 +99,17 @@ impl Inner {
         }
         let form = InstanceForm { loaded, is_asked: self.may_be_asked(&name) };
         let told = form.told(id, workers);
-        self.forms.insert(id, form);
+        self.offload.forms.insert(id, form);
         self.workers.tell_each(told)
     }
 
     /// Unloads the eBPF variant of an instance, if there is one. Its counts are kept.
     pub fn end_form(&mut self, id: InstanceId) -> Result<(), ControlError> {
-        let Some(form) = self.forms.remove(&id) else { return Ok(()) };
+        let Some(form) = self.offload.forms.remove(&id) else { return Ok(()) };
         self.workers.tell(|| OffloadCommand::SetForm(id, None))?;
         // After the barrier no flow cache entry in use names the variant.
         self.barrier()?;
-        if let (Ok(loaded), Ok(cache)) = (form.loaded, &mut self.flow_cache) {
+        if let (Ok(loaded), Ok(cache)) = (form.loaded, &mut self.offload.flow_cache) {
             loaded.into_iter().for_each(|one| cache.unload_form(one));
         }
         Ok(())
@@ -133,10 +133,10 @@ impl Inner {
 
     /// Tells the workers which eBPF variants may be called, where that has changed.
     pub fn tell_forms(&mut self) -> Result<(), ControlError> {
-        let ids: Vec<_> = self.forms.keys().copied().collect();
+        let ids: Vec<_> = self.offload.forms.keys().copied().collect();
         for id in ids {
             let is_asked = self.may_be_asked(self.model.plugins.instance_name(id));
-            let Some(form) = self.forms.get_mut(&id).filter(|form| form.is_asked != is_asked) else {
+            let Some(form) = self.offload.forms.get_mut(&id).filter(|form| form.is_asked != is_asked) else {
                 continue;
             };
             form.is_asked = is_asked;
@@ -156,10 +156,10 @@ impl Inner {
         if self.model.plugins.plugin_of(name).ok()?.driver_form().is_none() {
             return Some("its plugin has no form for the driver".to_owned());
         }
-        if let Err(why) = &self.flow_cache {
+        if let Err(why) = &self.offload.flow_cache {
             return Some(format!("there is no flow cache: {why}"));
         }
-        match self.forms.get(&id) {
+        match self.offload.forms.get(&id) {
             Some(InstanceForm { loaded: Err(problem), .. }) => Some(problem.clone()),
             Some(InstanceForm { is_asked: false, .. }) => Some("it was placed there".to_owned()),
             Some(_) => None,

@@ -7,6 +7,7 @@ use millrace_plugin_abi::{Instance, Message, Reply};
 use serde_json::{Map, Value};
 
 use crate::ControlError;
+use crate::plugins::Plugins;
 use crate::plugins::host_level::PATIENCE;
 use crate::plugins::quarantine::Freed;
 use crate::plugins::upgrade::handed_on;
@@ -25,11 +26,11 @@ impl Router {
     pub fn instances(&self) -> Result<Vec<InstanceView>, ControlError> {
         let mut inner = self.lock();
         let snapshot = inner.snapshot()?;
-        let (counts, slow) = (inner.workers.filter_counts()?, inner.host_level.report()?);
+        let (counts, slow) = (inner.workers.filter_counts()?, inner.plugins.host_level.report()?);
         let mut views = show::instances(&snapshot, &counts, &inner, &slow);
         for view in &mut views {
             let key = format!("instance {}", view.name);
-            view.packet_rate = inner.rates.read(&key, view.packets, snapshot.at);
+            view.packet_rate = inner.counters.rates.read(&key, view.packets, snapshot.at);
         }
         Ok(views)
     }
@@ -144,7 +145,7 @@ impl Router {
             let mut inner = self.lock();
             inner.may_run(instance, role, MESSAGE)?;
             let id = inner.model.plugins.address_host_companion(instance, &message)?;
-            inner.host_level.control(id, message)?
+            inner.plugins.host_level.control(id, message)?
         };
         let reply = tokio::time::timeout(PATIENCE, reply).await;
         let silent =
@@ -164,7 +165,7 @@ impl Inner {
         let slow = self.host_companion_to_be(plugin, name, settings)?;
         let changes = self.model.create_instance(plugin, name, settings.clone())?;
         let id = self.model.plugins.instance(name)?;
-        self.host_level.put(id, slow, (0, true))?;
+        self.plugins.host_level.put(id, slow, (0, true))?;
         self.tell_names();
         self.tell_plugins(changes)?;
         self.begin_form(id)?;
@@ -193,7 +194,7 @@ impl Inner {
         }
         succeeded?;
         if slow.is_some() {
-            self.host_level.put(id, slow, handed_on(&*plugin, &*plugin))?;
+            self.plugins.host_level.put(id, slow, handed_on(&*plugin, &*plugin))?;
         }
         self.find_instance(name)
     }
@@ -203,11 +204,11 @@ impl Inner {
         let view = self.find_instance(name)?;
         self.free_quarantine(id, name, freed)?;
         let changes = self.model.plugins.free_instance(name)?;
-        self.host_level.remove(id)?;
+        self.plugins.host_level.remove(id)?;
         self.tell_plugins(changes)?;
         self.end_form(id)?;
         // A configuration that is being applied sets the placements itself.
-        if self.unless_applying().is_ok() {
+        if self.settings.unless_applying().is_ok() {
             self.model.forget_placed_instance(name);
         }
         self.tell_names();
@@ -220,7 +221,7 @@ impl Inner {
     /// Returns an error if the instance is unknown, or if the data plane does not answer.
     fn find_instance(&mut self, name: &str) -> Result<InstanceView, ControlError> {
         let (snapshot, counts) = (self.snapshot()?, self.workers.filter_counts()?);
-        let slow = self.host_level.report()?;
+        let slow = self.plugins.host_level.report()?;
         let instances = show::instances(&snapshot, &counts, self, &slow);
         instances
             .into_iter()
@@ -244,7 +245,7 @@ impl Inner {
 
     /// Starts the host companions of the existing instances.
     pub fn begin_host_companions(&mut self) -> Result<(), ControlError> {
-        let Self { model, host_level, .. } = self;
+        let Self { model, plugins: Plugins { host_level, .. }, .. } = self;
         for (id, name) in model.plugins.running() {
             if let Some(slow) = model.plugins.host_companion_of(name)? {
                 host_level.put(id, Some(slow), (0, true))?;

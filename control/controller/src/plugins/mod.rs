@@ -13,14 +13,39 @@ pub(crate) mod quarantine;
 pub(crate) mod requests;
 pub(crate) mod upgrade;
 
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
 use millrace_plugin::Manifest;
+use millrace_plugin_abi::{Plugin, Request};
 use millrace_telemetry::EventKind;
 use serde_json::json;
 
+use crate::plugins::host_level::HostLevel;
 use crate::plugins::load::{Half, Loaded, admit_new, admit_version};
+use crate::plugins::loader::Loader;
 use crate::router::{Inner, Router};
 use crate::view::{PluginDetailView, PluginView};
 use crate::{ControlError, NewPlugin, show};
+
+/// Plugins of the router beside its model.
+pub(crate) struct Plugins {
+    /// Loader of plugins that are files.
+    pub loader: Loader,
+    /// Host companions of plugins.
+    pub host_level: HostLevel,
+    /// Changes that plugin instances request, with the names of the instances.
+    pub requests: VecDeque<(String, Request)>,
+    /// Plugin versions before their last upgrade.
+    pub previous: HashMap<&'static str, Arc<dyn Plugin>>,
+}
+
+impl Plugins {
+    /// Creates the state of plugins without instances.
+    pub fn new(loader: Loader, host_level: HostLevel) -> Self {
+        Self { loader, host_level, requests: VecDeque::new(), previous: HashMap::new() }
+    }
+}
 
 impl Router {
     /// Returns the plugins that instances can be created of.
@@ -38,7 +63,7 @@ impl Router {
     pub fn plugin(&self, name: &str) -> Result<PluginDetailView, ControlError> {
         let inner = self.lock();
         let mut view = show::plugin(&inner.model, name)?;
-        view.previous = inner.previous_plugins.get(name).map(|plugin| plugin.version());
+        view.previous = inner.plugins.previous.get(name).map(|plugin| plugin.version());
         Ok(view)
     }
 
@@ -77,7 +102,7 @@ impl Router {
         let (router, new, name) = (self.clone(), new.clone(), version_of.map(str::to_owned));
         let (loader, admitted) = {
             let inner = self.lock();
-            (inner.loader.clone(), inner.model.admitted())
+            (inner.plugins.loader.clone(), inner.model.admitted())
         };
         let admit = move |half, manifest: &Manifest, origin, new: &NewPlugin| match &name {
             None => admit_new(&router.lock().model, half, manifest, origin, new),
@@ -122,11 +147,11 @@ impl Inner {
             )));
         }
         self.model.plugins.remove_plugin(name)?;
-        self.previous_plugins.remove(name);
+        self.plugins.previous.remove(name);
         self.model.files.retain(|(known, _)| *known != name);
         self.model.repository.unloaded(name);
         let text = format!("plugin {name} is unloaded");
-        self.events.note(EventKind::PluginUnloaded, name, text, json!({"plugin": name}));
+        self.observation.events.note(EventKind::PluginUnloaded, name, text, json!({"plugin": name}));
         known.ok_or_else(|| ControlError::System("the plugin was not there".into()))
     }
 }

@@ -193,7 +193,7 @@ impl Inner {
         }
         self.model.plugins.note_maps(id, maps);
         self.model.plugins.note_release(id);
-        self.host_level.put(id, slow, (version, false))?;
+        self.plugins.host_level.put(id, slow, (version, false))?;
         self.note_release(Some(id), name);
         tracing::info!(instance = name, "is let out of quarantine");
         Ok(ReleaseView { instance: name.to_owned(), is_here: true })
@@ -280,7 +280,7 @@ impl Inner {
     /// Sends the names of instances to the watchdogs of workers and to the crash handler.
     pub fn tell_names(&self) {
         let plugins = &self.model.plugins;
-        self.names.set(plugins.instance_names());
+        self.supervision.names.set(plugins.instance_names());
         let is_trusted =
             |plugin: &str| plugins.plugin_named(plugin).is_ok_and(|plugin| plugin.home() == Home::Trusted);
         let can_crash = plugins.instance_names().filter(|(_, _, plugin)| is_trusted(plugin));

@@ -107,7 +107,7 @@ impl Router {
             while self.is_applying() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
-            let next = self.lock().requests.pop_front();
+            let next = self.lock().plugins.requests.pop_front();
             let Some((instance, request)) = next else {
                 self.0.requested.notified().await;
                 continue;
@@ -132,7 +132,7 @@ impl Router {
     }
 
     fn is_applying(&self) -> bool {
-        self.lock().unless_applying().is_err()
+        self.lock().settings.unless_applying().is_err()
     }
 
     async fn serve_request(&self, request: &Request) -> Result<(), ControlError> {
@@ -225,7 +225,7 @@ mod tests {
                 async move { router.run().await }
             });
             let request = |json: &str| {
-                router.lock().requests.push_back(("i".into(), asked(json, "request")));
+                router.lock().plugins.requests.push_back(("i".into(), asked(json, "request")));
                 router.0.requested.notify_one();
             };
             request(r#"{"reboot": {}}"#);

@@ -100,7 +100,7 @@ impl Router {
     pub fn roll_back_plugin(&self, name: &str) -> Result<UpgradeView, ControlError> {
         let mut inner = self.to_change()?;
         inner.model.plugins.plugin_named(name)?;
-        let Some(previous) = inner.previous_plugins.get(name).cloned() else {
+        let Some(previous) = inner.plugins.previous.get(name).cloned() else {
             let held = inner.quarantined_of(name)?;
             return Err(ControlError::Conflict(no_earlier_version(name, &held)));
         };
@@ -317,10 +317,10 @@ impl Inner {
         all.iter().for_each(|succeeded| view.add(succeeded));
         maps.into_iter().for_each(|(id, maps)| self.model.plugins.note_maps(id, maps));
         for (id, slow) in host_companions {
-            self.host_level.put(id, slow, handed_on(&*old, &**plugin))?;
+            self.plugins.host_level.put(id, slow, handed_on(&*old, &**plugin))?;
         }
         let old = self.model.plugins.replace_plugin(plugin.clone())?;
-        self.previous_plugins.insert(plugin.name(), old);
+        self.plugins.previous.insert(plugin.name(), old);
         formed.into_iter().try_for_each(|id| self.begin_form(id))?;
         // The plugin may have become a shared object, or may no longer be one.
         self.tell_names();

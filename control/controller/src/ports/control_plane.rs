@@ -60,7 +60,8 @@ impl Router {
         let mut classes = Vec::new();
         for (class, (_, rate)) in ControlClass::ALL.iter().zip(settings.rates()) {
             let mut view = class_view(*class, rate, &ports);
-            view.dropped_rate = inner.rates.read(&format!("class {class}"), view.dropped, snapshot.at);
+            view.dropped_rate =
+                inner.counters.rates.read(&format!("class {class}"), view.dropped, snapshot.at);
             classes.push(view);
         }
         Ok(ControlPlaneView { police: settings.police, classes })
@@ -114,7 +115,7 @@ impl Inner {
     pub(crate) fn police_control_plane(&mut self) -> Result<(), ControlError> {
         self.model.options.control_plane = limits_of(&self.model.control_plane);
         let rates = class_rates(&self.model.options.control_plane);
-        for device in self.kernel.values_mut() {
+        for device in self.devices.kernel.values_mut() {
             device.programs.set_control_plane(&rates).map_err(ControlError::refused)?;
         }
         self.workers.tell(|| Command::Options(self.model.options.clone()))?;

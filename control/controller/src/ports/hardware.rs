@@ -30,7 +30,7 @@ impl Router {
         let (threads, devices) = {
             let inner = self.lock();
             let threads: Vec<i32> = inner.workers.watched().iter().map(|one| one.thread.as_raw()).collect();
-            (threads, inner.kernel.values().map(|device| device.ifindex).collect::<Vec<_>>())
+            (threads, inner.devices.kernel.values().map(|device| device.ifindex).collect::<Vec<_>>())
         };
         // The kernel may be slow to answer, so the query runs on a blocking thread without the lock.
         let asked = tokio::task::spawn_blocking(move || Machine::ask(threads, devices)).await;
@@ -98,7 +98,7 @@ impl Inner {
             switches: self.switches_between_workers(),
         };
         for plan in self.model.ports.iter() {
-            match self.kernel.get(&plan.id) {
+            match self.devices.kernel.get(&plan.id) {
                 Some(device) => {
                     let facts = devices.remove(&device.ifindex).unwrap_or_default();
                     self.describe_device(plan, (device, &facts), &mut view);
@@ -128,7 +128,7 @@ impl Inner {
 
     /// Returns the view of a port without a kernel device of its own; its processor is its worker.
     fn own_port(&self, plan: &PortPlan) -> HardwarePortView {
-        let capabilities = self.capabilities.get(&plan.settings.device);
+        let capabilities = self.devices.capabilities.get(&plan.settings.device);
         let is_vlan = plan.config.vlan.is_some();
         let driver = if is_vlan { "vlan" } else { capabilities.map_or("", |found| found.driver) };
         HardwarePortView {
@@ -166,7 +166,7 @@ impl Inner {
             Attachment::Tcx => ("tcx", "none"),
         };
         let processor = format!("{kind} {name}");
-        let capabilities = self.capabilities.get(&plan.settings.device);
+        let capabilities = self.devices.capabilities.get(&plan.settings.device);
         let mode = capabilities.map_or("none", |found| sockets(found.mode));
         let why = capabilities.map_or_else(String::new, |found| found.why.clone());
         let flows = "plain flows of a worker, in the driver";
@@ -271,7 +271,7 @@ impl Inner {
                 how: "programs that are run with live frames, up to 3,328 bytes each".to_owned(),
             },
         ]);
-        if self.hosts.contains_key(&plan.id) {
+        if self.devices.host_outputs.contains_key(&plan.id) {
             switches.push(SwitchView {
                 name: "host output",
                 from: HOST.to_owned(),

@@ -4,6 +4,7 @@ pub(crate) mod batch_sending;
 pub(crate) mod claim;
 pub(crate) mod control_plane;
 pub(crate) mod device;
+pub(crate) mod devices;
 pub(crate) mod hardware;
 pub(crate) mod headers;
 pub(crate) mod packet_file;
@@ -47,7 +48,11 @@ impl Router {
         let mut inner = self.lock();
         let snapshot = inner.counters()?;
         let ports = inner.model.ports.iter().map(|plan| port_counters(&inner, plan, &snapshot)).collect();
-        Ok(CountersView { time: utc_now(), seconds: snapshot.at.since(inner.started).as_secs_f64(), ports })
+        Ok(CountersView {
+            time: utc_now(),
+            seconds: snapshot.at.since(inner.observation.started).as_secs_f64(),
+            ports,
+        })
     }
 }
 
@@ -57,7 +62,7 @@ impl Inner {
     fn device_drops(&self) -> HashMap<PortId, u64> {
         let now = self.device_drops_now();
         let since = |(port, count): (PortId, u64)| {
-            let before = self.device_drops_before.get(&port).copied().unwrap_or_default();
+            let before = self.counters.device_drops_before.get(&port).copied().unwrap_or_default();
             (port, count.saturating_sub(before))
         };
         now.into_iter().map(since).collect()
@@ -79,7 +84,7 @@ fn port_counters(inner: &Inner, plan: &PortPlan, snapshot: &Snapshot) -> PortCou
     let count = snapshot.ports.iter().find(|(id, _)| *id == plan.id).map(|(_, count)| count);
     let share = inner.share(plan.id);
     // As in Linux, the frames of sub-interfaces count at their device too.
-    let (rx_packets, rx_bytes) = match inner.kernel.contains_key(&plan.id) {
+    let (rx_packets, rx_bytes) = match inner.devices.kernel.contains_key(&plan.id) {
         true => (share.seen, share.seen_bytes),
         false => count.map_or((0, 0), |count| (count.rx_packets, count.rx_bytes)),
     };
@@ -119,34 +124,34 @@ fn port_view(inner: &mut Inner, plan: &PortPlan, snapshot: &Snapshot) -> PortVie
             *drops.entry(reason.name().to_owned()).or_default() += packets;
         }
     }
-    let capabilities = inner.capabilities.get(&settings.device);
+    let capabilities = inner.devices.capabilities.get(&settings.device);
     let driver = if main { capabilities.map_or("", |found| found.driver) } else { "vlan" };
     let (mode, why) = capabilities
         .map_or((String::new(), String::new()), |found| (found.mode.to_string(), found.why.clone()));
-    let driver = driver.to_owned();
     let PortCountersView { rx_packets, rx_bytes, tx_packets, tx_bytes, .. } =
         port_counters(inner, plan, snapshot);
     let name = settings.name.clone();
-    let mut rate = |what: &str, value: u64| inner.rates.read(&format!("{name} {what}"), value, snapshot.at);
+    let mut rate =
+        |what: &str, value: u64| inner.counters.rates.read(&format!("{name} {what}"), value, snapshot.at);
     PortView {
         rx_rate: rate("rx", rx_packets),
         tx_rate: rate("tx", tx_packets),
         rx_bits: 8.0 * rate("rx bytes", rx_bytes),
         tx_bits: 8.0 * rate("tx bytes", tx_bytes),
         device: plan.config.device.clone(),
-        driver,
+        driver: driver.to_owned(),
         mode,
         why,
         state: if settings.up { "up" } else { "down" },
         mac: settings.mac.to_string(),
         mtu: settings.mtu,
         addresses: settings.addresses.iter().map(ToString::to_string).collect(),
-        on_death: inner.death.of_port(plan.id).map(|on_death| match on_death {
+        on_death: inner.supervision.death.of_port(plan.id).map(|on_death| match on_death {
             millrace_config::OnDeath::Kernel => "kernel",
             millrace_config::OnDeath::Drop => "drop",
         }),
         reverse_path: show::reverse_path(settings.reverse_path),
-        queueing_discipline: inner.kernel.get(&plan.id).and_then(|device| device.queueing.clone()),
+        queueing_discipline: inner.devices.kernel.get(&plan.id).and_then(|device| device.queueing.clone()),
         input_weight: settings.input_weight,
         rx_packets,
         rx_bytes,

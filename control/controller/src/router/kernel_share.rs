@@ -9,7 +9,7 @@ use millrace_units::PortId;
 impl Inner {
     /// Returns the counters of a port's XDP program since it was loaded.
     pub fn share_now(&self, port: PortId) -> KernelShare {
-        let Some(device) = self.kernel.get(&port) else {
+        let Some(device) = self.devices.kernel.get(&port) else {
             return KernelShare { sent: self.driver_sent(port), ..KernelShare::default() };
         };
         let counters = device.programs.counters().unwrap_or_default();
@@ -30,8 +30,8 @@ impl Inner {
     /// Returns the counters of a port's XDP programs since the counters were cleared.
     pub fn share(&self, port: PortId) -> KernelShare {
         let now = self.share_now(port);
-        let gone = self.share_gone.get(&port).copied().unwrap_or_default();
-        let offset = self.share_offset.get(&port).copied().unwrap_or_default();
+        let gone = self.counters.share_gone.get(&port).copied().unwrap_or_default();
+        let offset = self.counters.share_offset.get(&port).copied().unwrap_or_default();
         let mut classes = gone.classes;
         classes.add(&now.classes.since(&offset.classes));
         KernelShare {
@@ -53,7 +53,7 @@ impl Inner {
 
     /// Returns the packets and bytes that the offload has sent by a port.
     pub(super) fn driver_sent(&self, port: PortId) -> DriverSent {
-        let sent = self.flow_cache.as_ref().ok().map(|cache| cache.sent(port.0));
+        let sent = self.offload.flow_cache.as_ref().ok().map(|cache| cache.sent(port.0));
         sent.and_then(Result::ok).unwrap_or_default()
     }
 }

@@ -72,11 +72,11 @@ impl Router {
         let mut guard = self.lock();
         let inner = &mut *guard;
         let (Some(mut route), Some((prefix, _))) =
-            (inner.route_to(address), inner.route_table.prefix_of(address))
+            (inner.route_to(address), inner.routes.table.prefix_of(address))
         else {
             return Err(ControlError::NotFound(format!("no route to {address}")));
         };
-        let accounts = inner.route_table.count(&[prefix], &mut inner.workers)?;
+        let accounts = inner.routes.table.count(&[prefix], &mut inner.workers)?;
         route.queues = accounts.into_iter().flatten().next().as_ref().map(show::queues);
         Ok(route)
     }
@@ -86,8 +86,8 @@ impl Inner {
     /// Installs a route in the kernel.
     pub fn install(&mut self, route: &millrace_config::Route) -> Result<(), ControlError> {
         let route = own_route(route, self)?;
-        let in_the_way = self.mirrored(route.prefix);
-        let Some(actions) = &mut self.actions else {
+        let in_the_way = self.kernel.route_to(route.prefix);
+        let Some(actions) = &mut self.kernel.actions else {
             return Err(ControlError::System("there is no kernel to give the route to".into()));
         };
         actions.install_route(&route).map_err(|error| {
@@ -95,8 +95,8 @@ impl Inner {
                 in_the_way.map(|other| format!("; it has one of protocol {}", protocol(other.protocol)));
             ControlError::Conflict(format!("the kernel refuses: {error}{}", owner.unwrap_or_default()))
         })?;
-        self.wanted.given(route.prefix, Instant::now());
-        self.installed.insert(route.prefix, route);
+        self.routes.wanted.given(route.prefix, Instant::now());
+        self.routes.installed.insert(route.prefix, route);
         Ok(())
     }
 
@@ -115,7 +115,7 @@ impl Inner {
                 "the route to {prefix} follows from a port's address, and goes with it"
             ));
         }
-        match self.mirrored(prefix) {
+        match self.kernel.route_to(prefix) {
             Some(route) => ControlError::Conflict(format!(
                 "the route to {prefix} is not ours: the kernel has it by protocol {}; `ip route` removes it",
                 protocol(route.protocol)
@@ -124,33 +124,22 @@ impl Inner {
         }
     }
 
-    /// Returns the kernel's route to exactly this prefix.
-    pub fn mirrored(&self, prefix: IpNet) -> Option<HostRoute> {
-        self.mirror.as_ref()?.state().effective(prefix)
-    }
-
-    /// Whether the kernel has a route of this router to exactly this prefix.
-    pub fn kernel_has(&self, prefix: IpNet) -> bool {
-        let mirror = self.mirror.as_ref();
-        mirror.is_some_and(|mirror| mirror.state().has_route_of(prefix, PROTOCOL_MILLRACE))
-    }
-
     /// Returns the view of the route to exactly this prefix.
     fn route_view(&self, prefix: IpNet) -> Option<RouteView> {
         match self.model.own_routes.get(&prefix) {
             Some(route) => Some(show::route(&prefix, route, None, &self.model)),
-            None => kernel_view(&self.mirrored(prefix)?, &self.by_device(), &self.model),
+            None => kernel_view(&self.kernel.route_to(prefix)?, &self.devices.by_index(), &self.model),
         }
     }
 
     /// Adds to a view the reason why the kernel lacks the route.
     pub fn with_missing(&self, prefix: IpNet, view: RouteView) -> RouteView {
-        RouteView { missing: self.wanted.why(&prefix).map(str::to_owned), ..view }
+        RouteView { missing: self.routes.wanted.why(&prefix).map(str::to_owned), ..view }
     }
 
     /// Returns the view of a route that was installed in the kernel.
     fn given(&self, prefix: IpNet) -> Option<RouteView> {
-        let OwnRoute { kind, metric, ref next_hops, .. } = *self.installed.get(&prefix)?;
+        let OwnRoute { kind, metric, ref next_hops, .. } = *self.routes.installed.get(&prefix)?;
         let route = HostRoute {
             prefix,
             kind,
@@ -161,15 +150,15 @@ impl Inner {
             next_hops: next_hops.clone(),
             mtu_metric: None,
         };
-        kernel_view(&route, &self.by_device(), &self.model)
+        kernel_view(&route, &self.devices.by_index(), &self.model)
     }
 
     /// Returns the view of the route that packets to an address take.
     pub fn route_to(&self, address: IpAddr) -> Option<RouteView> {
-        let (prefix, route) = self.route_table.prefix_of(address)?;
+        let (prefix, route) = self.routes.table.prefix_of(address)?;
         let kernel = match self.model.own_routes.get(&prefix) {
             Some(_) => None,
-            None => self.mirrored(prefix).map(|mirrored| mirrored.protocol),
+            None => self.kernel.route_to(prefix).map(|mirrored| mirrored.protocol),
         };
         Some(show::route(&prefix, route, kernel, &self.model))
     }

@@ -38,7 +38,7 @@ impl Router {
         let inner = &mut *guard;
         let mut page = inner.listed(range, &query)?;
         let prefixes: Vec<IpNet> = page.rows.iter().map(|(prefix, _)| *prefix).collect();
-        let accounts = inner.route_table.count(&prefixes, &mut inner.workers)?;
+        let accounts = inner.routes.table.count(&prefixes, &mut inner.workers)?;
         for ((_, view), account) in page.rows.iter_mut().zip(accounts) {
             view.queues = account.as_ref().map(show::queues);
         }
@@ -52,7 +52,7 @@ impl Inner {
         range: PrefixRange,
         query: &PageQuery,
     ) -> Result<Page<(IpNet, RouteView)>, ControlError> {
-        let ports = self.by_device();
+        let ports = self.devices.by_index();
         let view = |(prefix, route): (IpNet, Listed<'_>)| match route {
             Listed::Own(route) => Some((prefix, show::route(&prefix, route, None, &self.model))),
             Listed::Kernel(route) => {
@@ -63,13 +63,13 @@ impl Inner {
             }
         };
         let own = self.model.own_routes.range(range).map(|(prefix, route)| (prefix, Listed::Own(route)));
-        let Some(mirror) = &self.mirror else {
+        let Some(mirror) = &self.kernel.mirror else {
             return page(own.filter_map(view), query);
         };
         let state = mirror.state();
         let kernel = state.routes_in(range).map(|route| (route.prefix, Listed::Kernel(route)));
         let wanted = |(prefix, _)| Some((prefix, Listed::Missing(self.model.routes.get(&prefix)?)));
-        let missing = self.wanted.missing(range).filter_map(wanted);
+        let missing = self.routes.wanted.missing(range).filter_map(wanted);
         page(merged(merged(own, kernel), missing).filter_map(view), query)
     }
 }

@@ -1,6 +1,7 @@
 //! Conversion of routes of the kernel and of the configuration to routes of the forwarding table.
 
 pub(crate) mod changes;
+pub(crate) mod configured;
 pub(crate) mod list;
 pub(crate) mod table;
 pub(crate) mod wanted;
@@ -10,8 +11,28 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use millrace_forward::{NextHop, NextHops, Route};
-use millrace_host::{HostRoute, PrefixRange, RouteKind, merged};
+use millrace_host::{HostRoute, OwnRoute, PrefixRange, RouteKind, merged};
 use millrace_units::PortId;
+
+use crate::routes::table::RouteTable;
+use crate::routes::wanted::WantedRoutes;
+
+/// Routes of the router beside its model.
+pub(crate) struct Routes {
+    /// Forwarding table.
+    pub table: RouteTable,
+    /// Routes that were installed in the kernel.
+    pub installed: BTreeMap<IpNet, OwnRoute>,
+    /// Routes that the kernel should have and lacks.
+    pub wanted: WantedRoutes,
+}
+
+impl Routes {
+    /// Creates the routes of a router with an empty forwarding table.
+    pub fn new(table: RouteTable) -> Self {
+        Self { table, installed: BTreeMap::new(), wanted: WantedRoutes::default() }
+    }
+}
 
 /// Ports by the index of their kernel device.
 pub type PortsByDevice = HashMap<u32, PortId>;

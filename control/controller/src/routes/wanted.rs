@@ -159,7 +159,7 @@ impl Inner {
         let now = Instant::now();
         self.compare(prefixes, now, false);
         if about_ports {
-            self.wanted.hurry(now);
+            self.routes.wanted.hurry(now);
         }
         self.give_missing(now);
     }
@@ -167,13 +167,13 @@ impl Inner {
     /// Compares a bounded number of configured routes with the kernel's, about once a second; successive
     /// calls reach all routes.
     pub fn compare_wanted(&mut self) {
-        let after = self.wanted.compared.take();
+        let after = self.routes.wanted.compared.take();
         let prefixes: Vec<IpNet> = PrefixRange { after, within: None }
             .of(&self.model.routes)
             .map(|(prefix, _)| prefix)
             .take(TOGETHER)
             .collect();
-        self.wanted.compared = prefixes.last().copied().filter(|_| prefixes.len() == TOGETHER);
+        self.routes.wanted.compared = prefixes.last().copied().filter(|_| prefixes.len() == TOGETHER);
         let now = Instant::now();
         self.compare(&prefixes, now, true);
         self.give_missing(now);
@@ -191,22 +191,22 @@ impl Inner {
     /// Notes the routes that the kernel no longer has, and with `whole` also the routes that lead elsewhere
     /// than configured.
     fn compare(&mut self, prefixes: &[IpNet], now: Instant, whole: bool) {
-        let Some(mirror) = &self.mirror else { return };
+        let Some(mirror) = &self.kernel.mirror else { return };
         let state = mirror.state();
         let (mut lost, mut moved) = (Vec::new(), Vec::new());
         for prefix in prefixes.iter().filter(|prefix| self.model.is_for_kernel(prefix)) {
             if !state.has_route_of(*prefix, PROTOCOL_MILLRACE) {
-                lost.extend(self.wanted.lost(*prefix, GONE, now).then_some(*prefix));
+                lost.extend(self.routes.wanted.lost(*prefix, GONE, now).then_some(*prefix));
             } else if whole && self.leads_elsewhere(prefix) {
-                moved.extend(self.wanted.lost(*prefix, MOVED, now).then_some(*prefix));
+                moved.extend(self.routes.wanted.lost(*prefix, MOVED, now).then_some(*prefix));
             } else {
-                self.wanted.heard(prefix, now);
+                self.routes.wanted.heard(prefix, now);
             }
         }
         drop(state);
         for prefix in &lost {
-            let route = self.installed.remove(prefix);
-            if let (Some(route), Some(actions)) = (route, &mut self.actions) {
+            let route = self.routes.installed.remove(prefix);
+            if let (Some(route), Some(actions)) = (route, &mut self.kernel.actions) {
                 actions.forget_route(*prefix, route.metric);
             }
         }
@@ -216,7 +216,8 @@ impl Inner {
 
     /// Whether the kernel has a route through devices that are no longer those of the configured next hops.
     fn leads_elsewhere(&self, prefix: &IpNet) -> bool {
-        let (Some(given), Some(route)) = (self.installed.get(prefix), self.model.routes.get(prefix)) else {
+        let (Some(given), Some(route)) = (self.routes.installed.get(prefix), self.model.routes.get(prefix))
+        else {
             return false;
         };
         own_route(route, self).is_ok_and(|now| now != *given)
@@ -225,16 +226,16 @@ impl Inner {
     /// Installs missing routes that are due in the kernel, a bounded number of them.
     fn give_missing(&mut self, now: Instant) {
         let mut back = Vec::new();
-        for prefix in self.wanted.due(now) {
+        for prefix in self.routes.wanted.due(now) {
             let Some(route) = self.model.routes.get(&prefix).cloned() else {
-                self.wanted.forget(&prefix);
+                self.routes.wanted.forget(&prefix);
                 continue;
             };
             match self.install(&route) {
                 Ok(()) => back.push(prefix),
                 Err(error) => {
                     let why = error.to_string();
-                    if self.wanted.refused(prefix, why.clone(), now) {
+                    if self.routes.wanted.refused(prefix, why.clone(), now) {
                         tracing::warn!(%prefix, "a configured route is missing: {why}");
                     }
                 }
@@ -244,7 +245,7 @@ impl Inner {
         let text = format!("the kernel was given the route to {} again", several(&back));
         tracing::info!("{text}");
         let details = json!({"to": first, "routes": back.len()});
-        self.events.note(EventKind::RouteBack, &first.to_string(), text, details);
+        self.observation.events.note(EventKind::RouteBack, &first.to_string(), text, details);
     }
 
     /// Reports configured routes that the kernel lacks.
@@ -253,20 +254,20 @@ impl Inner {
         let text = format!("the route to {} is missing: {why}", several(prefixes));
         tracing::warn!("{text}");
         let details = json!({"to": first, "routes": prefixes.len(), "why": why});
-        self.events.note(EventKind::RouteMissing, &first.to_string(), text, details);
+        self.observation.events.note(EventKind::RouteMissing, &first.to_string(), text, details);
     }
 
     /// Keeps a route configured that the kernel refuses at present.
     pub fn want(&mut self, prefix: IpNet, error: &ControlError) {
         let why = error.to_string();
-        if self.wanted.refused(prefix, why.clone(), Instant::now()) {
+        if self.routes.wanted.refused(prefix, why.clone(), Instant::now()) {
             self.note_missing(&[prefix], &why);
         }
     }
 
     /// Returns the error of a second configured route to a prefix.
     pub fn there_is_one(&self, prefix: IpNet) -> ControlError {
-        match self.wanted.why(&prefix) {
+        match self.routes.wanted.why(&prefix) {
             Some(why) => ControlError::Conflict(format!(
                 "there is a route of ours to {prefix}, which the kernel is given again by and by ({why}): remove it first"
             )),

@@ -4,6 +4,7 @@ pub(crate) mod changes;
 pub(crate) mod names;
 pub(crate) mod node_removal;
 pub(crate) mod node_settings;
+pub(crate) mod queueing;
 pub(crate) mod queues;
 pub(crate) mod tree;
 pub(crate) mod view;

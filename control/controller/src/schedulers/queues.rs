@@ -177,7 +177,7 @@ impl Router {
         }
         let mut keys: HashMap<u32, FlowKey> = {
             let inner = self.lock();
-            inner.former_flows.0.iter().map(|key| (inner.workers.hash_of(key), *key)).collect()
+            inner.queueing.former_flows.0.iter().map(|key| (inner.workers.hash_of(key), *key)).collect()
         };
         let note = |_, flow: FlowReport| {
             keys.insert(flow.hash, flow.key);
@@ -345,7 +345,7 @@ impl Inner {
         let left: HashSet<_> = after.iter().map(FlowQueue::of_queue).collect();
         for own in before.iter().filter(|own| !left.contains(&own.of_queue())) {
             if let Ok(packet) = parse_packet(&own.flow, &self.model) {
-                self.former_flows.add(packet.key);
+                self.queueing.former_flows.add(packet.key);
             }
         }
     }

@@ -77,8 +77,8 @@ impl Inner {
     /// Returns the link speed of a port if the kernel knows it. Virtual devices are left out, because their
     /// speed is only nominal.
     fn link_speed(&self, port: PortId) -> Option<Bits> {
-        let ifindex = self.kernel.get(&port)?.ifindex;
-        let state = self.mirror.as_ref()?.state();
+        let ifindex = self.devices.kernel.get(&port)?.ifindex;
+        let state = self.kernel.mirror.as_ref()?.state();
         let link = state.links().find(|link| link.ifindex == ifindex).filter(|link| link.kind.is_none())?;
         millrace_offload::link_speed(&link.name).map(Bits)
     }
@@ -116,11 +116,11 @@ impl Inner {
     pub fn begin_rates(&mut self, port: &str, fates: &Fates<'_>, before: &Scheduler, after: &Scheduler) {
         let is_other = |node: &&SchedulerNode| fates.get(&node.name) == Fate::Goes;
         for gone in before.node.iter().filter(is_other) {
-            self.node_rates.forget(&rate_key(port, &gone.name));
+            self.queueing.rates.forget(&rate_key(port, &gone.name));
         }
         let now = thread::now();
         for new in after.node.iter().filter(is_other) {
-            self.node_rates.begin(&rate_key(port, &new.name), now);
+            self.queueing.rates.begin(&rate_key(port, &new.name), now);
         }
     }
 
@@ -167,7 +167,7 @@ impl Inner {
         let by_link = |own| slower.and_then(|link| schedulers.promises(own, Some(link)).ok());
         let by_rate = |own: &Scheduler| schedulers.promises(own, own.rate).ok();
         let promised = settings.and_then(|own| by_link(own).or_else(|| by_rate(own))).unwrap_or_default();
-        let rates = &mut self.node_rates;
+        let rates = &mut self.queueing.rates;
         let node = |(view, at): &(NodeView, Instant)| {
             let number = QueueId(view.node.0 as u16);
             let node_name = schedulers.name(number).to_owned();

@@ -118,7 +118,7 @@ fn view(captures: &CrashCaptures, name: &str) -> Option<CrashView> {
 impl Inner {
     /// Returns the panics of workers since the last call.
     pub fn take_panics(&mut self) -> Vec<WorkerPanic> {
-        self.panics.try_iter().collect()
+        self.supervision.panics.try_iter().collect()
     }
 
     /// Writes the capture of a crash, and quarantines the instance whose call panicked.
@@ -126,7 +126,7 @@ impl Inner {
         let WorkerPanic { worker, ref note, .. } = panic;
         tracing::error!(worker, "a worker panicked at {}: {}", note.location, note.message);
         let instance = panic.post_mortem.instance;
-        let Some(state) = self.state.clone() else {
+        let Some(state) = self.settings.state.clone() else {
             tracing::error!("no crash capture is written, for [plugins] state is \"none\"");
             return;
         };
@@ -199,7 +199,7 @@ impl Inner {
         let mut routes = std::collections::BTreeMap::new();
         for address in frames.iter().flat_map(|frame| addresses(frame)) {
             if routes.len() < MOST_ROUTES
-                && let Some((prefix, route)) = self.route_table.prefix_of(address)
+                && let Some((prefix, route)) = self.routes.table.prefix_of(address)
             {
                 routes.entry(prefix).or_insert(route);
             }
@@ -218,13 +218,13 @@ impl Inner {
 
     /// Reports crashes that no earlier start has reported.
     pub fn note_crashes(&mut self) {
-        let Some(state) = self.state.clone() else { return };
+        let Some(state) = self.settings.state.clone() else { return };
         let captures = CrashCaptures::of(&state);
         for name in captures.take_unreported() {
             let Some(crash) = view(&captures, &name) else { continue };
             let text = format!("a worker panicked at {}: {}", crash.location, crash.message);
             tracing::error!("{text}; capture: {}", crash.capture.display());
-            self.events.note(EventKind::WorkerPanicked, &name, text, json!(crash));
+            self.observation.events.note(EventKind::WorkerPanicked, &name, text, json!(crash));
         }
     }
 }

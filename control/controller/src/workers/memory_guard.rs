@@ -21,7 +21,7 @@ const PER_BYTE: usize = 32;
 impl Router {
     /// Starts checking free memory, once a second and at each change.
     pub fn guard_memory(&self, guard: MemoryGuard) {
-        self.lock().memory = Some(guard);
+        self.lock().supervision.memory = Some(guard);
     }
 
     /// Checks that memory is free for a request with a body of this many bytes.
@@ -29,7 +29,7 @@ impl Router {
     /// # Errors
     /// [`ControlError::NoRoom`] when memory is short.
     pub fn room_for(&self, body: usize) -> Result<(), ControlError> {
-        let guard = self.lock().memory;
+        let guard = self.lock().supervision.memory;
         if guard.is_none_or(|guard| (guard.has_room)(body.saturating_mul(PER_BYTE))) {
             return Ok(());
         }
@@ -42,7 +42,7 @@ impl Router {
 impl Inner {
     /// Checks whether memory is short, and reports when a shortage begins and ends.
     pub fn observe_memory(&mut self) {
-        let Some(guard) = self.memory else { return };
+        let Some(guard) = self.supervision.memory else { return };
         let is_short = !(guard.recover)();
         let text = "memory is short: what takes more of it is refused, and packets are forwarded";
         if let Some(began) = self.observe_threshold("memory", is_short, !is_short, text.to_owned(), json!({}))

@@ -7,6 +7,7 @@ pub(crate) mod crash_capture;
 pub(crate) mod death;
 pub(crate) mod handle;
 pub(crate) mod memory_guard;
+pub(crate) mod supervision;
 pub(crate) mod watchdog;
 pub(crate) mod worker_panic;
 

@@ -106,20 +106,20 @@ impl Router {
         let time = request.time.map_or(TIME, TraceTime::duration);
         let filter = self.select(request.filter.as_deref())?;
         let mut inner = self.lock();
-        if inner.tracing.is_some() {
+        if inner.observation.tracing.is_some() {
             return Err(ControlError::Conflict(
                 "a trace goes on already, and there is one at a time: end that, or wait until it has ended"
                     .to_owned(),
             ));
         }
-        inner.traces += 1;
-        let number = inner.traces;
+        inner.observation.traces += 1;
+        let number = inner.observation.traces;
         let order = TraceOrder { filter, every, count, time };
         let (sinks, sources): (Vec<_>, _) =
             (0..inner.workers.len()).map(|_| trace(number, order.clone())).unzip();
         let start = |sink| ObservationCommand::StartTrace(Box::new(sink));
         inner.workers.tell_each(sinks.into_iter().map(start).collect())?;
-        inner.tracing = Some(number);
+        inner.observation.tracing = Some(number);
         Ok(Trace {
             router: self.clone(),
             number,
@@ -201,7 +201,7 @@ impl Trace {
 impl Drop for Trace {
     fn drop(&mut self) {
         let mut inner = self.router.lock();
-        inner.tracing = None;
+        inner.observation.tracing = None;
         // A router that has stopped traces nothing.
         let _ = inner.workers.tell(|| ObservationCommand::StopTrace(self.number));
     }

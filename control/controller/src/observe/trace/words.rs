@@ -180,7 +180,7 @@ impl Words<'_> {
     }
 
     fn route(&self, taken: RouteTaken, destination: Option<IpAddr>) -> TraceStepView {
-        let found = destination.and_then(|address| self.inner.route_table.prefix_of(address));
+        let found = destination.and_then(|address| self.inner.routes.table.prefix_of(address));
         let prefix = found.map(|(prefix, _)| prefix.to_string());
         let step =
             |text: String, prefix| TraceStepView { stage: "route", text, prefix, ..Default::default() };

@@ -76,7 +76,7 @@ impl OwnDevice {
     pub fn give_all(devices: Vec<Self>, inner: &mut Inner) -> Result<(), ControlError> {
         for device in devices {
             let id = device.plan.settings.device;
-            inner.capabilities.insert(id, device.give(&mut inner.workers)?);
+            inner.devices.capabilities.insert(id, device.give(&mut inner.workers)?);
         }
         Ok(())
     }

@@ -72,7 +72,7 @@ impl Router {
         // The mirror may report the same changes again later; that is harmless.
         let route = |(prefix, _): &(IpNet, bool)| HostChange::Route {
             prefix: *prefix,
-            route: inner.mirrored(*prefix),
+            route: inner.kernel.route_to(*prefix),
         };
         let changes = changed.kernel.iter().map(route).collect();
         inner.apply(changes)?;
@@ -81,9 +81,9 @@ impl Router {
 
     /// Waits until the mirror shows, for each prefix, that Millrace's route is present or absent.
     async fn hear_of(&self, told: &[(IpNet, bool)]) {
-        let Some(mut news) = self.lock().mirror.as_ref().map(Mirror::news) else { return };
+        let Some(mut news) = self.lock().kernel.mirror.as_ref().map(Mirror::news) else { return };
         for (prefix, present) in told {
-            while self.lock().kernel_has(*prefix) != *present {
+            while self.lock().kernel.has_own_route(*prefix) != *present {
                 if news.changed().await.is_err() {
                     return;
                 }
@@ -187,26 +187,26 @@ impl Inner {
 
     /// Removes a route from the kernel.
     fn take_back(&mut self, prefix: IpNet) -> Result<(), ControlError> {
-        let Some(route) = self.installed.get(&prefix) else {
+        let Some(route) = self.routes.installed.get(&prefix) else {
             // The kernel lacks the route: it was only wanted.
-            self.wanted.forget(&prefix);
+            self.routes.wanted.forget(&prefix);
             return Ok(());
         };
-        if let Some(actions) = &mut self.actions {
+        if let Some(actions) = &mut self.kernel.actions {
             let removed = actions.remove_route(prefix, route.metric);
             removed.map_err(|error| ControlError::system("take the route back from the kernel", error))?;
         }
-        self.installed.remove(&prefix);
-        self.wanted.forget(&prefix);
+        self.routes.installed.remove(&prefix);
+        self.routes.wanted.forget(&prefix);
         Ok(())
     }
 
     /// Sends the workers the current routes of prefixes that only workers have.
-    pub(super) fn tell_own(&mut self, prefixes: &[IpNet]) -> Result<(), ControlError> {
-        let ports = self.by_device();
+    pub(crate) fn tell_own(&mut self, prefixes: &[IpNet]) -> Result<(), ControlError> {
+        let ports = self.devices.by_index();
         let route = |prefix: &IpNet| {
             let own = self.model.own_routes.get(prefix).cloned();
-            (*prefix, own.or_else(|| from_kernel(&self.mirrored(*prefix)?, &ports)))
+            (*prefix, own.or_else(|| from_kernel(&self.kernel.route_to(*prefix)?, &ports)))
         };
         let changes = prefixes.iter().map(route).collect();
         self.change_routes(changes)

@@ -1,0 +1,84 @@
+//! Settings of the running router beside its model, and the transactions that change them.
+
+use std::path::PathBuf;
+
+use millrace_store::Store;
+
+use super::{Base, Waiting};
+use crate::ControlError;
+use crate::overrides::Overrides;
+
+/// Progress of a transaction of several changes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Progress {
+    /// Number of changes made.
+    pub made: usize,
+    /// Number of changes in all; 0 while it is unknown.
+    pub of: usize,
+}
+
+impl Progress {
+    /// Returns the error for a request that arrives while a transaction is running.
+    fn refusal(self) -> ControlError {
+        let Self { made, of } = self;
+        ControlError::Conflict(format!(
+            "a configuration or a list is being applied, {made} of {} so far: try again in a second",
+            millrace_units::count(of, "change")
+        ))
+    }
+}
+
+/// Base configuration, revisions, and transactions of the router.
+pub(crate) struct Settings {
+    /// Poll mode of the workers.
+    pub mode: &'static str,
+    /// Folder of the router's state, if it has one.
+    pub state: Option<PathBuf>,
+    /// Options given beside the configuration at the start, which apply to every later configuration.
+    pub overrides: Overrides,
+    /// Configuration that was applied or saved last, or started with.
+    pub base: Base,
+    /// Store of the applied revisions.
+    pub store: Store,
+    /// Progress of the configuration, or of the list of changes, that is being applied.
+    pub applying: Option<Progress>,
+    /// Whether the router is shutting down: no change and no rollback starts any more.
+    pub ending: bool,
+    /// Revision that is rolled back unless it is confirmed.
+    pub waiting: Option<Waiting>,
+}
+
+impl Settings {
+    /// Refuses a change once the router is shutting down.
+    pub fn unless_ending(&self) -> Result<(), ControlError> {
+        match self.ending {
+            true => Err(ControlError::Conflict("the router ends: nothing is changed any more".into())),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses a change while a configuration is being applied.
+    pub fn unless_applying(&self) -> Result<(), ControlError> {
+        self.unless_ending()?;
+        self.applying.map_or(Ok(()), |progress| Err(progress.refusal()))
+    }
+
+    /// Refuses a request once a transaction has made some of its changes, until it has made all.
+    pub fn unless_in_between(&self) -> Result<(), ControlError> {
+        // While the number of changes is unknown, none has been made.
+        let begun = self.applying.filter(|progress| progress.of > 0);
+        begun.map_or(Ok(()), |progress| Err(progress.refusal()))
+    }
+
+    /// Refuses a change while a configuration is being applied or waits for its confirmation.
+    pub fn settled(&self) -> Result<(), ControlError> {
+        self.unless_applying()?;
+        match &self.waiting {
+            None => Ok(()),
+            Some(waiting) => Err(ControlError::Conflict(format!(
+                "revision {} waits to be confirmed: `millrace confirm` keeps it, `millrace rollback` goes back at once",
+                waiting.revision
+            ))),
+        }
+    }
+}
