@@ -1,18 +1,11 @@
 //! Running router: its state, and the requests about the router as a whole.
 
-mod kernel_share;
-
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ipnet::IpNet;
-use millrace_classify::CompiledExpression;
-use millrace_forward::Route;
-use millrace_pipeline::thread::{self, Wake};
+use millrace_pipeline::thread::Wake;
 use millrace_pipeline::{GateTables, ObservationCommand, Question, SchedulerCommand, Snapshot};
-use millrace_plugin::PluginChange;
 use millrace_store::AuditLog;
-use millrace_telemetry::Rate;
 use millrace_units::PortId;
 use tokio::sync::Notify;
 
@@ -26,6 +19,7 @@ use crate::observe::Observation;
 use crate::observe::counters::Counters;
 use crate::observe::events::Events;
 use crate::plugins::Plugins;
+use crate::ports::device_drops_now;
 use crate::ports::devices::Devices;
 use crate::routes::Routes;
 use crate::schedulers::queueing::Queueing;
@@ -35,7 +29,6 @@ use crate::view::{
     StatusView, SummaryView, TurnsView,
 };
 use crate::workers::Workers;
-use crate::workers::commands::plugin_commands;
 use crate::workers::crash_capture::crashes;
 use crate::workers::supervision::Supervision;
 use crate::{Capture, CaptureRequest, ControlError};
@@ -85,25 +78,6 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    /// Sets routes in the forwarding table, or removes the route of a prefix without a new one.
-    pub fn change_routes(&mut self, changes: Vec<(IpNet, Option<Route>)>) -> Result<(), ControlError> {
-        self.routes.table.change(changes, &mut self.workers)
-    }
-
-    /// Sends changes of instances, gates and bindings to the workers.
-    pub fn tell_plugins(
-        &mut self,
-        changes: Vec<PluginChange<CompiledExpression>>,
-    ) -> Result<(), ControlError> {
-        let commands = plugin_commands(&self.model.plugins, &mut self.tables, changes, self.workers.len())?;
-        self.workers.tell_each(commands)
-    }
-
-    /// Waits until the workers have carried out all earlier commands.
-    pub fn barrier(&mut self) -> Result<(), ControlError> {
-        self.workers.barrier()
-    }
-
     /// Returns all counters, with the drops of the XDP programs added to the workers' drops.
     pub fn snapshot(&mut self) -> Result<Snapshot, ControlError> {
         Ok(self.snapshot_and_shares()?.0)
@@ -121,6 +95,11 @@ impl Inner {
         let mut snapshot = self.workers.counters()?;
         self.add_driver_drops(&mut snapshot);
         Ok(snapshot)
+    }
+
+    /// Returns the counters of a port's XDP programs since the counters were cleared.
+    pub fn share(&self, port: PortId) -> KernelShare {
+        self.counters.share(port, &self.devices.share(port, self.offload.sent(port)))
     }
 
     fn add_driver_drops(&self, snapshot: &mut Snapshot) -> Vec<KernelShare> {
@@ -158,7 +137,7 @@ impl Router {
     /// # Errors
     /// When the data plane does not answer.
     pub fn answers(&self) -> Result<(), ControlError> {
-        self.lock().barrier()
+        self.lock().workers.barrier()
     }
 
     /// Returns the event log.
@@ -302,12 +281,14 @@ impl Router {
     pub fn clear_counters(&self) -> Result<(), ControlError> {
         let mut inner = self.lock();
         inner.workers.clear_counters()?;
-        let offsets: HashMap<PortId, KernelShare> =
-            inner.model.ports.iter().map(|plan| (plan.id, inner.share_now(plan.id))).collect();
-        inner.counters.share_offset = offsets;
-        inner.counters.share_gone.clear();
-        inner.counters.device_drops_before = inner.device_drops_now();
-        inner.counters.rates = Rate::since(thread::now());
+        let offsets: HashMap<PortId, KernelShare> = inner
+            .model
+            .ports
+            .iter()
+            .map(|plan| (plan.id, inner.devices.share(plan.id, inner.offload.sent(plan.id))))
+            .collect();
+        let drops = device_drops_now(&inner.model);
+        inner.counters.clear(offsets, drops);
         inner.snapshot().map(|_| ())
     }
 

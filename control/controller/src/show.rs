@@ -19,9 +19,9 @@ use millrace_telemetry::Rate;
 use millrace_units::{GateId, Instant, PortId, QueueAccount};
 
 use crate::ControlError;
+use crate::flows::offload::Offload;
 use crate::model::{Bound, Model};
 use crate::plugins::host_level::SlowReports;
-use crate::router::Inner;
 use crate::routes::changes::protocol;
 use crate::view::{
     BindingView, DriverFlowsView, DropView, FlowStatesView, FlowTableView, GateView, InstanceView,
@@ -390,12 +390,12 @@ pub(crate) fn reverse_path(mode: ReversePath) -> &'static str {
 pub(crate) fn instances(
     snapshot: &Snapshot,
     counts: &Counts,
-    inner: &Inner,
+    (model, offload): (&Model, &Offload),
     slow: &SlowReports,
 ) -> Vec<InstanceView> {
-    let model = &inner.model;
     let view = |instance: millrace_plugin::InstanceDescription| {
         let id = model.plugins.instance(&instance.name).ok();
+        let stays_up = |id| offload.stays_up(id, &model.plugins);
         let report = snapshot.instances.iter().find(|(known, _)| Some(*known) == id);
         let report = report.map(|(_, report)| report.clone()).unwrap_or_default();
         let host_companion = id.and_then(|id| host_companion(&instance.name, slow.get(&id)?, &report, model));
@@ -407,8 +407,8 @@ pub(crate) fn instances(
             number: id.map_or(u16::MAX, |id| id.0),
             health: report.health.name(),
             faults: report.faults,
-            level: id.map_or("worker", |id| if inner.stays_up(id).is_some() { "worker" } else { "xdp" }),
-            why_worker: id.and_then(|id| inner.stays_up(id)),
+            level: id.map_or("worker", |id| if stays_up(id).is_some() { "worker" } else { "xdp" }),
+            why_worker: id.and_then(stays_up),
             last_fault: Some(report.last_fault).filter(|text| !text.is_empty()),
             suspensions: report.suspensions,
             drops: report.drops,

@@ -9,9 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use millrace_config::{Config, Forwarding, PollMode};
 use millrace_host::policy::{self, Ours, PolicyFinding, PolicyKind};
-use millrace_host::{
-    Actions, Family, HostLink, HostNextHop, HostState, Mirror, MirrorOptions, OwnRoute, RouteKind, SwitchUse,
-};
+use millrace_host::{Actions, Family, HostLink, HostState, Mirror, MirrorOptions, SwitchUse};
 use millrace_offload::own_program_ids;
 use millrace_pipeline::thread::Wake;
 use millrace_pipeline::{GateTables, PortCommand, PortSettings, Stack};
@@ -25,27 +23,31 @@ use crate::access::tokens::Tokens;
 use crate::configuration::{Base, Settings};
 use crate::flows::driver_flows::make_cache;
 use crate::flows::offload::Offload;
+use crate::flows::placement::tell_placements;
+use crate::follow::kernel_path::{set_host_path, set_witness};
+use crate::follow::kernel_queueing::store_queueing;
 use crate::kernel::{Changes, Kernel};
 use crate::model::{Model, PortPlan};
 use crate::observe::Observation;
 use crate::observe::counters::Counters;
 use crate::overrides::Overrides;
 use crate::plugins::Plugins;
-use crate::plugins::driver_forms::Forms;
 use crate::plugins::host_level::HostLevel;
 use crate::plugins::loader::Loader;
 use crate::ports::claim::Claim;
 use crate::ports::device::{AttachedDevice, KernelOptions, OwnDevice, mtu_of};
+use crate::ports::device_drops_now;
 use crate::ports::devices::Devices;
 use crate::router::{Inner, Router, Shared};
 use crate::routes::Routes;
 use crate::routes::table::RouteTable;
 use crate::schedulers::queueing::Queueing;
+use crate::schedulers::view::say_beyond_link;
 use crate::view::ShadowedView;
 use crate::workers::commands::{own_routes, start_commands};
 use crate::workers::death::Death;
 use crate::workers::supervision::Supervision;
-use crate::workers::watchdog::{Names, Watch, Watchdog};
+use crate::workers::watchdog::{Watch, Watchdog};
 
 /// Options of a start that are given outside of the configuration.
 #[derive(Clone, Debug, Default)]
@@ -104,7 +106,7 @@ pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, 
     let audit = crate::access::audit::open(state.as_deref(), &config.api, &inner.observation.events)?;
     let tokens = Tokens::open(state.as_deref());
     tokens.damage().into_iter().for_each(|damage| tracing::error!("{damage}"));
-    inner.tell_names();
+    inner.supervision.tell_names(&inner.model.plugins, &inner.workers);
     let watch = |end| Watch {
         workers: inner.workers.watched(),
         limit: config.plugins.watchdog.duration(),
@@ -123,7 +125,6 @@ pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, 
     match result {
         Ok(()) => {
             router.lock().note_start();
-            router.lock().note_crashes();
             loader.serve(&router);
             Ok(router)
         }
@@ -173,21 +174,15 @@ fn begun(
     };
     Ok(Inner {
         tables: GateTables::default(),
-        supervision: Supervision {
-            threads,
-            panics,
-            death,
-            names: Names::default(),
-            watchdog: None,
-            memory: None,
-        },
+        supervision: Supervision::new(threads, panics, death),
         devices: Devices::default(),
         kernel: Kernel::default(),
         routes: Routes::new(route_table),
-        offload: Offload {
-            flow_cache: make_cache(kernel_ports().next().is_some(), router.driver_flows, router.workers),
-            forms: Forms::default(),
-        },
+        offload: Offload::new(make_cache(
+            kernel_ports().next().is_some(),
+            router.driver_flows,
+            router.workers,
+        )),
         plugins: Plugins::new(loader, HostLevel::new(control_wake.clone(), model.options.instances)),
         queueing: Queueing::default(),
         settings,
@@ -270,13 +265,13 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
     };
     open_kernel_devices(inner, links)?;
     // The policy check has already reported the queueing disciplines.
-    inner.note_queueing(false);
-    inner.counters.device_drops_before = inner.device_drops_now();
-    inner.set_host_path()?;
-    inner.set_witness()?;
-    inner.begin_driver_flows()?;
+    store_queueing(&mut inner.devices);
+    inner.counters.begin_device_drops(device_drops_now(&inner.model));
+    set_host_path(&mut inner.devices, &mut inner.workers)?;
+    set_witness(&mut inner.devices)?;
+    inner.offload.begin(&mut inner.devices, &inner.model, &mut inner.workers)?;
     if !inner.model.placements.is_empty() {
-        inner.tell_placements()?;
+        tell_placements(&inner.model, &mut inner.offload, &mut inner.workers)?;
     }
     let own = OwnDevice::prepare(&mut inner.model.ports)?;
     for plan in inner.model.ports.clone() {
@@ -285,12 +280,12 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
     for commands in start_commands(&inner.model, &mut inner.tables, inner.workers.len())? {
         inner.workers.tell_each(commands)?;
     }
-    inner.begin_forms()?;
-    inner.begin_host_companions()?;
+    inner.offload.begin_forms(&inner.model, &mut inner.workers)?;
+    inner.plugins.begin_host_companions(&inner.model)?;
     for (port, changes) in inner.model.begin_schedulers()? {
         inner.schedule(port, changes)?;
     }
-    inner.change_routes(own_routes(&inner.model))?;
+    inner.routes.table.change(own_routes(&inner.model), &mut inner.workers)?;
     match mirrored {
         Some((mirror, changes, first)) => take_over(inner, (mirror, changes, first), own),
         None => OwnDevice::give_all(own, inner),
@@ -340,10 +335,10 @@ fn take_over(
     inner.kernel.changes = Some(changes);
     inner.kernel.actions =
         Some(Actions::open().map_err(|error| ControlError::system("open a netlink socket", error))?);
-    install_routes(inner)?;
-    inner.know_neighbours(&first);
+    inner.configured_routes().begin()?;
+    inner.observation.know_neighbours(&inner.devices.by_index(), &first);
     inner.apply(first)?;
-    inner.refresh_programs()?;
+    inner.devices.refresh_programs(&inner.model, &inner.kernel)?;
     // The answer shows that the workers have carried out all earlier commands.
     inner.snapshot()?;
     OwnDevice::give_all(own, inner)?;
@@ -352,67 +347,10 @@ fn take_over(
         device.take_over(own.get(port).copied().unwrap_or(MacAddr::ZERO))?;
     }
     let ports: Vec<_> = inner.devices.kernel.keys().copied().collect();
-    ports.into_iter().for_each(|port| inner.say_beyond_link(port));
-    inner.set_host_outputs()
-}
-
-/// Installs the configured routes through kernel devices in the kernel. The kernel keeps them when the router
-/// dies, and the mirror reports them back.
-fn install_routes(inner: &mut Inner) -> Result<(), ControlError> {
-    let routes: Vec<OwnRoute> =
-        inner.model.kernel_routes().map(|route| own_route(route, inner)).collect::<Result<_, _>>()?;
-    let Some(actions) = &mut inner.kernel.actions else { return Ok(()) };
-    let keep: Vec<_> = routes.iter().map(|route| (route.prefix, route.metric)).collect();
-    let failed = |error| ControlError::system("give the kernel the configured routes", error);
-    actions.sweep_routes(&keep).map_err(failed)?;
-    let now = std::time::Instant::now();
-    for route in &routes {
-        actions.install_route(route).map_err(failed)?;
-        inner.routes.installed.insert(route.prefix, route.clone());
-        inner.routes.wanted.given(route.prefix, now);
+    for port in ports {
+        say_beyond_link(port, &inner.model, &inner.devices, &inner.kernel);
     }
-    Ok(())
-}
-
-/// Returns a route as it is installed in the kernel.
-pub(crate) fn own_route(route: &millrace_config::Route, inner: &Inner) -> Result<OwnRoute, ControlError> {
-    let kind = match route.kind {
-        millrace_config::RouteKind::Forward => RouteKind::Unicast,
-        millrace_config::RouteKind::Blackhole => RouteKind::Blackhole,
-        millrace_config::RouteKind::Unreachable => RouteKind::Unreachable,
-        millrace_config::RouteKind::Prohibit => RouteKind::Prohibit,
-    };
-    let named =
-        route.port.as_ref().and_then(|name| inner.devices.kernel.get(&inner.model.port(name).ok()?.id));
-    let port_towards = |via: std::net::IpAddr| {
-        let plans = inner
-            .model
-            .ports
-            .iter()
-            .filter(|plan| plan.settings.addresses.iter().any(|net| net.contains(&via)));
-        plans.into_iter().find_map(|plan| inner.devices.kernel.get(&plan.id)).map(|device| device.ifindex)
-    };
-    let hop = |gateway: Option<std::net::IpAddr>, ifindex: Option<u32>| {
-        let ifindex = ifindex.ok_or_else(|| {
-            let problem = match &route.port {
-                Some(port) => format!("port {:?} has no device now", &**port),
-                None => "its next hop is in no subnet of a port; say `port` as well".to_owned(),
-            };
-            ControlError::Invalid(format!("route {:?}: {problem}", route.to.written()))
-        })?;
-        let onlink = named.is_some() && gateway.is_some();
-        Ok(HostNextHop { ifindex, gateway, weight: 1, onlink, dead: false, linkdown: false, encap: false })
-    };
-    let named_index = named.map(|device| device.ifindex);
-    let next_hops = match (kind, route.via.as_slice()) {
-        (RouteKind::Unicast, []) => vec![hop(None, named_index)?],
-        (RouteKind::Unicast, via) => via
-            .iter()
-            .map(|via| hop(Some(*via), named_index.or_else(|| port_towards(*via))))
-            .collect::<Result<_, ControlError>>()?,
-        _ => Vec::new(),
-    };
-    Ok(OwnRoute { prefix: *route.to.value(), kind, metric: 0, next_hops })
+    inner.devices.set_host_outputs(&inner.model, &mut inner.workers)
 }
 
 /// Returns the kernel devices of the ports.

@@ -7,31 +7,12 @@ use millrace_units::GateId;
 
 use crate::ControlError;
 use crate::model::{Model, call_limits};
-use crate::router::Inner;
-
-impl Inner {
-    /// Changes bindings and filters before the next packet, up to the first change that fails. Returns the
-    /// number of changes made, and the reason for the failure.
-    pub fn change_bindings(&mut self, changes: &[Change]) -> (usize, Result<(), ControlError>) {
-        let mut commands = Vec::with_capacity(changes.len());
-        let mut outcome = Ok(());
-        for change in changes {
-            match self.model.change_binding(change) {
-                Ok(command) => commands.push(command),
-                Err(error) => {
-                    outcome = Err(error);
-                    break;
-                }
-            }
-        }
-        let made = commands.len();
-        let told = self.tell_plugins(commands).and_then(|()| self.barrier());
-        (made, told.and(outcome))
-    }
-}
 
 impl Model {
-    fn change_binding(&mut self, change: &Change) -> Result<PluginChange<CompiledExpression>, ControlError> {
+    pub(crate) fn change_binding(
+        &mut self,
+        change: &Change,
+    ) -> Result<PluginChange<CompiledExpression>, ControlError> {
         match change {
             Change::Bind(bind) => self.bind_as(bind),
             Change::Unbind(bind) => {

@@ -1,16 +1,21 @@
 //! Makes changes of the running configuration one after the other, and undoes them if one fails.
 
 use millrace_config::{Change, Port, Scheduler, Together};
-use millrace_pipeline::{Command, NeighbourChange, NeighbourCommand, NeighbourKnowledge, Options};
+use millrace_pipeline::{
+    Command, GateTables, NeighbourChange, NeighbourCommand, NeighbourKnowledge, Options,
+};
 
 use super::Failed;
 use super::Progress;
 use super::running::gate_table;
-use crate::flows::placement::Placed;
-use crate::model::{options, table_kind};
+use crate::flows::placement::{Placed, tell_placements};
+use crate::model::{Model, options, table_kind};
+use crate::plugins::enter_plugin;
 use crate::plugins::quarantine::Freed;
+use crate::ports::control_plane::limits_of;
 use crate::router::{Inner, Router};
 use crate::routes::configured::Refused;
+use crate::workers::Workers;
 use crate::{ControlError, NewPlugin};
 
 /// Maximum number of binding changes in one worker command: a longer command delays packets.
@@ -96,7 +101,7 @@ impl Router {
             }
             let group = group(&changes[at..]);
             let (made, outcome) = match group[0].together() {
-                Together::Bindings => self.lock().change_bindings(group),
+                Together::Bindings => self.lock().gates().change_bindings(group),
                 Together::Routes => self.change_routes(group, refused).await,
                 Together::Alone => self.make_alone(&group[0]).await,
             };
@@ -115,7 +120,11 @@ impl Router {
     async fn make_alone(&self, change: &Change) -> (usize, Result<(), ControlError>) {
         match self.make_one(change).await {
             Ok(()) => (1, Ok(())),
-            Err(error) => (usize::from(error.is_failure() && self.lock().stands(change)), Err(error)),
+            Err(error) => {
+                let inner = self.lock();
+                let stands = error.is_failure() && stands(&inner.model, &inner.tables, change);
+                (usize::from(stands), Err(error))
+            }
         }
     }
 
@@ -125,7 +134,7 @@ impl Router {
                 let path = plugin.file.display().to_string();
                 let new = NewPlugin { path, allow_downgrade: plugin.allow_downgrade };
                 let loaded = self.read_plugin(&new, None).await;
-                let entered = loaded.and_then(|loaded| self.lock().enter_plugin(loaded, &new));
+                let entered = loaded.and_then(|loaded| enter_plugin(&mut self.lock().model, loaded, &new));
                 self.say_loaded(&new, &entered);
                 entered.map(drop)
             }
@@ -150,66 +159,82 @@ fn group(changes: &[Change]) -> &[Change] {
     &changes[..end]
 }
 
-impl Inner {
-    /// Whether a failed change stands in the model anyway, because the failure came after the model changed.
-    fn stands(&self, change: &Change) -> bool {
-        let plugins = &self.model.plugins;
-        let port =
-            |name: &str| self.model.ports.iter().map(|plan| &plan.config).find(|port| *port.name == *name);
-        let live = |port: &Port| (port.reverse_path, port.input_weight, port.address.clone());
-        match change {
-            Change::Router { to, .. } => self.model.router == **to,
-            Change::ControlPlane { to, .. } => self.model.control_plane == **to,
-            Change::SetPort { to, .. } => port(&to.name).is_some_and(|port| live(port) == live(to)),
-            Change::AddNeighbour(neighbour) => self.model.neighbours.contains(neighbour),
-            Change::RemoveNeighbour(neighbour) => !self.model.neighbours.contains(neighbour),
-            Change::AddInstance(instance) => plugins.instance(&instance.name).is_ok(),
-            Change::RemoveInstance(instance) => plugins.instance(&instance.name).is_err(),
-            Change::SetScheduler { port: name, to, .. } => {
-                let none = Scheduler::default();
-                let id = self.model.port(name).map(|plan| plan.id);
-                let now = id.ok().and_then(|id| self.model.schedulers.of(id)).unwrap_or(&none);
-                now == to.as_deref().unwrap_or(&none)
-            }
-            Change::Place { to, .. } => {
-                self.model.placements.iter().eq(&to.iter().map(Placed::of).collect::<Vec<_>>())
-            }
-            Change::SetInstance { to, .. } => {
-                let id = plugins.instance(&to.name).ok();
-                id.and_then(|id| plugins.settings_of(id)).is_some_and(|settings| *settings == to.settings)
-            }
-            Change::AddGate(gate) => plugins.gate(&gate.name).is_ok(),
-            Change::RemoveGate(gate) => plugins.gate(&gate.name).is_err(),
-            Change::SetGate { gate, to, .. } => {
-                plugins.gate(gate).is_ok_and(|gate| gate_table(gate.id, &self.tables) == *to)
-            }
-            // Plugins concern control alone.
-            Change::AddPlugin(_) | Change::RemovePlugin(_) => false,
-            // The functions for groups count these changes.
-            Change::Bind(_)
-            | Change::Unbind(_)
-            | Change::AddFilter(_)
-            | Change::RemoveFilter(_)
-            | Change::AddRoute(_)
-            | Change::RemoveRoute(_)
-            | Change::SetRoute { .. } => false,
+/// Whether a failed change stands in the model anyway, because the failure came after the model changed.
+fn stands(model: &Model, tables: &GateTables, change: &Change) -> bool {
+    let plugins = &model.plugins;
+    let port = |name: &str| model.ports.iter().map(|plan| &plan.config).find(|port| *port.name == *name);
+    let live = |port: &Port| (port.reverse_path, port.input_weight, port.address.clone());
+    match change {
+        Change::Router { to, .. } => model.router == **to,
+        Change::ControlPlane { to, .. } => model.control_plane == **to,
+        Change::SetPort { to, .. } => port(&to.name).is_some_and(|port| live(port) == live(to)),
+        Change::AddNeighbour(neighbour) => model.neighbours.contains(neighbour),
+        Change::RemoveNeighbour(neighbour) => !model.neighbours.contains(neighbour),
+        Change::AddInstance(instance) => plugins.instance(&instance.name).is_ok(),
+        Change::RemoveInstance(instance) => plugins.instance(&instance.name).is_err(),
+        Change::SetScheduler { port: name, to, .. } => {
+            let none = Scheduler::default();
+            let id = model.port(name).map(|plan| plan.id);
+            let now = id.ok().and_then(|id| model.schedulers.of(id)).unwrap_or(&none);
+            now == to.as_deref().unwrap_or(&none)
         }
+        Change::Place { to, .. } => {
+            model.placements.iter().eq(&to.iter().map(Placed::of).collect::<Vec<_>>())
+        }
+        Change::SetInstance { to, .. } => {
+            let id = plugins.instance(&to.name).ok();
+            id.and_then(|id| plugins.settings_of(id)).is_some_and(|settings| *settings == to.settings)
+        }
+        Change::AddGate(gate) => plugins.gate(&gate.name).is_ok(),
+        Change::RemoveGate(gate) => plugins.gate(&gate.name).is_err(),
+        Change::SetGate { gate, to, .. } => {
+            plugins.gate(gate).is_ok_and(|gate| gate_table(gate.id, tables) == *to)
+        }
+        // Plugins concern control alone.
+        Change::AddPlugin(_) | Change::RemovePlugin(_) => false,
+        // The functions for groups count these changes.
+        Change::Bind(_)
+        | Change::Unbind(_)
+        | Change::AddFilter(_)
+        | Change::RemoveFilter(_)
+        | Change::AddRoute(_)
+        | Change::RemoveRoute(_)
+        | Change::SetRoute { .. } => false,
     }
+}
 
+/// Sets the router-wide settings of the model, and the options of the workers that follow from them.
+fn set_router(settings: &millrace_config::Router, model: &mut Model) {
+    model.router = settings.clone();
+    let control_plane = model.options.control_plane;
+    model.options = Options { control_plane, ..options(settings, model.options.instances) };
+}
+
+/// Sends the options of the model to the workers, and waits until they are in force.
+fn tell_options(model: &Model, workers: &mut Workers) -> Result<(), ControlError> {
+    workers.tell(|| Command::Options(model.options.clone()))?;
+    workers.barrier()
+}
+
+/// Sends a neighbour to the workers, and waits until they have it.
+fn tell_neighbour(change: NeighbourChange, workers: &mut Workers) -> Result<(), ControlError> {
+    workers.tell(|| NeighbourCommand::Set(vec![change]))?;
+    workers.barrier()
+}
+
+impl Inner {
+    /// Makes a change that is made alone.
     fn make_one(&mut self, change: &Change) -> Result<(), ControlError> {
         match change {
             Change::Router { to, .. } => {
-                self.model.router = (**to).clone();
-                self.model.options = Options {
-                    control_plane: self.model.options.control_plane,
-                    ..options(to, self.model.options.instances)
-                };
-                self.workers.tell(|| Command::Options(self.model.options.clone()))?;
-                self.barrier()
+                set_router(to, &mut self.model);
+                tell_options(&self.model, &mut self.workers)
             }
             Change::ControlPlane { to, .. } => {
                 self.model.control_plane = (**to).clone();
-                self.police_control_plane()
+                self.model.options.control_plane = limits_of(to);
+                self.devices.police(&self.model.options.control_plane)?;
+                tell_options(&self.model, &mut self.workers)
             }
             Change::SetPort { to, .. } => self.set_port(to),
             Change::SetScheduler { port, from, to, heir } => {
@@ -224,28 +249,31 @@ impl Inner {
             }
             Change::Place { to, .. } => {
                 self.model.placements = to.iter().map(Placed::of).collect();
-                self.tell_placements()
+                tell_placements(&self.model, &mut self.offload, &mut self.workers)
             }
             Change::AddNeighbour(neighbour) => {
                 let known = self.model.known_for_good(neighbour)?;
                 self.model.neighbours.push(neighbour.clone());
-                self.workers.tell(|| NeighbourCommand::Set(vec![known]))?;
-                self.barrier()
+                tell_neighbour(known, &mut self.workers)
             }
             Change::RemoveNeighbour(neighbour) => {
                 let known = self.model.known_for_good(neighbour)?;
                 let forgotten = NeighbourChange { state: NeighbourKnowledge::Forgotten, ..known };
                 self.model.neighbours.retain(|one| one != neighbour);
-                self.workers.tell(|| NeighbourCommand::Set(vec![forgotten]))?;
-                self.barrier()
+                tell_neighbour(forgotten, &mut self.workers)
             }
-            Change::RemovePlugin(plugin) => self.unload_plugin(&plugin.file.display().to_string()).map(drop),
+            Change::RemovePlugin(plugin) => {
+                let file = plugin.file.display().to_string();
+                self.plugins.unload(&file, &mut self.model, &self.observation.events).map(drop)
+            }
             Change::AddGate(gate) => {
                 let position = gate.position.as_ref().map_or("", |position| position.written());
-                self.create_gate(&gate.name, position).map(drop)
+                self.gates().create(&gate.name, position).map(drop)
             }
-            Change::RemoveGate(gate) => self.remove_gate(&gate.name).map(drop),
-            Change::SetGate { gate, to, .. } => self.set_gate_table(gate, table_kind(*to).name()).map(drop),
+            Change::RemoveGate(gate) => self.gates().remove(&gate.name).map(drop),
+            Change::SetGate { gate, to, .. } => {
+                self.gates().set_table(gate, table_kind(*to).name()).map(drop)
+            }
             Change::AddInstance(new) => self.create_instance(&new.plugin, &new.name, &new.settings).map(drop),
             Change::RemoveInstance(instance) => {
                 // Undo and rollback run no code that is in quarantine.

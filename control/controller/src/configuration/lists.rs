@@ -12,11 +12,13 @@ use millrace_config::{Change, Filter, Route};
 
 use super::Failed;
 use crate::filters::conflicts::FilterConflicts;
-use crate::filters::new_filter;
+use crate::filters::{new_filter, refuse_unreachable};
+use crate::model::Model;
 use crate::request::{NewFilter, NewRoute};
 use crate::router::{Inner, Router};
-use crate::routes::OwnRoutes;
 use crate::routes::changes::{parse_prefix, parse_route};
+use crate::routes::views::RouteViews;
+use crate::routes::{OwnRoutes, Routes};
 use crate::view::ShadowedView;
 use crate::workers::death::Need;
 use crate::{ControlError, Refused, Wrong};
@@ -40,7 +42,10 @@ impl Router {
     /// # Errors
     /// Returns [`ControlError::List`] with the faulty entries, for the reasons of [`Router::add_route`].
     pub async fn add_routes(&self, new: Vec<NewRoute>) -> Result<usize, ControlError> {
-        self.make_list(new, |new| parse_route(&new), Inner::try_routes, |_, changes| changes.len()).await
+        let try_all = |inner: &mut Inner, routes: Numbered<Route>, wrong: &mut Wrong| {
+            try_routes(&inner.model, &inner.routes, routes, wrong)
+        };
+        self.make_list(new, |new| parse_route(&new), try_all, |_, changes| changes.len()).await
     }
 
     /// Removes configured routes: all of them, or none. When this returns, no further packet uses them.
@@ -48,7 +53,10 @@ impl Router {
     /// # Errors
     /// Returns [`ControlError::List`] with the faulty entries, for the reasons of [`Router::remove_route`].
     pub async fn remove_routes(&self, to: Vec<String>) -> Result<usize, ControlError> {
-        self.make_list(to, |to| parse_prefix(&to), Inner::try_removals, |_, changes| changes.len()).await
+        let try_all = |inner: &mut Inner, prefixes: Numbered<IpNet>, wrong: &mut Wrong| {
+            try_removals(&inner.route_views(), prefixes, wrong)
+        };
+        self.make_list(to, |to| parse_prefix(&to), try_all, |_, changes| changes.len()).await
     }
 
     /// Adds filters: all of them, or none. Returns their ids, and the added filters that never win.
@@ -56,7 +64,8 @@ impl Router {
     /// # Errors
     /// Returns [`ControlError::List`] with the faulty entries, for the reasons of [`Router::add_filter`].
     pub async fn add_filters(&self, new: Vec<NewFilter>) -> Result<AddedFilters, ControlError> {
-        let ids = self.make_list(new, |new| new_filter(&new), Inner::try_filters, Inner::numbers_of).await?;
+        let numbers = |inner: &Inner, changes: &[Change]| numbers_of(&inner.model, changes);
+        let ids = self.make_list(new, |new| new_filter(&new), try_filters, numbers).await?;
         let meant: HashSet<u64> = ids.iter().copied().collect();
         let shadowed = self.never_winning(|number| meant.contains(&number)).await;
         Ok(AddedFilters { ids, shadowed })
@@ -114,64 +123,62 @@ fn refused(entries: usize, failed: Failed) -> ControlError {
     }
 }
 
-impl Inner {
-    /// Returns the ids of the added filters.
-    fn numbers_of(&self, changes: &[Change]) -> Vec<u64> {
-        let number = |change: &Change| match change {
-            Change::AddFilter(filter) => self.model.number_of(filter),
-            _ => None,
-        };
-        changes.iter().filter_map(number).collect()
-    }
+/// Returns the ids of the added filters.
+fn numbers_of(model: &Model, changes: &[Change]) -> Vec<u64> {
+    let number = |change: &Change| match change {
+        Change::AddFilter(filter) => model.number_of(filter),
+        _ => None,
+    };
+    changes.iter().filter_map(number).collect()
+}
 
-    /// Checks which routes can be added. A next hop may lie in the subnet of an earlier route of the list.
-    fn try_routes(&mut self, routes: Numbered<Route>, wrong: &mut Wrong) -> Vec<Change> {
-        let (mut subnets, mut once) = (OwnRoutes::default(), Once::default());
-        let mut can_be_added = |(number, route): &(usize, Route)| {
-            let prefix = *route.to.value();
-            let own = &self.model.own_routes;
-            let towards =
-                |address: IpAddr| own.port_towards(address).or_else(|| subnets.port_towards(address));
-            let planned = once.take(prefix).and_then(|()| match self.model.routes.contains_key(&prefix) {
-                true => Err(self.there_is_one(prefix)),
-                false => self.model.plan_route(route, towards),
-            });
-            let planned = wrong.unless(*number, planned);
-            if let Some(Some(plan)) = &planned
-                && route.via.is_empty()
-            {
-                subnets.add(prefix, plan.clone());
-            }
-            planned.is_some()
-        };
-        let routes = routes.into_iter().filter(&mut can_be_added);
-        routes.map(|(_, route)| Change::AddRoute(route)).collect()
-    }
+/// Checks which routes can be added. A next hop may lie in the subnet of an earlier route of the list.
+fn try_routes(model: &Model, known: &Routes, routes: Numbered<Route>, wrong: &mut Wrong) -> Vec<Change> {
+    let (mut subnets, mut once) = (OwnRoutes::default(), Once::default());
+    let mut can_be_added = |(number, route): &(usize, Route)| {
+        let prefix = *route.to.value();
+        let own = &model.own_routes;
+        let towards = |address: IpAddr| own.port_towards(address).or_else(|| subnets.port_towards(address));
+        let planned = once.take(prefix).and_then(|()| match model.routes.contains_key(&prefix) {
+            true => Err(known.there_is_one(prefix)),
+            false => model.plan_route(route, towards),
+        });
+        let planned = wrong.unless(*number, planned);
+        if let Some(Some(plan)) = &planned
+            && route.via.is_empty()
+        {
+            subnets.add(prefix, plan.clone());
+        }
+        planned.is_some()
+    };
+    let routes = routes.into_iter().filter(&mut can_be_added);
+    routes.map(|(_, route)| Change::AddRoute(route)).collect()
+}
 
-    /// Checks which prefixes have a configured route.
-    fn try_removals(&mut self, prefixes: Numbered<IpNet>, wrong: &mut Wrong) -> Vec<Change> {
-        let mut once = Once::default();
-        let removal = |(number, prefix): (usize, IpNet)| {
-            let route = once.take(prefix).and_then(|()| self.ours(prefix));
-            wrong.unless(number, route).map(Change::RemoveRoute)
-        };
-        prefixes.into_iter().filter_map(removal).collect()
-    }
+/// Checks which prefixes have a configured route.
+fn try_removals(views: &RouteViews<'_>, prefixes: Numbered<IpNet>, wrong: &mut Wrong) -> Vec<Change> {
+    let mut once = Once::default();
+    let removal = |(number, prefix): (usize, IpNet)| {
+        let route = once.take(prefix).and_then(|()| views.ours(prefix));
+        wrong.unless(number, route).map(Change::RemoveRoute)
+    };
+    prefixes.into_iter().filter_map(removal).collect()
+}
 
-    /// Checks which filters can be added, and leaves the model unchanged.
-    fn try_filters(&mut self, filters: Numbered<Filter>, wrong: &mut Wrong) -> Vec<Change> {
-        let (before, mut conflicts) = (self.model.plugins.clone(), FilterConflicts::of(&self.model));
-        let addition = |(number, filter): (usize, Filter)| {
-            let right = self.supervision.death.refuse_silent(Need::Filters);
-            let right = right.and_then(|()| conflicts.add(&self.model, &filter));
-            let right = right.and_then(|()| self.refuse_unreachable(&filter));
-            let added = right.and_then(|()| self.model.add_configured_filter(&filter));
-            wrong.unless(number, added).map(|_| Change::AddFilter(filter))
-        };
-        let changes = filters.into_iter().filter_map(addition).collect();
-        self.model.plugins = before;
-        changes
-    }
+/// Checks which filters can be added, and leaves the model unchanged.
+fn try_filters(inner: &mut Inner, filters: Numbered<Filter>, wrong: &mut Wrong) -> Vec<Change> {
+    let (before, mut conflicts) = (inner.model.plugins.clone(), FilterConflicts::of(&inner.model));
+    let addition = |(number, filter): (usize, Filter)| {
+        let right = inner.supervision.death.refuse_silent(Need::Filters);
+        let right = right.and_then(|()| conflicts.add(&inner.model, &filter));
+        let right =
+            right.and_then(|()| refuse_unreachable(&filter, &inner.model, &inner.kernel, &inner.devices));
+        let added = right.and_then(|()| inner.model.add_configured_filter(&filter));
+        wrong.unless(number, added).map(|_| Change::AddFilter(filter))
+    };
+    let changes = filters.into_iter().filter_map(addition).collect();
+    inner.model.plugins = before;
+    changes
 }
 
 /// Prefixes of a list, each allowed once.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::single::checked;
 use crate::ControlError;
-use crate::model::reverse_path;
+use crate::model::{Model, reverse_path};
 use crate::request::reading::read;
 use crate::router::{Inner, Router};
 use crate::view::PortView;
@@ -50,37 +50,38 @@ impl Router {
             ))
         })?;
         let port = name.to_owned();
-        self.change(move |inner| Ok((vec![inner.plan_port(&port, settings)?], ()))).await?;
+        self.change(move |inner| Ok((vec![plan_port(&inner.model, &port, settings)?], ()))).await?;
         let found = self.ports()?.into_iter().find(|port| port.name == name);
         found.ok_or_else(|| ControlError::System("the port is not there".into()))
     }
 }
 
-impl Inner {
-    fn plan_port(&self, name: &str, settings: PortSettings) -> Result<Change, ControlError> {
-        let id = self.model.port(name)?.id;
-        let plan = self.model.ports.iter().find(|plan| plan.id == id);
-        let plan = plan.ok_or_else(|| ControlError::System("the port is not there".into()))?;
-        let PortSettings { address, input_weight, reverse_path } = settings;
-        if address.is_some() && plan.is_kernel() {
-            return Err(ControlError::Invalid(format!(
-                "port {name:?}: addresses of kernel devices are the kernel's: set them with `ip address`"
-            )));
-        }
-        let from = Port { scheduler: None, ..plan.config.clone() };
-        let address = address.map(|nets| nets.into_iter().map(Text::of).collect());
-        let to = Port {
-            address: address.unwrap_or_else(|| from.address.clone()),
-            input_weight: input_weight.unwrap_or(from.input_weight),
-            reverse_path: reverse_path.unwrap_or(from.reverse_path),
-            ..from.clone()
-        };
-        let others = self.model.ports.iter().filter(|plan| plan.id != id).map(|plan| plan.config.clone());
-        let port = others.chain([to.clone()]).map(|port| Port { scheduler: None, ..port }).collect();
-        checked(Config { router: self.model.router.clone(), port, ..Config::default() })?;
-        Ok(Change::SetPort { from: Box::new(from), to: Box::new(to) })
+/// Plans a change of a port's settings.
+fn plan_port(model: &Model, name: &str, settings: PortSettings) -> Result<Change, ControlError> {
+    let id = model.port(name)?.id;
+    let plan = model.ports.iter().find(|plan| plan.id == id);
+    let plan = plan.ok_or_else(|| ControlError::System("the port is not there".into()))?;
+    let PortSettings { address, input_weight, reverse_path } = settings;
+    if address.is_some() && plan.is_kernel() {
+        return Err(ControlError::Invalid(format!(
+            "port {name:?}: addresses of kernel devices are the kernel's: set them with `ip address`"
+        )));
     }
+    let from = Port { scheduler: None, ..plan.config.clone() };
+    let address = address.map(|nets| nets.into_iter().map(Text::of).collect());
+    let to = Port {
+        address: address.unwrap_or_else(|| from.address.clone()),
+        input_weight: input_weight.unwrap_or(from.input_weight),
+        reverse_path: reverse_path.unwrap_or(from.reverse_path),
+        ..from.clone()
+    };
+    let others = model.ports.iter().filter(|plan| plan.id != id).map(|plan| plan.config.clone());
+    let port = others.chain([to.clone()]).map(|port| Port { scheduler: None, ..port }).collect();
+    checked(Config { router: model.router.clone(), port, ..Config::default() })?;
+    Ok(Change::SetPort { from: Box::new(from), to: Box::new(to) })
+}
 
+impl Inner {
     /// Sets the addresses, the input weight and the reverse-path check of a port.
     pub fn set_port(&mut self, to: &millrace_config::Port) -> Result<(), ControlError> {
         let id = self.model.port(&to.name)?.id;
@@ -98,23 +99,24 @@ impl Inner {
         let settings = plan.settings.clone();
         self.workers.tell(|| PortCommand::Set(id, settings.clone()))?;
         if readdressed {
-            self.readdress()?;
+            let changed = readdress(&mut self.model);
+            self.tell_own(&changed)?;
         }
-        self.barrier()
+        self.workers.barrier()
     }
+}
 
-    /// Updates the connected routes after a change of port addresses.
-    fn readdress(&mut self) -> Result<(), ControlError> {
-        let before = self.model.own_routes.take_connected();
-        for plan in self.model.ports.iter().filter(|plan| !plan.is_kernel()) {
-            for net in &plan.settings.addresses {
-                self.model.own_routes.add_address(plan.id, *net);
-            }
+/// Updates the connected routes after a change of port addresses. Returns the changed prefixes.
+fn readdress(model: &mut Model) -> Vec<IpNet> {
+    let before = model.own_routes.take_connected();
+    for plan in model.ports.iter().filter(|plan| !plan.is_kernel()) {
+        for net in &plan.settings.addresses {
+            model.own_routes.add_address(plan.id, *net);
         }
-        let after = self.model.own_routes.connected();
-        let mut changed: Vec<_> =
-            before.iter().filter(|(net, route)| after.get(net) != Some(route)).map(|(net, _)| *net).collect();
-        changed.extend(after.keys().filter(|net| !before.contains_key(net)));
-        self.tell_own(&changed)
     }
+    let after = model.own_routes.connected();
+    let mut changed: Vec<_> =
+        before.iter().filter(|(net, route)| after.get(net) != Some(route)).map(|(net, _)| *net).collect();
+    changed.extend(after.keys().filter(|net| !before.contains_key(net)));
+    changed
 }

@@ -3,14 +3,17 @@
 //!
 //! They are made like the changes of an applied file: all of them or none.
 
+use std::net::IpAddr;
+
 use ipnet::IpNet;
 use millrace_config::{Change, Config, Neighbour, Text};
 use serde_json::{Map, Value};
 
 use crate::ControlError;
+use crate::model::Model;
 use crate::request::merge_patch::patched_known;
 use crate::request::{NewNeighbour, NewRoute, OldNeighbour};
-use crate::router::{Inner, Router};
+use crate::router::Router;
 use crate::routes::changes::parse_route;
 use crate::view::{NeighbourView, RouteView};
 
@@ -20,7 +23,7 @@ impl Router {
     /// # Errors
     /// Returns no error at present.
     pub fn settings(&self) -> Result<millrace_config::Router, ControlError> {
-        Ok(self.lock().own_settings().router)
+        Ok(own_settings(&self.lock().model).router)
     }
 
     /// Changes router-wide settings; `null` resets one to its default.
@@ -34,7 +37,7 @@ impl Router {
     ) -> Result<millrace_config::Router, ControlError> {
         let changes = changes.clone();
         let confirms_death = changes.get("on-death").is_some_and(|value| !value.is_null());
-        self.change(move |inner| Ok((inner.plan_settings(&changes)?, ()))).await?;
+        self.change(move |inner| Ok((plan_settings(&inner.model, &changes)?, ()))).await?;
         if confirms_death {
             self.lock().supervision.death.confirm();
         }
@@ -48,7 +51,7 @@ impl Router {
     /// has changed then.
     pub async fn add_neighbour(&self, new: &NewNeighbour) -> Result<NeighbourView, ControlError> {
         let (new, port, address) = (new.clone(), new.port.clone(), new.address.to_string());
-        self.change(move |inner| Ok((vec![inner.plan_neighbour(&new)?], ()))).await?;
+        self.change(move |inner| Ok((vec![plan_neighbour(&inner.model, &new)?], ()))).await?;
         let found = self.neighbours()?.into_iter().find(|one| one.port == port && one.address == address);
         found.ok_or_else(|| ControlError::System("the neighbour is not there".into()))
     }
@@ -62,7 +65,7 @@ impl Router {
         let address = old.address.to_string();
         let is_it = |one: &NeighbourView| one.port == old.port && one.address == address;
         let before = self.neighbours()?.into_iter().find(is_it);
-        self.change(move |inner| Ok((vec![inner.plan_forgetting(&old)?], ()))).await?;
+        self.change(move |inner| Ok((vec![plan_forgetting(&inner.model, &old)?], ()))).await?;
         before.ok_or_else(|| ControlError::System("the neighbour was not there".into()))
     }
 
@@ -86,58 +89,55 @@ impl Router {
     }
 }
 
-impl Inner {
-    /// Returns the router-wide settings, in a configuration without anything else.
-    fn own_settings(&self) -> Config {
-        Config { router: self.model.router.clone(), ..Config::default() }.normalized()
-    }
+/// Returns the router-wide settings, in a configuration without anything else.
+fn own_settings(model: &Model) -> Config {
+    Config { router: model.router.clone(), ..Config::default() }.normalized()
+}
 
-    fn plan_settings(&self, changes: &Map<String, Value>) -> Result<Vec<Change>, ControlError> {
-        let from = self.own_settings();
-        let router = patched_known("setting of the router", &from.router, changes)?;
-        let to = checked(Config { router, ..Config::default() })?.normalized();
-        let difference = from.difference(&to);
-        if !difference.restart.is_empty() {
-            return Err(ControlError::Conflict(format!(
-                "only a restart can change this, and nothing was changed: {}",
-                difference.restart.join("; ").replace("the file says", "asked for is")
-            )));
-        }
-        Ok(difference.changes)
+fn plan_settings(model: &Model, changes: &Map<String, Value>) -> Result<Vec<Change>, ControlError> {
+    let from = own_settings(model);
+    let router = patched_known("setting of the router", &from.router, changes)?;
+    let to = checked(Config { router, ..Config::default() })?.normalized();
+    let difference = from.difference(&to);
+    if !difference.restart.is_empty() {
+        return Err(ControlError::Conflict(format!(
+            "only a restart can change this, and nothing was changed: {}",
+            difference.restart.join("; ").replace("the file says", "asked for is")
+        )));
     }
+    Ok(difference.changes)
+}
 
-    fn plan_neighbour(&self, new: &NewNeighbour) -> Result<Change, ControlError> {
-        let mac = new.mac.parse().map_err(|_| {
-            ControlError::Invalid(format!("{:?} is no MAC address: write it as 02:00:00:00:00:01", new.mac))
-        })?;
-        let neighbour =
-            Neighbour { port: new.port.as_str().into(), address: new.address, mac: Text::of(mac) };
-        self.model.known_for_good(&neighbour)?;
-        match self.known_neighbour(&new.port, new.address) {
-            Some(known) => Err(ControlError::Conflict(format!(
-                "neighbour {} at port {:?} is known to be {}: remove it first",
-                new.address,
-                new.port,
-                known.mac.value()
-            ))),
-            None => Ok(Change::AddNeighbour(neighbour)),
-        }
+fn plan_neighbour(model: &Model, new: &NewNeighbour) -> Result<Change, ControlError> {
+    let mac = new.mac.parse().map_err(|_| {
+        ControlError::Invalid(format!("{:?} is no MAC address: write it as 02:00:00:00:00:01", new.mac))
+    })?;
+    let neighbour = Neighbour { port: new.port.as_str().into(), address: new.address, mac: Text::of(mac) };
+    model.known_for_good(&neighbour)?;
+    match known_neighbour(model, &new.port, new.address) {
+        Some(known) => Err(ControlError::Conflict(format!(
+            "neighbour {} at port {:?} is known to be {}: remove it first",
+            new.address,
+            new.port,
+            known.mac.value()
+        ))),
+        None => Ok(Change::AddNeighbour(neighbour)),
     }
+}
 
-    fn plan_forgetting(&self, old: &OldNeighbour) -> Result<Change, ControlError> {
-        self.model.port(&old.port)?;
-        let known = self.known_neighbour(&old.port, old.address).cloned();
-        known.map(Change::RemoveNeighbour).ok_or_else(|| {
-            ControlError::NotFound(format!(
-                "no neighbour {} is known for good at port {:?}: what was learnt is forgotten by itself",
-                old.address, old.port
-            ))
-        })
-    }
+fn plan_forgetting(model: &Model, old: &OldNeighbour) -> Result<Change, ControlError> {
+    model.port(&old.port)?;
+    let known = known_neighbour(model, &old.port, old.address).cloned();
+    known.map(Change::RemoveNeighbour).ok_or_else(|| {
+        ControlError::NotFound(format!(
+            "no neighbour {} is known for good at port {:?}: what was learnt is forgotten by itself",
+            old.address, old.port
+        ))
+    })
+}
 
-    fn known_neighbour(&self, port: &str, address: std::net::IpAddr) -> Option<&Neighbour> {
-        self.model.neighbours.iter().find(|one| &*one.port == port && one.address == address)
-    }
+fn known_neighbour<'a>(model: &'a Model, port: &str, address: IpAddr) -> Option<&'a Neighbour> {
+    model.neighbours.iter().find(|one| &*one.port == port && one.address == address)
 }
 
 /// Checks a configuration by writing it as text and parsing the text.

@@ -1,12 +1,21 @@
 //! Gates: creating them, changing their filter tables, removing them.
 
-use millrace_pipeline::FilterCommand;
+use millrace_classify::{CompiledExpression, shadowed_by};
+use millrace_config::Change;
+use millrace_pipeline::{FilterCommand, GateTable, GateTables};
+use millrace_plugin::{BindingId, PluginChange};
 use millrace_plugin_abi::Position;
+use millrace_units::GateId;
 
+use super::{UNREACHED, is_for_groups};
 use crate::ControlError;
+use crate::filters::check::{MOST_COMPARED, named};
+use crate::model::Model;
 use crate::router::{Inner, Router};
-use crate::show;
-use crate::view::GateView;
+use crate::show::{self, Counts};
+use crate::view::{BindingView, GateView, NamedFilterView};
+use crate::workers::Workers;
+use crate::workers::commands::{links, plugin_commands};
 
 impl Router {
     /// Returns all gates.
@@ -24,7 +33,7 @@ impl Router {
     /// # Errors
     /// Returns an error for an unknown position or a name in use.
     pub fn create_gate(&self, name: &str, position: &str) -> Result<GateView, ControlError> {
-        self.to_change()?.create_gate(name, position)
+        self.to_change()?.gates().create(name, position)
     }
 
     /// Sets the kind of a gate's filter table. The filters are moved while the router forwards. All kinds of
@@ -33,7 +42,7 @@ impl Router {
     /// # Errors
     /// Returns an error for an unknown gate or kind of table.
     pub fn set_gate_table(&self, name: &str, table: &str) -> Result<GateView, ControlError> {
-        self.to_change()?.set_gate_table(name, table)
+        self.to_change()?.gates().set_table(name, table)
     }
 
     /// Removes a gate without bindings.
@@ -41,34 +50,63 @@ impl Router {
     /// # Errors
     /// Returns an error if the gate is unknown or in use.
     pub fn remove_gate(&self, name: &str) -> Result<GateView, ControlError> {
-        self.to_change()?.remove_gate(name)
+        self.to_change()?.gates().remove(name)
     }
 }
 
+/// Gates with their filters, at control and at the workers.
+pub(crate) struct Gates<'a> {
+    model: &'a mut Model,
+    tables: &'a mut GateTables,
+    workers: &'a mut Workers,
+}
+
 impl Inner {
-    pub fn create_gate(&mut self, name: &str, position: &str) -> Result<GateView, ControlError> {
-        let position: Position = position.parse().map_err(ControlError::Invalid)?;
-        let (_, change) = self.model.plugins.create_gate(name, position, None)?;
-        self.tell_plugins(vec![change])?;
-        self.find_gate(name)
+    /// Returns the gates.
+    pub fn gates(&mut self) -> Gates<'_> {
+        Gates { model: &mut self.model, tables: &mut self.tables, workers: &mut self.workers }
+    }
+}
+
+impl Gates<'_> {
+    /// Sends changes of instances, gates and bindings to the workers.
+    pub fn tell(&mut self, changes: Vec<PluginChange<CompiledExpression>>) -> Result<(), ControlError> {
+        let workers = self.workers.len();
+        let commands = plugin_commands(&self.model.plugins, self.tables, changes, workers)?;
+        self.workers.tell_each(commands)
     }
 
-    pub fn set_gate_table(&mut self, name: &str, table: &str) -> Result<GateView, ControlError> {
+    /// Rebuilds the links between the filter tables of gates where filters have changed.
+    pub fn link(&mut self) -> Result<(), ControlError> {
+        for command in links(&self.model.plugins, self.tables) {
+            self.workers.tell(command)?;
+        }
+        Ok(())
+    }
+
+    pub fn create(&mut self, name: &str, position: &str) -> Result<GateView, ControlError> {
+        let position: Position = position.parse().map_err(ControlError::Invalid)?;
+        let (_, change) = self.model.plugins.create_gate(name, position, None)?;
+        self.tell(vec![change])?;
+        self.find(name)
+    }
+
+    pub fn set_table(&mut self, name: &str, table: &str) -> Result<GateView, ControlError> {
         let kind = table.parse().map_err(ControlError::Invalid)?;
         let id = self.model.plugins.gate(name)?.id;
         if let Some(table) = self.tables.set_kind(id, kind) {
             self.workers.tell(|| FilterCommand::SetTable(id, table.clone()))?;
-            self.barrier()?;
+            self.workers.barrier()?;
             self.say_moved(id, false);
         }
-        self.find_gate(name)
+        self.find(name)
     }
 
-    pub fn remove_gate(&mut self, name: &str) -> Result<GateView, ControlError> {
+    pub fn remove(&mut self, name: &str) -> Result<GateView, ControlError> {
         self.model.plugins.gate(name)?;
-        let view = self.find_gate(name)?;
+        let view = self.find(name)?;
         let change = self.model.plugins.remove_gate(name)?;
-        self.tell_plugins(vec![change])?;
+        self.tell(vec![change])?;
         Ok(view)
     }
 
@@ -76,12 +114,102 @@ impl Inner {
     ///
     /// # Errors
     /// Returns an error if the gate is unknown, or if the data plane does not answer.
-    fn find_gate(&mut self, name: &str) -> Result<GateView, ControlError> {
+    fn find(&mut self, name: &str) -> Result<GateView, ControlError> {
         let counts = self.workers.filter_counts()?;
-        let gates = show::gates(&counts, &self.model, &self.tables);
+        let gates = show::gates(&counts, self.model, self.tables);
         gates
             .into_iter()
             .find(|gate| gate.name == name)
             .ok_or_else(|| ControlError::NotFound(format!("no gate is named {name:?}")))
     }
+
+    /// Changes bindings and filters before the next packet, up to the first change that fails. Returns the
+    /// number of changes made, and the reason for the failure.
+    pub fn change_bindings(&mut self, changes: &[Change]) -> (usize, Result<(), ControlError>) {
+        let mut commands = Vec::with_capacity(changes.len());
+        let mut outcome = Ok(());
+        for change in changes {
+            match self.model.change_binding(change) {
+                Ok(command) => commands.push(command),
+                Err(error) => {
+                    outcome = Err(error);
+                    break;
+                }
+            }
+        }
+        let made = commands.len();
+        let told = self.tell(commands).and_then(|()| self.workers.barrier());
+        (made, told.and(outcome))
+    }
+
+    /// Sends a new binding to the workers, and returns its view once they have it.
+    pub(super) fn bound(
+        &mut self,
+        (id, change): (BindingId, PluginChange<CompiledExpression>),
+    ) -> Result<BindingView, ControlError> {
+        let gate = self.model.plugins.binding(id).map(|bound| bound.gate);
+        let moved = gate.is_some_and(|gate| self.has_moved(gate));
+        self.tell(vec![change])?;
+        self.workers.barrier()?;
+        gate.into_iter().for_each(|gate| self.say_moved(gate, moved));
+        let bound = self.model.plugins.binding(id);
+        bound
+            .map(|bound| BindingView {
+                shadowed_by: self.shadowed_by(id, bound.gate),
+                unreached: is_for_groups(&bound.filter).then(|| UNREACHED.to_owned()),
+                ..show::binding(id, bound, &Counts::default(), self.model)
+            })
+            .ok_or_else(|| ControlError::System("the new binding is not there".into()))
+    }
+
+    /// Returns the filters that keep a binding from ever winning; `None` if the gate has too many filters to
+    /// compare.
+    fn shadowed_by(&self, id: BindingId, gate: GateId) -> Option<Vec<NamedFilterView>> {
+        let filters = self.tables.table(gate)?.filters();
+        if filters.len() > MOST_COMPARED {
+            return None;
+        }
+        let entries: Vec<_> = filters.entries().collect();
+        let by = shadowed_by(entries.iter().copied(), |entry| entry.value == id).unwrap_or_default();
+        let mut bindings: Vec<BindingId> = Vec::new();
+        for entry in entries.iter().filter(|entry| by.contains(&entry.id)) {
+            if !bindings.contains(&entry.value) {
+                bindings.push(entry.value);
+            }
+        }
+        Some(bindings.into_iter().filter_map(|id| named(id, self.model)).collect())
+    }
+
+    /// Whether the filters of a gate outgrew the configured kind of table.
+    fn has_moved(&self, gate: GateId) -> bool {
+        self.tables.table(gate).is_some_and(|table| table.moved().is_some())
+    }
+
+    /// Logs that the filters outgrew the configured kind of table, unless `known` is set.
+    fn say_moved(&self, gate: GateId, known: bool) {
+        if let Some(why) = self.tables.table(gate).filter(|_| !known).and_then(GateTable::moved) {
+            tracing::warn!(gate = self.model.plugins.gate_name(gate), "{why}");
+        }
+    }
+
+    /// Removes bindings, all of them before the next packet. Returns their last views.
+    pub(super) fn unbind(&mut self, ids: &[BindingId]) -> Result<Vec<BindingView>, ControlError> {
+        let views = binding_views(ids, self.model, self.workers)?;
+        let plugins = &mut self.model.plugins;
+        let changes = ids.iter().map(|id| plugins.remove_binding(*id)).collect::<Result<_, _>>()?;
+        self.tell(changes)?;
+        self.workers.barrier()?;
+        Ok(views)
+    }
+}
+
+/// Returns the views of bindings.
+pub(crate) fn binding_views(
+    ids: &[BindingId],
+    model: &Model,
+    workers: &mut Workers,
+) -> Result<Vec<BindingView>, ControlError> {
+    let counts = workers.counts_of(ids)?;
+    let view = |id: &BindingId| Some(show::binding(*id, model.plugins.binding(*id)?, &counts, model));
+    Ok(ids.iter().filter_map(view).collect())
 }

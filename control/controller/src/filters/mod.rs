@@ -11,24 +11,23 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use ipnet::IpNet;
-use millrace_classify::{CompiledExpression, Filter, FilterError, FilterExpression, shadowed_by};
+use millrace_classify::{CompiledExpression, Filter, FilterError, FilterExpression};
 use millrace_config::{FilterAction, Policing};
-use millrace_pipeline::GateTable;
 use millrace_plugin::{Action, BindingId, CallLimits, PluginChange, PluginControlError, Policer, Way};
 use millrace_plugin_abi::Position;
-use millrace_units::GateId;
 
 use crate::ControlError;
-use crate::filters::check::{MOST_COMPARED, named};
 use crate::filters::conflicts::FilterConflicts;
 use crate::flows::lookup::ReadPacket;
+use crate::kernel::Kernel;
 use crate::model::call_limits;
 use crate::model::{Model, PortPlan};
+use crate::ports::devices::Devices;
 use crate::request::page::{Page, PageQuery};
 use crate::request::{NewBinding, NewFilter, OldFilter};
-use crate::router::{Inner, Router};
-use crate::show::{self, Counts};
-use crate::view::{BindingView, GateExplanationView, NamedFilterView};
+use crate::router::Router;
+use crate::show;
+use crate::view::{BindingView, GateExplanationView};
 use crate::workers::death::Need;
 
 /// Maximum number of explained filters of a gate that don't match; a longer list would be of no use to
@@ -168,90 +167,29 @@ fn refuse_beyond(
     Err(ControlError::Invalid(format!("\"{action}\": {via} can't be a neighbour at port {port:?}, {there}")))
 }
 
-impl Inner {
-    /// Refuses neighbours outside of the current subnets of kernel ports.
-    pub(crate) fn refuse_unreachable(&self, filter: &millrace_config::Filter) -> Result<(), ControlError> {
-        let Some(mirror) = &self.kernel.mirror else { return Ok(()) };
-        let (state, action) = (mirror.state(), filter.action.value());
-        for way in action.ways() {
-            let port = self.model.port(&way.port)?;
-            let Some((via, device)) = way.via.zip(self.devices.kernel.get(&port.id)) else { continue };
-            if state.neighbour(device.ifindex, via).is_some() {
-                continue;
-            }
-            let own = state.addresses().filter(|address| address.ifindex == device.ifindex);
-            let subnets = own.flat_map(|address| {
-                let net = IpNet::new(address.address, address.prefix_length).ok();
-                net.into_iter().chain(address.peer.map(IpNet::from))
-            });
-            refuse_beyond(subnets, &way.port, via, action)?;
+/// Refuses neighbours outside of the current subnets of kernel ports.
+pub(crate) fn refuse_unreachable(
+    filter: &millrace_config::Filter,
+    model: &Model,
+    kernel: &Kernel,
+    devices: &Devices,
+) -> Result<(), ControlError> {
+    let Some(mirror) = &kernel.mirror else { return Ok(()) };
+    let (state, action) = (mirror.state(), filter.action.value());
+    for way in action.ways() {
+        let port = model.port(&way.port)?;
+        let Some((via, device)) = way.via.zip(devices.kernel.get(&port.id)) else { continue };
+        if state.neighbour(device.ifindex, via).is_some() {
+            continue;
         }
-        Ok(())
+        let own = state.addresses().filter(|address| address.ifindex == device.ifindex);
+        let subnets = own.flat_map(|address| {
+            let net = IpNet::new(address.address, address.prefix_length).ok();
+            net.into_iter().chain(address.peer.map(IpNet::from))
+        });
+        refuse_beyond(subnets, &way.port, via, action)?;
     }
-
-    /// Sends a new binding to the workers, and returns its view once they have it.
-    fn bound(
-        &mut self,
-        (id, change): (BindingId, PluginChange<CompiledExpression>),
-    ) -> Result<BindingView, ControlError> {
-        let gate = self.model.plugins.binding(id).map(|bound| bound.gate);
-        let moved = gate.is_some_and(|gate| self.has_moved(gate));
-        self.tell_plugins(vec![change])?;
-        self.barrier()?;
-        gate.into_iter().for_each(|gate| self.say_moved(gate, moved));
-        let bound = self.model.plugins.binding(id);
-        bound
-            .map(|bound| BindingView {
-                shadowed_by: self.shadowed_by(id, bound.gate),
-                unreached: is_for_groups(&bound.filter).then(|| UNREACHED.to_owned()),
-                ..show::binding(id, bound, &Counts::default(), &self.model)
-            })
-            .ok_or_else(|| ControlError::System("the new binding is not there".into()))
-    }
-
-    /// Returns the filters that keep a binding from ever winning; `None` if the gate has too many filters to
-    /// compare.
-    fn shadowed_by(&self, id: BindingId, gate: GateId) -> Option<Vec<NamedFilterView>> {
-        let filters = self.tables.table(gate)?.filters();
-        if filters.len() > MOST_COMPARED {
-            return None;
-        }
-        let entries: Vec<_> = filters.entries().collect();
-        let by = shadowed_by(entries.iter().copied(), |entry| entry.value == id).unwrap_or_default();
-        let mut bindings: Vec<BindingId> = Vec::new();
-        for entry in entries.iter().filter(|entry| by.contains(&entry.id)) {
-            if !bindings.contains(&entry.value) {
-                bindings.push(entry.value);
-            }
-        }
-        Some(bindings.into_iter().filter_map(|id| named(id, &self.model)).collect())
-    }
-
-    /// Whether the filters of a gate outgrew the configured kind of table.
-    fn has_moved(&self, gate: GateId) -> bool {
-        self.tables.table(gate).is_some_and(|table| table.moved().is_some())
-    }
-
-    /// Logs that the filters outgrew the configured kind of table, unless `known` is set.
-    pub(crate) fn say_moved(&self, gate: GateId, known: bool) {
-        if let Some(why) = self.tables.table(gate).filter(|_| !known).and_then(GateTable::moved) {
-            tracing::warn!(gate = self.model.plugins.gate_name(gate), "{why}");
-        }
-    }
-
-    /// Removes bindings, all of them before the next packet. Returns their last views.
-    fn unbind(&mut self, ids: &[BindingId]) -> Result<Vec<BindingView>, ControlError> {
-        let counts = self.workers.counts_of(ids)?;
-        let view = |id: &BindingId| {
-            self.model.plugins.binding(*id).map(|bound| show::binding(*id, bound, &counts, &self.model))
-        };
-        let views = ids.iter().filter_map(view).collect();
-        let plugins = &mut self.model.plugins;
-        let changes = ids.iter().map(|id| plugins.remove_binding(*id)).collect::<Result<_, _>>()?;
-        self.tell_plugins(changes)?;
-        self.barrier()?;
-        Ok(views)
-    }
+    Ok(())
 }
 
 impl Router {
@@ -296,7 +234,7 @@ impl Router {
         let mut inner = self.to_change()?;
         inner.supervision.death.refuse_silent(Need::Bindings)?;
         let bound = inner.model.bind(&new.instance, &new.gate, filter, new.priority, call_limits)?;
-        inner.bound(bound)
+        inner.gates().bound(bound)
     }
 
     /// Removes the bindings of an instance to a filter at a gate, of any priority. When this returns, they
@@ -314,7 +252,7 @@ impl Router {
         let described = inner.model.plugins.bindings().into_iter().filter(is_it);
         let there: Vec<BindingId> = described.map(|described| described.id).collect();
         let undone = match there.is_empty() {
-            false => inner.unbind(&there)?,
+            false => inner.gates().unbind(&there)?,
             // The lookup by name reports which name is wrong.
             true => {
                 inner.model.plugins.deregister_instance(instance, gate, &filter, None).map(|_| Vec::new())?
@@ -334,9 +272,9 @@ impl Router {
         let mut inner = self.to_change()?;
         inner.supervision.death.refuse_silent(Need::Filters)?;
         FilterConflicts::with_conditions_of(&inner.model, &filter).add(&inner.model, &filter)?;
-        inner.refuse_unreachable(&filter)?;
+        refuse_unreachable(&filter, &inner.model, &inner.kernel, &inner.devices)?;
         let bound = inner.model.add_configured_filter(&filter)?;
-        inner.bound(bound)
+        inner.gates().bound(bound)
     }
 
     /// Removes bindings by their numbers: all of them, before the next packet.
@@ -353,7 +291,7 @@ impl Router {
         };
         let numbers = BTreeSet::from_iter(numbers);
         let ids = numbers.into_iter().map(numbered).collect::<Result<Vec<_>, _>>()?;
-        inner.unbind(&ids)
+        inner.gates().unbind(&ids)
     }
 
     /// Removes a filter identified by match, action and gate, and by priority if given.
@@ -370,7 +308,7 @@ impl Router {
             Some(_) => inner.model.find_filter(&written)?,
             None => inner.model.find_only_filter(&written)?,
         };
-        let removed = inner.unbind(&[id])?.pop();
+        let removed = inner.gates().unbind(&[id])?.pop();
         removed.ok_or_else(|| ControlError::System("the filter was not there".into()))
     }
 
@@ -382,7 +320,7 @@ impl Router {
         let packet = ReadPacket::read(packet)?;
         let inner = self.lock();
         let candidate = packet.candidate(&inner.model)?;
-        let route = inner.route_to(candidate.key.destination()).map(|route| route.to);
+        let route = inner.route_views().to_address(candidate.key.destination()).map(|route| route.to);
         let mut primary = false;
         let mut gates = Vec::new();
         for gate in inner.model.plugins.gates() {
@@ -391,8 +329,8 @@ impl Router {
             let winner = table.lookup(&candidate);
             let at_route = gate.position == Position::Route.name();
             let beaten = winner.filter(|_| at_route).and_then(|winner| {
-                let beaten = inner.beaten(winner, primary, route.as_deref());
-                primary |= beaten.is_none() && inner.chooses_way(winner);
+                let beaten = beaten(&inner.model, winner, primary, route.as_deref());
+                primary |= beaten.is_none() && chooses_way(&inner.model, winner);
                 beaten
             });
             let (candidates, left_out) =
@@ -408,26 +346,24 @@ impl Router {
     }
 }
 
-impl Inner {
-    /// Whether a binding at a gate of position `route` replaces the route. Instances and `accept` don't.
-    fn chooses_way(&self, id: BindingId) -> bool {
-        self.model.plugins.binding(id).is_some_and(|bound| bound.action.is_route())
-    }
+/// Whether a binding at a gate of position `route` replaces the route. Instances and `accept` don't.
+fn chooses_way(model: &Model, id: BindingId) -> bool {
+    model.plugins.binding(id).is_some_and(|bound| bound.action.is_route())
+}
 
-    /// Returns the reason why the winning filter at a gate of position `route` has no effect; `None` if it
-    /// has.
-    fn beaten(&self, winner: BindingId, primary: bool, route: Option<&str>) -> Option<String> {
-        if !self.chooses_way(winner) {
-            return None;
-        }
-        let bound = self.model.plugins.binding(winner)?;
-        let priority = self.model.options.route_priority;
-        if primary {
-            return Some("matches, but a gate before this one has chosen the way".to_owned());
-        }
-        let route = route.filter(|_| bound.priority < priority)?;
-        Some(format!("matches, but the route to {route} has priority {priority}, which is higher"))
+/// Returns the reason why the winning filter at a gate of position `route` has no effect; `None` if it
+/// has.
+fn beaten(model: &Model, winner: BindingId, primary: bool, route: Option<&str>) -> Option<String> {
+    if !chooses_way(model, winner) {
+        return None;
     }
+    let bound = model.plugins.binding(winner)?;
+    let priority = model.options.route_priority;
+    if primary {
+        return Some("matches, but a gate before this one has chosen the way".to_owned());
+    }
+    let route = route.filter(|_| bound.priority < priority)?;
+    Some(format!("matches, but the route to {route} has priority {priority}, which is higher"))
 }
 
 /// Parses a requested filter.

@@ -1,26 +1,26 @@
-//! Flow offload: gives the flow cache to the workers, and tracks the offload capabilities of each port's
-//! device.
+//! Flow cache: its creation, and the part of each worker.
 
 use std::sync::atomic::AtomicU64;
 
 use millrace_offload::{FlowCache, FlowCacheWriter, FlowSlot, KEY_BYTES, PolicerPlace};
 use millrace_packet::{DriverFlow, DriverTotals, Family, FlowKey};
-use millrace_pipeline::{DriverCache, DriverPort, OffloadCommand};
+use millrace_pipeline::DriverCache;
 use millrace_plugin::{Policer, SharedBucket};
 use millrace_units::PortId;
 
-use crate::ControlError;
-use crate::model::Model;
-use crate::router::Inner;
-
 /// Part of the flow cache that belongs to a worker.
-struct WorkerCache {
+pub(super) struct WorkerCache {
     writer: FlowCacheWriter,
     /// Slots of the writer, by their numbers.
     slots: Vec<Option<FlowSlot>>,
 }
 
 impl WorkerCache {
+    /// Creates a part without entries.
+    pub fn new(writer: FlowCacheWriter) -> Self {
+        Self { writer, slots: Vec::new() }
+    }
+
     fn slot(&self, number: u32) -> Option<FlowSlot> {
         *self.slots.get(number as usize)?
     }
@@ -153,78 +153,4 @@ pub(crate) fn make_cache(has_kernel: bool, flows: u32, workers: usize) -> Result
         tracing::info!("no flow is forwarded in the driver: {error}");
         "the kernel made no flow cache: the log says why"
     })
-}
-
-impl Inner {
-    /// Gives each worker its part of the flow cache.
-    pub fn begin_driver_flows(&mut self) -> Result<(), ControlError> {
-        let Ok(cache) = &mut self.offload.flow_cache else { return Ok(()) };
-        let part = |worker| {
-            let writer = cache.writer(worker);
-            let writer = writer.map_err(|error| ControlError::system("map the flow cache", error))?;
-            Ok(OffloadCommand::SetCache(Box::new(WorkerCache { writer, slots: Vec::new() })))
-        };
-        let parts = (0..self.workers.len()).map(part).collect::<Result<_, ControlError>>()?;
-        self.workers.tell_each(parts)?;
-        self.refresh_driver_ports()
-    }
-
-    /// Publishes changed offload capabilities of each port to the workers and the flow cache. The peer of a
-    /// veth may start or stop accepting redirected frames at any time.
-    pub fn refresh_driver_ports(&mut self) -> Result<(), ControlError> {
-        for (port, device) in &mut self.devices.kernel {
-            let (takes, takes_long) = device.programs.takes_redirects();
-            let mtu =
-                self.model.ports.iter().find(|plan| plan.id == *port).map_or(0, |plan| plan.settings.mtu);
-            let takes = takes && device.fits_far_end(mtu);
-            device.batches.set_takes_redirects(takes);
-            let Ok(cache) = &mut self.offload.flow_cache else { continue };
-            let looks_up = device.stays_up.is_none();
-            let sends = looks_up && takes && device.queueing.is_none();
-            let (receive_queues, queues) = (device.receive_queues(), has_queues(&self.model, *port));
-            let can = DriverPort { receives: looks_up, sends, receive_queues, queues };
-            if device.driver == Some(can) {
-                continue;
-            }
-            // A device may vanish in the meantime. Its port can't send then, until the device is back.
-            let set = cache.set_device(port.0, can.sends.then_some(device.ifindex), takes_long);
-            let can = match set {
-                Ok(()) => can,
-                Err(error) => {
-                    tracing::warn!("no flow leaves in the driver by port {}: {error}", port.0);
-                    DriverPort { sends: false, ..can }
-                }
-            };
-            self.workers.tell(|| OffloadCommand::SetPort(*port, can))?;
-            // Stored after the workers know, so that a failed command is repeated the next time.
-            device.driver = Some(can);
-        }
-        Ok(())
-    }
-
-    /// Tells the workers whether a scheduler is planned at a port. One worker runs the scheduler, but any
-    /// worker may have offloaded flows that leave by the port. When this returns, no packet bypasses the
-    /// scheduler.
-    pub fn tell_driver_of_scheduler(&mut self, port: PortId) -> Result<(), ControlError> {
-        let queues = has_queues(&self.model, port);
-        let device = self.devices.kernel.get_mut(&port).and_then(|device| device.driver.as_mut());
-        let Some(can) = device.filter(|can| can.queues != queues) else { return Ok(()) };
-        can.queues = queues;
-        let can = *can;
-        self.workers.tell(|| OffloadCommand::SetPort(port, can))?;
-        self.barrier()
-    }
-
-    /// Removes the vanished device of a port from the flow cache: no offloaded flow leaves by it.
-    pub fn forget_driver_port(&mut self, port: PortId) -> Result<(), ControlError> {
-        let Ok(cache) = &mut self.offload.flow_cache else { return Ok(()) };
-        let unset = cache.set_device(port.0, None, false);
-        unset.map_err(|error| ControlError::system("forget a port of the flow cache", error))?;
-        self.workers.tell(|| OffloadCommand::SetPort(port, DriverPort::default()))
-    }
-}
-
-/// Whether packets that leave by a port wait in a planned scheduler.
-fn has_queues(model: &Model, port: PortId) -> bool {
-    model.schedulers.of(port).is_some_and(|scheduler| !scheduler.node.is_empty())
 }

@@ -13,8 +13,7 @@ use millrace_config::{
 };
 use millrace_offload::LongestWay;
 use millrace_pipeline::{
-    ASK, BUDGET, FORWARD, FlowCommand, FlowReport, Level, MOST_OF_FORM, OffloadCommand, POLICE, Placement,
-    StaysUp,
+    ASK, BUDGET, FORWARD, FlowCommand, FlowReport, Level, MOST_OF_FORM, POLICE, Placement, StaysUp,
 };
 use millrace_plugin::DriverRefusal;
 use millrace_units::{InstanceId, count};
@@ -24,10 +23,12 @@ use crate::error::Unplannable;
 use crate::filters::parse_filter;
 use crate::filters::selection::{ReadSelection, ResolvedSelection};
 use crate::flows::driver_flows::why_no_cache;
+use crate::flows::offload::Offload;
 use crate::model::{Model, PortPlan};
 use crate::request::{NewPlacement, WantedLevel};
-use crate::router::{Inner, Router};
+use crate::router::Router;
 use crate::view::{DriverBudgetView, PlacementView, PlacementsView};
+use crate::workers::Workers;
 
 /// Configured level of flows, or of the packets of an instance.
 #[derive(Clone, PartialEq, Debug)]
@@ -151,8 +152,9 @@ impl Router {
         // The state is not locked while a long filter is parsed.
         let filter = parse_filter(new.flow.trim());
         let (placed, resolved) = {
-            let mut inner = self.to_change()?;
-            let what = inner.placeable(new, filter)?;
+            let mut guard = self.to_change()?;
+            let inner = &mut *guard;
+            let what = placeable(&inner.model, &inner.offload, new, filter)?;
             let resolved = Resolved::of(&what, &inner.model)?;
             let before = inner.model.placements.clone();
             let known = inner.model.placements.iter().position(|placed| placed.what == what);
@@ -172,7 +174,7 @@ impl Router {
                     )));
                 }
             }
-            if let Err(error) = inner.tell_placements() {
+            if let Err(error) = tell_placements(&inner.model, &mut inner.offload, &mut inner.workers) {
                 inner.model.placements = before;
                 return Err(error);
             }
@@ -184,67 +186,67 @@ impl Router {
     }
 }
 
-impl Inner {
-    /// Returns the target of a placement: the instance of this name, or the flows of `filter`, the same text
-    /// read as a filter.
-    fn placeable(
-        &self,
-        new: &NewPlacement,
-        filter: Result<Selection, ControlError>,
-    ) -> Result<Placeable, ControlError> {
-        let what = new.flow.trim();
-        let named = what.strip_prefix("instance ").map(str::trim);
-        let name = named.unwrap_or(what);
-        match self.model.plugins.instance(name) {
-            Ok(id) => {
-                self.may_be_placed(new.level)?;
-                let known = Placeable::Instance(name.to_owned());
-                return match (new.level, self.stays_up(id)) {
-                    (WantedLevel::Xdp, Some(why)) if self.model.placed_instance(name).is_none() => {
-                        Err(ControlError::Conflict(format!("instance {name:?} stays at the workers: {why}")))
-                    }
-                    _ => Ok(known),
-                };
-            }
-            Err(unknown) if named.is_some() => return Err(unknown.into()),
-            Err(_) => {}
+/// Returns the target of a placement: the instance of this name, or the flows of `filter`, the same text
+/// read as a filter.
+fn placeable(
+    model: &Model,
+    offload: &Offload,
+    new: &NewPlacement,
+    filter: Result<Selection, ControlError>,
+) -> Result<Placeable, ControlError> {
+    let what = new.flow.trim();
+    let named = what.strip_prefix("instance ").map(str::trim);
+    let name = named.unwrap_or(what);
+    match model.plugins.instance(name) {
+        Ok(id) => {
+            may_be_placed(new.level, offload)?;
+            let known = Placeable::Instance(name.to_owned());
+            return match (new.level, offload.stays_up(id, &model.plugins)) {
+                (WantedLevel::Xdp, Some(why)) if model.placed_instance(name).is_none() => {
+                    Err(ControlError::Conflict(format!("instance {name:?} stays at the workers: {why}")))
+                }
+                _ => Ok(known),
+            };
         }
-        if what.is_empty() {
-            return Err(ControlError::Invalid("an empty filter: write * if all flows are meant".to_owned()));
-        }
-        let wrong = |error: ControlError| {
-            ControlError::Invalid(format!("{what:?} is neither an instance nor a filter: {error}"))
-        };
-        let flows = filter.map(Placeable::Flows).map_err(wrong)?;
-        self.may_be_placed(new.level)?;
-        Ok(flows)
+        Err(unknown) if named.is_some() => return Err(unknown.into()),
+        Err(_) => {}
     }
+    if what.is_empty() {
+        return Err(ControlError::Invalid("an empty filter: write * if all flows are meant".to_owned()));
+    }
+    let wrong = |error: ControlError| {
+        ControlError::Invalid(format!("{what:?} is neither an instance nor a filter: {error}"))
+    };
+    let flows = filter.map(Placeable::Flows).map_err(wrong)?;
+    may_be_placed(new.level, offload)?;
+    Ok(flows)
+}
 
-    /// Refuses the offload level where there is no flow cache.
-    fn may_be_placed(&self, level: WantedLevel) -> Result<(), ControlError> {
-        match (level, &self.offload.flow_cache) {
-            (WantedLevel::Xdp, Err(why)) => Err(ControlError::Conflict(format!(
-                "all flows stay at the workers, as nothing is in the driver: {why}"
-            ))),
-            _ => Ok(()),
-        }
+/// Refuses the offload level where there is no flow cache.
+fn may_be_placed(level: WantedLevel, offload: &Offload) -> Result<(), ControlError> {
+    match (level, &offload.flow_cache) {
+        (WantedLevel::Xdp, Err(why)) => Err(ControlError::Conflict(format!(
+            "all flows stay at the workers, as nothing is in the driver: {why}"
+        ))),
+        _ => Ok(()),
     }
+}
 
-    /// Sends the placements of flows and instances to the workers, and waits until they are in force.
-    pub(crate) fn tell_placements(&mut self) -> Result<(), ControlError> {
-        let Self { model, workers, .. } = self;
-        let placement = |placed: &Placed| match &placed.what {
-            Placeable::Flows(filter) => {
-                Some(model.compile_selection(filter).map(|flows| Placement { flows, level: placed.level }))
-            }
-            Placeable::Instance(_) => None,
-        };
-        let told: Vec<Placement> =
-            model.placements.iter().filter_map(placement).collect::<Result<_, ControlError>>()?;
-        workers.tell(|| OffloadCommand::Place(told.clone()))?;
-        self.tell_forms()?;
-        self.barrier()
-    }
+/// Sends the placements of flows and instances to the workers, and waits until they are in force.
+pub(crate) fn tell_placements(
+    model: &Model,
+    offload: &mut Offload,
+    workers: &mut Workers,
+) -> Result<(), ControlError> {
+    let placement = |placed: &Placed| match &placed.what {
+        Placeable::Flows(filter) => {
+            Some(model.compile_selection(filter).map(|flows| Placement { flows, level: placed.level }))
+        }
+        Placeable::Instance(_) => None,
+    };
+    let flows: Vec<Placement> =
+        model.placements.iter().filter_map(placement).collect::<Result<_, ControlError>>()?;
+    offload.place(&flows, model, workers)
 }
 
 impl Model {

@@ -54,7 +54,7 @@ impl Inner {
     /// Applies the reported feature changes.
     pub(super) fn follow_features(&mut self, features: &mut Features) -> Result<(), ControlError> {
         match features.take(|device| self.devices.kernel.values().any(|own| own.ifindex == device)) {
-            true => self.refresh_driver_ports(),
+            true => self.offload.refresh_ports(&mut self.devices, &self.model, &mut self.workers),
             false => Ok(()),
         }
     }

@@ -10,7 +10,7 @@
 //! full. The packets enter the pipeline without an ingress port, as finished frames. They begin at the gates
 //! of position `queue`, or of position `early` if the port is configured so.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::os::fd::RawFd;
 
 use millrace_config::{HostOutput as Setting, InputWeight};
@@ -21,112 +21,86 @@ use millrace_port::{Port, Tap};
 use millrace_units::PortId;
 
 use crate::ControlError;
-use crate::router::Inner;
+use crate::model::Model;
+use crate::ports::device::KernelDevice;
+use crate::schedulers::owner_of;
 use crate::view::HostOutputView;
+use crate::workers::Workers;
+use crate::workers::handle::WorkerHandle;
 
 /// Host output of a port.
 #[derive(Debug)]
-pub(crate) struct HostOutput {
+struct HostOutput {
     ifindex: u32,
     settings: HostSettings,
     /// Attached redirect program, or the reason why there is none.
     catch: Result<HostCatch, String>,
 }
 
-impl Inner {
+/// Host outputs by egress port.
+#[derive(Debug, Default)]
+pub(crate) struct HostOutputs(HashMap<PortId, HostOutput>);
+
+impl HostOutputs {
+    /// Whether the kernel's output by a port is to be redirected.
+    pub fn has(&self, port: PortId) -> bool {
+        self.0.contains_key(&port)
+    }
+
+    /// Stops all redirection. The kernel sends its own packets itself again.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
     /// Redirects the kernel's output at the ports whose schedulers are configured for it, and at no others. A
     /// port where this fails keeps its scheduler for forwarded packets. The log and `scheduler show` report
     /// the reason.
-    pub fn set_host_outputs(&mut self) -> Result<(), ControlError> {
-        let ports: BTreeSet<PortId> =
-            self.devices.kernel.keys().chain(self.devices.host_outputs.keys()).copied().collect();
+    pub fn set(
+        &mut self,
+        kernel: &HashMap<PortId, KernelDevice>,
+        model: &Model,
+        workers: &mut Workers,
+    ) -> Result<(), ControlError> {
+        let ports: BTreeSet<PortId> = kernel.keys().chain(self.0.keys()).copied().collect();
         for port in ports {
-            let wanted = self.wanted(port);
-            match (self.devices.host_outputs.get_mut(&port), wanted) {
+            let wanted = wanted(port, kernel, model);
+            match (self.0.get_mut(&port), wanted) {
                 (Some(HostOutput { ifindex, settings, catch: Ok(_) }), Some((there, other)))
                     if *ifindex == there =>
                 {
                     if *settings != other {
                         *settings = other;
-                        self.owner_of(port)?.tell(PortCommand::SetHostOutput(port, other))?;
+                        owner_of(port, model, workers)?.tell(PortCommand::SetHostOutput(port, other))?;
                     }
                     continue;
                 }
                 (None, None) => continue,
-                _ => self.let_go(port)?,
+                _ => self.let_go(port, model, workers)?,
             }
             let Some((ifindex, settings)) = wanted else { continue };
-            let catch = self.catch(port, ifindex, settings)?;
+            let catch = catch((port, ifindex), settings, kernel, owner_of(port, model, workers)?)?;
             if let Err(why) = &catch {
-                let port = self.model.port_name(port);
+                let port = model.port_name(port);
                 tracing::warn!(%port, "what the kernel itself sends passes by the scheduler: {why}");
             }
-            self.devices.host_outputs.insert(port, HostOutput { ifindex, settings, catch });
+            self.0.insert(port, HostOutput { ifindex, settings, catch });
         }
         Ok(())
     }
 
-    /// Returns the device whose kernel output is to be redirected, and the settings; `None` if it is not
-    /// configured.
-    fn wanted(&self, port: PortId) -> Option<(u32, HostSettings)> {
-        let (device, scheduler) = (self.devices.kernel.get(&port)?, self.model.schedulers.of(port)?);
-        let filters = match scheduler.host {
-            Setting::Direct => return None,
-            Setting::Queue => HostFilters::Queue,
-            Setting::Filter => HostFilters::All,
-        };
-        let InputWeight(weight) = scheduler.host_weight;
-        Some((device.ifindex, HostSettings { filters, weight }))
-    }
-
     /// Stops redirecting the kernel's output by a port. Packets redirected until then are sent.
-    fn let_go(&mut self, port: PortId) -> Result<(), ControlError> {
-        let Some(HostOutput { catch: Ok(catch), .. }) = self.devices.host_outputs.remove(&port) else {
+    fn let_go(&mut self, port: PortId, model: &Model, workers: &mut Workers) -> Result<(), ControlError> {
+        let Some(HostOutput { catch: Ok(catch), .. }) = self.0.remove(&port) else {
             return Ok(());
         };
         drop(catch);
-        self.owner_of(port)?.ask(|reply| PortCommand::RemoveHostOutput(port, reply))
-    }
-
-    /// Redirects the kernel's output on a device to a TAP device. The inner error is the reason for a
-    /// failure.
-    fn catch(
-        &mut self,
-        port: PortId,
-        ifindex: u32,
-        settings: HostSettings,
-    ) -> Result<Result<HostCatch, String>, ControlError> {
-        let name = format!("mr-out-{ifindex}");
-        let catcher = match Tap::open_catcher(&name) {
-            Ok(catcher) => catcher,
-            Err(error) => return Ok(Err(error.to_string())),
-        };
-        let open: OpenDevice = Box::new(move |_: &Pool| {
-            let descriptor = catcher.descriptor().map(|descriptor| (0, descriptor));
-            Ok(OpenedDevice { port: Box::new(catcher), sockets: descriptor.into_iter().collect() })
-        });
-        let opened =
-            self.owner_of(port)?.ask(|reply| PortCommand::AddHostOutput(port, settings, open, reply))?;
-        let report = match opened {
-            Ok(report) => report,
-            Err(error) => return Ok(Err(error.to_string())),
-        };
-        let sockets =
-            self.devices.kernel.values().flat_map(|device| device.sockets.iter().map(|own| own.socket));
-        let above: Vec<RawFd> = report.sockets.iter().map(|(_, socket)| *socket).chain(sockets).collect();
-        let catcher = report.capabilities.ifindex.unwrap_or_default();
-        let attached = HostCatch::attach(ifindex, catcher, &above).map_err(|error| error.to_string());
-        if attached.is_err() {
-            self.owner_of(port)?.ask(|reply| PortCommand::RemoveHostOutput(port, reply))?;
-        }
-        Ok(attached)
+        owner_of(port, model, workers)?.ask(|reply| PortCommand::RemoveHostOutput(port, reply))
     }
 
     /// Returns the view of a port's host output.
-    pub fn host_view(&self, port: PortId, snapshot: &Snapshot) -> Option<HostOutputView> {
-        self.devices.kernel.get(&port)?;
-        let scheduler = self.model.schedulers.of(port)?;
-        let catch = self.devices.host_outputs.get(&port).map(|host| &host.catch);
+    pub fn view(&self, port: PortId, model: &Model, snapshot: &Snapshot) -> Option<HostOutputView> {
+        let scheduler = model.schedulers.of(port)?;
+        let catch = self.0.get(&port).map(|host| &host.catch);
         let counts = snapshot.hosts.iter().find(|(own, _)| *own == port).map(|(_, counts)| counts);
         Some(HostOutputView {
             setting: scheduler.host.name(),
@@ -138,4 +112,53 @@ impl Inner {
             lost: counts.map_or(0, |counts| counts.drops.total()),
         })
     }
+}
+
+/// Returns the device whose kernel output is to be redirected, and the settings; `None` if it is not
+/// configured.
+fn wanted(
+    port: PortId,
+    kernel: &HashMap<PortId, KernelDevice>,
+    model: &Model,
+) -> Option<(u32, HostSettings)> {
+    let (device, scheduler) = (kernel.get(&port)?, model.schedulers.of(port)?);
+    let filters = match scheduler.host {
+        Setting::Direct => return None,
+        Setting::Queue => HostFilters::Queue,
+        Setting::Filter => HostFilters::All,
+    };
+    let InputWeight(weight) = scheduler.host_weight;
+    Some((device.ifindex, HostSettings { filters, weight }))
+}
+
+/// Redirects the kernel's output on a device to a TAP device. The inner error is the reason for a
+/// failure.
+fn catch(
+    (port, ifindex): (PortId, u32),
+    settings: HostSettings,
+    kernel: &HashMap<PortId, KernelDevice>,
+    worker: &mut WorkerHandle,
+) -> Result<Result<HostCatch, String>, ControlError> {
+    let name = format!("mr-out-{ifindex}");
+    let catcher = match Tap::open_catcher(&name) {
+        Ok(catcher) => catcher,
+        Err(error) => return Ok(Err(error.to_string())),
+    };
+    let open: OpenDevice = Box::new(move |_: &Pool| {
+        let descriptor = catcher.descriptor().map(|descriptor| (0, descriptor));
+        Ok(OpenedDevice { port: Box::new(catcher), sockets: descriptor.into_iter().collect() })
+    });
+    let opened = worker.ask(|reply| PortCommand::AddHostOutput(port, settings, open, reply))?;
+    let report = match opened {
+        Ok(report) => report,
+        Err(error) => return Ok(Err(error.to_string())),
+    };
+    let sockets = kernel.values().flat_map(|device| device.sockets.iter().map(|own| own.socket));
+    let above: Vec<RawFd> = report.sockets.iter().map(|(_, socket)| *socket).chain(sockets).collect();
+    let catcher = report.capabilities.ifindex.unwrap_or_default();
+    let attached = HostCatch::attach(ifindex, catcher, &above).map_err(|error| error.to_string());
+    if attached.is_err() {
+        worker.ask(|reply| PortCommand::RemoveHostOutput(port, reply))?;
+    }
+    Ok(attached)
 }

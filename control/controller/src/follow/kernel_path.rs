@@ -6,7 +6,8 @@ use millrace_offload::KernelHandback;
 use millrace_pipeline::{DeviceCommand, Handover, HostPath};
 
 use crate::ControlError;
-use crate::router::Inner;
+use crate::ports::devices::Devices;
+use crate::workers::Workers;
 
 /// Paths that punt frames to the kernel through the programs of the receiving device, by device index.
 struct KernelPath(HashMap<u32, KernelHandback>);
@@ -18,29 +19,27 @@ impl HostPath for KernelPath {
     }
 }
 
-impl Inner {
-    /// Makes the socket that a dying process closes first the witness of every port: see
-    /// [`PortPrograms::set_witness`](millrace_offload::PortPrograms::set_witness).
-    pub fn set_witness(&mut self) -> Result<(), ControlError> {
-        let sockets = self.devices.kernel.values().flat_map(|device| &device.sockets);
-        let Some(first) = sockets.map(|own| own.socket).max() else { return Ok(()) };
-        for device in self.devices.kernel.values_mut().filter(|device| !device.sockets.is_empty()) {
-            let set = device.programs.set_witness(first);
-            set.map_err(|error| ControlError::system("name the witness of the ports", error))?;
-        }
-        Ok(())
+/// Makes the socket that a dying process closes first the witness of every port: see
+/// [`PortPrograms::set_witness`](millrace_offload::PortPrograms::set_witness).
+pub(crate) fn set_witness(devices: &mut Devices) -> Result<(), ControlError> {
+    let sockets = devices.kernel.values().flat_map(|device| &device.sockets);
+    let Some(first) = sockets.map(|own| own.socket).max() else { return Ok(()) };
+    for device in devices.kernel.values_mut().filter(|device| !device.sockets.is_empty()) {
+        let set = device.programs.set_witness(first);
+        set.map_err(|error| ControlError::system("name the witness of the ports", error))?;
     }
+    Ok(())
+}
 
-    /// Gives each worker the punt paths of the devices that it owns.
-    pub fn set_host_path(&mut self) -> Result<(), ControlError> {
-        let workers = self.workers.len();
-        let mut paths: Vec<HashMap<u32, KernelHandback>> = (0..workers).map(|_| HashMap::new()).collect();
-        for device in self.devices.kernel.values_mut() {
-            let path = KernelHandback::through(&mut device.programs)
-                .map_err(|error| ControlError::system("prepare the way back to the kernel", error))?;
-            paths[Handover::owner(device.device, workers)].insert(device.ifindex, path);
-        }
-        let set = |paths| DeviceCommand::SetHostPath(Box::new(KernelPath(paths)));
-        self.workers.tell_each(paths.into_iter().map(set).collect())
+/// Gives each worker the punt paths of the devices that it owns.
+pub(crate) fn set_host_path(devices: &mut Devices, workers: &mut Workers) -> Result<(), ControlError> {
+    let count = workers.len();
+    let mut paths: Vec<HashMap<u32, KernelHandback>> = (0..count).map(|_| HashMap::new()).collect();
+    for device in devices.kernel.values_mut() {
+        let path = KernelHandback::through(&mut device.programs)
+            .map_err(|error| ControlError::system("prepare the way back to the kernel", error))?;
+        paths[Handover::owner(device.device, count)].insert(device.ifindex, path);
     }
+    let set = |paths| DeviceCommand::SetHostPath(Box::new(KernelPath(paths)));
+    workers.tell_each(paths.into_iter().map(set).collect())
 }

@@ -7,6 +7,9 @@ use millrace_units::PortId;
 use serde_json::json;
 
 use crate::ControlError;
+use crate::model::Model;
+use crate::observe::events::Events;
+use crate::ports::devices::Devices;
 use crate::router::Inner;
 
 /// Returns the reason why no offloaded flow leaves by a port with this queueing discipline, and the remedy.
@@ -26,58 +29,62 @@ impl Inner {
     /// Updates the kernel's queueing disciplines of the ports. Flows leave by a port with more than a plain
     /// queue only from a worker, as for ports with a scheduler.
     pub fn follow_queueing(&mut self) -> Result<(), ControlError> {
-        if !self.note_queueing(true) {
+        if !note_queueing(&mut self.devices, &self.model, &self.observation.events) {
             return Ok(());
         }
-        self.refresh_driver_ports()
+        self.offload.refresh_ports(&mut self.devices, &self.model, &mut self.workers)
     }
+}
 
-    /// Stores the current queueing disciplines. Returns whether any has changed. `says` is whether to report
-    /// changes as events.
-    pub fn note_queueing(&mut self, says: bool) -> bool {
-        let devices: Vec<u32> = self.devices.kernel.values().map(|device| device.ifindex).collect();
-        if devices.is_empty() {
-            return false;
-        }
-        let mut found = match policy::queueing(&devices) {
-            Ok(found) => found,
-            Err(error) => {
-                tracing::warn!("the kernel's queueing disciplines are not known: {error}");
-                return false;
-            }
-        };
-        let mut changed: Vec<(PortId, Option<String>)> = Vec::new();
-        for (port, device) in &mut self.devices.kernel {
-            let now = found.remove(&device.ifindex);
-            if device.queueing != now {
-                device.queueing.clone_from(&now);
-                changed.push((*port, now));
-            }
-        }
-        changed.sort_by_key(|(port, _)| *port);
-        if says {
-            changed.iter().for_each(|(port, now)| self.say_queueing(*port, now.as_deref()));
-        }
-        !changed.is_empty()
+/// Stores the current queueing disciplines, and reports changes as events. Returns whether any has changed.
+pub(super) fn note_queueing(devices: &mut Devices, model: &Model, events: &Events) -> bool {
+    let changed = store_queueing(devices);
+    for (port, now) in &changed {
+        say_queueing(*port, now.as_deref(), model, events);
     }
+    !changed.is_empty()
+}
 
-    fn say_queueing(&self, port: PortId, discipline: Option<&str>) {
-        let name = self.model.port_name(port);
-        let (kind, text) = match discipline {
-            Some(discipline) => {
-                (EventKind::QueueingPassedBy, format!("port {name}: {}", why_passed_by(discipline)))
-            }
-            None => (
-                EventKind::QueueingGone,
-                format!(
-                    "port {name} has no queueing discipline of the kernel any more that its packets pass by"
-                ),
-            ),
-        };
-        match discipline {
-            Some(_) => tracing::warn!(port = %name, "{text}"),
-            None => tracing::info!(port = %name, "{text}"),
-        }
-        self.observation.events.note(kind, name, text, json!({"port": name, "discipline": discipline}));
+/// Stores the current queueing disciplines of the devices. Returns those that have changed, by port.
+pub(crate) fn store_queueing(devices: &mut Devices) -> Vec<(PortId, Option<String>)> {
+    let indexes: Vec<u32> = devices.kernel.values().map(|device| device.ifindex).collect();
+    if indexes.is_empty() {
+        return Vec::new();
     }
+    let mut found = match policy::queueing(&indexes) {
+        Ok(found) => found,
+        Err(error) => {
+            tracing::warn!("the kernel's queueing disciplines are not known: {error}");
+            return Vec::new();
+        }
+    };
+    let mut changed: Vec<(PortId, Option<String>)> = Vec::new();
+    for (port, device) in &mut devices.kernel {
+        let now = found.remove(&device.ifindex);
+        if device.queueing != now {
+            device.queueing.clone_from(&now);
+            changed.push((*port, now));
+        }
+    }
+    changed.sort_by_key(|(port, _)| *port);
+    changed
+}
+
+/// Reports the changed queueing discipline of a port.
+fn say_queueing(port: PortId, discipline: Option<&str>, model: &Model, events: &Events) {
+    let name = model.port_name(port);
+    let (kind, text) = match discipline {
+        Some(discipline) => {
+            (EventKind::QueueingPassedBy, format!("port {name}: {}", why_passed_by(discipline)))
+        }
+        None => (
+            EventKind::QueueingGone,
+            format!("port {name} has no queueing discipline of the kernel any more that its packets pass by"),
+        ),
+    };
+    match discipline {
+        Some(_) => tracing::warn!(port = %name, "{text}"),
+        None => tracing::info!(port = %name, "{text}"),
+    }
+    events.note(kind, name, text, json!({"port": name, "discipline": discipline}));
 }

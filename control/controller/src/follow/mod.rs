@@ -6,23 +6,18 @@ pub(crate) mod kernel_queueing;
 mod refresh;
 
 mod features;
+mod neighbours;
 mod pace;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashSet;
-use std::net::IpAddr;
 use std::time::Duration;
 
-use millrace_host::{HostChange, HostNeighbour, NeighbourState};
-use millrace_pipeline::{
-    DeviceId, Event, NeighbourChange, NeighbourCommand, NeighbourKnowledge, PluginCommand,
-};
+use millrace_host::HostChange;
+use millrace_pipeline::{Event, NeighbourCommand, PluginCommand};
 use millrace_plugin::{Failure, Given};
-use millrace_plugin_abi::{LogLevel, Output, Request};
+use millrace_plugin_abi::{LogLevel, Output};
 use millrace_telemetry::EventKind;
-use millrace_units::{InstanceId, PortId};
-use millrace_wire::MacAddr;
 use serde_json::json;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -33,19 +28,18 @@ use crate::plugins::host_level::HostSays;
 use crate::ports::claim::Claim;
 use crate::ports::device::KernelDevice;
 use crate::router::{Inner, Router};
+use crate::routes::configured::wanted_among;
 use crate::routes::from_kernel;
-use crate::workers::commands::links;
+use crate::workers::crash_capture::note_crashes;
 use crate::workers::handle::ended;
+pub(crate) use neighbours::MOST_PIECES;
+
 use features::Features;
+use neighbours::knowledge;
 use pace::{Pace, is_silent, next_batch, worse};
 
-/// Maximum number of waiting plugin requests.
-const MOST_REQUESTS: usize = 256;
 /// Maximum number of neighbours in one worker command: a longer command delays packets.
 const NEIGHBOURS_TOGETHER: usize = 64;
-/// Maximum number of pieces in which workers report the neighbours in use. It suffices for all neighbours,
-/// unless some are used again in the meantime.
-pub(crate) const MOST_PIECES: usize = 512;
 /// Interval between two reports of used neighbours to the kernel.
 const REFRESH: Duration = Duration::from_secs(1);
 /// Interval between two readings of all counters, for conditions that no event reports.
@@ -118,12 +112,13 @@ impl Router {
             // Events sent while a worker did not answer are still in the ring.
             self.hear()?;
         }
-        let mut inner = self.lock();
+        let mut guard = self.lock();
+        let inner = &mut *guard;
         inner.follow_queues();
-        inner.refresh_driver_ports()?;
-        inner.refresh_neighbours()?;
-        inner.link_gates()?;
-        drop(inner);
+        inner.offload.refresh_ports(&mut inner.devices, &inner.model, &mut inner.workers)?;
+        inner.neighbours().refresh()?;
+        inner.gates().link()?;
+        drop(guard);
         pace.goes_on();
         Ok(())
     }
@@ -149,7 +144,7 @@ impl Router {
     pub async fn shutdown(&self) -> Result<(), ControlError> {
         self.0.stop.notify_one();
         // The claims last until the workers have released the devices.
-        let panics = self.lock().take_panics();
+        let panics = self.lock().supervision.take_panics();
         let (threads, result, _claims) = self.lock().end(!panics.is_empty());
         panics.into_iter().for_each(|panic| self.lock().capture_crash(panic));
         let join = || threads.into_iter().try_for_each(|thread| thread.join().map(drop));
@@ -173,11 +168,21 @@ fn say(instance: &str, level: LogLevel, line: &str) {
 }
 
 impl Inner {
+    /// Notes that the router forwards, and the crashes that no earlier start has reported.
+    pub fn note_start(&mut self) {
+        self.observation.note_start(&self.model, &self.settings.base.draft.origin);
+        if let Some(state) = &self.settings.state {
+            note_crashes(state, &self.observation.events);
+        }
+    }
+
     /// Reads all counters for conditions that no event reports.
     fn look(&mut self) -> Result<(), ControlError> {
         let counters = self.counters()?;
-        self.observe(&counters);
-        self.compare_wanted();
+        self.observation.observe(&self.model, &counters);
+        self.observation.observe_memory(self.supervision.memory);
+        self.observation.events.flush();
+        self.configured_routes().compare_next();
         Ok(())
     }
 
@@ -240,11 +245,11 @@ impl Inner {
         if is_silent(&done) {
             return done;
         }
-        let wanted = self.wanted_among(&changes);
+        let wanted = wanted_among(&self.model, &changes);
         done = worse(done, self.apply(changes));
-        self.follow_wanted(&wanted, about_ports);
+        self.configured_routes().follow(&wanted, about_ports);
         if about_local && !is_silent(&done) {
-            done = worse(done, self.refresh_programs());
+            done = worse(done, self.devices.refresh_programs(&self.model, &self.kernel));
         }
         done
     }
@@ -266,11 +271,11 @@ impl Inner {
                 _ => {}
             }
         }
-        let routed = self.change_routes(routes);
+        let routed = self.routes.table.change(routes, &mut self.workers);
         if neighbours.is_empty() || is_silent(&routed) {
             return routed;
         }
-        self.note_neighbours(&neighbours);
+        self.observation.note_neighbours(&self.model, &neighbours);
         let mut pieces = neighbours.chunks(NEIGHBOURS_TOGETHER);
         worse(
             routed,
@@ -283,10 +288,10 @@ impl Inner {
         while let Some((worker, event)) = self.workers.next_event() {
             match event {
                 Event::Neighbour(change) => {
-                    self.note_neighbours(&[change]);
+                    self.observation.note_neighbours(&self.model, &[change]);
                     self.workers.tell_others(worker, change)?;
                 }
-                Event::Resolve(port, address) => self.resolve(port, address)?,
+                Event::Resolve(port, address) => self.neighbours().resolve(port, address)?,
                 Event::AddressConflict(port, address, mac) => {
                     let name = self.model.port_name(port);
                     tracing::warn!(port = %name, %address, %mac, "another station uses this router's address");
@@ -302,10 +307,13 @@ impl Inner {
                 Event::InstanceSays(instance, level, line) => {
                     say(self.model.plugins.instance_name(instance), level, &line);
                 }
-                Event::InstanceRequests(instance, request) => self.note_request(instance, request),
+                Event::InstanceRequests(instance, request) => {
+                    let name = self.model.plugins.instance_name(instance);
+                    self.plugins.note_request(name, request);
+                }
                 Event::InstanceSends(instance, bytes) => self.plugins.host_level.message(instance, bytes),
                 Event::InstanceFailed(failure) => {
-                    self.note_failure(&failure, Some(worker));
+                    self.observation.note_failure(&self.model, &failure, Some(worker));
                     let Failure { instance, fault, health } = failure;
                     let name = self.model.plugins.instance_name(instance);
                     let health = health.name();
@@ -324,7 +332,10 @@ impl Inner {
                     Output::Log(level, line) => {
                         say(self.model.plugins.instance_name(instance), level, &line);
                     }
-                    Output::Request(request) => self.note_request(instance, request),
+                    Output::Request(request) => {
+                        let name = self.model.plugins.instance_name(instance);
+                        self.plugins.note_request(name, request);
+                    }
                     Output::Message(bytes) => {
                         self.workers.tell(|| PluginCommand::Message(instance, bytes.clone()))?;
                     }
@@ -332,7 +343,7 @@ impl Inner {
                     Output::Packet { .. } => {}
                 },
                 HostSays::Failed(failure) => {
-                    self.note_failure(&failure, None);
+                    self.observation.note_failure(&self.model, &failure, None);
                     let Failure { instance, fault, health } = failure;
                     let name = self.model.plugins.instance_name(instance);
                     let health = health.name();
@@ -348,109 +359,4 @@ impl Inner {
         }
         Ok(())
     }
-
-    fn note_request(&mut self, instance: InstanceId, request: Request) {
-        if self.plugins.requests.len() < MOST_REQUESTS {
-            let instance = self.model.plugins.instance_name(instance).to_owned();
-            self.plugins.requests.push_back((instance, request));
-        }
-    }
-
-    fn resolve(&mut self, port: PortId, address: std::net::IpAddr) -> Result<(), ControlError> {
-        if let Some(device) = self.own_device(port) {
-            let change = NeighbourChange { port, address, state: NeighbourKnowledge::Wanted };
-            return self.workers.owner(device).tell(NeighbourCommand::Set(vec![change]));
-        }
-        let (Some(device), Some(mirror)) = (self.devices.kernel.get(&port), &self.kernel.mirror) else {
-            return Ok(());
-        };
-        let ifindex = device.ifindex;
-        let known = mirror.state().neighbour(ifindex, address).copied();
-        if let Some(change) = knowledge(port, address, known.as_ref())
-            && matches!(change.state, NeighbourKnowledge::Known(_))
-        {
-            return self.workers.tell(|| NeighbourCommand::Set(vec![change]));
-        }
-        if let Some(actions) = &mut self.kernel.actions
-            && let Err(error) = actions.resolve(ifindex, address)
-        {
-            tracing::debug!(%address, "the kernel does not resolve: {error}");
-            let state = NeighbourKnowledge::Failed;
-            let failed = NeighbourChange { port, address, state };
-            return self.workers.tell(|| NeighbourCommand::Set(vec![failed]));
-        }
-        Ok(())
-    }
-
-    /// Returns the device of a port without a kernel device, which resolves neighbours itself.
-    fn own_device(&self, port: PortId) -> Option<DeviceId> {
-        let plan = self.model.ports.iter().find(|plan| plan.id == port)?;
-        (!plan.is_kernel()).then_some(plan.settings.device)
-    }
-
-    /// Rebuilds the links between the filter tables of gates where filters have changed.
-    fn link_gates(&mut self) -> Result<(), ControlError> {
-        for command in links(&self.model.plugins, &mut self.tables) {
-            self.workers.tell(command)?;
-        }
-        Ok(())
-    }
-
-    /// Returns the neighbours in use. Workers report them piece by piece, so that no report delays packets.
-    fn used_neighbours(&mut self) -> Result<HashSet<(PortId, IpAddr)>, ControlError> {
-        let mut used = HashSet::new();
-        for _ in 0..MOST_PIECES {
-            let pieces = self.workers.ask(NeighbourCommand::TakeUsed)?;
-            let more = pieces.iter().any(|piece| piece.more);
-            used.extend(pieces.into_iter().flat_map(|piece| piece.used));
-            if !more {
-                break;
-            }
-        }
-        Ok(used)
-    }
-
-    /// Refreshes the used neighbours in the kernel, which sees no traffic to them and would remove them.
-    fn refresh_neighbours(&mut self) -> Result<(), ControlError> {
-        let used = self.used_neighbours()?;
-        for (port, address) in &used {
-            if let Some(device) = self.own_device(*port) {
-                let state = NeighbourKnowledge::Used;
-                let change = NeighbourChange { port: *port, address: *address, state };
-                self.workers.owner(device).tell(NeighbourCommand::Set(vec![change]))?;
-            }
-        }
-        let (Some(mirror), Some(actions)) = (&self.kernel.mirror, &mut self.kernel.actions) else {
-            return Ok(());
-        };
-        for (port, address) in used {
-            let Some(device) = self.devices.kernel.get(&port) else { continue };
-            let stale = mirror
-                .state()
-                .neighbour(device.ifindex, address)
-                .is_none_or(|neighbour| neighbour.state == NeighbourState::Stale);
-            if stale {
-                // The next refresh asks again.
-                let _ = actions.refresh(device.ifindex, address);
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Returns the worker's update for a kernel neighbour; `None` while the kernel is still resolving it.
-fn knowledge(
-    port: PortId,
-    address: std::net::IpAddr,
-    neighbour: Option<&HostNeighbour>,
-) -> Option<NeighbourChange> {
-    let state = match neighbour {
-        None => NeighbourKnowledge::Forgotten,
-        Some(HostNeighbour { state: NeighbourState::Failed, .. }) => NeighbourKnowledge::Failed,
-        Some(HostNeighbour { state, mac: Some(mac), .. }) if state.valid() => {
-            NeighbourKnowledge::Known(MacAddr(*mac))
-        }
-        Some(_) => return None,
-    };
-    Some(NeighbourChange { port, address, state })
 }

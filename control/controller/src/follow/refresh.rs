@@ -1,12 +1,12 @@
 //! Renewal of ports whose devices changed.
 
 use crate::ControlError;
+use crate::follow::kernel_path::{set_host_path, set_witness};
+use crate::follow::kernel_queueing::note_queueing;
 use crate::ports::claim::Claim;
-use crate::ports::device::{AttachedDevice, KernelOptions, mtu_of, vlan_stack};
+use crate::ports::device::{AttachedDevice, KernelOptions, mtu_of};
 use crate::router::Inner;
-use crate::show::KernelShare;
 use crate::start::{complete, warn_of_forwarding};
-use millrace_host::local_addresses;
 use millrace_pipeline::{DeviceCommand, PortCommand};
 use millrace_telemetry::EventKind;
 use millrace_wire::MacAddr;
@@ -30,7 +30,7 @@ impl Inner {
             .collect();
         for (plan, was_up) in changed {
             if plan.settings.up != was_up {
-                self.note_link(&plan.settings.name, plan.settings.up);
+                self.observation.note_link(&plan.settings.name, plan.settings.up);
             }
             tracing::info!(port = %plan.settings.name, up = plan.settings.up, mtu = plan.settings.mtu, "port changed");
             warn_of_forwarding(&plan.settings);
@@ -87,22 +87,21 @@ impl Inner {
             if self.devices.kernel.contains_key(&plan.id) {
                 let what = if is_other { "released: its receive queues changed" } else { "gone" };
                 tracing::warn!(port = %plan.settings.name, "device is {what}");
-                self.note_device(&plan, EventKind::DeviceGone, what);
-                self.counters.share_gone.insert(plan.id, self.share(plan.id));
-                // The count of packets sent by the driver continues, so its current value becomes the offset.
-                let sent = self.share_now(plan.id).sent;
-                self.counters.share_offset.insert(plan.id, KernelShare { sent, ..KernelShare::default() });
+                self.observation.note_device(&plan, EventKind::DeviceGone, what);
+                let share = self.devices.share(plan.id, self.offload.sent(plan.id));
+                self.counters.device_gone(plan.id, &share);
                 self.devices.kernel.remove(&plan.id);
                 if !is_other {
-                    // The next device of this name counts from zero.
-                    self.counters.device_drops_before.remove(&plan.id);
+                    self.counters.forget_device_drops(plan.id);
                 }
-                if let Err(error) = self.forget_driver_port(plan.id) {
+                if let Err(error) = self.offload.forget_port(plan.id, &mut self.workers) {
                     tracing::error!("{error}");
                 }
                 // Closing the sockets of this device must not look to the other ports like the end of the
                 // router.
-                if let Err(error) = self.set_witness().and_then(|()| self.set_host_outputs()) {
+                if let Err(error) = set_witness(&mut self.devices)
+                    .and_then(|()| self.devices.set_host_outputs(&self.model, &mut self.workers))
+                {
                     tracing::error!("{error}");
                 }
                 let device = plan.settings.device;
@@ -113,7 +112,7 @@ impl Inner {
                 match self.reopen(&plan, &link) {
                     Ok(()) => {
                         tracing::info!(port = %plan.settings.name, "device is back");
-                        self.note_device(&plan, EventKind::DeviceBack, "there again");
+                        self.observation.note_device(&plan, EventKind::DeviceBack, "there again");
                     }
                     Err(error) => tracing::error!(port = %plan.settings.name, "{error}"),
                 }
@@ -144,34 +143,13 @@ impl Inner {
         device.take_over(MacAddr(link.mac.unwrap_or_default()))?;
         self.devices.capabilities.insert(plan.settings.device, capabilities);
         self.devices.kernel.insert(plan.id, device);
-        self.note_queueing(true);
-        self.refresh_driver_ports()?;
-        self.set_host_path()?;
-        self.set_witness()?;
-        self.set_host_outputs()?;
+        note_queueing(&mut self.devices, &self.model, &self.observation.events);
+        self.offload.refresh_ports(&mut self.devices, &self.model, &mut self.workers)?;
+        set_host_path(&mut self.devices, &mut self.workers)?;
+        set_witness(&mut self.devices)?;
+        self.devices.set_host_outputs(&self.model, &mut self.workers)?;
         let Some(mirror) = &self.kernel.mirror else { return Ok(()) };
         let everything = mirror.state().snapshot();
         self.apply(everything)
-    }
-
-    /// Sets the kernel's addresses and Millrace's VLANs in the XDP programs.
-    pub fn refresh_programs(&mut self) -> Result<(), ControlError> {
-        let Some(mirror) = &self.kernel.mirror else { return Ok(()) };
-        let addresses = local_addresses(&mirror.state());
-        for (port, device) in &mut self.devices.kernel {
-            let vlans: Vec<_> = self
-                .model
-                .ports
-                .iter()
-                .filter(|plan| plan.settings.device == device.device && plan.id != *port)
-                .filter_map(|plan| vlan_stack(plan.settings.tags))
-                .collect();
-            let set = device
-                .programs
-                .set_local_addresses(&addresses)
-                .and_then(|()| device.programs.set_vlans(&vlans));
-            set.map_err(ControlError::refused)?;
-        }
-        Ok(())
     }
 }

@@ -21,9 +21,9 @@ use millrace_units::{InstanceId, Instant, PortId};
 use millrace_wire::MacAddr;
 use serde_json::{Value, json};
 
-use crate::model::PortPlan;
+use crate::model::{Model, PortPlan};
 use crate::observe::events::Events;
-use crate::router::Inner;
+use crate::routes::PortsByDevice;
 
 /// Most neighbours that are remembered to detect changes.
 const MOST_NEIGHBOURS: usize = 65_536;
@@ -51,7 +51,7 @@ pub(crate) struct Observation {
     /// Event log.
     pub events: Events,
     /// State of the last look for events.
-    pub observed: Observed,
+    observed: Observed,
     /// Number of captures started so far.
     pub captures: u32,
     /// Number of traces started so far. The number of the running trace follows.
@@ -72,43 +72,32 @@ impl Default for Observation {
     }
 }
 
-impl Inner {
+impl Observation {
     /// Notes that the router forwards, and its instances that are in quarantine from the start.
-    pub fn note_start(&mut self) {
+    pub fn note_start(&mut self, model: &Model, origin: &str) {
         let version = env!("CARGO_PKG_VERSION");
-        let details =
-            json!({"version": version, "pid": std::process::id(), "origin": self.settings.base.draft.origin});
-        self.observation.events.note(
-            EventKind::RouterStarted,
-            version,
-            format!("millrace {version} forwards"),
-            details,
-        );
-        let held: Vec<_> = self.model.repository.quarantine().all().to_vec();
-        for held in held {
-            if let Ok(instance) = self.model.plugins.instance(&held.instance)
-                && self.model.plugins.is_held(instance)
-                && self
-                    .model
-                    .plugins
-                    .plugin_of(&held.instance)
-                    .is_ok_and(|plugin| plugin.name() == held.plugin)
+        let details = json!({"version": version, "pid": std::process::id(), "origin": origin});
+        self.events.note(EventKind::RouterStarted, version, format!("millrace {version} forwards"), details);
+        for held in model.repository.quarantine().all() {
+            if let Ok(instance) = model.plugins.instance(&held.instance)
+                && model.plugins.is_held(instance)
+                && model.plugins.plugin_of(&held.instance).is_ok_and(|plugin| plugin.name() == held.plugin)
             {
-                self.note_quarantine(instance, &held.why);
+                self.note_quarantine(model, instance, &held.why);
             }
         }
     }
 
     /// Notes changes of neighbours.
-    pub fn note_neighbours(&mut self, changes: &[NeighbourChange]) {
+    pub fn note_neighbours(&mut self, model: &Model, changes: &[NeighbourChange]) {
         for change in changes {
-            self.note_neighbour(change);
+            self.note_neighbour(model, change);
         }
     }
 
-    fn note_neighbour(&mut self, change: &NeighbourChange) {
+    fn note_neighbour(&mut self, model: &Model, change: &NeighbourChange) {
         let key = (change.port, change.address);
-        let known = &mut self.observation.observed.neighbours;
+        let known = &mut self.observed.neighbours;
         let (kind, mac, text) = match change.state {
             NeighbourKnowledge::Known(mac) => {
                 if known.len() >= MOST_NEIGHBOURS && !known.contains_key(&key) {
@@ -132,20 +121,14 @@ impl Inner {
             }
             NeighbourKnowledge::Static(_) | NeighbourKnowledge::Wanted | NeighbourKnowledge::Used => return,
         };
-        let (port, address) = (self.model.port_name(change.port), change.address);
+        let (port, address) = (model.port_name(change.port), change.address);
         let details = json!({"port": port, "address": address, "mac": mac.map(|mac| mac.to_string())});
         let subject = format!("{address} at {port}");
-        self.observation.events.note(
-            kind,
-            &subject,
-            format!("neighbour {address} at {port} {text}"),
-            details,
-        );
+        self.events.note(kind, &subject, format!("neighbour {address} at {port} {text}"), details);
     }
 
     /// Remembers the neighbours that are known when the router starts, without an event.
-    pub fn know_neighbours(&mut self, changes: &[HostChange]) {
-        let ports = self.devices.by_index();
+    pub fn know_neighbours(&mut self, ports: &PortsByDevice, changes: &[HostChange]) {
         for change in changes {
             let HostChange::Neighbour {
                 ifindex,
@@ -156,7 +139,7 @@ impl Inner {
                 continue;
             };
             if let Some(port) = ports.get(ifindex).filter(|_| state.valid()) {
-                self.observation.observed.neighbours.insert((*port, *ip), MacAddr(*mac));
+                self.observed.neighbours.insert((*port, *ip), MacAddr(*mac));
             }
         }
     }
@@ -164,28 +147,33 @@ impl Inner {
     /// Notes that the link of a port went up or down.
     pub fn note_link(&self, port: &str, up: bool) {
         let (kind, text) = if up { (EventKind::LinkUp, "up") } else { (EventKind::LinkDown, "down") };
-        self.observation.events.note(kind, port, format!("port {port} is {text}"), json!({"port": port}));
+        self.events.note(kind, port, format!("port {port} is {text}"), json!({"port": port}));
     }
 
     /// Notes that the device of a port disappeared or came back. In both cases the neighbours of the port are
     /// forgotten.
     pub fn note_device(&mut self, plan: &PortPlan, kind: EventKind, text: &str) {
-        self.observation.observed.neighbours.retain(|(port, _), _| *port != plan.id);
+        self.observed.neighbours.retain(|(port, _), _| *port != plan.id);
         let (port, device) = (&plan.settings.name, plan.config.device.as_deref().unwrap_or_default());
         let text = format!("device {device} of port {port} is {text}");
-        self.observation.events.note(kind, port, text, json!({"port": port, "device": device}));
+        self.events.note(kind, port, text, json!({"port": port, "device": device}));
     }
 
     /// Notes that an instance failed at a worker, or that its host companion failed, which has no worker.
-    pub fn note_failure(&mut self, Failure { instance, fault, health }: &Failure, worker: Option<usize>) {
-        let name = self.model.plugins.instance_name(*instance).to_owned();
+    pub fn note_failure(
+        &mut self,
+        model: &Model,
+        Failure { instance, fault, health }: &Failure,
+        worker: Option<usize>,
+    ) {
+        let name = model.plugins.instance_name(*instance).to_owned();
         let key = worker.map(|worker| (worker, *instance));
-        if key.is_some_and(|key| self.observation.observed.pausing.remove(&key)) {
+        if key.is_some_and(|key| self.observed.pausing.remove(&key)) {
             // An instance in its pause can't fail, so the pause is over.
             self.tell_restart(&name);
         }
         let slow = worker.is_none();
-        let plugin = self.model.plugins.plugin_of(&name).map_or("", |plugin| plugin.name());
+        let plugin = model.plugins.plugin_of(&name).map_or("", |plugin| plugin.name());
         let half = if slow { "the host companion of instance" } else { "instance" };
         let details = json!({
             "instance": name,
@@ -195,43 +183,43 @@ impl Inner {
             "host_companion": slow,
         });
         let text = format!("{half} {name} failed, {}: {}", fault.kind, fault.text);
-        self.observation.events.note(EventKind::PluginFault, &name, text, details);
-        let limits = self.model.options.instances;
+        self.events.note(EventKind::PluginFault, &name, text, details);
+        let limits = model.options.instances;
         let (faults, window) = (limits.faults, limits.fault_window.as_secs());
         let why = format!("{faults} faults within {window} s, the last of them {}", fault.kind);
         match (health, key) {
             (Health::Quarantined, None) => {
-                self.tell_quarantine(&name, &format!("its host companion had {why}"))
+                self.tell_quarantine(model, &name, &format!("its host companion had {why}"))
             }
-            (Health::Quarantined, Some(_)) => self.note_quarantine(*instance, &why),
-            (Health::Pausing(_), Some(key)) => drop(self.observation.observed.pausing.insert(key)),
+            (Health::Quarantined, Some(_)) => self.note_quarantine(model, *instance, &why),
+            (Health::Pausing(_), Some(key)) => drop(self.observed.pausing.insert(key)),
             _ => {}
         }
     }
 
     /// Notes that an instance is in quarantine, and why, unless this is already noted.
-    pub fn note_quarantine(&mut self, instance: InstanceId, why: &str) {
-        self.observation.observed.pausing.retain(|(_, own)| *own != instance);
-        if self.observation.observed.quarantined.insert(instance) {
-            self.tell_quarantine(self.model.plugins.instance_name(instance), why);
+    pub fn note_quarantine(&mut self, model: &Model, instance: InstanceId, why: &str) {
+        self.observed.pausing.retain(|(_, own)| *own != instance);
+        if self.observed.quarantined.insert(instance) {
+            self.tell_quarantine(model, model.plugins.instance_name(instance), why);
         }
     }
 
-    fn tell_quarantine(&self, name: &str, why: &str) {
-        let plugin = self.model.plugins.plugin_of(name).map_or("", |plugin| plugin.name());
+    fn tell_quarantine(&self, model: &Model, name: &str, why: &str) {
+        let plugin = model.plugins.plugin_of(name).map_or("", |plugin| plugin.name());
         let text = format!("instance {name} is in quarantine: {why}");
         let details = json!({"instance": name, "plugin": plugin, "why": why});
-        self.observation.events.note(EventKind::InstanceQuarantined, name, text, details);
+        self.events.note(EventKind::InstanceQuarantined, name, text, details);
     }
 
     /// Notes that an instance was released from quarantine.
     pub fn note_release(&mut self, instance: Option<InstanceId>, name: &str) {
         if let Some(instance) = instance {
-            self.observation.observed.quarantined.remove(&instance);
+            self.observed.quarantined.remove(&instance);
         }
         let text = format!("instance {name} is out of quarantine");
         let details = json!({"instance": name, "is_here": instance.is_some()});
-        self.observation.events.note(EventKind::InstanceReleased, name, text, details);
+        self.events.note(EventKind::InstanceReleased, name, text, details);
     }
 
     /// Notes the reservations that a change of a port's scheduler adds, changes or removes.
@@ -253,53 +241,50 @@ impl Inner {
             None => format!("nothing is reserved at port {port} any more for {what}"),
         };
         let details = json!({"port": port, "for": what, "promise": promise});
-        self.observation.events.note(kind, &format!("{port} {what}"), text, details);
+        self.events.note(kind, &format!("{port} {what}"), text, details);
     }
 
     /// Looks for changes that nothing reports, about once a second.
-    pub fn observe(&mut self, snapshot: &Snapshot) {
-        self.observe_instances(snapshot);
-        self.observe_ports(snapshot);
+    pub fn observe(&mut self, model: &Model, snapshot: &Snapshot) {
+        self.observe_instances(model, snapshot);
+        self.observe_ports(model, snapshot);
         let flows = &snapshot.flows;
         self.observe_share("flow table", flows.records.into(), flows.maximum.into());
         let (used, frames) = snapshot.memory;
         self.observe_share("packet memory", used.into(), frames.into());
-        self.observe_memory();
-        self.observation.events.flush();
     }
 
-    fn observe_instances(&mut self, snapshot: &Snapshot) {
+    fn observe_instances(&mut self, model: &Model, snapshot: &Snapshot) {
         let health: HashMap<InstanceId, Health> =
             snapshot.instances.iter().map(|(id, report)| (*id, report.health)).collect();
         // A freed instance is forgotten, because another instance may get its number later.
-        self.observation.observed.quarantined.retain(|id| health.get(id) == Some(&Health::Quarantined));
+        self.observed.quarantined.retain(|id| health.get(id) == Some(&Health::Quarantined));
         let is_over = |id: &InstanceId| !matches!(health.get(id), Some(Health::Pausing(_)));
         let over: HashSet<InstanceId> =
-            self.observation.observed.pausing.iter().map(|(_, id)| *id).filter(is_over).collect();
-        self.observation.observed.pausing.retain(|(_, id)| !over.contains(id));
+            self.observed.pausing.iter().map(|(_, id)| *id).filter(is_over).collect();
+        self.observed.pausing.retain(|(_, id)| !over.contains(id));
         for id in over {
             if health.get(&id) == Some(&Health::Well) {
-                self.tell_restart(self.model.plugins.instance_name(id));
+                self.tell_restart(model.plugins.instance_name(id));
             }
         }
     }
 
     fn tell_restart(&self, name: &str) {
         let text = format!("instance {name} works again");
-        self.observation.events.note(EventKind::InstanceRestarted, name, text, json!({"instance": name}));
+        self.events.note(EventKind::InstanceRestarted, name, text, json!({"instance": name}));
     }
 
     /// Reports ports that lost packets at two successive looks: they were not read in time for a second.
-    fn observe_ports(&mut self, snapshot: &Snapshot) {
-        for plan in self.model.ports.clone() {
+    fn observe_ports(&mut self, model: &Model, snapshot: &Snapshot) {
+        for plan in &model.ports {
             let device = snapshot.devices.iter().find(|(id, _)| *id == plan.settings.device);
             let Some((_, counters)) = device.filter(|_| plan.config.vlan.is_none()) else { continue };
             let missed = counters.drops.get(DropReason::ReceiveRingFull);
-            let (before, looks) =
-                self.observation.observed.missed.get(&plan.id).copied().unwrap_or((missed, 0));
+            let (before, looks) = self.observed.missed.get(&plan.id).copied().unwrap_or((missed, 0));
             let lost = missed.saturating_sub(before);
             let looks = if lost > 0 { looks.saturating_add(1) } else { 0 };
-            self.observation.observed.missed.insert(plan.id, (missed, looks));
+            self.observed.missed.insert(plan.id, (missed, looks));
             let what = format!("receive ring of port {}", plan.settings.name);
             let details = json!({"port": plan.settings.name, "lost": lost});
             let text = format!("{what} is full: {} lost in a second", millrace_units::count(lost, "packet"));
@@ -324,12 +309,12 @@ impl Inner {
         text: String,
         details: Value,
     ) -> Option<bool> {
-        let is_crossed = crossed(&mut self.observation.observed.exceeded, what, above, below);
+        let is_crossed = crossed(&mut self.observed.exceeded, what, above, below);
         match is_crossed {
-            Some(true) => self.observation.events.note(EventKind::ThresholdExceeded, what, text, details),
+            Some(true) => self.events.note(EventKind::ThresholdExceeded, what, text, details),
             Some(false) => {
                 let text = format!("{what}: that is over");
-                self.observation.events.note(EventKind::ThresholdCleared, what, text, details);
+                self.events.note(EventKind::ThresholdCleared, what, text, details);
             }
             None => {}
         }

@@ -10,15 +10,20 @@ use millrace_plugin_abi::{DriverForm, DriverMemory, Plugin};
 use millrace_units::InstanceId;
 
 use crate::ControlError;
-use crate::router::Inner;
+use crate::model::{Model, Plugins};
+use crate::workers::Workers;
+
+/// Flow cache of the router, or the reason why there is none.
+pub(crate) type Cache = Result<FlowCache, &'static str>;
 
 /// eBPF variants, by instance.
-pub(crate) type Forms = BTreeMap<InstanceId, InstanceForm>;
+#[derive(Default)]
+pub(crate) struct Forms(BTreeMap<InstanceId, InstanceForm>);
 
 /// eBPF variant of an instance, loaded once for each worker, as each worker has its own instance.
-pub(crate) struct InstanceForm {
+struct InstanceForm {
     /// Loaded programs by worker, or the reason why loading failed.
-    pub loaded: Result<Vec<LoadedForm>, String>,
+    loaded: Result<Vec<LoadedForm>, String>,
     /// Whether the workers may let the XDP program call the variant.
     is_asked: bool,
 }
@@ -79,37 +84,51 @@ fn object(form: &DriverForm) -> FormObject<'_> {
     }
 }
 
-impl Inner {
+impl Forms {
     /// Loads the eBPF variants of all existing instances.
-    pub fn begin_forms(&mut self) -> Result<(), ControlError> {
-        let all: Vec<_> = self.model.plugins.instance_names().map(|(id, ..)| id).collect();
-        all.into_iter().try_for_each(|id| self.begin_form(id))
+    pub fn begin_all(
+        &mut self,
+        cache: &mut Cache,
+        model: &Model,
+        workers: &mut Workers,
+    ) -> Result<(), ControlError> {
+        model.plugins.instance_names().try_for_each(|(id, ..)| self.begin(id, cache, model, workers))
     }
 
     /// Loads the eBPF variant of an instance, if its plugin has one and there is a flow cache. A failure to
     /// load is logged and is no error: packets of the instance stay at the worker.
-    pub fn begin_form(&mut self, id: InstanceId) -> Result<(), ControlError> {
-        let name = self.model.plugins.instance_name(id).to_owned();
-        let Some(form) = self.model.plugins.plugin_of(&name)?.driver_form() else { return Ok(()) };
-        let Ok(cache) = &mut self.offload.flow_cache else { return Ok(()) };
-        let workers = self.workers.len();
-        let loaded = load(cache, &form, workers);
+    pub fn begin(
+        &mut self,
+        id: InstanceId,
+        cache: &mut Cache,
+        model: &Model,
+        workers: &mut Workers,
+    ) -> Result<(), ControlError> {
+        let name = model.plugins.instance_name(id).to_owned();
+        let Some(form) = model.plugins.plugin_of(&name)?.driver_form() else { return Ok(()) };
+        let Ok(cache) = cache else { return Ok(()) };
+        let loaded = load(cache, &form, workers.len());
         if let Err(problem) = &loaded {
             tracing::warn!(instance = name, "its packets stay at the worker: {problem}");
         }
-        let form = InstanceForm { loaded, is_asked: self.may_be_asked(&name) };
-        let told = form.told(id, workers);
-        self.offload.forms.insert(id, form);
-        self.workers.tell_each(told)
+        let form = InstanceForm { loaded, is_asked: may_be_asked(model, &name) };
+        let told = form.told(id, workers.len());
+        self.0.insert(id, form);
+        workers.tell_each(told)
     }
 
     /// Unloads the eBPF variant of an instance, if there is one. Its counts are kept.
-    pub fn end_form(&mut self, id: InstanceId) -> Result<(), ControlError> {
-        let Some(form) = self.offload.forms.remove(&id) else { return Ok(()) };
-        self.workers.tell(|| OffloadCommand::SetForm(id, None))?;
+    pub fn end(
+        &mut self,
+        id: InstanceId,
+        cache: &mut Cache,
+        workers: &mut Workers,
+    ) -> Result<(), ControlError> {
+        let Some(form) = self.0.remove(&id) else { return Ok(()) };
+        workers.tell(|| OffloadCommand::SetForm(id, None))?;
         // After the barrier no flow cache entry in use names the variant.
-        self.barrier()?;
-        if let (Ok(loaded), Ok(cache)) = (form.loaded, &mut self.offload.flow_cache) {
+        workers.barrier()?;
+        if let (Ok(loaded), Ok(cache)) = (form.loaded, cache) {
             loaded.into_iter().for_each(|one| cache.unload_form(one));
         }
         Ok(())
@@ -117,53 +136,53 @@ impl Inner {
 
     /// Unloads the eBPF variants of a plugin's instances if the new version has another variant. Returns
     /// these instances.
-    pub fn end_other_forms(
+    pub fn end_others(
         &mut self,
-        old: &dyn Plugin,
-        new: &dyn Plugin,
+        (old, new): (&dyn Plugin, &dyn Plugin),
+        cache: &mut Cache,
+        model: &Model,
+        workers: &mut Workers,
     ) -> Result<Vec<InstanceId>, ControlError> {
         if old.driver_form() == new.driver_form() {
             return Ok(Vec::new());
         }
-        let own = self.model.plugins.instance_names().filter(|(.., plugin)| *plugin == old.name());
+        let own = model.plugins.instance_names().filter(|(.., plugin)| *plugin == old.name());
         let ids: Vec<_> = own.map(|(id, ..)| id).collect();
-        ids.iter().try_for_each(|id| self.end_form(*id))?;
+        ids.iter().try_for_each(|id| self.end(*id, cache, workers))?;
         Ok(ids)
     }
 
     /// Tells the workers which eBPF variants may be called, where that has changed.
-    pub fn tell_forms(&mut self) -> Result<(), ControlError> {
-        let ids: Vec<_> = self.offload.forms.keys().copied().collect();
-        for id in ids {
-            let is_asked = self.may_be_asked(self.model.plugins.instance_name(id));
-            let Some(form) = self.offload.forms.get_mut(&id).filter(|form| form.is_asked != is_asked) else {
-                continue;
-            };
-            form.is_asked = is_asked;
-            let told = form.told(id, self.workers.len());
-            self.workers.tell_each(told)?;
+    pub fn tell(&mut self, model: &Model, workers: &mut Workers) -> Result<(), ControlError> {
+        for (id, form) in &mut self.0 {
+            let is_asked = may_be_asked(model, model.plugins.instance_name(*id));
+            if form.is_asked != is_asked {
+                form.is_asked = is_asked;
+                workers.tell_each(form.told(*id, workers.len()))?;
+            }
         }
         Ok(())
     }
 
-    fn may_be_asked(&self, instance: &str) -> bool {
-        self.model.placed_instance(instance) != Some(Level::Worker)
-    }
-
     /// Returns the reason why packets of an instance stay at the workers; `None` if they may be offloaded.
-    pub fn stays_up(&self, id: InstanceId) -> Option<String> {
-        let name = self.model.plugins.instance_name(id);
-        if self.model.plugins.plugin_of(name).ok()?.driver_form().is_none() {
+    pub fn stays_up(&self, id: InstanceId, cache: &Cache, plugins: &Plugins) -> Option<String> {
+        let name = plugins.instance_name(id);
+        if plugins.plugin_of(name).ok()?.driver_form().is_none() {
             return Some("its plugin has no form for the driver".to_owned());
         }
-        if let Err(why) = &self.offload.flow_cache {
+        if let Err(why) = cache {
             return Some(format!("there is no flow cache: {why}"));
         }
-        match self.offload.forms.get(&id) {
+        match self.0.get(&id) {
             Some(InstanceForm { loaded: Err(problem), .. }) => Some(problem.clone()),
             Some(InstanceForm { is_asked: false, .. }) => Some("it was placed there".to_owned()),
             Some(_) => None,
             None => Some("its form for the driver is not loaded".to_owned()),
         }
     }
+}
+
+/// Whether the placements allow the XDP program to call the variant of an instance.
+fn may_be_asked(model: &Model, instance: &str) -> bool {
+    model.placed_instance(instance) != Some(Level::Worker)
 }

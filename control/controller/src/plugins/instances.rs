@@ -7,10 +7,10 @@ use millrace_plugin_abi::{Instance, Message, Reply};
 use serde_json::{Map, Value};
 
 use crate::ControlError;
-use crate::plugins::Plugins;
+use crate::model::Model;
 use crate::plugins::host_level::PATIENCE;
 use crate::plugins::quarantine::Freed;
-use crate::plugins::upgrade::handed_on;
+use crate::plugins::upgrade::{handed_on, succeed_all};
 use crate::router::{Inner, Router};
 use crate::show;
 use crate::view::InstanceView;
@@ -27,7 +27,7 @@ impl Router {
         let mut inner = self.lock();
         let snapshot = inner.snapshot()?;
         let (counts, slow) = (inner.workers.filter_counts()?, inner.plugins.host_level.report()?);
-        let mut views = show::instances(&snapshot, &counts, &inner, &slow);
+        let mut views = show::instances(&snapshot, &counts, (&inner.model, &inner.offload), &slow);
         for view in &mut views {
             let key = format!("instance {}", view.name);
             view.packet_rate = inner.counters.rates.read(&key, view.packets, snapshot.at);
@@ -49,7 +49,7 @@ impl Router {
         role: Role,
     ) -> Result<InstanceView, ControlError> {
         let mut inner = self.to_change()?;
-        inner.may_create(plugin, role)?;
+        inner.quarantine().may_create(plugin, role)?;
         inner.create_instance(plugin, name, settings)
     }
 
@@ -66,7 +66,7 @@ impl Router {
         role: Role,
     ) -> Result<InstanceView, ControlError> {
         let mut inner = self.to_change()?;
-        inner.may_replace(name, role)?;
+        inner.quarantine().may_replace(name, role)?;
         inner.set_instance(name, settings)
     }
 
@@ -77,8 +77,9 @@ impl Router {
     /// [`ControlError::NeedsAdmin`] for a role below `admin`, if the instance of a shared object or the new
     /// name is in quarantine.
     pub fn rename_instance(&self, name: &str, to: &str, role: Role) -> Result<InstanceView, ControlError> {
-        let mut inner = self.to_change()?;
-        inner.may_rename(name, to, role)?;
+        let mut guard = self.to_change()?;
+        let inner = &mut *guard;
+        inner.quarantine().may_rename(name, to, role)?;
         inner.model.plugins.rename_instance(name, to)?;
         let plugin = inner.model.plugins.plugin_of(to)?.name();
         if let Err(error) = inner.model.repository.quarantine_mut().rename(name, plugin, to) {
@@ -86,8 +87,8 @@ impl Router {
             return Err(ControlError::system("remember the new name of what is in quarantine", error));
         }
         inner.model.rename_placed_instance(name, to);
-        inner.tell_names();
-        inner.find_instance(to)
+        inner.supervision.tell_names(&inner.model.plugins, &inner.workers);
+        inner.plugins.find_instance(to, &inner.model, &inner.offload, &mut inner.workers)
     }
 
     /// Removes the bindings of an instance and frees it. An admin also releases it from quarantine. For other
@@ -114,7 +115,7 @@ impl Router {
     ) -> Result<Value, ControlError> {
         let message = Message { name: message.to_owned(), arguments: arguments.clone() };
         let mut inner = self.lock();
-        inner.may_run(instance, role, MESSAGE)?;
+        inner.quarantine().may_run(instance, role, MESSAGE)?;
         let id = inner.model.plugins.address(instance, &message)?;
         let replies = inner.workers.ask(|reply| PluginCommand::Control(id, message.clone(), reply))?;
         let absent = || ControlError::System(format!("instance {instance:?} is not on the data plane"));
@@ -143,7 +144,7 @@ impl Router {
         let message = Message { name: message.to_owned(), arguments: arguments.clone() };
         let reply = {
             let mut inner = self.lock();
-            inner.may_run(instance, role, MESSAGE)?;
+            inner.quarantine().may_run(instance, role, MESSAGE)?;
             let id = inner.model.plugins.address_host_companion(instance, &message)?;
             inner.plugins.host_level.control(id, message)?
         };
@@ -162,14 +163,14 @@ impl Inner {
         name: &str,
         settings: &Map<String, Value>,
     ) -> Result<InstanceView, ControlError> {
-        let slow = self.host_companion_to_be(plugin, name, settings)?;
+        let slow = host_companion_to_be(&self.model, plugin, name, settings)?;
         let changes = self.model.create_instance(plugin, name, settings.clone())?;
         let id = self.model.plugins.instance(name)?;
         self.plugins.host_level.put(id, slow, (0, true))?;
-        self.tell_names();
-        self.tell_plugins(changes)?;
-        self.begin_form(id)?;
-        self.find_instance(name)
+        self.supervision.tell_names(&self.model.plugins, &self.workers);
+        self.gates().tell(changes)?;
+        self.offload.begin_form(id, &self.model, &mut self.workers)?;
+        self.plugins.find_instance(name, &self.model, &self.offload, &mut self.workers)
     }
 
     pub fn set_instance(
@@ -186,7 +187,8 @@ impl Inner {
             true => None,
             false => plugins.host_companion(&*plugin, &settings)?,
         };
-        let succeeded = self.succeed_all(vec![successors], Inheritance::Tried, (version, version));
+        let succeeded =
+            succeed_all(&mut self.workers, vec![successors], Inheritance::Tried, (version, version));
         // A worker that does not answer still switches to the new instance once it continues.
         if succeeded.as_ref().err().is_none_or(ControlError::is_failure) {
             self.model.plugins.note_settings(id, settings);
@@ -196,61 +198,36 @@ impl Inner {
         if slow.is_some() {
             self.plugins.host_level.put(id, slow, handed_on(&*plugin, &*plugin))?;
         }
-        self.find_instance(name)
+        self.plugins.find_instance(name, &self.model, &self.offload, &mut self.workers)
     }
 
     pub fn free_instance(&mut self, name: &str, freed: Freed) -> Result<InstanceView, ControlError> {
         let id = self.model.plugins.instance(name)?;
-        let view = self.find_instance(name)?;
-        self.free_quarantine(id, name, freed)?;
+        let view = self.plugins.find_instance(name, &self.model, &self.offload, &mut self.workers)?;
+        self.quarantine().free(id, name, freed)?;
         let changes = self.model.plugins.free_instance(name)?;
         self.plugins.host_level.remove(id)?;
-        self.tell_plugins(changes)?;
-        self.end_form(id)?;
+        self.gates().tell(changes)?;
+        self.offload.end_form(id, &mut self.workers)?;
         // A configuration that is being applied sets the placements itself.
         if self.settings.unless_applying().is_ok() {
             self.model.forget_placed_instance(name);
         }
-        self.tell_names();
+        self.supervision.tell_names(&self.model.plugins, &self.workers);
         Ok(view)
     }
+}
 
-    /// Returns the instance of this name, with its counters.
-    ///
-    /// # Errors
-    /// Returns an error if the instance is unknown, or if the data plane does not answer.
-    fn find_instance(&mut self, name: &str) -> Result<InstanceView, ControlError> {
-        let (snapshot, counts) = (self.snapshot()?, self.workers.filter_counts()?);
-        let slow = self.plugins.host_level.report()?;
-        let instances = show::instances(&snapshot, &counts, self, &slow);
-        instances
-            .into_iter()
-            .find(|instance| instance.name == name)
-            .ok_or_else(|| ControlError::NotFound(format!("no instance is named {name:?}")))
+/// Creates the host companion of a future instance; `None` if the instance will be in quarantine.
+fn host_companion_to_be(
+    model: &Model,
+    plugin: &str,
+    name: &str,
+    settings: &Map<String, Value>,
+) -> Result<Option<Box<dyn Instance>>, ControlError> {
+    if model.repository.quarantine().find(name, plugin).is_some() {
+        return Ok(None);
     }
-
-    /// Creates the host companion of a future instance; `None` if the instance will be in quarantine.
-    fn host_companion_to_be(
-        &self,
-        plugin: &str,
-        name: &str,
-        settings: &Map<String, Value>,
-    ) -> Result<Option<Box<dyn Instance>>, ControlError> {
-        if self.model.repository.quarantine().find(name, plugin).is_some() {
-            return Ok(None);
-        }
-        let known = self.model.plugins.plugin_named(plugin)?;
-        Ok(self.model.plugins.host_companion(&*known, settings)?)
-    }
-
-    /// Starts the host companions of the existing instances.
-    pub fn begin_host_companions(&mut self) -> Result<(), ControlError> {
-        let Self { model, plugins: Plugins { host_level, .. }, .. } = self;
-        for (id, name) in model.plugins.running() {
-            if let Some(slow) = model.plugins.host_companion_of(name)? {
-                host_level.put(id, Some(slow), (0, true))?;
-            }
-        }
-        Ok(())
-    }
+    let known = model.plugins.plugin_named(plugin)?;
+    Ok(model.plugins.host_companion(&*known, settings)?)
 }

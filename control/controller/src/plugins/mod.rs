@@ -21,12 +21,19 @@ use millrace_plugin_abi::{Plugin, Request};
 use millrace_telemetry::EventKind;
 use serde_json::json;
 
+use crate::flows::offload::Offload;
+use crate::model::Model;
+use crate::observe::events::Events;
 use crate::plugins::host_level::HostLevel;
 use crate::plugins::load::{Half, Loaded, admit_new, admit_version};
 use crate::plugins::loader::Loader;
-use crate::router::{Inner, Router};
-use crate::view::{PluginDetailView, PluginView};
+use crate::router::Router;
+use crate::view::{InstanceView, PluginDetailView, PluginView};
+use crate::workers::Workers;
 use crate::{ControlError, NewPlugin, show};
+
+/// Maximum number of waiting plugin requests.
+const MOST_REQUESTS: usize = 256;
 
 /// Plugins of the router beside its model.
 pub(crate) struct Plugins {
@@ -44,6 +51,67 @@ impl Plugins {
     /// Creates the state of plugins without instances.
     pub fn new(loader: Loader, host_level: HostLevel) -> Self {
         Self { loader, host_level, requests: VecDeque::new(), previous: HashMap::new() }
+    }
+
+    /// Starts the host companions of the existing instances.
+    pub fn begin_host_companions(&mut self, model: &Model) -> Result<(), ControlError> {
+        for (id, name) in model.plugins.running() {
+            if let Some(slow) = model.plugins.host_companion_of(name)? {
+                self.host_level.put(id, Some(slow), (0, true))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Unloads a plugin without instances, named by its name or by its file.
+    pub fn unload(
+        &mut self,
+        plugin: &str,
+        model: &mut Model,
+        events: &Events,
+    ) -> Result<PluginView, ControlError> {
+        let of_file = model.files.iter().find(|(_, file)| file.file == std::path::Path::new(plugin));
+        let name = of_file.map_or(plugin, |(name, _)| *name);
+        let known = show::plugins(model).into_iter().find(|plugin| plugin.name == name);
+        if model.plugins.is_built_in(name)? {
+            return Err(ControlError::Conflict(format!(
+                "plugin {name:?} is part of the router and can't be unloaded: that can only be what `plugin load` has loaded"
+            )));
+        }
+        model.plugins.remove_plugin(name)?;
+        self.previous.remove(name);
+        model.files.retain(|(known, _)| *known != name);
+        model.repository.unloaded(name);
+        let text = format!("plugin {name} is unloaded");
+        events.note(EventKind::PluginUnloaded, name, text, json!({"plugin": name}));
+        known.ok_or_else(|| ControlError::System("the plugin was not there".into()))
+    }
+
+    /// Returns the instance of this name, with its counters.
+    ///
+    /// # Errors
+    /// Returns an error if the instance is unknown, or if the data plane does not answer.
+    pub fn find_instance(
+        &self,
+        name: &str,
+        model: &Model,
+        offload: &Offload,
+        workers: &mut Workers,
+    ) -> Result<InstanceView, ControlError> {
+        let (snapshot, counts) = (workers.snapshot()?, workers.filter_counts()?);
+        let slow = self.host_level.report()?;
+        let instances = show::instances(&snapshot, &counts, (model, offload), &slow);
+        instances
+            .into_iter()
+            .find(|instance| instance.name == name)
+            .ok_or_else(|| ControlError::NotFound(format!("no instance is named {name:?}")))
+    }
+
+    /// Queues a change that an instance requests, unless too many wait.
+    pub fn note_request(&mut self, instance: &str, request: Request) {
+        if self.requests.len() < MOST_REQUESTS {
+            self.requests.push_back((instance.to_owned(), request));
+        }
     }
 }
 
@@ -77,7 +145,7 @@ impl Router {
         // An early refusal saves the compilation; `to_change` is asked again before the plugin is entered.
         drop(self.to_change()?);
         let loaded = self.read_plugin(new, None).await;
-        let entered = loaded.and_then(|loaded| self.to_change()?.enter_plugin(loaded, new));
+        let entered = loaded.and_then(|loaded| enter_plugin(&mut self.to_change()?.model, loaded, new));
         self.say_loaded(new, &entered);
         entered
     }
@@ -125,33 +193,19 @@ impl Router {
     /// # Errors
     /// No such plugin, a built-in plugin, a plugin with instances.
     pub fn unload_plugin(&self, plugin: &str) -> Result<PluginView, ControlError> {
-        self.to_change()?.unload_plugin(plugin)
+        let mut guard = self.to_change()?;
+        let inner = &mut *guard;
+        inner.plugins.unload(plugin, &mut inner.model, &inner.observation.events)
     }
 }
 
-impl Inner {
-    /// Adds a loaded plugin to the known plugins.
-    pub fn enter_plugin(&mut self, loaded: Loaded, new: &NewPlugin) -> Result<PluginView, ControlError> {
-        let name = crate::plugins::load::enter(&mut self.model, loaded, new)?;
-        let known = show::plugins(&self.model).into_iter().find(|plugin| plugin.name == name);
-        known.ok_or_else(|| ControlError::System("the plugin is not there".into()))
-    }
-
-    pub fn unload_plugin(&mut self, plugin: &str) -> Result<PluginView, ControlError> {
-        let of_file = self.model.files.iter().find(|(_, file)| file.file == std::path::Path::new(plugin));
-        let name = of_file.map_or(plugin, |(name, _)| *name);
-        let known = show::plugins(&self.model).into_iter().find(|plugin| plugin.name == name);
-        if self.model.plugins.is_built_in(name)? {
-            return Err(ControlError::Conflict(format!(
-                "plugin {name:?} is part of the router and can't be unloaded: that can only be what `plugin load` has loaded"
-            )));
-        }
-        self.model.plugins.remove_plugin(name)?;
-        self.plugins.previous.remove(name);
-        self.model.files.retain(|(known, _)| *known != name);
-        self.model.repository.unloaded(name);
-        let text = format!("plugin {name} is unloaded");
-        self.observation.events.note(EventKind::PluginUnloaded, name, text, json!({"plugin": name}));
-        known.ok_or_else(|| ControlError::System("the plugin was not there".into()))
-    }
+/// Adds a loaded plugin to the known plugins.
+pub(crate) fn enter_plugin(
+    model: &mut Model,
+    loaded: Loaded,
+    new: &NewPlugin,
+) -> Result<PluginView, ControlError> {
+    let name = crate::plugins::load::enter(model, loaded, new)?;
+    let known = show::plugins(model).into_iter().find(|plugin| plugin.name == name);
+    known.ok_or_else(|| ControlError::System("the plugin is not there".into()))
 }

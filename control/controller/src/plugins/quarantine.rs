@@ -9,8 +9,12 @@ use millrace_units::InstanceId;
 use serde_json::{Map, Value};
 
 use crate::ControlError;
+use crate::model::Model;
+use crate::observe::Observation;
+use crate::plugins::upgrade::succeed_all;
 use crate::router::{Inner, Router};
 use crate::view::{HeldView, ReleaseView};
+use crate::workers::Workers;
 use crate::workers::crash_capture::since_1970;
 
 impl Router {
@@ -42,14 +46,16 @@ impl Router {
     /// change; [`ControlError::NeedsAdmin`] for a role below `admin` where code without a sandbox would run
     /// again.
     pub fn release_instance(&self, name: &str, role: Role) -> Result<ReleaseView, ControlError> {
-        let mut inner = self.to_change()?;
-        match inner.model.plugins.instance(name) {
-            Ok(id) if inner.is_quarantined(id)? => inner.release_here(id, name, role),
+        let mut guard = self.to_change()?;
+        let inner = &mut *guard;
+        let mut quarantine = Quarantine { model: &mut inner.model, workers: &mut inner.workers };
+        match quarantine.model.plugins.instance(name) {
+            Ok(id) if quarantine.is_quarantined(id)? => inner.release_here(id, name, role),
             Ok(_) => {
                 let well = ControlError::Conflict(format!("instance {name:?} is not in quarantine"));
-                inner.release_absent(name, role, well)
+                quarantine.release_absent(&mut inner.observation, name, role, well)
             }
-            Err(unknown) => inner.release_absent(name, role, unknown.into()),
+            Err(unknown) => quarantine.release_absent(&mut inner.observation, name, role, unknown.into()),
         }
     }
 }
@@ -70,13 +76,19 @@ impl Freed {
     }
 }
 
-impl Inner {
+/// Instances in quarantine, at the workers and on the disk.
+pub(crate) struct Quarantine<'a> {
+    model: &'a mut Model,
+    workers: &'a mut Workers,
+}
+
+impl Quarantine<'_> {
     /// Names the instances of a plugin that are in quarantine.
     ///
     /// # Errors
     /// When the data plane does not answer.
-    pub fn quarantined_of(&mut self, plugin: &str) -> Result<Vec<String>, ControlError> {
-        let reports = self.snapshot()?.instances;
+    pub fn of_plugin(&mut self, plugin: &str) -> Result<Vec<String>, ControlError> {
+        let reports = self.workers.snapshot()?.instances;
         let is_held =
             |id| reports.iter().any(|(known, report)| *known == id && report.health == Health::Quarantined);
         let own = self.model.plugins.instance_names().filter(|(id, _, of)| *of == plugin && is_held(*id));
@@ -153,22 +165,87 @@ impl Inner {
         let held = self.model.repository.quarantine().of_plugin(plugin).next();
         let held = match held.map(|held| held.instance.clone()) {
             Some(held) => Some(held),
-            None => self.quarantined_of(plugin)?.into_iter().next(),
+            None => self.of_plugin(plugin)?.into_iter().next(),
         };
         held.map_or(Ok(()), |held| Err(needs_admin(plugin, &held, what)))
     }
 
     /// Returns whether an instance is in quarantine, since its creation or for its faults.
-    fn is_quarantined(&mut self, id: InstanceId) -> Result<bool, ControlError> {
-        Ok(self.model.plugins.is_held(id) || self.quarantine_report(id)?.is_some())
+    pub fn is_quarantined(&mut self, id: InstanceId) -> Result<bool, ControlError> {
+        Ok(self.model.plugins.is_held(id) || self.report(id)?.is_some())
     }
 
     /// Returns the last fault of an instance that the data plane has in quarantine.
-    fn quarantine_report(&mut self, id: InstanceId) -> Result<Option<String>, ControlError> {
-        let reports = self.snapshot()?.instances;
+    fn report(&mut self, id: InstanceId) -> Result<Option<String>, ControlError> {
+        let reports = self.workers.snapshot()?.instances;
         let quarantined =
             reports.into_iter().find(|(known, report)| *known == id && report.health == Health::Quarantined);
         Ok(quarantined.map(|(_, report)| report.last_fault))
+    }
+
+    /// Removes the quarantine entries of absent instances of a name; without such entries it returns the
+    /// error `otherwise`.
+    fn release_absent(
+        &mut self,
+        observation: &mut Observation,
+        name: &str,
+        role: Role,
+        otherwise: ControlError,
+    ) -> Result<ReleaseView, ControlError> {
+        let named = self.model.repository.quarantine().named(name);
+        let plugins: Vec<String> = named.map(|held| held.plugin.clone()).collect();
+        if plugins.is_empty() {
+            return Err(otherwise);
+        }
+        if role < role_to_release(None) {
+            return Err(ControlError::NeedsAdmin(format!(
+                "instance {name:?} has ended the router and may run without a sandbox: releasing it needs the role admin"
+            )));
+        }
+        for plugin in plugins {
+            self.forget(name, &plugin)?;
+        }
+        observation.note_release(None, name);
+        Ok(ReleaseView { instance: name.to_owned(), is_here: false })
+    }
+
+    /// Restores the quarantine entry of an instance whose release failed.
+    fn hold_again(&mut self, held: Option<Held>) -> Result<(), ControlError> {
+        let kept = held.map_or(Ok(()), |held| self.model.repository.quarantine_mut().put(held));
+        kept.map_err(|error| ControlError::system("remember the quarantine of the instance", error))
+    }
+
+    /// Removes the quarantine entry of an instance of a plugin.
+    fn forget(&mut self, name: &str, plugin: &str) -> Result<(), ControlError> {
+        let released = self.model.repository.quarantine_mut().release(name, plugin);
+        released.map(drop).map_err(|error| ControlError::system("let the instance out of quarantine", error))
+    }
+
+    /// Updates the quarantine entry of an instance before it is freed.
+    ///
+    /// # Errors
+    /// When the data plane does not answer, or the disk refuses.
+    pub fn free(&mut self, id: InstanceId, name: &str, freed: Freed) -> Result<(), ControlError> {
+        let plugin = self.model.plugins.plugin_of(name)?;
+        let (home, plugin) = (plugin.home(), plugin.name());
+        if freed == Freed::Released || home != Home::Trusted {
+            return self.forget(name, plugin);
+        }
+        if self.model.repository.quarantine().find(name, plugin).is_some() {
+            return Ok(());
+        }
+        let Some(why) = self.report(id)? else { return Ok(()) };
+        let since = since_1970().as_secs();
+        let held = Held { instance: name.to_owned(), plugin: plugin.to_owned(), since, why };
+        let kept = self.model.repository.quarantine_mut().put(held);
+        kept.map_err(|error| ControlError::system("remember the quarantine of the instance", error))
+    }
+}
+
+impl Inner {
+    /// Returns the instances in quarantine.
+    pub fn quarantine(&mut self) -> Quarantine<'_> {
+        Quarantine { model: &mut self.model, workers: &mut self.workers }
     }
 
     /// Replaces an instance in quarantine by a new one.
@@ -186,48 +263,19 @@ impl Inner {
         let maps = successors.maps.clone();
         let held = self.model.repository.quarantine().find(name, plugin.name()).cloned();
         // The entry is removed first, because a crash of the new instance adds an entry of its own.
-        self.forget_quarantine(name, plugin.name())?;
-        if let Err(error) = self.succeed_all(vec![successors], Inheritance::Renounced, (version, version)) {
-            self.hold_again(held)?;
+        self.quarantine().forget(name, plugin.name())?;
+        if let Err(error) =
+            succeed_all(&mut self.workers, vec![successors], Inheritance::Renounced, (version, version))
+        {
+            self.quarantine().hold_again(held)?;
             return Err(error);
         }
         self.model.plugins.note_maps(id, maps);
         self.model.plugins.note_release(id);
         self.plugins.host_level.put(id, slow, (version, false))?;
-        self.note_release(Some(id), name);
+        self.observation.note_release(Some(id), name);
         tracing::info!(instance = name, "is let out of quarantine");
         Ok(ReleaseView { instance: name.to_owned(), is_here: true })
-    }
-
-    /// Removes the quarantine entries of absent instances of a name; without such entries it returns the
-    /// error `otherwise`.
-    fn release_absent(
-        &mut self,
-        name: &str,
-        role: Role,
-        otherwise: ControlError,
-    ) -> Result<ReleaseView, ControlError> {
-        let named = self.model.repository.quarantine().named(name);
-        let plugins: Vec<String> = named.map(|held| held.plugin.clone()).collect();
-        if plugins.is_empty() {
-            return Err(otherwise);
-        }
-        if role < role_to_release(None) {
-            return Err(ControlError::NeedsAdmin(format!(
-                "instance {name:?} has ended the router and may run without a sandbox: releasing it needs the role admin"
-            )));
-        }
-        for plugin in plugins {
-            self.forget_quarantine(name, &plugin)?;
-        }
-        self.note_release(None, name);
-        Ok(ReleaseView { instance: name.to_owned(), is_here: false })
-    }
-
-    /// Restores the quarantine entry of an instance whose release failed.
-    fn hold_again(&mut self, held: Option<Held>) -> Result<(), ControlError> {
-        let kept = held.map_or(Ok(()), |held| self.model.repository.quarantine_mut().put(held));
-        kept.map_err(|error| ControlError::system("remember the quarantine of the instance", error))
     }
 
     /// Changes the settings of an instance for a configuration. An instance of a shared object that is in
@@ -243,48 +291,12 @@ impl Inner {
     ) -> Result<(), ControlError> {
         let id = self.model.plugins.instance(name)?;
         let home = self.model.plugins.plugin_of(name)?.home();
-        if home != Home::Trusted || self.quarantine_report(id)?.is_none() {
+        if home != Home::Trusted || self.quarantine().report(id)?.is_none() {
             return self.set_instance(name, settings).map(drop);
         }
         let (_, settings) = self.model.plugins.with_settings(name, settings, 0)?;
         self.model.plugins.note_settings(id, settings);
         Ok(())
-    }
-
-    /// Removes the quarantine entry of an instance of a plugin.
-    fn forget_quarantine(&mut self, name: &str, plugin: &str) -> Result<(), ControlError> {
-        let released = self.model.repository.quarantine_mut().release(name, plugin);
-        released.map(drop).map_err(|error| ControlError::system("let the instance out of quarantine", error))
-    }
-
-    /// Updates the quarantine entry of an instance before it is freed.
-    ///
-    /// # Errors
-    /// When the data plane does not answer, or the disk refuses.
-    pub fn free_quarantine(&mut self, id: InstanceId, name: &str, freed: Freed) -> Result<(), ControlError> {
-        let plugin = self.model.plugins.plugin_of(name)?;
-        let (home, plugin) = (plugin.home(), plugin.name());
-        if freed == Freed::Released || home != Home::Trusted {
-            return self.forget_quarantine(name, plugin);
-        }
-        if self.model.repository.quarantine().find(name, plugin).is_some() {
-            return Ok(());
-        }
-        let Some(why) = self.quarantine_report(id)? else { return Ok(()) };
-        let since = since_1970().as_secs();
-        let held = Held { instance: name.to_owned(), plugin: plugin.to_owned(), since, why };
-        let kept = self.model.repository.quarantine_mut().put(held);
-        kept.map_err(|error| ControlError::system("remember the quarantine of the instance", error))
-    }
-
-    /// Sends the names of instances to the watchdogs of workers and to the crash handler.
-    pub fn tell_names(&self) {
-        let plugins = &self.model.plugins;
-        self.supervision.names.set(plugins.instance_names());
-        let is_trusted =
-            |plugin: &str| plugins.plugin_named(plugin).is_ok_and(|plugin| plugin.home() == Home::Trusted);
-        let can_crash = plugins.instance_names().filter(|(_, _, plugin)| is_trusted(plugin));
-        crate::workers::crash::tell(self.workers.watched(), can_crash);
     }
 }
 

@@ -14,10 +14,13 @@ use millrace_units::InstanceId;
 use serde_json::{Map, Value, json};
 
 use crate::ControlError;
+use crate::model::Model;
 use crate::plugins::load::{admit, note_loaded, remember, take_back};
 use crate::request::{NewPlugin, Upgrade};
 use crate::router::{Inner, Router};
 use crate::view::{ShadowView, UpgradeView};
+use crate::workers::Workers;
+use crate::workers::handle::WorkerHandle;
 
 /// Longest time of a trial on fewer packets than requested.
 const TRIAL: Duration = Duration::from_secs(10);
@@ -101,7 +104,7 @@ impl Router {
         let mut inner = self.to_change()?;
         inner.model.plugins.plugin_named(name)?;
         let Some(previous) = inner.plugins.previous.get(name).cloned() else {
-            let held = inner.quarantined_of(name)?;
+            let held = inner.quarantine().of_plugin(name)?;
             return Err(ControlError::Conflict(no_earlier_version(name, &held)));
         };
         let view = inner.replace(&previous, Inheritance::Tried)?;
@@ -134,7 +137,8 @@ impl Router {
         let version = plugin.state_version();
         for one in successors {
             let (id, maps) = (one.id, one.maps.clone());
-            if let Err(problem) = inner.succeed_all(vec![one], Inheritance::Indispensable, (version, version))
+            if let Err(problem) =
+                succeed_all(&mut inner.workers, vec![one], Inheritance::Indispensable, (version, version))
             {
                 tracing::info!("plugin {name}: {problem}; it gets the {tier} code when it begins anew");
             } else {
@@ -153,7 +157,7 @@ impl Router {
         let mut reports = Vec::new();
         let (tried, workers) = {
             let mut inner = self.lock();
-            let tried = inner.tried_beside(name)?;
+            let tried = tried_beside(&inner.model, name)?;
             let workers = inner.workers.len();
             for Successors { id, instances, .. } in inner.model.plugins.successors(&**plugin, workers)? {
                 for (worker, instance) in instances.into_iter().enumerate() {
@@ -186,9 +190,9 @@ impl Router {
         for (id, _) in &tried.instances {
             inner.workers.tell(|| PluginCommand::EndShadow(*id))?;
         }
-        inner.barrier()?;
+        inner.workers.barrier()?;
         gather(&reports, &mut all);
-        if !inner.tried_beside(name).is_ok_and(|now| now.is(&tried)) {
+        if !tried_beside(&inner.model, name).is_ok_and(|now| now.is(&tried)) {
             return Err(refused(
                 "it was changed while the new version was tried beside it: try again".into(),
             ));
@@ -280,15 +284,6 @@ fn loss_of_flows(old: usize, new: usize, same_version: bool) -> String {
 }
 
 impl Inner {
-    /// Returns a plugin and its current instances.
-    fn tried_beside(&self, name: &str) -> Result<Tried, ControlError> {
-        let plugins = &self.model.plugins;
-        let plugin = plugins.plugin_named(name)?;
-        let own = plugins.instances().into_iter().filter(|one| one.plugin == name);
-        let instances = own.map(|one| Ok((plugins.instance(&one.name)?, one.settings)));
-        Ok(Tried { plugin, instances: instances.collect::<Result<_, ControlError>>()? })
-    }
-
     /// Replaces a plugin by another version, at all workers or at none.
     fn replace(
         &mut self,
@@ -302,11 +297,13 @@ impl Inner {
         view.instances = successors.iter().map(|successors| successors.name.clone()).collect();
         let maps: Vec<_> = successors.iter().map(|one| (one.id, one.maps.clone())).collect();
         let versions = (old.state_version(), plugin.state_version());
-        let formed = self.end_other_forms(&*old, &**plugin)?;
-        let all = match self.succeed_all(successors, inheritance, versions) {
+        let formed = self.offload.end_other_forms((&*old, &**plugin), &self.model, &mut self.workers)?;
+        let all = match succeed_all(&mut self.workers, successors, inheritance, versions) {
             Ok(all) => all,
             Err(problem) => {
-                formed.into_iter().try_for_each(|id| self.begin_form(id))?;
+                formed
+                    .into_iter()
+                    .try_for_each(|id| self.offload.begin_form(id, &self.model, &mut self.workers))?;
                 let text = format!("plugin {}: {problem}; version {} goes on", plugin.name(), old.version());
                 return Err(match problem.is_failure() {
                     true => ControlError::System(text),
@@ -321,67 +318,75 @@ impl Inner {
         }
         let old = self.model.plugins.replace_plugin(plugin.clone())?;
         self.plugins.previous.insert(plugin.name(), old);
-        formed.into_iter().try_for_each(|id| self.begin_form(id))?;
+        formed.into_iter().try_for_each(|id| self.offload.begin_form(id, &self.model, &mut self.workers))?;
         // The plugin may have become a shared object, or may no longer be one.
-        self.tell_names();
+        self.supervision.tell_names(&self.model.plugins, &self.workers);
         Ok(view)
     }
+}
 
-    /// Replaces instances, at all workers or at none; the tuple holds the state versions of the old and of
-    /// the new instances. Returns the outcome of each state hand-over, worker by worker.
-    pub fn succeed_all(
-        &mut self,
-        successors: Vec<Successors>,
-        inheritance: Inheritance,
-        (version, own_version): (u32, u32),
-    ) -> Result<Vec<Succeeded>, ControlError> {
-        let (mut replaced, mut all) = (Vec::new(), Vec::new());
-        for Successors { id, name, instances, .. } in successors {
-            let mut succeeded = Succeeded { name, inherited: Vec::new(), of_flows: None };
-            for (worker, instance) in instances.into_iter().enumerate() {
-                let (same_version, new) = (version == own_version, instance.flow_state());
-                let successor = Successor { instance, inheritance, version, same_version };
-                match self.succeed(worker, id, successor) {
-                    Ok((instance, inherited)) => {
-                        let old = instance.flow_state();
-                        let is_lost = old > 0 && !(old == new && same_version);
-                        succeeded.of_flows = is_lost.then(|| loss_of_flows(old, new, same_version));
-                        succeeded.inherited.push(inherited);
-                        replaced.push(Replaced { worker, id, instance });
-                    }
-                    Err(problem) => {
-                        self.undo(replaced);
-                        return Err(problem.of(&format!("instance {:?}", succeeded.name)));
-                    }
+/// Returns a plugin and its current instances.
+fn tried_beside(model: &Model, name: &str) -> Result<Tried, ControlError> {
+    let plugins = &model.plugins;
+    let plugin = plugins.plugin_named(name)?;
+    let own = plugins.instances().into_iter().filter(|one| one.plugin == name);
+    let instances = own.map(|one| Ok((plugins.instance(&one.name)?, one.settings)));
+    Ok(Tried { plugin, instances: instances.collect::<Result<_, ControlError>>()? })
+}
+
+/// Replaces instances, at all workers or at none; the tuple holds the state versions of the old and of
+/// the new instances. Returns the outcome of each state hand-over, worker by worker.
+pub(super) fn succeed_all(
+    workers: &mut Workers,
+    successors: Vec<Successors>,
+    inheritance: Inheritance,
+    (version, own_version): (u32, u32),
+) -> Result<Vec<Succeeded>, ControlError> {
+    let (mut replaced, mut all) = (Vec::new(), Vec::new());
+    for Successors { id, name, instances, .. } in successors {
+        let mut succeeded = Succeeded { name, inherited: Vec::new(), of_flows: None };
+        for (worker, instance) in instances.into_iter().enumerate() {
+            let (same_version, new) = (version == own_version, instance.flow_state());
+            let successor = Successor { instance, inheritance, version, same_version };
+            match succeed(workers.get(worker), id, successor) {
+                Ok((instance, inherited)) => {
+                    let old = instance.flow_state();
+                    let is_lost = old > 0 && !(old == new && same_version);
+                    succeeded.of_flows = is_lost.then(|| loss_of_flows(old, new, same_version));
+                    succeeded.inherited.push(inherited);
+                    replaced.push(Replaced { worker, id, instance });
+                }
+                Err(problem) => {
+                    undo(workers, replaced);
+                    return Err(problem.of(&format!("instance {:?}", succeeded.name)));
                 }
             }
-            all.push(succeeded);
         }
-        Ok(all)
+        all.push(succeeded);
     }
+    Ok(all)
+}
 
-    /// Replaces an instance at a worker, and returns the old instance.
-    fn succeed(
-        &mut self,
-        worker: usize,
-        id: InstanceId,
-        successor: Successor,
-    ) -> Result<(Box<dyn Instance>, Inherited), ControlError> {
-        match self.workers.get(worker).ask(|reply| PluginCommand::Replace(id, successor, reply))? {
-            Some(Succession { instance, inherited: Ok(inherited) }) => Ok((instance, inherited)),
-            Some(Succession { inherited: Err(problem), .. }) => Err(ControlError::Conflict(problem)),
-            None => Err(ControlError::Conflict("the worker doesn't know it".to_owned())),
-        }
+/// Replaces an instance at a worker, and returns the old instance.
+fn succeed(
+    worker: &mut WorkerHandle,
+    id: InstanceId,
+    successor: Successor,
+) -> Result<(Box<dyn Instance>, Inherited), ControlError> {
+    match worker.ask(|reply| PluginCommand::Replace(id, successor, reply))? {
+        Some(Succession { instance, inherited: Ok(inherited) }) => Ok((instance, inherited)),
+        Some(Succession { inherited: Err(problem), .. }) => Err(ControlError::Conflict(problem)),
+        None => Err(ControlError::Conflict("the worker doesn't know it".to_owned())),
     }
+}
 
-    /// Restores replaced instances in their former state.
-    fn undo(&mut self, replaced: Vec<Replaced>) {
-        for Replaced { worker, id, instance } in replaced {
-            let inheritance = Inheritance::Renounced;
-            let successor = Successor { instance, inheritance, version: 0, same_version: false };
-            if let Err(problem) = self.succeed(worker, id, successor) {
-                tracing::error!("an instance could not be put back in its place: {problem}");
-            }
+/// Restores replaced instances in their former state.
+fn undo(workers: &mut Workers, replaced: Vec<Replaced>) {
+    for Replaced { worker, id, instance } in replaced {
+        let inheritance = Inheritance::Renounced;
+        let successor = Successor { instance, inheritance, version: 0, same_version: false };
+        if let Err(problem) = succeed(workers.get(worker), id, successor) {
+            tracing::error!("an instance could not be put back in its place: {problem}");
         }
     }
 }

@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use millrace_config::{Change, Config, ControlPlane};
 use millrace_offload::ClassRate;
 use millrace_packet::{CONTROL_CLASSES, ClassCounts, ControlClass};
-use millrace_pipeline::{ClassLimit, ClassLimits, Command};
+use millrace_pipeline::{ClassLimit, ClassLimits};
 use serde_json::{Map, Value};
 
 use crate::ControlError;
 use crate::configuration::checked;
 use crate::request::merge_patch::patched_known;
-use crate::router::{Inner, Router};
+use crate::router::Router;
 use crate::view::{ControlClassView, ControlPlaneView, PortClassView};
 
 const _: () = assert!(CONTROL_CLASSES == millrace_offload::CONTROL_CLASSES);
@@ -107,19 +107,6 @@ fn class_view(class: ControlClass, rate: u32, ports: &BTreeMap<String, ClassCoun
         dropped: ports.values().map(|counts| counts.dropped).sum(),
         dropped_rate: 0.0,
         ports,
-    }
-}
-
-impl Inner {
-    /// Applies the policing settings of the model to workers and programs.
-    pub(crate) fn police_control_plane(&mut self) -> Result<(), ControlError> {
-        self.model.options.control_plane = limits_of(&self.model.control_plane);
-        let rates = class_rates(&self.model.options.control_plane);
-        for device in self.devices.kernel.values_mut() {
-            device.programs.set_control_plane(&rates).map_err(ControlError::refused)?;
-        }
-        self.workers.tell(|| Command::Options(self.model.options.clone()))?;
-        self.barrier()
     }
 }
 

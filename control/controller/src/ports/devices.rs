@@ -2,13 +2,23 @@
 
 use std::collections::HashMap;
 
-use millrace_pipeline::DeviceId;
+use millrace_host::local_addresses;
+use millrace_offload::DriverSent;
+use millrace_packet::ClassCounts;
+use millrace_pipeline::{ClassLimits, DeviceId, OffloadCommand, Snapshot};
 use millrace_port::Capabilities;
 use millrace_units::PortId;
 
-use crate::follow::host_output::HostOutput;
-use crate::ports::device::KernelDevice;
+use crate::ControlError;
+use crate::follow::host_output::HostOutputs;
+use crate::kernel::Kernel;
+use crate::model::Model;
+use crate::ports::control_plane::class_rates;
+use crate::ports::device::{KernelDevice, vlan_stack};
 use crate::routes::PortsByDevice;
+use crate::show::KernelShare;
+use crate::view::HostOutputView;
+use crate::workers::Workers;
 
 /// Devices of all ports.
 #[derive(Default)]
@@ -16,7 +26,7 @@ pub(crate) struct Devices {
     /// Kernel devices, by port.
     pub kernel: HashMap<PortId, KernelDevice>,
     /// Host outputs that catch the kernel's own packets, by egress port.
-    pub host_outputs: HashMap<PortId, HostOutput>,
+    pub host_outputs: HostOutputs,
     /// Capabilities of devices.
     pub capabilities: HashMap<DeviceId, Capabilities>,
 }
@@ -26,4 +36,88 @@ impl Devices {
     pub fn by_index(&self) -> PortsByDevice {
         self.kernel.iter().map(|(port, device)| (device.ifindex, *port)).collect()
     }
+
+    /// Returns the counters of a port's XDP program since it was loaded. `sent` is the share that the
+    /// offload sent by the port.
+    pub fn share(&self, port: PortId, sent: DriverSent) -> KernelShare {
+        let Some(device) = self.kernel.get(&port) else {
+            return KernelShare { sent, ..KernelShare::default() };
+        };
+        let counters = device.programs.counters().unwrap_or_default();
+        KernelShare {
+            seen: counters.seen,
+            seen_bytes: counters.seen_bytes,
+            passed: counters.passed(),
+            dropped: counters.fallback_dropped + counters.undeliverable + counters.made_way,
+            forwarded: counters.forwarded,
+            filtered: counters.filtered,
+            policed: counters.policed,
+            formed: counters.formed,
+            classes: ClassCounts { passed: counters.entered, dropped: counters.refused },
+            sent,
+        }
+    }
+
+    /// Sets the limits of control-plane policing in the programs.
+    pub fn police(&mut self, limits: &ClassLimits) -> Result<(), ControlError> {
+        let rates = class_rates(limits);
+        let mut devices = self.kernel.values_mut();
+        devices
+            .try_for_each(|device| device.programs.set_control_plane(&rates))
+            .map_err(ControlError::refused)
+    }
+
+    /// Redirects the kernel's output at the ports whose schedulers are configured for it.
+    pub fn set_host_outputs(&mut self, model: &Model, workers: &mut Workers) -> Result<(), ControlError> {
+        self.host_outputs.set(&self.kernel, model, workers)
+    }
+
+    /// Returns the view of a kernel port's host output.
+    pub fn host_view(&self, port: PortId, model: &Model, snapshot: &Snapshot) -> Option<HostOutputView> {
+        self.kernel.get(&port)?;
+        self.host_outputs.view(port, model, snapshot)
+    }
+
+    /// Sets the kernel's addresses and Millrace's VLANs in the XDP programs.
+    pub fn refresh_programs(&mut self, model: &Model, kernel: &Kernel) -> Result<(), ControlError> {
+        let Some(mirror) = &kernel.mirror else { return Ok(()) };
+        let addresses = local_addresses(&mirror.state());
+        for (port, device) in &mut self.kernel {
+            let vlans: Vec<_> = model
+                .ports
+                .iter()
+                .filter(|plan| plan.settings.device == device.device && plan.id != *port)
+                .filter_map(|plan| vlan_stack(plan.settings.tags))
+                .collect();
+            let set = device
+                .programs
+                .set_local_addresses(&addresses)
+                .and_then(|()| device.programs.set_vlans(&vlans));
+            set.map_err(ControlError::refused)?;
+        }
+        Ok(())
+    }
+
+    /// Tells the workers whether a scheduler is planned at a port. One worker runs the scheduler, but any
+    /// worker may have offloaded flows that leave by the port. When this returns, no packet bypasses the
+    /// scheduler.
+    pub fn tell_scheduler(
+        &mut self,
+        port: PortId,
+        model: &Model,
+        workers: &mut Workers,
+    ) -> Result<(), ControlError> {
+        let queues = has_queues(model, port);
+        let device = self.kernel.get_mut(&port).and_then(|device| device.driver.as_mut());
+        let Some(can) = device.filter(|can| can.queues != queues) else { return Ok(()) };
+        can.queues = queues;
+        let can = *can;
+        workers.tell(|| OffloadCommand::SetPort(port, can))?;
+        workers.barrier()
+    }
+}
+
+/// Whether packets that leave by a port wait in a planned scheduler.
+pub(crate) fn has_queues(model: &Model, port: PortId) -> bool {
+    model.schedulers.of(port).is_some_and(|scheduler| !scheduler.node.is_empty())
 }

@@ -12,10 +12,11 @@ use millrace_port::Mode;
 use millrace_port::af_xdp::LEAST_BATCH;
 
 use crate::ControlError;
-use crate::model::PortPlan;
+use crate::model::{Model, PortPlan};
 use crate::ports::device::{KernelDevice, QueueSocket};
+use crate::ports::devices::Devices;
 use crate::ports::topology;
-use crate::router::{Inner, Router};
+use crate::router::Router;
 use crate::view::{CpuView, HardwarePortView, HardwareView, ProcessorView, SwitchView};
 
 /// Name of the highest processor.
@@ -36,7 +37,9 @@ impl Router {
         let asked = tokio::task::spawn_blocking(move || Machine::ask(threads, devices)).await;
         let machine =
             asked.map_err(|error| ControlError::system("ask the kernel for the hardware", error))?;
-        Ok(self.lock().describe(machine))
+        let inner = self.lock();
+        let parts = Parts { model: &inner.model, devices: &inner.devices, workers: inner.workers.len() };
+        Ok(parts.describe(machine))
     }
 }
 
@@ -88,7 +91,14 @@ fn host_and_workers(host: String, workers: Vec<String>) -> Vec<ProcessorView> {
     std::iter::once(host).chain(workers.into_iter().enumerate().map(worker)).collect()
 }
 
-impl Inner {
+/// Parts of the router that its hardware is described from.
+struct Parts<'a> {
+    model: &'a Model,
+    devices: &'a Devices,
+    workers: usize,
+}
+
+impl Parts<'_> {
     fn describe(&self, machine: Machine) -> HardwareView {
         let Machine { cpus, host, workers, mut devices } = machine;
         let mut view = HardwareView {
@@ -110,11 +120,11 @@ impl Inner {
     }
 
     fn owner_name(&self, plan: &PortPlan) -> String {
-        worker_name(Handover::owner(plan.settings.device, self.workers.len()))
+        worker_name(Handover::owner(plan.settings.device, self.workers))
     }
 
     fn switches_between_workers(&self) -> Vec<SwitchView> {
-        if self.workers.len() == 1 {
+        if self.workers == 1 {
             return Vec::new();
         }
         vec![SwitchView {
@@ -170,7 +180,7 @@ impl Inner {
         let mode = capabilities.map_or("none", |found| sockets(found.mode));
         let why = capabilities.map_or_else(String::new, |found| found.why.clone());
         let flows = "plain flows of a worker, in the driver";
-        let no_redirects = self.why_no_redirects(device, facts);
+        let no_redirects = why_no_redirects(device, facts);
         view.processors.push(ProcessorView {
             name: processor.clone(),
             level: 0,
@@ -199,14 +209,6 @@ impl Inner {
             features: facts.xdp_features.clone(),
             why_no_redirects: no_redirects,
         });
-    }
-
-    /// Returns the reason why no offloaded packet is redirected to a device; `None` if it is possible.
-    fn why_no_redirects(&self, device: &KernelDevice, facts: &DeviceFacts) -> Option<String> {
-        let why = device.stays_up.or_else(|| facts.why_no_redirects()).map(ToOwned::to_owned);
-        let refused = || "the kernel refused it: the log says why".to_owned();
-        why.or_else(|| device.why_kept_up())
-            .or_else(|| device.driver.is_some_and(|can| !can.sends).then(refused))
     }
 
     /// Returns the workers that receive from a device, each with its sockets.
@@ -271,7 +273,7 @@ impl Inner {
                 how: "programs that are run with live frames, up to 3,328 bytes each".to_owned(),
             },
         ]);
-        if self.devices.host_outputs.contains_key(&plan.id) {
+        if self.devices.host_outputs.has(plan.id) {
             switches.push(SwitchView {
                 name: "host output",
                 from: HOST.to_owned(),
@@ -282,6 +284,13 @@ impl Inner {
         }
         switches
     }
+}
+
+/// Returns the reason why no offloaded packet is redirected to a device; `None` if it is possible.
+fn why_no_redirects(device: &KernelDevice, facts: &DeviceFacts) -> Option<String> {
+    let why = device.stays_up.or_else(|| facts.why_no_redirects()).map(ToOwned::to_owned);
+    let refused = || "the kernel refused it: the log says why".to_owned();
+    why.or_else(|| device.why_kept_up()).or_else(|| device.driver.is_some_and(|can| !can.sends).then(refused))
 }
 
 /// Returns the name of a port's receive mode.

@@ -17,7 +17,7 @@ use millrace_pipeline::Snapshot;
 use millrace_units::PortId;
 
 use crate::ControlError;
-use crate::model::PortPlan;
+use crate::model::{Model, PortPlan};
 use crate::observe::events::utc_now;
 use crate::router::{Inner, Router};
 use crate::show;
@@ -33,7 +33,7 @@ impl Router {
         let snapshot = inner.snapshot()?;
         let plans = inner.model.ports.clone();
         let mut views: Vec<_> = plans.iter().map(|plan| port_view(&mut inner, plan, &snapshot)).collect();
-        let dropped = inner.device_drops();
+        let dropped = inner.counters.device_drops(device_drops_now(&inner.model));
         for (view, plan) in views.iter_mut().zip(plans.iter()) {
             view.device_drops = dropped.get(&plan.id).copied().unwrap_or_default();
         }
@@ -56,28 +56,16 @@ impl Router {
     }
 }
 
-impl Inner {
-    /// Returns the packets that the devices of ports dropped on transmit since the counters were cleared, as
-    /// the kernel counts them.
-    fn device_drops(&self) -> HashMap<PortId, u64> {
-        let now = self.device_drops_now();
-        let since = |(port, count): (PortId, u64)| {
-            let before = self.counters.device_drops_before.get(&port).copied().unwrap_or_default();
-            (port, count.saturating_sub(before))
-        };
-        now.into_iter().map(since).collect()
-    }
-
-    /// Returns the packets that the devices dropped on transmit since each device was created.
-    pub(crate) fn device_drops_now(&self) -> HashMap<PortId, u64> {
-        // Without /proc these counts are unknown.
-        let counts = millrace_host::transmit_drops().unwrap_or_default();
-        let own = |plan: &PortPlan| {
-            let device = plan.config.device.as_deref().filter(|_| plan.is_kernel())?;
-            Some((plan.id, *counts.get(device)?))
-        };
-        self.model.ports.iter().filter_map(own).collect()
-    }
+/// Returns the packets that the devices of kernel ports dropped on transmit since each device was created, as
+/// the kernel counts them.
+pub(crate) fn device_drops_now(model: &Model) -> HashMap<PortId, u64> {
+    // Without /proc these counts are unknown.
+    let counts = millrace_host::transmit_drops().unwrap_or_default();
+    let own = |plan: &PortPlan| {
+        let device = plan.config.device.as_deref().filter(|_| plan.is_kernel())?;
+        Some((plan.id, *counts.get(device)?))
+    };
+    model.ports.iter().filter_map(own).collect()
 }
 
 fn port_counters(inner: &Inner, plan: &PortPlan, snapshot: &Snapshot) -> PortCountersView {

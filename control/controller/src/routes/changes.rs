@@ -4,25 +4,23 @@
 //! mirror brings it back; other routes belong to the workers alone.
 
 use std::net::IpAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ipnet::IpNet;
 use millrace_config::Change;
-use millrace_host::{HostRoute, OwnRoute, PROTOCOL_MILLRACE};
+use millrace_host::{HostNextHop, HostRoute, OwnRoute, PROTOCOL_MILLRACE, RouteKind};
 
 use crate::ControlError;
 use crate::model::Model;
+use crate::ports::devices::Devices;
 use crate::request::NewRoute;
-use crate::router::{Inner, Router};
+use crate::router::Router;
 use crate::routes::{PortsByDevice, from_kernel};
 use crate::show;
-use crate::start::own_route;
 use crate::view::RouteView;
 
 /// Longest wait until the mirror reports a route that the kernel was given; the usual time is a millisecond.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(500);
-/// Number of the kernel's main table.
-const MAIN: u32 = 254;
 
 impl Router {
     /// Adds a route. On return, the next packet takes it.
@@ -40,8 +38,9 @@ impl Router {
     /// Returns the route just added to exactly this prefix.
     pub(crate) fn route_to_prefix(&self, prefix: IpNet) -> Result<RouteView, ControlError> {
         let inner = self.lock();
-        let view = inner.route_view(prefix).or_else(|| inner.given(prefix));
-        let view = view.map(|view| inner.with_missing(prefix, view));
+        let views = inner.route_views();
+        let view = views.of_prefix(prefix).or_else(|| views.installed(prefix));
+        let view = view.map(|view| inner.routes.with_missing(prefix, view));
         view.ok_or_else(|| ControlError::System("the new route is not there".into()))
     }
 
@@ -53,10 +52,11 @@ impl Router {
         let prefix = parse_prefix(to)?;
         let (view, route) = {
             let inner = self.lock();
-            let view = inner.given(prefix).or_else(|| inner.route_view(prefix));
+            let views = inner.route_views();
+            let view = views.installed(prefix).or_else(|| views.of_prefix(prefix));
             let wanted = || Some(show::wanted_route(inner.model.routes.get(&prefix)?, &inner.model));
             let view = view.or_else(wanted);
-            (view, inner.ours(prefix)?)
+            (view, views.ours(prefix)?)
         };
         self.change_route(Change::RemoveRoute(route)).await?;
         view.ok_or_else(|| ControlError::System("the route was not there".into()))
@@ -72,7 +72,7 @@ impl Router {
         let mut guard = self.lock();
         let inner = &mut *guard;
         let (Some(mut route), Some((prefix, _))) =
-            (inner.route_to(address), inner.routes.table.prefix_of(address))
+            (inner.route_views().to_address(address), inner.routes.table.prefix_of(address))
         else {
             return Err(ControlError::NotFound(format!("no route to {address}")));
         };
@@ -82,86 +82,45 @@ impl Router {
     }
 }
 
-impl Inner {
-    /// Installs a route in the kernel.
-    pub fn install(&mut self, route: &millrace_config::Route) -> Result<(), ControlError> {
-        let route = own_route(route, self)?;
-        let in_the_way = self.kernel.route_to(route.prefix);
-        let Some(actions) = &mut self.kernel.actions else {
-            return Err(ControlError::System("there is no kernel to give the route to".into()));
-        };
-        actions.install_route(&route).map_err(|error| {
-            let owner =
-                in_the_way.map(|other| format!("; it has one of protocol {}", protocol(other.protocol)));
-            ControlError::Conflict(format!("the kernel refuses: {error}{}", owner.unwrap_or_default()))
+/// Returns a route as it is installed in the kernel.
+pub(super) fn own_route(
+    route: &millrace_config::Route,
+    model: &Model,
+    devices: &Devices,
+) -> Result<OwnRoute, ControlError> {
+    let kind = match route.kind {
+        millrace_config::RouteKind::Forward => RouteKind::Unicast,
+        millrace_config::RouteKind::Blackhole => RouteKind::Blackhole,
+        millrace_config::RouteKind::Unreachable => RouteKind::Unreachable,
+        millrace_config::RouteKind::Prohibit => RouteKind::Prohibit,
+    };
+    let named = route.port.as_ref().and_then(|name| devices.kernel.get(&model.port(name).ok()?.id));
+    let port_towards = |via: std::net::IpAddr| {
+        let plans =
+            model.ports.iter().filter(|plan| plan.settings.addresses.iter().any(|net| net.contains(&via)));
+        plans.into_iter().find_map(|plan| devices.kernel.get(&plan.id)).map(|device| device.ifindex)
+    };
+    let hop = |gateway: Option<std::net::IpAddr>, ifindex: Option<u32>| {
+        let ifindex = ifindex.ok_or_else(|| {
+            let problem = match &route.port {
+                Some(port) => format!("port {:?} has no device now", &**port),
+                None => "its next hop is in no subnet of a port; say `port` as well".to_owned(),
+            };
+            ControlError::Invalid(format!("route {:?}: {problem}", route.to.written()))
         })?;
-        self.routes.wanted.given(route.prefix, Instant::now());
-        self.routes.installed.insert(route.prefix, route);
-        Ok(())
-    }
-
-    /// Returns the configured route to exactly this prefix.
-    ///
-    /// # Errors
-    /// No such route; a route of another owner, which the error names.
-    pub fn ours(&self, prefix: IpNet) -> Result<millrace_config::Route, ControlError> {
-        self.model.routes.get(&prefix).cloned().ok_or_else(|| self.not_ours(prefix))
-    }
-
-    /// Returns the error that explains why the route to `prefix` can't be removed.
-    fn not_ours(&self, prefix: IpNet) -> ControlError {
-        if self.model.own_routes.get(&prefix).is_some() {
-            return ControlError::Conflict(format!(
-                "the route to {prefix} follows from a port's address, and goes with it"
-            ));
-        }
-        match self.kernel.route_to(prefix) {
-            Some(route) => ControlError::Conflict(format!(
-                "the route to {prefix} is not ours: the kernel has it by protocol {}; `ip route` removes it",
-                protocol(route.protocol)
-            )),
-            None => ControlError::NotFound(format!("there is no route of ours to {prefix}")),
-        }
-    }
-
-    /// Returns the view of the route to exactly this prefix.
-    fn route_view(&self, prefix: IpNet) -> Option<RouteView> {
-        match self.model.own_routes.get(&prefix) {
-            Some(route) => Some(show::route(&prefix, route, None, &self.model)),
-            None => kernel_view(&self.kernel.route_to(prefix)?, &self.devices.by_index(), &self.model),
-        }
-    }
-
-    /// Adds to a view the reason why the kernel lacks the route.
-    pub fn with_missing(&self, prefix: IpNet, view: RouteView) -> RouteView {
-        RouteView { missing: self.routes.wanted.why(&prefix).map(str::to_owned), ..view }
-    }
-
-    /// Returns the view of a route that was installed in the kernel.
-    fn given(&self, prefix: IpNet) -> Option<RouteView> {
-        let OwnRoute { kind, metric, ref next_hops, .. } = *self.routes.installed.get(&prefix)?;
-        let route = HostRoute {
-            prefix,
-            kind,
-            table: MAIN,
-            protocol: PROTOCOL_MILLRACE,
-            metric,
-            scope: 0,
-            next_hops: next_hops.clone(),
-            mtu_metric: None,
-        };
-        kernel_view(&route, &self.devices.by_index(), &self.model)
-    }
-
-    /// Returns the view of the route that packets to an address take.
-    pub fn route_to(&self, address: IpAddr) -> Option<RouteView> {
-        let (prefix, route) = self.routes.table.prefix_of(address)?;
-        let kernel = match self.model.own_routes.get(&prefix) {
-            Some(_) => None,
-            None => self.kernel.route_to(prefix).map(|mirrored| mirrored.protocol),
-        };
-        Some(show::route(&prefix, route, kernel, &self.model))
-    }
+        let onlink = named.is_some() && gateway.is_some();
+        Ok(HostNextHop { ifindex, gateway, weight: 1, onlink, dead: false, linkdown: false, encap: false })
+    };
+    let named_index = named.map(|device| device.ifindex);
+    let next_hops = match (kind, route.via.as_slice()) {
+        (RouteKind::Unicast, []) => vec![hop(None, named_index)?],
+        (RouteKind::Unicast, via) => via
+            .iter()
+            .map(|via| hop(Some(*via), named_index.or_else(|| port_towards(*via))))
+            .collect::<Result<_, ControlError>>()?,
+        _ => Vec::new(),
+    };
+    Ok(OwnRoute { prefix: *route.to.value(), kind, metric: 0, next_hops })
 }
 
 /// Returns the view of a kernel route, if the router uses the route.

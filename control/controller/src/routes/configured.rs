@@ -1,13 +1,26 @@
-//! Changes of many routes at once.
+//! Changes of configured routes, and their comparison with the kernel's routes.
+
+use std::time::Instant;
 
 use ipnet::IpNet;
 use millrace_config::{Change, Route};
-use millrace_host::{HostChange, Mirror};
+use millrace_host::{HostChange, Mirror, OwnRoute, PROTOCOL_MILLRACE, PrefixRange};
+use millrace_telemetry::EventKind;
+use serde_json::json;
 
 use crate::ControlError;
+use crate::kernel::Kernel;
+use crate::model::Model;
+use crate::observe::events::Events;
+use crate::ports::devices::Devices;
 use crate::router::{Inner, Router};
-use crate::routes::changes::PATIENCE;
-use crate::routes::from_kernel;
+use crate::routes::changes::{PATIENCE, own_route, protocol};
+use crate::routes::wanted::TOGETHER;
+use crate::routes::{Routes, from_kernel};
+
+/// Reason why a route is missing.
+const GONE: &str = "the kernel has it no more";
+const MOVED: &str = "its next hops are behind another device now";
 
 /// Handling of a route that the kernel refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +32,7 @@ pub(crate) enum Refused {
 }
 
 /// Changed routes, by the receiver of the change.
-struct Changed {
+pub(crate) struct Changed {
     refused: Refused,
     /// Prefixes whose route only the workers have or had.
     own: Vec<IpNet>,
@@ -42,7 +55,7 @@ impl Router {
         refused: Refused,
     ) -> (usize, Result<(), ControlError>) {
         let mut changed = Changed::new(refused);
-        let (made, outcome) = self.lock().change_configured_routes(changes, &mut changed);
+        let (made, outcome) = self.lock().configured_routes().change(changes, &mut changed);
         let settled = self.settle(changed).await;
         (made, settled.and(outcome))
     }
@@ -53,7 +66,7 @@ impl Router {
     /// Returns the reason for the failure.
     pub(crate) async fn change_route(&self, change: Change) -> Result<(), ControlError> {
         let mut changed = Changed::new(Refused::IsError);
-        let (_, outcome) = self.to_change()?.change_configured_routes(&[change], &mut changed);
+        let (_, outcome) = self.to_change()?.configured_routes().change(&[change], &mut changed);
         self.settle(changed).await.and(outcome)
     }
 
@@ -63,7 +76,7 @@ impl Router {
             let mut inner = self.lock();
             inner.tell_own(&changed.own)?;
             if changed.kernel.is_empty() {
-                return inner.barrier();
+                return inner.workers.barrier();
             }
         }
         // If the kernel doesn't confirm in time, the state of the mirror counts.
@@ -76,7 +89,7 @@ impl Router {
         };
         let changes = changed.kernel.iter().map(route).collect();
         inner.apply(changes)?;
-        inner.barrier()
+        inner.workers.barrier()
     }
 
     /// Waits until the mirror shows, for each prefix, that Millrace's route is present or absent.
@@ -92,17 +105,64 @@ impl Router {
     }
 }
 
+/// Configured routes, and the components that hold them.
+pub(crate) struct ConfiguredRoutes<'a> {
+    model: &'a mut Model,
+    routes: &'a mut Routes,
+    kernel: &'a mut Kernel,
+    devices: &'a Devices,
+    events: &'a Events,
+}
+
 impl Inner {
-    fn change_configured_routes(
-        &mut self,
-        changes: &[Change],
-        changed: &mut Changed,
-    ) -> (usize, Result<(), ControlError>) {
+    /// Returns the configured routes.
+    pub fn configured_routes(&mut self) -> ConfiguredRoutes<'_> {
+        let Self { model, routes, kernel, devices, observation, .. } = self;
+        ConfiguredRoutes { model, routes, kernel, devices, events: &observation.events }
+    }
+
+    /// Sends the workers the current routes of prefixes that only workers have.
+    pub(crate) fn tell_own(&mut self, prefixes: &[IpNet]) -> Result<(), ControlError> {
+        let ports = self.devices.by_index();
+        let route = |prefix: &IpNet| {
+            let own = self.model.own_routes.get(prefix).cloned();
+            (*prefix, own.or_else(|| from_kernel(&self.kernel.route_to(*prefix)?, &ports)))
+        };
+        let changes = prefixes.iter().map(route).collect();
+        self.routes.table.change(changes, &mut self.workers)
+    }
+}
+
+impl ConfiguredRoutes<'_> {
+    /// Installs the configured routes through kernel devices in the kernel. The kernel keeps them when the
+    /// router dies, and the mirror reports them back.
+    pub fn begin(&mut self) -> Result<(), ControlError> {
+        let routes: Vec<OwnRoute> = self
+            .model
+            .kernel_routes()
+            .map(|route| own_route(route, self.model, self.devices))
+            .collect::<Result<_, _>>()?;
+        let Some(actions) = &mut self.kernel.actions else { return Ok(()) };
+        let keep: Vec<_> = routes.iter().map(|route| (route.prefix, route.metric)).collect();
+        let failed = |error| ControlError::system("give the kernel the configured routes", error);
+        actions.sweep_routes(&keep).map_err(failed)?;
+        let now = Instant::now();
+        for route in &routes {
+            actions.install_route(route).map_err(failed)?;
+            self.routes.installed.insert(route.prefix, route.clone());
+            self.routes.wanted.given(route.prefix, now);
+        }
+        Ok(())
+    }
+
+    /// Makes changes of routes up to the first that fails. Returns the number of changes made, and the reason for
+    /// the failure.
+    pub fn change(&mut self, changes: &[Change], changed: &mut Changed) -> (usize, Result<(), ControlError>) {
         for (made, change) in changes.iter().enumerate() {
             let outcome = match change {
-                Change::AddRoute(route) => self.add_configured(route, changed),
-                Change::RemoveRoute(route) => self.remove_configured(route, changed),
-                Change::SetRoute { from, to } => self.set_configured(from, to, changed),
+                Change::AddRoute(route) => self.add(route, changed),
+                Change::RemoveRoute(route) => self.remove(route, changed),
+                Change::SetRoute { from, to } => self.set(from, to, changed),
                 other => Err(ControlError::System(format!("{other} changes no route"))),
             };
             if outcome.is_err() {
@@ -112,10 +172,10 @@ impl Inner {
         (changes.len(), Ok(()))
     }
 
-    fn add_configured(&mut self, route: &Route, changed: &mut Changed) -> Result<(), ControlError> {
+    fn add(&mut self, route: &Route, changed: &mut Changed) -> Result<(), ControlError> {
         let prefix = *route.to.value();
         if self.model.routes.contains_key(&prefix) {
-            return Err(self.there_is_one(prefix));
+            return Err(self.routes.there_is_one(prefix));
         }
         if self.model.add_route(route)? {
             self.give(route, changed).inspect_err(|_| drop(self.model.routes.remove(&prefix)))?;
@@ -136,7 +196,7 @@ impl Inner {
         Ok(())
     }
 
-    fn remove_configured(&mut self, route: &Route, changed: &mut Changed) -> Result<(), ControlError> {
+    fn remove(&mut self, route: &Route, changed: &mut Changed) -> Result<(), ControlError> {
         let prefix = *route.to.value();
         if self.model.own_routes.remove(&prefix).is_some() {
             changed.own.push(prefix);
@@ -148,12 +208,7 @@ impl Inner {
         Ok(())
     }
 
-    fn set_configured(
-        &mut self,
-        from: &Route,
-        to: &Route,
-        changed: &mut Changed,
-    ) -> Result<(), ControlError> {
+    fn set(&mut self, from: &Route, to: &Route, changed: &mut Changed) -> Result<(), ControlError> {
         let prefix = *to.to.value();
         let was_own = self.model.own_routes.remove(&prefix);
         self.model.routes.remove(&prefix);
@@ -201,14 +256,142 @@ impl Inner {
         Ok(())
     }
 
-    /// Sends the workers the current routes of prefixes that only workers have.
-    pub(crate) fn tell_own(&mut self, prefixes: &[IpNet]) -> Result<(), ControlError> {
-        let ports = self.devices.by_index();
-        let route = |prefix: &IpNet| {
-            let own = self.model.own_routes.get(prefix).cloned();
-            (*prefix, own.or_else(|| from_kernel(&self.kernel.route_to(*prefix)?, &ports)))
+    /// Installs a route in the kernel.
+    fn install(&mut self, route: &millrace_config::Route) -> Result<(), ControlError> {
+        let route = own_route(route, self.model, self.devices)?;
+        let in_the_way = self.kernel.route_to(route.prefix);
+        let Some(actions) = &mut self.kernel.actions else {
+            return Err(ControlError::System("there is no kernel to give the route to".into()));
         };
-        let changes = prefixes.iter().map(route).collect();
-        self.change_routes(changes)
+        actions.install_route(&route).map_err(|error| {
+            let owner =
+                in_the_way.map(|other| format!("; it has one of protocol {}", protocol(other.protocol)));
+            ControlError::Conflict(format!("the kernel refuses: {error}{}", owner.unwrap_or_default()))
+        })?;
+        self.routes.wanted.given(route.prefix, Instant::now());
+        self.routes.installed.insert(route.prefix, route);
+        Ok(())
+    }
+
+    /// Compares configured routes with the kernel's routes to the same prefixes, and installs the missing
+    /// routes that are due. After a change of links or addresses all missing routes are due.
+    pub fn follow(&mut self, prefixes: &[IpNet], about_ports: bool) {
+        let now = Instant::now();
+        self.compare(prefixes, now, false);
+        if about_ports {
+            self.routes.wanted.hurry(now);
+        }
+        self.give_missing(now);
+    }
+
+    /// Compares a bounded number of configured routes with the kernel's, about once a second; successive
+    /// calls reach all routes.
+    pub fn compare_next(&mut self) {
+        let after = self.routes.wanted.take_compared();
+        let prefixes: Vec<IpNet> = PrefixRange { after, within: None }
+            .of(&self.model.routes)
+            .map(|(prefix, _)| prefix)
+            .take(TOGETHER)
+            .collect();
+        let last = prefixes.last().copied().filter(|_| prefixes.len() == TOGETHER);
+        self.routes.wanted.set_compared(last);
+        let now = Instant::now();
+        self.compare(&prefixes, now, true);
+        self.give_missing(now);
+    }
+
+    /// Notes the routes that the kernel no longer has, and with `whole` also the routes that lead elsewhere
+    /// than configured.
+    fn compare(&mut self, prefixes: &[IpNet], now: Instant, whole: bool) {
+        let Some(mirror) = &self.kernel.mirror else { return };
+        let state = mirror.state();
+        let (mut lost, mut moved) = (Vec::new(), Vec::new());
+        for prefix in prefixes.iter().filter(|prefix| self.model.is_for_kernel(prefix)) {
+            if !state.has_route_of(*prefix, PROTOCOL_MILLRACE) {
+                lost.extend(self.routes.wanted.lost(*prefix, GONE, now).then_some(*prefix));
+            } else if whole && self.leads_elsewhere(prefix) {
+                moved.extend(self.routes.wanted.lost(*prefix, MOVED, now).then_some(*prefix));
+            } else {
+                self.routes.wanted.heard(prefix, now);
+            }
+        }
+        drop(state);
+        for prefix in &lost {
+            let route = self.routes.installed.remove(prefix);
+            if let (Some(route), Some(actions)) = (route, &mut self.kernel.actions) {
+                actions.forget_route(*prefix, route.metric);
+            }
+        }
+        self.note_missing(&lost, GONE);
+        self.note_missing(&moved, MOVED);
+    }
+
+    /// Whether the kernel has a route through devices that are no longer those of the configured next hops.
+    fn leads_elsewhere(&self, prefix: &IpNet) -> bool {
+        let (Some(given), Some(route)) = (self.routes.installed.get(prefix), self.model.routes.get(prefix))
+        else {
+            return false;
+        };
+        own_route(route, self.model, self.devices).is_ok_and(|now| now != *given)
+    }
+
+    /// Installs missing routes that are due in the kernel, a bounded number of them.
+    fn give_missing(&mut self, now: Instant) {
+        let mut back = Vec::new();
+        for prefix in self.routes.wanted.due(now) {
+            let Some(route) = self.model.routes.get(&prefix).cloned() else {
+                self.routes.wanted.forget(&prefix);
+                continue;
+            };
+            match self.install(&route) {
+                Ok(()) => back.push(prefix),
+                Err(error) => {
+                    let why = error.to_string();
+                    if self.routes.wanted.refused(prefix, why.clone(), now) {
+                        tracing::warn!(%prefix, "a configured route is missing: {why}");
+                    }
+                }
+            }
+        }
+        let Some(first) = back.first() else { return };
+        let text = format!("the kernel was given the route to {} again", several(&back));
+        tracing::info!("{text}");
+        let details = json!({"to": first, "routes": back.len()});
+        self.events.note(EventKind::RouteBack, &first.to_string(), text, details);
+    }
+
+    /// Reports configured routes that the kernel lacks.
+    fn note_missing(&self, prefixes: &[IpNet], why: &str) {
+        let Some(first) = prefixes.first() else { return };
+        let text = format!("the route to {} is missing: {why}", several(prefixes));
+        tracing::warn!("{text}");
+        let details = json!({"to": first, "routes": prefixes.len(), "why": why});
+        self.events.note(EventKind::RouteMissing, &first.to_string(), text, details);
+    }
+
+    /// Keeps a route configured that the kernel refuses at present.
+    fn want(&mut self, prefix: IpNet, error: &ControlError) {
+        let why = error.to_string();
+        if self.routes.wanted.refused(prefix, why.clone(), Instant::now()) {
+            self.note_missing(&[prefix], &why);
+        }
+    }
+}
+
+/// Returns the prefixes of configured routes among the kernel's changes.
+pub(crate) fn wanted_among(model: &Model, changes: &[HostChange]) -> Vec<IpNet> {
+    let prefix = |change: &HostChange| match change {
+        HostChange::Route { prefix, .. } if model.routes.contains_key(prefix) => Some(*prefix),
+        _ => None,
+    };
+    changes.iter().filter_map(prefix).collect()
+}
+
+/// Returns the text of several prefixes for an event: the first prefix, and the number of further ones.
+fn several(prefixes: &[IpNet]) -> String {
+    match prefixes {
+        [] => String::new(),
+        [one] => one.to_string(),
+        [first, rest @ ..] => format!("{first} and {} more", rest.len()),
     }
 }

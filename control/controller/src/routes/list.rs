@@ -8,8 +8,9 @@ use millrace_forward::Route;
 use millrace_host::{HostRoute, PrefixRange, merged};
 
 use crate::request::RouteQuery;
-use crate::router::{Inner, Router};
+use crate::router::Router;
 use crate::routes::changes::{kernel_view, parse_prefix};
+use crate::routes::views::RouteViews;
 use crate::view::RouteView;
 use crate::{ControlError, Page, PageQuery, show};
 
@@ -36,7 +37,7 @@ impl Router {
         let query = PageQuery { limit: query.limit, cursor: query.cursor.clone() };
         let mut guard = self.lock();
         let inner = &mut *guard;
-        let mut page = inner.listed(range, &query)?;
+        let mut page = listed(&inner.route_views(), range, &query)?;
         let prefixes: Vec<IpNet> = page.rows.iter().map(|(prefix, _)| *prefix).collect();
         let accounts = inner.routes.table.count(&prefixes, &mut inner.workers)?;
         for ((_, view), account) in page.rows.iter_mut().zip(accounts) {
@@ -46,32 +47,32 @@ impl Router {
     }
 }
 
-impl Inner {
-    fn listed(
-        &self,
-        range: PrefixRange,
-        query: &PageQuery,
-    ) -> Result<Page<(IpNet, RouteView)>, ControlError> {
-        let ports = self.devices.by_index();
-        let view = |(prefix, route): (IpNet, Listed<'_>)| match route {
-            Listed::Own(route) => Some((prefix, show::route(&prefix, route, None, &self.model))),
-            Listed::Kernel(route) => {
-                Some((prefix, self.with_missing(prefix, kernel_view(&route, &ports, &self.model)?)))
-            }
-            Listed::Missing(route) => {
-                Some((prefix, self.with_missing(prefix, show::wanted_route(route, &self.model))))
-            }
-        };
-        let own = self.model.own_routes.range(range).map(|(prefix, route)| (prefix, Listed::Own(route)));
-        let Some(mirror) = &self.kernel.mirror else {
-            return page(own.filter_map(view), query);
-        };
-        let state = mirror.state();
-        let kernel = state.routes_in(range).map(|route| (route.prefix, Listed::Kernel(route)));
-        let wanted = |(prefix, _)| Some((prefix, Listed::Missing(self.model.routes.get(&prefix)?)));
-        let missing = self.routes.wanted.missing(range).filter_map(wanted);
-        page(merged(merged(own, kernel), missing).filter_map(view), query)
-    }
+/// Returns the routes of a range with their views.
+fn listed(
+    views: &RouteViews<'_>,
+    range: PrefixRange,
+    query: &PageQuery,
+) -> Result<Page<(IpNet, RouteView)>, ControlError> {
+    let RouteViews { model, routes, kernel, devices } = views;
+    let ports = devices.by_index();
+    let view = |(prefix, route): (IpNet, Listed<'_>)| match route {
+        Listed::Own(route) => Some((prefix, show::route(&prefix, route, None, model))),
+        Listed::Kernel(route) => {
+            Some((prefix, routes.with_missing(prefix, kernel_view(&route, &ports, model)?)))
+        }
+        Listed::Missing(route) => {
+            Some((prefix, routes.with_missing(prefix, show::wanted_route(route, model))))
+        }
+    };
+    let own = model.own_routes.range(range).map(|(prefix, route)| (prefix, Listed::Own(route)));
+    let Some(mirror) = &kernel.mirror else {
+        return page(own.filter_map(view), query);
+    };
+    let state = mirror.state();
+    let kernel = state.routes_in(range).map(|route| (route.prefix, Listed::Kernel(route)));
+    let wanted = |(prefix, _)| Some((prefix, Listed::Missing(model.routes.get(&prefix)?)));
+    let missing = routes.wanted.missing(range).filter_map(wanted);
+    page(merged(merged(own, kernel), missing).filter_map(view), query)
 }
 
 /// Parses the cursor at which a page starts.

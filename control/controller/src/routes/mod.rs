@@ -4,6 +4,7 @@ pub(crate) mod changes;
 pub(crate) mod configured;
 pub(crate) mod list;
 pub(crate) mod table;
+pub(crate) mod views;
 pub(crate) mod wanted;
 
 use std::collections::{BTreeMap, HashMap};
@@ -14,8 +15,10 @@ use millrace_forward::{NextHop, NextHops, Route};
 use millrace_host::{HostRoute, OwnRoute, PrefixRange, RouteKind, merged};
 use millrace_units::PortId;
 
+use crate::ControlError;
 use crate::routes::table::RouteTable;
 use crate::routes::wanted::WantedRoutes;
+use crate::view::RouteView;
 
 /// Routes of the router beside its model.
 pub(crate) struct Routes {
@@ -31,6 +34,21 @@ impl Routes {
     /// Creates the routes of a router with an empty forwarding table.
     pub fn new(table: RouteTable) -> Self {
         Self { table, installed: BTreeMap::new(), wanted: WantedRoutes::default() }
+    }
+
+    /// Adds to a view the reason why the kernel lacks the route.
+    pub fn with_missing(&self, prefix: IpNet, view: RouteView) -> RouteView {
+        RouteView { missing: self.wanted.why(&prefix).map(str::to_owned), ..view }
+    }
+
+    /// Returns the error of a second configured route to a prefix.
+    pub fn there_is_one(&self, prefix: IpNet) -> ControlError {
+        match self.wanted.why(&prefix) {
+            Some(why) => ControlError::Conflict(format!(
+                "there is a route of ours to {prefix}, which the kernel is given again by and by ({why}): remove it first"
+            )),
+            None => ControlError::there_is_one(prefix),
+        }
     }
 }
 

@@ -10,18 +10,10 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
-use millrace_host::{HostChange, PROTOCOL_MILLRACE, PrefixRange};
-use millrace_telemetry::EventKind;
-use serde_json::json;
+use millrace_host::PrefixRange;
 
-use crate::ControlError;
-use crate::router::Inner;
-use crate::start::own_route;
 use crate::view::{MissingRouteView, MissingRoutesView};
 
-/// Reason why a route is missing.
-const GONE: &str = "the kernel has it no more";
-const MOVED: &str = "its next hops are behind another device now";
 /// Longest time until the kernel reports a route that it was given.
 const HEARING: Duration = Duration::from_secs(2);
 /// Time after which a route that stays no longer counts as one that disappears repeatedly.
@@ -29,7 +21,7 @@ const CALM: Duration = Duration::from_secs(60);
 /// Longest pause between two attempts, in seconds.
 const LONGEST: u64 = 60;
 /// Most routes that are installed or compared in one step; other work runs in between.
-const TOGETHER: usize = 2048;
+pub(super) const TOGETHER: usize = 2048;
 /// Number of missing routes that the status names.
 const NAMED: usize = 10;
 
@@ -63,7 +55,7 @@ impl WantedRoutes {
     }
 
     /// Notes that the kernel has a route that it was given.
-    fn heard(&mut self, prefix: &IpNet, now: Instant) {
+    pub(super) fn heard(&mut self, prefix: &IpNet, now: Instant) {
         let is_over = |watched: &Watched| watched.tries == 0 || now - watched.given > CALM;
         if self.watched.get(prefix).is_some_and(|watched| watched.why.is_none() && is_over(watched)) {
             self.watched.remove(prefix);
@@ -71,7 +63,7 @@ impl WantedRoutes {
     }
 
     /// Notes that the kernel lacks a route that it was given. Returns whether the route is newly missing.
-    fn lost(&mut self, prefix: IpNet, why: &str, now: Instant) -> bool {
+    pub(super) fn lost(&mut self, prefix: IpNet, why: &str, now: Instant) -> bool {
         let fresh = Watched { why: Some(why.to_owned()), tries: 0, given: now, next: now };
         let Some(watched) = self.watched.get_mut(&prefix) else {
             self.watched.insert(prefix, fresh);
@@ -108,8 +100,18 @@ impl WantedRoutes {
             .for_each(|watched| watched.next = now);
     }
 
+    /// Takes the prefix behind which the comparison continues.
+    pub(super) fn take_compared(&mut self) -> Option<IpNet> {
+        self.compared.take()
+    }
+
+    /// Sets the prefix behind which the next comparison continues.
+    pub(super) fn set_compared(&mut self, prefix: Option<IpNet>) {
+        self.compared = prefix;
+    }
+
     /// Returns the missing routes that are due.
-    fn due(&self, now: Instant) -> Vec<IpNet> {
+    pub(super) fn due(&self, now: Instant) -> Vec<IpNet> {
         let is_due = |watched: &Watched| watched.why.is_some() && watched.next <= now;
         let due = self.watched.iter().filter(|(_, watched)| is_due(watched));
         due.map(|(prefix, _)| *prefix).take(TOGETHER).collect()
@@ -140,139 +142,6 @@ fn pause(tries: u32) -> Duration {
     match tries {
         0 => Duration::ZERO,
         tries => Duration::from_secs((1 << (tries - 1).min(10)).min(LONGEST)),
-    }
-}
-
-/// Returns the text of several prefixes for an event: the first prefix, and the number of further ones.
-fn several(prefixes: &[IpNet]) -> String {
-    match prefixes {
-        [] => String::new(),
-        [one] => one.to_string(),
-        [first, rest @ ..] => format!("{first} and {} more", rest.len()),
-    }
-}
-
-impl Inner {
-    /// Compares configured routes with the kernel's routes to the same prefixes, and installs the missing
-    /// routes that are due. After a change of links or addresses all missing routes are due.
-    pub fn follow_wanted(&mut self, prefixes: &[IpNet], about_ports: bool) {
-        let now = Instant::now();
-        self.compare(prefixes, now, false);
-        if about_ports {
-            self.routes.wanted.hurry(now);
-        }
-        self.give_missing(now);
-    }
-
-    /// Compares a bounded number of configured routes with the kernel's, about once a second; successive
-    /// calls reach all routes.
-    pub fn compare_wanted(&mut self) {
-        let after = self.routes.wanted.compared.take();
-        let prefixes: Vec<IpNet> = PrefixRange { after, within: None }
-            .of(&self.model.routes)
-            .map(|(prefix, _)| prefix)
-            .take(TOGETHER)
-            .collect();
-        self.routes.wanted.compared = prefixes.last().copied().filter(|_| prefixes.len() == TOGETHER);
-        let now = Instant::now();
-        self.compare(&prefixes, now, true);
-        self.give_missing(now);
-    }
-
-    /// Returns the prefixes of configured routes among the kernel's changes.
-    pub fn wanted_among(&self, changes: &[HostChange]) -> Vec<IpNet> {
-        let prefix = |change: &HostChange| match change {
-            HostChange::Route { prefix, .. } if self.model.routes.contains_key(prefix) => Some(*prefix),
-            _ => None,
-        };
-        changes.iter().filter_map(prefix).collect()
-    }
-
-    /// Notes the routes that the kernel no longer has, and with `whole` also the routes that lead elsewhere
-    /// than configured.
-    fn compare(&mut self, prefixes: &[IpNet], now: Instant, whole: bool) {
-        let Some(mirror) = &self.kernel.mirror else { return };
-        let state = mirror.state();
-        let (mut lost, mut moved) = (Vec::new(), Vec::new());
-        for prefix in prefixes.iter().filter(|prefix| self.model.is_for_kernel(prefix)) {
-            if !state.has_route_of(*prefix, PROTOCOL_MILLRACE) {
-                lost.extend(self.routes.wanted.lost(*prefix, GONE, now).then_some(*prefix));
-            } else if whole && self.leads_elsewhere(prefix) {
-                moved.extend(self.routes.wanted.lost(*prefix, MOVED, now).then_some(*prefix));
-            } else {
-                self.routes.wanted.heard(prefix, now);
-            }
-        }
-        drop(state);
-        for prefix in &lost {
-            let route = self.routes.installed.remove(prefix);
-            if let (Some(route), Some(actions)) = (route, &mut self.kernel.actions) {
-                actions.forget_route(*prefix, route.metric);
-            }
-        }
-        self.note_missing(&lost, GONE);
-        self.note_missing(&moved, MOVED);
-    }
-
-    /// Whether the kernel has a route through devices that are no longer those of the configured next hops.
-    fn leads_elsewhere(&self, prefix: &IpNet) -> bool {
-        let (Some(given), Some(route)) = (self.routes.installed.get(prefix), self.model.routes.get(prefix))
-        else {
-            return false;
-        };
-        own_route(route, self).is_ok_and(|now| now != *given)
-    }
-
-    /// Installs missing routes that are due in the kernel, a bounded number of them.
-    fn give_missing(&mut self, now: Instant) {
-        let mut back = Vec::new();
-        for prefix in self.routes.wanted.due(now) {
-            let Some(route) = self.model.routes.get(&prefix).cloned() else {
-                self.routes.wanted.forget(&prefix);
-                continue;
-            };
-            match self.install(&route) {
-                Ok(()) => back.push(prefix),
-                Err(error) => {
-                    let why = error.to_string();
-                    if self.routes.wanted.refused(prefix, why.clone(), now) {
-                        tracing::warn!(%prefix, "a configured route is missing: {why}");
-                    }
-                }
-            }
-        }
-        let Some(first) = back.first() else { return };
-        let text = format!("the kernel was given the route to {} again", several(&back));
-        tracing::info!("{text}");
-        let details = json!({"to": first, "routes": back.len()});
-        self.observation.events.note(EventKind::RouteBack, &first.to_string(), text, details);
-    }
-
-    /// Reports configured routes that the kernel lacks.
-    fn note_missing(&self, prefixes: &[IpNet], why: &str) {
-        let Some(first) = prefixes.first() else { return };
-        let text = format!("the route to {} is missing: {why}", several(prefixes));
-        tracing::warn!("{text}");
-        let details = json!({"to": first, "routes": prefixes.len(), "why": why});
-        self.observation.events.note(EventKind::RouteMissing, &first.to_string(), text, details);
-    }
-
-    /// Keeps a route configured that the kernel refuses at present.
-    pub fn want(&mut self, prefix: IpNet, error: &ControlError) {
-        let why = error.to_string();
-        if self.routes.wanted.refused(prefix, why.clone(), Instant::now()) {
-            self.note_missing(&[prefix], &why);
-        }
-    }
-
-    /// Returns the error of a second configured route to a prefix.
-    pub fn there_is_one(&self, prefix: IpNet) -> ControlError {
-        match self.routes.wanted.why(&prefix) {
-            Some(why) => ControlError::Conflict(format!(
-                "there is a route of ours to {prefix}, which the kernel is given again by and by ({why}): remove it first"
-            )),
-            None => ControlError::there_is_one(prefix),
-        }
     }
 }
 

@@ -20,11 +20,15 @@ use millrace_units::{PortId, QueueId};
 use serde_json::{Map, Value};
 
 use crate::ControlError;
+use crate::model::Model;
 use crate::request::merge_patch::{all_known, patched};
 use crate::router::{Inner, Router};
 use crate::schedulers::names::Names;
+use crate::schedulers::queues::tell_reserved;
 use crate::schedulers::tree::{Part, Unplanned};
+use crate::schedulers::view::{say_beyond_link, say_beyond_room};
 use crate::view::SchedulerView;
+use crate::workers::Workers;
 use crate::workers::handle::WorkerHandle;
 
 /// Settings that `scheduler set PORT` changes without a node.
@@ -260,12 +264,23 @@ fn in_order(nodes: &mut Vec<SchedulerNode>) {
     nodes.append(&mut left);
 }
 
+/// Returns the worker that owns a port's device.
+pub(crate) fn owner_of<'a>(
+    port: PortId,
+    model: &Model,
+    workers: &'a mut Workers,
+) -> Result<&'a mut WorkerHandle, ControlError> {
+    let plan = model.ports.iter().find(|plan| plan.id == port);
+    let plan = plan.ok_or_else(|| ControlError::System(format!("port {}: no such port", port.0)))?;
+    Ok(workers.owner(plan.settings.device))
+}
+
 impl Inner {
     /// Sends changes of a port's scheduler to the worker that owns the port's device, a long list piece by
     /// piece.
     pub fn schedule(&mut self, port: PortId, changes: Vec<ScheduleChange>) -> Result<(), ControlError> {
-        self.tell_driver_of_scheduler(port)?;
-        let worker = self.owner_of(port)?;
+        self.devices.tell_scheduler(port, &self.model, &mut self.workers)?;
+        let worker = owner_of(port, &self.model, &mut self.workers)?;
         // All pieces are sent before the first answer is awaited, so that a late worker still makes all
         // changes.
         let mut tell =
@@ -275,13 +290,6 @@ impl Inner {
             WorkerHandle::finish(answer)?.map_err(|error| self.model.schedulers.refusal(error))?;
         }
         Ok(())
-    }
-
-    /// Returns the worker that owns a port's device.
-    pub fn owner_of(&mut self, port: PortId) -> Result<&mut WorkerHandle, ControlError> {
-        let plan = self.model.ports.iter().find(|plan| plan.id == port);
-        let plan = plan.ok_or_else(|| ControlError::System(format!("port {}: no such port", port.0)))?;
-        Ok(self.workers.owner(plan.settings.device))
     }
 
     /// Changes the planned scheduler of a port, then the scheduler at the worker. On a refusal nothing has
@@ -323,13 +331,13 @@ impl Inner {
                 self.model.schedulers = old;
             }
         })?;
-        self.begin_rates(port, &fates, &before, &after);
-        self.tell_reserved()?;
-        self.set_host_outputs()?;
-        self.say_beyond_link(id);
-        self.say_beyond_room(id);
-        self.note_reservations(port, &before, &after);
-        self.remember_flows(&before.flow, &after.flow);
+        self.queueing.begin_rates(port, &fates, &before, &after);
+        tell_reserved(&self.model, &mut self.workers)?;
+        self.devices.set_host_outputs(&self.model, &mut self.workers)?;
+        say_beyond_link(id, &self.model, &self.devices, &self.kernel);
+        say_beyond_room(id, &self.model, &mut self.workers);
+        self.observation.note_reservations(port, &before, &after);
+        self.queueing.remember_flows(&self.model, &before.flow, &after.flow);
         Ok(id)
     }
 }

@@ -9,12 +9,13 @@ use millrace_plugin::{Action, BindingId};
 use millrace_units::{by_number, count};
 
 use crate::ControlError;
+use crate::filters::gates::binding_views;
 use crate::model::Model;
 use crate::request::NodeRemoval;
-use crate::router::{Inner, Router};
+use crate::router::Router;
 use crate::schedulers::without;
-use crate::show;
 use crate::view::{BindingView, RemovedNodeView};
+use crate::workers::Workers;
 
 /// Number of filters that an error lists.
 const NAMED: usize = 5;
@@ -55,39 +56,30 @@ impl Model {
     }
 }
 
-impl Inner {
-    /// Returns the changes that remove a node, and the affected filters.
-    fn plan_removal(
-        &mut self,
-        port: &str,
-        node: &str,
-        removal: &NodeRemoval,
-    ) -> Result<(Vec<Change>, Vec<BindingView>), ControlError> {
-        let id = self.model.port(port)?.id;
-        let to = removal.to.as_deref();
-        let from = self.model.schedulers.of(id).cloned().unwrap_or_default();
-        let after = without(&from, port, node, to)?;
-        let filters = self.model.filters_below(port, node)?;
-        let views = self.views_of(&filters)?;
-        if !filters.is_empty() && to.is_none() && !removal.with_filters {
-            return Err(named(port, node, &views));
-        }
-        let own = |scheduler: Scheduler| (!scheduler.node.is_empty()).then(|| Box::new(scheduler));
-        let heir = removal.to.clone().map_or(Heir::Nobody, Heir::Leaf);
-        let tree = Change::SetScheduler { port: port.to_owned(), from: own(from), to: own(after), heir };
-        // The filters change after the tree: until then, packets for the old queue follow its packets to the
-        // leaf `to`, so order is kept.
-        let filters = self.model.without_queue(&filters, to.filter(|_| !removal.with_filters));
-        Ok((iter::once(tree).chain(filters).collect(), views))
+/// Returns the changes that remove a node, and the affected filters.
+fn plan_removal(
+    model: &Model,
+    workers: &mut Workers,
+    port: &str,
+    node: &str,
+    removal: &NodeRemoval,
+) -> Result<(Vec<Change>, Vec<BindingView>), ControlError> {
+    let id = model.port(port)?.id;
+    let to = removal.to.as_deref();
+    let from = model.schedulers.of(id).cloned().unwrap_or_default();
+    let after = without(&from, port, node, to)?;
+    let filters = model.filters_below(port, node)?;
+    let views = binding_views(&filters, model, workers)?;
+    if !filters.is_empty() && to.is_none() && !removal.with_filters {
+        return Err(named(port, node, &views));
     }
-
-    /// Returns the views of filters.
-    fn views_of(&mut self, filters: &[BindingId]) -> Result<Vec<BindingView>, ControlError> {
-        let counts = self.workers.counts_of(filters)?;
-        let view =
-            |id: &BindingId| Some(show::binding(*id, self.model.plugins.binding(*id)?, &counts, &self.model));
-        Ok(filters.iter().filter_map(view).collect())
-    }
+    let own = |scheduler: Scheduler| (!scheduler.node.is_empty()).then(|| Box::new(scheduler));
+    let heir = removal.to.clone().map_or(Heir::Nobody, Heir::Leaf);
+    let tree = Change::SetScheduler { port: port.to_owned(), from: own(from), to: own(after), heir };
+    // The filters change after the tree: until then, packets for the old queue follow its packets to the
+    // leaf `to`, so order is kept.
+    let filters = model.without_queue(&filters, to.filter(|_| !removal.with_filters));
+    Ok((iter::once(tree).chain(filters).collect(), views))
 }
 
 /// Returns the error of a node that stays because filters name a queue at or below it.
@@ -127,7 +119,7 @@ impl Router {
         let removal = removal.clone();
         let [port, node] = [port, node].map(str::to_owned);
         self.change(move |inner| {
-            let (changes, filters) = inner.plan_removal(&port, &node, &removal)?;
+            let (changes, filters) = plan_removal(&inner.model, &mut inner.workers, &port, &node, &removal)?;
             let NodeRemoval { to, with_filters } = removal;
             Ok((changes, RemovedNodeView { port, node, to, with_filters, filters }))
         })

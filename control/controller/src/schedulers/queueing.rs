@@ -1,20 +1,89 @@
 //! State of the schedulers beside their settings.
 
+use std::collections::{HashSet, VecDeque};
+
+use millrace_config::{Fate, Fates, FlowQueue, Scheduler, SchedulerNode};
+use millrace_packet::FlowKey;
 use millrace_pipeline::thread;
 use millrace_telemetry::Rate;
 
-use crate::schedulers::queues::FormerFlows;
+use super::view::rate_key;
+use crate::flows::lookup::parse_packet;
+use crate::model::Model;
+
+/// Most flows remembered after their settings are removed.
+const MOST_FORMER: usize = 1024;
+
+/// Flows whose settings were removed. Their queues may still exist, and keep their names.
+#[derive(Debug, Default)]
+struct FormerFlows(VecDeque<FlowKey>);
+
+impl FormerFlows {
+    fn add(&mut self, key: FlowKey) {
+        self.0.retain(|known| *known != key);
+        self.0.truncate(MOST_FORMER - 1);
+        self.0.push_front(key);
+    }
+}
 
 /// Rates of scheduler nodes, and flows without settings.
 pub(crate) struct Queueing {
     /// Rates of scheduler nodes, counted since each node was added.
     pub rates: Rate,
     /// Flows whose settings were removed.
-    pub former_flows: FormerFlows,
+    former_flows: FormerFlows,
 }
 
 impl Default for Queueing {
     fn default() -> Self {
         Self { rates: Rate::since(thread::now()), former_flows: FormerFlows::default() }
+    }
+}
+
+impl Queueing {
+    /// Returns the remembered flows.
+    pub fn former_flows(&self) -> impl Iterator<Item = &FlowKey> {
+        self.former_flows.0.iter()
+    }
+
+    /// Remembers the flows whose settings were removed.
+    pub fn remember_flows(&mut self, model: &Model, before: &[FlowQueue], after: &[FlowQueue]) {
+        let left: HashSet<_> = after.iter().map(FlowQueue::of_queue).collect();
+        for own in before.iter().filter(|own| !left.contains(&own.of_queue())) {
+            if let Ok(packet) = parse_packet(&own.flow, model) {
+                self.former_flows.add(packet.key);
+            }
+        }
+    }
+
+    /// Starts the rates of new nodes and forgets the rates of removed nodes, because a name may pass to
+    /// another node.
+    pub fn begin_rates(&mut self, port: &str, fates: &Fates<'_>, before: &Scheduler, after: &Scheduler) {
+        let is_other = |node: &&SchedulerNode| fates.get(&node.name) == Fate::Goes;
+        for gone in before.node.iter().filter(is_other) {
+            self.rates.forget(&rate_key(port, &gone.name));
+        }
+        let now = thread::now();
+        for new in after.node.iter().filter(is_other) {
+            self.rates.begin(&rate_key(port, &new.name), now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_units::PortId;
+
+    use super::*;
+
+    #[test]
+    fn no_more_flows_are_remembered_than_there_is_room_for() {
+        let key =
+            |number: u16| FlowKey::v4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 17, (number, 9), PortId(0));
+        let mut former = FormerFlows::default();
+        for number in [0..1500, 1490..1500].into_iter().flatten() {
+            former.add(key(number));
+        }
+        assert_eq!((former.0.len(), former.0[0], former.0[1023]), (1024, key(1499), key(476)));
     }
 }

@@ -1,6 +1,6 @@
 //! Queues of ports: their packets, offered and sent; queues of single flows and their settings.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 
 use millrace_classify::CompiledSelection;
 use millrace_config::{Bits, FlowQueue, QueueSize, SchedulerKind, one_flow};
@@ -18,26 +18,13 @@ use crate::flows::lookup::parse_packet;
 use crate::flows::selector;
 use crate::model::Model;
 use crate::request::reading::read;
-use crate::router::{Inner, Router};
+use crate::router::Router;
+use crate::schedulers::owner_of;
 use crate::view::{FlowQueueView, QueueView, SchedulerNodeView, SchedulerView};
+use crate::workers::Workers;
 
 /// Error text for a flow with a quantum of 0.
 pub(super) const NO_QUANTUM: &str = "its quantum is 0, with which the flow would never send: give 1 to 1073741824 bytes, or none for the default of all flows";
-
-/// Most flows remembered after their settings are removed.
-const MOST_FORMER: usize = 1024;
-
-/// Flows whose settings were removed. Their queues may still exist, and keep their names.
-#[derive(Debug, Default)]
-pub(crate) struct FormerFlows(VecDeque<FlowKey>);
-
-impl FormerFlows {
-    fn add(&mut self, key: FlowKey) {
-        self.0.retain(|known| *known != key);
-        self.0.truncate(MOST_FORMER - 1);
-        self.0.push_front(key);
-    }
-}
 
 /// Settings of a flow's queue.
 #[derive(Deserialize)]
@@ -168,7 +155,11 @@ impl Router {
         let id = self.lock().model.port(port)?.id;
         let mut reports = Vec::new();
         loop {
-            let more = self.lock().flow_queue_reports(id, QueueId(leaf), reports.len())?;
+            let more = {
+                let mut guard = self.lock();
+                let inner = &mut *guard;
+                flow_queue_reports(&inner.model, &mut inner.workers, id, QueueId(leaf), reports.len())?
+            };
             if more.is_empty() {
                 break;
             }
@@ -177,7 +168,7 @@ impl Router {
         }
         let mut keys: HashMap<u32, FlowKey> = {
             let inner = self.lock();
-            inner.queueing.former_flows.0.iter().map(|key| (inner.workers.hash_of(key), *key)).collect()
+            inner.queueing.former_flows().map(|key| (inner.workers.hash_of(key), *key)).collect()
         };
         let note = |_, flow: FlowReport| {
             keys.insert(flow.hash, flow.key);
@@ -227,7 +218,8 @@ impl Router {
         let Some(flow) = flow else { return self.set_scheduler_node(port, queue, changes).map(drop) };
         // The state is not locked while a long text is parsed.
         let flow = &*one_flow(flow).map_err(ControlError::Invalid)?;
-        let mut inner = self.to_change()?;
+        let mut guard = self.to_change()?;
+        let inner = &mut *guard;
         let id = inner.model.port(port)?.id;
         let old = inner.model.schedulers.clone();
         let change = inner.model.change_flow(port, queue, flow, changes)?;
@@ -236,9 +228,9 @@ impl Router {
         let done = checked.and_then(|()| inner.schedule(id, vec![change]));
         done.inspect_err(|_| inner.model.schedulers = old.clone())?;
         let before = old.of(id).cloned().unwrap_or_default();
-        inner.note_reservations(port, &before, &after);
-        inner.remember_flows(&before.flow, &after.flow);
-        inner.tell_reserved()
+        inner.observation.note_reservations(port, &before, &after);
+        inner.queueing.remember_flows(&inner.model, &before.flow, &after.flow);
+        tell_reserved(&inner.model, &mut inner.workers)
     }
 }
 
@@ -333,33 +325,23 @@ impl Model {
     }
 }
 
-impl Inner {
-    /// Sends the flows with reservations to the workers.
-    pub fn tell_reserved(&mut self) -> Result<(), ControlError> {
-        let flows = self.model.reserved_flows();
-        self.workers.tell(|| FlowCommand::Reserve(flows.clone()))
-    }
+/// Sends the flows with reservations to the workers.
+pub(super) fn tell_reserved(model: &Model, workers: &mut Workers) -> Result<(), ControlError> {
+    let flows = model.reserved_flows();
+    workers.tell(|| FlowCommand::Reserve(flows.clone()))
+}
 
-    /// Remembers the flows whose settings were removed.
-    pub fn remember_flows(&mut self, before: &[FlowQueue], after: &[FlowQueue]) {
-        let left: HashSet<_> = after.iter().map(FlowQueue::of_queue).collect();
-        for own in before.iter().filter(|own| !left.contains(&own.of_queue())) {
-            if let Ok(packet) = parse_packet(&own.flow, &self.model) {
-                self.queueing.former_flows.add(packet.key);
-            }
-        }
-    }
-
-    fn flow_queue_reports(
-        &mut self,
-        port: PortId,
-        leaf: QueueId,
-        first: usize,
-    ) -> Result<Vec<FlowQueueReport>, ControlError> {
-        let reports =
-            self.owner_of(port)?.ask(|reply| SchedulerCommand::ShowQueues(port, leaf, first, reply))?;
-        reports.map_err(|error| self.model.schedulers.refusal(error))
-    }
+/// Returns the reports of the flows' queues in a leaf from `first` on.
+fn flow_queue_reports(
+    model: &Model,
+    workers: &mut Workers,
+    port: PortId,
+    leaf: QueueId,
+    first: usize,
+) -> Result<Vec<FlowQueueReport>, ControlError> {
+    let reports = owner_of(port, model, workers)?
+        .ask(|reply| SchedulerCommand::ShowQueues(port, leaf, first, reply))?;
+    reports.map_err(|error| model.schedulers.refusal(error))
 }
 
 #[cfg(test)]
@@ -431,16 +413,5 @@ mod tests {
             }
             router.shutdown().await.unwrap();
         });
-    }
-
-    #[test]
-    fn no_more_flows_are_remembered_than_there_is_room_for() {
-        let key =
-            |number: u16| FlowKey::v4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 17, (number, 9), PortId(0));
-        let mut former = FormerFlows::default();
-        for number in [0..1500, 1490..1500].into_iter().flatten() {
-            former.add(key(number));
-        }
-        assert_eq!((former.0.len(), former.0[0], former.0[1023]), (1024, key(1499), key(476)));
     }
 }

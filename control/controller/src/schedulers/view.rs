@@ -3,16 +3,20 @@
 
 use std::collections::HashMap;
 
-use millrace_config::{Bits, Fate, Fates, Nodes, Scheduler, SchedulerNode};
-use millrace_pipeline::{ScheduleReport, SchedulerCommand, Snapshot, thread};
+use millrace_config::{Bits, Nodes, Scheduler, SchedulerNode};
+use millrace_pipeline::{ScheduleReport, SchedulerCommand, Snapshot};
 use millrace_schedule::{NodeView, in_tree};
 use millrace_units::{BitRate, Instant, PortId, QueueId, count};
 use serde_json::{Map, Value};
 
 use crate::ControlError;
+use crate::kernel::Kernel;
+use crate::model::Model;
+use crate::ports::devices::Devices;
 use crate::router::{Inner, Router};
-use crate::schedulers::Schedulers;
+use crate::schedulers::{Schedulers, owner_of};
 use crate::view::{SchedulerNodeView, SchedulerView};
+use crate::workers::Workers;
 
 /// Promised rates of a scheduler's nodes, by node number.
 type Promises = HashMap<QueueId, u64>;
@@ -73,72 +77,65 @@ fn warning(one: Option<String>, other: Option<String>) -> Option<String> {
     }
 }
 
+/// Returns the link speed of a port if the kernel knows it. Virtual devices are left out, because their
+/// speed is only nominal.
+fn link_speed(port: PortId, devices: &Devices, kernel: &Kernel) -> Option<Bits> {
+    let ifindex = devices.kernel.get(&port)?.ifindex;
+    let state = kernel.mirror.as_ref()?.state();
+    let link = state.links().find(|link| link.ifindex == ifindex).filter(|link| link.kind.is_none())?;
+    millrace_offload::link_speed(&link.name).map(Bits)
+}
+
+/// Logs the promises of a port's scheduler that its link can't carry. This is no error: a link that is
+/// slow today, because of its cable or its far end, must not keep a router from starting.
+pub(crate) fn say_beyond_link(port: PortId, model: &Model, devices: &Devices, kernel: &Kernel) {
+    let (Some(scheduler), Some(link)) = (model.schedulers.of(port), link_speed(port, devices, kernel)) else {
+        return;
+    };
+    if let Some(beyond) = beyond_link(&model.schedulers, scheduler, link) {
+        tracing::warn!(port = model.port_name(port), "{beyond}");
+    }
+}
+
+/// Logs the limits of a port's leaves that exceed the packet memory.
+pub(super) fn say_beyond_room(port: PortId, model: &Model, workers: &mut Workers) {
+    let says_it = |scheduler: &Scheduler| {
+        scheduler.node.iter().any(|node| node.limit.is_some() || node.queues.is_some())
+    };
+    if !model.schedulers.of(port).is_some_and(says_it) {
+        return;
+    }
+    let Ok(snapshot) = workers.snapshot() else { return };
+    let report = snapshot.schedulers.iter().find(|(own, _)| *own == port);
+    let room = report.map(|(_, report)| report.room.packets);
+    let beyond = model.schedulers.of(port).zip(room).and_then(|(own, room)| beyond_room(own, room));
+    if let Some(beyond) = beyond {
+        tracing::warn!(port = model.port_name(port), "{beyond}");
+    }
+}
+
+/// Returns the nodes of a port's scheduler in tree order, each with the time of its reading; long lists
+/// are read in pieces.
+fn nodes_of(
+    port: PortId,
+    model: &Model,
+    workers: &mut Workers,
+) -> Result<Vec<(NodeView, Instant)>, ControlError> {
+    let (mut nodes, mut moments, mut first) = (Vec::new(), HashMap::new(), Some(0));
+    while let Some(from) = first {
+        let page =
+            owner_of(port, model, workers)?.ask(|reply| SchedulerCommand::ShowNodes(port, from, reply))?;
+        moments.extend(page.nodes.iter().map(|view| (view.node, page.at)));
+        nodes.extend(page.nodes);
+        first = page.next;
+    }
+    let with_moment = |view: NodeView| Some((moments.get(&view.node).copied()?, view));
+    let all = in_tree(nodes).into_iter().filter_map(with_moment);
+    Ok(all.map(|(at, view)| (view, at)).collect())
+}
+
 impl Inner {
-    /// Returns the link speed of a port if the kernel knows it. Virtual devices are left out, because their
-    /// speed is only nominal.
-    fn link_speed(&self, port: PortId) -> Option<Bits> {
-        let ifindex = self.devices.kernel.get(&port)?.ifindex;
-        let state = self.kernel.mirror.as_ref()?.state();
-        let link = state.links().find(|link| link.ifindex == ifindex).filter(|link| link.kind.is_none())?;
-        millrace_offload::link_speed(&link.name).map(Bits)
-    }
-
-    /// Logs the promises of a port's scheduler that its link can't carry. This is no error: a link that is
-    /// slow today, because of its cable or its far end, must not keep a router from starting.
-    pub fn say_beyond_link(&self, port: PortId) {
-        let (Some(scheduler), Some(link)) = (self.model.schedulers.of(port), self.link_speed(port)) else {
-            return;
-        };
-        if let Some(beyond) = beyond_link(&self.model.schedulers, scheduler, link) {
-            tracing::warn!(port = self.model.port_name(port), "{beyond}");
-        }
-    }
-
-    /// Logs the limits of a port's leaves that exceed the packet memory.
-    pub fn say_beyond_room(&mut self, port: PortId) {
-        let says_it = |scheduler: &Scheduler| {
-            scheduler.node.iter().any(|node| node.limit.is_some() || node.queues.is_some())
-        };
-        if !self.model.schedulers.of(port).is_some_and(says_it) {
-            return;
-        }
-        let Ok(snapshot) = self.snapshot() else { return };
-        let report = snapshot.schedulers.iter().find(|(own, _)| *own == port);
-        let room = report.map(|(_, report)| report.room.packets);
-        let beyond = self.model.schedulers.of(port).zip(room).and_then(|(own, room)| beyond_room(own, room));
-        if let Some(beyond) = beyond {
-            tracing::warn!(port = self.model.port_name(port), "{beyond}");
-        }
-    }
-
-    /// Starts the rates of new nodes and forgets the rates of removed nodes, because a name may pass to
-    /// another node.
-    pub fn begin_rates(&mut self, port: &str, fates: &Fates<'_>, before: &Scheduler, after: &Scheduler) {
-        let is_other = |node: &&SchedulerNode| fates.get(&node.name) == Fate::Goes;
-        for gone in before.node.iter().filter(is_other) {
-            self.queueing.rates.forget(&rate_key(port, &gone.name));
-        }
-        let now = thread::now();
-        for new in after.node.iter().filter(is_other) {
-            self.queueing.rates.begin(&rate_key(port, &new.name), now);
-        }
-    }
-
-    /// Returns the nodes of a port's scheduler in tree order, each with the time of its reading; long lists
-    /// are read in pieces.
-    fn nodes_of(&mut self, port: PortId) -> Result<Vec<(NodeView, Instant)>, ControlError> {
-        let (mut nodes, mut moments, mut first) = (Vec::new(), HashMap::new(), Some(0));
-        while let Some(from) = first {
-            let page = self.owner_of(port)?.ask(|reply| SchedulerCommand::ShowNodes(port, from, reply))?;
-            moments.extend(page.nodes.iter().map(|view| (view.node, page.at)));
-            nodes.extend(page.nodes);
-            first = page.next;
-        }
-        let with_moment = |view: NodeView| Some((moments.get(&view.node).copied()?, view));
-        let all = in_tree(nodes).into_iter().filter_map(with_moment);
-        Ok(all.map(|(at, view)| (view, at)).collect())
-    }
-
+    /// Returns the view of the scheduler of a port.
     pub fn scheduler_view(&mut self, port: PortId) -> Result<SchedulerView, ControlError> {
         let snapshot = self.snapshot()?;
         let report = snapshot.schedulers.iter().find(|(own, _)| *own == port).map(|(_, report)| report);
@@ -154,13 +151,13 @@ impl Inner {
         report: &ScheduleReport,
         snapshot: &Snapshot,
     ) -> Result<SchedulerView, ControlError> {
-        let nodes = self.nodes_of(port)?;
-        let host = self.host_view(port, snapshot);
+        let nodes = nodes_of(port, &self.model, &mut self.workers)?;
+        let host = self.devices.host_view(port, &self.model, snapshot);
         let schedulers = &self.model.schedulers;
         let name = self.model.port_name(port).to_owned();
         let settings = schedulers.of(port);
         let specs = settings.map(Nodes::of);
-        let link = self.link_speed(port);
+        let link = link_speed(port, &self.devices, &self.kernel);
         // Where the link is slower than the configured rate, the nodes share the link's speed.
         let slower =
             link.filter(|link| settings.is_some_and(|own| own.rate.is_none_or(|rate| rate.0 > link.0)));
@@ -217,7 +214,7 @@ impl Inner {
 }
 
 /// Returns the key of a node's rate.
-fn rate_key(port: &str, node: &str) -> String {
+pub(super) fn rate_key(port: &str, node: &str) -> String {
     format!("{port} {node}")
 }
 

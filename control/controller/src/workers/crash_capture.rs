@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ipnet::IpNet;
 use millrace_forward::{NextHop, NextHops, Route};
-use millrace_pipeline::{PortSettings, Stack};
+use millrace_pipeline::{GateTables, PortSettings, Stack};
 use millrace_repository::{CrashCaptures, Held, MOST_FRAME_BYTES, MOST_REPORT_BYTES};
 use millrace_telemetry::{CaptureFile, EventKind, utc};
 use millrace_units::{InstanceId, PortId};
@@ -16,7 +16,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::model::Model;
+use crate::observe::events::Events;
 use crate::router::Inner;
+use crate::routes::table::RouteTable;
 use crate::workers::worker_panic::WorkerPanic;
 
 /// Maximum size of a stored backtrace, in bytes.
@@ -116,11 +118,6 @@ fn view(captures: &CrashCaptures, name: &str) -> Option<CrashView> {
 }
 
 impl Inner {
-    /// Returns the panics of workers since the last call.
-    pub fn take_panics(&mut self) -> Vec<WorkerPanic> {
-        self.supervision.panics.try_iter().collect()
-    }
-
     /// Writes the capture of a crash, and quarantines the instance whose call panicked.
     pub fn capture_crash(&mut self, panic: WorkerPanic) {
         let WorkerPanic { worker, ref note, .. } = panic;
@@ -130,7 +127,8 @@ impl Inner {
             tracing::error!("no crash capture is written, for [plugins] state is \"none\"");
             return;
         };
-        match self.write_capture(&CrashCaptures::of(&state), panic) {
+        let parts = (&self.model, &self.tables, &self.routes.table);
+        match write_capture(&CrashCaptures::of(&state), panic, parts) {
             Ok(path) => {
                 tracing::error!(
                     "crash capture: {0}; `millrace replay --crash {0}` replays it",
@@ -140,93 +138,94 @@ impl Inner {
             Err(problem) => tracing::error!("the crash capture can't be written: {problem}"),
         }
         if let Some(instance) = instance {
-            self.quarantine_for_panic(instance);
+            quarantine_for_panic(&mut self.model, instance);
         }
     }
+}
 
-    fn quarantine_for_panic(&mut self, instance: InstanceId) {
-        let instance = self.model.plugins.instance_name(instance).to_owned();
-        let Ok(plugin) = self.model.plugins.plugin_of(&instance) else { return };
-        let why = "a call of it panicked, and the router ended".to_owned();
-        let held = Held { plugin: plugin.name().to_owned(), since: since_1970().as_secs(), why, instance };
-        tracing::error!("instance {0} is in quarantine until `millrace instance release {0}`", held.instance);
-        if let Err(error) = self.model.repository.quarantine_mut().put(held) {
-            tracing::error!("the quarantine is not remembered: {error}");
+/// Reports crashes that no earlier start has reported.
+pub(crate) fn note_crashes(state: &Path, events: &Events) {
+    let captures = CrashCaptures::of(state);
+    for name in captures.take_unreported() {
+        let Some(crash) = view(&captures, &name) else { continue };
+        let text = format!("a worker panicked at {}: {}", crash.location, crash.message);
+        tracing::error!("{text}; capture: {}", crash.capture.display());
+        events.note(EventKind::WorkerPanicked, &name, text, json!(crash));
+    }
+}
+
+/// Writes the frames of the last batch, and the report.
+fn write_capture(
+    captures: &CrashCaptures,
+    panic: WorkerPanic,
+    (model, tables, routes): (&Model, &GateTables, &RouteTable),
+) -> Result<PathBuf, String> {
+    let now = since_1970();
+    let port = panic.post_mortem.device.and_then(|device| {
+        let own =
+            |plan: &&crate::model::PortPlan| plan.settings.device == device && plan.config.vlan.is_none();
+        model.ports.iter().find(own).map(|plan| plan.settings.name.clone())
+    });
+    let frames = &panic.post_mortem.frames;
+    let (file, written) = frames_file(port.as_deref().unwrap_or("unknown"), now, frames)?;
+    let mut report = CrashReport {
+        time: utc(now.as_secs()),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        worker: panic.worker,
+        message: cut(panic.note.message.clone(), MOST_BACKTRACE),
+        location: panic.note.location.clone(),
+        instance: panic.post_mortem.instance.map(|id| model.plugins.instance_name(id).to_owned()),
+        port,
+        left_out: frames.len() - written,
+        ports: model.ports.iter().map(|plan| PortState::of(&plan.settings)).collect(),
+        routes: routes_of(model, routes, frames),
+        neighbours: neighbours_of(model, &panic),
+        configuration: model.as_written(tables).to_text().map_err(|error| error.to_string())?,
+        backtrace: cut(panic.note.backtrace.to_string(), MOST_BACKTRACE),
+    };
+    let mut text = serde_json::to_vec_pretty(&report).map_err(|error| error.to_string())?;
+    if text.len() > MOST_REPORT_BYTES {
+        // The report omits a configuration of this size; it is stored as a revision anyway.
+        report.configuration.clear();
+        text = serde_json::to_vec_pretty(&report).map_err(|error| error.to_string())?;
+    }
+    let stamp: String = utc(now.as_secs()).chars().filter(char::is_ascii_alphanumeric).collect();
+    let name = format!("{stamp}-{}-{}", std::process::id(), panic.worker);
+    captures.add(&name, &file, &text).map_err(|error| error.to_string())
+}
+
+/// Puts the instance of a panicked call into quarantine.
+fn quarantine_for_panic(model: &mut Model, instance: InstanceId) {
+    let instance = model.plugins.instance_name(instance).to_owned();
+    let Ok(plugin) = model.plugins.plugin_of(&instance) else { return };
+    let why = "a call of it panicked, and the router ended".to_owned();
+    let held = Held { plugin: plugin.name().to_owned(), since: since_1970().as_secs(), why, instance };
+    tracing::error!("instance {0} is in quarantine until `millrace instance release {0}`", held.instance);
+    if let Err(error) = model.repository.quarantine_mut().put(held) {
+        tracing::error!("the quarantine is not remembered: {error}");
+    }
+}
+
+/// Returns the routes of the frames' sources and destinations.
+fn routes_of(model: &Model, table: &RouteTable, frames: &[Vec<u8>]) -> Vec<RouteState> {
+    let mut routes = std::collections::BTreeMap::new();
+    for address in frames.iter().flat_map(|frame| addresses(frame)) {
+        if routes.len() < MOST_ROUTES
+            && let Some((prefix, route)) = table.prefix_of(address)
+        {
+            routes.entry(prefix).or_insert(route);
         }
     }
+    routes.into_iter().map(|(prefix, route)| RouteState::of(prefix, route, model)).collect()
+}
 
-    fn write_capture(&self, captures: &CrashCaptures, panic: WorkerPanic) -> Result<PathBuf, String> {
-        let now = since_1970();
-        let port = panic.post_mortem.device.and_then(|device| {
-            let own =
-                |plan: &&crate::model::PortPlan| plan.settings.device == device && plan.config.vlan.is_none();
-            self.model.ports.iter().find(own).map(|plan| plan.settings.name.clone())
-        });
-        let frames = &panic.post_mortem.frames;
-        let (file, written) = frames_file(port.as_deref().unwrap_or("unknown"), now, frames)?;
-        let mut report = CrashReport {
-            time: utc(now.as_secs()),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            worker: panic.worker,
-            message: cut(panic.note.message.clone(), MOST_BACKTRACE),
-            location: panic.note.location.clone(),
-            instance: panic.post_mortem.instance.map(|id| self.model.plugins.instance_name(id).to_owned()),
-            port,
-            left_out: frames.len() - written,
-            ports: self.model.ports.iter().map(|plan| PortState::of(&plan.settings)).collect(),
-            routes: self.routes_of(frames),
-            neighbours: self.neighbours_of(&panic),
-            configuration: self
-                .model
-                .as_written(&self.tables)
-                .to_text()
-                .map_err(|error| error.to_string())?,
-            backtrace: cut(panic.note.backtrace.to_string(), MOST_BACKTRACE),
-        };
-        let mut text = serde_json::to_vec_pretty(&report).map_err(|error| error.to_string())?;
-        if text.len() > MOST_REPORT_BYTES {
-            // The report omits a configuration of this size; it is stored as a revision anyway.
-            report.configuration.clear();
-            text = serde_json::to_vec_pretty(&report).map_err(|error| error.to_string())?;
-        }
-        let stamp: String = utc(now.as_secs()).chars().filter(char::is_ascii_alphanumeric).collect();
-        let name = format!("{stamp}-{}-{}", std::process::id(), panic.worker);
-        captures.add(&name, &file, &text).map_err(|error| error.to_string())
-    }
-
-    /// Returns the routes of the frames' sources and destinations.
-    fn routes_of(&self, frames: &[Vec<u8>]) -> Vec<RouteState> {
-        let mut routes = std::collections::BTreeMap::new();
-        for address in frames.iter().flat_map(|frame| addresses(frame)) {
-            if routes.len() < MOST_ROUTES
-                && let Some((prefix, route)) = self.routes.table.prefix_of(address)
-            {
-                routes.entry(prefix).or_insert(route);
-            }
-        }
-        routes.into_iter().map(|(prefix, route)| RouteState::of(prefix, route, &self.model)).collect()
-    }
-
-    fn neighbours_of(&self, panic: &WorkerPanic) -> Vec<NeighbourState> {
-        let neighbour = |(port, address, mac): &(PortId, IpAddr, MacAddr)| NeighbourState {
-            port: self.model.port_name(*port).to_owned(),
-            address: *address,
-            mac: mac.to_string(),
-        };
-        panic.post_mortem.neighbours.iter().map(neighbour).collect()
-    }
-
-    /// Reports crashes that no earlier start has reported.
-    pub fn note_crashes(&mut self) {
-        let Some(state) = self.settings.state.clone() else { return };
-        let captures = CrashCaptures::of(&state);
-        for name in captures.take_unreported() {
-            let Some(crash) = view(&captures, &name) else { continue };
-            let text = format!("a worker panicked at {}: {}", crash.location, crash.message);
-            tracing::error!("{text}; capture: {}", crash.capture.display());
-            self.observation.events.note(EventKind::WorkerPanicked, &name, text, json!(crash));
-        }
-    }
+fn neighbours_of(model: &Model, panic: &WorkerPanic) -> Vec<NeighbourState> {
+    let neighbour = |(port, address, mac): &(PortId, IpAddr, MacAddr)| NeighbourState {
+        port: model.port_name(*port).to_owned(),
+        address: *address,
+        mac: mac.to_string(),
+    };
+    panic.post_mortem.neighbours.iter().map(neighbour).collect()
 }
 
 impl PortState {

@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use crate::ControlError;
-use crate::router::{Inner, Router};
+use crate::observe::Observation;
+use crate::router::Router;
 
 /// Functions that measure the free memory of this process, supplied by the code that starts the router.
 #[derive(Clone, Copy, Debug)]
@@ -39,10 +40,10 @@ impl Router {
     }
 }
 
-impl Inner {
+impl Observation {
     /// Checks whether memory is short, and reports when a shortage begins and ends.
-    pub fn observe_memory(&mut self) {
-        let Some(guard) = self.supervision.memory else { return };
+    pub fn observe_memory(&mut self, guard: Option<MemoryGuard>) {
+        let Some(guard) = guard else { return };
         let is_short = !(guard.recover)();
         let text = "memory is short: what takes more of it is refused, and packets are forwarded";
         if let Some(began) = self.observe_threshold("memory", is_short, !is_short, text.to_owned(), json!({}))

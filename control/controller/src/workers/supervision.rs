@@ -3,17 +3,21 @@
 use std::sync::mpsc::Receiver;
 use std::thread::JoinHandle;
 
+use millrace_plugin_abi::Home;
+
+use super::Workers;
 use super::death::Death;
 use super::memory_guard::MemoryGuard;
 use super::watchdog::{Names, Watchdog};
 use super::worker_panic::WorkerPanic;
+use crate::model::Plugins;
 
 /// Supervision of the workers.
 pub(crate) struct Supervision {
     /// Threads of the workers.
     pub threads: Vec<JoinHandle<()>>,
     /// Panics of workers, to be captured.
-    pub panics: Receiver<WorkerPanic>,
+    panics: Receiver<WorkerPanic>,
     /// Handling of packets after the router has died.
     pub death: Death,
     /// Names of instances, for the watchdog.
@@ -22,4 +26,25 @@ pub(crate) struct Supervision {
     pub watchdog: Option<Watchdog>,
     /// Functions that measure free memory; `None` where memory is not checked.
     pub memory: Option<MemoryGuard>,
+}
+
+impl Supervision {
+    /// Creates the supervision of these threads, without a watchdog.
+    pub fn new(threads: Vec<JoinHandle<()>>, panics: Receiver<WorkerPanic>, death: Death) -> Self {
+        Self { threads, panics, death, names: Names::default(), watchdog: None, memory: None }
+    }
+
+    /// Returns the panics of workers since the last call.
+    pub fn take_panics(&mut self) -> Vec<WorkerPanic> {
+        self.panics.try_iter().collect()
+    }
+
+    /// Sends the names of instances to the watchdogs of workers and to the crash handler.
+    pub fn tell_names(&self, plugins: &Plugins, workers: &Workers) {
+        self.names.set(plugins.instance_names());
+        let is_trusted =
+            |plugin: &str| plugins.plugin_named(plugin).is_ok_and(|plugin| plugin.home() == Home::Trusted);
+        let can_crash = plugins.instance_names().filter(|(_, _, plugin)| is_trusted(plugin));
+        crate::workers::crash::tell(workers.watched(), can_crash);
+    }
 }

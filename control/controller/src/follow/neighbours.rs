@@ -1,0 +1,129 @@
+//! Neighbours: resolution for the workers, and refresh of the neighbours in use.
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+
+use millrace_host::{HostNeighbour, NeighbourState};
+use millrace_pipeline::{DeviceId, NeighbourChange, NeighbourCommand, NeighbourKnowledge};
+use millrace_units::PortId;
+use millrace_wire::MacAddr;
+
+use crate::ControlError;
+use crate::kernel::Kernel;
+use crate::model::Model;
+use crate::ports::devices::Devices;
+use crate::router::Inner;
+use crate::workers::Workers;
+
+/// Maximum number of pieces in which workers report the neighbours in use. It suffices for all neighbours,
+/// unless some are used again in the meantime.
+pub(crate) const MOST_PIECES: usize = 512;
+
+/// Components that know neighbours.
+pub(super) struct Neighbours<'a> {
+    model: &'a Model,
+    devices: &'a Devices,
+    kernel: &'a mut Kernel,
+    workers: &'a mut Workers,
+}
+
+impl Inner {
+    /// Returns the neighbours.
+    pub(super) fn neighbours(&mut self) -> Neighbours<'_> {
+        let Self { model, devices, kernel, workers, .. } = self;
+        Neighbours { model, devices, kernel, workers }
+    }
+}
+
+impl Neighbours<'_> {
+    /// Resolves a neighbour for the workers.
+    pub fn resolve(&mut self, port: PortId, address: std::net::IpAddr) -> Result<(), ControlError> {
+        if let Some(device) = self.own_device(port) {
+            let change = NeighbourChange { port, address, state: NeighbourKnowledge::Wanted };
+            return self.workers.owner(device).tell(NeighbourCommand::Set(vec![change]));
+        }
+        let (Some(device), Some(mirror)) = (self.devices.kernel.get(&port), &self.kernel.mirror) else {
+            return Ok(());
+        };
+        let ifindex = device.ifindex;
+        let known = mirror.state().neighbour(ifindex, address).copied();
+        if let Some(change) = knowledge(port, address, known.as_ref())
+            && matches!(change.state, NeighbourKnowledge::Known(_))
+        {
+            return self.workers.tell(|| NeighbourCommand::Set(vec![change]));
+        }
+        if let Some(actions) = &mut self.kernel.actions
+            && let Err(error) = actions.resolve(ifindex, address)
+        {
+            tracing::debug!(%address, "the kernel does not resolve: {error}");
+            let state = NeighbourKnowledge::Failed;
+            let failed = NeighbourChange { port, address, state };
+            return self.workers.tell(|| NeighbourCommand::Set(vec![failed]));
+        }
+        Ok(())
+    }
+
+    /// Returns the device of a port without a kernel device, which resolves neighbours itself.
+    fn own_device(&self, port: PortId) -> Option<DeviceId> {
+        let plan = self.model.ports.iter().find(|plan| plan.id == port)?;
+        (!plan.is_kernel()).then_some(plan.settings.device)
+    }
+
+    /// Returns the neighbours in use. Workers report them piece by piece, so that no report delays packets.
+    fn used(&mut self) -> Result<HashSet<(PortId, IpAddr)>, ControlError> {
+        let mut used = HashSet::new();
+        for _ in 0..MOST_PIECES {
+            let pieces = self.workers.ask(NeighbourCommand::TakeUsed)?;
+            let more = pieces.iter().any(|piece| piece.more);
+            used.extend(pieces.into_iter().flat_map(|piece| piece.used));
+            if !more {
+                break;
+            }
+        }
+        Ok(used)
+    }
+
+    /// Refreshes the used neighbours in the kernel, which sees no traffic to them and would remove them.
+    pub fn refresh(&mut self) -> Result<(), ControlError> {
+        let used = self.used()?;
+        for (port, address) in &used {
+            if let Some(device) = self.own_device(*port) {
+                let state = NeighbourKnowledge::Used;
+                let change = NeighbourChange { port: *port, address: *address, state };
+                self.workers.owner(device).tell(NeighbourCommand::Set(vec![change]))?;
+            }
+        }
+        let (Some(mirror), Some(actions)) = (&self.kernel.mirror, &mut self.kernel.actions) else {
+            return Ok(());
+        };
+        for (port, address) in used {
+            let Some(device) = self.devices.kernel.get(&port) else { continue };
+            let stale = mirror
+                .state()
+                .neighbour(device.ifindex, address)
+                .is_none_or(|neighbour| neighbour.state == NeighbourState::Stale);
+            if stale {
+                // The next refresh asks again.
+                let _ = actions.refresh(device.ifindex, address);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the worker's update for a kernel neighbour; `None` while the kernel is still resolving it.
+pub(super) fn knowledge(
+    port: PortId,
+    address: std::net::IpAddr,
+    neighbour: Option<&HostNeighbour>,
+) -> Option<NeighbourChange> {
+    let state = match neighbour {
+        None => NeighbourKnowledge::Forgotten,
+        Some(HostNeighbour { state: NeighbourState::Failed, .. }) => NeighbourKnowledge::Failed,
+        Some(HostNeighbour { state, mac: Some(mac), .. }) if state.valid() => {
+            NeighbourKnowledge::Known(MacAddr(*mac))
+        }
+        Some(_) => return None,
+    };
+    Some(NeighbourChange { port, address, state })
+}

@@ -1,0 +1,95 @@
+//! Views of single routes, over the components that hold routes.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use millrace_host::{HostRoute, OwnRoute, PROTOCOL_MILLRACE};
+
+use crate::ControlError;
+use crate::kernel::Kernel;
+use crate::model::Model;
+use crate::ports::devices::Devices;
+use crate::router::Inner;
+use crate::routes::Routes;
+use crate::routes::changes::{kernel_view, protocol};
+use crate::show;
+use crate::view::RouteView;
+
+/// Number of the kernel's main table.
+const MAIN: u32 = 254;
+
+/// Components that hold routes.
+pub(crate) struct RouteViews<'a> {
+    pub model: &'a Model,
+    pub routes: &'a Routes,
+    pub kernel: &'a Kernel,
+    pub devices: &'a Devices,
+}
+
+impl Inner {
+    /// Returns the views of routes.
+    pub fn route_views(&self) -> RouteViews<'_> {
+        let Self { model, routes, kernel, devices, .. } = self;
+        RouteViews { model, routes, kernel, devices }
+    }
+}
+
+impl RouteViews<'_> {
+    /// Returns the configured route to exactly this prefix.
+    ///
+    /// # Errors
+    /// No such route; a route of another owner, which the error names.
+    pub fn ours(&self, prefix: IpNet) -> Result<millrace_config::Route, ControlError> {
+        self.model.routes.get(&prefix).cloned().ok_or_else(|| self.not_ours(prefix))
+    }
+
+    /// Returns the error that explains why the route to `prefix` can't be removed.
+    fn not_ours(&self, prefix: IpNet) -> ControlError {
+        if self.model.own_routes.get(&prefix).is_some() {
+            return ControlError::Conflict(format!(
+                "the route to {prefix} follows from a port's address, and goes with it"
+            ));
+        }
+        match self.kernel.route_to(prefix) {
+            Some(route) => ControlError::Conflict(format!(
+                "the route to {prefix} is not ours: the kernel has it by protocol {}; `ip route` removes it",
+                protocol(route.protocol)
+            )),
+            None => ControlError::NotFound(format!("there is no route of ours to {prefix}")),
+        }
+    }
+
+    /// Returns the view of the route to exactly this prefix.
+    pub fn of_prefix(&self, prefix: IpNet) -> Option<RouteView> {
+        match self.model.own_routes.get(&prefix) {
+            Some(route) => Some(show::route(&prefix, route, None, self.model)),
+            None => kernel_view(&self.kernel.route_to(prefix)?, &self.devices.by_index(), self.model),
+        }
+    }
+
+    /// Returns the view of a route that was installed in the kernel.
+    pub fn installed(&self, prefix: IpNet) -> Option<RouteView> {
+        let OwnRoute { kind, metric, ref next_hops, .. } = *self.routes.installed.get(&prefix)?;
+        let route = HostRoute {
+            prefix,
+            kind,
+            table: MAIN,
+            protocol: PROTOCOL_MILLRACE,
+            metric,
+            scope: 0,
+            next_hops: next_hops.clone(),
+            mtu_metric: None,
+        };
+        kernel_view(&route, &self.devices.by_index(), self.model)
+    }
+
+    /// Returns the view of the route that packets to an address take.
+    pub fn to_address(&self, address: IpAddr) -> Option<RouteView> {
+        let (prefix, route) = self.routes.table.prefix_of(address)?;
+        let kernel = match self.model.own_routes.get(&prefix) {
+            Some(_) => None,
+            None => self.kernel.route_to(prefix).map(|mirrored| mirrored.protocol),
+        };
+        Some(show::route(&prefix, route, kernel, self.model))
+    }
+}
