@@ -45,7 +45,7 @@ pub use millrace_store::{AuditEntry, AuditLog, Outcome, Revision, Store, Who, Wr
 pub use millrace_telemetry::{Event, EventKind, EventPage, EventQuery, Severity, utc};
 
 pub use access::tokens::{Holder, NewToken, TokenTime, Tokens};
-pub use configuration::{AddedFilters, Apply, ConfirmTime, Keep, Pending, RollBack, Save, words};
+pub use configuration::{AddedFilters, Apply, Keep, RollBack, Save, words};
 pub use error::{ControlError, Refused, Wrong};
 /// Router-wide settings.
 pub use millrace_config::Router as RouterSettings;
@@ -65,5 +65,6 @@ pub use request::{
 };
 pub use router::Router;
 pub use start::{Source, StartOptions, check, check_rest, revisions, start, state_directory};
-pub use workers::crash_capture::{CrashView, crashes};
+pub use view::{ConfirmTime, CrashView, Pending};
+pub use workers::crash_capture::crashes;
 pub use workers::memory_guard::MemoryGuard;

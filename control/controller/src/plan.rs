@@ -14,8 +14,9 @@ use serde::Serialize;
 use crate::ControlError;
 use crate::error::Unplannable;
 use crate::model::{Model, PortPlan};
+use crate::ports::kernel_settings::complete;
 use crate::show;
-use crate::start::{complete, findings, is_serious, kernel_links, start_mirror};
+use crate::start::{findings, is_serious, kernel_links, start_mirror};
 
 /// Number of filters in the text for people; JSON lists all filters.
 const LISTED: usize = 32;

@@ -140,6 +140,11 @@ impl Router {
         self.lock().workers.barrier()
     }
 
+    /// Returns the API tokens for remote access.
+    pub fn tokens(&self) -> &Tokens {
+        &self.0.tokens
+    }
+
     /// Returns the event log.
     pub fn events(&self) -> &Events {
         &self.0.events

@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex};
 
 use millrace_config::{Config, Forwarding, PollMode};
 use millrace_host::policy::{self, Ours, PolicyFinding, PolicyKind};
-use millrace_host::{Actions, Family, HostLink, HostState, Mirror, MirrorOptions, SwitchUse};
+use millrace_host::{Actions, HostLink, HostState, Mirror, MirrorOptions, SwitchUse};
 use millrace_offload::own_program_ids;
 use millrace_pipeline::thread::Wake;
-use millrace_pipeline::{GateTables, PortCommand, PortSettings, Stack};
+use millrace_pipeline::{GateTables, PortCommand};
 use millrace_repository::{Held, Memory, usual_state_directory};
 use millrace_store::{Draft, State, Store, Who};
 use millrace_wire::MacAddr;
@@ -38,6 +38,7 @@ use crate::ports::claim::Claim;
 use crate::ports::device::{AttachedDevice, KernelOptions, OwnDevice, mtu_of};
 use crate::ports::device_drops_now;
 use crate::ports::devices::Devices;
+use crate::ports::kernel_settings::{complete, warn_of_forwarding};
 use crate::router::{Inner, Router, Shared};
 use crate::routes::Routes;
 use crate::routes::table::RouteTable;
@@ -103,7 +104,7 @@ pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, 
         Wake::new().map_err(|error| ControlError::system("make an event descriptor", error))?;
     let (overrides, store) = (options.overrides, Store::open(state.as_deref()).of(options.router));
     let mut inner = begun(&config, model, loader.clone(), &control_wake, (base, overrides, store))?;
-    let audit = crate::access::audit::open(state.as_deref(), &config.api, &inner.observation.events)?;
+    let audit = crate::observe::audit::open(state.as_deref(), &config.api, &inner.observation.events)?;
     let tokens = Tokens::open(state.as_deref());
     tokens.damage().into_iter().for_each(|damage| tracing::error!("{damage}"));
     inner.supervision.tell_names(&inner.model.plugins, &inner.workers);
@@ -411,67 +412,6 @@ fn check_policy(devices: &[u32], ignore: bool, forwarding: Forwarding) -> Result
          or say --ignore-kernel-policy",
         named.join("; ")
     )))
-}
-
-/// Completes the settings of kernel ports from the kernel's state. Returns whether any setting changed.
-pub(crate) fn complete(model: &mut Model, state: &HostState) -> bool {
-    let mut changed = false;
-    let forwarding = model.router.forwarding;
-    for plan in &mut model.ports {
-        let Some(device) = plan.config.device.as_deref() else { continue };
-        let settings = match (state.link_by_name(device), plan.is_kernel()) {
-            (Some(link), true) => kernel_settings(&plan.settings, link, state, forwarding),
-            (Some(link), false) => PortSettings {
-                mac: plan
-                    .config
-                    .mac
-                    .as_ref()
-                    .map_or(MacAddr(link.mac.unwrap_or_default()), |mac| *mac.value()),
-                mtu: plan.config.mtu.unwrap_or_else(|| mtu_of(link)),
-                up: link.usable(),
-                ..plan.settings.clone()
-            },
-            (None, _) => PortSettings { up: false, ..plan.settings.clone() },
-        };
-        changed |= settings != plan.settings;
-        plan.settings = settings;
-    }
-    changed
-}
-
-fn kernel_settings(
-    old: &PortSettings,
-    link: &HostLink,
-    state: &HostState,
-    forwarding: Forwarding,
-) -> PortSettings {
-    let switches = state.forwarding();
-    let forwards = |family| match forwarding {
-        Forwarding::On => !switches.is_off_at_device(link.ifindex, family),
-        Forwarding::Kernel => switches.enabled(link.ifindex, family),
-    };
-    let addresses = state.addresses().filter(|address| address.ifindex == link.ifindex && !address.tentative);
-    PortSettings {
-        stack: Stack::Kernel { ifindex: link.ifindex },
-        mac: MacAddr(link.mac.unwrap_or_default()),
-        mtu: mtu_of(link),
-        up: link.usable(),
-        forwards4: forwards(Family::Ipv4),
-        forwards6: forwards(Family::Ipv6),
-        addresses: addresses.map(|address| address.net()).collect(),
-        ..old.clone()
-    }
-}
-
-/// Warns of a port that does not forward.
-pub(crate) fn warn_of_forwarding(settings: &PortSettings) {
-    let families = [("IPv4", settings.forwards4), ("IPv6", settings.forwards6)];
-    for (family, _) in families.into_iter().filter(|(_, forwards)| !forwards) {
-        tracing::warn!(
-            port = %settings.name,
-            "forwarding of {family} is off in the kernel: packets that come in here are dropped as forwarding_off"
-        );
-    }
 }
 
 fn mode_name(mode: PollMode) -> &'static str {

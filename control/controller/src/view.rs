@@ -19,7 +19,9 @@ mod tokens;
 mod trace;
 mod upgrade;
 
-pub use configuration::{AppliedView, ConfigurationView, DifferenceView, RevisionTextView, RevisionView};
+pub use configuration::{
+    AppliedView, ConfigurationView, ConfirmTime, DifferenceView, Pending, RevisionTextView, RevisionView,
+};
 pub use control_plane::{ControlClassView, ControlPlaneView, PortClassView};
 pub use counters::{CountersView, PortCountersView};
 pub use flows::{FlowView, FlowsView, LookupView, StepView};
@@ -39,8 +41,8 @@ pub use schedulers::{
     FlowQueueView, HostOutputView, QueueView, RemovedNodeView, SchedulerNodeView, SchedulerView,
 };
 pub use status::{
-    ApplyingView, DriverFlowsView, DropView, FlowStatesView, FlowTableView, MemoryView, MirrorView,
-    MissingRouteView, MissingRoutesView, OnDeathView, StatusView, SummaryView, TurnsView,
+    ApplyingView, CrashView, DriverFlowsView, DropView, FlowStatesView, FlowTableView, MemoryView,
+    MirrorView, MissingRouteView, MissingRoutesView, OnDeathView, StatusView, SummaryView, TurnsView,
 };
 pub use tokens::{CreatedTokenView, TokenView};
 pub use trace::{DroppedView, RawFrame, TraceStepView, TraceView};

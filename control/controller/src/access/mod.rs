@@ -1,4 +1,3 @@
-//! Access: API tokens and the audit log.
+//! Access: API tokens.
 
-pub(crate) mod audit;
 pub(crate) mod tokens;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_config::{Change, Config, Difference, Role, Time};
+use millrace_config::{Change, Config, Difference, Role};
 use millrace_repository::Memory;
 use millrace_store::{Draft, Revision, State, Who};
 use millrace_telemetry::EventKind;
@@ -18,7 +18,7 @@ use super::{Failed, Turn, commands};
 use crate::ControlError;
 use crate::model::Model;
 use crate::router::{Inner, Router};
-use crate::view::{AppliedView, DifferenceView};
+use crate::view::{AppliedView, ConfirmTime, DifferenceView};
 
 /// Request to apply a configuration.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -45,9 +45,6 @@ pub struct Apply {
     #[serde(skip)]
     pub only_if: Option<String>,
 }
-
-/// Time until an unconfirmed configuration is rolled back: 1 s to 24 h.
-pub type ConfirmTime = Time<1_000_000, 86_400_000_000>;
 
 impl Router {
     /// Returns the changes that a configuration text would make, as commands. No code of shared objects runs.

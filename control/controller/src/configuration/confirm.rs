@@ -6,8 +6,6 @@ use std::time::Duration;
 use millrace_config::Config;
 use millrace_store::{State, Who};
 use millrace_telemetry::EventKind;
-use schemars::JsonSchema;
-use serde::Serialize;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -15,6 +13,7 @@ use super::base::Base;
 use super::{Turn, commands};
 use crate::ControlError;
 use crate::router::Router;
+use crate::view::Pending;
 
 /// First and longest pause between two rollback attempts.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -32,15 +31,6 @@ pub(crate) struct Waiting {
     goes_back: bool,
     before: Arc<Config>,
     base: Base,
-}
-
-/// Revision that waits for confirmation.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Pending {
-    /// Number of the revision.
-    pub revision: u64,
-    /// Remaining seconds.
-    pub seconds: u64,
 }
 
 impl Waiting {

@@ -5,11 +5,11 @@ use millrace_store::{Revision, StoreError, Who};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::apply::{Apply, ConfirmTime, without_restart};
+use super::apply::{Apply, without_restart};
 use super::base::Base;
 use crate::ControlError;
 use crate::router::Router;
-use crate::view::{AppliedView, ConfigurationView, RevisionTextView, RevisionView};
+use crate::view::{AppliedView, ConfigurationView, ConfirmTime, RevisionTextView, RevisionView};
 
 /// Options of a rollback to a revision.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]

@@ -24,8 +24,7 @@ mod settings;
 mod single;
 pub mod words;
 
-pub use apply::{Apply, ConfirmTime};
-pub use confirm::Pending;
+pub use apply::Apply;
 pub use history::RollBack;
 pub use keep::{Keep, Save};
 pub use lists::AddedFilters;

@@ -1,5 +1,6 @@
 //! Events of the running router: links, neighbours, failing instances, full tables.
 
+pub(crate) mod audit;
 pub(crate) mod capture;
 pub(crate) mod counters;
 pub(crate) mod events;

@@ -311,7 +311,9 @@ impl Inner {
                 });
             }
         };
-        all.iter().for_each(|succeeded| view.add(succeeded));
+        for Succeeded { name, inherited, of_flows } in &all {
+            view.add(name, inherited, of_flows.as_deref());
+        }
         maps.into_iter().for_each(|(id, maps)| self.model.plugins.note_maps(id, maps));
         for (id, slow) in host_companions {
             self.plugins.host_level.put(id, slow, handed_on(&*old, &**plugin))?;

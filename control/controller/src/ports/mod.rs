@@ -7,6 +7,7 @@ pub(crate) mod device;
 pub(crate) mod devices;
 pub(crate) mod hardware;
 pub(crate) mod headers;
+pub(crate) mod kernel_settings;
 pub(crate) mod packet_file;
 pub(crate) mod redirects;
 pub(crate) mod topology;

@@ -1,11 +1,23 @@
 //! Views of configurations, differences and revisions.
 
+use millrace_config::Time;
 use millrace_store::Revision;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::configuration::{ConfirmTime, Pending};
 use crate::view::ShadowedView;
+
+/// Time until an unconfirmed configuration is rolled back: 1 s to 24 h.
+pub type ConfirmTime = Time<1_000_000, 86_400_000_000>;
+
+/// Revision that waits for confirmation.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Pending {
+    /// Number of the revision.
+    pub revision: u64,
+    /// Remaining seconds.
+    pub seconds: u64,
+}
 
 /// Running configuration.
 #[derive(Clone, Debug, Serialize, JsonSchema)]

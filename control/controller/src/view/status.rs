@@ -1,11 +1,12 @@
 //! Views of the router as a whole.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::PluginInterfaceView;
+use super::{Pending, PluginInterfaceView};
 
 /// Packet totals of the router.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -90,13 +91,13 @@ pub struct StatusView {
     pub applying: Option<ApplyingView>,
     /// Applied revision that waits for its confirmation; absent when there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub pending: Option<crate::Pending>,
+    pub pending: Option<Pending>,
     /// Configured routes that the kernel should have and lacks; absent when there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing_routes: Option<MissingRoutesView>,
     /// Crashes of workers whose captures are kept, the oldest first; absent when there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub crashes: Option<Vec<crate::CrashView>>,
+    pub crashes: Option<Vec<CrashView>>,
     /// Number of copies of shared objects that no instance uses any longer and that stay in memory; absent
     /// when there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -238,4 +239,22 @@ pub struct MirrorView {
     pub dumps: u64,
     /// Number of differences that a comparison found and repaired.
     pub divergences_repaired: u64,
+}
+
+/// Crash with a stored capture.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CrashView {
+    /// Time of the crash, UTC.
+    pub time: String,
+    /// Version of the router.
+    pub version: String,
+    /// Message of the panic.
+    pub message: String,
+    /// File, line and column of the panic.
+    pub location: String,
+    /// Instance whose call panicked; absent if no call of an instance was running.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    /// Path of the frames of the last batch; the report is next to it, as `.json`.
+    pub capture: PathBuf,
 }

@@ -8,8 +8,6 @@ use millrace_units::count;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::plugins::upgrade::Succeeded;
-
 /// Outcome of a plugin upgrade.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct UpgradeView {
@@ -35,8 +33,9 @@ impl UpgradeView {
         Self { name, from, to, instances: Vec::new(), state: 0, lost: Vec::new(), shadow: None }
     }
 
-    /// Adds the outcome of an instance's state hand-over.
-    pub(crate) fn add(&mut self, Succeeded { name: instance, inherited, of_flows }: &Succeeded) {
+    /// Adds the outcome of an instance's state hand-over, by worker, and the reason why its state for flows is
+    /// lost.
+    pub(crate) fn add(&mut self, instance: &str, inherited: &[Inherited], of_flows: Option<&str>) {
         let mut lost: BTreeMap<&str, usize> = BTreeMap::new();
         for of_worker in inherited {
             match of_worker {
@@ -50,7 +49,7 @@ impl UpgradeView {
             some if some == all => format!("{instance}: {why}"),
             some => format!("{instance}, at {some} of {}: {why}", count(all, "worker")),
         }));
-        self.lost.extend(of_flows.iter().map(|why| format!("{instance}: {why}")));
+        self.lost.extend(of_flows.into_iter().map(|why| format!("{instance}: {why}")));
     }
 }
 
@@ -92,15 +91,10 @@ mod tests {
         let (instances, lost) = (Vec::new(), Vec::new());
         let mut view = UpgradeView { name, from, to, instances, state: 0, lost, shadow: None };
         let gone = |why: &str| Inherited::Lost(why.into());
-        let succeeded = |name: &str, inherited: &[Inherited], of_flows: Option<&str>| Succeeded {
-            name: name.to_owned(),
-            inherited: inherited.to_vec(),
-            of_flows: of_flows.map(str::to_owned),
-        };
-        view.add(&succeeded("a", &[gone("it is pausing"), gone("it is pausing")], None));
+        view.add("a", &[gone("it is pausing"), gone("it is pausing")], None);
         let mixed = [Inherited::Bytes(5), gone("it is pausing"), Inherited::Bytes(4), gone("no")];
-        view.add(&succeeded("b", &mixed, None));
-        view.add(&succeeded("c", &[Inherited::Nothing], Some("its flows")));
+        view.add("b", &mixed, None);
+        view.add("c", &[Inherited::Nothing], Some("its flows"));
         let lost = [
             "a: it is pausing",
             "b, at 1 of 4 workers: it is pausing",

@@ -11,7 +11,6 @@ use millrace_repository::{CrashCaptures, Held, MOST_FRAME_BYTES, MOST_REPORT_BYT
 use millrace_telemetry::{CaptureFile, EventKind, utc};
 use millrace_units::{InstanceId, PortId};
 use millrace_wire::MacAddr;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -19,30 +18,13 @@ use crate::model::Model;
 use crate::observe::events::Events;
 use crate::router::Inner;
 use crate::routes::table::RouteTable;
+use crate::view::CrashView;
 use crate::workers::worker_panic::WorkerPanic;
 
 /// Maximum size of a stored backtrace, in bytes.
 const MOST_BACKTRACE: usize = 64 << 10;
 /// Maximum number of stored routes.
 const MOST_ROUTES: usize = 512;
-
-/// Crash with a stored capture.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct CrashView {
-    /// Time of the crash, UTC.
-    pub time: String,
-    /// Version of the router.
-    pub version: String,
-    /// Message of the panic.
-    pub message: String,
-    /// File, line and column of the panic.
-    pub location: String,
-    /// Instance whose call panicked; absent if no call of an instance was running.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub instance: Option<String>,
-    /// Path of the frames of the last batch; the report is next to it, as `.json`.
-    pub capture: PathBuf,
-}
 
 /// Inputs of a replay other than the frames.
 #[derive(Debug, Serialize, Deserialize)]

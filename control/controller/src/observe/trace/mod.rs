@@ -183,7 +183,7 @@ impl Trace {
 
     fn render(&mut self, journeys: Vec<(Vec<TraceEvent>, bool)>) -> Vec<TraceView> {
         let inner = self.router.lock();
-        let words = words::Words { inner: &inner, origin: self.origin };
+        let words = words::Words { model: &inner.model, routes: &inner.routes.table, origin: self.origin };
         let render = |(events, is_over): (Vec<TraceEvent>, bool)| {
             self.told += 1;
             words.view(self.told, &events, is_over)

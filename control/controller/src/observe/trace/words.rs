@@ -12,14 +12,16 @@ use millrace_telemetry::utc_milliseconds;
 use millrace_units::{GateId, PortId, QueueId, count};
 use millrace_wire::Protocol;
 
+use crate::model::Model;
 use crate::ports::headers::{Headers, hexadecimal};
-use crate::router::Inner;
+use crate::routes::table::RouteTable;
 use crate::show;
 use crate::view::{RawFrame, TraceStepView, TraceView};
 
 /// Names and clock for the texts of steps.
 pub(super) struct Words<'a> {
-    pub inner: &'a Inner,
+    pub model: &'a Model,
+    pub routes: &'a RouteTable,
     /// Time between 1970 and the start of the workers' clock.
     pub origin: Duration,
 }
@@ -82,7 +84,7 @@ impl Words<'_> {
     }
 
     fn port(&self, id: PortId) -> String {
-        self.inner.model.port_name(id).to_owned()
+        self.model.port_name(id).to_owned()
     }
 
     fn step(&self, event: &TraceEvent, destination: Option<IpAddr>) -> TraceStepView {
@@ -130,7 +132,7 @@ impl Words<'_> {
     }
 
     fn gate(&self, gate: GateId, binding: BindingId, outcome: StageOutcome) -> TraceStepView {
-        let model = &self.inner.model;
+        let model = self.model;
         let name = model.plugins.gate_name(gate).to_owned();
         let (verdict, came) = match outcome {
             StageOutcome::Passed => ("pass", "passes".to_owned()),
@@ -180,7 +182,7 @@ impl Words<'_> {
     }
 
     fn route(&self, taken: RouteTaken, destination: Option<IpAddr>) -> TraceStepView {
-        let found = destination.and_then(|address| self.inner.routes.table.prefix_of(address));
+        let found = destination.and_then(|address| self.routes.prefix_of(address));
         let prefix = found.map(|(prefix, _)| prefix.to_string());
         let step =
             |text: String, prefix| TraceStepView { stage: "route", text, prefix, ..Default::default() };
@@ -212,7 +214,7 @@ impl Words<'_> {
 
     fn queue(&self, port: PortId, leaf: Option<QueueId>, before: u32) -> TraceStepView {
         let place = match leaf {
-            Some(leaf) => self.inner.model.schedulers.describe(port, leaf),
+            Some(leaf) => self.model.schedulers.describe(port, leaf),
             None => "first in, first out".to_owned(),
         };
         let name = self.port(port);

@@ -10,7 +10,6 @@ use millrace_telemetry::EventKind;
 use serde_json::{Value, json};
 
 use crate::ControlError;
-use crate::access::tokens::Tokens;
 use crate::observe::events::{Events, utc_now};
 use crate::router::Router;
 
@@ -50,11 +49,6 @@ impl Router {
     /// The audit log.
     pub fn audit(&self) -> AuditLog {
         self.0.audit.clone()
-    }
-
-    /// By which one is let in from elsewhere.
-    pub fn tokens(&self) -> &Tokens {
-        &self.0.tokens
     }
 
     /// Notes what was asked for, and what came of it, as of now. It is written by and by, which can be waited for; where it can't be
