@@ -10,7 +10,7 @@ use millrace_units::PortId;
 use tokio::sync::Notify;
 
 use crate::access::tokens::Tokens;
-use crate::configuration::{Progress, Settings, Waiting};
+use crate::configuration::{Progress, Settings};
 use crate::flows::lookup::{self, ReadPacket};
 use crate::flows::offload::Offload;
 use crate::kernel::Kernel;
@@ -166,14 +166,14 @@ impl Router {
                 divergences_repaired: statistics.divergences_repaired,
             }
         });
-        let has_cache = inner.offload.flow_cache.is_ok();
+        let has_cache = inner.offload.why_no_cache().is_none();
         let driver_flows = has_cache
             .then(|| show::driver_flows(snapshot.driver_flows, &mut inner.counters.rates, snapshot.at));
         Ok(StatusView {
             version: env!("CARGO_PKG_VERSION"),
             pid: std::process::id(),
-            uptime: snapshot.at.since(inner.observation.started).as_secs_f64(),
-            mode: inner.settings.mode,
+            uptime: snapshot.at.since(inner.observation.started()).as_secs_f64(),
+            mode: inner.settings.mode(),
             on_death: inner.supervision.death.view(),
             workers: inner.workers.len(),
             worker_cpu: inner.workers.cpu_times(),
@@ -188,9 +188,9 @@ impl Router {
                 longest_change: snapshot.longest_change.as_micros() as u64,
             },
             sleeps: snapshot.sleeps,
-            applying: inner.settings.applying.map(|Progress { made, of }| ApplyingView { made, of }),
-            pending: inner.settings.waiting.as_ref().map(Waiting::pending),
-            missing_routes: inner.routes.wanted.view(),
+            applying: inner.settings.progress().map(|Progress { made, of }| ApplyingView { made, of }),
+            pending: inner.settings.pending(),
+            missing_routes: inner.routes.missing(),
             crashes: inner.settings.state.as_deref().map(crashes).filter(|crashes| !crashes.is_empty()),
             plugin_interface: PluginInterfaceView::default(),
             leftover_objects: Some(millrace_plugin::native::leftovers()).filter(|count| *count > 0),
@@ -304,8 +304,7 @@ impl Router {
     pub fn capture(&self, request: &CaptureRequest) -> Result<Capture, ControlError> {
         let filter = self.select(request.filter.as_deref())?;
         let mut inner = self.lock();
-        inner.observation.captures += 1;
-        let number = inner.observation.captures;
+        let number = inner.observation.next_capture();
         let workers = inner.workers.len();
         let (capture, sinks) = Capture::new(request, filter.as_ref(), number, &inner.model, workers)?;
         let start = |sink| ObservationCommand::StartCapture(Box::new(sink));

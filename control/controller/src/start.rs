@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 
 use crate::ControlError;
 use crate::access::tokens::Tokens;
-use crate::configuration::{Base, Settings};
+use crate::configuration::{Base, Settings, Started};
 use crate::flows::driver_flows::make_cache;
 use crate::flows::offload::Offload;
 use crate::flows::placement::tell_placements;
@@ -111,7 +111,7 @@ pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, 
     let watch = |end| Watch {
         workers: inner.workers.watched(),
         limit: config.plugins.watchdog.duration(),
-        names: inner.supervision.names.clone(),
+        names: inner.supervision.names(),
         state,
         end,
     };
@@ -156,23 +156,14 @@ fn begun(
     model: Model,
     loader: Loader,
     control_wake: &Wake,
-    (base, overrides, store): (Base, Overrides, Store),
+    started: Started,
 ) -> Result<Inner, ControlError> {
     let route_table = RouteTable::new()?;
     let (workers, threads, panics) = start_workers(config, &route_table, control_wake)?;
     let kernel_ports = || model.ports.iter().filter(|plan| plan.is_kernel());
     let router = &config.router;
     let death = Death::of(config, &model);
-    let settings = Settings {
-        mode: mode_name(router.mode),
-        state: state_directory(config),
-        overrides,
-        base,
-        store,
-        applying: None,
-        ending: false,
-        waiting: None,
-    };
+    let settings = Settings::new(mode_name(router.mode), state_directory(config), started);
     Ok(Inner {
         tables: GateTables::default(),
         supervision: Supervision::new(threads, panics, death),
@@ -307,10 +298,10 @@ fn open_kernel_devices(inner: &mut Inner, links: Vec<Claimed>) -> Result<(), Con
             KernelOptions {
                 on_death,
                 segment_mtu,
-                no_cache: inner.offload.flow_cache.as_ref().err().copied(),
+                no_cache: inner.offload.why_no_cache(),
                 control_plane: inner.model.options.control_plane,
             },
-            inner.offload.flow_cache.as_ref().ok(),
+            inner.offload.cache(),
         )?;
         attached.push((plan, device));
     }

@@ -277,7 +277,7 @@ impl Router {
         let (loader, overrides) = {
             let inner = self.lock();
             // Planning runs no shared object. The plugin policy of the running configuration applies.
-            (inner.plugins.loader.planning_change(inner.model.admitted()), inner.settings.overrides.clone())
+            (inner.plugins.planning_loader(inner.model.admitted()), inner.settings.overrides.clone())
         };
         let work = tokio::task::spawn_blocking(move || {
             let further = |rest: &Config| {

@@ -30,8 +30,8 @@ pub use keep::{Keep, Save};
 pub use lists::AddedFilters;
 
 pub(crate) use base::Base;
-pub(crate) use confirm::Waiting;
-pub(crate) use settings::{Progress, Settings};
+use confirm::Waiting;
+pub(crate) use settings::{Progress, Settings, Started};
 pub(crate) use single::checked;
 
 use millrace_config::Change;

@@ -7,6 +7,7 @@ use millrace_store::Store;
 use super::{Base, Waiting};
 use crate::ControlError;
 use crate::overrides::Overrides;
+use crate::view::Pending;
 
 /// Progress of a transaction of several changes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,27 +29,55 @@ impl Progress {
     }
 }
 
+/// Base configuration, options and store that a router starts with.
+pub(crate) type Started = (Base, Overrides, Store);
+
 /// Base configuration, revisions, and transactions of the router.
 pub(crate) struct Settings {
     /// Poll mode of the workers.
-    pub mode: &'static str,
+    mode: &'static str,
     /// Folder of the router's state, if it has one.
     pub state: Option<PathBuf>,
     /// Options given beside the configuration at the start, which apply to every later configuration.
-    pub overrides: Overrides,
+    pub(super) overrides: Overrides,
     /// Configuration that was applied or saved last, or started with.
     pub base: Base,
     /// Store of the applied revisions.
-    pub store: Store,
+    pub(super) store: Store,
     /// Progress of the configuration, or of the list of changes, that is being applied.
-    pub applying: Option<Progress>,
+    pub(super) applying: Option<Progress>,
     /// Whether the router is shutting down: no change and no rollback starts any more.
-    pub ending: bool,
+    pub(super) ending: bool,
     /// Revision that is rolled back unless it is confirmed.
-    pub waiting: Option<Waiting>,
+    pub(super) waiting: Option<Waiting>,
 }
 
 impl Settings {
+    /// Creates the settings of a router that starts.
+    pub fn new(mode: &'static str, state: Option<PathBuf>, (base, overrides, store): Started) -> Self {
+        Self { mode, state, overrides, base, store, applying: None, ending: false, waiting: None }
+    }
+
+    /// Returns the poll mode of the workers.
+    pub fn mode(&self) -> &'static str {
+        self.mode
+    }
+
+    /// Notes that the router is shutting down.
+    pub fn end(&mut self) {
+        self.ending = true;
+    }
+
+    /// Returns the progress of the transaction that runs.
+    pub fn progress(&self) -> Option<Progress> {
+        self.applying
+    }
+
+    /// Returns the revision that waits for its confirmation.
+    pub fn pending(&self) -> Option<Pending> {
+        self.waiting.as_ref().map(Waiting::pending)
+    }
+
     /// Refuses a change once the router is shutting down.
     pub fn unless_ending(&self) -> Result<(), ControlError> {
         match self.ending {

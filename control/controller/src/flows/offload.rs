@@ -1,6 +1,6 @@
 //! Offload of flows: the flow cache and the eBPF variants of plugins.
 
-use millrace_offload::DriverSent;
+use millrace_offload::{DriverSent, FlowCache};
 use millrace_pipeline::{DriverPort, OffloadCommand, Placement};
 use millrace_plugin_abi::Plugin;
 use millrace_units::{InstanceId, PortId};
@@ -15,7 +15,7 @@ use crate::workers::Workers;
 /// Offload of the router.
 pub(crate) struct Offload {
     /// Flow cache of offloaded flows.
-    pub flow_cache: Cache,
+    flow_cache: Cache,
     /// Loaded eBPF variants of plugins.
     forms: Forms,
 }
@@ -87,6 +87,16 @@ impl Offload {
         let unset = cache.set_device(port.0, None, false);
         unset.map_err(|error| ControlError::system("forget a port of the flow cache", error))?;
         workers.tell(|| OffloadCommand::SetPort(port, DriverPort::default()))
+    }
+
+    /// Returns the flow cache, if there is one.
+    pub fn cache(&self) -> Option<&FlowCache> {
+        self.flow_cache.as_ref().ok()
+    }
+
+    /// Returns the reason why there is no flow cache; `None` if there is one.
+    pub fn why_no_cache(&self) -> Option<&'static str> {
+        self.flow_cache.as_ref().err().copied()
     }
 
     /// Returns the packets and bytes that the offload has sent by a port.

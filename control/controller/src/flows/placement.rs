@@ -224,8 +224,8 @@ fn placeable(
 
 /// Refuses the offload level where there is no flow cache.
 fn may_be_placed(level: WantedLevel, offload: &Offload) -> Result<(), ControlError> {
-    match (level, &offload.flow_cache) {
-        (WantedLevel::Xdp, Err(why)) => Err(ControlError::Conflict(format!(
+    match (level, offload.why_no_cache()) {
+        (WantedLevel::Xdp, Some(why)) => Err(ControlError::Conflict(format!(
             "all flows stay at the workers, as nothing is in the driver: {why}"
         ))),
         _ => Ok(()),

@@ -130,7 +130,7 @@ impl Router {
             return Err(ended());
         }
         inner.hear()?;
-        if !inner.plugins.requests.is_empty() {
+        if inner.plugins.has_requests() {
             self.0.requested.notify_one();
         }
         Ok(())
@@ -192,7 +192,7 @@ impl Inner {
         &mut self,
         crashed: bool,
     ) -> (Vec<std::thread::JoinHandle<()>>, Result<(), ControlError>, Vec<Claim>) {
-        self.settings.ending = true;
+        self.settings.end();
         let mut result = Ok(());
         let mut note = |outcome: Result<(), ControlError>| {
             if result.is_ok() {
@@ -209,16 +209,17 @@ impl Inner {
             claims.push(claim);
         }
         if let Some(actions) = self.kernel.actions.as_mut().filter(|_| !crashed) {
-            for route in std::mem::take(&mut self.routes.installed).into_values() {
+            for route in self.routes.take_installed() {
                 let removed = actions.remove_route(route.prefix, route.metric);
                 note(removed.map(|_| ()).map_err(|error| ControlError::system("take back a route", error)));
             }
         }
-        if !self.supervision.threads.is_empty() {
+        let threads = self.supervision.take_threads();
+        if !threads.is_empty() {
             note(self.workers.stop());
         }
         self.kernel.mirror = None;
-        (std::mem::take(&mut self.supervision.threads), result, claims)
+        (threads, result, claims)
     }
 
     /// Applies changes of the kernel.

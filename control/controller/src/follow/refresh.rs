@@ -129,7 +129,7 @@ impl Inner {
         let options = KernelOptions {
             on_death,
             segment_mtu: mtu_of(link),
-            no_cache: self.offload.flow_cache.as_ref().err().copied(),
+            no_cache: self.offload.why_no_cache(),
             control_plane: self.model.options.control_plane,
         };
         let (mut device, capabilities) = AttachedDevice::attach(
@@ -137,7 +137,7 @@ impl Inner {
             link,
             Claim::take(link.ifindex, &link.name)?,
             options,
-            self.offload.flow_cache.as_ref().ok(),
+            self.offload.cache(),
         )?
         .open(&mut self.workers)?;
         device.take_over(MacAddr(link.mac.unwrap_or_default()))?;

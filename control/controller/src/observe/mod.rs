@@ -48,16 +48,16 @@ pub(crate) struct Observed {
 /// Observation of the router: its events, captures and traces.
 pub(crate) struct Observation {
     /// Start of the router.
-    pub started: Instant,
+    started: Instant,
     /// Event log.
     pub events: Events,
     /// State of the last look for events.
     observed: Observed,
     /// Number of captures started so far.
-    pub captures: u32,
+    captures: u32,
     /// Number of traces started so far. The number of the running trace follows.
-    pub traces: u32,
-    pub tracing: Option<u32>,
+    traces: u32,
+    tracing: Option<u32>,
 }
 
 impl Default for Observation {
@@ -74,6 +74,17 @@ impl Default for Observation {
 }
 
 impl Observation {
+    /// Returns the time when the router started.
+    pub fn started(&self) -> Instant {
+        self.started
+    }
+
+    /// Returns the number of a new capture.
+    pub fn next_capture(&mut self) -> u32 {
+        self.captures += 1;
+        self.captures
+    }
+
     /// Notes that the router forwards, and its instances that are in quarantine from the start.
     pub fn note_start(&mut self, model: &Model, origin: &str) {
         let version = env!("CARGO_PKG_VERSION");

@@ -25,7 +25,7 @@ use crate::flows::offload::Offload;
 use crate::model::Model;
 use crate::observe::events::Events;
 use crate::plugins::host_level::HostLevel;
-use crate::plugins::load::{Half, Loaded, admit_new, admit_version};
+use crate::plugins::load::{Admitted, Half, Loaded, admit_new, admit_version};
 use crate::plugins::loader::Loader;
 use crate::router::Router;
 use crate::view::{InstanceView, PluginDetailView, PluginView};
@@ -38,13 +38,13 @@ const MOST_REQUESTS: usize = 256;
 /// Plugins of the router beside its model.
 pub(crate) struct Plugins {
     /// Loader of plugins that are files.
-    pub loader: Loader,
+    loader: Loader,
     /// Host companions of plugins.
     pub host_level: HostLevel,
     /// Changes that plugin instances request, with the names of the instances.
-    pub requests: VecDeque<(String, Request)>,
+    requests: VecDeque<(String, Request)>,
     /// Plugin versions before their last upgrade.
-    pub previous: HashMap<&'static str, Arc<dyn Plugin>>,
+    previous: HashMap<&'static str, Arc<dyn Plugin>>,
 }
 
 impl Plugins {
@@ -105,6 +105,16 @@ impl Plugins {
             .into_iter()
             .find(|instance| instance.name == name)
             .ok_or_else(|| ControlError::NotFound(format!("no instance is named {name:?}")))
+    }
+
+    /// Returns a loader for planning a change of the running router.
+    pub fn planning_loader(&self, admitted: Admitted) -> Loader {
+        self.loader.planning_change(admitted)
+    }
+
+    /// Whether changes that instances request wait.
+    pub fn has_requests(&self) -> bool {
+        !self.requests.is_empty()
     }
 
     /// Queues a change that an instance requests, unless too many wait.

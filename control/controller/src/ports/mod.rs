@@ -51,7 +51,7 @@ impl Router {
         let ports = inner.model.ports.iter().map(|plan| port_counters(&inner, plan, &snapshot)).collect();
         Ok(CountersView {
             time: utc_now(),
-            seconds: snapshot.at.since(inner.observation.started).as_secs_f64(),
+            seconds: snapshot.at.since(inner.observation.started()).as_secs_f64(),
             ports,
         })
     }

@@ -18,22 +18,32 @@ use millrace_units::PortId;
 use crate::ControlError;
 use crate::routes::table::RouteTable;
 use crate::routes::wanted::WantedRoutes;
-use crate::view::RouteView;
+use crate::view::{MissingRoutesView, RouteView};
 
 /// Routes of the router beside its model.
 pub(crate) struct Routes {
     /// Forwarding table.
     pub table: RouteTable,
     /// Routes that were installed in the kernel.
-    pub installed: BTreeMap<IpNet, OwnRoute>,
+    installed: BTreeMap<IpNet, OwnRoute>,
     /// Routes that the kernel should have and lacks.
-    pub wanted: WantedRoutes,
+    wanted: WantedRoutes,
 }
 
 impl Routes {
     /// Creates the routes of a router with an empty forwarding table.
     pub fn new(table: RouteTable) -> Self {
         Self { table, installed: BTreeMap::new(), wanted: WantedRoutes::default() }
+    }
+
+    /// Takes the routes that were installed in the kernel, to remove them.
+    pub fn take_installed(&mut self) -> impl Iterator<Item = OwnRoute> + use<> {
+        std::mem::take(&mut self.installed).into_values()
+    }
+
+    /// Returns the view of the missing routes; `None` where there are none.
+    pub fn missing(&self) -> Option<MissingRoutesView> {
+        self.wanted.view()
     }
 
     /// Adds to a view the reason why the kernel lacks the route.

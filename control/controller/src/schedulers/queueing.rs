@@ -29,7 +29,7 @@ impl FormerFlows {
 /// Rates of scheduler nodes, and flows without settings.
 pub(crate) struct Queueing {
     /// Rates of scheduler nodes, counted since each node was added.
-    pub rates: Rate,
+    pub(super) rates: Rate,
     /// Flows whose settings were removed.
     former_flows: FormerFlows,
 }

@@ -15,13 +15,13 @@ use crate::model::Plugins;
 /// Supervision of the workers.
 pub(crate) struct Supervision {
     /// Threads of the workers.
-    pub threads: Vec<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
     /// Panics of workers, to be captured.
     panics: Receiver<WorkerPanic>,
     /// Handling of packets after the router has died.
     pub death: Death,
     /// Names of instances, for the watchdog.
-    pub names: Names,
+    names: Names,
     /// Watchdog of calls of instances.
     pub watchdog: Option<Watchdog>,
     /// Functions that measure free memory; `None` where memory is not checked.
@@ -32,6 +32,16 @@ impl Supervision {
     /// Creates the supervision of these threads, without a watchdog.
     pub fn new(threads: Vec<JoinHandle<()>>, panics: Receiver<WorkerPanic>, death: Death) -> Self {
         Self { threads, panics, death, names: Names::default(), watchdog: None, memory: None }
+    }
+
+    /// Takes the threads of the workers, to join them.
+    pub fn take_threads(&mut self) -> Vec<JoinHandle<()>> {
+        std::mem::take(&mut self.threads)
+    }
+
+    /// Returns the names of instances, for the watchdog.
+    pub fn names(&self) -> Names {
+        self.names.clone()
     }
 
     /// Returns the panics of workers since the last call.
