@@ -2,6 +2,8 @@
 //! makes a handler panic. The interface refuses a caller without the role and admits a caller with it. A
 //! refused request changes nothing.
 
+use std::sync::LazyLock;
+
 use millrace_api::in_process::{Asking, InProcess};
 use millrace_config::{Config, Role};
 use millrace_controller::{Router, StartOptions};
@@ -85,6 +87,11 @@ const MOST: usize = 12;
 /// Resources that a refused request must not change. The configuration is compared as well.
 const STATE: [&str; 5] = ["/tokens", "/plugins", "/instances", "/quarantine", "/gates"];
 
+/// Operations of the interface: method, path, and the role that each needs.
+static OPERATIONS: LazyLock<Vec<(&'static str, &'static str, Role)>> = LazyLock::new(InProcess::operations);
+/// Roles of [`USERS`], in their order.
+static ROLES_OF_USERS: LazyLock<[Option<Role>; USERS.len()]> = LazyLock::new(|| USERS.map(role_of));
+
 thread_local! {
     static RUNTIME: Runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -94,7 +101,10 @@ thread_local! {
 struct World {
     router: Router,
     interface: InProcess,
-    operations: Vec<(&'static str, &'static str, Role)>,
+    /// State that the refused requests must have left; `None` after a change, until the next request.
+    state: Option<Vec<String>>,
+    /// Requests refused since the state was read, with their answers.
+    refused: Vec<String>,
 }
 
 impl World {
@@ -104,12 +114,12 @@ impl World {
         let router = started.unwrap_or_else(|error| panic!("{error}"));
         let groups = GROUPS.map(|(group, role)| (group.to_owned(), role));
         let interface = InProcess::new(router.clone(), groups.into());
-        Self { router, interface, operations: InProcess::operations() }
+        Self { router, interface, state: None, refused: Vec::new() }
     }
 
     /// Returns the configuration, tokens, plugins, instances, quarantine and gates, without the rates that
     /// change by themselves.
-    async fn state(&mut self) -> Vec<String> {
+    async fn read_state(&mut self) -> Vec<String> {
         let mut state = vec![self.router.configuration().expect("the configuration can be told").text];
         for path in STATE {
             let answer = self.interface.ask(Asking::Role(Some(Role::Admin)), "GET", path, Vec::new()).await;
@@ -124,8 +134,19 @@ impl World {
         state
     }
 
+    /// Asserts that the requests refused since the state was read have changed nothing. Reading the state
+    /// takes longer than most requests. So the state is read once for all requests between two changes.
+    async fn check_refused(&mut self) {
+        if self.refused.is_empty() {
+            return;
+        }
+        let state = Some(self.read_state().await);
+        let refused = std::mem::take(&mut self.refused).join("\n");
+        assert_eq!(state, self.state, "refused, and half applied: {refused}");
+    }
+
     /// Returns the role that a request needs; the viewer for an operation that doesn't exist.
-    fn needed(&self, method: &str, path: &str) -> Role {
+    fn needed(method: &str, path: &str) -> Role {
         let path = path.split('?').next().unwrap_or(path);
         let matches = |pattern: &str| {
             let (mut own, mut given) = (pattern.split('/'), path.split('/'));
@@ -138,8 +159,8 @@ impl World {
             }
         };
         let exact = |pattern: &str| !pattern.contains('{') && matches(pattern);
-        let operations = || self.operations.iter().filter(|(own, ..)| *own == method);
-        let path_is_exact = self.operations.iter().any(|(_, pattern, _)| exact(pattern));
+        let operations = || OPERATIONS.iter().filter(|(own, ..)| *own == method);
+        let path_is_exact = OPERATIONS.iter().any(|(_, pattern, _)| exact(pattern));
         let found = match path_is_exact {
             true => operations().find(|(_, pattern, _)| exact(pattern)),
             false => operations().find(|(_, pattern, _)| matches(pattern)),
@@ -179,28 +200,28 @@ pub fn run(data: &[u8]) {
         runtime.block_on(async {
             let mut world = World::start().await;
             let mut input = Input::new(data);
-            let mut state = world.state().await;
             for _ in 0..MOST {
                 if input.is_empty() {
                     break;
                 }
-                request(&mut world, &mut input, &mut state).await;
+                request(&mut world, &mut input).await;
             }
+            world.check_refused().await;
             world.router.shutdown().await.unwrap_or_else(|error| panic!("{error}"));
         });
     });
 }
 
-/// Sends a request. `state` is the state of the router, before and after the request.
-async fn request(world: &mut World, input: &mut Input<'_>, state: &mut Vec<String>) {
+/// Sends a request.
+async fn request(world: &mut World, input: &mut Input<'_>) {
     let lines: Vec<&str> = REQUESTS.lines().collect();
     let asks = input.byte();
     let (asking, role) = if asks & 0x80 == 0 {
         let role = ROLES[usize::from(asks) % ROLES.len()];
         (Asking::Role(role), role)
     } else {
-        let uid = USERS[usize::from(asks) % USERS.len()];
-        (Asking::User(uid), role_of(uid))
+        let user = usize::from(asks) % USERS.len();
+        (Asking::User(USERS[user]), ROLES_OF_USERS[user])
     };
     let line = lines[usize::from(input.word()) % lines.len()];
     let mut parts = line.splitn(3, ' ');
@@ -214,6 +235,14 @@ async fn request(world: &mut World, input: &mut Input<'_>, state: &mut Vec<Strin
     path += input.pick(&ARGUMENTS);
     let body = body.replace("THE CONFIGURATION", &CONFIG.escape_default().to_string());
     let body = changed_body(input, body);
+    let needed = World::needed(method, &path);
+    let allowed = role.is_some_and(|role| role >= needed);
+    if method != "GET" && allowed {
+        world.check_refused().await;
+    }
+    if world.state.is_none() {
+        world.state = Some(world.read_state().await);
+    }
     let Some((status, answer)) = world.interface.ask(asking, method, &path, body.clone()).await else {
         return;
     };
@@ -222,17 +251,17 @@ async fn request(world: &mut World, input: &mut Input<'_>, state: &mut Vec<Strin
         format!("{method} {path} as {asking:?}: {body}: {status}, {answer}")
     };
     assert_ne!(status, 500, "{}", told());
-    let needed = world.needed(method, &path);
-    if role.is_none_or(|role| role < needed) {
+    if !allowed {
         assert!(matches!(status, 403 | 429), "without the role: {}", told());
     } else if role == Some(Role::Admin) || !path.starts_with("/configuration") {
         // Parts of a submitted configuration may need a higher role than the operation.
         assert_ne!(status, 403, "with the role: {}", told());
     }
     if status >= 400 {
-        assert_eq!(world.state().await, *state, "refused, and half applied: {}", told());
+        let told = told();
+        world.refused.push(told);
     } else if method != "GET" {
-        *state = world.state().await;
+        world.state = None;
     }
 }
 

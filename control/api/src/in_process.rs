@@ -1,7 +1,7 @@
 //! Entrance of the fuzz targets: requests of callers with any role, without sockets and threads.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use axum::body::{Body, HttpBody as _};
 use axum::extract::Request;
@@ -12,7 +12,7 @@ use millrace_controller::{Role, Router};
 use tokio::sync::{mpsc, watch};
 
 use crate::catalogue::{self, catalogue};
-use crate::entrance::access_control::{AccessControl, Caller, Standing};
+use crate::entrance::access_control::{AccessControl, Caller, Needs, Standing};
 use crate::entrance::control_channel::{ControlChannel, Message};
 use crate::entrance::users::Users;
 use crate::limits::Limits;
@@ -22,6 +22,9 @@ use crate::server::take;
 
 /// Number of user ids that requests rotate through, so that none exceeds the rate limit.
 const CALLERS: u32 = 1000;
+
+/// Paths of all resources, with the role that each method needs. They are the same for all routers.
+static NEEDS: LazyLock<Vec<(&'static str, Needs)>> = LazyLock::new(catalogue::needs);
 
 /// Caller of a request at the Unix socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +58,7 @@ impl InProcess {
         let interface = Arc::new(Interface::at(std::path::Path::new("none"), None));
         let served = Served::new(control.clone(), ending, limits, interface);
         Self {
-            access: TowerToHyperService::new(access.service(catalogue::needs())),
+            access: TowerToHyperService::new(access.service(NEEDS.clone())),
             resources: TowerToHyperService::new(catalogue::router(served)),
             asked,
             control,
