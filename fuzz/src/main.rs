@@ -18,8 +18,19 @@ fn choose() {
         eprintln!("FUZZ_TARGET {name:?}: no such target; targets: {}", names.join(", "));
         std::process::exit(2);
     };
+    without_huge_pages();
     run(&[]);
     TARGET.get_or_init(|| *run);
+}
+
+/// Disables huge pages in this process: each router touches few pages of its large tables, and the kernel
+/// would clear 2 MB for each of them.
+fn without_huge_pages() {
+    let (on, unused): (libc::c_ulong, libc::c_ulong) = (1, 0);
+    // SAFETY: the call changes how the kernel backs later mappings, no memory.
+    if unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, on, unused, unused, unused) } != 0 {
+        eprintln!("huge pages stay enabled: {}", std::io::Error::last_os_error());
+    }
 }
 
 libfuzzer_sys::fuzz_target!(init: choose(), |data: &[u8]| TARGET.get().expect("chosen")(data));

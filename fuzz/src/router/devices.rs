@@ -12,6 +12,8 @@ use crate::input::Input;
 
 /// Maximum number of frames of the recording.
 const MOST: usize = 6;
+/// Upper bound of the delay of an impaired link with jitter, in seconds.
+const LONGEST_DELAY: u64 = 10;
 /// Times between two frames of the recording, in milliseconds.
 const TIMES: [u32; 4] = [1, 7, 900, 4000];
 /// MAC address of the port that plays the recording.
@@ -23,6 +25,8 @@ pub struct Devices {
     impairment: Option<Impairment>,
     records: Option<RecordLimit>,
     recording: Vec<u8>,
+    /// Time of the recording's last frame, in milliseconds.
+    recorded: u32,
 }
 
 impl Devices {
@@ -34,13 +38,21 @@ impl Devices {
             packets: u64::from(input.byte()),
             bytes: input.pick(&[0, 60, 1000, u64::MAX]),
         });
-        let recording = if kinds & 8 != 0 { next_recording(input, lies) } else { Vec::new() };
-        Self { impairment, records, recording }
+        let (recording, recorded) =
+            if kinds & 8 != 0 { next_recording(input, lies) } else { (Vec::new(), 0) };
+        Self { impairment, records, recording, recorded }
     }
 
     /// Whether a link is impaired. The fate of a packet then depends on the number of earlier packets.
     pub fn impairs(&self) -> bool {
         self.impairment.is_some()
+    }
+
+    /// Returns the maximum time that devices keep frames which no router counts, in seconds: delayed frames,
+    /// and the recording.
+    pub fn longest(&self) -> u64 {
+        let delayed = if self.impairs() { LONGEST_DELAY } else { 0 };
+        delayed.max(u64::from(self.recorded).div_ceil(1000))
     }
 
     /// Makes the device of a port.
@@ -91,8 +103,8 @@ fn next_impairment(input: &mut Input<'_>) -> Impairment {
     }
 }
 
-/// Returns a pcap file of a few frames with ascending times.
-fn next_recording(input: &mut Input<'_>, lies: bool) -> Vec<u8> {
+/// Returns a pcap file of a few frames with ascending times, and the last of these times in milliseconds.
+fn next_recording(input: &mut Input<'_>, lies: bool) -> (Vec<u8>, u32) {
     let mut file = [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1].map(u32::to_le_bytes).concat();
     let mut time = 0;
     for number in 0..1 + input.below(MOST) {
@@ -104,5 +116,5 @@ fn next_recording(input: &mut Input<'_>, lies: bool) -> Vec<u8> {
             file.extend(frame);
         }
     }
-    file
+    (file, time)
 }

@@ -29,6 +29,10 @@ const PORTS: [&str; 8] = ["a", "a", "a", "a", "b", "c", "v", "q"];
 const MOST: u32 = 64;
 /// Steps of the virtual clock, in milliseconds.
 const TIMES: [u64; 8] = [1, 5, 100, 1001, 3000, 31_000, 0, 61_000];
+/// Maximum time that a router holds a packet, in seconds.
+const LONGEST_HOLD: u64 = 61;
+/// Minimum time at the end of an input, in seconds: routers refresh their neighbours.
+const SETTLED: u64 = 3;
 const MODES: [ReversePath; 3] = [ReversePath::Off, ReversePath::Strict, ReversePath::Loose];
 
 /// Runs two routers on an input.
@@ -100,6 +104,8 @@ impl Session {
             14 => {
                 let packet = changes::next_packet(input);
                 self.sides.iter_mut().for_each(|side| drop(side.router.lookup(&packet)));
+                // No packet has moved: the next comparison covers this step.
+                return;
             }
             _ => self.observe(input),
         }
@@ -215,14 +221,22 @@ impl Session {
         assert_eq!(outcomes.pop(), general, "flow table, general path:\n{}", self.settings.text);
     }
 
-    /// Sets all ports up, advances the clock, and asserts that no packet is left.
+    /// Sets all ports up, advances the clock until all packets have left, and asserts that none is left.
     fn end(mut self) {
         for port in ["a", "b", "c", "v", "q", "p"] {
             self.same(|side| side.router.set_up(port, true));
         }
-        self.same(|side| side.router.advance(Duration::from_secs(61)));
+        let shortest = SETTLED + self.settings.devices.longest();
+        self.same(|side| side.router.advance(Duration::from_secs(shortest)));
+        let mut held: Vec<u64> = self.sides.iter_mut().map(Side::held).collect();
+        for _ in 0..LONGEST_HOLD {
+            if held.iter().all(|held| *held == 0) {
+                break;
+            }
+            self.same(|side| side.router.advance(Duration::from_secs(1)));
+            held = self.sides.iter_mut().map(Side::held).collect();
+        }
         self.compare();
-        let held: Vec<u64> = self.sides.iter_mut().map(Side::held).collect();
         assert!(
             held.iter().all(|held| *held == 0),
             "packets held for ever: {held:?}\n{}",

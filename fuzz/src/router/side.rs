@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use millrace_controller::offline::{MakeDevice, OfflineRouter};
 use millrace_controller::view::SummaryView;
@@ -29,7 +30,8 @@ pub struct Side {
     /// Whether transmitted frames may have wrong transport checksums. That is so where arriving frames may
     /// have them, or where a plugin writes to packets.
     pub lies: bool,
-    last: SummaryView,
+    /// Counters at the last outcome; `None` before the first.
+    last: Option<SummaryView>,
     ports: Vec<String>,
 }
 
@@ -37,9 +39,9 @@ impl Side {
     /// Returns a router of a configuration, with a plugin beside the built-in ones.
     pub fn new(text: &str, lies: bool, plugin: Arc<dyn Plugin>, device: &mut MakeDevice<'_>) -> Self {
         let router = OfflineRouter::with_devices(text, vec![plugin], device);
-        let mut router = router.unwrap_or_else(|error| panic!("{error}\n{text}"));
-        let (last, ports) = (router.summary(), router.ports());
-        let mut side = Self { router, lies, last, ports };
+        let router = router.unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let ports = router.ports();
+        let mut side = Self { router, lies, last: None, ports };
         side.outcome();
         side
     }
@@ -55,19 +57,20 @@ impl Side {
         assert_eq!(by_reason, summary.dropped, "drops without a reason: {summary:?}");
         let by_reason: u64 = summary.created_by.values().sum();
         assert_eq!(by_reason, summary.created, "packets made for no reason: {summary:?}");
-        let last = std::mem::replace(&mut self.last, summary.clone());
-        let of = |reason: &String| last.dropped_by.get(reason).copied().unwrap_or(0);
+        let last = self.last.replace(summary.clone());
+        let last = last.as_ref();
+        let of = |reason: &String| last.and_then(|last| last.dropped_by.get(reason).copied()).unwrap_or(0);
         let drops =
             summary.dropped_by.into_iter().map(|(reason, count)| (reason.clone(), count - of(&reason)));
-        let of = |reason: &str| last.created_by.get(reason).copied().unwrap_or(0);
+        let of = |reason: &str| last.and_then(|last| last.created_by.get(reason).copied()).unwrap_or(0);
         let created = summary.created_by.into_iter().map(|(reason, count)| (reason, count - of(reason)));
         let drops = drops.filter(|(_, count)| *count > 0).collect();
         let created = created.filter(|(_, count)| *count > 0).collect();
         Outcome {
             sent: self.take(),
             drops,
-            delivered: summary.to_host - last.to_host,
-            consumed: summary.consumed - last.consumed,
+            delivered: summary.to_host - last.map_or(0, |last| last.to_host),
+            consumed: summary.consumed - last.map_or(0, |last| last.consumed),
             created,
             held: summary.held,
         }
@@ -76,12 +79,24 @@ impl Side {
     /// Sets all counters to zero.
     pub fn clear_counters(&mut self) {
         self.router.clear_counters();
-        self.last = self.router.summary();
+        self.last = Some(self.router.summary());
     }
 
     /// Returns the number of packets inside the router.
     pub fn held(&mut self) -> u64 {
         self.router.summary().held
+    }
+
+    /// Advances the clock until no packet is held, by a second at least and 61 s at most. Then checks the
+    /// outcome.
+    pub fn drain(&mut self) {
+        for _ in 0..61 {
+            self.router.advance(Duration::from_secs(1));
+            if self.held() == 0 {
+                break;
+            }
+        }
+        self.outcome();
     }
 
     fn take(&mut self) -> BTreeMap<String, Vec<Output>> {
