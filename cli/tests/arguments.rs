@@ -244,7 +244,7 @@ fn what_fails_is_exit_code_1_and_one_line() {
     let cases: &[(&[&str], &str)] = &[
         (&["check", "/no/such/file"], "/no/such/file"),
         (&["check", unknown_key.path()], "did you mean \"device\""),
-        (&["check", twice.path()], "names are unique"),
+        (&["check", twice.path()], "is used twice"),
         (&["check", no_toml.path()], "no.toml:"),
         (&["run", "--config", unknown_key.path()], ":3:1: unknown key \"devise\""),
         (&["doctor", "no-such-device"], "no device is named \"no-such-device\""),

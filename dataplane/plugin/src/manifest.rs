@@ -78,10 +78,7 @@ pub enum ManifestError {
         problem: String,
     },
     /// Plugin built for another version of the interface.
-    #[error(
-        "the plugin was built for version {0} of the plugin interface, but this router has version \
-         {ABI_VERSION}: rebuild it with the SDK of this router"
-    )]
+    #[error("built for version {0} of the plugin interface, this router has {ABI_VERSION}: rebuild it")]
     WrongAbi(u32),
     /// Required features that this router doesn't offer.
     #[error(transparent)]
@@ -226,9 +223,7 @@ impl Manifest {
             })?;
             check("messages", is_line(help), || format!("give {name:?} one line of help"))?;
         }
-        check("window", self.window <= MOST_WINDOW, || {
-            format!("{} exceeds the limit of {MOST_WINDOW} bytes", self.window)
-        })?;
+        check("window", self.window <= MOST_WINDOW, || format!("{} exceeds {MOST_WINDOW}", self.window))?;
         check("flow-state", self.flow_state <= MOST_FLOW_STATE, || {
             format!("{} exceeds the limit of {MOST_FLOW_STATE} bytes", self.flow_state)
         })?;
@@ -238,9 +233,7 @@ impl Manifest {
         check("host-companion", self.host_companion.as_deref().is_none_or(is_name), || {
             "give a file name in the plugin's own folder: letters, digits, '-', '_' and '.'".to_owned()
         })?;
-        check("maps", self.maps.len() <= MOST_MAPS, || {
-            format!("{} maps exceed the limit of {MOST_MAPS}", self.maps.len())
-        })?;
+        check("maps", self.maps.len() <= MOST_MAPS, || format!("{} exceed {MOST_MAPS}", self.maps.len()))?;
         let writes = self.maps.is_empty() || self.has_capability("map-write");
         check("maps", writes, || "a plugin with maps needs the capability \"map-write\"".to_owned())?;
         for (place, map) in self.maps.iter().enumerate() {
@@ -581,7 +574,7 @@ mod tests {
             (json!([map(4, 8, 1), map(4, 8, 1)]), "twice"),
             (json!([{ "name": "a/b", "key": 1, "value": 1, "entries": 1 }]), "letters, digits"),
             (json!([{ "name": "a", "key": 1, "value": 1, "entries": 1, "size": 1 }]), "size"),
-            (Value::from(vec![map(4, 8, 1); 9]), "9 maps exceed the limit of 8"),
+            (Value::from(vec![map(4, 8, 1); 9]), "9 exceed 8"),
         ] {
             let error = maps(wrong.clone()).unwrap_err();
             assert!(error.contains(words), "{wrong}: {error}");

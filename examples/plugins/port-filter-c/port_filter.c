@@ -144,7 +144,7 @@ int32_t millrace_control(const char *name, size_t name_bytes, const uint8_t *arg
             return result;
         millrace_log(MILLRACE_INFORMATION, "the ports were changed");
     } else if (!millrace_json_is(message, "read")) {
-        return millrace_fail("there is no such message; give read or set");
+        return millrace_fail("unknown message; give read or set");
     }
     return read();
 }

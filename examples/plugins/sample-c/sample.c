@@ -126,6 +126,6 @@ int32_t millrace_control(const char *name, size_t name_bytes, const uint8_t *arg
     if (millrace_json_is(message, "reset"))
         copies = sent = sent_bytes = 0;
     else if (!millrace_json_is(message, "read"))
-        return millrace_fail("there is no such message; give read or reset");
+        return millrace_fail("unknown message; give read or reset");
     return read();
 }

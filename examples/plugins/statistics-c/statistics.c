@@ -104,7 +104,7 @@ int32_t millrace_control(const char *name, size_t name_bytes, const uint8_t *arg
         memset(&total, 0, sizeof total);
         memset(protocols, 0, sizeof protocols);
     } else if (!millrace_json_is(message, "read")) {
-        return millrace_fail("there is no such message; give read or reset");
+        return millrace_fail("unknown message; give read or reset");
     }
     return read();
 }

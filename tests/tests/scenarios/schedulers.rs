@@ -162,7 +162,7 @@ fn promises_above_the_link_are_refused_with_the_sum() {
     let curve = "real-time=2mbit";
     refused(&["add", "r1", "x", "--kind", "fifo", "--under", "all", curve], &["2.00 Mb/s", "1.00 Mb/s"]);
     router.ask(&["scheduler", "add", "r1", "x", "--kind", "fifo", "--under", "all", "real-time=600kbit"]);
-    let sum = ["1.10 Mb/s in the long run", "the link gives", "1.00 Mb/s"];
+    let sum = ["1.10 Mb/s in the long run", "the link allows", "1.00 Mb/s"];
     refused(&["add", "r1", "y", "--kind", "fifo", "--under", "all", "real-time=500kbit"], &sum);
     refused(&["set", "r1", "rate=500kbit"], &["600.00 kb/s", "500.00 kb/s"]);
     router.ask(&["scheduler", "remove", "r1", "x"]);

@@ -135,7 +135,10 @@ fn a_file_of_commands_ends_at_the_first_that_fails_unless_it_is_to_go_on() {
     let output = child.wait_with_output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{errors}");
-    assert!(errors.contains("standard input, line 1: ") && errors.contains("line 3: a quote"), "{errors}");
+    assert!(
+        errors.contains("standard input, line 1: ") && errors.contains("line 3: unclosed quote"),
+        "{errors}"
+    );
     assert_eq!(names(), ["one", "three"]);
     router.try_ask(&["shell", "/nowhere"]).assert_refused(1, &["/nowhere"]);
 }

@@ -311,7 +311,7 @@ mod tests {
                     under("real-time = \"6mbit\""),
                     leaf("y", "under = \"top\", real-time = \"5mbit\"")
                 ),
-                &["f:10:3: ", "11.00 Mb/s in the long run", "the link gives", "10.00 Mb/s"],
+                &["f:10:3: ", "11.00 Mb/s in the long run", "the link allows", "10.00 Mb/s"],
             ),
             (
                 format!(

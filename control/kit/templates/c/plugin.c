@@ -62,7 +62,7 @@ int32_t millrace_restore(const uint8_t *state, size_t bytes, uint32_t version) {
 int32_t millrace_control(const char *name, size_t name_bytes, const uint8_t *arguments, size_t bytes) {
     (void)arguments, (void)bytes;
     if (!millrace_json_is((struct millrace_json){name, name_bytes}, "read"))
-        return millrace_fail("there is no such message; give read");
+        return millrace_fail("unknown message; give read");
     char memory[128];
     struct millrace_text text = {memory, sizeof memory, 0, false};
     millrace_add(&text, "{\"packets\":");

@@ -281,7 +281,7 @@ mod tests {
             assert!(table.memory() <= 1 << 20);
         }
         let moved = table.moved().unwrap().to_string();
-        assert!(moved.starts_with("the cutting tree of ") && moved.contains("1048576 bytes"), "{moved}");
+        assert!(moved.starts_with("the cutting tree with ") && moved.contains("1048576 bytes"), "{moved}");
         assert_eq!(table.len(), oracle.len());
     }
 }

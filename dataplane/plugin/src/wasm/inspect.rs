@@ -27,10 +27,7 @@ pub enum ModuleError {
     #[error("not a WebAssembly module: {0}")]
     NotAModule(String),
     /// Module without manifest.
-    #[error(
-        "the module has no custom section \"millrace.manifest\": it is not a plugin, or was built without \
-         the SDK"
-    )]
+    #[error("the module lacks the custom section \"millrace.manifest\": build it with the SDK of plugins")]
     NoManifest,
     /// Module with more than one manifest.
     #[error("the module has more than one custom section \"millrace.manifest\"")]
@@ -248,9 +245,7 @@ impl<'a> Outline<'a> {
         self.instance_bytes = self.instance_bytes.saturating_add(bytes);
         match payload {
             Payload::Version { encoding: wasmparser::Encoding::Component, .. } => {
-                return Err(ModuleError::NotAModule(
-                    "it is a WebAssembly component; build a core module".to_owned(),
-                ));
+                return Err(ModuleError::NotAModule("a component; build a core module".to_owned()));
             }
             Payload::TypeSection(section) => self.take_types(section).map_err(malformed)?,
             Payload::ImportSection(section) => self.take_imports(section).map_err(malformed)?,
@@ -484,7 +479,7 @@ mod tests {
         let whole = super::super::test_modules::text("", "");
         assert_eq!(
             with(whole.replace("\"millrace_reserve\"", "\"reserve\"")),
-            "missing export: millrace_reserve, of the type (i32) -> (i32)"
+            "missing export: millrace_reserve of type (i32) -> (i32)"
         );
         assert!(with(whole.replace("(export \"memory\")", "")).starts_with("missing export: memory"));
         assert_eq!(

@@ -354,9 +354,7 @@ impl Desk<'_> {
             }
             Verdict::Consume => return Decision::End(End::Consume),
             Verdict::Hold(until) if until <= now + LONGEST_HOLD => return Decision::Hold(until),
-            Verdict::Hold(_) => {
-                Some(format!("the instance holds a packet for more than {} s", LONGEST_HOLD.as_secs()))
-            }
+            Verdict::Hold(_) => Some(format!("it holds a packet for over {} s", LONGEST_HOLD.as_secs())),
             Verdict::Classify => return Decision::End(End::Classify),
             Verdict::Queue(queue) => return Decision::Queue(queue),
             Verdict::Fault => None,
@@ -390,11 +388,7 @@ impl Desk<'_> {
     /// Returns the fault of sending a packet by these ports from a gate at `position`, if it is one.
     fn wrong_way(&self, position: Position, mut ports: impl Iterator<Item = u16>) -> Option<String> {
         if position == Position::Queue {
-            return Some(
-                "the instance names a port at a gate of position queue, where the egress port is already \
-                 chosen"
-                    .to_owned(),
-            );
+            return Some("the instance names a port where the egress port is chosen already".to_owned());
         }
         let known = |port: u16| self.ports.get(usize::from(port)).copied().unwrap_or(false);
         let Some(first) = ports.next() else { return Some("the instance names no egress port".to_owned()) };

@@ -148,9 +148,9 @@ fn inner_classes_and_limits_are_checked() {
         (
             all(None, Some(Curve { first: Rate(5), duration: 9, then: Rate(0) }), None),
             fifo(),
-            "link-sharing curve is 0",
+            "link-sharing curve must be above 0",
         ),
-        (all(Some(rate(2_000_000)), one, one), fifo(), "but its own upper limit gives"),
+        (all(Some(rate(2_000_000)), one, one), fifo(), "but its own upper limit allows"),
     ] {
         let error = refused(&mut port, 9, 4, share, kind);
         assert!(error.contains(part), "{error}");

@@ -114,7 +114,7 @@ proptest! {
                     prop_assert_eq!(found, said.holds(candidate), "{}: {:?}", expression, candidate);
                 }
             }
-            Err(error) if error.problem.starts_with("no packet") => {
+            Err(error) if error.problem.contains("no packet") => {
                 prop_assert!(!candidates.iter().any(|candidate| said.holds(candidate)), "{}", said.text());
             }
             Err(error) => prop_assert!(is_too_long(&error), "{}: {error}", said.text()),
@@ -133,7 +133,7 @@ proptest! {
                     prop_assert_eq!(found, said.holds(candidate), "{}: {:?}", selection, candidate);
                 }
             }
-            Err(error) if error.problem.starts_with("no packet") => {
+            Err(error) if error.problem.contains("no packet") => {
                 prop_assert!(!candidates.iter().any(|candidate| said.holds(candidate)), "{}", said.text());
             }
             Err(error) => prop_assert!(is_too_long(&error), "{}: {error}", said.text()),
@@ -280,7 +280,7 @@ fn a_typo_of_each_word_leads_to_the_word() {
         let help = format!("did you mean {word}?");
         assert!(refused(typo).contains(&help), "{typo}: {}", refused(typo));
     }
-    assert!(refused("zebra 22").contains("write src, dst,"), "{}", refused("zebra 22"));
+    assert!(refused("zebra 22").contains("write one of src, dst,"), "{}", refused("zebra 22"));
 }
 
 #[test]
@@ -447,6 +447,6 @@ fn a_selection_takes_complements_of_any_address_in_one_term() {
         "nothing is left of the first"
     );
     for nothing in ["not (ip or ip6)", "src 10.0.0.0/8 and not src 10.0.0.0/9 and not src 10.128.0.0/9"] {
-        assert!(nothing.parse::<Selection>().unwrap_err().problem.starts_with("no packet"), "{nothing}");
+        assert!(nothing.parse::<Selection>().unwrap_err().problem.contains("no packet"), "{nothing}");
     }
 }

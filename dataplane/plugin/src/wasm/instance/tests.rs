@@ -322,7 +322,7 @@ fn a_beginning_that_fails_says_why() {
     let begin = |keys: &str, body: &str| begin_with(keys, body, Default::default()).unwrap_err();
     assert_eq!(begin("", refuses), Fault::new(FaultKind::Init, "rate: give 1 or more"));
     let silent = r#"(func (export "millrace_init") (param i32 i32) (result i32) i32.const -3)"#;
-    assert_eq!(begin("", silent).text, "it returned -3 without an error message");
+    assert_eq!(begin("", silent).text, "the plugin returned -3 without an error message");
     let traps = r#"(func (export "millrace_init") (param i32 i32) (result i32) unreachable)"#;
     assert_eq!(begin("", traps).kind, FaultKind::Unreachable);
     let endless =
@@ -408,12 +408,7 @@ fn a_module_with_passive_segments_beyond_the_limit_does_not_begin() {
     assert!(grown < 24 << 20, "resident memory grew by {grown} bytes for a limit of 256 KiB");
     let Fault { kind, text } = &refused[0];
     assert_eq!(*kind, FaultKind::Init);
-    assert!(
-        text.ends_with(
-            "above its memory limit of 262144 bytes: build the plugin with fewer, or raise `memory`"
-        ),
-        "{text}"
-    );
+    assert!(text.ends_with("262144 bytes: build the plugin with fewer, or raise `memory`"), "{text}");
 }
 
 /// Returns a passive segment of `entries` entries.

@@ -79,5 +79,5 @@ fn holding_a_packet_for_longer_than_a_minute_is_a_fault() {
     let faults: Vec<_> = worker.reports().map(|(_, report)| report.faults.values().sum::<u64>()).collect();
     assert_eq!(faults, [0, 1, 1]);
     let (_, report) = worker.reports().last().unwrap();
-    assert!(report.last_fault.contains("more than 60 s"), "{}", report.last_fault);
+    assert!(report.last_fault.contains("over 60 s"), "{}", report.last_fault);
 }

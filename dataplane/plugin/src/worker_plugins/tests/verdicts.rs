@@ -71,10 +71,7 @@ fn at_the_queue_the_way_is_chosen() {
     let failed = Some(End::Drop(DropReason::PluginFailed));
     assert_eq!(fate_of(&mut worker, path, Position::Queue), (false, None, failed));
     let report = worker.reports().next().unwrap().1;
-    assert_eq!(
-        report.last_fault,
-        "the instance names a port at a gate of position queue, where the egress port is already chosen"
-    );
+    assert_eq!(report.last_fault, "the instance names a port where the egress port is chosen already");
 }
 
 #[test]
