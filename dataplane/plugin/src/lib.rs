@@ -12,71 +12,51 @@
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
-mod account;
-mod binding;
 mod call_limits;
-mod change;
-mod classify;
 mod control_error;
-mod declared;
-mod direction;
+mod declaration;
 mod driver_form;
-mod exchange;
+mod execution;
 mod fault;
 mod flow_state;
 mod gate;
-mod halves;
-mod health;
-mod instances;
-mod limits;
-mod manifest;
-mod maps;
-pub mod native;
 mod path;
 mod plugin_control_unit;
 mod policer;
-mod pulse;
-mod quarantined;
-mod raw_packet;
-mod recheck;
-mod service_state;
-mod settings;
-mod settings_refusal;
-mod shadow;
+mod runtime;
 mod slab;
-mod succession;
-mod waiting;
-pub mod wasm;
-mod worker_plugins;
 
-pub use binding::{Action, BindingCounts, BindingCountsPage, BindingId, BindingTable, Way};
 pub use call_limits::{CallLimits, OnFault};
-pub use change::{PluginChange, Remains};
-pub use classify::Classified;
 pub use control_error::PluginControlError;
-pub use direction::Direction;
-pub use driver_form::{DriverForm, DriverRefusal, DriverStep, LoadedForm, MOST_DRIVER_STEPS};
-pub use flow_state::{FlowStateCounts, StateRef};
-pub use gate::{Gate, GateOrder};
-pub use halves::Halves;
-pub use health::Health;
-pub use instances::{Failure, Given, MessageCounts};
-pub use limits::Limits;
-pub use manifest::{
+pub use declaration::halves::Halves;
+pub use declaration::limits::Limits;
+pub use declaration::manifest::{
     Cost, MOST_FLOW_STATE, MOST_MANIFEST, MOST_NAME, MOST_SERVICE_STATE, Manifest, ManifestError,
 };
+pub use declaration::settings::without_router;
+pub use driver_form::{DriverForm, DriverRefusal, DriverStep, LoadedForm, MOST_DRIVER_STEPS};
+pub use execution::binding::{Action, BindingCounts, BindingCountsPage, BindingId, BindingTable, Way};
+pub use execution::change::{PluginChange, Remains};
+pub use execution::classify::Classified;
+pub use execution::direction::Direction;
+pub use execution::health::Health;
+pub use execution::instances::{Failure, Given, MessageCounts};
+pub use execution::pulse::{Calling, Pulse};
+pub use execution::shadow::{Reported, ShadowReport};
+pub use execution::succession::{Inheritance, Inherited, Successed, Succession, Successor};
+pub use execution::waiting::{Answer, End, Kept, Place, Released, Taken, Ticket, Waiting};
+pub use execution::worker_plugins::{
+    Group, InstanceReport, StageOfPath, Stop, Watch, WorkerGate, WorkerPlugins,
+};
+pub use flow_state::{FlowStateCounts, StateRef};
+pub use gate::{Gate, GateOrder};
 pub use path::{EMPTY_PATH, Paths, Refusal};
 pub use plugin_control_unit::{
     BindingDescription, Bound, GateDescription, HeldMaps, HostCompanion, InstanceDescription, PluginCode,
     PluginControlUnit, PluginDescription, PluginStatement, Successors,
 };
 pub use policer::{Policer, SharedBucket};
-pub use pulse::{Calling, Pulse};
-pub use settings::without_router;
-pub use shadow::{Reported, ShadowReport};
-pub use succession::{Inheritance, Inherited, Successed, Succession, Successor};
-pub use waiting::{Answer, End, Kept, Place, Released, Taken, Ticket, Waiting};
-pub use worker_plugins::{Group, InstanceReport, StageOfPath, Stop, Watch, WorkerGate, WorkerPlugins};
+pub use runtime::{native, wasm};
 
 /// Returns the manifest of a plugin file, a WebAssembly module or a shared object, recognized by its first
 /// bytes. No code of the plugin runs.

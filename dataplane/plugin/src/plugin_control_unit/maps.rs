@@ -8,7 +8,7 @@ use millrace_plugin_abi::{Instance, Plugin, SharedMap};
 use serde_json::{Map, Value};
 
 use super::{Error, NamedInstance, PluginControlUnit, in_use};
-use crate::settings::{Prepared, prepare};
+use crate::declaration::settings::{Prepared, prepare};
 
 /// New instance, with the maps of other instances that its settings name.
 pub(super) struct Made {

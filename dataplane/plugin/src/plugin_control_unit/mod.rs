@@ -27,7 +27,7 @@ use millrace_plugin_abi::{Home, Instance, Message, Plugin, Position, SharedMap};
 use millrace_units::{GateId, InstanceId};
 use serde_json::{Map, Value};
 
-use crate::settings::{Numbers, names_instance};
+use crate::declaration::settings::{Numbers, names_instance};
 use crate::{Action, BindingId, Gate, GateOrder, PluginChange};
 
 pub use bindings::Bound;

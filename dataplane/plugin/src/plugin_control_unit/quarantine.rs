@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 use super::maps::Made;
 use super::{Error, NamedInstance, PluginControlUnit, Successors};
 use crate::PluginChange;
-use crate::quarantined::Quarantined;
-use crate::settings::prepare;
+use crate::declaration::settings::prepare;
+use crate::runtime::quarantined::Quarantined;
 
 impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     /// Creates an instance in quarantine, without bindings, for the reason `why`. The instance can be bound,

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::bindings::stands_at;
 use super::{Error, NamedInstance, PluginControlUnit, check_name, in_use, understood};
 use crate::Action;
-use crate::settings::prepare;
+use crate::declaration::settings::prepare;
 
 /// Instances that replace an instance, such as those of another plugin version.
 pub struct Successors {

@@ -1,0 +1,146 @@
+//! Functions shared by plugins of all file runtimes: reading declarations from the manifest, checking
+//! settings, converting messages.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+
+use millrace_plugin_abi::{Instant, Message, PluginError};
+use serde_json::{Map, Value};
+
+use crate::Manifest;
+use crate::declaration::settings::{names_maps, schema_problem};
+use crate::fault::{Fault, FaultKind};
+
+/// Declarations of a plugin, kept as long as [`Plugin`](millrace_plugin_abi::Plugin) requires.
+#[derive(Debug)]
+pub(crate) struct Declared {
+    pub name: &'static str,
+    pub version: &'static str,
+    pub summary: &'static str,
+    pub messages: Vec<(&'static str, &'static str)>,
+    pub counters: Vec<&'static str>,
+}
+
+impl Declared {
+    /// Reads the declarations from a manifest.
+    ///
+    /// # Errors
+    /// Describes a requirement of the manifest that this router doesn't meet.
+    pub fn new(manifest: &Manifest) -> Result<Self, String> {
+        if let Some(problem) = manifest.settings.as_ref().and_then(schema_problem) {
+            return Err(problem);
+        }
+        if manifest.settings.as_ref().is_some_and(names_maps) && !manifest.has_capability("map-read") {
+            return Err(
+                "it has a setting of format \"map\", but lacks the capability \"map-read\"".to_owned()
+            );
+        }
+        let (version, summary) = (interned(&manifest.version), interned(&manifest.summary));
+        let messages =
+            manifest.messages.iter().map(|(name, help)| (interned(name), interned(help))).collect();
+        let counters = manifest.counters.iter().map(|name| interned(name)).collect();
+        Ok(Self { name: interned(&manifest.name), version, summary, messages, counters })
+    }
+}
+
+/// Returns a static copy of `name`. Errors of plugins carry such names. Each name is stored once, even if a
+/// plugin is loaded several times.
+pub(crate) fn interned(name: &str) -> &'static str {
+    static NAMES: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    let names = names.get_or_insert_default();
+    if let Some(known) = names.get(name) {
+        return known;
+    }
+    let name: &'static str = String::leak(name.to_owned());
+    names.insert(name);
+    name
+}
+
+/// Rejects settings for a plugin that takes none.
+///
+/// # Errors
+/// [`FaultKind::Init`] if the plugin takes no settings and `settings` is not empty.
+pub(crate) fn check(manifest: &Manifest, settings: &Map<String, Value>) -> Result<(), Fault> {
+    match settings.keys().next() {
+        Some(key) if manifest.settings.is_none() => {
+            Err(Fault::new(FaultKind::Init, format!("unknown setting {key:?}: the plugin takes no settings")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Serializes the arguments of a message as JSON.
+///
+/// # Errors
+/// [`PluginError::UnknownMessage`] if the manifest lacks the message.
+pub(crate) fn arguments(
+    name: &'static str,
+    manifest: &Manifest,
+    message: &Message,
+) -> Result<Vec<u8>, PluginError> {
+    let known = &manifest.messages;
+    if !known.contains_key(&message.name) {
+        let known: Vec<_> = known.keys().map(String::as_str).collect();
+        let (message, known) = (message.name.clone(), known.join(", "));
+        return Err(PluginError::UnknownMessage { plugin: name, message, known });
+    }
+    let arguments = serde_json::to_vec(&message.arguments);
+    arguments.map_err(|error| {
+        PluginError::setting(name, &message.name, format!("its arguments are not valid JSON: {error}"))
+    })
+}
+
+/// Parses the plugin's reply to a control message. An empty reply is `null`.
+///
+/// # Errors
+/// Describes a reply that is no JSON.
+pub(crate) fn parse_reply(reply: &[u8]) -> Result<Value, String> {
+    match reply {
+        [] => Ok(Value::Null),
+        json => serde_json::from_slice(json)
+            .map_err(|error| format!("the plugin's reply is not valid JSON: {error}")),
+    }
+}
+
+/// Returns the time of the next call of `millrace_periodic`: the timer, or one period after the `last` call,
+/// whichever is earlier.
+pub(crate) fn due(manifest: &Manifest, timer: Option<Instant>, last: Option<Instant>) -> Option<Instant> {
+    let regular = manifest.period.map(|period| last.map_or(Instant::ZERO, |last| last + period));
+    match (timer, regular) {
+        (Some(timer), Some(regular)) => Some(timer.min(regular)),
+        (one, other) => one.or(other),
+    }
+}
+
+/// Whether a plugin with this manifest ever asks to be called without packets.
+pub(crate) fn has_timers(manifest: &Manifest) -> bool {
+    manifest.period.is_some() || manifest.has_capability("timer")
+}
+
+/// Whether a plugin with this manifest ever changes packets.
+pub(crate) fn writes_packets(manifest: &Manifest) -> bool {
+    ["packet-write", "packet-resize"].iter().any(|capability| manifest.has_capability(capability))
+}
+
+/// Whether a plugin with this manifest ever produces output beside verdicts.
+pub(crate) fn has_output(manifest: &Manifest) -> bool {
+    ["log", "packet-make", "request", "message"].iter().any(|capability| manifest.has_capability(capability))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_kept_once() {
+        assert!(std::ptr::eq(interned("a-name"), interned("a-name")));
+    }
+
+    #[test]
+    fn an_answer_is_json_or_nothing() {
+        assert_eq!(parse_reply(b""), Ok(Value::Null));
+        assert_eq!(parse_reply(b"[1]"), Ok(serde_json::json!([1])));
+        assert!(parse_reply(b"one").is_err());
+    }
+}

@@ -1,0 +1,273 @@
+//! Settings of instances: validation against the plugin's schema, and resolution of names.
+
+use std::sync::Arc;
+
+use millrace_plugin_abi::{Plugin, PluginError, SharedMap};
+use serde_json::{Map, Value};
+
+use crate::PluginControlError;
+use crate::declaration::settings_refusal::refusal;
+
+/// Format of a setting that names a port: the plugin gets the port's number.
+const PORT: &str = "port";
+/// Format of a setting that names an instance.
+const INSTANCE: &str = "instance";
+
+/// Format of a setting that names a map of an instance, as `INSTANCE/MAP`.
+const MAP: &str = "map";
+
+/// Settings for the plugin, with the maps that they name.
+#[derive(Debug, Default)]
+pub(crate) struct Prepared {
+    pub settings: Map<String, Value>,
+    /// Maps of other instances, numbered behind the plugin's own maps.
+    pub maps: Vec<Arc<SharedMap>>,
+}
+
+/// Resolver of the names in settings.
+pub(crate) trait Numbers {
+    /// Returns the number of a port.
+    ///
+    /// # Errors
+    /// [`PluginControlError::Unknown`].
+    fn port(&self, name: &str) -> Result<u16, PluginControlError>;
+
+    /// Returns the number of an instance.
+    ///
+    /// # Errors
+    /// [`PluginControlError::Unknown`].
+    fn instance(&self, name: &str) -> Result<u16, PluginControlError>;
+
+    /// Returns a map of an instance.
+    ///
+    /// # Errors
+    /// [`PluginControlError::Unknown`].
+    fn map(&self, name: &str) -> Result<Arc<SharedMap>, PluginControlError>;
+}
+
+/// Whether the schema has settings that name maps.
+pub(crate) fn names_maps(schema: &Map<String, Value>) -> bool {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    properties.is_some_and(|properties| {
+        properties.values().any(|property| property.get("format").and_then(Value::as_str) == Some(MAP))
+    })
+}
+
+/// Returns the setting that names the instance `name`, if any.
+pub(crate) fn names_instance<'a>(
+    schema: &Map<String, Value>,
+    settings: &'a Map<String, Value>,
+    name: &str,
+) -> Option<&'a str> {
+    let names = |(setting, value): &(&String, &Value)| {
+        value.as_str() == Some(name) && format_of(schema, setting) == Some(INSTANCE)
+    };
+    settings.iter().find(names).map(|(setting, _)| setting.as_str())
+}
+
+/// Describes the problem of an unusable schema; returns `None` for a usable one.
+pub(crate) fn schema_problem(schema: &Map<String, Value>) -> Option<String> {
+    let schema = Value::Object(schema.clone());
+    jsonschema::validator_for(&schema).err().map(|error| {
+        format!(
+            "its settings schema is not a valid JSON Schema: at {:?}: {error}",
+            error.instance_path().to_string()
+        )
+    })
+}
+
+/// Validates settings and replaces the names of ports, instances and maps by numbers.
+///
+/// # Errors
+/// [`PluginError::Setting`] for the first setting that is unknown, has a wrong type, is out of range, or
+/// names an unknown object.
+pub(crate) fn prepare(
+    plugin: &dyn Plugin,
+    settings: &Map<String, Value>,
+    numbers: &impl Numbers,
+) -> Result<Prepared, PluginError> {
+    let Some(schema) = plugin.settings_schema() else {
+        return Ok(Prepared { settings: settings.clone(), maps: Vec::new() });
+    };
+    let refused = |setting: &str, problem: String| PluginError::setting(plugin.name(), setting, problem);
+    validate(plugin, schema, settings.clone())?;
+    let (mut prepared, mut maps) = (settings.clone(), Vec::new());
+    for (setting, value) in &mut prepared {
+        let Some(name) = value.as_str() else { continue };
+        let number = match format_of(schema, setting) {
+            Some(PORT) => numbers.port(name),
+            Some(INSTANCE) => numbers.instance(name),
+            Some(MAP) => numbers.map(name).map(|map| {
+                maps.push(map);
+                (plugin.maps().len() + maps.len() - 1) as u16
+            }),
+            _ => continue,
+        };
+        *value = number.map_err(|error| refused(setting, error.to_string()))?.into();
+    }
+    Ok(Prepared { settings: prepared, maps })
+}
+
+/// Validates settings of a plugin that runs without a router. Ports, instances and maps have no names there,
+/// so settings give their numbers.
+///
+/// # Errors
+/// [`PluginError::Setting`] for the first setting that is unknown, has a wrong type, is out of range, or is a
+/// name.
+pub fn without_router(
+    plugin: &dyn Plugin,
+    settings: &Map<String, Value>,
+) -> Result<Map<String, Value>, PluginError> {
+    let Some(schema) = plugin.settings_schema() else { return Ok(settings.clone()) };
+    let mut written = settings.clone();
+    for (setting, value) in &mut written {
+        let Some(format @ (PORT | INSTANCE | MAP)) = format_of(schema, setting) else { continue };
+        if value.is_u64() {
+            *value = value.to_string().into();
+        } else if value.is_string() {
+            let problem = format!("{format} names need a running router: give a number instead of {value}");
+            return Err(PluginError::setting(plugin.name(), setting, problem));
+        }
+    }
+    validate(plugin, schema, written)?;
+    Ok(settings.clone())
+}
+
+/// Rejects settings that the schema doesn't allow.
+fn validate(
+    plugin: &dyn Plugin,
+    schema: &Map<String, Value>,
+    settings: Map<String, Value>,
+) -> Result<(), PluginError> {
+    let refused = |setting: &str, problem: String| PluginError::setting(plugin.name(), setting, problem);
+    let validator = jsonschema::validator_for(&Value::Object(schema.clone())).map_err(|error| {
+        refused("settings", format!("the plugin's settings schema is not a valid JSON Schema: {error}"))
+    })?;
+    validator.validate(&Value::Object(settings)).map_err(|error| {
+        let (setting, problem) = refusal(schema, &error);
+        refused(&setting, problem)
+    })
+}
+
+fn format_of<'a>(schema: &'a Map<String, Value>, setting: &str) -> Option<&'a str> {
+    schema.get("properties")?.get(setting)?.get("format")?.as_str()
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_plugin_abi::{Instance, Position};
+    use serde_json::json;
+
+    use super::*;
+
+    /// Resolver that knows two ports and no instance.
+    struct TwoPorts;
+
+    impl Numbers for TwoPorts {
+        fn port(&self, name: &str) -> Result<u16, PluginControlError> {
+            let names = ["lan", "wan"];
+            let place = names.iter().position(|known| *known == name);
+            let unknown = || PluginControlError::unknown("port", name, names.into_iter());
+            place.map(|place| place as u16).ok_or_else(unknown)
+        }
+
+        fn instance(&self, name: &str) -> Result<u16, PluginControlError> {
+            Err(PluginControlError::unknown("instance", name, std::iter::empty()))
+        }
+
+        fn map(&self, name: &str) -> Result<Arc<SharedMap>, PluginControlError> {
+            Err(PluginControlError::unknown("map", name, std::iter::empty()))
+        }
+    }
+
+    struct Described(Map<String, Value>);
+
+    impl Plugin for Described {
+        fn name(&self) -> &'static str {
+            "described"
+        }
+
+        fn version(&self) -> &'static str {
+            "1.0.0"
+        }
+
+        fn summary(&self) -> &'static str {
+            ""
+        }
+
+        fn positions(&self) -> &[Position] {
+            &[]
+        }
+
+        fn messages(&self) -> &[(&'static str, &'static str)] {
+            &[]
+        }
+
+        fn settings_schema(&self) -> Option<&Map<String, Value>> {
+            Some(&self.0)
+        }
+
+        fn create(&self, _settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
+            Err(PluginError::setting("described", "create", "never"))
+        }
+    }
+
+    fn prepared(settings: Value) -> Result<Value, String> {
+        let schema = json!({"type": "object", "additionalProperties": false, "properties": {
+            "rate": {"type": "integer", "minimum": 1},
+            "to": {"type": "string", "format": "port"},
+            "next": {"type": "string", "format": "instance"},
+        }});
+        let plugin = Described(schema.as_object().cloned().unwrap());
+        let settings = settings.as_object().cloned().unwrap();
+        prepare(&plugin, &settings, &TwoPorts)
+            .map(|prepared| Value::Object(prepared.settings))
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn names_become_numbers() {
+        assert_eq!(prepared(json!({"rate": 3, "to": "wan"})), Ok(json!({"rate": 3, "to": 1})));
+        let refused = prepared(json!({"to": "dmz"})).unwrap_err();
+        assert_eq!(refused, "plugin described: to: no port \"dmz\"; ports here: lan, wan");
+        let refused = prepared(json!({"to": "wn"})).unwrap_err();
+        assert_eq!(refused, "plugin described: to: no port \"wn\": did you mean \"wan\"?");
+        let refused = prepared(json!({"next": "x"})).unwrap_err();
+        assert_eq!(refused, "plugin described: next: no instance \"x\"; no instances here");
+    }
+
+    #[test]
+    fn what_the_schema_does_not_allow_is_refused() {
+        let refused = prepared(json!({"rate": 0})).unwrap_err();
+        assert_eq!(refused, "plugin described: rate: 0 is not right; give a whole number of 1 or more");
+        let refused = prepared(json!({"rat": 1})).unwrap_err();
+        assert_eq!(refused, "plugin described: rat: there is no such setting; did you mean \"rate\"?");
+        assert!(prepared(json!({"rate": "x"})).is_err());
+    }
+
+    #[test]
+    fn without_a_router_names_are_numbers() {
+        let schema = json!({"type": "object", "additionalProperties": false, "properties": {
+            "rate": {"type": "integer", "minimum": 1}, "to": {"type": "string", "format": "port"},
+        }});
+        let plugin = Described(schema.as_object().cloned().unwrap());
+        let alone = |settings: Value| {
+            let settings = without_router(&plugin, settings.as_object().unwrap());
+            settings.map(Value::Object).map_err(|error| error.to_string())
+        };
+        assert_eq!(alone(json!({"rate": 3, "to": 1})), Ok(json!({"rate": 3, "to": 1})));
+        let refused =
+            "plugin described: to: port names need a running router: give a number instead of \"wan\"";
+        assert_eq!(alone(json!({"to": "wan"})), Err(refused.to_owned()));
+        assert!(alone(json!({"to": true})).is_err());
+        let refused = "plugin described: rate: 0 is not right; give a whole number of 1 or more";
+        assert_eq!(alone(json!({"rate": 0})), Err(refused.to_owned()));
+    }
+
+    #[test]
+    fn a_schema_that_is_none_is_told() {
+        let wrong = json!({"type": 7}).as_object().cloned().unwrap();
+        assert!(schema_problem(&wrong).is_some());
+        assert!(schema_problem(&Map::new()).is_none());
+    }
+}

@@ -1,0 +1,182 @@
+//! Bindings of actions to filters at gates.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::ops::AddAssign;
+use std::sync::Arc;
+
+use millrace_plugin_abi::Position;
+use millrace_units::{InstanceId, PortId, QueueAccount, QueueId};
+
+use crate::Policer;
+use crate::execution::waiting::End;
+
+/// Worker-side identifier of a binding. A binding binds an action, usually an instance, to a filter at a
+/// gate. The control side assigns the ids and reuses the id of a removed binding. Users therefore see binding
+/// [numbers](crate::Bound::number) instead.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize)]
+#[serde(transparent)]
+pub struct BindingId(pub u32);
+
+impl fmt::Display for BindingId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Output port and optional next-hop neighbour of a packet. Without a neighbour, the packet goes to its
+/// destination directly.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Way {
+    /// Output port.
+    pub port: PortId,
+    /// Next-hop neighbour; `None` for the packet's destination.
+    pub via: Option<IpAddr>,
+}
+
+/// Action on the packets that a filter matches.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Action {
+    /// An instance handles the packets.
+    Instance(InstanceId),
+    /// The packets continue as if no filter of the gate matched.
+    Accept,
+    /// The worker drops the packets.
+    Drop,
+    /// The worker drops the packets and sends their sources an ICMP "prohibited" error.
+    Reject,
+    /// The worker sends the packets by this port, whatever their route. With several ports, each port sends:
+    /// the others send copies.
+    Send(Arc<[Way]>),
+    /// The worker punts the packets to the kernel.
+    Host,
+    /// The worker sends copies of the packets by these ports.
+    Copy(Arc<[Way]>),
+    /// The packets wait in this queue of their output port, or in the default queue if the port has no such
+    /// queue.
+    Queue(QueueId),
+    /// Packets that conform to this token bucket continue; the worker drops the others.
+    Police(Arc<Policer>),
+}
+
+impl Action {
+    /// Returns the positions at whose gates the action can be bound. The plugin of an instance may restrict
+    /// them further.
+    pub fn positions(&self) -> &'static [Position] {
+        match self {
+            Self::Instance(_) => &Position::ALL,
+            Self::Accept => &[Position::Early, Position::Route, Position::Late, Position::Queue],
+            Self::Drop | Self::Reject => &[Position::Early, Position::Route, Position::Late],
+            Self::Send(_) | Self::Host => &[Position::Route],
+            Self::Copy(_) => &[Position::Copy],
+            Self::Queue(_) => &[Position::Early, Position::Late, Position::Queue],
+            Self::Police(_) => &[Position::Early, Position::Late],
+        }
+    }
+
+    /// Whether the action replaces the route at gates of the position `route`.
+    pub fn is_route(&self) -> bool {
+        !matches!(self, Self::Instance(_) | Self::Accept)
+    }
+
+    /// Returns the instance if the action is an instance.
+    pub fn instance(&self) -> Option<InstanceId> {
+        match self {
+            Self::Instance(id) => Some(*id),
+            _ => None,
+        }
+    }
+}
+
+/// Packet counts of a binding since its creation.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct BindingCounts {
+    /// Packets that the binding was applied to.
+    pub packets: u64,
+    /// Bytes of these packets, link headers included.
+    pub bytes: u64,
+    /// Number of these packets that the binding dropped.
+    pub drops: u64,
+    /// Number of these packets that the binding consumed.
+    pub consumed: u64,
+    /// Queue account of these packets and of packets made from them.
+    pub queues: QueueAccount,
+}
+
+impl AddAssign for BindingCounts {
+    fn add_assign(&mut self, other: Self) {
+        let Self { packets, bytes, drops, consumed, queues } = other;
+        self.packets += packets;
+        self.bytes += bytes;
+        self.drops += drops;
+        self.consumed += consumed;
+        self.queues += queues;
+    }
+}
+
+/// Page of binding counts.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct BindingCountsPage {
+    /// Counts of each binding, in ascending order of ids.
+    pub counts: Vec<(BindingId, BindingCounts)>,
+    /// First binding of the next page; `None` on the last page.
+    pub next: Option<BindingId>,
+}
+
+impl BindingCounts {
+    /// Counts the end of a packet's journey if `end` is a drop or a consumption.
+    #[inline]
+    pub(crate) fn end(&mut self, end: Option<End>) {
+        match end {
+            Some(End::Drop(_)) => self.drops += 1,
+            Some(End::Consume) => self.consumed += 1,
+            Some(End::Classify) | None => {}
+        }
+    }
+}
+
+/// Filter table of a gate: finds the binding of a packet.
+pub trait BindingTable: Default {
+    /// Compiled filter.
+    type Filter;
+    /// Packet fields that filters match.
+    type Candidate;
+
+    /// Adds a binding. If several bindings match, the highest priority wins; the order of the table decides a
+    /// tie.
+    fn insert(&mut self, filter: Self::Filter, priority: i32, binding: BindingId);
+
+    /// Whether a filter has conditions on protocol, ports or flags, which a packet could hide. The default is
+    /// `false`.
+    fn names_transport(filter: &Self::Filter) -> bool {
+        let _ = filter;
+        false
+    }
+
+    /// Removes a binding by its filter. Does nothing if the table lacks the binding.
+    fn remove(&mut self, filter: Self::Filter, binding: BindingId);
+
+    /// Returns the binding that wins for the packet.
+    fn lookup(&self, candidate: &Self::Candidate) -> Option<BindingId>;
+
+    /// Looks up many packets, which may be faster: sets `found[i]` to the binding of `candidates[i]`. Both
+    /// slices have the same length.
+    fn lookup_batch(&self, candidates: &[Self::Candidate], found: &mut [Option<BindingId>]) {
+        for (candidate, found) in candidates.iter().zip(found) {
+            *found = self.lookup(candidate);
+        }
+    }
+
+    /// Looks up many packets whose winning binding at the previous gate is known: `before[i]` is the binding
+    /// of `candidates[i]` in the table `previous`.
+    fn lookup_batch_behind(
+        &self,
+        previous: &Self,
+        before: &[Option<BindingId>],
+        candidates: &[Self::Candidate],
+        found: &mut [Option<BindingId>],
+    ) {
+        let _ = (previous, before);
+        self.lookup_batch(candidates, found);
+    }
+}

@@ -1,0 +1,469 @@
+//! Waiting packets of instances: packets of a suspended call, packets queued behind the call, and packets
+//! held until a time.
+//!
+//! A batch can't lose packets in its middle. An instance's request to keep packets is therefore first
+//! recorded as a [`Ticket`]. When the batch is disposed of, each packet with a ticket moves here.
+//!
+//! All instances share the memory for waiting packets. An instance may keep as many packets as there are free
+//! places beside them: a single instance gets half of all places, a second one half of the rest. No instance
+//! can thus exhaust the places of others (*dynamic thresholds*, Choudhury and Hahne, IEEE/ACM Transactions on
+//! Networking 6(2), 1998, with a factor of one).
+
+mod packet;
+
+pub use packet::{End, Kept, Released, Taken, Waiting};
+use std::collections::{BinaryHeap, VecDeque};
+use std::time::Duration;
+
+use millrace_packet::{FlowKey, Packet};
+use millrace_plugin_abi::{Message, PluginError, Position, Reply};
+use millrace_units::{Instant, PathId};
+
+use crate::execution::succession::{Successed, Succession, Successor};
+use crate::flow_state::{FlowStateBlocks, StateRef};
+use crate::slab::Key;
+
+/// Maximum number of packets that wait for a suspended call of an instance.
+const MOST_BEHIND: usize = 4096;
+/// Maximum number of control messages that wait for a busy instance.
+const MOST_ASKED: usize = 64;
+/// Longest time that an instance may hold a packet; a longer time is a fault.
+pub(crate) const LONGEST_HOLD: Duration = Duration::from_secs(60);
+/// Maximum number of packets in a call that a worker makes of waiting packets.
+pub(crate) const MOST_IN_CALL: usize = 64;
+
+/// Stage of a path, by its index among the stages of a position.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// Path of the packet.
+    pub path: PathId,
+    /// Position of the stage.
+    pub position: Position,
+    /// Index of the stage at the position.
+    pub stage: u16,
+}
+
+impl Place {
+    /// Returns the next stage.
+    pub(crate) fn next(self) -> Self {
+        Self { stage: self.stage + 1, ..self }
+    }
+
+    /// Returns the previous stage; `None` for the first.
+    pub(crate) fn before(self) -> Option<Self> {
+        Some(Self { stage: self.stage.checked_sub(1)?, ..self })
+    }
+}
+
+/// Number of a request to keep packets, valid until the batch is disposed of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ticket(u32);
+
+/// Request of an instance to keep packets.
+#[derive(Clone, Copy, Debug)]
+enum Wish {
+    /// The packets belong to the suspended call of this instance.
+    Call(Key),
+    /// The packets wait until this instance is free.
+    Turn(Key),
+    /// The instance in this slot holds the packet until this time.
+    Until(u32, Instant),
+}
+
+/// Recorded request for packets at a stage.
+#[derive(Clone, Copy, Debug)]
+struct Noted {
+    wish: Wish,
+    place: Place,
+    passed_on: u8,
+}
+
+/// Purpose of a call.
+#[derive(Default)]
+pub(crate) enum Errand {
+    /// Processing of packets.
+    #[default]
+    Packets,
+    /// Periodic call, message of the other half, or end of a flow.
+    Own,
+    /// Control message; the answer goes to this receiver.
+    Control(Answer),
+}
+
+/// Request of control to an instance.
+pub(crate) enum Asked {
+    /// Control message, with the receiver of the answer.
+    Message(Message, Answer),
+    /// Message from the other half of the plugin.
+    Tell(Vec<u8>),
+    /// Replacement by a successor.
+    Succeed(Successor, Successed),
+}
+
+impl Asked {
+    fn refuse(self, problem: String) {
+        match self {
+            Self::Message(message, answer) => {
+                let text = format!("message {:?} is refused: {problem}", message.name);
+                answer(Some(Err(PluginError::Refused(text))));
+            }
+            Self::Tell(_) => {}
+            Self::Succeed(Successor { instance, .. }, told) => {
+                told(Some(Succession { instance, inherited: Err(problem) }));
+            }
+        }
+    }
+}
+
+/// Receiver of the answer to a control message; gets `None` if the instance doesn't exist or is removed
+/// before it answers.
+pub type Answer = Box<dyn FnOnce(Option<Reply>) + Send>;
+
+/// Running call: its packets with all data that their journey needs.
+#[derive(Default)]
+pub(crate) struct Call {
+    pub errand: Errand,
+    pub packets: Vec<Packet>,
+    pub keys: Vec<FlowKey>,
+    destinations: Vec<[u8; 6]>,
+    states: Vec<StateRef>,
+    /// State block numbers, as of the latest slice.
+    pub numbers: Vec<u32>,
+    /// Stage of all packets of the call.
+    pub place: Option<Place>,
+    passed_on: u8,
+    /// Number of slices so far.
+    pub slices: u32,
+    /// Whether the packets' instances may have written to the packets.
+    pub written: bool,
+}
+
+impl Call {
+    /// Whether a call is running.
+    pub fn is_under_way(&self) -> bool {
+        self.place.is_some() || !matches!(self.errand, Errand::Packets)
+    }
+
+    pub fn push(&mut self, waiting: Waiting) {
+        self.packets.push(waiting.packet);
+        self.keys.push(waiting.key);
+        self.destinations.push(waiting.destination);
+        self.states.push(waiting.state);
+        self.place = Some(waiting.place);
+        self.passed_on = waiting.passed_on;
+    }
+
+    /// Resolves the flow state references of the packets.
+    pub fn find_states(&mut self, blocks: &FlowStateBlocks) {
+        self.numbers.clear();
+        self.numbers.extend(self.states.iter().map(|state| blocks.resolve(*state)));
+    }
+
+    /// Ends the call: passes each packet with its number to `each`. The packets are now at `place`.
+    pub fn finish(&mut self, place: Place, mut each: impl FnMut(usize, Waiting)) {
+        let passed_on = self.passed_on;
+        let rest = self.keys.drain(..).zip(self.destinations.drain(..)).zip(self.states.drain(..));
+        for (number, (packet, ((key, destination), state))) in self.packets.drain(..).zip(rest).enumerate() {
+            each(number, Waiting { packet, key, destination, place, state, passed_on });
+        }
+        (self.place, self.slices, self.written) = (None, 0, false);
+    }
+}
+
+/// Packets that wait behind a call of an instance.
+#[derive(Default)]
+pub(crate) struct Behind {
+    packets: VecDeque<Waiting>,
+    bytes: u64,
+}
+
+impl Behind {
+    /// Returns the number of packets and their bytes.
+    pub fn load(&self) -> (u32, u64) {
+        (self.packets.len() as u32, self.bytes)
+    }
+
+    pub fn push(&mut self, waiting: Waiting) {
+        self.bytes += waiting.packet.len() as u64;
+        self.packets.push_back(waiting);
+    }
+
+    fn pop_if(&mut self, is_it: impl FnMut(&mut Waiting) -> bool) -> Option<Waiting> {
+        let waiting = self.packets.pop_front_if(is_it)?;
+        self.bytes -= waiting.packet.len() as u64;
+        Some(waiting)
+    }
+}
+
+/// Running call, waiting packets and control messages of one instance.
+pub(crate) struct Backlog {
+    pub instance: Key,
+    pub call: Call,
+    pub behind: Behind,
+    /// Control messages, which precede the waiting packets.
+    pub asked: VecDeque<Asked>,
+}
+
+impl Backlog {
+    fn new(instance: Key, call: Call) -> Self {
+        Self { instance, call, behind: Behind::default(), asked: VecDeque::new() }
+    }
+
+    /// Returns the number of packets.
+    fn len(&self) -> usize {
+        self.call.packets.len() + self.behind.packets.len()
+    }
+
+    /// Starts a call with waiting packets that are at the same stage. Returns whether any packet waited.
+    pub fn begin_call(&mut self) -> bool {
+        let alike = |waiting: &Waiting| (waiting.place, waiting.passed_on);
+        let Some(first) = self.behind.packets.front().map(alike) else { return false };
+        while self.call.packets.len() < MOST_IN_CALL
+            && let Some(waiting) = self.behind.pop_if(|waiting| alike(waiting) == first)
+        {
+            self.call.push(waiting);
+        }
+        true
+    }
+}
+
+/// Packet held until a time. In the order of `Ord`, the earlier packet is the greater.
+#[derive(Debug)]
+struct Held {
+    until: Instant,
+    /// Sequence number, which orders packets with the same time.
+    order: u64,
+    /// Slot of the instance that holds the packet.
+    by: u32,
+    waiting: Waiting,
+}
+
+impl PartialEq for Held {
+    fn eq(&self, other: &Self) -> bool {
+        (self.until, self.order) == (other.until, other.order)
+    }
+}
+
+impl Eq for Held {}
+
+impl PartialOrd for Held {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Held {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (other.until, other.order).cmp(&(self.until, self.order))
+    }
+}
+
+/// All waiting packets of a worker.
+#[derive(Default)]
+pub(crate) struct WaitingRoom {
+    tickets: Vec<Noted>,
+    backlogs: Vec<Backlog>,
+    held: BinaryHeap<Held>,
+    order: u64,
+    /// Number of packets that the instance of each slot holds; slots without held packets are absent.
+    holders: Vec<(u32, usize)>,
+}
+
+impl WaitingRoom {
+    /// Whether a call of the instance is running, or packets wait for the instance.
+    #[inline]
+    pub fn is_busy(&self, instance: Key) -> bool {
+        !self.backlogs.is_empty() && self.backlogs.iter().any(|backlog| backlog.instance == instance)
+    }
+
+    /// Records that packets belong to a suspended call of the instance. `written` states whether the instance
+    /// may have written to them.
+    pub fn suspend(&mut self, instance: Key, place: Place, passed_on: u8, written: bool) -> Ticket {
+        let call = Call { slices: 1, written, ..Call::default() };
+        self.backlogs.push(Backlog::new(instance, call));
+        self.ticket(Wish::Call(instance), place, passed_on)
+    }
+
+    /// Records that the instance is busy with a call without packets. Packets for the instance wait until the
+    /// call ends.
+    pub fn suspend_errand(&mut self, instance: Key, errand: Errand) {
+        match self.backlogs.iter_mut().find(|backlog| backlog.instance == instance) {
+            Some(backlog) => (backlog.call.errand, backlog.call.slices) = (errand, 1),
+            None => {
+                let call = Call { slices: 1, errand, ..Call::default() };
+                self.backlogs.push(Backlog::new(instance, call));
+            }
+        }
+    }
+
+    /// Records that packets wait for a busy instance.
+    pub fn queue(&mut self, instance: Key, place: Place, passed_on: u8) -> Ticket {
+        self.ticket(Wish::Turn(instance), place, passed_on)
+    }
+
+    /// Records that an instance holds a packet until a time. The packet then continues behind the stage.
+    pub fn hold(&mut self, instance: Key, until: Instant, place: Place) -> Ticket {
+        self.ticket(Wish::Until(instance.slot, until), place.next(), 0)
+    }
+
+    fn ticket(&mut self, wish: Wish, place: Place, passed_on: u8) -> Ticket {
+        self.tickets.push(Noted { wish, place, passed_on });
+        Ticket(self.tickets.len() as u32 - 1)
+    }
+
+    /// Takes a packet that has a ticket. The packets of a batch come in their order. At most `most` packets
+    /// may wait. If the instance has used its share of them, takes only packets of a suspended call and gives
+    /// others back.
+    pub fn keep(&mut self, ticket: Ticket, most: usize, kept: Kept) -> Option<Packet> {
+        let Kept { packet, key, destination, state } = kept;
+        let Some(Noted { wish, place, passed_on }) = self.tickets.get(ticket.0 as usize).copied() else {
+            return Some(packet);
+        };
+        let waiting = Waiting { packet, key, destination, place, state, passed_on };
+        match wish {
+            Wish::Until(slot, _) | Wish::Turn(Key { slot, .. }) if !self.has_room(slot, most) => {
+                Some(waiting.packet)
+            }
+            Wish::Until(slot, until) => {
+                self.hold_packet(slot, until, waiting);
+                None
+            }
+            Wish::Call(instance) => match self.backlog(instance) {
+                Some(backlog) => {
+                    backlog.call.push(waiting);
+                    None
+                }
+                None => Some(waiting.packet),
+            },
+            Wish::Turn(instance) => self.wait_for(instance, waiting).err().map(|waiting| waiting.packet),
+        }
+    }
+
+    /// Whether the instance in a slot may keep one more packet if at most `most` packets may wait.
+    fn has_room(&self, slot: u32, most: usize) -> bool {
+        let behind = self.backlogs.iter().filter(|backlog| backlog.instance.slot == slot).map(Backlog::len);
+        let held = self.holders.iter().filter(|(holder, _)| *holder == slot).map(|(_, held)| *held);
+        behind.chain(held).sum::<usize>() < most.saturating_sub(self.len())
+    }
+
+    fn backlog(&mut self, instance: Key) -> Option<&mut Backlog> {
+        self.backlogs.iter_mut().find(|backlog| backlog.instance == instance)
+    }
+
+    /// Queues a packet behind the call of an instance.
+    ///
+    /// # Errors
+    /// The packet if too many packets wait.
+    pub fn wait_for(&mut self, instance: Key, waiting: Waiting) -> Result<(), Waiting> {
+        if self.backlog(instance).is_none() {
+            self.backlogs.push(Backlog::new(instance, Call::default()));
+        }
+        match self.backlog(instance) {
+            Some(backlog) if backlog.behind.packets.len() < MOST_BEHIND => {
+                backlog.behind.push(waiting);
+                Ok(())
+            }
+            _ => Err(waiting),
+        }
+    }
+
+    /// Queues a request of control for a busy instance. Returns whether there was room.
+    pub fn ask(&mut self, instance: Key, asked: Asked) -> bool {
+        match self.backlog(instance) {
+            Some(backlog) if backlog.asked.len() < MOST_ASKED => {
+                backlog.asked.push_back(asked);
+                true
+            }
+            _ => {
+                asked.refuse(format!(
+                    "the instance is busy, and its queue of {MOST_ASKED} messages is full; try again later"
+                ));
+                false
+            }
+        }
+    }
+
+    /// Removes and returns the backlog with this number.
+    pub fn take_backlog(&mut self, number: usize) -> Option<Backlog> {
+        (number < self.backlogs.len()).then(|| self.backlogs.swap_remove(number))
+    }
+
+    /// Puts a backlog back under its number.
+    pub fn put_backlog(&mut self, number: usize, backlog: Backlog) {
+        self.backlogs.push(backlog);
+        let last = self.backlogs.len() - 1;
+        self.backlogs.swap(number, last);
+    }
+
+    /// Holds a packet until a time, on behalf of the instance in a slot.
+    pub fn hold_packet(&mut self, by: u32, until: Instant, waiting: Waiting) {
+        self.order += 1;
+        self.held.push(Held { until, order: self.order, by, waiting });
+        match self.holders.iter_mut().find(|(holder, _)| *holder == by) {
+            Some((_, held)) => *held += 1,
+            None => self.holders.push((by, 1)),
+        }
+    }
+
+    /// Releases all held packets for which `is_orphan` holds, in the order of their times.
+    pub fn let_go(&mut self, is_orphan: impl Fn(u32, Place) -> bool) {
+        if !self.held.iter().any(|held| is_orphan(held.by, held.waiting.place)) {
+            return;
+        }
+        let mut held = std::mem::take(&mut self.held).into_vec();
+        held.sort_unstable_by(|one, other| other.cmp(one));
+        for (order, held) in (1..).zip(&mut held) {
+            held.order = order;
+            if is_orphan(held.by, held.waiting.place) {
+                held.until = Instant::ZERO;
+            }
+        }
+        self.order = held.len() as u64;
+        self.held = held.into();
+    }
+
+    /// Invalidates all tickets, as the batch was disposed of.
+    pub fn end_of_batch(&mut self) {
+        self.tickets.clear();
+    }
+
+    /// Removes and returns a held packet whose time has come.
+    pub fn due(&mut self, now: Instant) -> Option<Waiting> {
+        self.held.peek().filter(|held| held.until <= now)?;
+        let held = self.held.pop()?;
+        let holders = self.holders.iter_mut().enumerate();
+        if let Some((at, (_, count))) = holders.into_iter().find(|(_, (holder, _))| *holder == held.by) {
+            *count -= 1;
+            if *count == 0 {
+                self.holders.swap_remove(at);
+            }
+        }
+        Some(held.waiting)
+    }
+
+    /// Returns the time of the next action: now if calls are running.
+    pub fn next_event(&self, now: Instant) -> Option<Instant> {
+        if self.backlogs.is_empty() { self.held.peek().map(|held| held.until) } else { Some(now) }
+    }
+
+    /// Returns the paths of each waiting packet: the path of its stages, and the path that counts it.
+    pub fn paths(&self) -> impl Iterator<Item = PathId> + '_ {
+        let held = self.held.iter().map(|held| &held.waiting);
+        let behind = self.backlogs.iter().flat_map(|backlog| &backlog.behind.packets);
+        let waiting = held.chain(behind).flat_map(|own| [own.place.path, own.packet.counts_for]);
+        let calls = self.backlogs.iter().map(|backlog| &backlog.call);
+        let called = calls.clone().flat_map(|call| call.packets.iter().map(|packet| packet.counts_for));
+        waiting.chain(called).chain(calls.filter_map(|call| call.place).map(|place| place.path))
+    }
+
+    /// Returns the number of waiting packets.
+    pub fn len(&self) -> usize {
+        self.held.len() + self.backlogs.iter().map(Backlog::len).sum::<usize>()
+    }
+
+    /// Whether no action is pending.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty() && self.backlogs.is_empty()
+    }
+}

@@ -1,0 +1,8 @@
+//! Runtimes: WebAssembly in a sandbox, and shared objects.
+
+pub(crate) mod exchange;
+pub mod native;
+pub(crate) mod quarantined;
+pub(crate) mod raw_packet;
+pub(crate) mod service_state;
+pub mod wasm;

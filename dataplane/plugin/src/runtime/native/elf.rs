@@ -1,0 +1,234 @@
+//! Checks of a shared object before any of its code runs: file type, machine and exports of a plugin.
+//!
+//! Accepts any bytes without panicking.
+
+use millrace_plugin_abi::binary::{ABI_VERSION, export};
+use object::Endianness;
+use object::elf::{EM_AARCH64, EM_RISCV, EM_X86_64, ET_DYN, FileHeader64, PT_LOAD, SHT_DYNSYM};
+use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _, Sym as _};
+
+use crate::runtime::wasm::MOST_MODULE;
+use crate::{Manifest, ManifestError};
+
+/// `() -> text`: returns the manifest, with a zero at its end.
+pub(super) const MANIFEST: &str = "millrace_manifest";
+/// `(table)`: receives the table of the router's functions.
+pub(super) const ATTACH: &str = "millrace_attach";
+
+/// First bytes of every ELF file.
+pub(super) const MAGIC: &[u8] = b"\x7fELF";
+/// Offset of the address class, and its value for 64 bits.
+const CLASS: (usize, u8) = (4, 2);
+
+/// Reason that a shared object was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ObjectError {
+    /// File larger than the router reads.
+    #[error("the shared object has {0} bytes; the limit is 64 MiB")]
+    TooLarge(usize),
+    /// File that is no shared object.
+    #[error("not a shared object: {0}")]
+    NotAnObject(String),
+    /// Shared object for another machine architecture.
+    #[error("the shared object is for {found}, but this machine is {machine}: build it for {machine}")]
+    WrongMachine {
+        /// Architecture of the object.
+        found: String,
+        /// Architecture of this machine.
+        machine: &'static str,
+    },
+    /// Missing export that every plugin has.
+    #[error("missing export: {0}: check that the file is a plugin and that the function is visible")]
+    MissingExport(&'static str),
+    /// Load error of the operating system.
+    #[error("the shared object can't be loaded: {0}")]
+    Load(String),
+    /// Code for another version of the plugin interface.
+    #[error("its code has plugin ABI version {0}, this router has {ABI_VERSION}: rebuild the plugin")]
+    WrongAbi(u32),
+    /// Object without manifest section.
+    #[error(
+        "the shared object has no section {SECTION} with its manifest: rebuild it with the header or crate \
+         of this version"
+    )]
+    NoManifest,
+    /// Code that returns another manifest than the checked section.
+    #[error("its code returns another manifest than its checked section {SECTION}: rebuild the plugin")]
+    OtherManifest,
+    /// Invalid manifest.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// Requirement that this router doesn't meet.
+    #[error("{0}")]
+    NotGiven(String),
+}
+
+/// ELF section that holds the manifest as JSON.
+const SECTION: &str = "millrace.manifest";
+
+/// Returns this machine's ELF number and name; `None` for an architecture unknown to this code.
+fn machine() -> Option<(u16, &'static str)> {
+    Some(match std::env::consts::ARCH {
+        "x86_64" => (EM_X86_64, "x86-64"),
+        "aarch64" => (EM_AARCH64, "AArch64"),
+        "riscv64" => (EM_RISCV, "RISC-V"),
+        _ => return None,
+    })
+}
+
+/// Returns the name of an ELF machine number.
+fn name_of(machine: u16) -> String {
+    match machine {
+        3 => "32-bit x86".to_owned(),
+        40 => "32-bit ARM".to_owned(),
+        EM_X86_64 => "x86-64".to_owned(),
+        EM_AARCH64 => "AArch64".to_owned(),
+        EM_RISCV => "RISC-V".to_owned(),
+        other => format!("ELF machine {other}"),
+    }
+}
+
+/// Returns the bytes of the manifest in the object's manifest section, without trailing zeros. No code of the
+/// object runs.
+///
+/// # Errors
+/// [`ObjectError`] for the first problem of the object.
+pub(super) fn manifest_bytes(bytes: &[u8]) -> Result<&[u8], ObjectError> {
+    check(bytes)?;
+    let header = FileHeader64::<Endianness>::parse(bytes).map_err(malformed)?;
+    let endian = header.endian().map_err(malformed)?;
+    let sections = header.sections(endian, bytes).map_err(malformed)?;
+    let (_, section) = sections.section_by_name(endian, SECTION.as_bytes()).ok_or(ObjectError::NoManifest)?;
+    let text = section.data(endian, bytes).map_err(malformed)?;
+    let end = text.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    text.get(..end).filter(|text| !text.is_empty()).ok_or(ObjectError::NoManifest)
+}
+
+/// Returns the manifest in the object's manifest section. No code of the object runs.
+///
+/// # Errors
+/// [`ObjectError`] for the first problem of the object or its manifest.
+pub fn manifest(bytes: &[u8]) -> Result<Manifest, ObjectError> {
+    Ok(Manifest::parse(manifest_bytes(bytes)?)?)
+}
+
+fn malformed(error: object::read::Error) -> ObjectError {
+    ObjectError::NotAnObject(error.to_string())
+}
+
+/// Checks an object as far as possible without loading it.
+///
+/// # Errors
+/// [`ObjectError`] for the first problem.
+pub fn check(bytes: &[u8]) -> Result<(), ObjectError> {
+    if bytes.len() > MOST_MODULE {
+        return Err(ObjectError::TooLarge(bytes.len()));
+    }
+    if !bytes.starts_with(MAGIC) {
+        return Err(ObjectError::NotAnObject("it does not begin with \\x7fELF".to_owned()));
+    }
+    if bytes.get(CLASS.0) != Some(&CLASS.1) {
+        return Err(ObjectError::NotAnObject("it is not a 64-bit ELF file".to_owned()));
+    }
+    let header = FileHeader64::<Endianness>::parse(bytes).map_err(malformed)?;
+    let endian = header.endian().map_err(malformed)?;
+    let found = header.e_machine(endian);
+    if let Some((number, machine)) = machine()
+        && number != found
+    {
+        return Err(ObjectError::WrongMachine { found: name_of(found), machine });
+    }
+    if header.e_type(endian) != ET_DYN {
+        return Err(ObjectError::NotAnObject(
+            "it is an ELF file of another type; link it with -shared".to_owned(),
+        ));
+    }
+    check_segments(header, endian, bytes)?;
+    check_exports(header, endian, bytes)
+}
+
+/// Checks that the file contains all mapped segments: otherwise the loader would read past the end of the
+/// file.
+fn check_segments(
+    header: &FileHeader64<Endianness>,
+    endian: Endianness,
+    bytes: &[u8],
+) -> Result<(), ObjectError> {
+    for segment in header.program_headers(endian, bytes).map_err(malformed)? {
+        let end = segment.p_offset(endian).checked_add(segment.p_filesz(endian));
+        if segment.p_type(endian) == PT_LOAD && end.is_none_or(|end| end > bytes.len() as u64) {
+            return Err(ObjectError::NotAnObject("the file is truncated".to_owned()));
+        }
+    }
+    Ok(())
+}
+
+/// Checks the exports. Without a section table, loading the object finds the symbols instead.
+fn check_exports(
+    header: &FileHeader64<Endianness>,
+    endian: Endianness,
+    bytes: &[u8],
+) -> Result<(), ObjectError> {
+    let sections = header.sections(endian, bytes).map_err(malformed)?;
+    let symbols = sections.symbols(endian, bytes, SHT_DYNSYM).map_err(malformed)?;
+    if symbols.is_empty() {
+        return Ok(());
+    }
+    let exported = |name: &str| {
+        symbols.iter().any(|symbol| {
+            !symbol.is_undefined(endian) && symbol.name(endian, symbols.strings()) == Ok(name.as_bytes())
+        })
+    };
+    match required().find(|name| !exported(name)) {
+        Some(missing) => Err(ObjectError::MissingExport(missing)),
+        None => Ok(()),
+    }
+}
+
+/// Returns the names of the functions that every object exports.
+fn required() -> impl Iterator<Item = &'static str> {
+    [ATTACH, MANIFEST].into_iter().chain(export::REQUIRED)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Returns this test program, an ELF file that is no plugin object.
+    fn program() -> Vec<u8> {
+        std::fs::read("/proc/self/exe").unwrap()
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused() {
+        assert!(matches!(check(b""), Err(ObjectError::NotAnObject(_))));
+        assert!(matches!(check(b"\0asm\x01\0\0\0"), Err(ObjectError::NotAnObject(_))));
+        assert!(matches!(check(b"\x7fELF"), Err(ObjectError::NotAnObject(_))));
+        assert_eq!(check(&vec![0; MOST_MODULE + 1]), Err(ObjectError::TooLarge(MOST_MODULE + 1)));
+    }
+
+    #[test]
+    fn another_machine_and_a_missing_export_are_named() {
+        let mut bytes = program();
+        bytes.truncate(MOST_MODULE);
+        let own = u16::from_le_bytes([bytes[18], bytes[19]]);
+        if machine().is_some_and(|(number, _)| number == own) {
+            // ELF number of the s390 architecture.
+            (bytes[18], bytes[19]) = (22, 0);
+            let refused = check(&bytes).unwrap_err().to_string();
+            assert!(refused.contains("machine 22") && refused.contains("build it for "), "{refused}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+            let _ = manifest(&bytes);
+            let mut headed = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0\x3e\0\x01\0\0\0".to_vec();
+            headed.extend(&bytes);
+            let _ = manifest(&headed);
+        }
+    }
+}

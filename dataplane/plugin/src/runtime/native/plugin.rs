@@ -1,0 +1,77 @@
+//! Shared object as a plugin type, from which instances are created.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use millrace_plugin_abi::binary::ABI_VERSION;
+
+use super::elf::{MAGIC, ObjectError, manifest_bytes};
+use super::object::Object;
+use crate::Manifest;
+use crate::declaration::declared::Declared;
+
+/// Whether the bytes begin with the magic number of a shared object.
+pub fn is_object(bytes: &[u8]) -> bool {
+    bytes.starts_with(MAGIC)
+}
+
+/// Shared-object plugin. Clones share the code.
+#[derive(Clone)]
+pub struct NativePlugin(Arc<Code>);
+
+struct Code {
+    bytes: Vec<u8>,
+    manifest: Manifest,
+    declared: Declared,
+    /// Copy of the object that was loaded to check the manifest, until an instance takes it.
+    spare: Mutex<Option<Object>>,
+}
+
+impl fmt::Debug for NativePlugin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NativePlugin").field("name", &self.0.declared.name).finish_non_exhaustive()
+    }
+}
+
+impl NativePlugin {
+    /// Loads an object and runs its constructors. The caller must have checked by
+    /// [`manifest`](super::manifest) that the object is trusted.
+    ///
+    /// # Errors
+    /// [`ObjectError`] for the first problem. All checks but that of the code's version and manifest precede
+    /// any code of the object.
+    pub fn new(bytes: &[u8]) -> Result<Self, ObjectError> {
+        let stated = manifest_bytes(bytes)?;
+        let manifest = Manifest::parse(stated)?;
+        let declared = Declared::new(&manifest).map_err(ObjectError::NotGiven)?;
+        let object = Object::load(bytes)?;
+        let abi = object.abi();
+        if abi != ABI_VERSION {
+            return Err(ObjectError::WrongAbi(abi));
+        }
+        if object.manifest().as_deref() != Some(stated) {
+            return Err(ObjectError::OtherManifest);
+        }
+        let (bytes, spare) = (bytes.to_vec(), Mutex::new(Some(object)));
+        Ok(Self(Arc::new(Code { bytes, manifest, declared, spare })))
+    }
+
+    /// Returns the manifest.
+    pub fn manifest(&self) -> &Manifest {
+        &self.0.manifest
+    }
+
+    /// Returns the declarations of the manifest.
+    pub(super) fn declared(&self) -> &Declared {
+        &self.0.declared
+    }
+
+    /// Returns an unused copy of the object.
+    ///
+    /// # Errors
+    /// Load error of the operating system.
+    pub(super) fn copy(&self) -> Result<Object, ObjectError> {
+        let spare = self.0.spare.lock().unwrap_or_else(PoisonError::into_inner).take();
+        spare.map_or_else(|| Object::load(&self.0.bytes), Ok)
+    }
+}

@@ -1,0 +1,96 @@
+//! Interface for fuzz targets: calls of a sandboxed plugin whose memory and answers come from the caller,
+//! without a module.
+
+use millrace_plugin_abi::{Instant, Packets};
+
+use super::staging::{Area, Step};
+use crate::Manifest;
+use crate::runtime::exchange::{Call, Exchange, Shared};
+use crate::runtime::raw_packet;
+
+/// Address of the memory that the plugin reserved for calls.
+const RESERVED: u32 = 64;
+
+/// Memory of a plugin, with its exchange.
+pub struct PluginMemory {
+    shared: Shared,
+    memory: Vec<u8>,
+    area: Area,
+}
+
+impl std::fmt::Debug for PluginMemory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PluginMemory").field("area", &self.area).finish_non_exhaustive()
+    }
+}
+
+/// Interface of the plugin during a call.
+pub struct Answering<'a> {
+    exchange: &'a mut Exchange,
+    area: &'a Area,
+    /// Memory of the plugin: descriptions, windows, flow states, the call.
+    pub memory: &'a mut [u8],
+}
+
+impl std::fmt::Debug for Answering<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Answering").field("area", self.area).finish_non_exhaustive()
+    }
+}
+
+impl Answering<'_> {
+    /// Calls `packet_resize`.
+    pub fn resize(&mut self, number: u32, bytes: i32) {
+        let resize = |packet: &mut _, _: &mut [u8]| raw_packet::resize(packet, bytes);
+        let _ = self.exchange.with_packet(number, self.memory, self.area, resize);
+    }
+
+    /// Calls `packet_write`.
+    pub fn write(&mut self, number: u32, offset: u32, from: &[u8]) {
+        let write = |packet: &mut _, _: &mut [u8]| raw_packet::write(packet, offset, from);
+        let _ = self.exchange.with_packet(number, self.memory, self.area, write);
+    }
+
+    /// Calls `flow_backlog`.
+    pub fn backlog(&mut self, number: u32) {
+        let _ = self.exchange.backlog(number);
+    }
+}
+
+impl PluginMemory {
+    /// Creates the memory of a plugin with this manifest.
+    ///
+    /// # Panics
+    /// Panics if the manifest requests more memory than possible.
+    pub fn new(manifest: &Manifest) -> Self {
+        let mut memory = vec![0; RESERVED as usize + Area::bytes(manifest) + 64];
+        let length = memory.len();
+        let area = Area::reserved(RESERVED, manifest, length).expect("room for the area");
+        memory.fill(0xa5);
+        Self { shared: Shared::new(manifest), memory, area }
+    }
+
+    /// Calls the plugin with packets. `answer` gets up to 64 packets at a time, and their number.
+    pub fn call(
+        &mut self,
+        packets: &mut Packets<'_>,
+        now: Instant,
+        mut answer: impl FnMut(&mut Answering<'_>, u32),
+    ) {
+        let Self { shared, memory, area } = self;
+        shared.with(|exchange| exchange.call = Call::begin(now));
+        shared.lend(packets, || {
+            shared.with(|exchange| {
+                while let Ok(Some(step)) = exchange.next(memory, area) {
+                    let Step::Packets(_, count) = step else { break };
+                    answer(&mut Answering { exchange, area, memory }, count);
+                }
+            });
+        });
+    }
+
+    /// Returns the fault of the plugin since the last call.
+    pub fn take_fault(&mut self) -> Option<String> {
+        self.shared.with(|exchange| exchange.take_fault().map(|fault| fault.text))
+    }
+}

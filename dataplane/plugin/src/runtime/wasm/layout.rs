@@ -1,0 +1,230 @@
+//! Little-endian byte layout of the binary interface's structures in a plugin's memory.
+
+use std::mem::{offset_of, size_of};
+
+use millrace_packet::Packet;
+use millrace_plugin_abi::binary::{RawBacklog, RawCall, RawFlowEnd, RawPacket, packet_flags, verdict};
+
+use crate::runtime::raw_packet::{MOST_TAG, Written, transport_offset};
+
+pub(super) const CALL: usize = size_of::<RawCall>();
+pub(super) const PACKET: usize = size_of::<RawPacket>();
+pub(super) const BACKLOG: usize = size_of::<RawBacklog>();
+pub(super) const FLOW_END: usize = size_of::<RawFlowEnd>();
+
+/// Offsets of fields of a description.
+const FLAGS: usize = offset_of!(RawPacket, flags);
+const TAG: usize = offset_of!(RawPacket, tag);
+const VERDICT: usize = offset_of!(RawPacket, verdict);
+const REASON: usize = offset_of!(RawPacket, reason);
+const TARGET: usize = offset_of!(RawPacket, target);
+const UNTIL: usize = offset_of!(RawPacket, until);
+
+/// Writes the bytes of a field at an offset of a structure.
+#[inline(always)]
+fn put_field<const N: usize>(structure: &mut [u8], at: usize, field: [u8; N]) {
+    let place = structure.get_mut(at..).and_then(<[u8]>::first_chunk_mut);
+    debug_assert!(place.is_some(), "a field of {N} bytes at {at}");
+    if let Some(place) = place {
+        *place = field;
+    }
+}
+
+/// Writes fields of a structure at their offsets.
+macro_rules! put {
+    ($bytes:ident, $structure:ident as $type:ident: $($field:ident)*) => {$(
+        put_field(&mut $bytes, offset_of!($type, $field), $structure.$field.to_le_bytes());
+    )*};
+}
+
+pub(super) fn call_bytes(call: &RawCall) -> [u8; CALL] {
+    let mut bytes = [0; CALL];
+    put!(bytes, call as RawCall: size packet_size count now packets);
+    bytes
+}
+
+/// Encodes a description in eight words. Each packet needs a description, and eight stores cost a third of
+/// one store per field.
+#[inline]
+fn words(packet: &RawPacket) -> [u64; PACKET / 8] {
+    let at = |value: u64, bit: u32| value << bit;
+    let RawPacket { size, flags, length, window, window_length, network, transport, ether_type, .. } =
+        *packet;
+    let RawPacket { family, protocol, tag, exceptions, port, number, state, .. } = *packet;
+    let RawPacket { flow, source_port, destination_port, verdict, reason, target, reserved, until, .. } =
+        *packet;
+    [
+        u64::from(size) | at(flags.into(), 16) | at(length.into(), 32),
+        window,
+        u64::from(window_length)
+            | at(network.into(), 16)
+            | at(transport.into(), 32)
+            | at(ether_type.into(), 48),
+        u64::from(family)
+            | at(protocol.into(), 8)
+            | at(tag.into(), 16)
+            | at(exceptions.into(), 24)
+            | at(port.into(), 32)
+            | at(number.into(), 48),
+        state,
+        u64::from(flow) | at(source_port.into(), 32) | at(destination_port.into(), 48),
+        u64::from(verdict) | at(reason.into(), 8) | at(target.into(), 16) | at(reserved.into(), 32),
+        until,
+    ]
+}
+
+/// Writes a description.
+#[inline]
+pub(super) fn put_packet(packet: &RawPacket, place: &mut [u8; PACKET]) {
+    let (slots, _) = place.as_chunks_mut::<8>();
+    for (slot, word) in slots.iter_mut().zip(words(packet)) {
+        *slot = word.to_le_bytes();
+    }
+}
+
+/// Writes the flow of a packet into its description: flow number, address of the state, and whether the
+/// packet is the first.
+pub(super) fn put_flow(description: &mut [u8; PACKET], flow: u32, state: u64, is_first: bool) {
+    put_field(description, offset_of!(RawPacket, flow), flow.to_le_bytes());
+    put_field(description, offset_of!(RawPacket, state), state.to_le_bytes());
+    if is_first {
+        let flags = u16::from_le_bytes([description[FLAGS], description[FLAGS + 1]]);
+        put_field(description, FLAGS, (flags | packet_flags::FIRST).to_le_bytes());
+    }
+}
+
+/// Updates a description after a host function changed the packet: lengths and offsets, and a window of
+/// `window` bytes.
+pub(super) fn put_shape(description: &mut [u8; PACKET], packet: &Packet, window: usize) {
+    let flags = u16::from_le_bytes([description[FLAGS], description[FLAGS + 1]]);
+    let more = if packet.len() > window { packet_flags::MORE } else { 0 };
+    put_field(description, FLAGS, (flags & !packet_flags::MORE | more).to_le_bytes());
+    put_field(description, offset_of!(RawPacket, length), (packet.len() as u32).to_le_bytes());
+    put_field(description, offset_of!(RawPacket, window_length), (window as u16).to_le_bytes());
+    put_field(description, offset_of!(RawPacket, network), (packet.network_offset() as u16).to_le_bytes());
+    put_field(description, offset_of!(RawPacket, transport), transport_offset(packet).to_le_bytes());
+}
+
+pub(super) fn flow_end_bytes(flow: &RawFlowEnd) -> [u8; FLOW_END] {
+    let mut bytes = [0; FLOW_END];
+    put!(bytes, flow as RawFlowEnd: size family protocol source_port destination_port port reserved flow packets bytes
+        state);
+    put_field(&mut bytes, offset_of!(RawFlowEnd, source), flow.source);
+    put_field(&mut bytes, offset_of!(RawFlowEnd, destination), flow.destination);
+    bytes
+}
+
+pub(super) fn backlog_bytes(backlog: &RawBacklog) -> [u8; BACKLOG] {
+    let mut bytes = [0; BACKLOG];
+    put!(bytes, backlog as RawBacklog: size of port queue packets instance_packets bytes instance_bytes);
+    bytes
+}
+
+/// Returns the tag in a description.
+#[inline]
+pub(super) fn tag(description: &[u8; PACKET]) -> u8 {
+    description[TAG]
+}
+
+/// Whether the description has the verdict pass and a valid tag.
+#[inline]
+pub(super) fn passes(description: &[u8; PACKET]) -> bool {
+    description[VERDICT] == verdict::PASS && tag(description) <= MOST_TAG
+}
+
+impl Written {
+    /// Reads the plugin's fields from a description.
+    #[inline]
+    pub fn read(bytes: &[u8; PACKET]) -> Self {
+        let until = bytes.get(UNTIL..).and_then(|rest| rest.first_chunk());
+        Self {
+            tag: bytes[TAG],
+            verdict: bytes[VERDICT],
+            reason: bytes[REASON],
+            target: u16::from_le_bytes([bytes[TARGET], bytes[TARGET + 1]]),
+            until: until.copied().map_or(0, u64::from_le_bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_stands_at_its_place() {
+        let packet = RawPacket {
+            size: 0x0101,
+            flags: 0x0202,
+            length: 0x0303_0303,
+            window: 0x0404_0404_0404_0404,
+            window_length: 0x0505,
+            network: 0x0606,
+            transport: 0x0707,
+            ether_type: 0x0808,
+            family: 9,
+            protocol: 10,
+            tag: 11,
+            exceptions: 12,
+            port: 0x0d0d,
+            number: 0x0e0e,
+            state: 0x0f0f_0f0f_0f0f_0f0f,
+            flow: 0x1010_1010,
+            source_port: 0x1111,
+            destination_port: 0x1212,
+            verdict: 19,
+            reason: 20,
+            target: 0x1515,
+            reserved: 0x1616_1616,
+            until: 0x1717_1717_1717_1717,
+        };
+        let mut bytes = [0; PACKET];
+        put_packet(&packet, &mut bytes);
+        let widths = [2, 2, 4, 8, 2, 2, 2, 2, 1, 1, 1, 1, 2, 2, 8, 4, 2, 2, 1, 1, 2, 4, 8];
+        let expected: Vec<u8> =
+            (1_u8..).zip(widths).flat_map(|(value, width)| std::iter::repeat_n(value, width)).collect();
+        let mut expected: [u8; PACKET] = expected.try_into().unwrap();
+        assert_eq!(bytes, expected);
+        assert_eq!(
+            Written::read(&bytes),
+            Written { tag: 11, verdict: 19, reason: 20, target: 0x1515, until: 0x1717_1717_1717_1717 }
+        );
+        put_flow(&mut bytes, 0x4242_4242, 0x4343_4343_4343_4343, true);
+        let flags = 0x0202 | packet_flags::FIRST;
+        put_packet(
+            &RawPacket { flags, flow: 0x4242_4242, state: 0x4343_4343_4343_4343, ..packet },
+            &mut expected,
+        );
+        assert_eq!(bytes, expected);
+    }
+
+    #[test]
+    fn a_backlog_has_every_field_at_its_place() {
+        let backlog = RawBacklog {
+            size: 0x0101,
+            of: 0x0202,
+            port: 0x0303,
+            queue: 0x0404,
+            packets: 0x0505_0505,
+            instance_packets: 0x0606_0606,
+            bytes: 0x0707_0707_0707_0707,
+            instance_bytes: 0x0808_0808_0808_0808,
+        };
+        let expected: Vec<u8> = (1_u8..)
+            .zip([2, 2, 2, 2, 4, 4, 8, 8])
+            .flat_map(|(value, width)| std::iter::repeat_n(value, width))
+            .collect();
+        assert_eq!(backlog_bytes(&backlog).to_vec(), expected);
+    }
+
+    #[test]
+    fn calls_and_ends_of_flows_are_as_long_as_they_say() {
+        let call = RawCall { size: 24, packet_size: 64, count: 3, now: 1 << 40, packets: 4096 };
+        let bytes = call_bytes(&call);
+        assert_eq!((bytes[0], bytes[2], bytes[4], bytes[13], bytes[17]), (24, 64, 3, 1, 16));
+        let flow =
+            RawFlowEnd { size: 72, source: [1; 16], destination: [2; 16], packets: 5, ..Default::default() };
+        let bytes = flow_end_bytes(&flow);
+        assert_eq!((bytes[0], bytes[16], bytes[31], bytes[32], bytes[47], bytes[48]), (72, 1, 1, 2, 2, 5));
+    }
+}

@@ -1,0 +1,491 @@
+//! Life of a plugin's instance as one future: initialization, calls, and an end by a fault.
+//!
+//! The future owns the store, so no borrow crosses a suspension, and dropping the future ends the plugin at
+//! any point. The caller polls by hand: a poll returns at the end of the plugin's slice, or when the plugin
+//! waits for work.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::task::Poll;
+
+use millrace_plugin_abi::binary::{ABI_VERSION, export};
+use wasmtime::{
+    Error, Instance, Memory, Store, StoreContextMut, TypedFunc, UpdateDeadline, WasmParams, WasmResults,
+};
+
+use super::code::WasmPlugin;
+use super::host::Data;
+use super::shortness::Shortness;
+use super::staging::{Area, Step};
+use crate::Manifest;
+use crate::fault::{Fault, FaultKind};
+use crate::runtime::exchange::{Exchange, Job, Shared};
+use crate::runtime::service_state::ServiceState;
+
+/// Runs an instance of `plugin` with JSON `settings` until it fails.
+pub(super) async fn run(plugin: WasmPlugin, shared: Shared, settings: Vec<u8>, most_memory: usize) -> Fault {
+    // Take the best code, which may be newer than the previous start.
+    let plugin = plugin.current();
+    match Life::begin(&plugin, shared, &settings, most_memory).await {
+        Ok((mut life, area)) => match life.serve(&area).await {
+            Ok(never) => match never {},
+            Err(fault) => fault,
+        },
+        Err(fault) => fault,
+    }
+}
+
+/// Maximum number of ticks by which a call on the worker's stack may exceed its slice before it is a fault.
+const MOST_OVERTIME: u32 = 20;
+
+struct Life {
+    plugin: WasmPlugin,
+    store: Store<Data>,
+    exports: Exports,
+}
+
+/// Exported functions and memory of a plugin.
+struct Exports {
+    memory: Memory,
+    abi: TypedFunc<(), u32>,
+    reserve: TypedFunc<u32, u32>,
+    release: TypedFunc<(u32, u32), ()>,
+    init: TypedFunc<(u32, u32), i32>,
+    packets: Entry<u32>,
+    control: Option<TypedFunc<(u32, u32, u32, u32), i32>>,
+    periodic: Option<Entry<u64>>,
+    flow_ended: Option<Entry<u32>>,
+    save: Option<TypedFunc<(), i32>>,
+    restore: Option<TypedFunc<(u32, u32, u32), i32>>,
+    message: Option<TypedFunc<(u32, u32), ()>>,
+}
+
+impl Exports {
+    fn of(store: &mut Store<Data>, instance: &Instance, short_calls: u32) -> wasmtime::Result<Self> {
+        Ok(Self {
+            memory: instance
+                .get_memory(&mut *store, export::MEMORY)
+                .ok_or_else(|| Error::msg("it has no memory"))?,
+            abi: instance.get_typed_func(&mut *store, export::ABI)?,
+            reserve: instance.get_typed_func(&mut *store, export::RESERVE)?,
+            release: instance.get_typed_func(&mut *store, export::RELEASE)?,
+            init: instance.get_typed_func(&mut *store, export::INIT)?,
+            packets: Entry::new(
+                instance.get_typed_func(&mut *store, export::PACKETS)?,
+                export::PACKETS,
+                short_calls,
+            ),
+            control: optional(instance, store, export::CONTROL)?,
+            periodic: optional(instance, store, export::PERIODIC)?
+                .map(|function| Entry::new(function, export::PERIODIC, short_calls)),
+            flow_ended: optional(instance, store, export::FLOW_ENDED)?
+                .map(|function| Entry::new(function, export::FLOW_ENDED, short_calls)),
+            save: optional(instance, store, export::SAVE)?,
+            restore: optional(instance, store, export::RESTORE)?,
+            message: optional(instance, store, export::MESSAGE)?,
+        })
+    }
+}
+
+/// Plugin function called at packet rate.
+struct Entry<P> {
+    function: TypedFunc<P, ()>,
+    place: &'static str,
+    shortness: Shortness,
+}
+
+impl<P: WasmParams + Sync> Entry<P> {
+    fn new(function: TypedFunc<P, ()>, place: &'static str, short_calls: u32) -> Self {
+        Self { function, place, shortness: Shortness::new(short_calls) }
+    }
+
+    /// Calls the function for `count` packets. Runs it on the worker's stack if its calls have been short.
+    /// Otherwise runs it on its own stack, where it can be suspended after a slice and resumed.
+    async fn call(
+        &mut self,
+        store: &mut Store<Data>,
+        slice: u64,
+        parameters: P,
+        count: u32,
+    ) -> Result<(), Fault> {
+        if self.shortness.is_shown(count) {
+            return self.call_here(store, slice, parameters, count);
+        }
+        store.data_mut().late = 0;
+        store.set_epoch_deadline(slice);
+        let result = self.function.call_async(&mut *store, parameters).await;
+        self.shortness.note(count, store.data().late == 0);
+        result.map_err(at(self.place))
+    }
+
+    /// Calls the function on the worker's stack, as its calls have been short.
+    #[inline]
+    fn call_here(
+        &mut self,
+        store: &mut Store<Data>,
+        slice: u64,
+        parameters: P,
+        count: u32,
+    ) -> Result<(), Fault> {
+        (store.data_mut().on_worker, store.data_mut().late) = (true, 0);
+        store.set_epoch_deadline(slice);
+        let result = self.function.call(&mut *store, parameters);
+        store.data_mut().on_worker = false;
+        self.shortness.note(count, store.data().late == 0);
+        result.map_err(at(self.place))
+    }
+}
+
+fn optional<P: WasmParams, R: WasmResults>(
+    instance: &Instance,
+    store: &mut Store<Data>,
+    name: &str,
+) -> wasmtime::Result<Option<TypedFunc<P, R>>> {
+    let Some(function) = instance.get_func(&mut *store, name) else { return Ok(None) };
+    function.typed(&*store).map(Some)
+}
+
+fn at(place: &str) -> impl Fn(Error) -> Fault {
+    move |error| Fault::of_error(&error, place)
+}
+
+/// Converts an error at the start of a plugin: an error that is no trap counts as failed initialization.
+fn at_begin(error: Error) -> Fault {
+    let fault = Fault::of_error(&error, "its initialization");
+    let kind = if error.is::<wasmtime::Trap>() { fault.kind } else { FaultKind::Init };
+    Fault { kind, ..fault }
+}
+
+/// Plugin memory that the router uses for a message.
+struct Message {
+    address: u32,
+    bytes: u32,
+}
+
+/// Uncounted bytes of an instance beside memory and tables. Ordinary plugins take less, so a limit of whole
+/// pages grants that number of pages.
+const UNCOUNTED: usize = 64 << 10;
+
+/// Returns the bytes that count before the plugin has memory or a table.
+fn counted_bytes(plugin: &WasmPlugin, most_memory: usize) -> Result<usize, Fault> {
+    let bytes = plugin.instance_bytes();
+    let counted = bytes.saturating_sub(UNCOUNTED);
+    if counted <= most_memory {
+        return Ok(counted);
+    }
+    let text = format!(
+        "functions, globals and passive segments take {bytes} bytes of each instance, above its memory limit \
+         of {most_memory} bytes: build the plugin with fewer, or raise `memory`"
+    );
+    Err(Fault::new(FaultKind::Init, text))
+}
+
+impl Life {
+    async fn begin(
+        plugin: &WasmPlugin,
+        shared: Shared,
+        settings: &[u8],
+        most_memory: usize,
+    ) -> Result<(Self, Area), Fault> {
+        let sandbox = plugin.sandbox();
+        let bytes = counted_bytes(plugin, most_memory)?;
+        let data = Data {
+            shared,
+            memory: None,
+            area: None,
+            service: 0,
+            on_worker: false,
+            late: 0,
+            most_memory,
+            bytes,
+        };
+        let mut store = Store::new(plugin.engine(), data);
+        store.limiter(|data| data);
+        let slice = sandbox.slice();
+        store.epoch_deadline_callback(move |store| Ok(when_late(store, slice)));
+        store.set_epoch_deadline(sandbox.slice());
+        let instance = plugin.linked().instantiate_async(&mut store).await.map_err(at_begin)?;
+        let exports = Exports::of(&mut store, &instance, sandbox.short_calls()).map_err(at_begin)?;
+        store.data_mut().memory = Some(exports.memory);
+        let abi = exports.abi.call_async(&mut store, ()).await.map_err(at(export::ABI))?;
+        if abi != ABI_VERSION {
+            let text = format!(
+                "its code has plugin ABI version {abi}, this router has {ABI_VERSION}: rebuild the plugin"
+            );
+            return Err(Fault::new(FaultKind::Init, text));
+        }
+        let mut life = Self { plugin: plugin.clone(), store, exports };
+        life.place_service().await?;
+        life.init(settings).await?;
+        life.keep_service()?;
+        let area = life.area(plugin.manifest()).await?;
+        life.store.data_mut().area = Some(area);
+        life.exchange(|exchange| exchange.maps.has_begun = true);
+        Ok((life, area))
+    }
+
+    /// Initializes the plugin with its settings.
+    async fn init(&mut self, settings: &[u8]) -> Result<(), Fault> {
+        let refused = |text: String| Fault::new(FaultKind::Init, text);
+        let message = self.pass(&[settings]).await?.map_err(refused)?;
+        self.exchange(Exchange::listen);
+        let init = self.exports.init.clone();
+        let result = init.call_async(&mut self.store, (message.address, settings.len() as u32)).await;
+        let result = result.map_err(at(export::INIT))?;
+        let answer = self.exchange(|exchange| exchange.answer(result));
+        self.release(message).await?;
+        answer.map(drop).map_err(refused)
+    }
+
+    /// Reserves plugin memory for the state common to all flows, if the plugin declares such state.
+    async fn place_service(&mut self) -> Result<(), Fault> {
+        let bytes = self.exchange(|exchange| {
+            exchange.service.is_news = true;
+            exchange.service.len()
+        });
+        if bytes == 0 {
+            return Ok(());
+        }
+        let address = self.reserve(bytes).await?;
+        if address == 0 || !address.is_multiple_of(8) {
+            let problem =
+                "millrace_reserve returned no memory, aligned to 8 bytes, for the state common to all flows";
+            return Err(Fault::new(FaultKind::Init, problem.to_owned()));
+        }
+        self.store.data_mut().service = address;
+        self.show_service()
+    }
+
+    /// Calls `copy` with the plugin's copy and the router's copy of the state common to all flows.
+    fn with_service(&mut self, copy: impl FnOnce(&mut [u8], &mut ServiceState)) -> Result<(), Fault> {
+        let (memory, data) = self.exports.memory.data_and_store_mut(&mut self.store);
+        let start = data.service as usize;
+        data.shared.with(|exchange| {
+            let Some(place) = memory.get_mut(start..start + exchange.service.len()) else {
+                let text = "millrace_reserve returned an address outside the plugin's memory".to_owned();
+                return Err(Fault::new(FaultKind::OutOfBounds, text));
+            };
+            copy(place, &mut exchange.service);
+            Ok(())
+        })
+    }
+
+    /// Copies the router's state into the plugin's memory if the plugin hasn't seen it.
+    #[inline(always)]
+    fn show_service(&mut self) -> Result<(), Fault> {
+        if self.store.data().service == 0 || !self.exchange(|exchange| exchange.service.is_news) {
+            return Ok(());
+        }
+        self.with_service(|place, service| {
+            service.read(place);
+            service.is_news = false;
+        })
+    }
+
+    /// Copies the plugin's state into the router's memory.
+    #[inline(always)]
+    fn keep_service(&mut self) -> Result<(), Fault> {
+        if self.store.data().service == 0 {
+            return Ok(());
+        }
+        self.with_service(|place, service| service.write(place))
+    }
+
+    async fn area(&mut self, manifest: &Manifest) -> Result<Area, Fault> {
+        let address = self.reserve(Area::bytes(manifest)).await?;
+        let memory = self.exports.memory.data_size(&self.store);
+        if let Some(area) = Area::reserved(address, manifest, memory) {
+            return Ok(area);
+        }
+        let problem = match address {
+            0 => "the plugin has no memory for packets: millrace_reserve returned 0".to_owned(),
+            _ => format!(
+                "millrace_reserve returned {address}: not aligned to 8 bytes, or outside the plugin's memory"
+            ),
+        };
+        Err(Fault::new(FaultKind::Init, problem))
+    }
+
+    /// Runs the pending steps of the plugin, one after the other.
+    async fn serve(&mut self, area: &Area) -> Result<Infallible, Fault> {
+        let mut is_first = true;
+        loop {
+            let Some(step) = self.next(area)? else {
+                pause().await;
+                is_first = true;
+                continue;
+            };
+            if !std::mem::take(&mut is_first) && self.is_late() {
+                pause().await;
+            }
+            self.show_service()?;
+            match step {
+                // Handle the common case without the memory that a suspendable call needs.
+                Step::Packets(call, count) if self.exports.packets.shortness.is_shown(count) => {
+                    let slice = self.plugin.sandbox().slice();
+                    self.exports.packets.call_here(&mut self.store, slice, call, count)?;
+                }
+                _ => self.take(step).await?,
+            }
+            self.keep_service()?;
+        }
+    }
+
+    /// Whether a whole slice has passed since the start of the plugin's slice.
+    fn is_late(&mut self) -> bool {
+        let sandbox = self.plugin.sandbox();
+        let ticks = sandbox.ticker().ticks();
+        let slice = sandbox.slice();
+        self.exchange(|exchange| ticks.wrapping_sub(exchange.since) >= slice)
+    }
+
+    /// Returns the next step of the plugin.
+    #[inline]
+    fn next(&mut self, area: &Area) -> Result<Option<Step>, Fault> {
+        let (memory, data) = self.exports.memory.data_and_store_mut(&mut self.store);
+        let next = data.shared.with(|exchange| exchange.next(memory, area));
+        next.map_err(|trap| Fault::of_error(&trap.into(), "a call"))
+    }
+
+    async fn take(&mut self, step: Step) -> Result<(), Fault> {
+        let Self { plugin, store, exports: Exports { packets, flow_ended, periodic, .. } } = self;
+        let slice = plugin.sandbox().slice();
+        match (step, flow_ended, periodic) {
+            (Step::Packets(call, count), ..) => packets.call(store, slice, call, count).await,
+            (Step::FlowEnded(flow), Some(flow_ended), _) => flow_ended.call(store, slice, flow, 1).await,
+            (Step::Periodic(now), _, Some(periodic)) => periodic.call(store, slice, now.as_nanos(), 1).await,
+            (Step::Job, ..) => self.do_job().await,
+            _ => Ok(()),
+        }
+    }
+
+    async fn do_job(&mut self) -> Result<(), Fault> {
+        let Some(job) = self.exchange(|exchange| exchange.job.take()) else { return Ok(()) };
+        self.store.set_epoch_deadline(self.plugin.sandbox().slice());
+        let outcome = self.carry_out(job).await?;
+        self.exchange(|exchange| exchange.outcome = Some(outcome));
+        Ok(())
+    }
+
+    fn exchange<R>(&mut self, look: impl FnOnce(&mut Exchange) -> R) -> R {
+        self.store.data().shared.with(look)
+    }
+
+    async fn carry_out(&mut self, job: Job) -> Result<Result<Vec<u8>, String>, Fault> {
+        match job {
+            Job::Control { name, arguments } => self.control(&name, &arguments).await,
+            Job::Message(bytes) => self.message(&bytes).await,
+            Job::Save => self.save().await,
+            Job::Restore { state, version } => self.restore(&state, version).await,
+        }
+    }
+
+    async fn control(&mut self, name: &str, arguments: &[u8]) -> Result<Result<Vec<u8>, String>, Fault> {
+        let Some(control) = self.exports.control.clone() else {
+            return Ok(Err("the plugin takes no messages: it doesn't export millrace_control".to_owned()));
+        };
+        let message = match self.pass(&[name.as_bytes(), arguments]).await? {
+            Ok(message) => message,
+            Err(problem) => return Ok(Err(problem)),
+        };
+        let length = name.len() as u32;
+        let parameters = (message.address, length, message.address + length, arguments.len() as u32);
+        self.exchange(Exchange::listen);
+        let result = control.call_async(&mut self.store, parameters).await.map_err(at(export::CONTROL))?;
+        let answer = self.exchange(|exchange| exchange.answer(result));
+        self.release(message).await?;
+        Ok(answer)
+    }
+
+    async fn message(&mut self, bytes: &[u8]) -> Result<Result<Vec<u8>, String>, Fault> {
+        let Some(function) = self.exports.message.clone() else { return Ok(Ok(Vec::new())) };
+        let message = match self.pass(&[bytes]).await? {
+            Ok(message) => message,
+            Err(problem) => return Ok(Err(problem)),
+        };
+        let parameters = (message.address, bytes.len() as u32);
+        function.call_async(&mut self.store, parameters).await.map_err(at(export::MESSAGE))?;
+        self.release(message).await?;
+        Ok(Ok(Vec::new()))
+    }
+
+    async fn save(&mut self) -> Result<Result<Vec<u8>, String>, Fault> {
+        let Some(save) = self.exports.save.clone() else {
+            return Ok(Err("the plugin saves no state: it doesn't export millrace_save".to_owned()));
+        };
+        self.exchange(Exchange::listen);
+        let result = save.call_async(&mut self.store, ()).await.map_err(at(export::SAVE))?;
+        Ok(self.exchange(|exchange| exchange.answer(result)))
+    }
+
+    async fn restore(&mut self, state: &[u8], version: u32) -> Result<Result<Vec<u8>, String>, Fault> {
+        let Some(restore) = self.exports.restore.clone() else {
+            return Ok(Err(format!(
+                "can't restore state (own state version {}): the plugin doesn't export millrace_restore",
+                self.plugin.manifest().state_version
+            )));
+        };
+        let message = match self.pass(&[state]).await? {
+            Ok(message) => message,
+            Err(problem) => return Ok(Err(problem)),
+        };
+        self.exchange(Exchange::listen);
+        let parameters = (message.address, state.len() as u32, version);
+        let result = restore.call_async(&mut self.store, parameters).await.map_err(at(export::RESTORE))?;
+        let answer = self.exchange(|exchange| exchange.answer(result));
+        self.release(message).await?;
+        Ok(answer)
+    }
+
+    async fn reserve(&mut self, bytes: usize) -> Result<u32, Fault> {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let reserve = self.exports.reserve.clone();
+        reserve.call_async(&mut self.store, bytes).await.map_err(at(export::RESERVE))
+    }
+
+    async fn release(&mut self, message: Message) -> Result<(), Fault> {
+        let release = self.exports.release.clone();
+        let parameters = (message.address, message.bytes);
+        release.call_async(&mut self.store, parameters).await.map_err(at(export::RELEASE))
+    }
+
+    /// Copies `parts` one after the other into the plugin's memory. The inner error gives the reason that the
+    /// plugin has no room.
+    async fn pass(&mut self, parts: &[&[u8]]) -> Result<Result<Message, String>, Fault> {
+        let bytes = parts.iter().map(|part| part.len()).sum::<usize>();
+        let address = self.reserve(bytes.max(1)).await?;
+        if address == 0 {
+            return Ok(Err(format!("the plugin has no memory for a message of {bytes} bytes")));
+        }
+        let memory = self.exports.memory.data_mut(&mut self.store);
+        let room = memory.get_mut(address as usize..).and_then(|room| room.get_mut(..bytes));
+        let Some(mut room) = room else {
+            let text = format!("millrace_reserve returned {address}: outside the plugin's memory");
+            return Err(Fault::new(FaultKind::OutOfBounds, text));
+        };
+        for part in parts {
+            let (here, rest) = room.split_at_mut(part.len());
+            here.copy_from_slice(part);
+            room = rest;
+        }
+        Ok(Ok(Message { address, bytes: bytes.max(1) as u32 }))
+    }
+}
+
+/// Decides about a call at the end of its slice: suspend, continue or interrupt.
+#[cold]
+fn when_late(mut store: StoreContextMut<'_, Data>, slice: u64) -> UpdateDeadline {
+    let data = store.data_mut();
+    data.late = data.late.saturating_add(1);
+    match data.on_worker {
+        false => UpdateDeadline::Yield(slice),
+        true if data.late <= MOST_OVERTIME => UpdateDeadline::Continue(1),
+        true => UpdateDeadline::Interrupt,
+    }
+}
+
+/// Ends the poll; the next poll continues after this point.
+async fn pause() {
+    let mut waited = false;
+    poll_fn(|_| if std::mem::replace(&mut waited, true) { Poll::Ready(()) } else { Poll::Pending }).await;
+}
