@@ -1,7 +1,9 @@
 //! Traces: each packet and each fragment has the end that really happened.
 
-use millrace_pipeline::{TraceEnd, TraceSource, TraceStep};
-use millrace_tests::{Frame, Ipv4Frame, STANDARD, Scenario};
+use std::time::Duration;
+
+use millrace_pipeline::{FlowFound, RouteTaken, StageOutcome, TraceEnd, TraceSource, TraceStep, Waits};
+use millrace_tests::{ArpFrame, Frame, Ipv4Frame, STANDARD, Scenario, station};
 
 /// Returns the traced steps of all workers, in the order of their times.
 fn steps(traces: &mut [TraceSource]) -> Vec<TraceStep> {
@@ -76,4 +78,101 @@ fn a_filter_sees_the_packets_of_a_flow_in_order_whichever_of_them_are_traced() {
             assert!(all.iter().all(|numbers| numbers.is_sorted()), "{flows} flows, {every}: {all:?}");
         }
     }
+}
+
+/// Returns a step in a word, with its result where a test checks it.
+fn word(step: &TraceStep) -> String {
+    match step {
+        TraceStep::Arrived(..) => "arrived".into(),
+        TraceStep::Parsed(_) => "parsed".into(),
+        TraceStep::Classified { found, bindings, .. } => match found {
+            FlowFound::Miss => format!("miss/{bindings}"),
+            FlowFound::Hit => format!("hit/{bindings}"),
+            other => format!("{other:?}/{bindings}"),
+        },
+        TraceStep::Gate(_, _, StageOutcome::Passed) => "passed".into(),
+        TraceStep::Gate(_, _, outcome) => format!("gate {outcome:?}"),
+        TraceStep::Copied(copies) => format!("copied {copies}"),
+        TraceStep::Routed(RouteTaken::Sent { noted, .. }) => if *noted { "express" } else { "routed" }.into(),
+        TraceStep::Routed(RouteTaken::None) => "no route".into(),
+        TraceStep::Routed(RouteTaken::Ends(kind)) => format!("route {kind}"),
+        TraceStep::Refused(_) => "refused".into(),
+        TraceStep::Queued { .. } => "queued".into(),
+        TraceStep::Waits(Waits::Neighbour(..)) => "waits for a neighbour".into(),
+        TraceStep::Waits(Waits::Instance) => "waits for an instance".into(),
+        TraceStep::GoesOn => "goes on".into(),
+        TraceStep::End(TraceEnd::Sent(..)) => "sent".into(),
+        TraceStep::End(TraceEnd::Dropped(reason)) => format!("dropped {reason:?}"),
+        other => format!("{other:?}"),
+    }
+}
+
+/// Sends frames by port `a` to a router with `more` in its configuration, each alone, and returns the steps of
+/// the last frame. `settings`: lines of the table `[router]`.
+fn journey(settings: &str, more: &str, frames: &[Ipv4Frame]) -> Vec<String> {
+    let mut router = Scenario::with_settings_and(settings, more);
+    let mut traces = router.router.trace(1);
+    for frame in frames {
+        steps(&mut traces);
+        router.send("a", frame);
+    }
+    steps(&mut traces).iter().map(word).collect()
+}
+
+#[test]
+fn a_traced_packet_records_each_stage_that_it_passed() {
+    let udp = Ipv4Frame::udp;
+    let known = [udp(), udp(), udp()];
+    let count = "[[instance]]\nplugin = \"statistics\"\nname = \"s\"\n[[bind]]\ninstance = \"s\"\nfilter = \"*\"\ngate = ";
+    let at = |gate: &str| format!("{count}\"{gate}\"\n");
+    let filter = |action: &str| format!("[[filter]]\nmatch = \"proto udp\"\naction = \"{action}\"\n");
+    let cases: [(&str, &str, String, &[Ipv4Frame], &[&str]); 10] = [
+        ("miss", "", String::new(), &known[..1], &["miss/0", "routed", "queued", "sent"]),
+        ("known flow", "", String::new(), &known, &["hit/0", "express", "queued", "sent"]),
+        (
+            "no flow table",
+            "flows-max = 0",
+            String::new(),
+            &known,
+            &["NotAsked/0", "express", "queued", "sent"],
+        ),
+        ("bound, miss", "", at("monitor"), &known[..1], &["miss/1", "passed", "routed", "queued", "sent"]),
+        ("bound, known", "", at("monitor"), &known, &["hit/1", "passed", "express", "queued", "sent"]),
+        ("copy for an instance", "", at("tap"), &known, &["hit/1", "copied 1", "express", "queued", "sent"]),
+        ("dropped", "", filter("drop"), &known, &["hit/1", "passed", "route drop", "dropped Filter"]),
+        (
+            "copied",
+            "",
+            filter("copy-to c"),
+            &known, // A copy for the gate, and the copy that leaves by `c`.
+            &["hit/1", "copied 2", "express", "queued", "sent"],
+        ),
+        ("TTL", "", String::new(), &[udp().ttl(1)], &["miss/0", "routed", "refused", "dropped TtlExpired"]),
+        (
+            "no route",
+            "",
+            String::new(),
+            &[udp().dst("192.0.2.1")],
+            &["miss/0", "no route", "refused", "dropped NoRoute"],
+        ),
+    ];
+    for (case, settings, more, frames, expected) in cases {
+        let steps = journey(settings, &more, frames);
+        assert_eq!(steps[..2], ["arrived", "parsed"], "{case}");
+        assert_eq!(steps[2..], *expected, "{case}");
+    }
+}
+
+#[test]
+fn a_traced_packet_that_waits_for_a_neighbour_goes_on_at_the_forward_stage() {
+    let mut router = Scenario::standard();
+    let mut traces = router.router.trace(1);
+    router.send("a", &Ipv4Frame::udp().dst("10.2.0.77"));
+    let before: Vec<String> = steps(&mut traces).iter().map(word).collect();
+    assert_eq!(before, ["arrived", "parsed", "miss/0", "routed", "waits for a neighbour"]);
+    router.router.advance(Duration::from_millis(10));
+    router.send("b", &ArpFrame::reply("10.2.0.77", "10.2.0.1").to(station(0x0b)));
+    let after: Vec<String> = steps(&mut traces).iter().map(word).collect();
+    let goes_on = after.iter().position(|step| step == "goes on").expect("the packet goes on");
+    assert_eq!(after[goes_on..goes_on + 4], ["goes on", "routed", "queued", "sent"], "{after:?}");
 }

@@ -322,7 +322,7 @@ fn what_runs_is_saved_into_the_file_and_its_comments_stay() {
     router.ask(&["bind", "pf", "--gate", "firewall", "--filter", "in lan", "--budget", "500us"]);
     router.ask(&["scheduler", "add", "wan", "all", "--kind", "fq-codel"]);
     router.ask(&["gate", "create", "late", "audit"]);
-    assert!(router.ask(&["save"]).contains(&format!("what runs is in {path}")));
+    assert!(router.ask(&["save"]).contains(&format!("saved the running configuration to {path}")));
     let saved = fs::read_to_string(&path).unwrap();
     for kept in ["# The branch office 👩‍🌾.", "# to the provider"] {
         assert!(saved.contains(kept), "{kept}: {saved}");
