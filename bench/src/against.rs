@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(4 * 3600);
 /// Time limit for an interrupted build to remove its setup.
 const GRACE: Duration = Duration::from_secs(15);
 
-/// Result of one case, with the fields that a build of any age prints.
+/// Result of one case. The fields are limited to those that builds of any age print.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 struct Said {
     case: String,
@@ -42,10 +42,10 @@ impl Said {
 }
 
 /// Runs `bench ARGUMENTS` with this build and the build at `other` alternately, `rounds` times each. Returns
-/// the medians of each case that both builds have, and the ratio of the medians.
+/// the medians of each case that both builds have, and the ratio of these medians.
 ///
 /// # Errors
-/// A build gives no results; see [`BenchError`].
+/// A build prints no results; see [`BenchError`].
 pub fn against(
     options: &mut Options<'_>,
     other: &Path,
@@ -99,7 +99,7 @@ fn parse(output: &str) -> Option<Vec<Said>> {
     values.filter_map(Result::ok).next().map(|found| found.results)
 }
 
-/// Returns the medians of the cases that all runs have, and the names of the other cases.
+/// Returns the medians of the cases that occur in all runs, and the names of the other cases.
 fn compare(ours: &[Vec<Said>], theirs: &[Vec<Said>]) -> (Vec<Measurement>, Vec<String>) {
     let figures = |runs: &[Vec<Said>], wanted: &Said| -> Option<Vec<f64>> {
         let of_run = |run: &Vec<Said>| Some(run.iter().find(|said| said.is_the_same_as(wanted))?.ours);

@@ -1,8 +1,8 @@
 //! `api`: a flood of requests over TLS, while the router forwards a flow with a reserved rate.
 //!
-//! wrk keeps 400 connections busy from the router's own machine. The flow may lose no packet, the router's
-//! memory may hardly grow, and the answer time at the router's own socket stays short. The clients of a
-//! second flood have no token.
+//! wrk keeps 400 connections busy, on the router's own machine. Promises: the flow loses no packet, the
+//! router's memory grows little, and answers over the router's Unix socket stay fast. A second flood has
+//! clients without a token.
 
 use std::fs;
 use std::path::Path;
@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const LOSS_LIMIT: f64 = 0.0;
 /// Promised maximum: growth of the router's memory in MiB.
 const MEMORY_LIMIT: f64 = 64.0;
-/// Promised maximum: 99th percentile of the answer time at the router's own socket in milliseconds.
+/// Promised maximum: 99th percentile of the answer time over the router's Unix socket in milliseconds.
 const ANSWER_LIMIT: f64 = 100.0;
 
 /// Runs all cases.

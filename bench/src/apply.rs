@@ -1,13 +1,13 @@
 //! `apply`: time to check and to apply a large configuration, and the pause of packets meanwhile.
 //!
-//! The benchmark starts its own router with ports in memory and a worker that sleeps between changes. The
-//! router gets 10,000 filters and 100,000 routes at once, the same configuration again, and its first
-//! configuration. Then it gets the same filters and routes as lists of commands, one per line. The benchmark
-//! touches no device.
+//! The benchmark starts its own router with ports in memory and a worker that sleeps between changes. It
+//! applies a configuration with 10,000 filters and 100,000 routes, applies it again, and returns to the first
+//! configuration. Then it adds the same filters and routes by lists of commands, one per line. No device is
+//! involved.
 //!
-//! Control and the client of the change keep two processors busy. The kernel also gives them the worker's
-//! processor for milliseconds. To measure the pause of the change alone, the worker gets real-time priority
-//! in half of the repetitions, which needs root.
+//! Control and the command-line client keep two processors busy, so the kernel takes the worker's processor
+//! away for milliseconds. To measure the pause of the change alone, the worker has real-time priority in half
+//! of the repetitions, which needs root.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Promised maximum: seconds to apply the large configuration.
 const APPLY_LIMIT: f64 = 1.0;
-/// Promised maximum: seconds to add the routes by a list, and to remove them (100,000 per second).
+/// Promised maximum: seconds to add the routes by a list, and to remove them again (100,000 per second).
 const LIST_LIMIT: f64 = 1.0;
 /// Promised maximum: seconds to check the large configuration.
 const CHECK_LIMIT: f64 = 1.0;
@@ -96,13 +96,13 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
         let measured = Measurement::median_of(&turn, alone, "us");
         results.push(measured.promising(Bound::AtMost, PAUSE_LIMIT));
     }
-    let shared = format!("{turn}, its processor shared with control and the command");
+    let shared = format!("{turn}, while control and the command share its processor");
     results.push(Measurement::median_of(shared, others, "us"));
     results.extend(lists);
     Ok(results)
 }
 
-/// Measures the same filters and routes with `--from`; the times include the client.
+/// Measures adding the same filters and routes with `--from`. The times include the client's.
 fn lists(
     router: &Router,
     folder: &Folder,
@@ -128,7 +128,7 @@ fn lists(
         }
         let last = |times: &[f64]| times.last().copied().unwrap_or_default();
         (options.progress)(&format!(
-            "{ROUTES} routes added by a list in {:.3} s, removed in {:.3} s",
+            "{ROUTES} routes added as one list in {:.3} s, removed in {:.3} s",
             last(&added),
             last(&removed)
         ));
@@ -269,7 +269,7 @@ impl Router {
         }
     }
 
-    /// Whether the process may give threads real-time priority.
+    /// Whether the process may set real-time priorities.
     fn has_rights(&self) -> bool {
         nix::unistd::geteuid().is_root()
     }
@@ -297,7 +297,8 @@ impl Router {
         run_command(&self.binary, &all)
     }
 
-    /// Returns the longest iteration with a change since the counters were cleared, in microseconds.
+    /// Returns the duration of the longest iteration with a change since the counters were cleared, in
+    /// microseconds.
     fn longest_change(&self) -> Result<f64, BenchError> {
         let status = parse(&self.ask(&["show", "status", "--json"])?)?;
         let longest = status["turns"]["longest_change"].as_f64();

@@ -1,7 +1,6 @@
 //! Rate of packets that arrive at a device, for benchmarks on veth.
 //!
-//! One processor generates the frames, and on veth also runs the XDP programs. The worker has another
-//! processor.
+//! One processor generates the frames and, on veth, also runs the XDP programs. The other runs the worker.
 
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! Instructions and cache misses of a part of a run of this binary, counted by valgrind's callgrind.
 //!
-//! Cache misses are counted in simulated eight-way caches of 32 KiB and 512 KiB without prefetching. These
-//! caches differ from the machine's, but are the same for all compared code and in every run.
+//! Cache misses are counted in two simulated eight-way caches, of 32 KiB and 512 KiB, without prefetching.
+//! They differ from the machine's caches, but are the same for all code and in every run.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,8 +11,7 @@ use crate::BenchError;
 use crate::peer::Scratch;
 use crate::process::Running;
 
-/// Units of the counts in `callgrind_measured`: instructions, and read misses of the smaller and the larger
-/// cache.
+/// Units of the counts within `callgrind_measured`: instructions, and read misses of each simulated cache.
 pub(crate) const UNITS: [&str; 3] = ["instructions", "misses of 32 KiB", "misses of 512 KiB"];
 
 /// Counts the cost of `millrace bench NAME` within functions named `callgrind_measured`. Returns `None` if
@@ -26,7 +25,7 @@ pub(crate) fn instructions(binary: &Path, name: &str, patience: Duration) -> Res
     Ok(run(binary, name, &[], patience)?.map(|[instructions, ..]| instructions))
 }
 
-/// Runs a piece of work. Callgrind counts inside this function; [`parts`] counts here by part.
+/// Runs a piece of work. Callgrind counts only inside this function; [`parts`] counts here part by part.
 #[inline(never)]
 pub(crate) fn callgrind_measured<T>(work: impl FnOnce() -> T) -> T {
     work()
@@ -55,11 +54,11 @@ pub(crate) fn parts(binary: &Path, name: &str, patience: Duration) -> Result<Vec
     Ok(parts_of(&text))
 }
 
-/// Environment variable that makes the C library copy memory in the same way on each processor.
+/// Environment variable that makes the C library copy memory by the same code on every processor.
 const LIBRARY: (&str, &str) =
     ("GLIBC_TUNABLES", "glibc.cpu.hwcaps=-AVX2,-AVX,-ERMS,-FSRM,-AVX512VL,-AVX512F");
 
-/// Returns the sums of callgrind's dumps, without the sum of the program's end.
+/// Returns the counts of callgrind's dumps, except the last, which is written at the end of the program.
 fn parts_of(text: &str) -> Vec<f64> {
     let mut parts: Vec<f64> =
         text.lines().filter_map(|line| line.strip_prefix("summary:")?.trim().parse().ok()).collect();

@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use millrace_wire::checksum::Sum;
 
-/// Length in bytes of the shortest Ethernet frame without its frame check sequence, which is never in memory.
-/// The frame has 64 bytes on the wire.
+/// Length in bytes of the shortest Ethernet frame in memory. The frame check sequence is never in memory; on
+/// the wire, the frame has 64 bytes.
 pub(crate) const SHORTEST: usize = 60;
 
 /// UDP packet in an Ethernet frame, padded to the shortest length.
@@ -25,8 +25,7 @@ impl UdpFrame {
         self.bytes_of(SHORTEST)
     }
 
-    /// Returns the bytes of the frame at a given length, or at the shortest possible length if that is
-    /// longer.
+    /// Returns the bytes of the frame, padded to a given length; unpadded if the frame is longer.
     pub fn bytes_of(&self, length: usize) -> Vec<u8> {
         let length = length.max(SHORTEST);
         let ethernet = [self.destination_mac, self.source_mac].concat();

@@ -1,8 +1,8 @@
-//! `headers`: packets that make every parser work, beside plain packets of the same length, in the pipeline
-//! alone.
+//! `headers`: packets that cost the parsers the most work, compared with plain packets of the same length, in
+//! the pipeline alone.
 //!
-//! The compared figure is the time of a batch at the 99th percentile minus the generator's cost. Copying the
-//! frame takes most of a long packet's time and is the same for both kinds.
+//! The compared figure is the 99th percentile of a batch's time minus the generator's cost. Copying the frame
+//! takes most of a long packet's time, equally for both kinds.
 
 use std::time::Instant;
 
@@ -81,8 +81,7 @@ impl Kind {
         Ok(Self { pipeline, source: Source::of(input())? })
     }
 
-    /// Returns the time per packet of a batch at the 99th percentile, minus the median time to generate a
-    /// packet, in nanoseconds.
+    /// Returns the nanoseconds per packet: the 99th percentile over batches, minus the generator's median.
     fn time(&mut self) -> f64 {
         let of_batch = |work: &mut dyn FnMut() -> u64| {
             let mut times: Vec<f64> = (0..BATCHES)

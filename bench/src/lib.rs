@@ -1,7 +1,8 @@
 //! Benchmarks, each beside a peer where a peer exists.
 //!
 //! Every benchmark builds its setup in its own network namespaces, has a time limit, and removes its setup,
-//! even after a failure or an interruption. Figures hold for this machine and this run: compare ratios.
+//! even after a failure or an interruption. Absolute figures hold only for this machine and run; compare
+//! ratios.
 
 mod against;
 mod api;
@@ -63,7 +64,7 @@ pub struct Options<'a> {
     pub binary: PathBuf,
     /// Workload of the router in memory. `None` selects all workloads that have a promise.
     pub workload: Option<Workload>,
-    /// Text in the names of the cases that the benchmarks `driver` and `levels` measure. `None` selects all
+    /// Text that a case's name must contain, for the benchmarks `driver` and `levels`. `None` selects all
     /// cases.
     pub case: Option<String>,
     /// Callback for progress lines, without newline.

@@ -16,9 +16,9 @@ use crate::process::{Processor, dedicate};
 
 /// Frames per batch handed to the kernel. Larger batches cost less, but their bursts overrun a socket's ring.
 const BATCH: u32 = 64;
-/// Number of source ports in use, and thus of flows.
+/// Number of source ports, and thus of flows.
 const FLOWS: u32 = 256;
-/// Delay beyond which the sender skips missed batches instead of sending them in a burst.
+/// Delay beyond which the sender skips missed batches instead of catching up in a burst.
 const LATEST: Duration = Duration::from_millis(1);
 
 /// Rate without a limit: full speed.
@@ -35,7 +35,7 @@ pub(crate) struct Load {
 struct Shared {
     /// Frames per second; 0 pauses the sender.
     rate: AtomicU64,
-    /// Frames per call, if more than a batch.
+    /// Frames per call; ignored if it is below the size of a batch.
     run: AtomicU32,
     /// Number of generated frames.
     sent: AtomicU64,
@@ -58,7 +58,7 @@ impl Load {
         Self::of(network, processor, vec![frame.bytes()], Flows { ports: FLOWS, ..Flows::default() })
     }
 
-    /// Starts the thread with other frames, sent in rotation, and with other flows of each frame.
+    /// Starts the thread with the given frames, sent in rotation, and the given flows of each frame.
     pub fn of(
         network: &Network,
         processor: Processor,
@@ -77,9 +77,9 @@ impl Load {
         self.shared.rate.store(rate, Ordering::Relaxed);
     }
 
-    /// Sets the frames generated per call. The call still sends in batches, without a pause between them. The
-    /// fixed cost of a call equals 30 to 60 frames, which is most of the sender's time if a call generates
-    /// only one batch.
+    /// Sets the number of frames generated per call. The frames still leave in batches, without a pause in
+    /// between. A call has a fixed cost of 30 to 60 frames, which would dominate the sender's time with one
+    /// batch per call.
     pub fn set_run(&self, frames: u32) {
         self.shared.run.store(frames, Ordering::Relaxed);
     }
@@ -89,8 +89,8 @@ impl Load {
         self.shared.sent.load(Ordering::Relaxed)
     }
 
-    /// Returns the total time of the generating calls: the sender's own time, and all other work on its
-    /// processor meanwhile.
+    /// Returns the total time of the generating calls. It includes other work on the sender's processor
+    /// during the calls.
     pub fn busy(&self) -> Duration {
         Duration::from_nanos(self.shared.busy.load(Ordering::Relaxed))
     }
@@ -167,7 +167,7 @@ impl Pace {
         Self { rate, run, interval, next: now }
     }
 
-    /// Whether a call is due; a due call counts as made.
+    /// Whether a call is due. If so, the due time moves to the next call.
     fn is_due(&mut self, now: Instant) -> bool {
         if now < self.next {
             return false;

@@ -5,9 +5,10 @@
 //!     10.1.0.1  10.1.0.254  10.2.0.254  10.2.0.1
 //! ```
 //!
-//! All four devices have their offloads off, so that every system forwards packets as they are on the wire. A
-//! benchmark may connect `r` and `s` a second time ([`Network::connect_beside`]). [`SINK`] is an address
-//! behind `s0` whose MAC address belongs to no device: the kernel of `s` counts its packets and drops them.
+//! All four devices have their offloads off, so that every system forwards the packets as they are on the
+//! wire. A benchmark may connect `r` and `s` by a second link ([`Network::connect_beside`]). [`SINK`] is an
+//! address behind `s0` whose MAC address belongs to no device: the kernel of `s` counts its packets and drops
+//! them.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -33,8 +34,8 @@ pub(crate) const SINK: Ipv4Addr = Ipv4Addr::new(10, 2, 0, 99);
 pub(crate) const GENERATOR6: Ipv6Addr = Ipv6Addr::new(0xfd00, 1, 0, 0, 0, 0, 0, 1);
 /// IPv6 counterpart of [`SINK`].
 pub(crate) const SINK6: Ipv6Addr = Ipv6Addr::new(0xfd00, 2, 0, 0, 0, 0, 0, 0x99);
-/// Counterpart of [`SINK`] behind a router device that is not a port of Millrace: only the kernel sends
-/// there.
+/// Like [`SINK`], but behind a router device that is not a port of Millrace, so that only the kernel sends to
+/// it.
 pub(crate) const BESIDE: Ipv4Addr = Ipv4Addr::new(10, 3, 0, 99);
 /// MAC address of [`SINK`], which belongs to no device.
 pub(crate) const SINK_MAC: [u8; 6] = [2, 0, 0, 0, 2, 0x99];
@@ -43,7 +44,7 @@ pub(crate) const GENERATOR_MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
 /// MAC address of `r1`.
 pub(crate) const ROUTER_MAC: [u8; 6] = [2, 0, 0, 0, 1, 2];
 
-/// Options for one queue per device, so that the owner of one socket receives every packet.
+/// Options that give a device one queue, so that a single socket receives every packet.
 const QUEUES: &str = "numrxqueues 1 numtxqueues 1";
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -65,7 +66,7 @@ impl Namespace {
         &self.name
     }
 
-    /// Opens the file of the namespace.
+    /// Opens the file that stands for the namespace.
     pub fn open(&self) -> Result<File, BenchError> {
         let path = PathBuf::from("/run/netns").join(&self.name);
         File::open(&path).map_err(BenchError::system(format!("open {}", path.display())))
@@ -108,7 +109,7 @@ impl Namespace {
         self.within(|| fs::read_to_string(path))?.map_err(BenchError::system(format!("read {path}")))
     }
 
-    /// Runs a shell command, which sees the namespace's own devices under `/sys`.
+    /// Runs a shell command, in which `/sys` shows the namespace's devices.
     pub fn shell(&self, text: &str) -> Result<String, BenchError> {
         run("ip", &["netns", "exec", &self.name, "sh", "-c", text])
     }

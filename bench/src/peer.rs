@@ -1,4 +1,4 @@
-//! Peers that are libraries: a small C program for a library, compiled on demand and controlled by lines of
+//! Peers that are libraries: for each, a small C program is compiled on demand and controlled by lines of
 //! text.
 
 use std::fs;
@@ -108,8 +108,7 @@ impl Peer {
         Ok(answer.trim_end().to_owned())
     }
 
-    /// Sends a line to the peer and returns the numbers of its answer; `None` if the answer has a word
-    /// instead.
+    /// Sends a line to the peer and returns the numbers of its answer; `None` if the answer is not numbers.
     pub fn ask_numbers(&mut self, line: &str) -> Result<Option<Vec<u64>>, BenchError> {
         let answer = self.ask(line)?;
         Ok(answer.split_ascii_whitespace().map(|word| word.parse().ok()).collect())

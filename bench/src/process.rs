@@ -1,4 +1,4 @@
-//! Programs of a measurement: each runs in a namespace, may be bound to a processor, and ends with the
+//! Programs of a measurement. Each runs in a namespace, may be bound to a processor, and is ended with the
 //! measurement.
 
 use std::ffi::{CStr, OsStr};
@@ -89,11 +89,11 @@ pub(crate) fn on_processor<T: Send>(
     })
 }
 
-/// Autogroup of a session; the scheduler compares autogroup weights before the priorities inside a group.
+/// Priority file of a session's autogroup. The scheduler compares autogroups before the priorities in them.
 const GROUP: &CStr = c"/proc/self/autogroup";
 
-/// Raises the calling process's session above others. Makes only system calls, as a newly forked child
-/// requires.
+/// Raises the calling process's session above others. It makes only system calls, so a newly forked child may
+/// call it.
 fn take_precedence_as_session() {
     // The call fails only for the leader of a process group; a newly forked child is no leader.
     let _ = nix::unistd::setsid();
@@ -128,7 +128,7 @@ impl Drop for SessionFirst {
     }
 }
 
-/// Raises a thread above all threads of normal priority, so that other work disturbs a measurement less.
+/// Gives a thread precedence over all threads of normal priority, so that other work disturbs it less.
 fn take_precedence(thread: Pid) -> io::Result<()> {
     // SAFETY: the call only sets a number that the scheduler reads.
     let answer = unsafe { libc::setpriority(libc::PRIO_PROCESS, thread.as_raw().cast_unsigned(), -20) };

@@ -136,9 +136,9 @@ Filters and bindings need an on-death action: --on-death, or `on-death` in the f
 Examples:
   millrace apply router.toml --comment 'new branch office'
   millrace apply router.toml --confirm 60s      # revert after 60 s, unless `millrace confirm` runs
-  millrace apply router.toml --if-revision 12   # only if revision 12 runs without later changes
+  millrace apply router.toml --if-revision 12   # only if revision 12 runs, unchanged
 
-Only differences are changed; other flows lose no packet.
+Only differences are changed. Flows that they do not affect lose no packet.
 If a step fails, the router undoes the earlier steps.
 The router refuses changes that need a restart, such as added ports; `millrace diff` shows them.")]
     Apply(Apply),
@@ -175,7 +175,7 @@ Examples:
   millrace save - > copy.toml                        # to standard output, without a revision
 
 Unchanged entries of the file keep their text and comments.
-If entries of the file were never applied or saved, `save` fails: apply the file first, or add --force.
+If entries were added to the file by hand and never applied, `save` fails: apply the file first, or add --force.
 While a revision is unconfirmed, only `save -` works.")]
     Save(Save),
     /// Check devices for performance features and suggest fixes.
@@ -205,7 +205,7 @@ While a revision is unconfirmed, only `save -` works.")]
     Gate(Gate),
     /// Bind an instance to the flows that a filter matches.
     #[command(
-        after_help = "Examples:\n  millrace bind stats1 --gate monitor --filter 'proto udp dport 5201'\n  millrace bind pf1 --gate firewall --filter 'in lan' --priority 10 --on-fault bypass\n\nAt each gate, one binding applies to a packet: the highest priority, then the most specific filter, then the oldest.\nKernel ports need an on-death action first: `millrace router set on-death=kernel`, or `run --on-death`."
+        after_help = "Examples:\n  millrace bind stats1 --gate monitor --filter 'proto udp dport 5201'\n  millrace bind pf1 --gate firewall --filter 'in lan' --priority 10 --on-fault bypass\n\nAt each gate, one binding applies to a packet: the highest priority, then the most specific filter, then the oldest.\nBefore the first binding at ports on kernel devices, set what happens to packets when the router dies:\n`millrace router set on-death=kernel`, or `run --on-death`."
     )]
     Bind(Bind),
     /// Remove bindings of an instance.
@@ -259,17 +259,17 @@ While a revision is unconfirmed, only `save -` works.")]
         after_help = "Examples:\n  millrace flow list --order rate --limit 10   # the 10 flows with the most packets per second\n  millrace flow show 'dst 10.2.0.2 proto tcp'\n  millrace flow flush 'src 10.1.0.2'\n\nA flow is all packets with the same addresses, protocol, ports and ingress port."
     )]
     Flow(Flow),
-    /// Pin flows to the offload or a worker, or show their level.
+    /// Pin flows to the XDP program or to a worker, or show which of them forwards each flow.
     #[command(after_help = "\
 Examples:
   millrace place 'proto udp dport 5201' worker   # never offload these flows
   millrace place 'dst 10.2.0.0/16' xdp           # offload these flows, and keep idle ones offloaded
   millrace place stats1 xdp                      # offload the packets of the instance `stats1`
   millrace place 'proto udp dport 5201' auto     # remove the placement of these flows
-  millrace place list                            # list placements, and reasons against the offload
-  millrace place show 'proto udp'                # show the level of each of these flows
+  millrace place list                            # list placements, and why flows are not offloaded
+  millrace place show 'proto udp'                # show where each of these flows is forwarded
 
-The XDP program of the ingress port forwards offloaded flows; output calls this level `driver`.
+xdp: the XDP program of the ingress port forwards the flow (offload). Output calls this level `driver`.
 Without a placement, the router offloads active flows that need no worker.
 The first placement that matches a flow applies.")]
     Place(Place),
@@ -303,8 +303,8 @@ Examples:
   millrace trace --filter 'src 10.1.0.2' -w - | tshark -r - -T fields -e frame.comment
 
 For each stage, a trace shows CPU cycles, decision and reason. Only one trace runs at a time.
-During a trace, matching flows are not offloaded; without --filter, no flow is.
-Packets that the kernel keeps, such as those to its own addresses, have no trace.")]
+During a trace, matching flows are not offloaded; a trace without --filter ends the offload of all flows meanwhile.
+Packets that stay in the kernel, such as those to its own addresses, are not traced.")]
     Trace(Trace),
     /// Show drop counters and the last dropped packets.
     #[command(after_help = "\
@@ -398,8 +398,8 @@ Examples:
   millrace bench all --html out.html    # run all benchmarks, in up to an hour
 
 Exit status:
-  0  all promises kept
-  1  a promise not kept, or a benchmark without results
+  0  all performance targets met
+  1  a target missed, or a benchmark without results
   2  wrong usage
 
 Most benchmarks need root.")]

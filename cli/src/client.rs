@@ -24,13 +24,13 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Maximum time that a client waits for a connection to a remote router.
 const FAR_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Maximum time for an answer. A router forwards while it carries out a request, and answers in milliseconds.
-/// If a worker doesn't answer, control reports that after 5 s, plus 5 s for each earlier request and each
-/// undo step.
+/// Maximum time for an answer. A router answers in milliseconds, since it forwards while it carries out a
+/// request. If a worker doesn't answer, control reports that after 5 s, plus 5 s for each earlier request and
+/// each undo step.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Maximum time for an answer to slow requests. A whole configuration or a list may be large, and the kernel
-/// slow. A plugin may have to wait for other compilations, or is tried out in shadow mode.
+/// Maximum time for an answer to slow requests: a configuration or a list may be large and the kernel slow, a
+/// plugin may wait for other compilations, or run in shadow mode first.
 const LONG_PATIENCE: Duration = Duration::from_secs(120);
 
 /// Returns the maximum time for the answer to a request.
@@ -41,11 +41,11 @@ fn patience(path: &str, body: Option<&Value>) -> Duration {
     if long { LONG_PATIENCE } else { ANSWER_PATIENCE }
 }
 
-/// Converts a request body to JSON spelling: settings have underscores there, and hyphens in commands and
-/// files.
+/// Converts a request body to JSON spelling: keys of settings have underscores in JSON, and hyphens in
+/// commands and files.
 ///
 /// # Errors
-/// A setting has the spelling of JSON.
+/// A key of a setting is already spelled as in JSON.
 fn in_json(method: &Method, path: &str, body: &Value) -> Result<Value, Failure> {
     let Value::Object(keys) = body else { return Ok(body.clone()) };
     let of_settings = ["/router", "/control-plane", "/ports/", "/schedulers/", "/queues/"]
@@ -67,7 +67,7 @@ const JSON: &str = "application/json";
 /// Interval between queries of the progress of long work.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Place of a daemon.
+/// Address of a daemon.
 #[derive(Debug)]
 enum Place {
     Socket(PathBuf),
@@ -83,7 +83,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// Connection of any kind.
+/// Byte stream to a daemon, of any kind of connection.
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
@@ -94,7 +94,7 @@ pub struct Client {
     place: Place,
     /// Maximum time to wait for a starting daemon.
     patience: Duration,
-    /// Required tag (`ETag`) of a resource for changes.
+    /// Tag (`ETag`) that a resource must have for a change to be made.
     if_match: Option<String>,
     runtime: tokio::runtime::Runtime,
 }
@@ -135,7 +135,7 @@ impl Client {
         self.send(Method::GET, path, None)
     }
 
-    /// Returns the tag of a resource, in quotation marks, if it has one.
+    /// Returns the tag (`ETag`) of a resource, in quotation marks; `None` if it has none.
     ///
     /// # Errors
     /// The resource can't be read; the text is the daemon's.
@@ -186,7 +186,7 @@ impl Client {
             .map_err(|error| Failure::new(format!("the router's answer is not valid JSON: {error}")))
     }
 
-    /// Reads an endless resource in the media type `accept`, and calls `take` with each piece until `take`
+    /// Reads an endless resource in the media type `accept`. Calls `take` with each piece of it, until `take`
     /// returns false.
     ///
     /// # Errors

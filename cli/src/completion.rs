@@ -16,11 +16,11 @@ use crate::arguments::{Arguments, Connection};
 use crate::client::Client;
 use crate::output::{plain, rows};
 
-/// Query for names: a resource, and the places of the name and its description in each row.
+/// Query for names: a resource, and the keys of the name and its description in each row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Names {
     path: &'static str,
-    /// List within each row that holds the names, if not empty.
+    /// Key of the list in each row that holds the names; empty if the row itself does.
     within: &'static str,
     name: &'static str,
     help: &'static str,
@@ -83,7 +83,7 @@ const ARGUMENTS: [(&[&str], &str, &[Names]); 39] = [
     (&["token", "revoke"], "name", &[TOKENS]),
 ];
 
-/// Connection to the router that is asked for names, if not the default one.
+/// Connection to the router that completions query, if it is not the default one.
 static ASKED: OnceLock<Connection> = OnceLock::new();
 
 /// Sets the router that is asked for names.
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn every_argument_that_is_there_is_a_name_that_is_known() {
-        /// Arguments that name an object of a router. The exceptions name new objects or labs.
+        /// Arguments that name an existing object of a router. The exceptions name new objects, or labs.
         const NOUNS: [&str; 8] = ["port", "gate", "instance", "place", "queue", "node", "plugin", "reason"];
         const OTHERS: [&str; 3] = ["run port", "scheduler add node", "lab exec node"];
         fn walk(command: &Command, path: &mut Vec<String>, missing: &mut Vec<String>) {

@@ -2,10 +2,10 @@
 //!
 //! By default, Rust aborts at any failed allocation. Here [`Guarded`] handles every allocation. Before the
 //! router forwards, a failed allocation ends the process with one line and the code [`CODE`]; the kernel
-//! continues to forward. A forwarding router keeps a memory reserve, and releases it then. Running work is
-//! finished with it, the interface refuses requests that take memory ([`has_room`]), and forwarding, which
+//! continues to forward. A forwarding router keeps a memory reserve, and then releases it: running work
+//! finishes with it, the interface refuses requests that take memory ([`has_room`]), and forwarding, which
 //! allocates nothing, continues. Once a second the router tries to restore the reserve ([`recover`]). The
-//! router ends only when the reserve is used up.
+//! router ends only if the reserve is used up, too.
 //!
 //! The code here neither allocates, locks nor unwinds while memory is exhausted.
 #![allow(unsafe_code)]
@@ -31,8 +31,7 @@ use millrace_units::count;
 const CODE: i32 = 4;
 /// Size of the reserve in bytes: enough for some concurrent answers to clients and from workers.
 const KEPT: usize = 16 << 20;
-/// Minimum free memory in bytes for any new work that allocates: a thread's stack and the first pages of its
-/// arena.
+/// Minimum free memory in bytes for new work: a thread's stack and the first pages of its arena.
 const LEAST: usize = 4 << 20;
 
 /// Size in bytes from which an allocation gets its own mapping.
@@ -41,7 +40,7 @@ const LARGE: libc::c_int = 1 << 20;
 
 /// Reserve; null if it is released.
 static RESERVE: AtomicPtr<libc::c_void> = AtomicPtr::new(null_mut());
-/// Whether the router forwards, and thus has set up its reserve.
+/// Whether the router forwards, and so has a reserve.
 static FORWARDS: AtomicBool = AtomicBool::new(false);
 
 /// System allocator that never reports a failure.
@@ -76,7 +75,7 @@ unsafe impl GlobalAlloc for Guarded {
     }
 }
 
-/// Allocates; on failure, tries again after releasing the reserve.
+/// Allocates. If that fails, releases the reserve and tries again.
 #[inline(always)]
 fn or_again(bytes: usize, try_it: impl Fn() -> *mut u8) -> *mut u8 {
     let memory = try_it();
@@ -123,8 +122,8 @@ const FRAME: u64 = 2048 + 64 + 4;
 /// Memory of a router in bytes without packets, routes, filters and flows.
 const ELSE: u64 = 48 << 20;
 
-/// Checks that this process's control group has room for a router's packets; otherwise the kernel would kill
-/// it without a message.
+/// Checks that this process's control group has room for the router's packet memory. Without room, the kernel
+/// would kill the router without a message.
 ///
 /// # Errors
 /// The control group lacks room.
@@ -147,8 +146,8 @@ pub fn check_group(config: &Config, overrides: &Overrides) -> Result<(), Failure
     Err(Failure { code: CODE as u8, ..Failure::new(message) })
 }
 
-/// Limits the allocator to two arenas, which return large pieces to the system on release. One arena per
-/// thread would keep the peak memory of each thread for as long as the router runs.
+/// Limits the allocator to two arenas, and lets it return large blocks to the system. With an arena per
+/// thread, the peak memory of each thread would stay allocated.
 pub fn share() {
     #[cfg(target_env = "gnu")]
     for (what, value) in
@@ -159,14 +158,14 @@ pub fn share() {
     }
 }
 
-/// Sets up the reserve, since the router forwards from now on.
+/// Sets up the reserve. Called when the router begins to forward.
 pub fn keep_back() -> MemoryGuard {
     FORWARDS.store(true, Ordering::Relaxed);
     recover();
     MemoryGuard { has_room, recover }
 }
 
-/// Whether `bytes` bytes are available beside the reserve.
+/// Whether `bytes` bytes can be allocated without the reserve.
 fn has_room(bytes: usize) -> bool {
     let bytes = bytes.saturating_add(LEAST);
     !RESERVE.load(Ordering::Acquire).is_null()
@@ -203,7 +202,7 @@ fn unmap(memory: *mut libc::c_void, bytes: usize) {
     unsafe { libc::munmap(memory, bytes) };
 }
 
-/// Hook that runs before Rust's own start code, which also panics on a lack of memory.
+/// Hook that runs before Rust's start code, since that code also panics if memory is lacking.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static FIRST: extern "C" fn() = {
@@ -218,8 +217,8 @@ static FIRST: extern "C" fn() = {
     first
 };
 
-/// Whether a panic is caused by a lack of memory, for example a thread that can't be started. Before the
-/// router forwards, or if the thread can't unwind, the process ends; otherwise only the panicking work fails.
+/// Whether lack of memory has caused a panic, for example because a thread can't be started. Before the
+/// router forwards, or if the thread can't unwind, the process ends. Otherwise only the panicking work fails.
 fn is_lack(panic: &PanicHookInfo<'_>) -> bool {
     if can_map(LEAST) {
         return false;

@@ -14,10 +14,10 @@ pub struct Failure {
     pub message: String,
     /// Exit code: 1 failure, 2 wrong usage.
     pub code: u8,
-    /// Number of wrong entries of a list that was sent, or of errors in a configuration.
+    /// Number of wrong entries in a list sent to the router, or of errors in a configuration.
     pub wrong: usize,
-    /// First errors: `detail` with the problem, and its place as `entry` from 0, or as `file`, `line` and
-    /// `column`.
+    /// First errors. Each has the problem as `detail`, and its place as `entry` (from 0), or as `file`,
+    /// `line` and `column`.
     pub errors: Vec<Value>,
 }
 
@@ -27,8 +27,8 @@ impl Failure {
         Self { message: message.to_string(), code: 1, wrong: 0, errors: Vec::new() }
     }
 
-    /// Returns the failure as JSON: `{error, code}`. Several errors add their number as `wrong`, and the
-    /// first of them as `errors`.
+    /// Returns the failure as JSON: `{error, code}`. For several errors, `wrong` is their number, and
+    /// `errors` holds the first of them.
     pub fn json(&self) -> Value {
         let mut value = json!({"error": self.message, "code": self.code});
         if self.wrong > 0 {
@@ -136,14 +136,14 @@ fn cell(row: &Value, key: &str) -> String {
     row.pointer(&pointer(key)).map_or_else(String::new, plain).replace(['\n', '\t'], " ")
 }
 
-/// Whether a character is harmless on a terminal. Control characters and characters that change the direction
-/// of text are not.
+/// Whether a character is harmless on a terminal. Control characters, and characters that change the
+/// direction of text, are not.
 pub fn is_harmless(letter: char) -> bool {
     let moves = matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
     !letter.is_control() && !moves
 }
 
-/// Replaces harmful characters of a foreign text by blanks; line ends and tabs stay.
+/// Replaces harmful characters of text from outside by blanks; line ends and tabs stay.
 fn shown(text: &str) -> String {
     let letter =
         |letter: char| if is_harmless(letter) || matches!(letter, '\n' | '\t') { letter } else { ' ' };

@@ -399,8 +399,8 @@ fn a_start_that_fails_leaves_no_socket() {
     assert!(!path.exists());
 }
 
-/// Returns results of `bench --json` of an earlier version with two promises: the first is kept, the second if
-/// `holds`.
+/// Returns results of `bench --json` of an earlier version, with two promises. The first is kept; the second
+/// is kept if `holds`.
 fn results(ours: f64, holds: bool) -> String {
     format!(
         r#"{{"results": [

@@ -1,4 +1,4 @@
-//! Completions in a real shell: the text that it inserts after given words.
+//! Completions in a real shell: the text that the shell inserts.
 
 use std::path::Path;
 use std::process::Command;

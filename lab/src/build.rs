@@ -48,8 +48,8 @@ impl Options {
     }
 }
 
-/// Sysctl values of every node, set before its devices exist: addresses are usable at once, and hosts send no
-/// unneeded packets.
+/// Sysctl values of every node, set before its devices exist: addresses need no duplicate address detection,
+/// and hosts send no unneeded packets.
 const NODE_SYSCTLS: &[(&str, &str)] = &[
     ("ipv6/conf/all/accept_dad", "0"),
     ("ipv6/conf/default/accept_dad", "0"),
@@ -72,7 +72,7 @@ pub(crate) struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// Builds the whole lab. After an error the completed parts stay and are recorded.
+    /// Builds the whole lab. After an error, the completed parts remain, and the record lists them.
     pub fn build(&mut self) -> Result<(), LabError> {
         for (index, node) in self.file.nodes.iter().enumerate() {
             self.step(format!("making {}", node.name), |lab| lab.make_node(index))?;
@@ -209,7 +209,7 @@ impl Builder<'_> {
         ready
     }
 
-    /// Runs a command of the lab file in the shell, with its output in a log.
+    /// Runs a command of the lab file in a shell, with its output in a log.
     fn run_command(&mut self, node: &Node, command: &str) -> Result<(), LabError> {
         let log = self.records.files(&self.file.name).join(format!("{}.commands.log", node.name));
         let (mut child, _) = spawn(

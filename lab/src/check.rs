@@ -1,4 +1,5 @@
-//! Conversion of a lab file into a checked lab. An impossible lab is rejected with the position of the fault.
+//! Conversion of a lab file into a checked lab. The error for an impossible lab has the position of the
+//! fault.
 
 use std::collections::HashMap;
 use std::fs;
@@ -32,11 +33,11 @@ fn wrong<T>(span: Range<usize>, message: impl Into<String>) -> Result<T, Wrong> 
 
 /// Longest name of a network device: IFNAMSIZ without its terminating zero.
 const DEVICE_NAME_LENGTH: usize = 15;
-/// Longest name of a lab or a node; it keeps the names of namespaces and the paths of sockets short enough.
+/// Longest name of a lab or a node. The limit keeps namespace names and socket paths short enough.
 const NAME_LENGTH: usize = 24;
 
 impl LabFile {
-    /// Reads and checks a file. Relative paths in the file start at the file's directory.
+    /// Reads and checks a file. Relative paths in the file are relative to the file's directory.
     ///
     /// # Errors
     /// The file can't be read, is not TOML, has an unknown key or describes an impossible lab. The error
@@ -49,7 +50,8 @@ impl LabFile {
         Ok(file)
     }
 
-    /// Checks the text of a file. `path` is its name in errors, and the base of relative paths in the file.
+    /// Checks the text of a file. `path` is its name in errors, and its directory is the base of relative
+    /// paths.
     ///
     /// # Errors
     /// See [`LabFile::read`].
@@ -62,8 +64,8 @@ impl LabFile {
         check(file, directory).map_err(|wrong| content(wrong.span, wrong.message))
     }
 
-    /// Returns the name of the lab that a command-line argument means: the lab of a file, or the argument
-    /// itself if no such file exists.
+    /// Returns the lab name for a command-line argument: the name in the lab file at this path, or the
+    /// argument itself if no such file exists.
     ///
     /// # Errors
     /// The file exists and is not a lab file.
@@ -277,7 +279,7 @@ fn node_part(end: &Spanned<String>) -> &str {
     end.get_ref().split_once(':').map_or(end.get_ref(), |(node, _)| node)
 }
 
-/// Adds the device that `NODE` or `NODE:DEVICE` names.
+/// Adds a device for an end of a link, given as `NODE` or `NODE:DEVICE`.
 fn add_end(lab: &mut LabFile, end: &Spanned<String>) -> Result<End, Wrong> {
     let index = find_node(lab, node_part(end), end.span())?;
     let node = &mut lab.nodes[index];
@@ -312,8 +314,8 @@ fn find_node(lab: &LabFile, name: &str, span: Range<usize>) -> Result<usize, Wro
     wrong(span, format!("no [[host]] or [[router]] is named {name:?}{}", remedy("node", name, names)))
 }
 
-/// Gives a link's impairment to the port of the Millrace router at one end, or at the first end if both have
-/// one.
+/// Assigns a link's impairment to the port of the Millrace router at one end; if both ends have one, at the
+/// first.
 fn impair(lab: &mut LabFile, link: &LinkTable, ends: [End; 2]) -> Result<(), Wrong> {
     let Some(impairment) = &link.impairment else { return Ok(()) };
     if let Some(message) = impairment.get_ref().objection() {
@@ -387,7 +389,7 @@ fn add_gateways(lab: &mut LabFile, host: &HostTable) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Returns the network of all addresses of the same family.
+/// Returns the default route's prefix, 0.0.0.0/0 or ::/0, for the family of an address.
 fn everywhere(address: IpAddr) -> IpNet {
     match address {
         IpAddr::V4(_) => IpNet::V4(Ipv4Net::default()),

@@ -14,7 +14,7 @@ use crate::ip_command::run_within;
 use crate::process::{LOOK, last_lines, open_output};
 use crate::topology::Daemon;
 
-/// FRR's daemon through which the others reach the kernel.
+/// FRR's daemon that installs the routes of the other daemons in the kernel.
 pub(crate) const ZEBRA: &str = "zebra";
 const BIRD: &str = "bird";
 /// Daemons that a lab can start.
@@ -98,7 +98,7 @@ impl DaemonFiles {
     }
 }
 
-/// Lets FRR's user enter a directory and write there.
+/// Opens the directories in `way` to all users, and makes FRR's user the owner of `directory`.
 fn give_to_frr(way: &[&Path], directory: &Path) -> Result<(), LabError> {
     for step in way {
         fs::set_permissions(step, Permissions::from_mode(0o755)).map_err(LabError::file("open", step))?;

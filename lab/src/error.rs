@@ -73,7 +73,7 @@ pub enum LabError {
     /// A file can't be read or written.
     #[error("cannot {action} {}: {source}", path.display())]
     File {
-        /// Refused operation: `read`, `write`, …
+        /// Operation that was refused: `read`, `write`, …
         action: &'static str,
         /// Path of the file.
         path: PathBuf,
@@ -83,7 +83,7 @@ pub enum LabError {
     /// A system call failed.
     #[error("cannot {action}: {source}")]
     System {
-        /// Refused operation.
+        /// Operation that was refused.
         action: String,
         /// Error of the system.
         source: io::Error,

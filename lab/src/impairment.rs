@@ -2,16 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Delay, loss and damage on a link. Many machines lack the kernel module for emulation. The port of the
-/// Millrace router at one end therefore does the work in its `impair` wrapper, with the same keys. Ratios are
-/// shares of the packets, from 0 to 1.
+/// Delay, loss and damage on a link. The port of the Millrace router at one end causes them by its `impair`
+/// settings, with the same keys, since many machines lack the kernel module for emulation. Ratios are shares
+/// of the packets, from 0 to 1.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Impairment {
     /// Delay of every packet, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay_ms: Option<f64>,
-    /// Largest deviation from the delay, in milliseconds.
+    /// Maximum random deviation from the delay, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jitter_ms: Option<f64>,
     /// Share of packets that are lost.
@@ -26,7 +26,7 @@ pub struct Impairment {
     /// Share of packets that arrive with one bit changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub corrupt: Option<f64>,
-    /// Seed of the random numbers: the same seed has the same effect on the same packets.
+    /// Seed of the random numbers: the same seed affects the same packets in the same way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
 }

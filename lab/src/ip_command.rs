@@ -40,13 +40,13 @@ fn run_batch(namespace: &str, lines: &[String]) -> io::Result<Output> {
     child.wait_with_output()
 }
 
-/// Parses the line number in the batch from the error message of `ip`: `Command failed -:3`.
+/// Parses the number of the failed line from the error message of `ip`: `Command failed -:3`.
 fn failed_line(stderr: &str) -> Option<usize> {
     let digits = stderr.rsplit("Command failed -:").next().filter(|rest| rest.len() < stderr.len())?;
     digits.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok().filter(|number| *number > 0)
 }
 
-/// Runs a program inside a namespace. Unlike `ip netns exec`, this function leaves the mounts unchanged.
+/// Runs a program inside a namespace, in the mounts of the caller (`ip netns exec` would change them).
 pub(crate) fn run_within(namespace: &str, name: &str, arguments: &[&str]) -> Result<(), LabError> {
     let output = within(namespace, || Command::new(name).args(arguments).stdin(Stdio::null()).output())?;
     judge(name, arguments, output)

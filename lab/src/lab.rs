@@ -26,7 +26,7 @@ impl Lab {
     /// Builds a lab and waits until its routers forward.
     ///
     /// # Errors
-    /// A step fails; all earlier steps are undone, and the error names the failed step.
+    /// A step fails. All earlier steps are undone, and the error names the failed step.
     pub fn up(file: &LabFile, options: &Options) -> Result<Self, LabError> {
         require_root()?;
         let records = Records::new(&options.runtime_directory);
@@ -77,7 +77,7 @@ impl Lab {
         self.state.node(name)
     }
 
-    /// Returns a command that runs at a node. Processes that it starts end with the lab.
+    /// Returns a command that runs at a node. Processes that it starts are ended with the lab.
     ///
     /// # Errors
     /// No such node exists.
@@ -170,7 +170,7 @@ pub struct Removed {
     pub ended: Vec<(String, i32)>,
 }
 
-/// Undoes all recorded parts as far as possible, and then deletes the record; returns the first failure.
+/// Undoes as many recorded parts as possible, then deletes the record. Returns the first failure.
 fn undo(state: &State, records: &Records) -> Result<Removed, LabError> {
     let ours = |node: &NodeState| node.daemons.iter().rev().copied().chain(node.process).collect::<Vec<_>>();
     let processes = state.nodes.iter().rev().flat_map(ours).map(Process::stop);

@@ -1,5 +1,5 @@
 //! Labs: hosts, routers and links in network namespaces of this machine, built from one file and removed
-//! without a trace.
+//! completely.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -14,8 +14,8 @@
 //! ```
 //!
 //! [`schema`] describes the file; `examples/lab/two-hosts.toml` is an example. Node `h1` of lab `demo` has
-//! the namespace `demo-h1`. Records of running labs are under `/run/millrace/lab`, so that another process
-//! can list a lab, run commands in it and remove it. A lab whose construction fails leaves nothing behind.
+//! the namespace `demo-h1`. Running labs are recorded under `/run/millrace/lab`, so that any process can list
+//! a lab, run commands in it and remove it. A lab whose construction fails leaves nothing behind.
 //!
 //! Labs need root and the programs `ip`, `nsenter` and `ethtool`.
 

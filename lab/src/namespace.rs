@@ -9,7 +9,7 @@ use nix::sched::{CloneFlags, setns};
 
 use crate::error::LabError;
 
-/// Returns the path of the namespace's file.
+/// Returns the path of the file that stands for a namespace.
 pub(crate) fn path(namespace: &str) -> PathBuf {
     Path::new("/run/netns").join(namespace)
 }

@@ -1,5 +1,5 @@
-//! Processes of a lab: a router's daemon is started in its namespace, awaited until it forwards, and stopped.
-//! Stopping never hits an unrelated process that has reused the process ID.
+//! Processes of a lab: a daemon is started in its namespace, awaited until it is ready, and stopped. A
+//! process that has reused the process ID is never stopped instead.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -20,13 +20,13 @@ use serde::{Deserialize, Serialize};
 use crate::error::LabError;
 use crate::namespace::within;
 
-/// Interval between two checks of a state that sends no event.
+/// Interval between two checks of a state without events.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
-/// Time limit for foreign processes to end by themselves.
+/// Time limit for foreign processes to end after SIGTERM.
 const STRANGERS_GRACE: Duration = Duration::from_secs(2);
-/// Number of searches for processes in a namespace.
+/// Maximum number of searches for processes in a namespace: a process may start others before it ends.
 const ROUNDS: usize = 3;
-/// Time limit for a daemon to drain and end by itself.
+/// Time limit for a daemon to end after a signal, first SIGTERM and then SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Process, distinguished from later processes with the same ID by its start time.
@@ -51,7 +51,7 @@ impl Process {
             .is_some_and(|(state, start_time)| start_time == self.start_time && !matches!(state, 'Z' | 'X'))
     }
 
-    /// Asks the process to end, and kills it if it does not.
+    /// Sends SIGTERM to the process, and SIGKILL if it has not ended after 5 s.
     pub(crate) fn stop(self) -> Result<(), LabError> {
         for (signal, patience) in [(Signal::SIGTERM, GRACE), (Signal::SIGKILL, GRACE)] {
             if !self.is_running() {
@@ -124,7 +124,7 @@ fn stat(pid: i32) -> Option<(char, u64)> {
     Some((state, fields.nth(18)?.parse().ok()?))
 }
 
-/// Daemon that was started and may not forward yet.
+/// Started daemon that may not be ready yet.
 #[derive(Debug)]
 pub(crate) struct Starting {
     pub child: Child,
@@ -132,8 +132,8 @@ pub(crate) struct Starting {
     ready: File,
 }
 
-/// Opens a file for output, truncated or for appending. Symbolic links are refused: the directory may belong
-/// to another user.
+/// Opens a file for output; truncates it unless `appends`. Symbolic links are refused, because the directory
+/// may belong to another user.
 pub(crate) fn open_output(path: &Path, appends: bool) -> Result<File, LabError> {
     let mut options = OpenOptions::new();
     options.create(true).custom_flags(OFlag::O_NOFOLLOW.bits());
@@ -208,7 +208,7 @@ impl Starting {
         }
     }
 
-    /// Whether the daemon has written to the pipe; waits up to 20 ms for it.
+    /// Whether the daemon has announced that it is ready; waits up to 20 ms for the announcement.
     fn announced(&mut self) -> bool {
         let mut fds = [PollFd::new(self.ready.as_fd(), PollFlags::POLLIN)];
         let timeout = PollTimeout::try_from(LOOK).unwrap_or(PollTimeout::ZERO);

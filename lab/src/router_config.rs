@@ -25,9 +25,9 @@ pub(crate) fn read(config: &Config, directory: &Path) -> Result<Table, String> {
 
 /// Returns the text of the configuration for a router.
 ///
-/// A given `[[port]]` for a link's device is kept and completed. If on-death is not set, it becomes `kernel`:
-/// the kernel continues to forward when the router dies. Bindings and filters need this setting, in a file
-/// and at run time.
+/// A `[[port]]` that the configuration already has for a link's device is kept and completed. If on-death is
+/// not set, it becomes `kernel`: the kernel continues to forward when the router dies. Bindings and filters
+/// need on-death, in the file and at run time.
 pub(crate) fn render(node: &Node, router: &Router) -> Result<String, String> {
     let mut config = router.config.clone();
     let table = config.entry("router").or_insert_with(|| Value::Table(Table::new()));

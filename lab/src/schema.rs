@@ -107,7 +107,7 @@ pub(crate) struct RouterTable {
     pub commands: Vec<String>,
 }
 
-/// Forwarder of a router.
+/// Software that forwards on a router.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum RouterKind {
@@ -118,7 +118,7 @@ pub(crate) enum RouterKind {
     Kernel,
 }
 
-/// Waiting mode of a Millrace router.
+/// Mode in which a Millrace router's workers wait for packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Mode {
@@ -138,7 +138,7 @@ impl Mode {
     }
 }
 
-/// Configuration of a router: a file beside the lab file, or the tables themselves.
+/// Configuration of a router: the path of a file, or the tables themselves in the lab file.
 #[derive(Debug, Deserialize)]
 #[serde(untagged, expecting = "a path, or the configuration's tables")]
 pub(crate) enum Config {
@@ -192,13 +192,13 @@ impl FromStr for Destination {
     }
 }
 
-/// Value written as text; `T` provides the expected format for errors.
+/// Value written as text. `T` names the expected format in errors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Text<T>(pub T);
 
 /// Expected format of a text value.
 pub(crate) trait Form: FromStr {
-    /// Format in an error: `"x" is not …`.
+    /// Description of the format, as in the error `"x" is not …`.
     const FORM: &'static str;
 }
 

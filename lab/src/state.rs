@@ -1,4 +1,4 @@
-//! Record of a running lab, from which any process can undo it.
+//! Record of a running lab, with which any process can remove the lab.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -55,7 +55,7 @@ pub struct DeviceState {
 }
 
 impl NodeState {
-    /// Returns the record of a node before its creation.
+    /// Returns the record of a node that has not been created yet.
     pub(crate) fn new(file: &LabFile, index: usize) -> Self {
         let node = &file.nodes[index];
         let device = |device: &crate::Device| DeviceState {
@@ -73,7 +73,7 @@ impl NodeState {
         }
     }
 
-    /// Whether the node works; a Millrace router without a running daemon does not.
+    /// Whether the node works; false for a Millrace router whose daemon does not run.
     pub fn is_running(&self) -> bool {
         self.kind != NodeKind::Millrace || self.process.is_some_and(|process| process.is_running())
     }
@@ -112,7 +112,7 @@ impl Records {
         self.directory.join(name)
     }
 
-    /// Creates the record of a new lab; if two processes try at the same time, one succeeds.
+    /// Creates the record of a new lab. If two processes create the same lab, only one succeeds.
     pub fn create(&self, state: &State) -> Result<(), LabError> {
         let files = self.files(&state.name);
         fs::create_dir_all(&self.directory).map_err(LabError::file("create", &self.directory))?;

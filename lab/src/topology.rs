@@ -1,4 +1,4 @@
-//! Parts of a lab after its file is checked.
+//! Checked description of a lab: nodes, links, devices and routes.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::impairment::Impairment;
 
-/// Checked lab file, which can be built unless the machine refuses a step.
+/// Checked lab file. Building it can fail only if the machine refuses a step.
 #[derive(Clone, Debug)]
 pub struct LabFile {
-    /// Name of the lab, the first part of its namespaces' names.
+    /// Name of the lab; it is the prefix of its namespaces' names.
     pub name: String,
     /// Path of the file.
     pub path: Option<PathBuf>,
@@ -59,9 +59,9 @@ pub enum NodeKind {
 /// Settings of a Millrace router.
 #[derive(Clone, Debug, Default)]
 pub struct Router {
-    /// Waiting mode of the worker; Millrace's default if `None`.
+    /// Mode in which the worker waits for packets; Millrace's default if `None`.
     pub mode: Option<&'static str>,
-    /// Configuration of the router; writing it adds the ports.
+    /// Configuration of the router, without the ports of links.
     pub config: toml::Table,
     /// Further arguments of `millrace run`.
     pub arguments: Vec<String>,
@@ -83,7 +83,7 @@ pub struct Device {
     pub name: String,
     /// Addresses of the device.
     pub addresses: Vec<IpNet>,
-    /// Impairment by the device's port; only at a Millrace router.
+    /// Impairment that the device's port causes; only at a Millrace router.
     pub impairment: Option<Impairment>,
 }
 
@@ -110,7 +110,7 @@ pub struct End {
 pub struct Route {
     /// Destination network.
     pub to: IpNet,
-    /// Next hop.
+    /// Next hop; `None` for destinations that are neighbours at `device`.
     pub via: Option<IpAddr>,
     /// Output device, if the next hop doesn't determine it.
     pub device: Option<String>,

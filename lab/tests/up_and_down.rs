@@ -169,7 +169,7 @@ fn a_foreign_namespace_is_left_alone() {
     let error = Lab::up(&ground.file("kernel", ""), &ground.options()).unwrap_err().to_string();
     let namespaces = output("ip", &["netns", "list"]);
     assert!(Command::new("ip").args(["netns", "delete", &foreign]).status().unwrap().success());
-    assert!(error.contains(&format!("namespace {foreign} exists already")), "{error}");
+    assert!(error.contains(&format!("namespace {foreign} already exists")), "{error}");
     assert!(
         namespaces.contains(&foreign) && !namespaces.contains(&format!("{}-h1", ground.name)),
         "{namespaces}"
@@ -188,8 +188,8 @@ fn a_dropped_lab_goes_also_by_a_panic() {
     ground.assert_nothing_is_left();
 }
 
-/// Script that writes its arguments to a file, announces readiness, and waits; bash's `printf >&$fd` needs
-/// the number.
+/// Script that writes its arguments to a file, announces that it is ready, and waits. `${@: -1}` is the
+/// number of the descriptor for the announcement.
 const OBEDIENT: &str = "dir=$(dirname \"$0\"); echo \"$@\" > \"$dir/arguments\"\nip -o link > \"$dir/links\"\n\
                         fd=${@: -1}; printf 'ready\\n' >&$fd\nexec -a \"$0\" sleep 60";
 

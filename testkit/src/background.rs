@@ -1,4 +1,4 @@
-//! Program that runs beside a test.
+//! Background programs of tests.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::wait::wait_until;
 /// Time limit for a program to end by itself.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Program that runs beside a test. Dropping it ends the program.
+/// Program in the background of a test. Dropping it ends the program.
 #[derive(Debug)]
 pub struct Background {
     child: Child,

@@ -7,8 +7,8 @@ use millrace_kit::{KitError, Progress, build_with};
 
 use crate::ground::skip;
 
-/// Builds the project of a plugin for a runtime. Returns `None` and prints the reason if this machine has no
-/// compiler for it. With `CI=true` a missing compiler is a failure.
+/// Builds the project of a plugin for a runtime. Without a compiler for it, prints the reason and returns
+/// `None`; with `CI=true`, fails.
 ///
 /// # Panics
 /// The compiler rejects the project.

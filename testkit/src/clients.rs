@@ -1,4 +1,4 @@
-//! Client of a router's interface that measures answer times, and the memory of a process.
+//! HTTP client that measures a router's answer times, and the resident memory of a process.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 /// Time limit of an answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Sends a hundred requests per second over one connection to a socket for a given time. Returns the answer
-/// times in ascending order.
+/// Sends a hundred requests per second over one connection to a socket, for the given time. Returns the
+/// answer times in ascending order.
 ///
 /// # Panics
-/// An answer takes more than 20 s or has another status than 200.
+/// An answer takes more than 20 s, or its status is not 200.
 pub fn answer_times(socket: &Path, path: &str, time: Duration) -> Vec<Duration> {
     let mut stream =
         UnixStream::connect(socket).unwrap_or_else(|error| panic!("{}: {error}", socket.display()));

@@ -1,4 +1,5 @@
-//! Requirements of a scenario: root, programs, the router's binary, and its turn on the machine.
+//! Requirements of a scenario: root, programs, the router's binary, and exclusive or shared use of the
+//! machine.
 
 use std::env;
 use std::path::PathBuf;
@@ -9,17 +10,17 @@ use nix::unistd::Uid;
 
 use crate::repository::repository;
 
-/// Number of scenarios that share the machine at once. More than two scenarios suit two processors, since
-/// most scenarios wait for timers and packets.
+/// Number of scenarios that share the machine at once. It may exceed the number of processors, since most
+/// scenarios wait for timers and packets.
 const SHARED_AT_ONCE: usize = 3;
 
 static MACHINE: Machine = Machine::new();
 
-/// Machine of the tests. Ordinary scenarios share it; measuring scenarios hold it alone.
+/// Lock on the machine. Ordinary scenarios share it; measuring scenarios hold it alone.
 ///
-/// A measuring scenario waits until no sharing scenario runs or waits, so that all sharing scenarios run
-/// first, side by side. Sharing scenarios begin in the order of their arrival, which is the order of their
-/// names. A long scenario among the first thus doesn't run alone at the end.
+/// A measuring scenario waits until no ordinary scenario runs or waits, so all ordinary scenarios run first.
+/// Those start in the order of their arrival, which is the order of their names. So a long scenario whose
+/// name comes early does not run alone at the end.
 #[derive(Debug)]
 struct Machine {
     turns: Mutex<Turns>,
@@ -29,7 +30,7 @@ struct Machine {
 #[derive(Debug, Default)]
 struct Turns {
     sharing: usize,
-    /// Number of sharing scenarios that have asked for the machine so far.
+    /// Number of ordinary scenarios that have requested the machine so far.
     came_to_share: usize,
     began_to_share: usize,
     is_held_alone: bool,
@@ -83,7 +84,7 @@ impl Machine {
     }
 }
 
-/// Turn on the machine. Dropping it ends the turn.
+/// Scenario's use of the machine. Dropping it ends the use.
 #[derive(Debug)]
 struct Turn {
     machine: &'static Machine,
@@ -102,7 +103,7 @@ impl Drop for Turn {
     }
 }
 
-/// Turn of a scenario on this machine. Dropping it prints the duration of the scenario without the wait.
+/// Scenario's use of this machine. Dropping it prints the duration of the scenario, without the wait.
 #[derive(Debug)]
 pub struct Ground {
     _turn: Turn,
@@ -110,8 +111,8 @@ pub struct Ground {
 }
 
 impl Ground {
-    /// Waits for a turn beside other scenarios. Returns `None` and prints the reason if scenarios can't run:
-    /// without root, one of `programs`, or the router's binary.
+    /// Waits for shared use of the machine. Returns `None` and prints the reason if scenarios can't run here:
+    /// no root, or one of `programs` or the router's binary is missing.
     ///
     /// # Panics
     /// A requirement is missing and the environment variable `CI` is `true`.
@@ -119,8 +120,8 @@ impl Ground {
         is_ready(programs).then(|| Self::of(MACHINE.share()))
     }
 
-    /// Waits for a turn like [`enter`](Self::enter), for a scenario that measures a rate, a delay, a gap or a
-    /// loss. No other scenario runs meanwhile; sharing scenarios run before.
+    /// Waits for exclusive use of the machine, for a scenario that measures a rate, a delay, a gap or a loss.
+    /// All waiting ordinary scenarios run before.
     ///
     /// # Panics
     /// See [`enter`](Self::enter).
@@ -139,7 +140,7 @@ impl Drop for Ground {
     }
 }
 
-/// Prints that a test is skipped, for the test runner to count.
+/// Prints that a test is skipped; the test runner counts these lines.
 ///
 /// # Panics
 /// The environment variable `CI` is `true`: in CI no test may be skipped.
@@ -174,8 +175,8 @@ fn is_installed(program: &str) -> bool {
     found || tool(program).is_some()
 }
 
-/// Returns the path of a program that tools/setup installed in a separate environment, below `MILLRACE_TOOLS`
-/// or its default directory.
+/// Returns the path of a program that tools/setup has installed in its own environment: below
+/// `MILLRACE_TOOLS`, or in the default directory.
 pub fn tool(program: &str) -> Option<PathBuf> {
     let home = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache/millrace-tools"));
     let tools = env::var_os("MILLRACE_TOOLS").map(PathBuf::from).or_else(home)?;
@@ -209,8 +210,8 @@ mod tests {
 
     use super::*;
 
-    /// Starts nine scenarios of each kind alternately. Sharing scenarios run three at a time: each meets two
-    /// others. Measuring scenarios begin after the last sharing scenario, one at a time.
+    /// Starts nine scenarios of each kind alternately. Ordinary scenarios run three at a time: each runs
+    /// beside two others. Measuring scenarios begin after the last ordinary scenario, one at a time.
     #[test]
     fn scenarios_that_measure_run_alone_behind_all_that_share() {
         let machine: &'static Machine = Box::leak(Box::new(Machine::new()));
@@ -245,7 +246,7 @@ mod tests {
         );
     }
 
-    /// Sharing scenarios arrive one after the other while the machine is held. When one begins, all earlier
+    /// Ordinary scenarios arrive one after the other while the machine is held. When one begins, all earlier
     /// arrivals have begun.
     #[test]
     fn scenarios_that_share_begin_in_the_order_in_which_they_came() {

@@ -1,5 +1,5 @@
-//! Common parts of scenario tests: hosts and routers in network namespaces, a router's process, counted
-//! traffic, and the conservation law.
+//! Common parts of scenario tests: hosts and routers in network namespaces, a router process, counted
+//! traffic, and the check that no packet is unaccounted.
 //!
 //! ```no_run
 //! use millrace_testkit::{Ground, Line, Millrace};
@@ -12,7 +12,7 @@
 //! ```
 //!
 //! All functions are for tests: a failure panics with the operation and its result. Dropping a value removes
-//! its resources, even during a panic. The testkit ends only its own processes, by process ID.
+//! its resources, even during a panic. The testkit ends only processes that it has started, by process ID.
 
 mod background;
 pub mod built;

@@ -1,4 +1,4 @@
-//! Process of a router, and its client.
+//! Router process, and its command-line client.
 
 use std::fs::File;
 use std::io::Read;
@@ -39,8 +39,8 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// Checks that the program failed with a given code and one error line that contains all `words`. For a
-    /// file with several faults, each fault may have a line; the first line must contain the words.
+    /// Checks that the program failed with this exit code and one error line that contains all `words`. If a
+    /// file has several faults, there may be a line for each; the first must contain the words.
     ///
     /// # Panics
     /// The program did not fail in this way.
@@ -75,8 +75,8 @@ pub fn run_to_end(namespace: &Namespace, arguments: &[&str]) -> Ended {
     ended
 }
 
-/// Returns the default on-death arguments, unless the arguments or their configuration file set on-death. A
-/// router needs on-death for filters added at run time.
+/// Returns the default on-death arguments; none if the arguments or their configuration file set on-death.
+/// Without on-death, a router refuses filters that are added at run time.
 fn word_on_death(arguments: &str) -> &'static [&'static str] {
     let mut words = arguments.split_ascii_whitespace();
     let file = words.by_ref().any(|word| word == "--config").then(|| words.next()).flatten();
@@ -129,8 +129,7 @@ impl Millrace {
         router.unwrap_or_else(|ended| panic!("millrace run {arguments}: {ended:?}"))
     }
 
-    /// Starts a router like [`start`](Self::start), but returns the result of a router that ended as an
-    /// error.
+    /// Starts a router like [`start`](Self::start). If the router ends instead, its result is the error.
     ///
     /// # Errors
     /// The router ends before it forwards.
@@ -141,8 +140,8 @@ impl Millrace {
         Self::bring_up(namespace, &[], arguments, usual_socket(namespace))
     }
 
-    /// Starts a router like [`try_start`](Self::try_start) through another program that executes it: `strace
-    /// -D`, `prlimit`.
+    /// Starts a router like [`try_start`](Self::try_start), through a wrapper program: `strace -D`,
+    /// `prlimit`.
     ///
     /// # Errors
     /// The router ends before it forwards.
@@ -301,7 +300,7 @@ impl Millrace {
         row.and_then(|row| row["packets"].as_u64()).unwrap_or(0)
     }
 
-    /// Checks that the router accounts for every packet after traffic has stopped.
+    /// Checks that no packet is unaccounted. Traffic must have stopped.
     ///
     /// # Panics
     /// Packets are still unaccounted after two seconds.
@@ -318,8 +317,8 @@ impl Millrace {
     }
 }
 
-/// Returns the socket of a namespace's router. The next router in the namespace reuses it, because the socket
-/// identifies the revisions. A second router beside the first gets another socket.
+/// Returns the socket of a namespace's router. The next router in the namespace uses the same socket, because
+/// revisions belong to a socket. A second router beside the first gets another socket.
 fn usual_socket(namespace: &Namespace) -> PathBuf {
     let usual = std::env::temp_dir().join(format!("{}.sock", namespace.name()));
     if UnixStream::connect(&usual).is_ok() { own_file("sock") } else { usual }

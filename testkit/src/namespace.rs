@@ -15,8 +15,8 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Creates a namespace with a unique name that ends in `label`. Its loopback device is up, and IPv6
-    /// addresses are usable at once.
+    /// Creates a namespace with a unique name that ends in `label`. Its loopback device is up. IPv6 addresses
+    /// skip duplicate address detection.
     ///
     /// # Panics
     /// The namespace can't be created.
@@ -39,7 +39,7 @@ impl Namespace {
         &self.name
     }
 
-    /// Returns a command that runs inside the namespace. The caller must end its process.
+    /// Returns a command that runs inside the namespace. The caller must end the started process.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name, program]).stdin(Stdio::null());
@@ -87,7 +87,7 @@ impl Namespace {
         }
     }
 
-    /// Runs `work` on a thread inside the namespace; sockets that it opens stay there.
+    /// Runs `work` on a thread inside the namespace. Sockets that `work` opens belong to the namespace.
     ///
     /// # Panics
     /// The namespace is gone.

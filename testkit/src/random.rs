@@ -1,7 +1,7 @@
 //! Reproducible random numbers.
 
-/// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014): one
-/// 64-bit state, any seed.
+/// SplitMix64: one 64-bit state, any seed (Steele, Lea and Flood, "Fast splittable pseudorandom number
+/// generators", OOPSLA 2014).
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
@@ -21,13 +21,13 @@ impl Random {
         mixed ^ mixed >> 31
     }
 
-    /// Returns a number below `end`, which is above 0.
+    /// Returns a number below `end`, which must be above 0.
     #[inline]
     pub fn below(&mut self, end: usize) -> usize {
         (self.bits() % end as u64) as usize
     }
 
-    /// Returns a number from 0 to below 1.
+    /// Returns a number of at least 0 and below 1.
     pub fn fraction(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
     }

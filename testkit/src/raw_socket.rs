@@ -14,8 +14,8 @@ use crate::namespace::Namespace;
 /// Receive buffer size in bytes.
 const WAITING: usize = 16 << 20;
 
-/// Socket that sends and receives whole Ethernet frames at a device (`packet(7)`). The socket restores VLAN
-/// tags that the kernel has removed from received frames.
+/// Socket that sends and receives whole Ethernet frames at a device (`packet(7)`). It puts the VLAN tag that
+/// the kernel removes back into received frames.
 #[derive(Debug)]
 pub struct RawSocket {
     socket: OwnedFd,
@@ -62,8 +62,8 @@ impl RawSocket {
         self.try_send(frame).unwrap_or_else(|error| panic!("send {} bytes: {error}", frame.len()));
     }
 
-    /// Returns the first frame that `wanted` accepts among the frames received within `patience`. The
-    /// device's own sent frames are skipped.
+    /// Returns the first frame that `wanted` accepts; `None` if none arrives within `patience`. Skips frames
+    /// that the device sent.
     pub fn receive(&self, patience: Duration, mut wanted: impl FnMut(&[u8]) -> bool) -> Option<Vec<u8>> {
         let deadline = Instant::now() + patience;
         loop {
@@ -109,7 +109,7 @@ fn open(index: u32) -> io::Result<OwnedFd> {
     if set < 0 || bound < 0 { Err(io::Error::last_os_error()) } else { Ok(socket) }
 }
 
-/// Receives the next frame; returns `None` for a frame that the device sent.
+/// Receives the next frame; returns `None` for a frame that the device itself sent.
 fn receive(socket: &OwnedFd) -> Option<Vec<u8>> {
     let mut bytes = vec![0_u8; 65_536];
     let mut control = [0_u64; 16];

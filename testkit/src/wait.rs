@@ -1,11 +1,11 @@
-//! Waiting for conditions without longer sleeps than needed.
+//! Waits for conditions, no longer than needed.
 
 use std::time::{Duration, Instant};
 
 /// Interval between two checks.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Waits until `holds` returns true, for at most `patience`. Returns the waiting time, or `None` if it stayed
+/// Waits until `holds` returns true, for at most `patience`. Returns the waiting time; `None` if it stayed
 /// false.
 pub fn wait_until(patience: Duration, mut holds: impl FnMut() -> bool) -> Option<Duration> {
     let start = Instant::now();

@@ -6,7 +6,8 @@ use millrace_wire::MacAddr;
 
 use crate::link::{Frame, Link, link_setters, station};
 
-/// ARP frame. Fields that a test doesn't set are correct: a broadcast from the host behind port a.
+/// ARP frame. Fields that a test doesn't set are correct: the frame is a broadcast from the host behind port
+/// a.
 #[derive(Clone, Debug)]
 pub struct ArpFrame {
     link: Link,
@@ -39,20 +40,20 @@ impl ArpFrame {
         Self::new(1, sender, target)
     }
 
-    /// Returns a reply: `sender` has the link address of the frame's source. The frame goes to the port's
-    /// address by default.
+    /// Returns a reply: `sender` has the link address that is the frame's source. By default the frame goes
+    /// to the MAC address of the port.
     pub fn reply(sender: &str, target: &str) -> Self {
         Self::new(2, sender, target).to(station(0x0a))
     }
 
     link_setters!();
 
-    /// Sets the sender's link address inside the message, and the frame's source to the same.
+    /// Sets the link address of the sender, both in the message and as the frame's source.
     pub fn sender(self, mac: MacAddr) -> Self {
         self.from(mac).claims(mac)
     }
 
-    /// Sets the sender's link address inside the message only.
+    /// Sets the link address of the sender in the message only.
     pub fn claims(mut self, mac: MacAddr) -> Self {
         self.sender.0 = mac;
         self

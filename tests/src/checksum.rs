@@ -1,4 +1,4 @@
-//! Second implementation of the Internet checksum, slow and simple, as a reference for the router's own one.
+//! Second, simple implementation of the Internet checksum, as a reference for the router's.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use crate::checksum::{checksum, transport_checksum4};
 use crate::link::{Frame, Link, link_setters};
 
-/// Content behind the IPv4 header.
+/// Content after the IPv4 header.
 #[derive(Clone, Debug)]
 enum Transport {
     Udp { ports: (u16, u16), checksum: Option<u16> },
@@ -14,8 +14,8 @@ enum Transport {
     Raw,
 }
 
-/// IPv4 frame. Fields that a test doesn't set are correct and lead from the host behind port a to 10.9.0.1
-/// behind port b.
+/// IPv4 frame. Fields that a test doesn't set are correct: the frame goes from the host behind port a to
+/// 10.9.0.1 behind port b.
 #[derive(Clone, Debug)]
 pub struct Ipv4Frame {
     link: Link,
@@ -27,7 +27,7 @@ pub struct Ipv4Frame {
     ttl: u8,
     tos: u8,
     identification: u16,
-    /// Flags in the upper three bits, fragment offset in units of 8 bytes in the others.
+    /// Fragment field: flags in the upper three bits, below them the fragment offset in units of 8 bytes.
     fragment: u16,
     options: Vec<u8>,
     version: u8,
@@ -85,7 +85,7 @@ impl Ipv4Frame {
         Self::new(1, Transport::Icmp { kind, code, rest: [0x12, 0x34, 0, 1] }, b"payload of icmp!")
     }
 
-    /// Returns a packet of any protocol: the payload alone follows the IPv4 header.
+    /// Returns a packet of any protocol; only the payload follows the IPv4 header.
     pub fn raw(protocol: u8) -> Self {
         Self::new(protocol, Transport::Raw, b"payload of some protocol")
     }
@@ -153,13 +153,13 @@ impl Ipv4Frame {
         self
     }
 
-    /// Sets the data behind the transport header.
+    /// Sets the data after the transport header.
     pub fn payload(mut self, payload: &[u8]) -> Self {
         self.payload = payload.into();
         self
     }
 
-    /// Fills the data behind the transport header with a pattern so that the IP packet has `length` bytes.
+    /// Fills the data after the transport header with a pattern, so that the IP packet has `length` bytes.
     pub fn length(mut self, length: usize) -> Self {
         self.payload.clear();
         let headers = self.packet().len();
@@ -194,7 +194,7 @@ impl Ipv4Frame {
         self
     }
 
-    /// Returns the packet in fragments of `size` bytes behind the header, a multiple of 8. The last fragment
+    /// Returns the packet as fragments with `size` bytes after the header, a multiple of 8. The last fragment
     /// may be shorter.
     pub fn pieces(&self, size: u16) -> Vec<Self> {
         let bytes = self.transport_bytes();
@@ -222,7 +222,7 @@ impl Ipv4Frame {
         self
     }
 
-    /// Sets the header length field, in 32-bit words. The checksum covers a header of this length.
+    /// Sets the header length field, in 32-bit words. The checksum is computed over this length.
     pub fn header_words(mut self, words: u8) -> Self {
         self.header_words = Some(words);
         self
@@ -246,7 +246,7 @@ impl Ipv4Frame {
         self
     }
 
-    /// Pads the frame to `length` bytes, with `0xaa` in place of leaked memory of another host.
+    /// Pads the frame to `length` bytes with `0xaa`, which stands for leaked memory of the sender.
     pub fn pad(mut self, length: usize) -> Self {
         self.pad = length;
         self
@@ -325,7 +325,7 @@ impl Frame for Ipv4Frame {
 mod tests {
     use super::*;
 
-    /// Expected bytes, written by hand from RFC 791 and RFC 768.
+    /// The expected bytes are written by hand from RFC 791 and RFC 768.
     #[test]
     fn a_frame_is_built_byte_by_byte_as_the_rfcs_say() {
         let frame = Ipv4Frame::udp().payload(b"hi").dont_fragment().bytes();

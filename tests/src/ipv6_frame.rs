@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 use crate::checksum::transport_checksum6;
 use crate::link::{Frame, Link, link_setters};
 
-/// Content behind the IPv6 header and its extension headers.
+/// Content after the IPv6 header and its extension headers.
 #[derive(Clone, Debug)]
 enum Transport {
     Udp { ports: (u16, u16) },
@@ -14,8 +14,8 @@ enum Transport {
     Raw,
 }
 
-/// IPv6 frame. Fields that a test doesn't set are correct and lead from the host behind port a to fd00:9::1
-/// behind port b.
+/// IPv6 frame. Fields that a test doesn't set are correct: the frame goes from the host behind port a to
+/// fd00:9::1 behind port b.
 #[derive(Clone, Debug)]
 pub struct Ipv6Frame {
     link: Link,
@@ -24,7 +24,7 @@ pub struct Ipv6Frame {
     protocol: u8,
     transport: Transport,
     payload: Vec<u8>,
-    /// Extension headers: the number of each, and its bytes without the next header field.
+    /// Extension headers: the protocol number of each, and its bytes without the next header field.
     extensions: Vec<(u8, Vec<u8>)>,
     hop_limit: u8,
     traffic_class: u8,
@@ -75,7 +75,7 @@ impl Ipv6Frame {
         Self::new(58, Transport::Icmp { kind, code, rest: [0x12, 0x34, 0, 1] }, b"payload of icmp!")
     }
 
-    /// Returns a packet of any next header: the payload alone follows the IPv6 header.
+    /// Returns a packet with any next header; only the payload follows the IPv6 header.
     pub fn raw(protocol: u8) -> Self {
         Self::new(protocol, Transport::Raw, b"payload of some protocol")
     }
@@ -112,8 +112,8 @@ impl Ipv6Frame {
         self
     }
 
-    /// Adds an extension header behind the present ones: its number, and its bytes without the next header
-    /// field.
+    /// Adds an extension header after the present ones: its protocol number, and its bytes without the next
+    /// header field.
     pub fn extension(mut self, number: u8, bytes: &[u8]) -> Self {
         self.extensions.push((number, bytes.into()));
         self
@@ -144,7 +144,7 @@ impl Ipv6Frame {
         self
     }
 
-    /// Returns the packet in fragments of `size` bytes behind the fragment header, a multiple of 8. The last
+    /// Returns the packet as fragments with `size` bytes after the fragment header, a multiple of 8. The last
     /// fragment may be shorter.
     pub fn pieces(&self, size: u16, identification: u32) -> Vec<Self> {
         let bytes = self.transport_bytes();
@@ -157,13 +157,13 @@ impl Ipv6Frame {
         pieces.map(piece).collect()
     }
 
-    /// Sets the data behind the transport header.
+    /// Sets the data after the transport header.
     pub fn payload(mut self, payload: &[u8]) -> Self {
         self.payload = payload.into();
         self
     }
 
-    /// Fills the data behind the transport header with a pattern so that the IP packet has `length` bytes.
+    /// Fills the data after the transport header with a pattern, so that the IP packet has `length` bytes.
     pub fn length(mut self, length: usize) -> Self {
         self.payload.clear();
         let headers = self.packet().len();
@@ -250,7 +250,7 @@ impl Frame for Ipv6Frame {
 mod tests {
     use super::*;
 
-    /// Expected bytes, written by hand from RFC 8200 and RFC 768.
+    /// The expected bytes are written by hand from RFC 8200 and RFC 768.
     #[test]
     fn a_packet_is_built_byte_by_byte_as_the_rfcs_say() {
         let packet = Ipv6Frame::udp().payload(b"hi").traffic_class(0xb8).flow_label(0x12345).packet();

@@ -22,10 +22,10 @@
 //! | `b`  | `02:00:00:00:00:0b` | `10.2.0.1/24`, `fd00:2::1/64` | `10.2.0.2`, `fd00:2::2` | `02:00:00:00:00:b2` |
 //! | `c`  | `02:00:00:00:00:0c` | `10.3.0.1/24`, `fd00:3::1/64` | `10.3.0.2`, `fd00:3::2` | `02:00:00:00:00:c2` |
 //!
-//! Beside the connected networks, `10.9.0.0/16` and `fd00:9::/48` lead to the host behind `b`. By default a
-//! frame ([`Ipv4Frame::udp`], [`Ipv6Frame::udp`]) comes from the host behind `a` and goes to `10.9.0.1` or
-//! `fd00:9::1`, so it leaves by `b`. A test can set any field, to wrong values too. Checksums follow the
-//! fields unless the test sets them.
+//! Beside the connected networks, `10.9.0.0/16` and `fd00:9::/48` have the host behind `b` as next hop. By
+//! default a frame ([`Ipv4Frame::udp`], [`Ipv6Frame::udp`]) comes from the host behind `a` and goes to
+//! `10.9.0.1` or `fd00:9::1`, so it leaves by `b`. A test can set any field, also to wrong values. Checksums
+//! follow the fields unless the test sets them.
 //!
 //! [`Scenario`] has the checks of most cases: [`expect_drop`](Scenario::expect_drop),
 //! [`expect_forwarded`](Scenario::expect_forwarded) (compares every byte of the output with the input),

@@ -8,7 +8,7 @@ pub trait Frame {
     fn bytes(&self) -> Vec<u8>;
 }
 
-/// Returns the MAC address `02:00:00:00:00:xx`: `station(0x0a)` of port a, `station(0xa2)` of the host behind
+/// Returns the MAC address `02:00:00:00:00:xx`: `station(0x0a)` is port a, `station(0xa2)` the host behind
 /// it.
 pub const fn station(last: u8) -> MacAddr {
     MacAddr([2, 0, 0, 0, 0, last])
@@ -76,7 +76,7 @@ macro_rules! link_setters {
 }
 pub(crate) use link_setters;
 
-/// Frame of arbitrary bytes behind its link header.
+/// Frame with arbitrary bytes after its link header.
 #[derive(Clone, Debug)]
 pub struct RawFrame {
     link: Link,

@@ -17,7 +17,7 @@ pub struct NdFrame {
     kind: u8,
     code: u8,
     flags: u8,
-    /// Content behind the flags: addresses, or the fields of a router advertisement.
+    /// Content after the flags: addresses, or the fields of a router advertisement.
     body: Vec<u8>,
     options: Vec<u8>,
     checksum_xor: u16,
@@ -133,7 +133,7 @@ impl NdFrame {
         self
     }
 
-    /// Puts a fragment header before the message, as if it were the only fragment.
+    /// Inserts a fragment header before the message, which is its only fragment.
     pub fn fragmented(mut self) -> Self {
         self.fragmented = true;
         self

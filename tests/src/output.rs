@@ -1,4 +1,4 @@
-//! Transmitted frames and accessors of their headers.
+//! Transmitted frames, and accessors for their headers.
 
 use std::net::IpAddr;
 
@@ -26,9 +26,9 @@ pub struct IcmpView {
     pub kind: u8,
     /// Code.
     pub code: u8,
-    /// Four bytes behind the checksum.
+    /// Four bytes after the checksum.
     pub rest: [u8; 4],
-    /// Content behind the header: in an error, the quoted packet.
+    /// Content after the header; in an error, the quoted packet.
     pub body: Vec<u8>,
 }
 
@@ -54,7 +54,7 @@ impl Output {
         ethernet::Frame::new_unchecked(&self.bytes[..]).source()
     }
 
-    /// Returns the EtherType behind the VLAN tags.
+    /// Returns the EtherType after the VLAN tags.
     pub fn ether_type(&self) -> u16 {
         self.ether_type
     }
@@ -64,7 +64,7 @@ impl Output {
         &self.bytes[12..self.network - 2]
     }
 
-    /// Returns all bytes behind the link header.
+    /// Returns all bytes after the link header.
     pub fn network(&self) -> &[u8] {
         &self.bytes[self.network..]
     }

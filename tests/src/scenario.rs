@@ -145,7 +145,7 @@ impl Scenario {
         Self::new(&configuration)
     }
 
-    /// Lets a frame arrive at a port and runs the router.
+    /// Injects a frame at a port and runs the router.
     pub fn send(&mut self, port: &str, frame: &impl Frame) {
         self.router.inject(port, &frame.bytes());
         self.router.run();
@@ -161,17 +161,17 @@ impl Scenario {
         self.router.take(port).into_iter().map(Output::new).collect()
     }
 
-    /// Returns the frames that each port has sent since the last call, without ports that sent none.
+    /// Returns the frames that each port has sent since the last call; ports that sent none are left out.
     pub fn take_all(&mut self) -> BTreeMap<String, Vec<Output>> {
         let ports = self.router.ports();
         let sent = ports.into_iter().map(|port| (port.clone(), self.take(&port)));
         sent.filter(|(_, frames)| !frames.is_empty()).collect()
     }
 
-    /// Returns the only frame that was sent. `port` has sent it.
+    /// Returns the only sent frame, which `port` must have sent.
     ///
     /// # Panics
-    /// When this port sent no frame or several, or another port sent any.
+    /// When `port` has sent no frame or several, or another port has sent any.
     #[track_caller]
     pub fn only(&mut self, port: &str) -> Output {
         let mut sent = self.take_all();
@@ -201,8 +201,8 @@ impl Scenario {
         self.drops().get(reason.name()).copied().unwrap_or(0)
     }
 
-    /// Sends a frame and asserts that its port drops it for this reason alone, and that the router sends
-    /// nothing.
+    /// Sends a frame and asserts that the router counts exactly one drop, at this port and for this reason,
+    /// and sends nothing.
     ///
     /// # Panics
     /// When the router treats the frame otherwise.
@@ -231,7 +231,7 @@ impl Scenario {
         assert_eq!(at_port_after, expected, "counted at another port than {port}: {frame:?}");
     }
 
-    /// Sends a frame and asserts that the router accepts it for itself and sends nothing.
+    /// Sends a frame and asserts that the router accepts it as its own and sends nothing.
     ///
     /// # Panics
     /// When the router treats the frame otherwise.
@@ -244,8 +244,8 @@ impl Scenario {
         self.nothing();
     }
 
-    /// Sends a frame and asserts that it leaves by `out` to the host behind it. TTL or hop limit is one less;
-    /// every other byte of the network packet is unchanged. Returns the sent frame.
+    /// Sends a frame and asserts that it leaves by `out` to the host behind that port. TTL or hop limit must
+    /// be one less, every other byte of the network packet unchanged. Returns the sent frame.
     ///
     /// # Panics
     /// When the router treats the frame otherwise.
@@ -261,8 +261,8 @@ impl Scenario {
         output
     }
 
-    /// Sends an IPv4 frame and asserts that the router drops it for `reason`. The router answers by the
-    /// arrival port, with the ICMP error `kind`/`code` that quotes the packet. Returns the error.
+    /// Sends an IPv4 frame and asserts that the router drops it for `reason`, and sends the ICMP error
+    /// `kind`/`code`, which quotes the packet, out of the arrival port. Returns the error.
     ///
     /// # Panics
     /// When the router treats the frame otherwise.
@@ -311,8 +311,8 @@ impl Scenario {
         error
     }
 
-    /// Sends an IPv6 frame and asserts that the router drops it for `reason`. The router answers by the
-    /// arrival port, with the ICMPv6 error `kind`/`code` that quotes the packet. Returns the error.
+    /// Sends an IPv6 frame and asserts that the router drops it for `reason`, and sends the ICMPv6 error
+    /// `kind`/`code`, which quotes the packet, out of the arrival port. Returns the error.
     ///
     /// # Panics
     /// When the router treats the frame otherwise.
@@ -357,8 +357,8 @@ impl Scenario {
         error
     }
 
-    /// Sends the frame that `frame` makes of each item, and asserts that the router drops each frame for the
-    /// reason without an answer.
+    /// Makes a frame from each item, sends it, and asserts that the router drops each frame for this reason
+    /// without an answer.
     ///
     /// # Panics
     /// When the router treats one of the frames otherwise.
@@ -374,7 +374,7 @@ impl Scenario {
         }
     }
 
-    /// Asserts that no packet was lost or invented.
+    /// Asserts that no packet is unaccounted.
     ///
     /// # Panics
     /// When packets are unaccounted for.
@@ -423,8 +423,8 @@ fn network_of(frame: &[u8]) -> &[u8] {
     &frame[at + 2..]
 }
 
-/// Returns the packet that a router makes of a frame: without padding, TTL or hop limit one less, checksum
-/// computed again.
+/// Returns the packet that a router sends for a frame: without padding, TTL or hop limit one less, checksum
+/// recomputed.
 fn one_hop_less(frame: &[u8]) -> Vec<u8> {
     let mut packet = network_of(frame).to_vec();
     if packet[0] >> 4 == 4 {

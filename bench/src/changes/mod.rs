@@ -12,7 +12,7 @@ use crate::memory::setup::{GatesSetup, Pipeline, Setup, Source};
 use crate::statistics::{extremes, median};
 use crate::{BenchError, Bound, Measurement, Options};
 
-/// Live flows, whose packets keep arriving in rotation.
+/// Number of live flows, each of which sends one packet per pass, in rotation.
 const LIVE: u32 = 100_000;
 /// Filters at each of the three gates.
 const FILTERS: usize = 10_000;
@@ -21,22 +21,23 @@ const REPETITIONS: usize = 9;
 /// Packets per pass, in which every live flow sends one packet.
 const PASS: u64 = LIVE as u64;
 
-/// Promised maximum: factor by which packets may take longer while every flow is checked after a filter
-/// change.
+/// Promised maximum: ratio of the time per packet while all flows are checked after a filter change to the
+/// time before the change.
 const FILTER_LIMIT: f64 = 1.5;
 /// Promised maximum: additional nanoseconds to reclassify a flow, as for a new flow.
 const AGAIN_LIMIT: f64 = 400.0;
-/// Packets per batch, and thus the most flows checked or reclassified before the next batch.
+/// Packets per batch, which is also the maximum number of flows checked or reclassified per batch.
 const BATCH: f64 = 256.0;
 /// Live flows that a [`Matching::Some`] filter matches.
 const MATCHED: u32 = 4095;
 
-/// Promised maximum: factor by which packets may take longer during 100,000 route changes per second.
+/// Promised maximum: ratio of the time per packet during 100,000 route changes per second to the time without
+/// changes.
 const ROUTES_LIMIT: f64 = 1.5;
 
-/// Flow records of the router in the flood.
+/// Maximum number of flow records of the router in the flood.
 const REMEMBERED: u32 = 1 << 16;
-/// Flows from before the flood; they send every fourth packet.
+/// Number of flows from before the flood; together they send every fourth packet.
 const ESTABLISHED: u32 = 1000;
 /// Flows of the flood: more than the flow records, so that each flow is new again when it returns.
 const FLOOD: u32 = 300_000;
@@ -70,7 +71,7 @@ impl Matching {
         if self == Self::None { 0 } else { MATCHED }
     }
 
-    /// Returns a filter that the router doesn't have yet. Flow sources start at 30.0.0.1 or fd1e::1.
+    /// Returns a filter that is new to the router. The sources of flows start at 30.0.0.1 or fd1e::1.
     fn filter(self, family: Family, number: usize) -> String {
         let source = if family == Family::V4 { "30.0.0.0/20" } else { "fd1e::/116" };
         match self {
@@ -80,8 +81,8 @@ impl Matching {
     }
 }
 
-/// Measures the pass after a filter change beside the pass before. Only flows that the filter matches may be
-/// reclassified.
+/// Measures the pass after a filter change and the pass before it. Fails if a flow that the filter does not
+/// match is reclassified.
 fn filter(
     family: Family,
     matching: Matching,
@@ -115,7 +116,7 @@ fn filter(
         "{case}, 3 x {FILTERS} filters, each flow's next packet after a filter changed that {flows} of them match"
     );
     (options.progress)(&format!(
-        "{what}: {changed:.1} ns, {steady:.1} before; {} flows looked at, {} classified again",
+        "{what}: {changed:.1} ns per packet, {steady:.1} without changes; {} flows rechecked, {} reclassified",
         counts.checked, counts.reclassified
     ));
     // The router checks all flows. In addition it reclassifies each matched flow once.
@@ -148,7 +149,7 @@ fn timed(pipeline: &mut Pipeline, packets: u64) -> (f64, Duration) {
     (each, longest)
 }
 
-/// Returns the packets of unknown flows, and all dropped packets.
+/// Returns the number of packets classified as of new flows, and the number of dropped packets.
 fn new_flows(pipeline: &mut Pipeline) -> (u64, u64) {
     let snapshot = pipeline.snapshot();
     (snapshot.flows.packets.misses, snapshot.totals.dropped)

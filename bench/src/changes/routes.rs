@@ -25,8 +25,8 @@ const SPAN: Duration = Duration::from_millis(500);
 /// Route changes per update, as in the daemon.
 const AT_ONCE: usize = 256;
 
-/// Measures packets of many flows during route changes, first in other networks and then in the flows' own
-/// networks.
+/// Measures forwarding of many flows during route changes: first changes to networks without flows, then to
+/// the flows' own networks.
 pub(super) fn run(case: Case, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     if processors < 2 {
@@ -77,7 +77,7 @@ fn beside_changes(
     let (busy, quiet, rate) = (median(&busy), median(&quiet), median(&rates));
     let what = format!("{case}, 100,000 route changes a second {place}");
     let line = format!(
-        "{what} ({rate:.0}): {busy:.1} ns per packet, {quiet:.1} without; so far {} flows looked at, {} rerouted, {} classified again",
+        "{what} ({rate:.0}): {busy:.1} ns per packet, {quiet:.1} without; so far {} flows rechecked, {} rerouted, {} reclassified",
         counts.checked, counts.rerouted, counts.reclassified
     );
     let ratio = median(&ratios);

@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// Name of the peer in results.
 pub(super) const NAME: &str = "DPDK rte_acl";
 
-/// Compiled program, which runs on many filter sets.
+/// Compiled C program that builds tables from filter sets.
 pub(super) struct Program {
     files: Scratch,
     path: std::path::PathBuf,
@@ -64,8 +64,8 @@ impl Program {
     }
 }
 
-/// Builds the peer's table and returns the nanoseconds and bytes. Returns `None` if the peer fails or takes
-/// longer than [`PATIENCE`].
+/// Makes the peer build its table, and returns nanoseconds and bytes. Returns `None` if the peer fails or
+/// takes longer than [`PATIENCE`].
 fn build(peer: &mut Peer) -> Option<Vec<u64>> {
     let process = Pid::from_raw(peer.pid().cast_signed());
     let (done, wait) = mpsc::channel::<()>();

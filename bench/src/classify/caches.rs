@@ -1,9 +1,9 @@
 //! Simulated caches, to which lookups report their reads.
 //!
 //! The first cache has 32 KiB and the last one 512 KiB. Both are eight-way, evict the least recently used
-//! line, and prefetch nothing. They differ from the machine's caches, but they are the same for all tables,
-//! all sizes, and in every run. An access without an address, such as a hash map probe without a match,
-//! counts as a hit.
+//! line, and don't prefetch. They differ from the machine's caches, but are the same for all tables, all
+//! sizes, and in every run. An access without an address, such as an unsuccessful probe of a hash map, counts
+//! as a hit.
 
 use millrace_classify::prefix_match::Count;
 
@@ -27,7 +27,7 @@ pub(super) struct Caches {
 /// Counts of memory accesses in lookups.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct Counts {
-    /// Dependent accesses, each of which waits for an earlier access.
+    /// Dependent accesses: each waits for the result of the access before.
     pub accesses: u64,
     /// Lines missing in the first cache.
     pub first_misses: u64,
@@ -73,7 +73,7 @@ impl Count for Caches {
     }
 }
 
-/// Cache: each set holds its lines in order of their last use, the latest first.
+/// Cache. Each set lists its lines, the most recently used first.
 #[derive(Debug)]
 struct Cache {
     sets: Vec<[usize; WAYS]>,

@@ -17,7 +17,7 @@ const PACKETS: usize = 128 * BATCH;
 /// Time limit of one run, including the time to fill the table.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Name prefix of a run that only fills a table and looks up a trace.
+/// Name prefix of a run that only fills a table and looks up a trace, for callgrind.
 const PREFIX: &str = "classify/";
 
 /// Counts the instructions per lookup; returns `None` if the binary has no function names.
@@ -37,7 +37,8 @@ fn parse(name: &str) -> Option<(Source, &'static Kind)> {
     Some((source, KINDS.iter().find(|known| known.name == kind)?))
 }
 
-/// Runs only some lookups, for a tool that counts their cost; returns `None` if `name` isn't such a run.
+/// Runs only lookups, for a tool that counts their cost; returns `None` if `name` isn't the name of such a
+/// run.
 pub(crate) fn run_measured(name: &str) -> Option<Result<(), BenchError>> {
     let (source, kind) = parse(name)?;
     let set = source.load()?;

@@ -1,7 +1,7 @@
-//! Classification of new flows at three gates with linked DAGs, beside the same gates without links.
+//! Classification of new flows at three gates with linked DAGs, compared with the same gates without links.
 //!
-//! The gates have the same filters, or similar filters: each gate lacks another third of them. Lookups follow
-//! the pipeline's order: a batch at one gate after the other.
+//! The gates have the same filters, or similar ones: then each gate lacks a different third of them. Lookups
+//! follow the pipeline's order: a whole batch at one gate, then at the next.
 
 use millrace_classify::{Candidate, DagTable, FilterTable, Links, MemoryBound, TupleSpace};
 use millrace_packet::Family;
@@ -18,7 +18,7 @@ const GATES: usize = 3;
 /// Filters at each gate.
 const FILTERS: usize = 10_000;
 
-/// Degree to which the gates share the filters of a set.
+/// Whether all gates have the same filters, or each lacks a different third of them.
 #[derive(Clone, Copy)]
 enum Sharing {
     Same,
@@ -86,7 +86,7 @@ fn flows() -> FilterSet {
     FilterSet { name: "10k flows".to_owned(), filters: (0..FILTERS).map(filter).collect() }
 }
 
-/// Tables of the gates, and the links into each gate but the first.
+/// Tables of the gates, and the links into every gate except the first.
 struct Gates {
     tables: Vec<DagTable<u32>>,
     links: Vec<Links>,
@@ -100,7 +100,7 @@ struct Figures {
     linked: f64,
     alone: f64,
     tuples: f64,
-    /// Accesses with links and without.
+    /// Memory accesses with links, and without.
     accesses: [f64; 2],
 }
 
@@ -141,8 +141,8 @@ impl Gates {
         self.links.iter().map(Links::ahead).sum()
     }
 
-    /// Looks up a batch at a gate. `winners` holds the results of the gate before, and gets the results of
-    /// this gate.
+    /// Looks up a batch at a gate. `winners` holds the results of the previous gate, and is overwritten with
+    /// the results of this gate.
     fn linked(&self, gate: usize, batch: &[Candidate], winners: &mut Winners) {
         for (packet, winner) in batch.iter().zip(winners) {
             let found = match gate.checked_sub(1) {

@@ -1,9 +1,8 @@
 //! `classify`: the filter tables beside DPDK's ACL library, and linked DAGs.
 //!
-//! Each filter set has two traces, looked up in batches of 64: one whose packets match all filters equally
-//! often, and one whose packets follow Zipf's law. All tables and the peer take turns on one processor, and
-//! each runs through the trace once before the timed run. The results of the tables and the peer are
-//! compared.
+//! Each filter set has two traces, looked up in batches of 64. One matches all filters equally often, the
+//! other follows Zipf's law. All tables and the peer take turns on one processor, and each runs through the
+//! trace once before its timed run. The results of all tables and the peer must be equal.
 
 mod acl;
 mod caches;
@@ -37,21 +36,21 @@ const BATCH: usize = 64;
 const ROUNDS: usize = 9;
 /// Time limit of a table for a trace. A slower table looks up only a part of the trace.
 const LONGEST: Duration = Duration::from_millis(50);
-/// Filters to remove and add again.
+/// Number of filters that are removed and added again.
 const CHANGES: usize = 2000;
 /// Time limit of the changes.
 const CHANGING: Duration = Duration::from_millis(500);
-/// Packets whose memory accesses are counted, after as many packets to fill the caches.
+/// Number of packets whose memory accesses are counted; as many packets before fill the caches.
 const COUNTED: usize = 8192;
 /// Time limit of the counting.
 const COUNTING: Duration = Duration::from_millis(250);
 const TRACES: [(&str, Popularity); 2] = [("uniform", Popularity::Uniform), ("Zipf", Popularity::Zipf)];
 
-/// Promised maximum for the default table at 10,000 filters: ratio of its lookup time to the peer's.
+/// Promised maximum for the default table with 10,000 filters: ratio of its lookup time to the peer's.
 const SLOWER: f64 = 2.0;
-/// Promised maximum for a change: ratio of its time to the peer's build time.
+/// Promised maximum: ratio of the time of a change to the peer's build time.
 const OF_A_BUILD: f64 = 1e-3;
-/// Promised maximum for a change: microseconds.
+/// Promised maximum: microseconds of a change.
 const CHANGE: f64 = 1000.0;
 
 /// Runs all cases.
@@ -307,7 +306,7 @@ impl Case<'_, '_> {
     }
 }
 
-/// Returns the memory accesses per packet of a trace and the misses of simulated caches, with their units.
+/// Returns memory accesses per packet of a trace, and misses of both simulated caches, with their units.
 fn memory_read(table: &dyn Table, trace: &[Candidate]) -> [(f64, &'static str); 3] {
     let mut caches = Caches::new();
     let mut pass = |packets: &[Candidate]| {
@@ -326,7 +325,7 @@ fn memory_read(table: &dyn Table, trace: &[Candidate]) -> [(f64, &'static str); 
     ]
 }
 
-/// Returns the part of a trace that a table can look up within the time limit.
+/// Returns the first part of a trace, as long as the table can look up within the time limit.
 fn affordable<'a>(table: &dyn Table, trace: &'a [Candidate]) -> &'a [Candidate] {
     let probe = &trace[..trace.len().min(BATCH)];
     let start = Instant::now();

@@ -38,7 +38,7 @@ impl Source {
         }
     }
 
-    /// Whether the promises apply to this set: to sets of 10,000 filters, and to generated sets only if the
+    /// Whether the promises apply to this set: it has 10,000 filters, and is a file, or an IPv4 set if the
     /// files are absent.
     pub fn is_judged(self) -> bool {
         match self {

@@ -68,7 +68,7 @@ pub(super) struct Kind {
     make: fn() -> Box<dyn Table>,
 }
 
-/// All kinds; the first is the default table, to which the promises apply.
+/// All kinds. The first is the default table of a router; performance targets apply to it only.
 pub(super) const KINDS: &[Kind] = &[
     Kind { name: "tuple space", make: || Box::new(TupleSpace::new()) },
     Kind { name: "cutting tree", make: || Box::new(CuttingTree::default()) },

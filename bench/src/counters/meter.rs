@@ -1,4 +1,4 @@
-//! Instruction counts of pieces of work, by valgrind from outside or by the processor's counter.
+//! Instruction counts of pieces of work, by callgrind (from outside) or by the processor's counter.
 
 use super::{Counter, Event};
 use crate::callgrind::{callgrind_measured, callgrind_part_ends};
@@ -6,7 +6,7 @@ use crate::callgrind::{callgrind_measured, callgrind_part_ends};
 /// Instruction counter for pieces of work.
 #[derive(Debug)]
 pub(crate) struct Meter {
-    /// The processor's counter. Without it callgrind counts, if the program runs under callgrind.
+    /// Processor's counter; `None` in a program that callgrind runs and counts.
     counter: Option<Counter>,
     counts: Vec<Option<u64>>,
 }

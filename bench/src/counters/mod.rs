@@ -2,7 +2,7 @@
 //! (`perf_event_open(2)`).
 //!
 //! Virtual machines often have no such counters, and the kernel may forbid them
-//! (`kernel.perf_event_paranoid`). No counter is available then.
+//! (`kernel.perf_event_paranoid`); then opening a counter returns `None`.
 
 mod meter;
 
@@ -23,8 +23,7 @@ impl Event {
     pub const CYCLES: Self = Self { kind: 0, number: 0 };
     /// Executed instructions (`PERF_COUNT_HW_INSTRUCTIONS`).
     pub const INSTRUCTIONS: Self = Self { kind: 0, number: 1 };
-    /// Cache misses in perf's sense: accesses that the last cache didn't serve
-    /// (`PERF_COUNT_HW_CACHE_MISSES`).
+    /// Accesses that the last-level cache didn't serve (`PERF_COUNT_HW_CACHE_MISSES`).
     pub const CACHE_MISSES: Self = Self { kind: 0, number: 3 };
     /// Run time of the thread in nanoseconds (`PERF_COUNT_SW_TASK_CLOCK`). The kernel counts it, so it is
     /// always available.
@@ -32,8 +31,7 @@ impl Event {
     const TASK_CLOCK: Self = Self { kind: 1, number: 1 };
 }
 
-/// `struct perf_event_attr` in its first version (`PERF_ATTR_SIZE_VER0`); the kernel reads the other fields
-/// as 0.
+/// First version of `struct perf_event_attr` (`PERF_ATTR_SIZE_VER0`); the kernel sets the later fields to 0.
 #[repr(C)]
 #[derive(Debug, Default)]
 struct Attributes {
@@ -49,7 +47,7 @@ struct Attributes {
     extension: u64,
 }
 
-/// Flag of a counter that is never time-shared; opening the counter fails if the processor has no room.
+/// Flag of a counter that the kernel never multiplexes; reading it fails if the processor has no room for it.
 const PINNED: u64 = 1 << 2;
 const NOT_KERNEL: u64 = 1 << 5;
 const NOT_HYPERVISOR: u64 = 1 << 6;

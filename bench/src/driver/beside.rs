@@ -1,14 +1,14 @@
-//! Offloaded plain flows beside packets for the worker: a flood of exceptional packets, and flows of a
+//! Offloaded plain flows while the worker is busy: with a flood of exceptional packets, or with flows of a
 //! plugin.
 //!
-//! The generator's processor also makes the worker's packets. They reduce the rate of the plain packets, but
-//! don't take time from the worker. A flow that is not offloaded yet needs the worker, and lost all its
-//! packets when the worker's processor made the flood.
+//! The generator's processor also generates the worker's packets. So these reduce the rate of the plain
+//! packets, but take no time from the worker. If the worker's processor generated the flood, a flow that is
+//! not offloaded yet would lose all its packets.
 //!
-//! A first run sends the plain flows beside a control load at the rate of the worker's packets. A filter in
-//! the XDP program drops the control load at once. The other runs send the plain flows at half of the
-//! arriving rate, and alternate between the control load and the worker's packets. The sender counts the sent
-//! packets and the far end the arriving packets, both when no packet is under way.
+//! The first run sends the plain flows beside a control load, at the rate of the worker's packets, that a
+//! filter in the XDP program drops at once. The other runs send the plain flows at half of the rate that
+//! arrived, and alternate between the control load and the worker's packets. Sender and far end count their
+//! packets when no packet is in flight.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -30,8 +30,8 @@ const OTHERS: u64 = 200_000;
 /// Destination port of the packets that the filter drops.
 const DROPPED: u16 = 10;
 const BOUND: u16 = 11;
-/// Promised minimum: arriving share beside the worker's packets, as a fraction of the share beside dropped
-/// packets.
+/// Promised minimum: ratio of the share of plain packets that arrives beside the worker's packets to the
+/// share beside the control load.
 const KEPT: f64 = 0.999;
 
 /// Packets for the worker.
@@ -59,7 +59,7 @@ impl Others {
     }
 }
 
-/// Measures the share of the plain packets that arrives beside other packets.
+/// Measures the share of the plain packets that arrives beside the worker's packets.
 pub(super) fn beside_others(
     network: &Network,
     traffic: &Traffic,

@@ -1,14 +1,14 @@
-//! `driver`: rate of offloaded flows on veth, beside the kernel's forwarding. The cases have one, few and
-//! many flows, or many routes. Other cases run beside filters, a flood of exceptional packets, or flows bound
-//! to an instance.
+//! `driver`: rate of offloaded flows on veth, compared with the kernel's forwarding. There are cases with
+//! one, few and many flows, with many routes, with filters, with a flood of exceptional packets, and with
+//! flows bound to an instance.
 //!
 //! An XDP test run with live frames generates the frames on one processor, which on veth also runs the XDP
-//! programs. The worker has the other processor. The kernel forwards on the generator's processor, too, as
-//! veth does by itself. An XDP program on the far device counts and drops the arriving packets.
+//! programs. The worker has the other processor. The kernel also forwards on the generator's processor, as is
+//! usual on veth. An XDP program on the far device counts and drops the arriving packets.
 //!
-//! Generating and dropping frames costs the same for every router and is part of the compared rates. A
-//! measurement with the far end in the router's place gives this cost; the results also show the cost that
-//! forwarding adds.
+//! Generating and dropping frames costs the same for every router, and is part of the compared rates. A
+//! measurement with the far end in the router's place determines this cost, so that the results can also show
+//! the cost of forwarding alone.
 
 mod beside;
 pub(crate) mod traffic;
@@ -27,7 +27,7 @@ use crate::statistics::{extremes, median};
 use crate::{BenchError, Bound, Measurement, Options, Subject};
 
 const RUNS: usize = 3;
-/// Filters that match no packet, and nftables rules of the kernel's case.
+/// Number of filters that match no packet, and of nftables rules in the kernel's case.
 const FILTERS: usize = 100;
 
 /// Runs all cases, or the requested cases.
@@ -65,7 +65,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     }
 }
 
-/// Measures the offload beside the kernel, and the cost that both add to the cost of sender and receiver.
+/// Measures the offload and the kernel, and the cost of each beyond the cost of sender and receiver.
 fn beside_kernel(
     network: &Network,
     traffic: &Traffic,
@@ -90,7 +90,7 @@ fn beside_kernel(
     Ok(vec![measured.promising_ratio(Bound::AtLeast, traffic.promise), net, floor])
 }
 
-/// Returns the rate of packets that are generated and dropped in the router's place.
+/// Returns the rate of packets that are generated and dropped without a router in between.
 fn ends_alone(network: &Network, traffic: &Traffic) -> Result<f64, BenchError> {
     let _sink = sink(&network.r, "r1")?;
     rate_at(network, (&traffic.frames, traffic.flows), (&network.r, "r1"))
@@ -103,7 +103,7 @@ fn least(network: &Network, traffic: &Traffic) -> Result<f64, BenchError> {
     rate(network, traffic)
 }
 
-/// Measures the offload beside filters that match no packet, and the kernel beside as many rules.
+/// Measures the offload with filters that match no packet, and the kernel with as many rules.
 fn beside_rules(
     network: &Network,
     traffic: &Traffic,
@@ -149,7 +149,7 @@ fn alternately(
     let ((least, most), (ours, of_ours), (theirs, of_theirs)) =
         (extremes(&ours), (median(&ours), ours), (median(&theirs), theirs));
     (options.progress)(&format!(
-        "{case}: driver {ours:.3} Mpps ({least:.3} to {most:.3}), {peer} {theirs:.3}"
+        "{case}: XDP program {ours:.3} Mpps ({least:.3} to {most:.3}), {peer} {theirs:.3} Mpps"
     ));
     let measured = Measurement::of(format!("in the driver, {case}"), ours, "Mpps").beside(peer, theirs);
     Ok((measured.within(&of_ours).peer_within(&of_theirs), ours, theirs))

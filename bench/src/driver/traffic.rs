@@ -11,7 +11,7 @@ use crate::network::{GENERATOR, GENERATOR_MAC, GENERATOR6, ROUTER_MAC, SINK, SIN
 const ROUTES: u32 = 500_000;
 /// Destinations among the routes, as many as the generator has templates.
 const DESTINATIONS: u32 = 256;
-/// Source ports per destination. Each frame advances both numbers, so all pairs occur if the numbers are
+/// Source ports per destination. Each frame advances both numbers, so all pairs occur as the two counts are
 /// coprime.
 const PORTS: u32 = 501;
 /// Promised minimum: ratio to the kernel's rate with plain traffic.
@@ -76,7 +76,7 @@ pub(crate) fn udp(destination: IpAddr) -> UdpFrame {
     }
 }
 
-/// Returns the /24 prefix of a route; the prefixes are scattered from 20.0.0.0 on.
+/// Returns the /24 prefix of a route. The prefixes are scattered above 20.0.0.0.
 fn prefix(number: u32) -> Ipv4Addr {
     // The odd factor makes all prefixes among 2^19 different.
     let scattered = number.wrapping_mul(0x9e37_79b1) & 0x7_ffff;

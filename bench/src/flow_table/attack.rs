@@ -17,11 +17,11 @@ const FLOWS: u32 = 1 << 17;
 const PACKETS: usize = 1 << 19;
 /// Promised maximum: ratio of a hit's time with chosen keys to its time with random keys.
 const LIMIT: f64 = 1.1;
-/// Number of candidate keys per chosen key; the attacker selects by the hash of its own table.
+/// Number of candidate keys per chosen key. The attacker keeps the keys that collide in a table of its own.
 const ONE_OF: u64 = 64;
 
-/// Measures each set of chosen keys alternately with random keys. All keys come from memory, so that reading
-/// them costs the same in both cases.
+/// Measures each set of chosen keys alternately with random keys. All keys are read from memory, so that the
+/// cost of reading them is equal.
 pub(super) fn run() -> Result<Vec<Measurement>, BenchError> {
     let mut results = Vec::new();
     let random_keys: Vec<FlowKey> = (0..FLOWS).map(|number| key(Family::V4, number)).collect();

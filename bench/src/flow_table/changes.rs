@@ -15,7 +15,7 @@ use crate::{BenchError, Measurement};
 const FLOWS: u32 = 1 << 20;
 /// New flows per repetition in a full table.
 const NEW: u32 = 1 << 18;
-/// Largest number of records that one maintenance step checks.
+/// Maximum number of records that one maintenance step checks.
 const BUDGET: usize = 256;
 
 pub(super) fn run() -> Result<Vec<Measurement>, BenchError> {
@@ -34,8 +34,8 @@ fn insert(table: &mut FlowTable, family: Family, number: u32, now: Instant) -> R
     made.map(|_| ()).map_err(|error| BenchError::measurement("insert", error.to_string()))
 }
 
-/// Measures the growth from 1,024 to a million records. For each call only the fastest repetition counts: an
-/// interruption slows a single repetition, but a slow call is slow in all repetitions.
+/// Measures the growth from 1,024 to a million records. Each call's time is the fastest of all repetitions:
+/// an interruption slows one repetition, but a call that is slow by itself is slow in all of them.
 fn growth(family: Family, populate: bool) -> Result<Vec<Measurement>, BenchError> {
     let mut usual = Vec::new();
     let (mut inserts, mut steps) = (vec![f64::INFINITY; FLOWS as usize], Vec::new());
@@ -104,7 +104,7 @@ fn recycling(family: Family) -> Result<Vec<Measurement>, BenchError> {
 }
 
 /// Returns the nanoseconds per new flow in the median batch. Each new flow replaces a record, whose end is
-/// read. `establish` makes new flows established at once.
+/// read. With `establish`, new flows skip probation.
 fn recycle(table: &mut FlowTable, family: Family, first: u32, establish: bool) -> Result<f64, BenchError> {
     let (mut ended, mut times) = (0, Vec::with_capacity(NEW as usize / BATCH));
     let mut start = Clock::now();

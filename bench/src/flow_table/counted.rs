@@ -16,7 +16,7 @@ use crate::{BenchError, Measurement, Options, callgrind};
 
 /// Packets in the counted lookups.
 const PACKETS: usize = 128 * BATCH;
-/// Time limit of one run, most of which fills the largest table.
+/// Time limit of one run. Filling the largest table takes most of it.
 const PATIENCE: Duration = Duration::from_secs(400);
 
 /// Flows of the table in runs that count only instructions; the count does not depend on the number of flows.
@@ -42,7 +42,7 @@ pub(super) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
             };
             let each = counts.map(|count| count / PACKETS as f64);
             (options.progress)(&format!(
-                "{case}: {:.1} instructions, {:.2} and {:.2} misses of simulated caches",
+                "{case}, per packet: {:.1} instructions, misses of two simulated caches: {:.2} (first), {:.2} (last)",
                 each[0], each[1], each[2]
             ));
             let measured = each.into_iter().zip(callgrind::UNITS);
@@ -64,7 +64,8 @@ fn parse(name: &str) -> Option<(Family, u32)> {
     Some((family, flows.parse().ok()?))
 }
 
-/// Runs only some lookups, for a tool that counts their cost; returns `None` if `name` isn't such a run.
+/// Runs only lookups, for a tool that counts their cost; returns `None` if `name` isn't the name of such a
+/// run.
 pub(crate) fn run_measured(name: &str) -> Option<Result<(), BenchError>> {
     let (family, flows) = parse(name)?;
     Some(filled(flows, |number| key(family, number)).and_then(|mut table| {

@@ -20,7 +20,7 @@ impl fmt::Display for Family {
     }
 }
 
-/// Returns the key of flow `number`; keys differ and have no pattern.
+/// Returns the key of flow `number`. Different flows have different keys, without a pattern.
 #[inline]
 pub(super) fn key(family: Family, number: u32) -> FlowKey {
     let (first, second) = (scramble(u64::from(number)), scramble(u64::from(number) ^ 1 << 40));
@@ -38,7 +38,7 @@ pub(super) fn key(family: Family, number: u32) -> FlowKey {
     }
 }
 
-/// Maps every word to another, random-looking word.
+/// Maps a number to a random-looking number; different numbers stay different.
 #[inline]
 pub(super) fn scramble(number: u64) -> u64 {
     Random::new(number).bits()

@@ -16,14 +16,14 @@ use crate::{BenchError, Bound, Measurement};
 
 /// Packets per repetition.
 const PACKETS: usize = 1 << 19;
-/// Numbers of flows, and the promise for IPv4 hits with uniform popularity, in nanoseconds.
+/// Numbers of flows with their names, and the promised nanoseconds of an IPv4 hit with uniform popularity.
 pub(super) const SIZES: [(u32, &str, Option<f64>); 4] = [
     (1 << 10, "1 K", None),
     (1 << 17, "128 K", Some(6.0)),
     (1 << 20, "1 M", Some(12.0)),
     (1 << 22, "4 M", None),
 ];
-/// Distance in packets between the prefetch and the use of a line, in the measurement of bare lines.
+/// Number of packets by which the prefetch of a line precedes its use, when bare lines are measured.
 const BARE_AHEAD: usize = 16;
 /// Promised maximum: ratio of an IPv6 hit's time to an IPv4 hit's time.
 const IPV6_RATIO: f64 = 1.5;
@@ -52,8 +52,8 @@ pub(super) enum Timed {
     HashAndSearch,
 }
 
-/// Returns the nanoseconds per packet in the median batch, which ignores interruptions, and the number of
-/// packets with a record.
+/// Returns the nanoseconds per packet in the median batch, so that interruptions don't count, and the number
+/// of packets with a record.
 pub(super) fn look_up(
     table: &mut FlowTable,
     order: &[u32],
@@ -79,7 +79,7 @@ pub(super) fn look_up(
     (median(&times) * 1e9 / BATCH as f64, hits)
 }
 
-/// Two cache lines per hit, as in the table: a bucket line, one for eight flows, and a record line.
+/// The two cache lines that a hit touches: a bucket line, shared by eight flows, and a record line.
 struct Bare {
     buckets: HugeSlice<Line>,
     records: HugeSlice<Line>,
@@ -94,7 +94,7 @@ impl Bare {
         Ok(Self { buckets: lines(flows as usize / 8)?, records: lines(flows as usize)? })
     }
 
-    /// Returns the nanoseconds per packet in the median batch for these lines alone. Each packet prefetches
+    /// Returns the nanoseconds per packet in the median batch for these lines alone: each packet prefetches
     /// both lines, reads the bucket line and writes the record line, without a search or comparison.
     fn time(&mut self, order: &[u32]) -> f64 {
         let Self { buckets, records } = self;

@@ -1,8 +1,8 @@
 //! `flow-table`: cost of lookups in the flow table and of its changes, in this process.
 //!
 //! Packets come in batches of 256 as in the pipeline, with freshly written keys. The popularity of flows is
-//! uniform or follows Zipf's law. A hit's time covers the lookup and the count of the packets, with given
-//! keys and hashes. The time excludes generating the keys, but includes one clock reading per batch.
+//! uniform or follows Zipf's law. A hit's time covers the lookup and the count of the packet, and one clock
+//! reading per batch. It excludes generating the keys and, unless a case says otherwise, the hash.
 
 mod attack;
 mod changes;
@@ -35,7 +35,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     Ok(results)
 }
 
-/// Returns an empty table with allocated memory and a seed that no other code uses.
+/// Returns an empty table with its memory allocated. Its seed is used nowhere else.
 fn table(initial: u32, maximum: u32) -> Result<FlowTable, BenchError> {
     table_with(initial, maximum, true)
 }

@@ -1,7 +1,7 @@
 //! `gates`: cost of gates and filters, with and without the flow table, in the pipeline alone.
 //!
-//! Routers that differ only in their gates forward the same packets alternately, so that a disturbance
-//! affects all routers alike.
+//! Routers with different gates forward the same packets alternately, so that a disturbance affects all of
+//! them alike.
 
 use crate::interrupt::check;
 use crate::memory::case::{Case, Family};
@@ -11,8 +11,8 @@ use crate::process::is_installed;
 use crate::statistics::median;
 use crate::{BenchError, Bound, Measurement, Options};
 
-/// Repetitions; the result is their median. Many short repetitions suit a shared machine, whose speed changes
-/// all the time.
+/// Repetitions; the result is their median. Many short repetitions suit a shared machine, whose speed keeps
+/// changing.
 const REPETITIONS: usize = 151;
 /// Packets per repetition: 100 batches.
 const PACKETS: u64 = 25_600;
@@ -26,11 +26,12 @@ const LENGTHS: [u32; 5] = [1, 2, 4, 10, 100];
 /// returns.
 const REMEMBERED: u32 = 512;
 
-/// Promised maximum: time ratio of three gates with every flow bound to `null`.
+/// Promised maximum: ratio of the time with three gates where every flow is bound to `null` to the time
+/// without gates.
 const BOUND_LIMIT: f64 = 1.10;
 const EMPTY_LIMIT: f64 = 1.01;
-/// Promised maximum: additional nanoseconds for the first packet of a flow at three gates with 10,000 filters
-/// each.
+/// Promised maximum: additional nanoseconds for the first packet of a flow because of three gates with 10,000
+/// filters each.
 const NEW_FLOW_LIMIT: f64 = 400.0;
 
 const EMPTY: &str = "3 gates that nobody is bound at";
@@ -48,7 +49,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     Ok(results)
 }
 
-/// Measures three empty gates, and three gates with `null`, beside a router without gates.
+/// Measures three empty gates, and three gates with `null`, compared with a router without gates.
 fn gates(case: Case, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let setups = [GatesSetup::None, GatesSetup::Empty, GatesSetup::Null];
     let setups = setups.map(|gates| Setup { gates, ..Setup::default() });
@@ -75,7 +76,7 @@ fn gates(case: Case, options: &mut Options<'_>) -> Result<Vec<Measurement>, Benc
     Ok(results)
 }
 
-/// Measures the same setups in instructions, which noise does not affect.
+/// Measures the same setups in instructions, which are free of noise.
 fn instructions(
     case: Case,
     setups: &[Setup; 3],
@@ -140,7 +141,7 @@ fn lengths(family: Family, options: &mut Options<'_>) -> Result<Vec<Measurement>
     Ok(results)
 }
 
-/// Returns the nanoseconds per packet of each repetition and setup, minus the source's time in the same
+/// Returns the nanoseconds per packet of each setup in each repetition, minus the source's time in that
 /// repetition. The setups alternate.
 fn alternating(case: Case, setups: &[Setup]) -> Result<Vec<Vec<f64>>, BenchError> {
     let mut runs = Vec::new();

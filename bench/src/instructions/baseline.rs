@@ -16,9 +16,9 @@ pub(super) const TOLERANCE: f64 = 0.02;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Counter {
-    /// Valgrind, which hides the widest vector instructions and thus counts the portable code.
+    /// Valgrind. It hides the widest vector instructions, so the portable code is counted.
     Callgrind,
-    /// Processor counter, which counts the code that this machine runs.
+    /// Processor's counter. It counts the code that this machine runs.
     Processor,
 }
 
@@ -82,12 +82,12 @@ impl Change {
         Some(self.after? / self.before.filter(|before| *before > 0.0)?)
     }
 
-    /// Whether the path exceeds the tolerance, or is missing on either side.
+    /// Whether the count of the path rose beyond the tolerance, or is missing in the baseline or now.
     pub fn fails(&self) -> bool {
         self.ratio().is_none_or(|ratio| ratio > 1.0 + TOLERANCE)
     }
 
-    /// Whether the path costs so much less that the baseline no longer guards it.
+    /// Whether the path costs so much less that the baseline should be renewed.
     pub fn is_cheaper(&self) -> bool {
         self.ratio().is_some_and(|ratio| ratio < 1.0 - TOLERANCE)
     }
@@ -108,8 +108,8 @@ impl fmt::Display for Change {
 }
 
 impl Counts {
-    /// Returns the difference in compiler or vectors that makes the counts incomparable; `None` without a
-    /// difference.
+    /// Returns the difference in compiler or vectors that makes the counts incomparable; `None` if there is
+    /// none.
     pub fn made_otherwise(&self, before: &Self) -> Option<String> {
         if self.compiler != before.compiler {
             return Some(format!(
@@ -122,7 +122,7 @@ impl Counts {
         (self.vectors != before.vectors).then(vectors)
     }
 
-    /// Returns the changes of all paths on either side, sorted by name.
+    /// Returns the changes of all paths that either side has, sorted by name.
     pub fn changes(&self, before: &Self) -> Vec<Change> {
         let mut paths: Vec<&String> = before.instructions.keys().chain(self.instructions.keys()).collect();
         paths.sort();

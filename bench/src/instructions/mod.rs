@@ -1,9 +1,9 @@
-//! `instructions`: instructions of the hot paths, beside a committed baseline.
+//! `instructions`: instruction counts of the hot paths, compared with a committed baseline.
 //!
-//! The counts have a fixed workload and don't depend on the machine's load, so that a difference of 2 % comes
-//! from the code. Callgrind hides the widest vector instructions and counts the portable code. If the
-//! processor counts, too, the benchmark also judges the code that this machine runs. The cost of the
-//! generator or loop is subtracted.
+//! The workload is fixed and the counts don't depend on the machine's load, so a difference of 2 % comes from
+//! the code. Callgrind hides the widest vector instructions and counts the portable code. If the processor
+//! has a counter, the benchmark also judges the code that this machine runs. The cost of the generator or of
+//! the loop is subtracted.
 
 mod baseline;
 mod paths;
@@ -44,8 +44,8 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Checks that the comparison judged enough counters to find an increase: at least one counter, or with
-    /// `all` every counter of this machine that the baseline has.
+    /// Checks that the comparison judged enough counters to find an increase: at least one counter; with
+    /// `all`, every counter that both this machine and the baseline have.
     ///
     /// # Errors
     /// Reasons why the comparison judged too few counters, in one line.
@@ -181,7 +181,7 @@ fn counts(parts: &[f64], vectors: &str) -> Counts {
     }
 }
 
-/// Returns the widest vectors of the processor, or with `all` unset the widest that callgrind doesn't hide.
+/// Returns the widest vectors of the processor; without `all`, the widest that callgrind doesn't hide.
 pub(crate) fn vectors(all: bool) -> &'static str {
     #[cfg(target_arch = "x86_64")]
     {

@@ -15,7 +15,7 @@ use crate::schedule::counted::{Scheduler, exchanged};
 /// Path of packets through the code.
 pub(super) struct HotPath {
     pub name: &'static str,
-    /// Path to subtract, which does the same work without the judged part.
+    /// Path whose count is subtracted. It does the same work except for the judged part.
     pub without: Option<&'static str>,
     /// Divisor of the count: packets or calls.
     pub times: u64,

@@ -16,20 +16,21 @@ use crate::sink::sink;
 use crate::statistics::median;
 use crate::{BenchError, Measurement, Options, Subject};
 
-/// Case of packets that bypass the worker.
+/// Name of the case in which packets bypass the worker.
 pub(super) const DRIVER: &str = "ports to driver and out";
 /// Duration of the traffic before counting starts.
 const WARM_UP: Duration = Duration::from_millis(250);
 const COUNTED: Duration = Duration::from_millis(600);
-/// Frames per call at a limited rate: few compared with a ring of 2,048, many compared with the cost of a
-/// call.
+/// Frames per call at a limited rate: few enough for a ring of 2,048 frames, and enough to make the fixed
+/// cost of a call small.
 const FRAMES_AT_ONCE: u32 = 1024;
-/// Share of the forwarded rate at which the sender's time is measured: slightly below 1, so that nothing
-/// waits.
+/// Share of the forwarded rate at which the sender's time is measured: slightly below 1, so that no queue
+/// builds up.
 const BELOW: f64 = 0.98;
-/// Iterations of an empty loop that `null` runs per packet; the second run has twice as many.
+/// Iterations of an empty loop that `null` runs per packet in the first run; the second run has twice as
+/// many.
 const DELAY: u32 = 1000;
-/// Largest share of the undelayed rate that an effective delay may leave.
+/// Maximum ratio of the delayed to the undelayed rate. Above it, the delay is too short to be measured.
 const BINDS: f64 = 0.95;
 
 /// Boundary, with the destination of the packets that cross it.
@@ -46,11 +47,11 @@ pub(super) struct Boundary {
 struct Run {
     /// Forwarded packets in millions per second.
     rate: f64,
-    /// Time on the sender's processor, including the sender's own part.
+    /// Time on the sender's processor, which includes generating the packet.
     below: f64,
     /// Kernel's part of the worker's time.
     kernel: f64,
-    /// Worker's time without a delay, calculated from two delays.
+    /// Worker's time without a delay, extrapolated from two delays.
     worker: f64,
 }
 
@@ -88,7 +89,7 @@ pub(super) fn through_driver(
 }
 
 impl Boundary {
-    /// Measures the rate, and for both sides the time per packet and the spare time.
+    /// Measures the rate, and for both sides of the boundary the time per packet and the spare time.
     pub fn measure(
         &self,
         network: &Network,
@@ -145,7 +146,8 @@ impl Boundary {
         Ok(Run { rate, below, kernel, worker: worker.min(1e3 / rate) })
     }
 
-    /// Calculates the worker's time per packet from two delays, the second twice the first.
+    /// Extrapolates the worker's time per packet without a delay from two runs, the second with twice the
+    /// delay.
     fn delayed(&self, network: &Network, router: &Router, load: &Load, rate: f64) -> Result<f64, BenchError> {
         let mut times = [0.0; 2];
         for (turn, time) in times.iter_mut().enumerate() {
@@ -168,8 +170,8 @@ impl Boundary {
     }
 }
 
-/// Returns the spare time between two packets. Calls with fewer frames than at the highest rate cost more, so
-/// that no time may be left.
+/// Returns the spare time between two packets; 0 if none is left, as calls with few frames cost more per
+/// frame.
 fn spare(rate: f64, takes: f64) -> f64 {
     (1e3 / rate - takes).max(0.0)
 }

@@ -1,8 +1,8 @@
-//! Two send paths from a worker to a veth, by the number of frames per call: through the socket, and by a
-//! program that runs on live frames ([`BatchSender`]).
+//! Two ways to send from a worker to a veth device, by the number of frames per call: through the AF_XDP
+//! socket, and by a program that runs on live frames ([`BatchSender`]).
 //!
-//! Both times cover the work of a worker's port, from packets to free memory. As on veth in general, the far
-//! end receives on the same processor and is part of both times.
+//! Both times cover all work of a worker's port, from the packets to their freed memory. On veth, the far end
+//! receives on the same processor, so both times include it.
 
 use std::time::{Duration, Instant as Clock};
 
@@ -26,7 +26,7 @@ use crate::{BenchError, Measurement, Options};
 pub(super) const CASE: &str = "crossover";
 /// Frames per call.
 const COUNTS: [usize; 12] = [1, 2, 4, 8, 12, 16, 20, 24, 32, 64, 128, 256];
-/// Repetitions per number of frames; the send paths alternate.
+/// Repetitions per number of frames; the two ways alternate.
 const ROUNDS: usize = 7;
 /// Frames per repetition.
 const FRAMES: usize = 4096;
@@ -34,7 +34,7 @@ const CALLS: usize = 128;
 /// Frames of packet memory.
 const MEMORY: u32 = 8192;
 const MTU: u16 = 1500;
-/// Sent frames per tolerated lost frame. A lost frame costs less than an arriving frame.
+/// At most one sent frame in this number may be lost. A lost frame costs less than an arriving frame.
 const LOST: u64 = 1000;
 
 /// Times of both send paths for a number of frames, one per repetition, in nanoseconds per frame.
@@ -117,8 +117,8 @@ fn told(case: &str, points: &[Point], options: &mut Options<'_>) -> Vec<Measurem
     results
 }
 
-/// Returns the point from which the second figure stays below 0, by linear interpolation between the points
-/// (thesis, section 3.3.1). Returns `None` if it never stays below 0, or always was.
+/// Returns the point from which the second figure stays below 0, by linear interpolation between the points.
+/// `None` if it does not end below 0, or never was above 0 (thesis, section 3.3.1).
 fn crossover(points: &[(f64, f64)]) -> Option<f64> {
     let last_above = points.iter().rposition(|(_, more)| *more > 0.0)?;
     let [(from, above), (to, below)] = [points[last_above], *points.get(last_above + 1)?];
@@ -208,8 +208,7 @@ impl<'a> Ways<'a> {
         Ok(())
     }
 
-    /// Sends a batch as the router's ports do: another call sends the packets that exceed the room of one
-    /// call.
+    /// Sends a batch as the router's ports do: packets beyond the room of one call are sent by another call.
     fn by_batch(&mut self, batch: &mut Batch) -> Result<(), BenchError> {
         let mut rest = &batch[..];
         while !rest.is_empty() {

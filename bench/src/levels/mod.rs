@@ -1,13 +1,13 @@
-//! `levels`: rate at each boundary of the processor hierarchy, and the spare time of both sides. A further
-//! case compares two send paths by the number of packets.
+//! `levels`: rate at each boundary of the processor hierarchy, and the spare time on both sides of it. A
+//! further case compares two ways to send, by the number of packets.
 //!
-//! The cases follow tables 3.1 to 3.5 of Karlin's thesis (VERA, 2003): the rate across each boundary and out
-//! again, and the time that either side can spend on each packet before the rate falls.
+//! The cases measure the rate across each boundary and back, and the time that either side can spend on each
+//! packet before the rate falls (Karlin's thesis, VERA, 2003, tables 3.1 to 3.5).
 //!
 //! The offload's side is the processor of the generator, which on veth also runs the XDP programs. To find
 //! its spare time, the generator sends at the forwarded rate, and the benchmark times its calls. To find the
-//! worker's spare time, the plugin `null` delays each packet. Two delays that make the worker the slower side
-//! give its time without a delay.
+//! worker's spare time, the plugin `null` delays each packet until the worker is the slower side. Two
+//! different delays then give the worker's time without a delay.
 
 mod boundary;
 mod crossover;
@@ -100,7 +100,7 @@ fn frame(to: std::net::Ipv4Addr, size: Size) -> Vec<u8> {
     udp(to.into()).bytes_of(size.frame())
 }
 
-/// Returns the factor from nanoseconds to the cycles of the papers; `None` without such a counter.
+/// Returns the number of time-stamp-counter cycles per nanosecond; `None` without such a counter.
 fn cycles_of_a_nanosecond() -> Option<f64> {
     let (start, clock) = (cycles()?, std::time::Instant::now());
     std::thread::sleep(Duration::from_millis(50));

@@ -1,12 +1,11 @@
 //! Hand-over from worker to worker: two workers with ports in memory, each on its own processor.
 //!
 //! If flows arrive at any worker, half of the packets are handed over at the input and half at the output:
-//! one hand-over per packet on average. If flows arrive at their owner and leave by its port, no packet is
-//! handed over.
+//! one hand-over per packet on average. If every flow arrives at its owner and leaves by that worker's port,
+//! no packet is handed over.
 //!
-//! Both workers are always busy in both cases, so that neither has spare time. The difference is thus the
-//! cost of a hand-over at both ends together. The workers generate their own packets, which is part of both
-//! rates.
+//! Both workers are always busy in both cases. So the difference is the cost of a hand-over on both sides
+//! together. The workers also generate their packets, which is part of both rates.
 
 use super::Size;
 use crate::memory::REPETITIONS;
@@ -52,8 +51,8 @@ pub(super) fn measure(size: Size, options: &mut Options<'_>) -> Result<Vec<Measu
     Ok(vec![rate, Measurement::median_of(format!("{name}: time of a hand-over, both ends"), &takes, "ns")])
 }
 
-/// Returns the worker time of one hand-over in nanoseconds, from the rates of all workers in millions of
-/// packets per second.
+/// Returns the worker time of one hand-over in nanoseconds, from the total rates with and without hand-overs
+/// in millions of packets per second.
 fn hand_over(with: f64, without: f64) -> f64 {
     WORKERS as f64 * 1e3 * (1.0 / with - 1.0 / without)
 }

@@ -15,8 +15,8 @@ pub struct Measurement {
     pub case: String,
     /// Millrace's figure in `unit`.
     pub ours: f64,
-    /// Smallest and largest of the repetitions whose median is `ours`; `None` if `ours` is no median or they
-    /// are unknown.
+    /// Smallest and largest of the repetitions whose median is `ours`; `None` if `ours` is not a median, or
+    /// its repetitions are unknown.
     pub spread: Option<[f64; 2]>,
     /// Unit of `ours` and `peer`: `Mpps`, `Gbit/s`, `ms`, `ns/packet`, …
     pub unit: String,
@@ -26,15 +26,15 @@ pub struct Measurement {
     pub peer_spread: Option<[f64; 2]>,
     /// Name of the peer.
     pub peer_name: Option<String>,
-    /// Ratio of `ours` to `peer`. For alternating runs it is the median of the pairs' ratios, which may
+    /// Ratio of `ours` to `peer`. If runs alternate, it is the median of the ratios of the pairs, which may
     /// differ from the ratio of the medians `ours` and `peer`.
     pub ratio: Option<f64>,
-    /// Promised figure: a bound of `ratio` or of `ours`.
+    /// Promised bound of `ratio` or of `ours`.
     pub limit: Option<f64>,
     /// Whether `limit` bounds `ratio`.
     #[serde(default)]
     pub of_ratio: bool,
-    /// Whether this run kept the promise; `None` without a promise or if it couldn't be judged.
+    /// Whether this run kept the promise; `None` without a promise, or if it could not be judged.
     pub holds: Option<bool>,
     /// Origin of `ours`, if it is a reference measured without Millrace.
     #[serde(default, skip_serializing_if = "is_ours")]
@@ -109,7 +109,7 @@ impl Measurement {
         Self::of(case, median(figures), unit).within(figures)
     }
 
-    /// Sets the spread of repetitions; no spread without repetitions.
+    /// Sets the spread from repetitions; none for an empty list.
     #[must_use]
     pub fn within(mut self, figures: &[f64]) -> Self {
         self.spread = spread(figures);
@@ -201,7 +201,7 @@ impl Measurement {
         self.limit.is_some() && self.of_ratio
     }
 
-    /// Sets the promise for the ratio and judges it. Without a ratio the result stays open.
+    /// Sets the promise for the ratio and judges it. Without a ratio it is not judged.
     #[must_use]
     pub fn promising_ratio(mut self, bound: Bound, limit: f64) -> Self {
         self.limit = Some(limit);

@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Largest number of values per curve of a distribution; the smallest and the largest sample are always among
-/// them.
+/// Maximum number of values per curve of a distribution. The smallest and the largest sample are always kept.
 const MOST_VALUES: usize = 500;
 /// Significant digits of a kept value.
 const DIGITS: i32 = 5;
@@ -37,7 +36,7 @@ pub struct Samples {
     pub subject: Subject,
     /// Name in the legend.
     pub name: String,
-    /// Values in ascending order, at equal distances of rank.
+    /// Values in ascending order, at equal distances in rank.
     pub values: Vec<f64>,
 }
 
@@ -67,8 +66,8 @@ impl Quantiles {
         Self { quantity: quantity.to_owned(), curves: Vec::new() }
     }
 
-    /// Adds the samples of a subject, thinned to 500 values at equal distances of rank. Adds no curve without
-    /// samples.
+    /// Adds the samples of a subject, thinned to 500 values at equal distances in rank. Without samples it
+    /// adds no curve.
     #[must_use]
     pub fn with(mut self, subject: Subject, name: &str, samples: &[f64]) -> Self {
         let mut sorted: Vec<f64> = samples.iter().copied().filter(|value| value.is_finite()).collect();
@@ -89,7 +88,7 @@ impl Timeline {
         Self { quantity: quantity.to_owned(), curves: Vec::new() }
     }
 
-    /// Adds the points of a subject. Adds no curve without points.
+    /// Adds the points of a subject. Without points it adds no curve.
     #[must_use]
     pub fn with(mut self, subject: Subject, name: &str, points: &[[f64; 2]]) -> Self {
         let points: Vec<[f64; 2]> = points.iter().map(|point| point.map(rounded)).collect();

@@ -4,7 +4,7 @@ use super::case::{Case, Family};
 use super::setup::{GatesSetup, QueueSetup, Setup};
 use super::workload::Workload;
 
-/// Measured case: packets, router setup, and the promise for a packet in nanoseconds.
+/// Measured case: packets, router setup, and the promised nanoseconds per packet.
 pub(super) struct Figure {
     pub name: String,
     pub case: Case,
@@ -75,7 +75,7 @@ pub(super) fn figures() -> Vec<Figure> {
     ]
 }
 
-/// Returns the case of a workload, with the promise of the same case in [`figures`].
+/// Returns the case of a workload. It has the promise of the equal case in [`figures`], if there is one.
 pub(super) fn of(workload: &Workload) -> Figure {
     let (case, setup) = (workload.case(), workload.setup());
     let promised = figures().into_iter().find(|figure| figure.case == case && figure.setup == setup);

@@ -1,8 +1,8 @@
 //! Instructions per packet, counted by valgrind's callgrind, which noise does not affect.
 //!
-//! The binary runs itself under callgrind with a name that [`super::run_measured`] parses; callgrind counts
-//! only inside `callgrind_measured`. Callgrind hides some vector instructions from the program, which then
-//! takes the portable path.
+//! The binary runs itself under callgrind, with a name that [`super::run_measured`] parses. Callgrind counts
+//! only inside `callgrind_measured`. It hides some vector instructions from the program, which then runs the
+//! portable code.
 
 use std::path::Path;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub(super) enum What {
     Pipeline,
 }
 
-/// Name prefix of a benchmark that only runs a number of packets.
+/// Name prefix of a run that only forwards a number of packets.
 pub(super) const PREFIX: &str = "memory/";
 
 /// Counts the pipeline's instructions per packet, minus the source's instructions. Returns `None` if the

@@ -1,7 +1,8 @@
 //! `memory`: the pipeline without input and output, in this process.
 //!
-//! A generator produces batches of 256 copies of prepared frames. The frames of all flows come in rotation or
-//! follow Zipf's law. The router has 1,000 routes over one next hop unless the case sets another number.
+//! A generator produces batches of 256 copies of prepared frames. The frames of all flows come in rotation,
+//! or with Zipf's frequencies. The router has 1,000 routes over one next hop, unless the case has another
+//! number.
 //!
 //! The generator's own cost is measured, shown, and subtracted. The peer of plain IPv4 forwarding is a loop
 //! over DPDK's libraries.
@@ -33,14 +34,14 @@ use crate::{BenchError, Bound, Measurement, Options, Subject};
 
 /// Repetitions; the result is their median.
 pub(crate) const REPETITIONS: usize = 7;
-/// Largest number of flows that are known before instructions are counted: callgrind slows all code by a
-/// factor of 50.
+/// Maximum number of flows that are made known before instructions are counted: callgrind slows all code down
+/// by a factor of 50.
 const MOST_KNOWN: u32 = 100_000;
 /// Largest number of flows whose instructions are counted; the count does not depend on the number of flows.
 const MOST_COUNTED: u32 = 1000;
 /// Packets per repetition: enough for a twentieth of a second.
 const PACKETS: u64 = 1_000_000;
-/// Packets in the count of traced packets; about 256 of them are traced.
+/// Number of packets when traced packets are counted; about 256 of them are traced.
 const TRACED_AMONG: u64 = 256_000;
 /// Promised maximum: percent of instructions that 1 traced packet in 1,000 adds.
 const TRACED_ADDS: f64 = 1.0;
@@ -104,7 +105,7 @@ impl Run<'_, '_> {
         let ((least, most), middle) = (extremes(&times), median(&times));
         let peer = peers.as_ref().map_or_else(String::new, |peers| format!("; peer {:.1}", median(peers)));
         self.tell(&format!(
-            "{name}: {middle:.1} ns per packet, {least:.1} to {most:.1}, beyond {:.1} of the generator{peer}",
+            "{name}: {middle:.1} ns per packet ({least:.1} to {most:.1}), without {:.1} ns of the generator{peer}",
             sample.source()
         ));
         let mut measured = Measurement::median_of(name, &times, UNITS[0]);
@@ -145,7 +146,8 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Counts the instructions that 1 traced packet in 1,000 adds; timing can't resolve so few.
+    /// Counts the instructions that tracing 1 packet in 1,000 adds; they are too few for a measurement of
+    /// time.
     fn traces(&mut self) -> Result<(), BenchError> {
         if !self.valgrind {
             return Ok(());
@@ -162,7 +164,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Reports the difference to the previous case, if it has a promise.
+    /// Reports the difference from the previous case, if it has a promise.
     fn beyond(&mut self, figure: &Figure, time: f64) {
         if let Some(limit) = figure.beyond {
             let name = format!("{}, beyond one for all", figure.name);
@@ -170,7 +172,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Measures the rate of two workers beside one worker alternately, without the generator's time.
+    /// Measures the rate of two workers alternately with the rate of one, without the generator's time.
     fn two_workers(&mut self, figure: &Figure) -> Result<(), BenchError> {
         let Figure { name, case, setup, .. } = figure;
         if std::thread::available_parallelism().map_or(1, std::num::NonZero::get) < 2 {
@@ -210,8 +212,8 @@ fn generator(name: &str, time: f64) -> Measurement {
     Measurement::of(format!("{name}: the generator alone"), time, UNITS[0]).about(Subject::Generator)
 }
 
-/// Returns the rate of workers without the generator's time, in millions of packets per second. `rate` is in
-/// packets per second and `source` in nanoseconds per packet.
+/// Returns the workers' rate without the generator's time, in millions of packets per second. `rate` is in
+/// packets per second, `source` in nanoseconds per packet.
 fn net_rate(rate: f64, workers: usize, source: f64) -> f64 {
     let each = workers as f64 * 1e9 / rate - source;
     workers as f64 * 1e3 / each
@@ -234,8 +236,7 @@ pub(crate) fn run_measured(name: &str) -> Option<Result<(), BenchError>> {
     })
 }
 
-/// Measures costs per repetition, with the costs of the source and the peer's nanoseconds in the same
-/// repetition.
+/// Measures the costs in each repetition: of all code, of the source alone, and of the peer in nanoseconds.
 fn sample(case: Case, setup: Setup, counters: &Counters) -> Result<(Sample, Option<Vec<f64>>), BenchError> {
     let mut peer = Forwarder::start(case, setup, PACKETS)?;
     let (mut source, mut pipeline) = (Source::with(case, setup)?, Pipeline::with(case, setup)?);

@@ -15,7 +15,7 @@ pub(super) const UNITS: [&str; 5] = [
     "instructions/packet",
     "cache misses/packet",
 ];
-/// Processor events, the units from index 2 on.
+/// Processor events that give the units from index 2 on.
 const EVENTS: [Event; 3] = [Event::CYCLES, Event::INSTRUCTIONS, Event::CACHE_MISSES];
 
 /// Costs of a packet; `None` for a unit without a counter.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Parses one of several words; the error lists them.
+/// Parses one of several words; the error lists all of them.
 pub(super) fn one_of<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
     let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
     let known = || words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
@@ -38,19 +38,20 @@ impl fmt::Display for Distribution {
 pub enum Size {
     /// Frames of 64 bytes on the wire; 74 for IPv6.
     Shortest,
-    /// Mix of seven flows of 64, four of 570 and one of 1,518 bytes on the wire, out of twelve: about 350
-    /// bytes on average.
+    /// Mix of twelve flows: seven of 64, four of 570 and one of 1,518 bytes on the wire, about 350 bytes on
+    /// average.
     Imix,
     /// Packets of 1,500 bytes.
     Longest,
 }
 
-/// Bytes of frames in memory, without the frame check sequence.
+/// Frame lengths of the mix in memory, in bytes, without the frame check sequence.
 const IMIX: [usize; 12] = [60, 566, 60, 60, 566, 60, 1514, 60, 566, 60, 566, 60];
 const LONGEST: usize = 1514;
 
 impl Size {
-    /// Returns the frame length of a flow in bytes, by the flow's index; 0 stands for the shortest frame.
+    /// Returns the frame length of a flow in bytes, by its index. 0 means the shortest frame of the IP
+    /// version.
     pub(super) fn of(self, place: usize) -> usize {
         match self {
             Self::Shortest => 0,

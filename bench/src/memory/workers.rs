@@ -1,7 +1,7 @@
 //! Several workers of one router. Each has a thread, a port to receive and a port to send.
 //!
-//! Flows either arrive at their owner and leave by its port, the best case of a card's RSS, or arrive at any
-//! worker. In the latter case half of the packets are handed over at the input and half at the output.
+//! Either every flow arrives at its owner and leaves by that worker's port, as with ideal RSS of a NIC. Or
+//! flows arrive at any worker: then half of the packets are handed over at the input and half at the output.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,5 +1,5 @@
-//! `plugin-load`: time from the bytes of a plugin's module to its first packet, through the daemon's loading
-//! functions.
+//! `plugin-load`: time from the bytes of a plugin's module to its first packet, by the daemon's own loading
+//! code.
 
 mod module;
 
@@ -23,8 +23,8 @@ const REPETITIONS: usize = 15;
 /// Approximate size of the module in bytes.
 const BYTES: usize = 100_000;
 
-/// Promised maximum: milliseconds from a module of 100 KB to its first packet with compilation, and from the
-/// cache.
+/// Promised maximum: milliseconds from a module of 100 KB to its first packet if the module is compiled; the
+/// next one is with code from the cache.
 const COLD_LIMIT: f64 = 25.0;
 const KEPT_LIMIT: f64 = 5.0;
 
@@ -86,7 +86,7 @@ fn cold(wasm: &[u8], options: &Options<'_>) -> Result<(Vec<f64>, Vec<f64>), Benc
     Ok((first, better))
 }
 
-/// Returns the milliseconds to the first packet with cached code.
+/// Returns the milliseconds to the first packet with code from the cache.
 fn kept(wasm: &[u8], cache: &Folder, options: &Options<'_>) -> Result<Vec<f64>, BenchError> {
     let compiler = compiler(options, Some(cache.0.clone()))?;
     // The channel closes after the optimised code is in the cache.
@@ -101,8 +101,8 @@ fn kept(wasm: &[u8], cache: &Folder, options: &Options<'_>) -> Result<Vec<f64>, 
     Ok(times)
 }
 
-/// Loads a plugin, creates an instance, and lets it treat a packet. Returns the receiver that gets the result
-/// of the optimising compilation.
+/// Loads a plugin, creates an instance, and passes it a packet. The returned receiver gets the result of the
+/// optimising compilation.
 fn load_and_use(
     compiler: &Compiler,
     wasm: &[u8],
@@ -122,7 +122,7 @@ fn load_and_use(
     Ok(receiver)
 }
 
-/// Creates an instance and lets it treat a packet.
+/// Creates an instance and passes it a packet.
 fn treat(plugin: &LoadedPlugin) -> Result<(), BenchError> {
     let mut instance = plugin.create(&Map::new()).map_err(|error| failed("make an instance", error))?;
     let pool = Pool::new(64).map_err(|error| failed("make packet memory", error))?;
@@ -142,7 +142,7 @@ fn treat(plugin: &LoadedPlugin) -> Result<(), BenchError> {
     }
 }
 
-/// Returns the milliseconds of a compiler alone.
+/// Returns the milliseconds that a compiler takes alone.
 fn compiling(wasm: &[u8], tier: Tier) -> Result<Vec<f64>, BenchError> {
     let mut times = Vec::new();
     for _ in 0..REPETITIONS {

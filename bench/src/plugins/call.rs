@@ -29,7 +29,7 @@ const CALL_LIMIT: f64 = 300.0;
 /// Promised maximum: time stamp counter cycles of a sandboxed call on the worker's stack.
 const SHORT_LIMIT: f64 = 60.0;
 const BACK_LIMIT: f64 = 110.0;
-/// Promised maximum: additional nanoseconds per packet of a sandboxed call with many packets, compared with a
+/// Promised maximum: additional nanoseconds per packet in a sandboxed call with many packets, compared with a
 /// built-in plugin.
 const PACKET_LIMIT: f64 = 8.0;
 
@@ -109,8 +109,8 @@ fn counted(costs: &[Cost]) -> Vec<f64> {
     costs.iter().map(|(_, cycles)| *cycles).collect()
 }
 
-/// Measures a round trip between two processes over a ring in shared memory, each on its own processor if the
-/// machine has two. This is the least cost of a call of a plugin in another process.
+/// Measures a round trip between two processes over a ring in shared memory: the minimum cost of calling a
+/// plugin in another process. Each process has its own processor if the machine has two.
 fn round_trip(binary: &Path) -> Result<Vec<Cost>, BenchError> {
     let mut other = OtherSide::start(binary)?;
     let window = [7; WINDOW];
@@ -128,7 +128,7 @@ fn round_trip(binary: &Path) -> Result<Vec<Cost>, BenchError> {
         .collect()
 }
 
-/// Returns the measured instances: built-in, sandboxed, and sandboxed with a call back.
+/// Returns the measured instances: built-in, sandboxed, and sandboxed with a call of a router function.
 fn instances(sandbox: &Sandbox) -> Result<[Box<dyn Instance>; 3], BenchError> {
     let nothing = plugin(
         sandbox,
@@ -180,7 +180,7 @@ pub(crate) fn call_counted(
     Ok(())
 }
 
-/// Runs all cases. Packet windows are copied in and out.
+/// Runs all cases. The times include copying packet windows in and out.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let pool = Pool::new(256).map_err(failed)?;
     let [native, stopped, stopped_back] = instances(&sandbox(false)?)?;

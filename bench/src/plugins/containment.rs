@@ -17,15 +17,15 @@ use crate::{BenchError, Bound, Measurement, Options, Quantiles, Subject};
 
 /// Interval between two packets of a flow: 50,000 packets per second.
 const INTERVAL: Duration = Duration::from_micros(20);
-/// Reserved rate of the bystander flow, above its actual rate (35 Mb/s).
+/// Reserved rate of the measured flow; its actual rate is 35 Mb/s.
 const RESERVED: Rate = Rate::from_megabits(50);
 const PORT: Rate = Rate::from_megabits(10_000);
 /// Duration of each case per round.
 const TIME: Duration = Duration::from_secs(2);
 /// Rounds; the result is their median, so that a short disturbance of the machine affects only one round.
 const ROUNDS: usize = 5;
-/// Promised maximum: ratio of the bystander's 99th percentile delay to its delay without a misbehaving
-/// instance.
+/// Promised maximum: ratio of the flow's 99th percentile delay beside a misbehaving instance to the delay
+/// without one.
 const DELAY_LIMIT: f64 = 2.0;
 
 /// Name and packet function of each misbehaving plugin.
@@ -40,7 +40,7 @@ const CASES: [(&str, &str); 4] = [
     ),
 ];
 
-/// Results of the bystander flow in all rounds of a case.
+/// Results of the measured flow in all rounds of a case.
 #[derive(Default)]
 struct Seen {
     sent: u64,

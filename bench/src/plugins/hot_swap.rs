@@ -1,4 +1,4 @@
-//! `hot-swap`: instances replace each other under load, with state hand-over.
+//! `hot-swap`: upgrades of an instance under load, with state hand-over.
 
 use std::time::Instant as Clock;
 
@@ -22,12 +22,12 @@ const PAUSE_LIMIT: f64 = 100.0;
 
 /// Flows of the packets.
 const FLOWS: u32 = 1000;
-/// Bytes of an instance's state hand-over: both counts.
+/// Bytes of handed-over state: both counters.
 const STATE: usize = 16;
 
-/// Module of a plugin that counts packets at address 64, the packets of each flow in the flow's state, and
-/// new flows at address 72. The plugin hands both counts over. Message `read` returns the number of packets,
-/// and `begun` the number of new flows.
+/// Module of a plugin that counts packets at address 64 and new flows at address 72, and each flow's packets
+/// in the flow's state. It hands both counters over. Message `read` returns the number of packets, and
+/// `begun` the number of new flows.
 const COUNTER: &str = r#"
     (func (export "millrace_packets") (param $call i32)
       (local $at i32) (local $left i32) (local $state i32) (local $packets i64)

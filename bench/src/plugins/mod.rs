@@ -18,16 +18,16 @@ fn failed(error: impl std::fmt::Display) -> BenchError {
     BenchError::measurement("plugins", error.to_string())
 }
 
-/// Creates a sandbox. With `short_calls`, short calls run on the worker's stack after the default number of
-/// calls; otherwise never.
+/// Creates a sandbox. With `short_calls`, calls move to the worker's stack after the default number of short
+/// calls; without it, never.
 fn sandbox(short_calls: bool) -> Result<Sandbox, BenchError> {
     let usual = SandboxSettings::default();
     let short_calls = if short_calls { usual.short_calls } else { 0 };
     Sandbox::new(SandboxSettings { short_calls, ..usual }).map_err(failed)
 }
 
-/// Creates a plugin from manifest keys (`"window": 4,`), `imports`, and a `body` with `millrace_packets` and
-/// further exports.
+/// Creates a plugin from manifest keys (`"window": 4,`), import declarations, and a body that exports
+/// `millrace_packets`.
 fn plugin(sandbox: &Sandbox, keys: &str, imports: &str, body: &str) -> Result<LoadedPlugin, BenchError> {
     let manifest = format!(
         r#"{{{keys} "abi": 1, "name": "bench", "version": "1.0.0", "summary": "For benches.", "positions": ["late"]}}"#

@@ -1,4 +1,4 @@
-//! Ports with paced packets, and the delay of each packet between them.
+//! Ports that generate packets at a fixed pace, and measure the delay of each packet from one to the other.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -23,7 +23,7 @@ struct Wire {
     delays: Vec<u64>,
 }
 
-/// Port that generates packets at a pace, or accepts them.
+/// Port that generates packets at a fixed pace, or that receives them.
 pub(super) struct Paced {
     wire: Rc<RefCell<Wire>>,
     /// Whether the port generates packets.
@@ -35,8 +35,8 @@ pub(super) struct Paced {
 /// Results of the packets.
 pub(super) struct Arrivals(Rc<RefCell<Wire>>);
 
-/// Creates a port that generates one packet per template and interval, and a port that accepts the packets.
-/// The ports use the last 8 bytes of each template. [`Arrivals`] has the results of the packets.
+/// Creates a port that generates one packet per template in each interval, and a port that receives the
+/// packets. The last 8 bytes of each template hold the port's time stamp. [`Arrivals`] has the results.
 pub(super) fn paced(
     templates: Vec<Vec<u8>>,
     interval: Duration,
@@ -63,7 +63,7 @@ pub(super) fn paced(
 }
 
 impl Arrivals {
-    /// Restarts the measurement: packets are generated from now on.
+    /// Restarts the measurement from now on.
     pub fn restart(&self) {
         let mut wire = self.0.borrow_mut();
         (wire.start, wire.sent, wire.left) = (Clock::now(), 0, 0);

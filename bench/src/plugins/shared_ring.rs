@@ -1,6 +1,5 @@
-//! Ring in memory shared by two processes, which shows the least cost of a plugin in another process. One
-//! side sends the window of a packet and the other side returns the verdict; both sides poll without system
-//! calls.
+//! Ring in memory shared by two processes, to find the minimum cost of a plugin in another process. One side
+//! sends the window of a packet, the other returns the verdict. Both sides poll, without system calls.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -28,17 +27,17 @@ const OTHER_SIDE: &str = "plugin-call/other-side:";
 const SLOTS: u64 = 64;
 /// Words per slot: the window, the verdict, and padding to a full cache line.
 const STRIDE: usize = WINDOW + 8;
-/// Word indices of the request number and the response number, each in its own cache line.
+/// Word index of the request number; the response number has the next cache line.
 const THERE: usize = 0;
 const BACK: usize = 8;
 const FIRST_SLOT: usize = 16;
 const WORDS: usize = FIRST_SLOT + SLOTS as usize * STRIDE;
 
-/// Value instead of a request number that ends the other side.
+/// Value in place of a request number that ends the other process.
 const END: u64 = u64::MAX;
 /// Verdict that lets the packet pass.
 const PASS: u64 = 1;
-/// Longest wait of the other side for a packet; after that time the starting process must be gone.
+/// Maximum time that the other process waits for a request; after it, the first process must have ended.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Polls between two checks of the clock.
 const LOOKS: u64 = 1 << 20;

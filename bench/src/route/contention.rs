@@ -14,7 +14,7 @@ use crate::statistics::median;
 const SPAN: Duration = Duration::from_secs(2);
 /// Promised minimum: updates per second.
 pub(super) const PROMISED: f64 = 100_000.0;
-/// Updates between two checks of the clock and of the reader.
+/// Updates between two checks of the clock and of the reader's progress.
 const PORTION: u64 = 100;
 const THIS: nix::unistd::Pid = nix::unistd::Pid::from_raw(0);
 
@@ -36,8 +36,8 @@ pub(super) struct Seen {
     pub updates: f64,
 }
 
-/// Measures lookups on one processor while another updates the table. The writer reuses nodes after the
-/// reader's grace period.
+/// Measures lookups on one processor while another updates the table. The writer reuses nodes only after a
+/// grace period of the reader.
 pub(super) fn run(
     ours: &mut Ours,
     table: &[Prefix],

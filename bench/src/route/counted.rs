@@ -7,7 +7,7 @@ use super::tables::{Family, random};
 use crate::BenchError;
 use crate::counters::Meter;
 
-/// Prefixes of the table; their number affects only the time to fill the table, not a lookup.
+/// Prefixes of the table. Their number affects the time to fill it, but not the instructions of a lookup.
 const PREFIXES: usize = 20_000;
 
 /// Looks up addresses in batches, IPv4 or IPv6.

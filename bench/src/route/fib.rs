@@ -44,8 +44,8 @@ impl Way {
 }
 
 impl Fib {
-    /// Creates and fills the table; returns `None` if DPDK or a compiler is absent. Streams hold address bits
-    /// in the format of the tables.
+    /// Creates and fills the table; returns `None` if DPDK or a compiler is absent. Streams hold addresses as
+    /// bits, in the format of the tables.
     pub fn start(
         family: Family,
         table: &[Prefix],
@@ -81,8 +81,8 @@ impl Fib {
         best.map(|(_, way)| way).ok_or_else(none)
     }
 
-    /// Looks up a stream; returns the nanoseconds per lookup and the sum of the route numbers, counted from
-    /// 1. Returns `None` if this machine doesn't support the function.
+    /// Looks up a stream. Returns the nanoseconds per lookup, and the sum of the found route numbers, which
+    /// start at 1. Returns `None` if this machine doesn't support the function.
     pub fn look_up(&mut self, stream: usize, way: Way) -> Result<Option<(f64, u64)>, BenchError> {
         let line = format!("lookup {stream} {} {}", way.function, way.batch);
         match self.peer.ask_numbers(&line)?.as_deref() {

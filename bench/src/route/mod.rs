@@ -1,4 +1,4 @@
-//! `route`: route tables of the Internet's size, beside DPDK's.
+//! `route`: route tables of the Internet's size, compared with DPDK's.
 //!
 //! The tables have a million IPv4 and 200,000 IPv6 prefixes over 256 routes. Lookups come in batches of 256
 //! addresses. The addresses hit all prefixes equally often (random), or a few prefixes far more often than
@@ -22,11 +22,10 @@ use crate::{BenchError, Measurement, Options};
 
 /// Pairs of runs; the result is their median ratio.
 const PAIRS: usize = 15;
-/// Interval of the prefixes that an update measurement removes and adds again: every tenth prefix. A larger
-/// share fails: `rte_fib6` of DPDK 22.11 counts room freed by deletions as used, and is full after about
-/// 150,000.
+/// An update measurement removes and adds again every tenth prefix. With a larger share, DPDK 22.11 fails:
+/// its `rte_fib6` counts room freed by deletions as used, and is full after about 150,000 deletions.
 const UPDATED: usize = 10;
-/// Promised maximum: milliseconds for an update of a prefix of more than 8 bits.
+/// Promised maximum: milliseconds of one update of a prefix longer than 8 bits.
 const SLOWEST: f64 = 1.0;
 /// Names of the address streams.
 const STREAMS: [&str; 2] = ["random", "Zipf"];
@@ -54,7 +53,7 @@ impl Case<'_, '_> {
     fn run(&mut self, count: usize) -> Result<(), BenchError> {
         let table = self.family.table(count);
         let bits = [tables::random(&table, tables::ADDRESSES), tables::zipf(&table)];
-        self.tell(&format!("{} prefixes over {} routes", table.len(), tables::ROUTES));
+        self.tell(&format!("{} prefixes with {} different routes", table.len(), tables::ROUTES));
         let before = resident(std::process::id());
         let mut ours = Ours::new(self.family)?;
         table.iter().try_for_each(|prefix| ours.insert(prefix))?;
@@ -206,7 +205,7 @@ impl Case<'_, '_> {
         let mut run = |pace| contention::run(ours, table, stream, processors, pace);
         let (idle, paced, full) = (run(Pace::Idle)?, run(Pace::Promised)?, run(Pace::Full)?);
         self.tell(&format!(
-            "{:.1} ns per lookup; {:.1} beside {:.0} updates/s, {:.1} beside {:.0}",
+            "{:.1} ns per lookup; {:.1} ns during {:.0} updates/s, {:.1} ns during {:.0} updates/s",
             idle.lookup, paced.lookup, paced.updates, full.lookup, full.updates
         ));
         self.add("updates beside lookups", full.updates, "updates/s", |measured| {

@@ -11,7 +11,7 @@ use crate::BenchError;
 
 /// Addresses per call, as in a worker's batch.
 const BATCH: usize = 256;
-/// Updates per grace period if no reader exists.
+/// Number of updates per grace period without a reader.
 const EPOCH: usize = 1000;
 
 /// Addresses to look up one after the other.
@@ -37,15 +37,15 @@ impl Addresses {
         }
     }
 
-    /// Looks up all addresses in batches. Returns the nanoseconds per lookup, and the sum of the route
-    /// numbers, counted from 1.
+    /// Looks up all addresses in batches. Returns the nanoseconds per lookup, and the sum of the found route
+    /// numbers, which start at 1.
     pub fn look_up(&self, reader: &FibReader) -> (f64, u64) {
         let start = Instant::now();
         let sum = self.sum(reader);
         (start.elapsed().as_secs_f64() * 1e9 / self.len() as f64, sum)
     }
 
-    /// Looks up all addresses in batches. Returns the sum of the route numbers, counted from 1.
+    /// Looks up all addresses in batches. Returns the sum of the found route numbers, which start at 1.
     #[inline(always)]
     pub fn sum(&self, reader: &FibReader) -> u64 {
         match self {
@@ -54,8 +54,8 @@ impl Addresses {
         }
     }
 
-    /// Looks up each address separately. Returns the nanoseconds per lookup, and the sum of the route
-    /// numbers, counted from 1.
+    /// Looks up each address separately. Returns the nanoseconds per lookup, and the sum of the found route
+    /// numbers, which start at 1.
     pub fn look_up_singly(&self, reader: &FibReader) -> (f64, u64) {
         let start = Instant::now();
         let number = |found: Option<RouteIndex>| found.map_or(0, |index| u64::from(index.0) + 1);
@@ -123,8 +123,8 @@ impl Ours {
         Ok(start.elapsed())
     }
 
-    /// Inserts and removes new prefixes of `length` bits, spread over the table; returns the longest duration
-    /// of one change.
+    /// Adds and removes new prefixes of `length` bits, spread over the table. Returns the duration of the
+    /// slowest single change.
     pub fn slowest(&mut self, table: &[Prefix], length: u8) -> Result<Duration, BenchError> {
         let mut slowest = Duration::ZERO;
         for prefix in table.iter().step_by((table.len() / 20).max(1)) {

@@ -23,9 +23,9 @@ pub(super) struct Prefix {
     pub route: u32,
 }
 
-/// Different routes of a table: the neighbours of a large router.
+/// Number of different routes in a table, as many as a large router has neighbours.
 pub(super) const ROUTES: u32 = 256;
-/// Addresses of a stream: too many for a cache.
+/// Number of addresses in a stream; they don't fit into a cache.
 pub(super) const ADDRESSES: usize = 1 << 20;
 
 impl Family {
@@ -103,14 +103,14 @@ const LENGTHS4: [(u8, [usize; 3]); 29] = [
     (32, [66, 200, 716]),
 ];
 const SUM4: usize = 1_076_801;
-/// Leading bits of each class and their number. Class A includes network 0, which real tables lack.
+/// First address and prefix length of each class. Class A includes network 0, which real tables lack.
 const CLASSES: [(u128, u8); 3] = [(0, 1), (0x8 << 124, 2), (0xc << 124, 3)];
 
-/// IPv6 prefixes per length that lie in no other prefix, per mille: allocations of registries to providers.
+/// Prefix lengths of allocations by registries to providers, per mille of the IPv6 prefixes; no other prefix
+/// contains them.
 const PROVIDERS6: [(u8, usize); 8] =
     [(20, 1), (24, 1), (26, 1), (28, 1), (29, 23), (30, 3), (31, 2), (32, 120)];
-/// IPv6 prefixes per length inside the providers' prefixes, per mille: parts that providers announce
-/// separately.
+/// Prefix lengths of the parts of allocations that are announced separately, per mille of the IPv6 prefixes.
 const PIECES6: [(u8, usize); 19] = [
     (33, 9),
     (34, 8),
@@ -215,7 +215,8 @@ pub(super) fn random(table: &[Prefix], count: usize) -> Vec<u128> {
     (0..count).map(|_| one()).collect()
 }
 
-/// Returns addresses of one per prefix, where the n-th most frequent is n times rarer than the first (Zipf).
+/// Returns one address per prefix, repeated by Zipf's law: the n-th most frequent is n times rarer than the
+/// first.
 pub(super) fn zipf(table: &[Prefix]) -> Vec<u128> {
     let mut sum = 0.0;
     let sums: Vec<f64> = (1..=table.len()).map(|rank| (sum += 1.0 / rank as f64, sum).1).collect();

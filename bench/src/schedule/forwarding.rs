@@ -1,4 +1,4 @@
-//! Additional forwarding time of a queue per flow.
+//! Forwarding time that a queue per flow adds.
 
 use std::time::Instant as Clock;
 

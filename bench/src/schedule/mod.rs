@@ -1,11 +1,10 @@
-//! `schedule`: cost of queueing, and the memory of empty queues. The cost is the nanoseconds per packet for
-//! enqueue and dequeue together, with 8,192 backlogged queues.
+//! `schedule`: cost of queueing, and memory of empty queues. The cost is nanoseconds per packet, for enqueue
+//! and dequeue together, with 8,192 backlogged queues.
 //!
-//! Packets enter and leave in batches of 32, as a worker enqueues and sends them. H-FSC dequeues packet by
-//! packet, as each packet leaves at a separate time. Another packet for the same queue follows each sent
-//! packet, in another order, so that all queues stay backlogged. Each figure is the median of 501 short
-//! rounds, minus the time of the loop without any queue, including the arrivals that it makes. The peer is a
-//! ring of the standard library in the same loop.
+//! Packets enter and leave in batches of 32, as in a worker. H-FSC dequeues packet by packet, since each
+//! packet leaves at its own time. For each sent packet, another one arrives for the same queue, in another
+//! order, so all queues stay backlogged. Each figure is the median of 501 short rounds, minus the time of the
+//! bare loop, which makes the arrivals. The peer is a ring of the standard library in the same loop.
 
 pub(crate) mod counted;
 mod forwarding;
@@ -55,8 +54,7 @@ const BATCH: usize = 32;
 const ROUNDS: usize = 501;
 const BATCHES: usize = 64;
 
-/// Current cost of the unavoidable work on this machine: the bare loop, and the loop with a ring of the
-/// standard library.
+/// Costs on this machine in nanoseconds per packet: of the bare loop, and of a standard library ring in it.
 struct Machine {
     own: f64,
     ring: f64,
@@ -179,7 +177,7 @@ fn failed(error: impl std::fmt::Display) -> BenchError {
     BenchError::measurement("schedule", error.to_string())
 }
 
-/// Arrangement of queues: all in one node, or each in a separate node below the root.
+/// Arrangement of the queues: all in one node, or each in its own node below the root.
 #[derive(Clone, Copy)]
 enum Places {
     Together,
@@ -246,7 +244,7 @@ impl Tree {
 }
 
 impl Queues for Tree {
-    /// Sends a batch, all packets at one time or each at a separate time; returns the number of packets.
+    /// Sends a batch and returns the number of packets. All leave at one time, or each at its own time.
     #[inline]
     fn send(&mut self, batch: &mut [Item8; BATCH]) -> usize {
         let mut sink = |_: Item8, _: DropCause| {};
@@ -282,7 +280,7 @@ impl Queues for Tree {
 }
 
 const QUEUES: u32 = 8192;
-/// Promised maximum: ratio of the cost with 10,000 leaves to the cost with 1,000, as for a logarithm.
+/// Promised maximum: ratio of the cost with 10,000 leaves to the cost with 1,000, as for logarithmic growth.
 const LOGARITHM: f64 = 4.0 / 3.0;
 /// Promised maximum: bytes of an empty queue.
 const MEMORY: f64 = 128.0;
@@ -291,7 +289,7 @@ fn big_queue() -> QueueSettings {
     QueueSettings { threshold: 1 << 30, ..Default::default() }
 }
 
-/// Returns a tree of a single node with the packets of all queues.
+/// Returns a tree of a single node that holds all queues.
 fn alone(kind: &NodeKind, each: u32) -> Result<Tree, BenchError> {
     let mut tree = Tree::new(Places::Together, 0)?;
     tree.add(0, None, Share::Only, kind)?;
@@ -328,7 +326,7 @@ fn flow_queues() -> NodeKind {
     NodeKind::FlowQueues(FlowQueuesSettings { queues: QUEUES, queue: big_queue(), ..Default::default() })
 }
 
-/// Returns the bytes of an empty queue of a flow, and of an empty queue with a separate node.
+/// Returns the bytes of an empty flow queue in a shared node, and of an empty queue in its own node.
 fn memory() -> Result<[f64; 2], BenchError> {
     let mut nodes = Tree::new(Places::Together, 0)?;
     nodes.add(0, None, Share::Only, &NodeKind::Priority)?;

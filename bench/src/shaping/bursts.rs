@@ -22,11 +22,11 @@ const TIME: Duration = Duration::from_secs(1);
 /// Bytes of headers and link overhead per packet: UDP, IPv4, Ethernet, and preamble, frame check sequence and
 /// gap.
 const OVERHEAD: usize = 8 + 20 + 14 + 24;
-/// Time part of the allowed burst. The allowed burst is the larger of two packets and the link's bytes in
+/// Time that determines the allowed burst: the larger of two packets and the bytes that the link carries in
 /// this time.
 const ALLOWED: Duration = Duration::from_micros(200);
 const PACKETS: usize = 2;
-/// Smallest part of the rate that must arrive.
+/// Minimum share of the rate that must arrive.
 const LEAST: f64 = 0.8;
 
 pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
@@ -51,7 +51,7 @@ pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Ve
     Ok(results)
 }
 
-/// Returns the largest burst of a second as a multiple of the allowed burst; `None` if too few packets
+/// Returns the largest burst within a second as a multiple of the allowed burst; `None` if too few packets
 /// arrive.
 fn largest(network: &Network, megabits: u32) -> Result<Option<f64>, BenchError> {
     let failed = BenchError::system("receive packets with their times");

@@ -1,4 +1,4 @@
-//! Flows that each demand more than their share of the link.
+//! Flows that each send more than their share of the link.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -15,10 +15,10 @@ use crate::process::dedicate;
 /// Port of the first flow; the other flows use the following ports.
 pub(super) const FIRST_PORT: u16 = 9000;
 const FLOWS: u16 = 3;
-/// Payload bytes of a packet: the most that fit into an Ethernet frame.
+/// Payload bytes of a packet: the maximum for an Ethernet frame.
 const PAYLOAD: usize = 1472;
-/// Sending rate as a multiple of the link rate. `ORDER` lists the flows of eight packets, by shares of 1, 2
-/// and 5.
+/// Sending rate as a multiple of the link rate. `ORDER` distributes eight packets over the flows, by shares
+/// of 1, 2 and 5.
 const EXCESS: f64 = 1.4;
 const ORDER: [u16; 8] = [2, 1, 2, 0, 2, 1, 2, 2];
 /// Sleep of the sender between bursts.
@@ -71,7 +71,7 @@ pub(super) fn while_one_floods<T>(
     while_flooded(network, link, &[FIRST_PORT], work)
 }
 
-/// Opens sockets that receive packets and are never read.
+/// Opens sockets that receive packets but are never read.
 fn unread(network: &Network) -> Result<Vec<UdpSocket>, BenchError> {
     let bind = |port: u16| UdpSocket::bind((RECEIVER, port));
     network.s.within(|| ports().map(bind).collect::<Result<_, _>>())?.map_err(socket)

@@ -1,4 +1,4 @@
-//! `shaping`: rates and shares of a port's scheduler on the wire, beside the kernel's.
+//! `shaping`: rates and shares of a port's scheduler on the wire, compared with the kernel's.
 
 mod bursts;
 mod greedy;
@@ -11,9 +11,9 @@ use crate::process::{Processor, is_installed};
 use crate::router::Router;
 use crate::{BenchError, Measurement, Options};
 
-/// Processor of senders and receivers. The kernel shapes on this processor, too.
+/// Processor of senders and receivers, on which the kernel also shapes.
 const ENDS: Processor = 0;
-/// Processor of the router. A worker that senders preempt loses time that it may not catch up.
+/// Processor of the router. If senders preempted the worker, it might not catch up.
 const ROUTER: Processor = 1;
 
 /// Runs all cases.

@@ -16,7 +16,7 @@ const ROUNDS: usize = 3;
 /// Duration of the traffic before counting starts.
 const BEFORE: Duration = Duration::from_millis(1500);
 const TIME: Duration = Duration::from_secs(3);
-/// Number of intervals in the counted time; the result has the rate of each.
+/// Number of intervals in the counted time; the results include the rate of each interval.
 const INTERVALS: u32 = 30;
 /// Promised maximum: percent of deviation from the rate.
 const LIMIT: f64 = 1.0;
@@ -67,7 +67,7 @@ struct Carried {
 }
 
 impl Carried {
-    /// Calculates rates from byte counts, of which the first is the start.
+    /// Calculates rates from byte counts; the first count is the start.
     fn of(counts: &[(u64, Instant)]) -> Self {
         let rate = |before: &(u64, Instant), after: &(u64, Instant)| {
             (after.0 - before.0) as f64 * 8.0 / (after.1 - before.1).as_secs_f64()

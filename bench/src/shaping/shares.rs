@@ -20,8 +20,7 @@ const LIMIT: f64 = 1.0;
 /// Duration of the traffic before counting starts.
 const BEFORE: Duration = Duration::from_millis(1500);
 
-/// Returns the duration of counting: long enough that a packet is far less than a percent of the smallest
-/// share.
+/// Returns the duration of counting, in which a packet is far less than a percent of the smallest share.
 fn time(link: u32) -> Duration {
     Duration::from_secs(if link < 10 { 20 } else { 5 })
 }
@@ -41,7 +40,7 @@ pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Ve
     Ok(results)
 }
 
-/// Returns the largest deviation of these bytes from the flows' shares in percent.
+/// Returns the largest deviation from the flows' shares in percent, for the bytes sent by each flow.
 fn worst(sent: [f64; 3]) -> f64 {
     let (all, weights) = (sent.iter().sum::<f64>(), f64::from(SHARES.iter().sum::<u32>()));
     let off = sent.iter().zip(SHARES).map(|(sent, share)| {
@@ -102,7 +101,7 @@ fn sent(router: &Router) -> Result<[f64; 3], BenchError> {
     all.ok_or_else(|| BenchError::measurement("queue show", format!("the answer lacks queues: {shown}")))
 }
 
-/// Measures the shares of the kernel's HTB: classes of these rates, each of which may borrow the whole link.
+/// Measures the shares of the kernel's HTB: one class per flow, each of which may borrow the whole link rate.
 fn by_htb(network: &Network, link: u32, greedy: Greedy) -> Result<[f64; 3], BenchError> {
     let mut lines = htb(link, 10);
     for (flow, share) in SHARES.iter().enumerate() {

@@ -1,8 +1,8 @@
 //! `takeover`: interruption of a flow when the router is killed, and when it restarts.
 //!
-//! Each host sends 10,000 numbered packets per second to the other. The kernel's table, and thus the
-//! router's, has 100,000 routes besides the connected routes. SIGKILL ends the router, and the kernel
-//! continues to forward. Then the router restarts and takes over.
+//! Each host sends 10,000 numbered packets per second to the other. The kernel's table, which the router
+//! mirrors, has 100,000 routes besides the connected routes. SIGKILL ends the router, and the kernel
+//! continues to forward. Then the router restarts and takes over from the kernel.
 
 mod numbered_flow;
 
@@ -27,21 +27,21 @@ const AFTER: Duration = Duration::from_secs(1);
 /// Promised maximum: milliseconds without a packet.
 const LIMIT: f64 = 50.0;
 
-/// Events of one direction, or the worst events of several repetitions.
+/// Interruptions by death and by restart in one direction; over several repetitions, the longest ones.
 #[derive(Debug, Default)]
 struct Worst {
     death: Event,
     restart: Event,
 }
 
-/// Interruption, and the arrival rate around it: seconds since its cause, and packets per second.
+/// Interruption, and the arrival rate around it as points of seconds since the event and packets per second.
 #[derive(Debug, Default)]
 struct Event {
     interruption: Interruption,
     rate: Vec<[f64; 2]>,
 }
 
-/// Times of the events.
+/// Times at which events happen and at which their observation ends.
 #[derive(Clone, Copy, Debug)]
 struct Moments {
     begin: Instant,
@@ -70,7 +70,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     }
     router.stop()?;
     let figure = |what: &str, event: &Event| {
-        let case = format!("{what}, longest gap of {REPETITIONS}");
+        let case = format!("{what}, longest gap in {REPETITIONS} repetitions");
         let timeline = Timeline::of("arrivals, packets/s").with(Subject::Millrace, "Millrace", &event.rate);
         let gap = Measurement::of(case, event.interruption.gap.as_secs_f64() * 1e3, "ms");
         gap.promising(Bound::AtMost, LIMIT).with_timeline(timeline)
@@ -83,7 +83,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     Ok(results.into_iter().flatten().collect())
 }
 
-/// Kills and restarts the router; returns the events of the flows forth and back.
+/// Kills and restarts the router; returns the interruptions of both directions' flows.
 fn die_and_return(
     router: Router,
     network: &Network,
@@ -121,7 +121,7 @@ fn judge(flow: NumberedFlow, moments: &Moments) -> Result<Worst, BenchError> {
     })
 }
 
-/// Returns an error if the flow was not steady before the kill: its gaps would then show nothing about the
+/// Returns an error if the flow was not steady before the kill. Its gaps would then say nothing about the
 /// router.
 fn require_steady(arrivals: &[Arrival], sent: u64, moments: &Moments) -> Result<(), BenchError> {
     let before = Interruption::between(arrivals, moments.begin, moments.killed);
@@ -138,7 +138,7 @@ fn require_steady(arrivals: &[Arrival], sent: u64, moments: &Moments) -> Result<
 }
 
 impl Event {
-    /// Replaces this event by the other one, if that has a longer gap.
+    /// Replaces this event by the other one if the other one has a longer gap.
     fn be_worse(&mut self, other: Self) {
         if self.rate.is_empty() || other.interruption.gap > self.interruption.gap {
             *self = other;

@@ -30,8 +30,8 @@ pub(super) struct Arrival {
 /// Interruption of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Interruption {
-    /// Longest time without an arrival minus the pace, or if longer, the longest run of lost packets times
-    /// the pace.
+    /// Longest time without an arrival minus the interval, or the longest run of lost packets times the
+    /// interval, whichever is longer.
     pub gap: Duration,
     /// Lost packets.
     pub lost: u64,
@@ -58,8 +58,8 @@ impl Interruption {
     }
 }
 
-/// Returns the arrivals per second between two times, in intervals of 10 ms. Each point has the interval's
-/// middle in seconds since `zero`.
+/// Returns the arrivals per second between two times, for intervals of 10 ms. Each point is the middle of an
+/// interval in seconds since `zero`, and its rate.
 pub(super) fn arrival_rate(
     arrivals: &[Arrival],
     (from, to): (Instant, Instant),
@@ -141,7 +141,7 @@ impl Drop for NumberedFlow {
     }
 }
 
-/// Sends a packet at each multiple of the interval. A late sender sends the missed packets at once.
+/// Sends a packet at each multiple of the interval. After a delay, it sends the missed packets at once.
 fn send(target: SocketAddrV4, stop: &AtomicBool, sent: &AtomicU64) -> io::Result<()> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     // The default timer slack makes a sleep 50 µs longer than requested.
@@ -191,8 +191,8 @@ fn receive(socket: &UdpSocket, stop: &AtomicBool) -> io::Result<Vec<Arrival>> {
 mod tests {
     use super::*;
 
-    /// Returns packets of a flow at the pace, without the packets that `lost` selects, delayed by `late`
-    /// microseconds.
+    /// Returns the arrivals of a steady flow, each `late` microseconds late, without the packets for which
+    /// `lost` is true.
     fn flow(start: Instant, lost: impl Fn(u64) -> bool, late: impl Fn(u64) -> u64) -> Vec<Arrival> {
         let at = |number: u64| start + INTERVAL * number as u32 + Duration::from_micros(late(number));
         (0..1000).filter(|number| !lost(*number)).map(|number| Arrival { number, at: at(number) }).collect()

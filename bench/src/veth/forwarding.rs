@@ -1,10 +1,10 @@
 //! Forwarded rate of 64-byte packets under overload.
 //!
 //! An XDP test run with live frames generates the frames on processor 0. The router, testpmd or the kernel's
-//! forwarding runs on processor 1. All have a priority that other work of the machine doesn't disturb.
+//! forwarding runs on processor 1. All of them have priority over other work of the machine.
 //!
-//! The far device counts the arriving packets, and its kernel drops them at once. In the case of a plugin, an
-//! XDP program drops them on the far device, so that the device accepts redirected frames.
+//! The far device counts the arriving packets, and its kernel drops them at once. In the plugin case, an XDP
+//! program on the far device drops them, because only then the device accepts redirected frames.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -31,9 +31,9 @@ const WARM_UP: Duration = Duration::from_millis(300);
 const COUNTED: Duration = Duration::from_secs(1);
 /// Packets per second while the forwarder starts.
 const TRICKLE: u64 = 10_000;
-/// Offered rate as a multiple of the larger capacity.
+/// Offered rate as a multiple of the higher capacity, the router's or testpmd's.
 const OVERLOAD: f64 = 1.2;
-/// Largest tolerated share of arrived packets that the kernel forwarded instead of the router.
+/// Maximum share of arrived packets that the kernel may have forwarded instead of the router.
 const STRAY: f64 = 0.001;
 /// Promised minimum: ratio to testpmd's rate. `PLUGIN_LIMIT` applies if a plugin sees all packets and the far
 /// end accepts redirected frames.
@@ -100,8 +100,8 @@ impl Bed<'_> {
         Ok((measured.peer_within(&peers).with_ratio(ratio), ours))
     }
 
-    /// Determines the rate to offer: first at the generator's full speed, then at the rate derived from the
-    /// result.
+    /// Determines the rate to offer. The first runs are at the generator's full speed; the last are at the
+    /// rate derived from their result.
     fn find_capacity(&mut self, options: &mut Options<'_>) -> Result<u64, BenchError> {
         for _ in 0..2 {
             let ours = self.router(options)?;
@@ -112,7 +112,7 @@ impl Bed<'_> {
         Ok(self.offered)
     }
 
-    /// Runs the router and testpmd alternately; the first of each pair alternates, too.
+    /// Runs the router and testpmd alternately; every second pair begins with testpmd.
     fn pairs(&mut self, options: &mut Options<'_>) -> Result<(Vec<f64>, Vec<f64>), BenchError> {
         let (mut ours, mut peers) = (Vec::new(), Vec::new());
         for pair in 0..PAIRS {
@@ -154,8 +154,8 @@ impl Bed<'_> {
         Ok(rate)
     }
 
-    /// Measures the kernel's forwarding in the better of two setups. `r1` receives on the generator's
-    /// processor, as veth does by itself, or on a kernel thread bound to the processor of the other
+    /// Measures the kernel's forwarding in the better of two setups. Packets from `r1` are received on the
+    /// generator's processor, as is usual on veth, or by a kernel thread on the processor of the other
     /// forwarders.
     fn kernel_runs(&mut self, options: &mut Options<'_>) -> Result<Vec<f64>, BenchError> {
         let r = &self.network.r;

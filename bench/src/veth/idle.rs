@@ -19,7 +19,7 @@ const SLOW: (&str, usize) = ("1", 8);
 const FAST: (&str, usize) = ("0.01", 200);
 /// Promised maximum: ratio of the idle round trip time to the kernel's.
 const ROUND_TRIP_LIMIT: f64 = 2.0;
-/// Duration of the processor time measurement of the idle router.
+/// Duration over which the idle router's processor time is measured.
 const IDLE: Duration = Duration::from_secs(6);
 /// Promised maximum: processor use of the idle router in percent.
 const PROCESSOR_LIMIT: f64 = 1.0;
@@ -81,7 +81,8 @@ fn ping_all(network: &Network, times: &mut [Vec<f64>; 2]) -> Result<(), BenchErr
     Ok(())
 }
 
-/// Returns round trip times in milliseconds, without the first, which may include neighbour resolution.
+/// Returns round-trip times in milliseconds. The first is left out, since it may include neighbour
+/// resolution.
 fn ping(network: &Network, interval: &str, count: usize) -> Result<Vec<f64>, BenchError> {
     let mut ping = command(network.g.open()?, "ping", None)?;
     ping.args(["-n", "-i", interval, "-c", &(count + 1).to_string(), "-W", "1", &RECEIVER.to_string()]);

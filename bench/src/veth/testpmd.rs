@@ -1,4 +1,5 @@
-//! DPDK's testpmd, which changes the MAC addresses and forwards through the same kind of sockets as Millrace.
+//! DPDK's testpmd, which rewrites the MAC addresses and forwards through the same kind of sockets as
+//! Millrace.
 
 use std::time::Duration;
 
@@ -14,7 +15,8 @@ pub(super) const PROGRAM: &str = "dpdk-testpmd";
 /// Time limit until testpmd forwards.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Packets that may arrive without a forwarder: the kernels' own packets for neighbours and multicast groups.
+/// Maximum number of packets that arrive without a forwarder: the kernels' own neighbour and multicast
+/// packets.
 const STRAYS: u64 = 100;
 
 /// testpmd between `r1` and `r2`. Dropping it kills the process.
@@ -24,8 +26,8 @@ pub(super) struct Testpmd {
 }
 
 impl Testpmd {
-    /// Starts testpmd and waits until packets arrive at the far end, because its output comes too late. Both
-    /// threads are bound to `processor`; one of them only waits.
+    /// Starts testpmd and waits until packets arrive at the far end; its output would come too late. Both
+    /// threads of testpmd are bound to `processor`, but one of them only waits.
     pub fn start(network: &Network, processor: Processor) -> Result<Self, BenchError> {
         let mut command = command(network.r.open()?, PROGRAM, Some(processor))?;
         command.args(["--lcores", &format!("0@{processor},1@{processor}"), "--main-lcore", "0"]);

@@ -115,7 +115,7 @@ pub struct Bench {
 /// Workload of `bench memory`. Without any of these options, the benchmark measures all cases with a promise; otherwise
 /// it measures one case.
 #[derive(Debug, Default, PartialEq, Args)]
-#[command(next_help_heading = "Workload of `memory` (one case instead of all cases with a promise)")]
+#[command(next_help_heading = "Workload of `memory` (one case instead of all cases with a target)")]
 pub struct BenchWorkload {
     /// Number of flows, 1 to 1M, such as 128K (default: 1K).
     #[arg(long, value_name = "NUMBER")]

@@ -13,7 +13,7 @@ pub struct Apply {
     /// Revert after TIME unless confirmed; 1s to 24h, such as 60s.
     #[arg(long, value_name = "TIME")]
     pub confirm: Option<ConfirmTime>,
-    /// Apply only if revision NUMBER runs without later changes.
+    /// Apply only if NUMBER is the running revision, and nothing was changed since.
     #[arg(long, value_name = "NUMBER")]
     pub if_revision: Option<u64>,
     /// Comment of the new revision.
@@ -65,7 +65,7 @@ pub struct Rollback {
     /// Revert after TIME unless confirmed; 1s to 24h, such as 60s.
     #[arg(long, value_name = "TIME")]
     pub confirm: Option<ConfirmTime>,
-    /// Apply only if revision NUMBER runs without later changes.
+    /// Apply only if NUMBER is the running revision, and nothing was changed since.
     #[arg(long, value_name = "NUMBER")]
     pub if_revision: Option<u64>,
     /// Comment of the new revision.
@@ -78,7 +78,7 @@ pub struct Rollback {
 pub struct Save {
     /// File to write; - is standard output (default: the file of the last apply, save or start).
     pub file: Option<PathBuf>,
-    /// Overwrite entries of the file that were never applied or saved.
+    /// Overwrite entries that were added to the file by hand and never applied.
     #[arg(long)]
     pub force: bool,
     /// Comment of the new revision (default: "saved").
@@ -108,7 +108,7 @@ Examples:
   millrace router set on-death=kernel                 # permit filters and bindings
 
 Settings that can change at run time:
-  boot, ignore-kernel-policy, icmp-rate, icmp-burst, icmp-dscp, redirects, router-id,
+  on-death (to kernel only), boot, ignore-kernel-policy, icmp-rate, icmp-burst, icmp-dscp, redirects, router-id,
   forward-class-e, forward-link-local, forward-zero-net, route-priority, new-flows, plugin-weight
 All other changes need a restart. docs/configuration.md describes the settings.")]
     Set {
@@ -141,8 +141,16 @@ Examples:
   millrace control-plane set icmp=              # restore the default
   millrace control-plane set police=false       # turn policing off
 
-Classes: established, bgp, ospf, routing, icmp, options, neighbours, other.
-A rate is 1 to 10,000,000 packets per second.")]
+Classes:
+  established  TCP of connections that the kernel has
+  bgp          new BGP sessions
+  ospf         OSPF
+  routing      BFD, RIP, LDP, PIM, VRRP, IS-IS and others
+  icmp         ICMP and ICMPv6
+  options      packets with IP options, IGMP, MLD
+  neighbours   ARP and neighbour discovery
+  other        all other packets
+A rate is 1 to 10,000,000 packets per second; `control-plane show` prints the rates.")]
     Set {
         /// Settings of the table [control-plane]; an empty value restores the default.
         #[arg(value_name = "KEY=VALUE", required = true)]

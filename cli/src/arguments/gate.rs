@@ -14,18 +14,18 @@ pub struct Gate {
 /// Subcommands of `gate`.
 #[derive(Debug, Subcommand)]
 pub enum GateAction {
-    /// Create a gate, the last one at its position.
+    /// Create a gate, behind the other gates of its position.
     #[command(after_help = "\
 Examples:
   millrace gate create late audit
   millrace gate create early blocklist
 
 Positions:
-  early  before the route lookup
-  route  at the choice of the route
-  late   after the choice of the route, before queueing
-  queue  at the choice of the queue
-  copy   on copies of packets")]
+  early  before the route is chosen (as options, security-in and firewall)
+  route  where a filter can override the route (as route)
+  late   after the route is chosen, before queueing (as process, monitor and security-out)
+  queue  where the queue is chosen (as schedule)
+  copy   on copies of packets (as tap)")]
     Create {
         /// Position in the pipeline: early, route, late, queue or copy.
         position: String,
@@ -42,7 +42,7 @@ All algorithms find the same filter. They differ in lookup time and memory.")]
     Set {
         /// Name of the gate.
         name: String,
-        /// auto, linear, tuple-space, cutting-tree, dag, dag-patricia or dag-tree-bitmap.
+        /// Lookup algorithm: auto, linear, tuple-space, cutting-tree, dag, dag-patricia or dag-tree-bitmap.
         #[arg(long, value_name = "ALGORITHM")]
         table: String,
     },
@@ -71,13 +71,13 @@ pub struct Bind {
     /// Priority, an integer; the highest matching priority wins.
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     pub priority: i32,
-    /// Packets of a failed call: drop them, or bypass the instance.
+    /// Packets of a failed call of the plugin: drop them, or forward them without the instance.
     #[arg(long, value_parser = ["drop", "bypass"], default_value = "drop")]
     pub on_fault: String,
     /// Time limit of a call, 1us to 1s (default: 1ms); a longer call is a fault.
     #[arg(long, value_name = "TIME")]
     pub budget: Option<Budget>,
-    /// Time limit per packet of a call, 1us to 1s; the lower limit of both applies.
+    /// Time limit per packet, 1us to 1s (default: none): a call with N packets may take N times this, at most --budget.
     #[arg(long, value_name = "TIME")]
     pub packet_budget: Option<Budget>,
 }

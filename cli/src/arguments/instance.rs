@@ -57,7 +57,8 @@ Examples:
   millrace instance list             # shows instances in quarantine
   millrace instance release stats1
 
-By default, 8 faults within 60 s put an instance into quarantine. Its code does not run there.")]
+By default, 8 faults within 60 s put an instance into quarantine. Then its code does not run, and bindings drop
+its packets or bypass it, as --on-fault says.")]
     Release {
         /// Name of the instance.
         name: String,
@@ -93,7 +94,7 @@ pub struct Control {
     pub instance: String,
     /// Message, such as read (see `plugin inspect PLUGIN`).
     pub message: String,
-    /// Send the message to the host companion of the instance.
+    /// Send the message to the host companion: the second module of a plugin, which runs outside the workers.
     #[arg(long)]
     pub companion: bool,
     /// Arguments of the message.

@@ -12,7 +12,7 @@ pub struct Place {
     /// Filter of the flows, or name of an instance.
     #[arg(value_name = "FLOW|INSTANCE", required = true)]
     pub flow: Option<String>,
-    /// Level of the flows.
+    /// Where the flows are forwarded.
     #[arg(required = true)]
     pub level: Option<PlaceLevel>,
 }
@@ -23,7 +23,7 @@ pub enum PlaceAction {
     /// List placements, and reasons why flows are not offloaded.
     #[command(after_help = "Examples:\n  millrace place list\n  millrace place list --json")]
     List,
-    /// Show the level of each flow, and the reason.
+    /// Show whether the XDP program or a worker forwards each flow, and why.
     #[command(after_help = "Examples:\n  millrace place show\n  millrace place show 'proto udp dport 5201'")]
     Show {
         /// Filter of the flows (default: all flows).

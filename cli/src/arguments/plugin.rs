@@ -44,7 +44,7 @@ If a compiler is missing, the error names its package.")]
         /// Directory of the plugin project.
         #[arg(default_value = ".")]
         dir: PathBuf,
-        /// Runtime: wasm (sandboxed, NAME.wasm) or native (trusted, NAME.so).
+        /// Where the plugin runs: wasm (sandbox, NAME.wasm) or native (inside the router, trusted, NAME.so).
         #[arg(long, default_value = "wasm")]
         home: millrace_kit::Home,
     },
@@ -54,12 +54,12 @@ Examples:
   millrace plugin inspect statistics                # plugin of the running router
   millrace plugin inspect hello/hello.wasm --json   # file; needs no running router
 
-An existing file, and an argument with / or with the ending .wasm or .so, is a file; any other argument is a name.")]
+The argument is a file if it exists, contains / or ends in .wasm or .so; otherwise it is the name of a plugin.")]
     Inspect {
         /// Plugin file, or name of a plugin of the running router.
         #[arg(value_name = "FILE|NAME")]
         what: PathBuf,
-        /// Public key that verifies the signature of the file; repeatable.
+        /// Public key as text (RW...), to verify the signature of the file; repeatable.
         #[arg(long, value_name = "RW...")]
         public_key: Vec<String>,
     },
@@ -78,8 +78,9 @@ Examples:
   millrace plugin test hello/hello.wasm --pcap in.pcap --save expected.json
   millrace plugin test hello/hello.wasm --pcap in.pcap --expect expected.json
 
-Without --pcap, the packets are TCP, UDP and ICMP over IPv4 and IPv6, fragments, and a packet with a cut header.
-Offsets of changed bytes start at the link header.
+Without --pcap, the packets are TCP, UDP and ICMP over IPv4 and IPv6, fragments, and a packet with a
+truncated header. `longest` is a setting of a new plugin project. Offsets of changed bytes, in the output and
+in --save, count from the link header.
 Exit status 1: a call failed, the plugin refused a message, or --expect found a difference.")]
     Test(PluginTest),
     /// Measure the cost of a plugin on this machine.
@@ -88,7 +89,7 @@ Examples:
   millrace plugin bench hello/hello.wasm
   millrace plugin bench hello/hello.wasm --settings longest=300 --json
 
-Measures calls with 1, 8, 32 and 64 packets of 128 bytes, for two to three seconds. Needs no running router.")]
+Measures calls with 1, 8, 32 and 64 packets of 128 bytes. Takes two to three seconds. Needs no running router.")]
     Bench {
         /// Plugin file.
         file: PathBuf,
@@ -202,7 +203,7 @@ pub struct PluginUpgrade {
     pub name: String,
     /// Plugin file of the new version; with --server, an absolute path on the router's machine.
     pub file: PathBuf,
-    /// First compare both versions on PACKETS packets of each instance, within 10 s.
+    /// First run both versions on PACKETS packets of each instance; fail if fewer arrive within 10 s.
     #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u64).range(1..))]
     pub shadow: Option<u64>,
     /// Upgrade even if --shadow finds differences.

@@ -13,7 +13,7 @@ pub struct Run {
     /// Configuration file.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Start from the last good revision; without one, from the file of --config.
+    /// Start from the newest good revision, which needs no confirmation; without one, from the file of --config.
     #[arg(long, conflicts_with = "ports")]
     pub last_good: bool,
     /// State directory, or `none` (default for root: /var/lib/millrace); overrides the file.
@@ -25,10 +25,10 @@ pub struct Run {
     /// Number of workers, 1 to 16 (default: 1); overrides the file.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16))]
     pub workers: Option<u8>,
-    /// Driver of kernel devices without a driver in the file (default: auto).
+    /// Packet I/O driver of kernel devices for which the file names none (default: auto).
     #[arg(long, value_name = "DRIVER")]
     pub driver: Option<Driver>,
-    /// Packets after the router's death: the kernel forwards them, or they are dropped.
+    /// Treatment of packets after the router's death (default: kernel; required with filters and bindings).
     #[arg(long, value_name = "ACTION")]
     pub on_death: Option<OnDeath>,
     /// Start although the router bypasses kernel policies, such as nftables, tc or policy rules.
@@ -37,7 +37,7 @@ pub struct Run {
     /// Show the planned changes to ports and kernel; change nothing.
     #[arg(long)]
     pub dry_run: bool,
-    /// Address of the API over TLS, whose clients need API tokens; repeatable.
+    /// Also serve the API over TLS at this address, to clients with API tokens; repeatable (default: Unix socket only).
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Vec<std::net::SocketAddr>,
     /// TLS certificate chain in PEM (default: the router's own, self-signed).

@@ -24,12 +24,14 @@ Examples:
 Kinds of leaves (queues) and their settings:
   fifo                 threshold, manage
   flow-queues          threshold and manage for each flow, quantum, queues, rate
-  fq-codel             queues, quantum, limit, target, interval, ecn
-  with manage=red      minimum, maximum, unit, probability, weight, gentle, ecn
-  with manage=codel    target, interval, ecn
+  fq-codel             queues, quantum, limit (packets in all queues), target, interval, ecn
+
+Queue management of fifo and flow-queues (manage=tail-drop, red or codel):
+  red                  minimum, maximum, unit (of both: bytes or packets), probability, weight, gentle, ecn
+  codel                target, interval, ecn
 
 Kinds of inner nodes, and the settings of each child:
-  priority             level: a number; the lowest is served first
+  priority             level: 0 to 65535; the lowest is served first
   deficit-round-robin  quantum: bytes per round
   hfsc                 real-time, link-sharing, upper-limit: curves
   token-bucket         none; the node itself has rate and burst
@@ -48,7 +50,7 @@ docs/schedulers.md describes all settings with their defaults.")]
         /// Parent node (default: none; the new node is the root).
         #[arg(long, value_name = "NODE")]
         under: Option<String>,
-        /// Settings of the node, and settings for which its parent asks.
+        /// Settings of the node, and those that the kind of its parent requires of each child.
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
@@ -57,15 +59,15 @@ docs/schedulers.md describes all settings with their defaults.")]
 Examples:
   millrace scheduler set wan rate=20mbit default=rest
   millrace scheduler set wan --node voice threshold=64KiB
-  millrace scheduler set wan --node voice under=fair quantum=3000B level=   # move the node to `fair`
+  millrace scheduler set wan --node voice under=fair quantum=3000B level=   # move to `fair`, without the level
   millrace scheduler set wan --node voice kind=fq-codel threshold=          # change the kind of a leaf
 
 Settings of a port:
   rate         rate on the wire (default: unlimited)
   overhead     bytes that the link adds to a packet: ethernet (default), atm, 'bytes 24' or none
-  default      leaf for packets without a queue (default: the first leaf)
+  default      leaf for packets that no filter assigns to a queue (default: the first leaf)
   queues       maximum number of queues, 1 to 65536 (default: 8192)
-  host         packets that the kernel sends (default: queue)
+  host         path of packets that the kernel sends: queue (default), filter or direct
   host-weight  maximum number of these packets per worker iteration, 1 to 256 (default: 256)
 
 With host=queue, packets that the kernel sends wait in the port's queues. With host=filter, they pass the gates first.
@@ -102,13 +104,13 @@ If filters with `--action 'queue voice'` exist, and no other port has a queue `v
         #[arg(long)]
         with_filters: bool,
     },
-    /// Show scheduler trees with promised and delivered rates.
+    /// Show scheduler trees with guaranteed and measured rates.
     #[command(after_help = "\
 Examples:
   millrace scheduler show
   millrace scheduler show wan --json
 
-promised: rate of a node while all other nodes have packets.
+promised: rate that the node gets while all other nodes have packets.
 delivered: average rate since the previous `scheduler show`.
 Both are bits per second on the wire.")]
     Show {
@@ -166,7 +168,7 @@ pub enum QueueAction {
 Examples:
   millrace queue show                     # all queues
   millrace queue show wan                 # the queues of a port
-  millrace queue show wan flows --json    # one queue, with the queues of its flows")]
+  millrace queue show wan flows --json    # the queue named `flows`, with the queues of its flows")]
     Show {
         /// Show only this port.
         port: Option<String>,

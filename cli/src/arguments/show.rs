@@ -20,7 +20,7 @@ pub struct Events {
     /// Show all events after event NUMBER.
     #[arg(long, value_name = "NUMBER", conflicts_with = "last")]
     pub since: Option<u64>,
-    /// Show the last COUNT events, 1 to 10000 (default: 50; with --follow: none).
+    /// Show the last COUNT events of the 4,096 that the router keeps (default: 50; with --follow: none).
     #[arg(long, value_name = "COUNT")]
     pub last: Option<u32>,
     /// Show only events of this kind, such as link-down; repeatable.
@@ -67,7 +67,7 @@ pub enum Noun {
     /// Ports with counters and rates.
     #[value(alias = "port")]
     Ports,
-    /// Processors, ports and switches as a tree.
+    /// Tree of XDP programs, workers, host and ports, with their connections.
     Hardware,
     /// Routes of the kernel and of Millrace.
     #[value(alias = "route")]
@@ -84,9 +84,9 @@ pub enum Noun {
     /// Built-in and loaded plugins.
     #[value(alias = "plugin")]
     Plugins,
-    /// Instances that stay in quarantine at the next start.
+    /// Instances whose quarantine survives a restart.
     Quarantine,
-    /// Packet totals: received, sent, dropped, held.
+    /// Packet totals: received, sent, dropped, and held (queued or waiting).
     Summary,
     /// Drops by reason.
     #[value(alias = "drop")]

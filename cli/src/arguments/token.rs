@@ -27,7 +27,7 @@ The router stores only a hash of the token and can't print the token again.")]
         /// Rights of the token.
         #[arg(long, value_name = "ROLE")]
         role: RoleArgument,
-        /// Lifetime, such as 12h, 30d or 1y (default: unlimited).
+        /// Lifetime, 1s to 36600d, such as 12h, 30d or 1y (default: unlimited).
         #[arg(long, value_name = "TIME")]
         expires: Option<TokenTime>,
     },

@@ -32,14 +32,14 @@ Matches, in any order; an omitted word matches everything:
   in             ingress port
   flags          TCP flags, value/mask: syn/syn+ack (SYN set, ACK clear)
   dscp           0 to 63, or a name: ef, af41, cs6
-  exceptions     ttl, options, fragment, cut
+  exceptions     ttl (0 or 1), options (IP options), fragment (later fragment), cut (truncated headers)
   tag            0 to 31, set by a plugin
-  of tcpdump     host, net, port, tcp, udp, icmp
+  as in tcpdump  host, net, port, tcp, udp, icmp
 Combine matches by and, or, not and parentheses. Lists have commas: dport 80,443.
 `not host` takes IPv4 addresses only. For IPv6, add an `accept` filter with a higher priority instead.
 
 Actions:
-  accept                       skip the filters of lower priority at this gate
+  accept                       apply no other filter of this gate; other gates and the route apply
   drop                         drop the packet
   reject                       drop the packet and send an ICMP error
   host                         deliver the packet to the kernel, or to the router's own stack
@@ -49,9 +49,9 @@ Actions:
   copy INSTANCE                give a copy to the instance
   instance NAME                give the packet to the instance
   queue NAME                   put the packet into this queue of its egress port
-  police RATE [burst SIZE]     drop packets above RATE, such as 10mbit
+  police RATE [burst SIZE]     drop packets above RATE, such as 10mbit (default burst: 50 ms, 16 KiB to 16 MiB)
 
-`reject` applies to its own ICMP errors too, if the filter matches them: add `in PORT` to the match.
+If the filter of `reject` matches the ICMP errors too, they are rejected as well: add `in PORT` to the match.
 Each line of --from: MATCH action ACTION [gate GATE] [priority PRIORITY]. # starts a comment line.
 The router adds all filters of --from, or none.")]
     Add {
@@ -107,7 +107,7 @@ Examples:
 Counters of packets:
   packets   matching packets
   drops     packets that the filter or its instance dropped
-  queued    packets given to queues of ports, each copy and fragment separately: sent + lost + waiting
+  queued    packets given to queues of ports, copies and fragments separately; each is sent, lost or waiting
   lost      packets that the queues dropped")]
     List {
         /// Show only filters of this gate.
@@ -134,8 +134,8 @@ Examples:
   millrace filter check
   millrace filter check --json
 
-Ambiguous: two filters of equal priority match common packets, and neither is a special case of the other.
-Also reported: filters that lose against every route. Exit status 1 if there are findings.")]
+Ambiguous: two filters of equal priority match some of the same packets, and neither is more specific.
+Also reported: filters at gates of position route with a priority below `route-priority`, which routes override. Exit status 1 if there are findings.")]
     Check,
 }
 
@@ -176,7 +176,7 @@ Examples:
   millrace route add --from routes.txt
 
 Syntax: PREFIX [via ADDRESS]... [port NAME]. `default` is 0.0.0.0/0, or ::/0 with an IPv6 next hop.
-The router installs a route by a kernel device in the kernel (main table, proto 213).
+A route whose egress port is a kernel device is installed in the kernel, too (main table, proto 213).
 Each line of --from: a route, as `ip route` or `route list --lines` prints it. # starts a comment line.
 A line with a metric, or with a weight other than 1, is an error. The router adds all routes of --from, or none.")]
     Add {
@@ -224,7 +224,7 @@ Examples:
 queued: packets given to queues of ports: sent + lost (dropped by the queues) + waiting.
 Routes that lead to a port have counters, up to 65,536 routes. New next hops reset the counters of a route.")]
     List {
-        /// Print lines for `route add --from`, without the router's own addresses.
+        /// Print lines for `route add --from`; omits the routes to the router's own addresses.
         #[arg(long, conflicts_with = "watch")]
         lines: bool,
         /// Show only PREFIX and more specific prefixes.

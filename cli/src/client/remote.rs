@@ -58,7 +58,7 @@ impl Remote {
         format!("Bearer {}", self.token)
     }
 
-    /// Returns the address for people.
+    /// Returns the address as messages show it.
     pub fn place(&self) -> String {
         format!("https://{}:{}", self.host, self.port)
     }
@@ -101,7 +101,7 @@ fn explained(error: std::io::Error) -> std::io::Error {
     std::io::Error::new(error.kind(), words)
 }
 
-/// Returns the token without the blanks around it in its file.
+/// Returns the token, without surrounding blanks in its file.
 fn token(connection: &Connection) -> Result<String, Failure> {
     let (place, text) = match &connection.token_file {
         Some(path) => (path.display().to_string(), read(path, "the token")?),

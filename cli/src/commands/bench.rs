@@ -24,7 +24,7 @@ const COLUMNS: &[Column] = &[
     ("holds", "holds"),
 ];
 
-/// Benches with options of their own.
+/// Name of the benchmark with options of its own.
 const INSTRUCTIONS: &str = "instructions";
 const MEMORY: &str = "memory";
 const WITH_CASES: [&str; 2] = ["driver", "levels"];
@@ -112,8 +112,8 @@ fn write_page(report: &Report, file: Option<&Path>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns an error for broken promises and for benches without results, after the results were written.
-/// Benches that only lack root are no error.
+/// Returns an error for broken promises and for benchmarks without results, once the results are written. A
+/// benchmark that only lacks root is no error.
 fn judge(report: &Report) -> Result<(), Failure> {
     for failure in report.failures.iter().filter(|failure| failure.left_out) {
         eprintln!("left out: {}: {}", failure.bench, failure.error);
@@ -134,7 +134,7 @@ fn judge(report: &Report) -> Result<(), Failure> {
     if lines.is_empty() { Ok(()) } else { Err(Failure::new(lines.join("\n"))) }
 }
 
-/// Returns an error for an option of another bench.
+/// Returns an error if an option belongs to another benchmark.
 fn check_options(bench: &Bench) -> Result<(), Failure> {
     let options = [
         (bench.accept, "--accept", &[INSTRUCTIONS][..]),
@@ -172,7 +172,7 @@ fn workload(said: &BenchWorkload) -> Option<Workload> {
     })
 }
 
-/// Returns the given baseline file, or that of the repository if it exists or is to be written.
+/// Returns the given baseline file. Without one, returns the repository's if it exists or is to be written.
 fn baseline(bench: &Bench) -> Option<PathBuf> {
     let usual = Path::new(BASELINE);
     let usual = (bench.accept || usual.exists()).then(|| usual.to_owned());
@@ -236,7 +236,7 @@ fn list(json: bool) {
     }
 }
 
-/// Checks that a benchmark exists. A benchmark may run part of itself, named `NAME/PART`, in another process.
+/// Checks that a benchmark exists. A benchmark may run a part of itself, `NAME/PART`, in another process.
 fn check_name(name: &str) -> Result<(), Failure> {
     let known: Vec<&str> = millrace_bench::list().iter().map(|bench| bench.name).chain([ALL]).collect();
     if known.contains(&name.split('/').next().unwrap_or(name)) {
@@ -257,7 +257,7 @@ fn show(report: &Report, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Formats a measurement for people: `yes` and `no`, and only significant digits.
+/// Formats a measurement for people: with `yes` and `no`, and only significant digits.
 fn readable(measurement: &Value) -> Value {
     let mut row = measurement.clone();
     for key in ["ours", "peer", "ratio", "limit"] {

@@ -16,7 +16,8 @@ const SLOWER: &str = "capture: matching flows are not offloaded while the captur
 /// Media type of pcapng files.
 const PCAPNG: &str = "application/x-pcapng";
 
-/// Writes the frames at a place to a file or standard output, until an interrupt or `--count` frames.
+/// Writes the frames captured at a place to a file or standard output, until an interrupt or `--count`
+/// frames.
 pub fn capture(client: &Client, capture: &Capture) -> Result<(), Failure> {
     let (kind, name) = place(client, &capture.place)?;
     eprintln!("{SLOWER}");
@@ -30,7 +31,7 @@ pub fn capture(client: &Client, capture: &Capture) -> Result<(), Failure> {
     write_packets(client, &query, &capture.write)
 }
 
-/// Returns kind and name of a place: from the prefix before a colon, or by looking up the name.
+/// Returns kind and name of a place: by the prefix before the colon, or else by looking up the name.
 fn place(client: &Client, place: &str) -> Result<(&'static str, String), Failure> {
     const KINDS: [(&str, &str); 3] = [("port", "/ports"), ("gate", "/gates"), ("instance", "/instances")];
     if let Some((kind, name)) = place.split_once(':')
@@ -66,9 +67,9 @@ fn destination(file: &Path) -> io::Result<Box<dyn Write>> {
     })
 }
 
-/// Writes the pcapng stream of a resource to a file, or to standard output for `-`, until its end or an
-/// interrupt. The file is created or truncated when the first bytes arrive, so that a refused request leaves
-/// it unchanged.
+/// Writes the pcapng stream of a resource to a file, or to standard output for `-`, until the stream ends or
+/// an interrupt. The file is created or truncated only when the first bytes arrive, so a refused request
+/// leaves it unchanged.
 pub fn write_packets(client: &Client, path: &str, file: &Path) -> Result<(), Failure> {
     let failed = |error: &io::Error| Failure::new(format!("can't write {}: {error}", file.display()));
     let mut output = None;
@@ -79,7 +80,7 @@ pub fn write_packets(client: &Client, path: &str, file: &Path) -> Result<(), Fai
     })
 }
 
-/// Writes bytes to the file, and opens it first if needed.
+/// Appends bytes to the file; opens it at the first call.
 fn append(output: &mut Option<Box<dyn Write>>, file: &Path, bytes: &[u8]) -> io::Result<()> {
     let output = match output {
         Some(open) => open,

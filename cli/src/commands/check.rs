@@ -20,7 +20,7 @@ pub fn read(file: &Path) -> Result<Config, Failure> {
     Ok(Config::parse_further(&text, &file.display().to_string(), millrace_controller::check_rest)?)
 }
 
-/// Reads a configuration file, and checks that a router can be made of it; also returns the filters that
+/// Reads a configuration file, and checks that a router can be built from it. Also returns the filters that
 /// never win.
 fn checked(file: &Path) -> Result<(Config, Value), Failure> {
     let config = read(file)?;

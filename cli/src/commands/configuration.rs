@@ -26,8 +26,8 @@ const COLUMNS: &[Column] = &[
     ("comment", "comment"),
 ];
 
-/// Returns a file's name for the router: its absolute path; for a remote router, with this machine's name
-/// before it.
+/// Returns a file's name as the router records it: its absolute path, with this machine's name in front for a
+/// remote router.
 fn origin(client: &Client, file: &Path) -> String {
     if file.as_os_str() == "-" {
         return "standard input".to_owned();
@@ -81,7 +81,7 @@ fn applied(value: &Value, json: bool) {
         (None, _) => format!("{}went back to {}: {what}", lines.collect::<String>(), plain(&value["origin"])),
         (Some(revision), None) => format!("{}revision {revision} runs: {what}", lines.collect::<String>()),
         (Some(revision), Some(time)) => format!(
-            "{}revision {revision} runs: {what}; it goes back in {time} unless you say `millrace confirm`",
+            "{}revision {revision} runs: {what}; the router reverts it in {time} unless you run `millrace confirm`",
             lines.collect::<String>()
         ),
     };
@@ -112,7 +112,7 @@ pub(super) fn waits(pending: &Value) -> Option<String> {
     ))
 }
 
-/// Returns the failure with exit code 2, which differs from that of a difference.
+/// Returns the failure with exit code 2, since 1 means that `diff` found differences.
 fn trouble(failure: Failure) -> Failure {
     Failure { code: 2, ..failure }
 }
@@ -249,13 +249,13 @@ pub fn save(client: &Client, save: &Save, json: bool) -> Result<(), Failure> {
     }
     let line = match text == before {
         true => format!("{name} is what runs: nothing is changed"),
-        false => format!("what runs is in {name}, and is revision {revision}"),
+        false => format!("saved the running configuration to {name} as revision {revision}"),
     };
     done(&json!({"file": name, "changed": text != before, "revision": revision}), &line, json);
     Ok(())
 }
 
-/// Returns the file of the running configuration; for a restored revision, the file of that revision.
+/// Returns the file of the running configuration. If a revision was restored, that is the revision's file.
 fn known_file(client: &Client) -> Result<PathBuf, Failure> {
     if client.is_elsewhere() {
         return Err(Failure::usage(
@@ -275,14 +275,15 @@ fn known_file(client: &Client) -> Result<PathBuf, Failure> {
     }
 }
 
-/// New text beside a file, to replace the file; it is removed unless it replaces the file.
+/// New text in a file beside the file to replace. Dropping it removes this file, unless it has replaced the
+/// other.
 struct Beside {
     file: PathBuf,
     new: Option<PathBuf>,
 }
 
 impl Beside {
-    /// Writes the text to the disk, with mode and owner of the file.
+    /// Writes the text to disk, with the mode and owner of the file to replace.
     fn write(file: &Path, text: &str) -> io::Result<Self> {
         // For a symbolic link, its target is replaced.
         let file = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());

@@ -46,7 +46,7 @@ pub fn doctor(doctor: &Doctor, connection: &Connection, json: bool) -> Result<()
     Ok(())
 }
 
-/// Returns how the running router uses the forwarding switches, by its settings.
+/// Returns how the running router uses the kernel's forwarding switches, according to its settings.
 fn switch_use(settings: Option<&Value>) -> SwitchUse {
     match settings.and_then(|settings| settings["forwarding"].as_str()) {
         Some("on") => SwitchUse::Ignored,

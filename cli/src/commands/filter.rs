@@ -159,7 +159,7 @@ fn named(filter: &Value) -> String {
     format!("filter {id} ({action} for {filter}, priority {priority})")
 }
 
-/// Warns on standard error of a new filter or binding that no packet reaches, or that never wins.
+/// Warns on standard error of a new filter or binding that no packet reaches, or that others always precede.
 pub(super) fn warn_shadowed(value: &Value) {
     if let Some(why) = value["unreached"].as_str() {
         eprintln!("warning: no packet matches the filter: {why}");
@@ -188,7 +188,7 @@ pub(super) fn warn_never_winning(shadowed: &Value) {
     }
 }
 
-/// Names the filters that shadow a filter: one filter, or several that match together.
+/// Names the filters that shadow a filter: either a single one, or several that together cover it.
 fn before(by: &[Value]) -> String {
     match by {
         [one] => format!("{} comes before it", named(one)),

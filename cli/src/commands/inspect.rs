@@ -59,8 +59,8 @@ fn of_file(file: &Path, keys: &[String]) -> Result<Value, Failure> {
     Ok(value)
 }
 
-/// Formats the properties for people, without empty ones: lines for short ones, tables of settings, messages
-/// and maps.
+/// Formats the properties for people, without empty ones. Short ones become lines; settings, messages and
+/// maps become tables.
 fn for_people(value: Value) -> String {
     let Value::Object(mut keys) = value else { return plain(&value) };
     let tables: Vec<_> = [

@@ -69,7 +69,7 @@ fn down(word: &str, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the message that a lab is not up, with the labs that are up.
+/// Returns the message that the lab `name` is not up, with the names of the labs that are up.
 fn not_up(name: &str) -> Result<String, Failure> {
     let states = millrace_lab::list(runtime_directory()).map_err(Failure::new)?;
     let known: Vec<&str> = states.iter().map(|state| state.name.as_str()).collect();
@@ -106,7 +106,7 @@ fn exec(word: &str, node: &str, command: &[String]) -> Result<ExitCode, Failure>
     Ok(exit_code(status))
 }
 
-/// Returns the command's exit code, or as in shells, 128 plus the number of the signal that ended it.
+/// Returns the command's exit code; if a signal ended it, 128 plus the number of the signal, as in shells.
 fn exit_code(status: ExitStatus) -> ExitCode {
     use std::os::unix::process::ExitStatusExt;
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));

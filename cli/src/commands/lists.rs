@@ -40,8 +40,8 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Reads a file, or standard input for `-`. `entry` converts a line to its request body, or returns its
-    /// problem.
+    /// Reads a file, or standard input for `-`. `entry` converts a line to a request body; its error is the
+    /// problem of the line.
     ///
     /// # Errors
     /// The file can't be read, or has wrong lines, each of which is named on standard error.
@@ -100,7 +100,7 @@ impl Lines {
         })
     }
 
-    /// Reports wrong lines: the first of `count` lines.
+    /// Reports wrong lines. `wrong` holds the first of them, `count` is the number of all.
     fn refused(&self, wrong: &[(usize, String)], count: usize, json: bool) -> Failure {
         if json {
             let error = |(line, problem): &(usize, String)| json!({"line": line, "detail": problem});

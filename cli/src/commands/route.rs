@@ -136,8 +136,8 @@ fn body<'a>(words: impl Iterator<Item = &'a str>) -> Result<Value, String> {
     Ok(json!({"to": written(prefix, &via), "via": via, "port": port, "kind": kind}))
 }
 
-/// Returns the common port of the next hops. If each next hop has an address, they may use several ports, and
-/// none is returned.
+/// Returns the port that all next hops share. `None` without ports, or for different ports of next hops that
+/// all have an address.
 fn shared<'a>(ports: &[&'a str], addresses: usize) -> Result<Option<&'a str>, String> {
     match ports {
         [] => Ok(None),
@@ -148,12 +148,12 @@ fn shared<'a>(ports: &[&'a str], addresses: usize) -> Result<Option<&'a str>, St
     }
 }
 
-/// Whether `route add` can make this route.
+/// Whether `route add` can create this route.
 fn is_readable(route: &Value) -> bool {
     matches!(route["kind"].as_str(), None | Some("forward" | "blackhole" | "unreachable" | "prohibit"))
 }
 
-/// Completes a prefix for the interface: adds the length of a host address, and expands `default`.
+/// Completes a prefix for the request: adds the full length to a host address, and expands `default`.
 fn written(prefix: &str, via: &[&str]) -> String {
     let is_v6 = via.first().is_some_and(|via| via.contains(':'));
     match (prefix, prefix.parse::<IpAddr>()) {

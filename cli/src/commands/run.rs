@@ -62,7 +62,7 @@ pub fn run(arguments: &Run, socket: &Path, json: bool) -> Result<(), Failure> {
     runtime.block_on(daemon(config, options, socket, ready))
 }
 
-/// Exit code of a router that the watchdog ended because a call of an instance did not return.
+/// Exit code if the watchdog ended the router because a call of an instance did not return.
 const HUNG: i32 = 3;
 
 /// Ends the process without any further code, since exit handlers may hang, too.
@@ -159,8 +159,8 @@ fn take_state(config: &Config, overrides: &Overrides, socket: &Path) -> Result<O
     StateLock::take(&directory, socket).map_err(Failure::new)
 }
 
-/// Opens the entrances for clients: the socket, and the addresses in the configuration and on the command
-/// line.
+/// Opens the listeners for clients: the Unix socket, and the addresses in the configuration and on the
+/// command line.
 fn entrances(local: Listener, config: &Config, overrides: &Overrides) -> Result<Entrances, Failure> {
     let mut config = config.clone();
     overrides.put_into(&mut config);

@@ -112,7 +112,7 @@ pub fn scheduler(client: &Client, action: &SchedulerAction, json: bool) -> Resul
     Ok(())
 }
 
-/// Formats the removal of a node, with the fate of its packets and filters.
+/// Formats the removal of a node: what becomes of its packets and filters.
 fn removed(port: &str, node: &str, to: Option<&str>, value: &Value) -> String {
     let left =
         to.map_or("what waited there is dropped".to_owned(), |to| format!("what waited there waits in {to}"));
@@ -196,7 +196,7 @@ fn path(port: &str, node: Option<&str>) -> String {
     }
 }
 
-/// Converts the name of the default queue to text if it looks like a number.
+/// Keeps the name of the default queue a text, even if it looks like a number.
 fn written(mut settings: Map<String, Value>) -> Map<String, Value> {
     if let Some(name) = settings.get_mut("default").filter(|name| name.is_number()) {
         *name = Value::String(name.to_string());
@@ -298,7 +298,7 @@ fn rate(bits: &Value) -> String {
 mod tests {
     use super::*;
 
-    /// An algorithm that is quadratic in the number of nodes would take minutes here.
+    /// Guards against an algorithm quadratic in the number of nodes, which would take minutes.
     #[test]
     fn forty_thousand_nodes_are_shown_each_below_the_one_above_it() {
         let mut nodes = vec![json!({"name": "top", "under": null})];

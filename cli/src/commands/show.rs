@@ -54,7 +54,7 @@ fn show_value(mut value: Value, noun: Noun, json: bool) {
     }
 }
 
-/// Places of numbers in the status, with their units.
+/// Numbers in the status that get a unit: JSON pointer and unit.
 const UNITS: [(&str, &str); 6] = [
     ("/uptime", "s"),
     ("/memory/frames", "of 2048 bytes"),
@@ -86,7 +86,7 @@ fn show_rows(value: &mut Value, noun: Noun, json: bool) {
     }
 }
 
-/// Returns a warning for a port with a queueing discipline of the kernel, which packets of the router bypass.
+/// Returns a warning for a port whose kernel queueing discipline the router's packets bypass.
 fn passed_by(port: &Value) -> Option<String> {
     let discipline = port["queueing_discipline"].as_str()?;
     Some(format!(

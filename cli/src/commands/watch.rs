@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::arguments::Watch;
 use crate::output::{Column, Failure, plain, rows, table};
 
-/// Counters whose rates are shown: the counter, the name of its rate, and the factor of the rate.
+/// Counters whose rates are shown: counter, name of the rate, and factor by which the growth is multiplied.
 const RATES: [(&str, &str, f64); 6] = [
     ("packets", "matched_rate", 1.0),
     ("drops", "dropped_rate", 1.0),
@@ -28,8 +28,8 @@ pub const COLUMNS: [Column; 6] = [
     ("lost/s", "lost_rate"),
 ];
 
-/// Prints the list that `look` returns; with `--watch`, again after each interval, with rates. `key`
-/// identifies rows.
+/// Prints the list that `look` returns. With `--watch`, prints it again after each interval, with rates;
+/// `key` identifies a row.
 pub fn list(
     watch: &Watch,
     look: impl Fn() -> Result<Value, Failure>,
@@ -62,7 +62,7 @@ pub fn list(
     Ok(())
 }
 
-/// Prints and flushes; returns whether the output is still read.
+/// Prints and flushes a text; returns false if the reader has closed the output.
 fn print(text: &str) -> Result<bool, Failure> {
     let mut out = std::io::stdout();
     match std::io::Write::write_all(&mut out, text.as_bytes()).and_then(|()| std::io::Write::flush(&mut out))
@@ -85,8 +85,8 @@ impl Before {
         Self { at: Instant::now(), rows }
     }
 
-    /// Adds the growth of a row's counters per second. For a new row, or counters that were reset, the growth
-    /// is measured from zero.
+    /// Adds the growth of a row's counters per second. It is measured from zero for a new row, and for
+    /// counters that were reset.
     fn add_rates(&self, row: &mut Value, key: &str, now: Instant) {
         let seconds = now.duration_since(self.at).as_secs_f64().max(1e-3);
         let old = self.rows.get(&plain(&row[key]));

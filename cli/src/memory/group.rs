@@ -1,7 +1,7 @@
 //! Control group that limits this process's memory.
 //!
-//! If a group has used up its memory, the kernel kills a process of it at its next page fault. So requests
-//! that take memory are refused before that.
+//! If a group has used up its memory, the kernel kills a process of the group at its next page fault. So
+//! requests that take memory are refused earlier.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     directory: PathBuf,
-    /// Names of the files with its memory limit and its usage.
+    /// Names of the files with the memory limit, and with the memory usage.
     limit: &'static str,
     used: &'static str,
     /// Key in `memory.stat` for the part of the usage that the kernel reclaims before it kills a process.
@@ -26,8 +26,8 @@ pub fn group() -> Option<&'static Group> {
 }
 
 impl Group {
-    /// Finds the group from the text of `/proc/PID/cgroup` below the mount point of groups: at its path, or
-    /// at the root, as in a container.
+    /// Finds the group in the text of `/proc/PID/cgroup`. Its folder is that path below `mounted`, or
+    /// `mounted` itself, as in a container.
     fn of(said: &str, mounted: &Path) -> Option<Self> {
         let lines = said.lines().filter_map(|line| {
             let mut parts = line.splitn(3, ':').skip(1);

@@ -1,5 +1,5 @@
-//! Catalogue of all resources: their paths, and the arguments, answers and handlers of each method. Each
-//! group of nouns has a file.
+//! Catalogue of all resources: for each path its methods, with arguments, answers and handlers. Each file of
+//! the folder holds a group of nouns.
 
 mod access;
 mod configurations;
@@ -32,10 +32,10 @@ use crate::resources::audit;
 use crate::served::Served;
 use crate::served::{Documents, ListView, ResourceView};
 
-/// Largest body of a request, in bytes.
+/// Maximum length of most request bodies, in bytes.
 const BODY_LIMIT: usize = 1 << 20;
 
-/// Returns the paths of all resources, with the role that each of their methods needs.
+/// Returns the paths of all resources, with the role that each method needs.
 pub(crate) fn needs() -> Vec<(&'static str, Needs)> {
     let needs = |resource: Resource| {
         let methods = resource.operations.iter().map(|operation| (operation.method, operation.role));
@@ -44,8 +44,8 @@ pub(crate) fn needs() -> Vec<(&'static str, Needs)> {
     catalogue().into_iter().map(needs).collect()
 }
 
-/// Returns the table of all operations for `docs/roles.md`: the role that each needs, its effect, and whether
-/// it is audited.
+/// Returns the table of all operations for `docs/roles.md`: needed role, effect, and whether requests are
+/// audited.
 pub(crate) fn table() -> String {
     let mut rows = String::from("| operation | role | can cause | audited |\n|---|---|---|---|\n");
     for resource in catalogue() {
@@ -103,7 +103,7 @@ async fn list(State(served): State<Served>) -> Json<Option<ListView>> {
 
 async fn description(State(served): State<Served>) -> Result<Response, Problem> {
     let documents = served.documents;
-    // On a blocking thread, so that other requests don't wait.
+    // Making the description takes long, so it runs on a blocking thread.
     let make = move || documents.openapi(|| openapi::document(&catalogue()).to_string().into());
     let made = tokio::task::spawn_blocking(make).await;
     let bytes = made.map_err(|error| ControlError::system("make the API description", error))?;

@@ -1,10 +1,10 @@
-//! Effects of operations: the worst that a caller can cause with one. An operation's effect decides the
-//! lowest role that it may need, and whether the audit log has a line of it.
+//! Effects of operations: the worst that a caller can cause. The effect determines the lowest role that an
+//! operation may require, and whether its requests are audited.
 
 #[cfg(test)]
 use millrace_controller::Role;
 
-/// The worst that a caller can cause with an operation.
+/// Worst that a caller can cause with an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     /// Reads configuration, counters and names.
@@ -28,7 +28,7 @@ pub(crate) enum Effect {
 }
 
 impl Effect {
-    /// The least role that an operation with this effect needs.
+    /// Returns the lowest role that an operation with this effect may require.
     #[cfg(test)]
     pub const fn least_role(self) -> Role {
         match self {
@@ -38,7 +38,7 @@ impl Effect {
         }
     }
 
-    /// Whether the audit log has a line of a request, in addition to refusals.
+    /// Whether the audit log records each request, and not only refusals.
     pub const fn is_audited(self, method: &str) -> bool {
         match self {
             Self::Look => false,

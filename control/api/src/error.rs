@@ -1,58 +1,58 @@
-//! Errors of opening the interface.
+//! Errors of opening the sockets of the interface.
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Error of opening a socket of the interface.
+/// Error of opening the interface.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
-    /// The path does not fit a socket address.
+    /// Path that is too long for a socket address.
     #[error(
         "socket path {} has {length} bytes, and the limit is 107: choose a shorter path with --socket",
         path.display()
     )]
     TooLong {
-        /// The path.
+        /// Path of the socket.
         path: PathBuf,
-        /// Its length in bytes.
+        /// Length of the path in bytes.
         length: usize,
     },
-    /// A router is listening there.
+    /// Path at which a router listens already.
     #[error(
         "a router already listens at {}{}: stop that router, or choose another path with --socket",
         path.display(),
         pid.map(|pid| format!(" (process {pid})")).unwrap_or_default()
     )]
     Occupied {
-        /// The path.
+        /// Path of the socket.
         path: PathBuf,
-        /// Process that listens; `None` when it is too busy to answer.
+        /// Process id of the router; `None` if it is too busy to accept.
         pid: Option<i32>,
     },
-    /// The path is another kind of file.
+    /// Path of a file that is not a socket.
     #[error("{} exists and is no socket: remove it, or choose another path with --socket", path.display())]
     NotASocket {
-        /// The path.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// The address can't be bound.
+    /// Address that can't be bound.
     #[error("can't listen at {address}: {error}")]
     Address {
-        /// The address.
+        /// Address to listen at.
         address: SocketAddr,
-        /// The system's answer.
+        /// Error of the system.
         error: io::Error,
     },
-    /// Two addresses can't both be bound.
+    /// Address that can't be bound together with an earlier one.
     #[error("listen addresses {address} and {other} overlap: remove one, or give it another port")]
     Covered {
-        /// The address.
+        /// Later address.
         address: SocketAddr,
-        /// The earlier address.
+        /// Earlier address.
         other: SocketAddr,
     },
-    /// A configured certificate can't be used.
+    /// Configured certificate that can't be used.
     #[error("certificate {} can't be used: {why}", path.display())]
     Certificate {
         /// File of the certificate or key.
@@ -60,7 +60,7 @@ pub enum ApiError {
         /// Cause.
         why: String,
     },
-    /// A configured certificate has expired.
+    /// Configured certificate that has expired.
     #[error("certificate {} expired {since}: replace it", path.display())]
     Expired {
         /// File of the certificate.
@@ -68,13 +68,13 @@ pub enum ApiError {
         /// Time of expiry, UTC.
         since: String,
     },
-    /// The router can't make its own certificate.
+    /// Self-signed certificate that can't be made.
     #[error("can't generate a certificate: {why}")]
     OwnCertificate {
         /// Cause.
         why: String,
     },
-    /// A client thread can't serve.
+    /// Client thread that can't be started or confined.
     #[error("can't {what} the thread {name}: {why}")]
     Thread {
         /// Name of the thread.
@@ -84,20 +84,20 @@ pub enum ApiError {
         /// Cause.
         why: String,
     },
-    /// The system refused an operation.
+    /// Operation that the system refused.
     #[error("can't {action} {}: {source}", path.display())]
     System {
-        /// Attempted operation: `create the directory`, `listen at`, …
+        /// Refused operation: `create the directory`, `listen at`, …
         action: &'static str,
-        /// The path.
+        /// Path of the file.
         path: PathBuf,
-        /// The system's answer.
+        /// Error of the system.
         source: io::Error,
     },
 }
 
 impl ApiError {
-    /// Returns the error of `action` at `path`.
+    /// Returns a function that makes the error of `action` at `path`.
     pub(crate) fn system<E: Into<io::Error>>(
         action: &'static str,
         path: impl Into<PathBuf>,

@@ -1,4 +1,4 @@
-//! Entrance of the fuzz targets: requests of callers with any role, without sockets and threads.
+//! Interface without sockets and threads, for fuzz targets: they send requests as callers with any role.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -23,7 +23,7 @@ use crate::server::take;
 /// Number of user ids that requests rotate through, so that none exceeds the rate limit.
 const CALLERS: u32 = 1000;
 
-/// Paths of all resources, with the role that each method needs. They are the same for all routers.
+/// Paths of all resources, with the role that each method needs.
 static NEEDS: LazyLock<Vec<(&'static str, Needs)>> = LazyLock::new(catalogue::needs);
 
 /// Caller of a request at the Unix socket.
@@ -31,7 +31,7 @@ static NEEDS: LazyLock<Vec<(&'static str, Needs)>> = LazyLock::new(catalogue::ne
 pub enum Asking {
     /// Caller with a given role.
     Role(Option<Role>),
-    /// User of this machine, whose role follows from its groups.
+    /// User of this machine; its groups determine the role.
     User(u32),
 }
 
@@ -44,12 +44,12 @@ pub struct InProcess {
     control: Router,
     users: Users,
     caller: u32,
-    /// Streams end when this is dropped.
+    /// Dropping it ends the streams.
     _end: watch::Sender<bool>,
 }
 
 impl InProcess {
-    /// Returns the interface of a router. Members of `groups` have these roles.
+    /// Returns the interface of a router. `groups` assigns roles to the members of groups.
     pub fn new(control: Router, groups: BTreeMap<String, Role>) -> Self {
         let (end, ending) = watch::channel(false);
         let (channel, asked) = ControlChannel::new();
@@ -68,7 +68,7 @@ impl InProcess {
         }
     }
 
-    /// Returns the operations: method, path, and the role that each needs.
+    /// Returns method, path and needed role of each operation.
     pub fn operations() -> Vec<(&'static str, &'static str, Role)> {
         let of = |resource: crate::operation::Resource| {
             let path = resource.path;
@@ -77,8 +77,8 @@ impl InProcess {
         catalogue().into_iter().flat_map(of).collect()
     }
 
-    /// Sends a request. Returns the status, and the body unless it is a stream. Returns `None` where the
-    /// input is no request.
+    /// Sends a request. Returns the status, and the body unless it is a stream; `None` if the input is no
+    /// valid request.
     pub async fn ask(
         &mut self,
         asking: Asking,
@@ -111,7 +111,7 @@ impl InProcess {
             Ok(response) => response.into_parts(),
             Err(never) => match never {},
         };
-        // Streams have no end.
+        // A stream is not read, because it may never end.
         let body = match body.size_hint().exact() {
             Some(_) => body.collect().await.map(|whole| whole.to_bytes().to_vec()).unwrap_or_default(),
             None => Vec::new(),

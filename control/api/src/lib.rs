@@ -1,13 +1,13 @@
-//! The HTTP interface: JSON resources, one per noun, on a Unix socket, and over TCP with TLS.
+//! HTTP interface: JSON resources, one for each noun, on a Unix socket, and over TCP with TLS.
 //!
-//! [`Listener`] holds the Unix socket, [`Remote`] the TCP sockets. [`start`] starts the client threads,
-//! [`Server::run`] answers their requests. These threads (`entrance/serving.rs`) have no privileges. Each
-//! request passes access control (`entrance/access_control.rs`). The caller is identified by its user at the
-//! Unix socket or by a token, needs the role of the operation, and has a limited rate. An admitted request
-//! crosses to control (`entrance/control_channel.rs`), which alone carries it out at the router.
+//! [`Listener`] holds the Unix socket, and [`Remote`] the TCP sockets. [`start`] starts the client threads
+//! (`entrance/serving.rs`), which have no privileges. Each request passes access control
+//! (`entrance/access_control.rs`). It identifies the caller, by the user at the Unix socket or by a token
+//! over TCP, and checks its role and rate. An admitted request crosses to control
+//! (`entrance/control_channel.rs`), which alone carries it out: [`Server::run`] answers it.
 //!
-//! `catalogue.rs` has all resources with their roles, arguments and answers. The router, the list at `/`, and
-//! the description at `/openapi.json` are made from it.
+//! `catalogue.rs` has all resources with their roles, arguments and answers. The service, the list at `/`,
+//! and the description at `/openapi.json` are made from it.
 //!
 //! Errors are problem details (RFC 9457) whose `detail` is one sentence for people.
 #![forbid(unsafe_code)]
@@ -34,12 +34,12 @@ pub use entrance::remote::{Remote, Unservable};
 pub use error::ApiError;
 pub use server::{Entrances, Server, start};
 
-/// Returns the description of the interface, as a router serves it at `/openapi.json`.
+/// Returns the OpenAPI description, as a router serves it at `/openapi.json`.
 pub fn description() -> serde_json::Value {
     openapi::document(&catalogue::catalogue())
 }
 
-/// Returns the table of operations in `docs/roles.md`.
+/// Returns the table of operations for `docs/roles.md`.
 pub fn roles() -> String {
     catalogue::table()
 }

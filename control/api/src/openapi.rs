@@ -1,4 +1,4 @@
-//! Description of the interface (OpenAPI 3.1), made from the operations and the types of their requests and
+//! OpenAPI 3.1 description of the interface, generated from the operations and the types of requests and
 //! answers.
 
 use schemars::generate::SchemaSettings;
@@ -8,14 +8,14 @@ use serde_json::{Map, Value, json};
 use crate::http::problem::ProblemBody;
 use crate::operation::{Content, JSON, Operation, Resource};
 
-/// Path of the schemas of answers.
+/// Path under which the schemas of answers stand.
 const SCHEMAS: &str = "/components/schemas";
 
 /// Returns the description of resources.
 pub(crate) fn document(resources: &[Resource]) -> Value {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     let mut answers = settings.with(|settings| settings.definitions_path = SCHEMAS.into()).into_generator();
-    // Requests have inline schemas: the same type may have another schema in an answer.
+    // Schemas of requests are inline, because a type may have another schema in answers.
     let settings = SchemaSettings::draft2020_12().for_deserialize();
     let mut requests = settings.with(|settings| settings.inline_subschemas = true).into_generator();
     let problem = answers.subschema_for::<ProblemBody>();
@@ -72,7 +72,7 @@ fn describe(
         "operationId": operation_id(path, operation.method),
         "summary": operation.summary,
         "tags": [tag(path)],
-        // Role that the operation needs (OpenAPI 3.1, 4.8.30).
+        // Needed role, in the place of a scope (OpenAPI 3.1, 4.8.30).
         "security": [{"token": [operation.role]}],
         "responses": {operation.status.to_string(): answer, "4XX": problem, "5XX": problem},
     });
@@ -147,7 +147,7 @@ fn answer(operation: &Operation, answers: &mut SchemaGenerator) -> Value {
     answer
 }
 
-/// Returns a schema for use inside a document, without the dialect, which the document declares.
+/// Returns a schema without its dialect, because the document declares the dialect.
 fn bare(schema: Schema) -> Value {
     let mut schema = schema.to_value();
     if let Value::Object(keys) = &mut schema {
@@ -174,7 +174,7 @@ fn arguments(schema: Schema) -> Vec<Value> {
     properties.into_iter().flatten().map(parameter).collect()
 }
 
-/// Removes `null` from a schema: an absent query argument is omitted.
+/// Removes `null` from the types of a query argument, because an absent argument is omitted.
 fn without_null(mut schema: Value) -> Value {
     let Some(keys) = schema.as_object_mut() else { return schema };
     if keys.get("default").is_some_and(Value::is_null) {
@@ -203,7 +203,7 @@ fn path_parameters(path: &str) -> Vec<Value> {
     names.map(parameter).collect()
 }
 
-/// Returns the identifier of an operation for code generators: `get_ports_name`.
+/// Returns the identifier of an operation, from which code generators make names: `get_ports_name`.
 fn operation_id(path: &str, method: &str) -> String {
     let words = path.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     let words: Vec<&str> = words.collect();
@@ -211,7 +211,7 @@ fn operation_id(path: &str, method: &str) -> String {
     format!("{}_{what}", method.to_lowercase())
 }
 
-/// Returns the noun of a path.
+/// Returns the noun of a path, as tag of its operations.
 fn tag(path: &str) -> &str {
     path.split('/').nth(1).filter(|noun| !noun.is_empty()).unwrap_or("resources")
 }

@@ -1,5 +1,5 @@
-//! Operations: each method of each resource, with its role, request and answer. The service and the served
-//! description are made from the same list.
+//! Operations: the methods of resources, each with role, request and answer. Service and OpenAPI description
+//! are made from the same list.
 
 use axum::extract::{DefaultBodyLimit, Extension};
 use axum::middleware;
@@ -12,37 +12,37 @@ use crate::http::extract::{Longest, refuse_arguments, refuse_body};
 use crate::http::tag::{refuse_condition, spare};
 use crate::served::Served;
 
-/// Function that makes the schema of a type and of the types that it refers to.
+/// Function that makes the schema of a type and of the types in it.
 pub(crate) type Describe = fn(&mut SchemaGenerator) -> Schema;
 
-/// Method of a resource.
+/// Method of a resource, as described to clients.
 #[derive(Clone)]
 pub(crate) struct Operation {
-    /// `GET`, `POST`, …
+    /// HTTP method: `GET`, `POST`, …
     pub method: &'static str,
-    /// Lowest role that may call it.
+    /// Lowest role that may call the operation.
     pub role: Role,
-    /// Worst effect that a caller can cause with this operation.
+    /// Worst that a caller can cause with the operation.
     pub effect: Effect,
-    /// Summary, one sentence.
+    /// Summary in one sentence.
     pub summary: &'static str,
-    /// Query arguments.
+    /// Schema of the query arguments; `None` if the operation refuses any.
     pub arguments: Option<Describe>,
-    /// Content of the body; an operation without one refuses any body.
+    /// Content of the body; `None` if the operation refuses any.
     pub body: Option<Content>,
     /// Whether a body is required.
     pub needs_body: bool,
-    /// Status of success.
+    /// HTTP status on success.
     pub status: u16,
     /// Schema of the answer on success.
     pub answer: Describe,
     /// Media type of the answer.
     pub media: &'static str,
-    /// Whether it also answers with a stream of server-sent events.
+    /// Whether the operation can also answer with a stream of server-sent events.
     pub streams: bool,
-    /// Whether such a stream resumes behind the event of `Last-Event-ID`.
+    /// Whether the stream can resume after the event in `Last-Event-ID`.
     pub resumes: bool,
-    /// Whether the answer has an `ETag`. Changes take an `If-Match`, reads an `If-None-Match`.
+    /// Whether the answer has an `ETag`. Changes then accept `If-Match`, and reads `If-None-Match`.
     pub tagged: bool,
     /// Whether the answer may be a page of a list, with a `Link` to the next page.
     pub paged: bool,
@@ -53,7 +53,7 @@ pub(crate) struct Operation {
 pub(crate) enum Content {
     /// Object.
     One(Describe),
-    /// Object, or list of such objects.
+    /// Object, or a list of such objects.
     OneOrList(Describe),
 }
 
@@ -110,7 +110,7 @@ impl Operation {
         Self::new::<T>("DELETE", 200, role, summary)
     }
 
-    /// Sets the effect. By default a GET only looks, and other methods change forwarding.
+    /// Sets the effect. By default, GET only looks, and other methods change forwarding.
     pub fn effect(self, effect: Effect) -> Self {
         Self { effect, ..self }
     }
@@ -125,7 +125,7 @@ impl Operation {
         Self { needs_body: true, ..self.may_have_body::<T>() }
     }
 
-    /// Adds an optional object in the body.
+    /// Accepts an optional object in the body.
     pub fn may_have_body<T: JsonSchema>(self) -> Self {
         Self { body: Some(Content::One(SchemaGenerator::root_schema_for::<T>)), ..self }
     }
@@ -136,34 +136,34 @@ impl Operation {
         Self { body, needs_body: true, ..self }
     }
 
-    /// Sets the media type of answers that are no JSON.
+    /// Sets the media type of the answer, which is JSON by default.
     pub fn media(self, media: &'static str) -> Self {
         Self { media, ..self }
     }
 
-    /// Adds an answer by a stream of server-sent events, where the client accepts it.
+    /// Lets clients choose a stream of server-sent events as answer.
     pub fn streams(self) -> Self {
         Self { streams: true, ..self }
     }
 
-    /// Adds such a stream that resumes behind the event of `Last-Event-ID`.
+    /// Works like [`streams`](Self::streams), but the stream can resume after the event in `Last-Event-ID`.
     pub fn streams_on(self) -> Self {
         Self { resumes: true, ..self.streams() }
     }
 
-    /// Adds an `ETag`. A change requires that its `If-Match` holds; a read answers 304 where its
-    /// `If-None-Match` has the tag.
+    /// Adds an `ETag` to the answer. A change is made only if its `If-Match` holds; a read answers 304 if its
+    /// `If-None-Match` has the current tag.
     pub fn tagged(self) -> Self {
         Self { tagged: true, ..self }
     }
 
-    /// Adds paging of the answer, on request.
+    /// Lets clients request the answer in pages.
     pub fn paged(self) -> Self {
         Self { paged: true, ..self }
     }
 }
 
-/// Path with its methods.
+/// Path with its operations and their handlers.
 pub(crate) struct Resource {
     /// Path; names in braces match any segment.
     pub path: &'static str,

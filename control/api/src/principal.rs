@@ -1,4 +1,4 @@
-//! Principals: callers with their roles.
+//! Principals: authenticated callers with their roles.
 
 use std::net::IpAddr;
 
@@ -11,9 +11,9 @@ pub(crate) struct Principal {
     pub who: Who,
     /// Role of the caller.
     pub role: Option<Role>,
-    /// Process at the other end of the Unix socket.
+    /// Process id of a caller at the Unix socket.
     pub pid: Option<i32>,
-    /// Remote address of the connection.
+    /// Address of a remote caller.
     pub from: Option<IpAddr>,
 }
 
@@ -23,7 +23,7 @@ impl Principal {
         Self { who: Who { uid: None, name: "unknown".to_owned() }, role: None, pid: None, from: Some(from) }
     }
 
-    /// Returns the principal of a process whose user has not been looked up yet.
+    /// Returns the principal of a local process whose user is not yet looked up.
     pub fn user(uid: Option<u32>, pid: Option<i32>) -> Self {
         let name = uid.map_or_else(|| "unknown".to_owned(), |uid| format!("uid {uid}"));
         Self { who: Who { uid, name }, role: None, pid, from: None }
@@ -35,12 +35,12 @@ impl Principal {
         Self { who, role: Some(role), pid: None, from: Some(from) }
     }
 
-    /// Returns the role, or the lowest role where there is none.
+    /// Returns the role, or `viewer` if there is none.
     pub fn least(&self) -> Role {
         self.role.unwrap_or(Role::Viewer)
     }
 
-    /// Returns a line of the audit log about an operation of the principal, without request and time.
+    /// Returns an audit log entry about an operation of the principal, still without request and time.
     pub fn entry(&self, operation: String, outcome: Outcome) -> AuditEntry {
         AuditEntry {
             time: String::new(),

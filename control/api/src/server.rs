@@ -1,4 +1,4 @@
-//! Server of the interface: threads of its own talk to clients, control answers.
+//! Server of the interface: client threads talk to clients, and control answers the requests.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -25,15 +25,15 @@ use crate::served::Served;
 
 /// Interval between writes of the last uses of tokens.
 const LOOK: Duration = Duration::from_secs(30);
-/// Interval between checks for a new certificate.
+/// Interval between checks for changed certificate files.
 const RENEWAL: Duration = Duration::from_secs(1);
 
 /// Sockets of the interface.
 #[derive(Debug)]
 pub struct Entrances {
-    /// The Unix socket.
+    /// Unix socket.
     pub local: Listener,
-    /// Roles of group members at the Unix socket. Users without a role may do nothing, except root and the
+    /// Roles of the members of groups, at the Unix socket. Other users may do nothing, except root and the
     /// router's own user.
     pub groups: BTreeMap<String, Role>,
     /// TCP sockets with TLS, for holders of tokens.
@@ -56,7 +56,7 @@ pub struct Server {
 /// Starts the client threads. Requests are answered while [`Server::run`] runs.
 ///
 /// # Errors
-/// When a thread can't be started, or not be confined.
+/// Returns an error if a thread can't be started or confined.
 pub fn start(entrances: Entrances, control: Router) -> Result<Server, ApiError> {
     let Entrances { local, groups, remote } = entrances;
     let (end, ending) = watch::channel(false);
@@ -88,8 +88,8 @@ pub fn start(entrances: Entrances, control: Router) -> Result<Server, ApiError> 
 }
 
 impl Server {
-    /// Answers clients until `shutdown` is ready. Then removes the socket, ends streams, and gives running
-    /// answers half a second.
+    /// Answers requests until `shutdown` is ready. Then removes the socket, ends streams, and gives
+    /// unfinished answers half a second.
     pub async fn run(mut self, shutdown: impl Future<Output = ()>) {
         let mut shutdown = pin!(shutdown);
         let mut look = tokio::time::interval(LOOK);
@@ -108,7 +108,7 @@ impl Server {
         end.send_replace(true);
         let ended = async {
             for thread in threads {
-                // The thread has ended in any case.
+                // An error also means that the thread has ended.
                 let _ = thread.await;
             }
         };
@@ -132,7 +132,7 @@ impl Server {
         tokio::task::spawn_blocking(move || keep_uses(&control));
     }
 
-    /// Reads a renewed certificate, if there is one.
+    /// Reads the certificate again if its files have changed.
     fn renew(&self) {
         if self.interface.has_certificate() {
             let interface = self.interface.clone();
@@ -158,7 +158,7 @@ pub(crate) fn take(
             let request: Request = *request;
             tokio::spawn(carry_out(resources.clone(), control.events().clone(), request, reply));
         }
-        // A refused caller doesn't wait for the audit log.
+        // Nobody waits until the line is written.
         Message::Note(entry) => drop(control.note(*entry)),
         Message::Find(uid, reply) => {
             let users = users.clone();

@@ -1,7 +1,7 @@
-//! Cache of compiled code on disk. Its content runs as machine code, so three checks protect it. The
+//! Cache of compiled code on disk. Its content runs as machine code, so it is protected three times. The
 //! directory and its files belong to the daemon's user, and nobody else may access them. Each entry has a tag
-//! (HMAC-SHA-256) over its key and its code, under a secret in the same directory. The tag is checked on the
-//! very bytes in memory that are used afterwards.
+//! (HMAC-SHA-256) over its key and its code, keyed with a secret in the same directory. The tag is checked on
+//! the bytes in memory that later run, not on the file.
 
 use std::fmt;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
@@ -16,7 +16,7 @@ use millrace_plugin::wasm::{ModuleError, Sandbox, Tier};
 use nix::unistd::geteuid;
 use sha2::{Digest, Sha256};
 
-/// Start of an entry: version of its format, which is the tag and the code.
+/// Start of an entry. It names the version of the format; the tag and the code follow.
 const MAGIC: &[u8; 8] = b"mrcode1\n";
 /// Size of a tag, of a key and of the secret, in bytes.
 const TAG: usize = 32;
@@ -24,7 +24,7 @@ const TAG: usize = 32;
 const MOST: u64 = 256 << 20;
 /// Name of the secret's file.
 const SECRET: &str = "secret";
-/// Name prefix of files that are being written.
+/// Name prefix of files that are not yet complete.
 const UNFINISHED: &str = ".new-";
 /// Age from which an unfinished file counts as abandoned.
 const ABANDONED: Duration = Duration::from_secs(3600);
@@ -32,7 +32,7 @@ const ABANDONED: Duration = Duration::from_secs(3600);
 /// Reason why the cache can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
-    /// Other users could write code there.
+    /// Other users could write code into the cache.
     #[error(
         "plugin cache: {} {why}: let only the router's user own and access it, or remove it",
         path.display()
@@ -62,7 +62,7 @@ impl Key {
     /// Returns the key of a module's code in a tier.
     ///
     /// # Errors
-    /// [`ModuleError::Compile`] if this machine has no such tier.
+    /// [`ModuleError::Compile`] if this machine does not support the tier.
     pub fn new(sandbox: &Sandbox, wasm: &[u8], tier: Tier) -> Result<Self, ModuleError> {
         let mut hasher = Sha(Sha256::new());
         sandbox.hash_compatibility(tier, &mut hasher)?;
@@ -130,10 +130,10 @@ impl Cache {
         Self { most, ..self }
     }
 
-    /// Returns the code of a key; `None` if there is none.
+    /// Returns the code of a key; `None` if the cache has no entry for the key.
     ///
     /// # Errors
-    /// Problem with the entry, which must not be used and has been removed.
+    /// Problem with the entry. The entry is not used, and has been removed.
     pub fn get(&self, key: Key) -> Result<Option<Vec<u8>>, String> {
         let path = self.path(key);
         let content = match read_own(&path, self.most) {
@@ -152,7 +152,8 @@ impl Cache {
     /// Stores code under a key, and evicts the least recently used entries beyond the maximum size.
     ///
     /// # Errors
-    /// The entry can't be written, for example because the disk is full. The only loss is compile time.
+    /// The entry can't be written, for example because the disk is full. The plugin then has to be compiled
+    /// again.
     pub fn put(&self, key: Key, code: &[u8]) -> io::Result<()> {
         if (MAGIC.len() + TAG + code.len()) as u64 > self.most {
             return Ok(());
@@ -186,7 +187,8 @@ impl Cache {
         format!("{}: {why}", path.display())
     }
 
-    /// Evicts entries beyond the maximum size, and removes abandoned unfinished files.
+    /// Evicts the least recently used entries beyond the maximum size, and removes abandoned unfinished
+    /// files.
     fn sweep(&self) {
         let Ok(files) = fs::read_dir(&self.directory) else { return };
         let mut entries = Vec::new();
@@ -223,7 +225,7 @@ fn keyed(secret: &[u8; TAG]) -> Hmac<Sha256> {
     Hmac::new(&block.into())
 }
 
-/// Whether a file belongs to this user, and no other user may read or write it.
+/// Checks that a file belongs to this user, and that no other user may read or write it.
 fn own(known: &Metadata) -> Result<(), String> {
     if known.uid() != geteuid().as_raw() {
         return Err(format!("belongs to user {}, not to the router's user {}", known.uid(), geteuid()));
@@ -251,7 +253,7 @@ fn read_own(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Returns the secret of a directory; creates a missing secret.
+/// Returns the secret of a directory; creates the secret if it is missing.
 fn secret(directory: &Path, path: &Path) -> Result<[u8; TAG], CacheError> {
     let system = |error| CacheError::System { path: path.to_owned(), error };
     match read_own(path, TAG as u64) {

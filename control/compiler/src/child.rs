@@ -9,31 +9,31 @@ use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
 use crate::confine::confine;
 
-/// Exit code of a process whose compiler refused the module.
+/// Exit code if the compiler refuses the module.
 pub const REFUSED: u8 = 3;
-/// Exit code of a process that could not do its work.
+/// Exit code for all other failures: wrong arguments, no threads, no confinement, or a broken pipe.
 pub const BROKEN: u8 = 4;
-/// Exit code of a process that has no memory for the module.
+/// Exit code if there is no memory for the module.
 pub const NO_MEMORY: u8 = 5;
 
 /// Niceness of a process that optimises code while baseline code runs.
 const NICE: libc::c_int = 10;
-/// Niceness of the threads other than the first. With it, a polling worker keeps nine tenths of its
-/// processor, and the threads still finish soon.
+/// Niceness of the threads other than the first. It leaves nine tenths of a shared processor to a polling
+/// worker, and the threads still finish soon.
 const NICE_BESIDE: libc::c_int = 10;
 /// Maximum number of threads of a process. Each thread takes address space for its memory.
 pub(crate) const MOST_THREADS: usize = 4;
 
-/// Reason why there is no code.
+/// Reason why no code was produced.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChildError {
     /// The compiler refused the module.
     #[error("{0}")]
     Refused(String),
-    /// The arguments differ from the arguments that the router passes.
+    /// The arguments are not those that the router passes.
     #[error("wrong arguments of `compile-plugin TIER MEMORY SECONDS`, which only the router calls: {0}")]
     Usage(String),
-    /// The process has no threads.
+    /// The process can't start its threads.
     #[error("can't start compiler threads: {0}")]
     Threads(String),
     /// The process could not be confined.
@@ -58,7 +58,7 @@ impl ChildError {
     }
 }
 
-/// Order of the router to the process, as its arguments.
+/// Task that the router gives to the process, as its arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Order {
     /// Compiler to use.
@@ -87,8 +87,8 @@ impl Order {
 }
 
 /// Confines this process and compiles a module. Must be called before the process opens files or starts
-/// threads; the process can do nothing else afterwards. The compiler uses as many threads as there are
-/// processors, at most four.
+/// threads; it can do nothing else afterwards. The compiler uses one thread per processor, at most four.
+///
 /// # Errors
 /// [`ChildError`], whose text belongs on the standard error; its exit code is [`ChildError::code`].
 pub fn run(arguments: &[String]) -> Result<(), ChildError> {
@@ -114,7 +114,7 @@ pub fn run(arguments: &[String]) -> Result<(), ChildError> {
     out.write_all(&artifact).and_then(|()| out.flush()).map_err(pipe)
 }
 
-/// Confines this process and its threads as for compiling, for tests of the remaining rights.
+/// Confines this process and its threads as for compiling. Tests use it to check the remaining rights.
 ///
 /// # Errors
 /// The kernel refuses.
@@ -125,8 +125,8 @@ pub fn confine_for_test(memory: u64, seconds: u64) -> Result<ThreadPool, ChildEr
     Ok(threads)
 }
 
-/// Returns the compiler's threads, this one included. All have started on return, since a confined process
-/// can't start any.
+/// Returns the compiler's threads, this one included. All of them are running on return, since a confined
+/// process can't start threads.
 fn threads() -> Result<ThreadPool, ThreadPoolBuildError> {
     let count = std::thread::available_parallelism().map_or(1, |count| count.get().min(MOST_THREADS));
     let beside = |number| {

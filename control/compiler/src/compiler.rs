@@ -1,5 +1,5 @@
-//! Loading of plugins: from the cache, or compiled first by the baseline compiler and then, while that code
-//! runs, by the optimising one.
+//! Loading of plugins: code comes from the cache, or first from the baseline compiler and then, while the
+//! baseline code runs, from the optimising compiler.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -99,13 +99,13 @@ struct Inner {
     command: ChildCommand,
     limits: Limits,
     cache: Option<Cache>,
-    /// One lock for each tier: one process at a time bounds the total resources.
+    /// One lock per tier, so that at most one process per tier runs.
     turns: [Mutex<()>; 2],
 }
 
 impl Compiler {
     /// Creates a compiler for plugins of `sandbox`, and starts the launcher if needed. If the cache directory
-    /// can't be used, this is logged and no code is cached.
+    /// can't be used, the compiler logs this and caches no code.
     pub fn new(sandbox: Sandbox, settings: CompilerSettings) -> Self {
         if let Err(error) = crate::launcher::begin_launcher() {
             tracing::warn!("plugins keep baseline code, because the launcher thread is missing: {error}");
@@ -117,12 +117,13 @@ impl Compiler {
         Self(Arc::new(Inner { sandbox, command, limits, cache, turns: Default::default() }))
     }
 
-    /// Checks a module and returns it with code from the cache, or else compiled by the baseline compiler. If
-    /// that compiler refuses the module, the optimising one compiles it. Blocks until the code is ready.
+    /// Checks a module and returns it with code from the cache, or else from the baseline compiler. If the
+    /// baseline compiler refuses the module, the optimising compiler compiles it. Blocks until the code is
+    /// ready.
     ///
     /// If the plugin has baseline code, another thread optimises it. The thread calls `upgraded` when the
-    /// plugin has optimised code, or when that failed and the baseline code stays. A plugin that starts with
-    /// optimised code gets no call.
+    /// plugin has optimised code, or when optimising failed and the baseline code stays. `upgraded` is not
+    /// called if the plugin starts with optimised code.
     ///
     /// # Errors
     /// [`CompileError`]: the module is no plugin for this router, or can't be compiled within the limits.

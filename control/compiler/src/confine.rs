@@ -1,12 +1,12 @@
 //! Confinement of the compiling process: it gives up all rights but computing before it reads an untrusted
 //! module.
 //!
-//! The process first closes all files but the first three, and leaves its working directory and its user
-//! (root becomes `nobody`). Next it gives up the privileges of programs that it could start, and sets limits
-//! on memory, time and files. Then a seccomp filter leaves it only the system calls for compiling: memory,
-//! and reading and writing of open files, by the existing threads. All other calls fail with `EPERM`, so the
-//! process can open or start no file, socket, process or thread. It can't make memory executable, and can
-//! signal only itself. On a kernel without seccomp filters nothing is compiled.
+//! The process first closes all files except standard input, output and error, and leaves its working
+//! directory and its user (root becomes `nobody`). Next it gives up privileges that starting a program could
+//! give it, and sets limits on memory, time and files. Then a seccomp filter leaves it only the system calls
+//! for compiling: memory, and reads and writes of open files, by the existing threads. All other calls fail
+//! with `EPERM`: the process can't open a file or socket, or start a process or thread. It can't make memory
+//! executable, and can signal only itself. On a kernel without seccomp filters nothing is compiled.
 #![allow(unsafe_code)]
 
 use millrace_confine::{Calls, ConfineError};
@@ -22,7 +22,7 @@ const NOBODY: u32 = 65_534;
 /// Confines this process irrevocably, with all its threads.
 ///
 /// # Errors
-/// [`ConfineError`] if the kernel refuses a part: a partly confined process must end.
+/// [`ConfineError`] if the kernel refuses a step: the process is then only partly confined and must end.
 pub(crate) fn confine(memory: u64, seconds: u64) -> Result<(), ConfineError> {
     close_files().map_err(ConfineError::of("close inherited files"))?;
     chdir("/").map_err(ConfineError::of("change its directory to /"))?;
@@ -37,7 +37,7 @@ pub(crate) fn confine(memory: u64, seconds: u64) -> Result<(), ConfineError> {
     Calls::COMPUTING.leave_to_process()
 }
 
-/// Closes all files but the first three.
+/// Closes all files except standard input, output and error.
 fn close_files() -> Result<(), Errno> {
     // SAFETY: no object of this process owns a descriptor yet: it has just begun.
     let closed = unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };

@@ -1,7 +1,7 @@
-//! Launcher: the thread that starts programs for the daemon's other threads, which have given up that right.
+//! Launcher: the thread that starts programs for the daemon's other threads, which may not start programs.
 //!
-//! The launcher has the file privileges of other threads, and the right to start programs. A child that ends
-//! with its parent ends with this thread, which lives as long as the process.
+//! The launcher has the file privileges of other threads, and may also start programs. It lives as long as
+//! the process. So a child that is set to end with its parent thread ends with the process.
 
 use std::io;
 use std::process::{Child, Command};
@@ -16,7 +16,7 @@ struct Order {
     reply: SyncSender<io::Result<Child>>,
 }
 
-/// Channel to the launcher. [`begin_launcher`] sets it, before other threads give up the right to start
+/// Channel to the launcher. [`begin_launcher`] sets it, before other threads lose the right to start
 /// programs.
 static LAUNCHER: OnceLock<SyncSender<Order>> = OnceLock::new();
 

@@ -6,8 +6,8 @@
 //! output of the process, and kills it beyond these limits ([`process`]). Compiled code is cached under a tag
 //! that reveals any change ([`Cache`]).
 //!
-//! The daemon runs the code that the child wrote, so it trusts the child as far as itself. The child is the
-//! same program, confined before it read a byte.
+//! The daemon runs the code that the child wrote, so it trusts the child as much as itself. The child is the
+//! same program, and is confined before it reads any input.
 #![deny(unsafe_code)]
 
 mod cache;

@@ -1,5 +1,5 @@
-//! Compiling process as seen by the router: started, awaited within a time limit, and gone afterwards in any
-//! case.
+//! The router's side of the compiling process: it starts the process, waits within a time limit, and then
+//! makes sure that the process has ended.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -22,14 +22,13 @@ use crate::child::{self, BROKEN, Order, REFUSED};
 const MOST_SAID: usize = 2048;
 /// Message of the process when an allocation fails, which ends the process.
 const NO_MEMORY: &str = "memory allocation of ";
-/// Setting of the C library of the process: allocation in huge pages. The compiler touches some tens of
-/// megabytes. Thousands of small pages cost more than a few large ones, both at allocation and at the end of
-/// the process.
+/// Setting of the process's C library: allocation in huge pages. The compiler touches some tens of megabytes.
+/// As thousands of small pages, they cost more to allocate and to free.
 const HUGE_PAGES: &str = "glibc.malloc.hugetlb=1";
-/// Time between two checks whether a process that has closed its pipes has ended.
+/// Interval of the checks whether a process that has closed its pipes has also ended.
 const PAUSE: Duration = Duration::from_micros(100);
 
-/// Command that starts the compiling process: a program and its first arguments; the order's arguments follow.
+/// Command that starts the compiling process: a program and its first arguments. The task's arguments follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChildCommand {
     /// Path of the program.
@@ -63,8 +62,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Returns the limit of processor time in seconds: the time that all threads together can use within
-    /// `time`.
+    /// Returns the limit of processor time in seconds: what all threads together can use within the time
+    /// limit.
     fn seconds(&self) -> u64 {
         self.time.as_secs().max(1) * child::MOST_THREADS as u64
     }
@@ -93,7 +92,7 @@ fn order(tier: Tier, limits: &Limits) -> Order {
     Order { tier, memory: limits.memory, seconds: limits.seconds() }
 }
 
-/// Returns a file in memory, so that no thread has to write while the process reads.
+/// Returns an in-memory file with the bytes, so that no thread has to feed a pipe to the process.
 fn file_of(bytes: &[u8]) -> std::io::Result<File> {
     let mut file = File::from(memfd_create("plugin", MFdFlags::MFD_CLOEXEC)?);
     file.write_all(bytes)?;
@@ -125,8 +124,8 @@ impl Drop for Running {
 }
 
 impl Running {
-    /// Starts the process. No setup runs between fork and exec, so that the kernel needn't copy the page
-    /// tables of a process with much memory: the child sets itself up.
+    /// Starts the process. No code runs between fork and exec: otherwise the kernel would copy the page
+    /// tables of the whole daemon. The child sets itself up instead.
     fn start(command: &ChildCommand, module: File, order: Order) -> std::io::Result<Self> {
         let mut program = Command::new(&command.program);
         program
@@ -170,7 +169,7 @@ impl Running {
     }
 }
 
-/// Waits until a file is readable or closed; returns which of the files are.
+/// Waits until a file is readable or closed. Returns one flag per file.
 fn wait(
     files: [Option<BorrowedFd<'_>>; 2],
     deadline: Instant,

@@ -57,7 +57,7 @@ impl Policing {
     /// Smallest and largest burst in bytes; the smallest is a packet of 1,500 bytes with its link header.
     pub const BURSTS: RangeInclusive<u32> = 1_514..=1 << 26;
 
-    /// Returns the default burst: 50 ms at the rate, from 16 KiB to 16 MiB.
+    /// Returns the default burst: 50 ms at the rate, at least 16 KiB and at most 16 MiB.
     fn usual_burst(rate: Bits) -> u32 {
         (rate.0 / 8 / 20).clamp(16 << 10, 16 << 20) as u32
     }
@@ -90,7 +90,7 @@ pub struct WayOut {
     pub via: Option<IpAddr>,
 }
 
-/// Keywords of actions, each with its arguments.
+/// Keywords of actions, each with the form of its arguments.
 const FORMS: [(&str, &str); 11] = [
     ("accept", ""),
     ("drop", ""),
@@ -106,7 +106,7 @@ const FORMS: [(&str, &str); 11] = [
 ];
 
 impl FilterAction {
-    /// Returns the default gate of the action; `None` if the gate must be named.
+    /// Returns the default gate of the action; `None` if the filter must name a gate.
     pub fn default_gate(&self) -> Option<&'static str> {
         match self {
             Self::Accept | Self::Drop | Self::Reject | Self::Host | Self::Ports(_) => Some("route"),
@@ -117,7 +117,7 @@ impl FilterAction {
         }
     }
 
-    /// Returns the ports that the action names.
+    /// Returns the ports that the action names; empty for an action without ports.
     pub fn ways(&self) -> &[WayOut] {
         match self {
             Self::Ports(ways) | Self::CopyTo(ways) => ways,
@@ -125,7 +125,7 @@ impl FilterAction {
         }
     }
 
-    /// Returns the instance that the action names.
+    /// Returns the instance that the action names; `None` for an action without one.
     pub fn instance(&self) -> Option<&str> {
         match self {
             Self::Copy(name) | Self::Instance(name) => Some(name),

@@ -46,7 +46,7 @@ pub enum Change {
         from: Option<Box<Scheduler>>,
         /// New scheduler.
         to: Option<Box<Scheduler>>,
-        /// Destination of packets that wait in removed nodes.
+        /// Leaf that gets the packets that wait in removed nodes.
         heir: Heir,
     },
     /// Creation of a gate.
@@ -129,12 +129,13 @@ impl Heir {
 }
 
 impl Change {
-    /// Whether the next change replaces this one, so that both are made between the same two batches.
+    /// Whether `next` adds a binding or filter at the same gate and with the same filter as this removal.
+    /// Both are then made between the same two batches.
     pub fn is_followed_by(&self, next: &Self) -> bool {
         matches!(self, Self::Unbind(_) | Self::RemoveFilter(_)) && self.place() == next.place()
     }
 
-    /// Returns the gate and the filter of a change of a binding or filter.
+    /// Returns the gate and the filter of a changed binding or filter; `None` for other changes.
     fn place(&self) -> Option<(&str, &str)> {
         match self {
             Self::Bind(bind) | Self::Unbind(bind) => Some(bind.place()),
@@ -144,7 +145,7 @@ impl Change {
     }
 }
 
-/// Kind of changes that are made in one step, between two batches of packets where that matters.
+/// Kind of changes that are applied in one step: bindings and filters between the same two batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Together {
     /// Bindings and filters.

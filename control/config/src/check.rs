@@ -24,7 +24,7 @@ struct Checker<'a> {
     config: &'a Config,
     left_out: &'a LeftOut,
     found: RefCell<&'a mut Found>,
-    /// Part that is being checked: an entry of a list, or a table.
+    /// Table, or entry of a list, that is being checked.
     place: Cell<Option<(&'static str, Option<usize>)>>,
     wrong: RefCell<WrongParts>,
 }
@@ -40,7 +40,7 @@ enum At<'a> {
     Span(Option<Range<usize>>),
     /// Value of this key of a table.
     Key(&'a str, &'a str),
-    /// Value of this key of a list entry, or of a table in the entry: `port`, 0, `impair`, `loss`.
+    /// Value at a path of keys in a list entry, also in a table of it: `port`, 0, `impair`, `loss`.
     Entry(&'a str, usize, &'a [&'a str]),
 }
 
@@ -50,7 +50,7 @@ impl From<Option<Range<usize>>> for At<'_> {
     }
 }
 
-/// Checks the tables against each other and notes one problem per entry. Omitted parts are not checked.
+/// Checks the tables against each other and notes one problem per entry. Skips the parts in `left_out`.
 /// Returns the parts with problems.
 pub(crate) fn check(config: &Config, left_out: &LeftOut, found: &mut Found) -> WrongParts {
     let found = RefCell::new(found);
@@ -138,7 +138,7 @@ impl Checker<'_> {
         if holds { Ok(()) } else { Err((self.span(at.into()), problem())) }
     }
 
-    /// Notes a problem with a value of a table, unless `holds`.
+    /// Notes a problem with a value of a table if `holds` is false.
     fn value(&self, holds: bool, table: &str, key: &str, problem: impl FnOnce() -> String) {
         self.note(self.require(holds, At::Key(table, key), problem));
     }
@@ -379,7 +379,7 @@ impl Checker<'_> {
         self.incoming(&bind.filter)
     }
 
-    /// Checks the incoming ports of a filter.
+    /// Checks that the incoming ports of a filter exist.
     fn incoming(&self, filter: &Text<FilterExpression>) -> Checked {
         let wrong = |(span, problem)| (span, format!("filter {:?}: {problem}", filter.written()));
         let ports = filter.value().alternatives().iter().filter_map(millrace_classify::Filter::incoming);
@@ -451,7 +451,7 @@ impl Checker<'_> {
         known.map_err(|(span, problem)| (span, format!("placement {written:?}: {problem}")))
     }
 
-    /// Checks that a configuration with bindings or filters sets `on-death`, since the kernel knows neither.
+    /// Checks that a configuration with bindings or filters sets `on-death`, as the kernel ignores both.
     fn death(&self) -> Checked {
         let config = self.config;
         let binding = config.bind.first().map(|bind| ("bindings need", Some(bind.instance.span())));
@@ -491,7 +491,7 @@ impl Route {
             && let Some(said) = self.via.first().map(|_| "via").or(self.port.as_ref().map(|_| "port"))
         {
             let kind = self.kind.name();
-            return Err(format!("route {written:?}: kind {kind} takes no next hop: leave `{said}` out"));
+            return Err(format!("route {written:?}: kind {kind} takes no next hop or port: remove `{said}`"));
         }
         if let Some(via) = self.via.iter().find(|via| is_link_local(via)).filter(|_| self.port.is_none()) {
             return Err(format!(
@@ -510,7 +510,7 @@ fn is_link_local(address: &IpAddr) -> bool {
 }
 
 impl Config {
-    /// Returns the first kernel device port without its own `on-death` setting.
+    /// Returns the first kernel-device port without its own `on-death`; sub-interfaces don't count.
     pub(crate) fn silent_on_death(&self) -> Option<&Port> {
         let device = |port: &&Port| port.kind == PortKind::Device && port.vlan.is_none();
         self.port.iter().filter(device).find(|port| port.on_death.is_none())

@@ -241,7 +241,7 @@ impl Filter {
 
 type BindKey<'a> = (&'a str, &'a str, &'a str, i32, bool, [Option<u64>; 2]);
 
-/// Returns all fields of a binding as a key.
+/// Returns a key that contains all fields of a binding.
 fn bind_key(bind: &Bind) -> BindKey<'_> {
     let micros = |budget: crate::Budget| budget.microseconds();
     let budgets = [bind.budget.map(micros), bind.packet_budget.map(micros)];
@@ -251,7 +251,7 @@ fn bind_key(bind: &Bind) -> BindKey<'_> {
 
 type FilterKey<'a> = (&'a str, &'a str, Option<&'a str>, i32);
 
-/// Returns all fields of a filter as a key.
+/// Returns a key that contains all fields of a filter.
 fn filter_key(filter: &Filter) -> FilterKey<'_> {
     (filter.r#match.written(), filter.action.written(), filter.gate.as_deref(), filter.priority)
 }
@@ -279,7 +279,7 @@ fn scheduler(from: &Port, to: &Port) -> Change {
     Change::SetScheduler { port: to.name.to_string(), from: own(from), to: own(to), heir: Heir::Any }
 }
 
-/// Whether `to` has a proper subset of the nodes of `from`.
+/// Whether `to` has fewer nodes than `from`, all of them unchanged.
 fn only_loses(from: Option<&Scheduler>, to: Option<&Scheduler>) -> bool {
     let nodes = |scheduler: Option<&'_ Scheduler>| scheduler.map_or_else(Vec::new, |own| own.node.clone());
     let (from, to) = (nodes(from), nodes(to));
@@ -322,7 +322,7 @@ fn router(from: &Config, to: &Config, all: &mut Difference) {
     fixed("api", &from.api, &to.api, all);
 }
 
-/// Notes the differences of a table that can't change at run time.
+/// Adds a restart sentence for each changed key of a table that can't change at run time.
 fn fixed<T: serde::Serialize>(table: &str, from: &T, to: &T, all: &mut Difference) {
     let (was, keys) = (object(from), changed(from, to));
     let sentence = |(key, value)| needs_restart(&format!("{table}.{key}"), was.get(key), Some(value));

@@ -47,8 +47,8 @@ pub struct ConfigError {
 
 /// All errors of a configuration, in the order of the file.
 ///
-/// The text has one line for each error, ten at most, and then the number of further errors; `{:#}` gives one
-/// line with the first.
+/// Display lists one error per line, ten at most, and then the number of further errors; `{:#}` prints only
+/// the first error, on one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigErrors {
     /// First errors, at least one, up to [`ConfigErrors::NAMED`].
@@ -60,7 +60,7 @@ pub struct ConfigErrors {
 impl ConfigErrors {
     /// Maximum number of errors that are kept; further errors are counted.
     pub const NAMED: usize = 100;
-    /// Maximum number of errors in the text.
+    /// Maximum number of errors that are displayed.
     const TOLD: usize = 10;
 
     /// Returns the number of all errors.
@@ -73,7 +73,7 @@ impl ConfigErrors {
         &self.errors
     }
 
-    /// Merges several into one, in the order of the file; `None` if there are none.
+    /// Merges several errors into one, in the order of the file; `None` if there are none.
     pub fn of(all: impl IntoIterator<Item = Self>) -> Option<Self> {
         let (mut errors, mut wrong) = (Vec::new(), 0);
         for one in all {

@@ -27,13 +27,13 @@ pub fn one_flow(text: &str) -> Result<String, String> {
     Ok(filter.to_string())
 }
 
-/// Returns a flow in canonical spelling without its incoming port, as queues identify flows.
+/// Returns a flow in canonical spelling without its incoming port: the key of a queue's flow.
 #[must_use]
 pub fn without_incoming(flow: &str) -> &str {
     flow.rsplit_once(" in ").map_or(flow, |(before, _)| before)
 }
 
-/// Returns the parts of a flow key that a filter leaves open.
+/// Returns the parts of a complete flow key that the filter lacks.
 fn missing(filter: &Filter) -> Vec<&'static str> {
     let is_host = |net: Option<ipnet::IpNet>| net.is_some_and(|net| net.prefix_len() == net.max_prefix_len());
     let is_one = |range| matches!(range, PortRange::Ports { first, last } if first == last);
@@ -49,7 +49,7 @@ fn missing(filter: &Filter) -> Vec<&'static str> {
     parts.into_iter().filter(|(_, is_there)| !is_there).map(|(part, _)| part).collect()
 }
 
-/// Returns the parts of a filter that don't belong to a flow key.
+/// Returns the conditions of the filter that are not part of a flow key.
 fn beyond(filter: &Filter) -> Vec<&'static str> {
     let parts = [
         ("`flags`", filter.tcp_flags().is_some()),

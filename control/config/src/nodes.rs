@@ -12,7 +12,7 @@ pub struct Nodes<'s> {
 }
 
 impl<'s> Nodes<'s> {
-    /// Builds the index of a scheduler. Of several nodes with one name, it holds the first.
+    /// Builds the index of a scheduler. If several nodes have the same name, it holds the first.
     #[must_use]
     pub fn of(scheduler: &'s Scheduler) -> Self {
         let mut places = HashMap::with_capacity(scheduler.node.len());
@@ -76,9 +76,8 @@ pub enum Fate {
 pub struct Fates<'s>(HashMap<&'s str, Fate>);
 
 impl<'s> Fates<'s> {
-    /// Determines the fates of the nodes of `before`, each of which follows its parent. A leaf keeps its
-    /// packets when its parent or its kind changes. An inner node with another parent or kind counts as
-    /// removed.
+    /// Determines the fates of the nodes of `before`. A node below a removed node is removed too. A leaf with
+    /// a new parent or kind keeps its packets. An inner node with a new parent or kind counts as removed.
     #[must_use]
     pub fn of(before: &'s Scheduler, after: &Scheduler) -> Self {
         let now = Nodes::of(after);

@@ -52,7 +52,7 @@ impl Scheduler {
 }
 
 impl Gate {
-    /// Returns `None` for a gate with only default settings.
+    /// Returns the gate in normal form; `None` if all its settings are defaults.
     fn normalized(mut self) -> Option<Self> {
         self.position = self.position.map(|position| Text::of(*position.value()));
         if self.table == GateTable::TupleSpace {
@@ -78,7 +78,8 @@ impl Filter {
         self
     }
 
-    /// Returns the equivalent binding of a filter whose action is an instance.
+    /// Returns the binding that is equivalent to the filter; `None` unless the action is an instance or a
+    /// copy to an instance.
     fn bound(&self) -> Option<Bind> {
         let (FilterAction::Instance(instance) | FilterAction::Copy(instance)) = self.action.value() else {
             return None;

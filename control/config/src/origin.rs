@@ -1,5 +1,4 @@
-//! Source text of a configuration, to locate errors that are found only after reading, when names and sums
-//! are checked together.
+//! Source text of a configuration, to locate errors that only later checks of names and sums find.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -92,7 +91,7 @@ impl Origin {
         self.0.as_ref()?.span(path)
     }
 
-    /// Returns the wrong entries of the text, which the configuration omits; `None` without a file.
+    /// Returns the faulty parts of the text that the configuration omits; `None` without a file.
     pub(crate) fn left_out(&self) -> Option<&LeftOut> {
         self.0.as_ref().map(|known| &known.left_out)
     }
@@ -122,7 +121,7 @@ impl fmt::Debug for Origin {
 pub enum Step<'a> {
     /// The value of a key.
     Key(&'a str),
-    /// A key itself, for an error in its name as well as in its value.
+    /// The key itself, for an error about its name and value together.
     Name(&'a str),
     /// An entry of a list, from 0.
     Entry(usize),

@@ -110,7 +110,7 @@ fn read_table<'t>(
     Some(Spanned::new(value.span(), DeValue::Array(kept.into_iter().collect())))
 }
 
-/// Table or list entry that is read as if the file held nothing else.
+/// Table or list entry, read as if it were the only content of the file.
 struct Alone<'a, 't> {
     key: &'a Key<'t>,
     /// Index of the entry in its list.
@@ -119,8 +119,8 @@ struct Alone<'a, 't> {
 }
 
 impl<'t> Alone<'_, 't> {
-    /// Returns the item without its faulty values, which are noted; `None` if the item can't be read without
-    /// them.
+    /// Returns the item without its faulty values, and notes each of them. `None` if the rest of the item
+    /// can't be read either.
     fn read(&self, found: &mut Found) -> Option<Item<'t>> {
         let mut item = self.whole.clone();
         // Removed keys, and the byte ranges of the tables that held them.
@@ -167,8 +167,8 @@ impl<'t> Alone<'_, 't> {
     }
 }
 
-/// Whether a step is a key of the reader's own: values that know their byte range are read as tables with
-/// such keys.
+/// Whether a step is an internal key (`$__…`) of the TOML reader, which reads values with byte ranges as
+/// tables.
 fn is_readers_own(step: &Segment) -> bool {
     match step {
         Segment::Map { key } => key.starts_with("$__"),
@@ -185,8 +185,8 @@ struct Taken {
     key: Option<String>,
 }
 
-/// Removes the value at the end of `steps`, or of their longest existing prefix. Returns the byte range of
-/// the reached item, and the removed value: `None` if it would be the item itself.
+/// Removes the value at the path `steps`, or at its longest existing prefix. Returns the byte range of that
+/// value, and the removed value: `None` if the whole item would be removed.
 fn take_away(item: &mut Item<'_>, steps: &[Segment]) -> (Range<usize>, Option<Taken>) {
     let from = item.span();
     let Some((first, others)) = steps.split_first() else { return (from, None) };

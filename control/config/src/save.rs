@@ -13,7 +13,7 @@ use crate::schema::{Config, Gate, Route};
 use crate::words::object;
 use list::{List, replace_values};
 
-/// Number of list entries that are written together into a new file.
+/// Number of list entries per piece of a new file.
 const PIECE: usize = 256;
 /// Tables that are written in one line after their key.
 const IN_LINE: [&str; 2] = ["settings", "impair"];
@@ -22,7 +22,7 @@ impl Config {
     /// Returns this configuration as the text of a new file.
     ///
     /// # Errors
-    /// None that is known: each readable configuration can be written.
+    /// No known case: each readable configuration can be written.
     pub fn to_text(&self) -> Result<String, ConfigErrors> {
         let refused = |problem: String| -> ConfigErrors {
             ConfigError { place: Place::of(None, "", "running configuration"), problem }.into()
@@ -31,7 +31,7 @@ impl Config {
         pieces.map_err(|error: toml::ser::Error| refused(format!("can't be written as TOML: {error}")))
     }
 
-    /// Builds the text in pieces: one document for all of it takes forty times as much memory.
+    /// Builds the text in pieces: a single TOML document takes forty times as much memory.
     fn pieces(&self) -> Result<String, toml::ser::Error> {
         let (file, runs) = (Self::default(), self.clone().normalized());
         let mut text = String::new();
@@ -60,7 +60,7 @@ impl Config {
     /// messages.
     ///
     /// # Errors
-    /// The text is no valid configuration.
+    /// The text is not a valid configuration.
     pub fn save_into(&self, text: &str, origin: &str) -> Result<String, ConfigErrors> {
         let file = Self::parse(text, origin)?;
         let refused = |problem: String| -> ConfigErrors {
@@ -129,7 +129,7 @@ impl Saving<'_> {
         self.in_order("place", &normal.place, &runs.place, |one| one.flow.written().to_owned())
     }
 
-    /// Sets the keys of a table that differ.
+    /// Writes the keys of a table that differ from the file.
     fn table<T: Serialize>(&mut self, name: &str, file: &T, runs: &T, usual: &T) -> Saved {
         let (file, runs, usual) = (object(file), object(runs), object(usual));
         if file == runs {
@@ -175,7 +175,8 @@ impl Saving<'_> {
         Ok(())
     }
 
-    /// Writes a list whose first match counts: an entry that can't keep its position is written anew.
+    /// Writes an ordered list, whose first match applies. If the kept entries change their order, all are
+    /// rewritten.
     fn in_order<T: Serialize + PartialEq>(
         &mut self,
         noun: &str,
@@ -196,7 +197,7 @@ impl Saving<'_> {
         Ok(())
     }
 
-    /// Writes bindings and filters. They have no names: two are the same only if all fields are equal.
+    /// Writes bindings and filters. They have no names, so two are the same only if all fields are equal.
     fn bindings(&mut self, file: &Config, runs: &Config) -> Saved {
         let running: HashSet<String> =
             runs.bind.iter().map(said).chain(runs.filter.iter().map(said)).collect();
@@ -282,7 +283,7 @@ fn unplace(table: &mut Table) {
     }
 }
 
-/// Changes a table from `from` to `to`. Nested tables, lists of named tables and lists of words change in
+/// Changes a table from `from` to `to`. Changes nested tables, lists of named tables and lists of words in
 /// place.
 fn merge(table: &mut dyn TableLike, from: &Map<String, Value>, to: &Map<String, Value>) -> Saved {
     for (key, value) in to.iter().filter(|(key, value)| from.get(*key) != Some(value)) {
@@ -300,7 +301,7 @@ fn merge(table: &mut dyn TableLike, from: &Map<String, Value>, to: &Map<String, 
     Ok(())
 }
 
-/// Changes a value in place if its parts can change alone. Returns whether it did.
+/// Changes a table or list in place, part by part. Returns false if that is impossible, or for a plain value.
 fn merge_value(own: &mut Item, from: &Value, to: &Value) -> Result<bool, toml::ser::Error> {
     match (from, to) {
         (Value::Object(from), Value::Object(to)) => match own.as_table_like_mut() {
@@ -345,7 +346,7 @@ fn by_name(list: &[Value]) -> HashMap<&str, usize> {
     names.rev().collect()
 }
 
-/// Changes a list of words in place if the kept words keep their order. Returns whether it did.
+/// Changes a list of words in place. Returns false if the remaining words change their order.
 fn merge_words(own: &mut Array, from: &[Value], to: &[Value]) -> bool {
     let stands =
         own.len() == from.len() && own.iter().zip(from).all(|(own, from)| own.as_str() == from.as_str());
@@ -362,7 +363,7 @@ fn merge_words(own: &mut Array, from: &[Value], to: &[Value]) -> bool {
     true
 }
 
-/// Sets a key, or removes it. The text around its value stays.
+/// Sets a key to a value, or removes it for `None`. Comments around the value stay.
 fn set(table: &mut dyn TableLike, key: &str, value: Option<&Value>) -> Saved {
     let Some(value) = value.filter(|value| !value.is_null()) else {
         table.remove(key);

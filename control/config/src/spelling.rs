@@ -40,7 +40,7 @@ pub fn in_file(text: &str) -> String {
     respelt(text, |word| Some(word.replace('_', "-")).filter(|word| keys().contains(word)))
 }
 
-/// Replaces each word for which `other` returns a replacement.
+/// Replaces each word for which `other` returns another spelling.
 fn respelt(text: &str, other: impl Fn(&str) -> Option<String>) -> String {
     let is_of_word = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
     let (mut told, mut rest) = (String::with_capacity(text.len()), text);

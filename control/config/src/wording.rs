@@ -76,7 +76,7 @@ fn quoted(said: &str) -> (&str, Vec<&str>) {
 /// Rephrases serde's message about the value at `path` of `whole` (such as *the request*), with the place,
 /// the present value and the remedy. `noun` is the term for a key in `whole`.
 ///
-/// A message that is already for people stays unchanged; the place, if known, precedes it.
+/// A message that is already for people follows the place unchanged.
 pub fn explain(whole: &str, noun: &str, path: &str, said: &str) -> String {
     let path = if matches!(path, "." | "?") { "" } else { path };
     let place = if path.is_empty() { whole.to_owned() } else { format!("{path:?}") };

@@ -99,8 +99,8 @@ pub(crate) fn neighbour(verb: &str, neighbour: &Neighbour) -> String {
     }
 }
 
-/// Returns the commands from one list of placements to another. If the order is kept, only differences are
-/// listed.
+/// Returns the commands that turn one list of placements into another. If kept placements change their order,
+/// all are removed and added again.
 pub(crate) fn places(from: &[Placement], to: &[Placement]) -> Vec<String> {
     let place = |flow: &str, level: &str| format!("place {} {level}", quoted(&flow));
     let stay = |one: &&Placement| to.iter().any(|other| other.flow == one.flow);
@@ -112,8 +112,8 @@ pub(crate) fn places(from: &[Placement], to: &[Placement]) -> Vec<String> {
     gone.chain(said.map(|one| place(one.flow.written(), &text(&one.level)))).collect()
 }
 
-/// Returns the commands from one scheduler of a port to another; packets in removed leaves move to the
-/// `heir`.
+/// Returns the commands that turn one scheduler of a port into another. Packets of removed leaves move to
+/// `heir`, if the commands keep that leaf.
 pub(crate) fn scheduler(port: &str, from: &Scheduler, to: &Scheduler, heir: Option<&str>) -> Vec<String> {
     let mut commands = Vec::new();
     let (released, said) = flows(port, from, to);
@@ -167,15 +167,16 @@ pub(crate) fn scheduler(port: &str, from: &Scheduler, to: &Scheduler, heir: Opti
     commands
 }
 
-/// Returns the default leaf after the nodes are removed and added one by one, if the file names no default.
+/// Returns the first leaf after the commands have removed and added nodes: the default if no `default` is
+/// set.
 fn default_after<'s>(from: &'s Scheduler, to: &'s Scheduler, stay: &HashSet<&str>) -> Option<&'s str> {
     let there = from.node.iter().filter(|node| stay.contains(&*node.name));
     let mut leaves = there.chain(&to.node).filter(|node| node.kind.is_leaf());
     leaves.next().map(|node| &*node.name)
 }
 
-/// Returns the nodes that commands can keep, move, or change into another kind of leaf. Inner nodes must keep
-/// their kind, the parents must be kept, and the root must remain the root.
+/// Returns the nodes that commands can keep: leaves that stay leaves, and inner nodes of the same kind. The
+/// parent of a kept node is kept, and the root remains the root.
 fn staying<'s>(from: &'s Scheduler, to: &Scheduler) -> HashSet<&'s str> {
     let now = Nodes::of(to);
     let mut staying = HashSet::new();
@@ -190,7 +191,7 @@ fn staying<'s>(from: &'s Scheduler, to: &Scheduler) -> HashSet<&'s str> {
     staying
 }
 
-/// Returns the commands from the flow settings of one scheduler to another: resets of removed flows, and all
+/// Returns the commands that change the settings of flows: first the resets of removed settings, then all
 /// others.
 fn flows(port: &str, from: &Scheduler, to: &Scheduler) -> (Vec<String>, Vec<String>) {
     let is = |one: &FlowQueue, other: &FlowQueue| (&one.queue, &one.flow) == (&other.queue, &other.flow);
@@ -218,7 +219,7 @@ fn flows(port: &str, from: &Scheduler, to: &Scheduler) -> (Vec<String>, Vec<Stri
     (released, commands)
 }
 
-/// Returns the keys of a table that differ, with their new values: `null` for a removed key.
+/// Returns the keys of a table that differ, with their new values; `null` marks a removed key.
 pub(crate) fn changed<T: serde::Serialize>(from: &T, to: &T) -> Map<String, Value> {
     let (from, to) = (object(from), object(to));
     let gone = from.keys().filter(|key| !to.contains_key(*key)).map(|key| (key.clone(), Value::Null));

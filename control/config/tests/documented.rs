@@ -1,4 +1,5 @@
-//! `docs/configuration.md` lists exactly the keys of the schema, and its examples and the README's are valid.
+//! Tests that `docs/configuration.md` lists exactly the keys of the schema, and that its examples and the
+//! README's are valid.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -151,9 +151,9 @@ fn a_route_says_where_it_leads_and_nothing_more() {
         ("to = \"10.9.0.0/16\"", "has no next hop and no port: name its next hop with `via`, or its `port`"),
         (
             "to = \"10.9.0.0/16\"\nkind = \"blackhole\"\nvia = \"10.1.0.2\"",
-            "route \"10.9.0.0/16\": kind blackhole takes no next hop: leave `via` out",
+            "route \"10.9.0.0/16\": kind blackhole takes no next hop or port: remove `via`",
         ),
-        ("to = \"10.9.0.0/16\"\nkind = \"prohibit\"\nport = \"lan\"", "leave `port` out"),
+        ("to = \"10.9.0.0/16\"\nkind = \"prohibit\"\nport = \"lan\"", "remove `port`"),
         (
             "to = \"2001:db8::/32\"\nvia = \"fe80::1\"",
             "next hop fe80::1 is link-local, so the route needs its port: set `port`",

@@ -1,4 +1,4 @@
-//! Error messages for every key of the file are in the product's words.
+//! Tests that error messages about every key are in the router's own words, not those of a parser library.
 
 use millrace_config::Config;
 use serde_json::{Map, Value, json};
@@ -30,7 +30,7 @@ fn resolved<'s>(root: &'s Value, schema: &'s Value) -> &'s Value {
     }
 }
 
-/// Returns a TOML value that a key never has: `{}` for a word or a number.
+/// Returns a TOML value of a type that the key never has: `{}` for a text or a number.
 fn wrong(schema: &Value) -> &'static str {
     let kind = schema["type"].to_string();
     if kind.contains("object") || kind.contains("array") { "true" } else { "{ of = \"another kind\" }" }

@@ -9,8 +9,8 @@ use seccompiler::{
 
 use crate::ConfineError;
 
-/// System calls for computing, with any arguments: memory, time, waiting for other threads, reading and
-/// writing open files.
+/// System calls for computing, allowed with any arguments: memory, time, waits for other threads, reads and
+/// writes of open files.
 const COMPUTING: &[libc::c_long] = &[
     libc::SYS_brk,
     libc::SYS_clock_gettime,
@@ -55,8 +55,8 @@ const SERVING: &[libc::c_long] = &[
     libc::SYS_writev,
 ];
 
-/// Set of allowed system calls; all others fail with `EPERM`. Memory can't be made executable, and signals
-/// reach only the process itself.
+/// Set of allowed system calls; all others fail with `EPERM`. Even allowed calls can't make memory
+/// executable, or send signals to another process.
 #[derive(Clone, Copy, Debug)]
 pub struct Calls {
     allowed: [&'static [libc::c_long]; 2],
@@ -71,7 +71,7 @@ impl Calls {
     /// Restricts the calling thread, and the threads that it starts, to these calls.
     ///
     /// # Errors
-    /// When the kernel has no filters of system calls, or refuses.
+    /// The kernel has no seccomp filters, or refuses this one.
     pub fn leave_to_thread(self) -> Result<(), ConfineError> {
         let filter = self.filter().map_err(ConfineError::of("build the seccomp filter"))?;
         seccompiler::apply_filter(&filter).map_err(ConfineError::of("install the seccomp filter"))

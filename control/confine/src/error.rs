@@ -9,7 +9,7 @@ pub struct ConfineError {
 }
 
 impl ConfineError {
-    /// Returns a function that makes the error of a failed step from the system's error.
+    /// Returns a function that converts the system's error of the step `what`.
     pub fn of<E: ToString>(what: &'static str) -> impl Fn(E) -> Self {
         move |error| Self { what, why: error.to_string() }
     }

@@ -14,7 +14,7 @@ pub struct Confinement {
 }
 
 impl Confinement {
-    /// Whether the thread has no capabilities, gains none, and has filtered system calls.
+    /// Whether the thread has no capabilities, can gain none, and has filtered system calls.
     pub fn is_complete(self) -> bool {
         self.capabilities == 0 && self.no_new_privileges && self.is_filtered
     }

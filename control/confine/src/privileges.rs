@@ -7,8 +7,8 @@ use crate::ConfineError;
 use crate::refused::Refused;
 use crate::writable::Writable;
 
-/// Capabilities for files and for the process's own processes. None of them reaches a device, a route or a
-/// program of the kernel.
+/// Capabilities for files, and for users and signals of the router's own processes. None of them reaches a
+/// device, a route or an eBPF program.
 const FILES: [Capability; 8] = [
     Capability::CAP_CHOWN,
     Capability::CAP_DAC_OVERRIDE,
@@ -23,15 +23,16 @@ const FILES: [Capability; 8] = [
 /// Capability for packet memory that is shared with the kernel.
 const MEMORY: [Capability; 1] = [Capability::CAP_IPC_LOCK];
 
-/// Name of the step in errors of [`Privileges::apart`].
+/// Step that errors of [`Privileges::apart`] name.
 const APART: &str = "start a thread with reduced privileges";
 
-/// Privileges that a thread keeps of those that it has.
+/// Privileges that a thread keeps; it loses all others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Privileges {
-    /// Files outside the kernel's file systems, and own processes. The thread starts no programs.
+    /// Files outside the kernel's file systems, and the router's own processes. The thread starts no
+    /// programs.
     Files,
-    /// Files and own processes as for `Files`, and the start of programs.
+    /// The privileges of `Files`, and the start of programs.
     Programs,
     /// Packet memory that is shared with the kernel, eBPF maps and programs, and open files and sockets. The
     /// thread opens no file for writing, and changes no name, owner or permission of a file. It creates no
@@ -45,7 +46,7 @@ impl Privileges {
     /// work fail with `EPERM`.
     ///
     /// # Errors
-    /// When the kernel refuses: the thread then has its former privileges, or fewer.
+    /// The kernel refuses. The thread then has its former privileges, or fewer.
     pub fn leave_to_thread(self) -> Result<(), ConfineError> {
         let failed = ConfineError::of("drop capabilities");
         let allowed = self.allowed();
@@ -72,11 +73,11 @@ impl Privileges {
         kept.iter().copied().collect()
     }
 
-    /// Runs `work` on a thread of its own with these privileges alone, so that threads that it starts have no
+    /// Runs `work` on a new thread with only these privileges, so that the threads that it starts have no
     /// more.
     ///
     /// # Errors
-    /// A failure to start or to confine the thread, or a panic of `work`.
+    /// The thread can't be started or confined, or `work` panics.
     pub fn apart<T: Send>(self, work: impl FnOnce() -> T + Send) -> Result<T, ConfineError> {
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().name("apart".to_owned());
@@ -108,7 +109,7 @@ mod tests {
         assert_eq!(permitted(), before);
     }
 
-    /// Returns the error of a system call whose arguments are all zero except the first.
+    /// Makes a system call with one argument, the others zero, and returns its error number.
     #[allow(unsafe_code)]
     fn call(number: libc::c_long, first: usize) -> i32 {
         // SAFETY: with null pointers and a size of zero each of these calls fails before it reads or changes

@@ -1,7 +1,7 @@
 //! System calls that are refused to threads that read and write files, or forward packets.
 //!
-//! A refused call fails with `EPERM`, and the thread continues. A thread that ended would stop forwarding,
-//! while a refused call harms nobody.
+//! A refused call fails with `EPERM`, and the thread continues: a killed thread would stop forwarding, while
+//! a failed call harms nobody.
 
 use std::collections::BTreeMap;
 
@@ -78,7 +78,7 @@ const NAMESPACES: [libc::c_int; 7] = [
 #[cfg(target_arch = "x86_64")]
 const X32: u32 = 0x4000_0000;
 
-/// Exceptions of a thread from the refused calls.
+/// Exceptions from the refused calls, and additional refusals, by the task of the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
     /// Whether the thread may start programs.
@@ -92,7 +92,7 @@ impl Refused {
     /// Refuses the calls to the calling thread, and to the threads that it starts.
     ///
     /// # Errors
-    /// When the kernel has no filters of system calls, or refuses.
+    /// The kernel has no seccomp filters, or refuses one of these.
     pub fn refuse_to_thread(self) -> Result<(), ConfineError> {
         for filter in [self.filter(), unreadable(self.is_worker)] {
             let filter = filter.map_err(ConfineError::of("build the seccomp filter"))?;
@@ -147,8 +147,8 @@ fn new_namespace(namespace: libc::c_int) -> Result<SeccompRule, BackendError> {
     )?])
 }
 
-/// Puts the refusal of the x32 interface in front of a filter. The new steps load the call's number, and
-/// continue with the filter below the first x32 number, else fail with `EPERM`.
+/// Prepends the refusal of the x32 interface to a filter: calls from the first x32 number on fail with
+/// `EPERM`, all others continue with the filter.
 #[cfg(target_arch = "x86_64")]
 fn without_x32(filter: BpfProgram) -> BpfProgram {
     let step = |code: u32, jt, jf, k| sock_filter { code: code as u16, jt, jf, k };

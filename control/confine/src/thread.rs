@@ -5,12 +5,12 @@ use nix::sys::prctl;
 
 use crate::{Calls, ConfineError};
 
-/// Removes permanently from the calling thread all capabilities, the capabilities that it could gain by
-/// starting programs, and all system calls except these. Other threads keep theirs; threads that it starts
-/// are confined too.
+/// Removes all capabilities from the calling thread, for good: those that it has, and those that it could
+/// gain by starting programs. Allows only the system calls `calls`. Threads that it starts are confined too;
+/// other threads are not.
 ///
 /// # Errors
-/// [`ConfineError`] when the kernel refuses a step: a thread that is confined only in part must end.
+/// [`ConfineError`] if the kernel refuses a step. The thread is then only partly confined and must end.
 pub fn confine_thread(calls: Calls) -> Result<(), ConfineError> {
     let failed = ConfineError::of("set no_new_privs");
     // A process that may not clear its bounding set keeps it for programs that it starts; this thread can't

@@ -56,7 +56,8 @@ const FILES: &[libc::c_long] = &[
     libc::SYS_unlinkat,
 ];
 
-/// Numbers of calls that are newer than the list of the C library. They are the same on all architectures.
+/// Number of `fchmodat2`. It and the two numbers below are newer than the C library's list, and the same on
+/// all architectures.
 const FCHMODAT2: libc::c_long = 452;
 const SETXATTRAT: libc::c_long = 463;
 const REMOVEXATTRAT: libc::c_long = 466;
@@ -109,7 +110,7 @@ const OTHERS: &[libc::c_long] = &[
 /// Signal calls whose first argument names the process. `abort` sends a signal to its own process.
 const SIGNALS: [libc::c_long; 3] = [libc::SYS_kill, libc::SYS_tgkill, libc::SYS_rt_tgsigqueueinfo];
 
-/// Calls that change settings of the thread or process in the first argument, where 0 is the caller.
+/// Calls that change settings of the thread or process that their first argument names; 0 is the caller.
 const SETTINGS: [libc::c_long; 5] = [
     libc::SYS_prlimit64,
     libc::SYS_sched_setaffinity,
@@ -118,7 +119,7 @@ const SETTINGS: [libc::c_long; 5] = [
     libc::SYS_sched_setscheduler,
 ];
 
-/// Flags of `open` that create, truncate or write a file: `O_WRONLY` and `O_RDWR` are one bit each.
+/// Flags of `open` that create, truncate or write a file. `O_WRONLY` and `O_RDWR` are single bits.
 const WRITES: [libc::c_int; 4] = [libc::O_WRONLY, libc::O_RDWR, libc::O_CREAT, libc::O_TRUNC];
 
 /// `fcntl` commands of a worker: copies, flags and seals of descriptors. Owners of signals, locks and leases
@@ -168,8 +169,8 @@ const OPERATIONS: &[libc::c_int] = &[
 /// (10), by which packets reach the kernel.
 const MAP_ELEMENTS: &[u64] = &[1, 2, 3, 4, 10, 21, 24, 25, 26, 27];
 
-/// Octets of the address of an AF_XDP socket. An AF_PACKET socket could be bound to another device, but its
-/// address has 20 octets.
+/// Length of an AF_XDP socket's address in octets. An AF_PACKET socket could be bound to another device, but
+/// its address has 20 octets, and `bind` is refused with any other length than this one.
 const XDP_ADDRESS: u64 = size_of::<libc::sockaddr_xdp>() as u64;
 const _: () = assert!(XDP_ADDRESS < size_of::<libc::sockaddr_ll>() as u64);
 
@@ -212,13 +213,13 @@ fn other_than(argument: u8, value: impl Into<u64>) -> Result<SeccompCondition, B
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, value.into())
 }
 
-/// Returns the rule for a call in which this argument is none of some numbers of 32 bits.
+/// Returns the rule for a call in which this 32-bit argument is none of `values`.
 fn none_of(argument: u8, values: impl Iterator<Item = u64>) -> Result<SeccompRule, BackendError> {
     let conditions = values.map(|value| other_than(argument, value & u64::from(u32::MAX)));
     SeccompRule::new(conditions.collect::<Result<_, _>>()?)
 }
 
-/// Returns the condition that this argument is a pointer other than null.
+/// Returns the condition that this argument is a non-null pointer.
 fn addressed(argument: u8) -> Result<SeccompCondition, BackendError> {
     SeccompCondition::new(argument, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)
 }

@@ -1,5 +1,5 @@
-//! Folders to which threads may write: none in the kernel's own file systems, because a root thread could
-//! write `core_pattern` without any capability.
+//! Folders that threads may write to. The kernel's own file systems are not among them: a root thread could
+//! write `core_pattern` there without any capability.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use landlock::{
 
 use crate::ConfineError;
 
-/// Folders of the root in which a thread creates or changes no file: settings of the kernel, and devices.
+/// Top-level folders in which no thread may create or change files: kernel settings and devices.
 const KERNELS: [&str; 3] = ["/dev", "/proc", "/sys"];
 /// Null device, which programs get as their input and output.
 const NOTHING: &str = "/dev/null";
@@ -21,7 +21,7 @@ const NOTHING: &str = "/dev/null";
 pub(crate) enum Writable {
     /// No files.
     Nothing,
-    /// Files in all folders of the root, except the kernel's file systems.
+    /// Files in all top-level folders except [`KERNELS`].
     Files,
 }
 
@@ -30,7 +30,7 @@ impl Writable {
     /// without Landlock allows all files.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// The kernel refuses.
     pub fn leave_to_thread(self) -> Result<(), ConfineError> {
         self.restrict().map_err(ConfineError::of("restrict file writes (Landlock)"))
     }
@@ -49,7 +49,7 @@ impl Writable {
     }
 }
 
-/// Allows accesses below a path; a missing path needs no rule.
+/// Adds a rule that allows accesses below a path; a missing path needs no rule.
 fn allow(
     rules: landlock::RulesetCreated,
     path: &Path,
@@ -61,7 +61,7 @@ fn allow(
     }
 }
 
-/// Returns the folders of the root, except the kernel's file systems.
+/// Returns all top-level folders except [`KERNELS`].
 fn directories() -> Vec<PathBuf> {
     let root = fs::read_dir("/").into_iter().flatten().flatten().map(|entry| entry.path());
     root.filter(|path| path.is_dir() && KERNELS.iter().all(|kernels| path != Path::new(kernels))).collect()

@@ -20,7 +20,7 @@ pub enum ControlError {
     /// Request that conflicts with the current state.
     #[error("{0}")]
     Conflict(String),
-    /// Conditional request whose expected state no longer matches.
+    /// Conditional request whose expected state differs from the current one.
     #[error("{0}")]
     Changed(String),
     /// Failure of the system.
@@ -81,26 +81,26 @@ impl Wrong {
         self.errors.truncate(Self::NAMED);
     }
 
-    /// Returns the value of an entry, or records its error.
+    /// Returns the value of a result, or records its error for the entry and returns `None`.
     pub fn unless<T>(&mut self, entry: usize, result: Result<T, ControlError>) -> Option<T> {
         result.map_err(|error| self.note(entry, error)).ok()
     }
 
-    /// Refuses a list of this number of entries if one of them is faulty.
+    /// Refuses a list of `entries` entries if an error was recorded.
     ///
     /// # Errors
-    /// Returns [`ControlError::List`] then.
+    /// Returns [`ControlError::List`] with the recorded errors.
     pub fn refuse(self, entries: usize) -> Result<(), ControlError> {
         let Self { count: wrong, errors } = self;
         if wrong == 0 { Ok(()) } else { Err(ControlError::List(Refused { entries, wrong, errors })) }
     }
 }
 
-/// Collector of the errors of a configuration while it is planned.
+/// Collector of the errors found while a configuration is planned.
 #[derive(Debug, Default)]
 pub(crate) struct Unplannable {
     errors: Vec<ControlError>,
-    /// Whether invalid parts of the configuration were left out, which may define names used elsewhere.
+    /// Whether invalid parts of the configuration were left out. They may define names that the rest uses.
     is_rest: bool,
 }
 
@@ -110,13 +110,13 @@ impl Unplannable {
         Self { errors: Vec::new(), is_rest: config.is_rest() }
     }
 
-    /// Returns the value of a result, or records its error.
+    /// Returns the value of a result, or records its error and returns `None`.
     pub fn unless<T>(&mut self, result: Result<T, ControlError>) -> Option<T> {
         result.map_err(|error| self.errors.push(error)).ok()
     }
 
-    /// Returns the value of a result, or records its error. Ignores unknown names while parts of the
-    /// configuration are left out, as these may define them.
+    /// Works like [`unless`](Self::unless), but ignores unknown names if parts of the configuration were left
+    /// out: these may define the names.
     pub fn unless_named<T>(&mut self, result: Result<T, ControlError>) -> Option<T> {
         let is_of_names = |error: &ControlError| {
             let text = error.to_string();
@@ -151,7 +151,7 @@ impl Unplannable {
 }
 
 impl ControlError {
-    /// Returns the error for a second configured route to a prefix.
+    /// Returns the error for adding a route to a prefix that already has a configured route.
     pub(crate) fn there_is_one(prefix: ipnet::IpNet) -> Self {
         Self::Conflict(format!("there is a route of ours to {prefix}: remove it first"))
     }
@@ -168,8 +168,8 @@ impl ControlError {
         }
     }
 
-    /// Adds to the error the position in the configuration file of the entry at `path`, or of the last part
-    /// of `path` that exists.
+    /// Adds the position in the configuration file: of the entry at `path`, or of the longest existing part
+    /// of `path`.
     pub(crate) fn placed(self, config: &Config, path: &[Step<'_>]) -> Self {
         match &self {
             Self::Invalid(text) | Self::NotFound(text) | Self::Conflict(text) => {
@@ -179,18 +179,18 @@ impl ControlError {
         }
     }
 
-    /// Whether the outcome is unknown: the system or a worker failed during the operation.
+    /// Whether the request was valid but failed: in the system, at a worker, or for lack of room.
     pub(crate) fn is_failure(&self) -> bool {
         matches!(self, Self::System(_) | Self::Silent(_) | Self::NoRoom(_))
     }
 
-    /// Returns the error for a failed system operation `what`.
+    /// Returns the error for a failed system operation; `what` completes "can't …".
     pub fn system(what: &str, error: impl fmt::Display) -> Self {
         Self::refused(format!("can't {what}: {error}"))
     }
 
-    /// Returns the error for a failure text of the system. Full disk, exceeded quota and read-only disk
-    /// become [`NoRoom`](Self::NoRoom), recognized by the OS error number in the text.
+    /// Returns the error for a text from the system. Full disk, exceeded quota and read-only disk become
+    /// [`NoRoom`](Self::NoRoom); the OS error number in the text identifies them.
     pub(crate) fn refused(text: impl fmt::Display) -> Self {
         let text = text.to_string();
         let no_room = [libc::ENOSPC, libc::EDQUOT, libc::EROFS].map(|number| format!("(os error {number})"));
@@ -200,7 +200,8 @@ impl ControlError {
         }
     }
 
-    /// Returns the error for an unknown name: no `noun` is named `name`; `known` lists the existing names.
+    /// Returns the error for an unknown `name`. `noun` names the kind of object, and `known` lists the
+    /// existing names.
     pub fn unknown<'a>(noun: &str, name: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
         Self::NotFound(format!("no {noun} is named {name:?}{}", millrace_units::remedy(noun, name, known)))
     }

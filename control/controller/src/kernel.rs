@@ -6,7 +6,7 @@ use millrace_host::{Actions, HostChange, HostRoute, Mirror, PROTOCOL_MILLRACE};
 /// Batches of changes that the mirror reports.
 pub(crate) type Changes = tokio::sync::mpsc::Receiver<Vec<HostChange>>;
 
-/// Connections to the kernel; none where no port is a kernel port.
+/// Connections to the kernel; all fields are `None` if no port is a kernel port.
 #[derive(Default)]
 pub(crate) struct Kernel {
     /// Mirror of the kernel's tables.
@@ -18,7 +18,7 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    /// Returns the kernel's route to exactly this prefix.
+    /// Returns the kernel's route to exactly this prefix; `None` without such a route, or without a mirror.
     pub fn route_to(&self, prefix: IpNet) -> Option<HostRoute> {
         self.mirror.as_ref()?.state().effective(prefix)
     }

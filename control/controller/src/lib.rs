@@ -1,8 +1,8 @@
-//! Owns the router's state, and joins control to the pipeline.
+//! Owns the router's state, and connects the control side to the pipeline.
 //!
 //! # Levels of state
-//! Control is the master processor of *VERA* (section 3.2.1): it has the tables as they were configured. Each
-//! level below has a digest of these tables, and no digest outlives a change above it.
+//! Control holds the tables as configured. Each level below holds a digest of them, which is renewed when a
+//! level above changes. (Control is the master processor of *VERA*, section 3.2.1.)
 //!
 //! | state | control | worker | XDP program |
 //! |---|---|---|---|
@@ -13,7 +13,7 @@
 //! | addresses, VLANs | those of kernel and user | settings of ports | maps of the classifier |
 //! | placements | placements, device capabilities | placements, device capabilities | devices of entries |
 //!
-//! A worker derives further state by itself. A flow record holds path and route, an adjacency holds the link
+//! A worker derives further state by itself: a flow record holds path and route, an adjacency holds the link
 //! header, and a flow cache entry holds both. Limits for the whole router (flows, ICMP errors, rates of
 //! control-plane policing) are divided by the number of workers.
 

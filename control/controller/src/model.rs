@@ -36,10 +36,10 @@ use crate::schedulers::tree::{Part, Unplanned};
 use crate::workers::crash::beginning;
 use crate::{ControlError, NewPlugin};
 
-/// Plugin control unit of the control side.
+/// Plugin control unit with the filter types of this room.
 pub(crate) type Plugins = PluginControlUnit<FilterExpression, CompiledExpression>;
 
-/// A binding as the control side keeps it.
+/// Binding at control, with its filter as written and as compiled.
 pub(crate) type Bound = millrace_plugin::Bound<FilterExpression, CompiledExpression>;
 
 /// Planned port.
@@ -49,12 +49,12 @@ pub(crate) struct PortPlan {
     pub id: PortId,
     /// Configuration of the port.
     pub config: millrace_config::Port,
-    /// Settings of the port in the pipeline. For kernel devices the mirror completes them.
+    /// Settings of the port in the pipeline. At kernel ports the mirror completes them.
     pub settings: PortSettings,
 }
 
 impl PortPlan {
-    /// Whether the port is a kernel device itself.
+    /// Whether the port is a kernel device; false for sub-interfaces.
     pub fn is_kernel(&self) -> bool {
         self.config.kind == PortKind::Device && self.config.vlan.is_none()
     }
@@ -65,29 +65,29 @@ impl PortPlan {
 pub(crate) struct Model {
     pub ports: Vec<PortPlan>,
     pub own_routes: OwnRoutes,
-    /// Configured routes, as they were given.
+    /// Configured routes, as given, by prefix.
     pub routes: BTreeMap<IpNet, millrace_config::Route>,
     pub neighbours: Vec<millrace_config::Neighbour>,
     /// Placements of flows; the first placement that matches a flow counts.
     pub placements: Vec<Placed>,
-    /// Configuration of the whole router.
+    /// Configured router-wide settings.
     pub router: millrace_config::Router,
     /// Configured control-plane policing.
     pub control_plane: millrace_config::ControlPlane,
-    /// Configuration of all plugins that are files.
+    /// Configured settings that apply to all plugin files.
     pub plugin_settings: millrace_config::Plugins,
     /// Configuration of the HTTP interface.
     pub api: millrace_config::Api,
     /// Plugin files by plugin name, in load order.
     pub files: Vec<(&'static str, millrace_config::Plugin)>,
     pub plugins: Plugins,
-    /// Repository of the plugin files that are loaded, or were loaded before.
+    /// Repository: trusted signers, versions of plugin files, and quarantine.
     pub repository: Repository,
     /// Whether plugin files may be shared objects.
     pub shared_objects: SharedObjects,
-    /// Schedulers of ports: the order and the rates at which ports send.
+    /// Schedulers of the ports.
     pub schedulers: Schedulers,
-    /// Kinds of the filter tables of gates that the configuration names.
+    /// Table kinds of the configured gates.
     pub gate_tables: Vec<(GateId, TableKind)>,
     pub options: Options,
 }
@@ -98,13 +98,13 @@ impl Model {
         Self::remembering(config, Memory::open(None), &Loader::new(config))
     }
 
-    /// Plans the router of a configuration without running code of shared objects, for a check of the
-    /// configuration.
+    /// Plans the router of a configuration to check it: no code of shared objects runs.
     pub fn planned(config: &Config) -> Result<Self, ControlError> {
         Self::remembering(config, Memory::open(None), &Loader::new(config).planning())
     }
 
-    /// Plans the router of a configuration with the state of earlier runs and with the plugins of its files.
+    /// Plans the router of a configuration with the state of earlier runs, and loads plugin files with
+    /// `loader`.
     pub fn remembering(config: &Config, memory: Memory, loader: &Loader) -> Result<Self, ControlError> {
         Self::with_plugins(config, memory, loader, built_in_plugins())
     }
@@ -167,8 +167,8 @@ impl Model {
         Ok(model)
     }
 
-    /// Returns the errors in the rest of a configuration, after its invalid entries are left out. Returns
-    /// `None` when an error may only follow from a left-out entry.
+    /// Returns the errors in the rest of a configuration whose invalid entries were left out. Returns `None`
+    /// if there are none, or if the left-out entries may have caused them.
     pub fn wrong_with_rest(rest: &Config, loader: &Loader) -> Option<ConfigErrors> {
         if rest.lacks("port") && plan_ports(rest).is_err() {
             return None;
@@ -179,7 +179,7 @@ impl Model {
         }
     }
 
-    /// Plans the scheduler trees of ports. Settings of flows are checked only where the tree is valid.
+    /// Plans the scheduler trees of ports. Checks the settings of flows only in valid trees.
     fn plan_schedulers(&mut self, config: &Config, wrong: &mut Unplannable) {
         let mut planned = Vec::new();
         for PortPlan { id, config: port, settings } in &self.ports {
@@ -195,7 +195,7 @@ impl Model {
         }
     }
 
-    /// Returns the change that announces a static neighbour to the workers.
+    /// Returns the change that adds a static neighbour at the workers.
     pub fn known_for_good(
         &self,
         neighbour: &millrace_config::Neighbour,
@@ -211,19 +211,19 @@ impl Model {
         Ok(NeighbourChange { port: port.id, address: neighbour.address, state })
     }
 
-    /// Returns the configured routes through kernel ports. The kernel gets these routes, and the mirror
+    /// Returns the configured routes that the kernel keeps. They are installed in the kernel, and the mirror
     /// reports them back.
     pub fn kernel_routes(&self) -> impl Iterator<Item = &millrace_config::Route> {
         let own = |prefix: &IpNet| self.own_routes.is_added(prefix);
         self.routes.iter().filter(move |(prefix, _)| !own(prefix)).map(|(_, route)| route)
     }
 
-    /// Whether a configured route to exactly this prefix belongs to the kernel.
+    /// Whether there is a configured route to exactly this prefix, and the kernel keeps it.
     pub fn is_for_kernel(&self, prefix: &IpNet) -> bool {
         self.routes.contains_key(prefix) && !self.own_routes.is_added(prefix)
     }
 
-    /// Returns the conditions under which plugin files are loaded.
+    /// Returns the policy under which plugin files are loaded.
     pub fn admitted(&self) -> Admitted {
         Admitted { trust: self.repository.trust(), shared_objects: self.shared_objects, runs: true }
     }
@@ -237,7 +237,7 @@ impl Model {
             .ok_or_else(|| ControlError::unknown("port", name, known))
     }
 
-    /// Returns the name of a port.
+    /// Returns the name of a port; `-` for an unknown id.
     pub fn port_name(&self, id: PortId) -> &str {
         self.ports.iter().find(|plan| plan.id == id).map_or("-", |plan| &plan.settings.name)
     }
@@ -276,7 +276,7 @@ impl Model {
         ControlError::Invalid(format!("filter {:?}: {missing}", filter.to_string()))
     }
 
-    /// Plans a route. Returns whether the kernel keeps the route.
+    /// Adds a route to the model. Returns whether the kernel keeps the route.
     pub fn add_route(&mut self, route: &millrace_config::Route) -> Result<bool, ControlError> {
         let prefix = *route.to.value();
         let own = self.plan_route(route, |address| self.own_routes.port_towards(address))?;
@@ -288,8 +288,8 @@ impl Model {
         Ok(for_kernel)
     }
 
-    /// Returns the route that only the workers hold, or `None` for a route that the kernel keeps. `towards` finds
-    /// the port without a kernel whose subnet contains an address.
+    /// Returns the route for the workers, or `None` if the kernel keeps the route. `towards` finds the port
+    /// without a kernel device whose subnet contains an address.
     pub fn plan_route(
         &self,
         route: &millrace_config::Route,
@@ -320,7 +320,7 @@ impl Model {
         }
     }
 
-    /// Returns the next hops of a route if they are behind ports without a kernel.
+    /// Returns the next hops of a route, if all of them are behind ports without a kernel device.
     fn own_hops(
         &self,
         route: &millrace_config::Route,
@@ -356,7 +356,7 @@ impl Model {
         Ok(())
     }
 
-    /// Creates an instance, in quarantine if it was in quarantine when the router last ended.
+    /// Creates an instance, in quarantine if there is a quarantine entry for its name and plugin.
     pub fn create_instance(
         &mut self,
         plugin: &str,
@@ -366,8 +366,7 @@ impl Model {
         Ok(self.create_instance_as(plugin, name, settings)?)
     }
 
-    /// Creates an instance as [`create_instance`](Self::create_instance) does, but returns the error of the
-    /// plugin unchanged.
+    /// Works like [`create_instance`](Self::create_instance), but returns the unconverted error.
     fn create_instance_as(
         &mut self,
         plugin: &str,
@@ -387,8 +386,8 @@ impl Model {
         Ok(changes)
     }
 
-    /// Loads plugins, and creates gates, instances and bindings. Errors that only follow from another error
-    /// are left out.
+    /// Loads plugins, and creates gates, instances and bindings. Leaves out errors that only follow from
+    /// other errors.
     fn add_plugins(
         &mut self,
         config: &Config,
@@ -399,7 +398,7 @@ impl Model {
         for plugin in built_in.into_iter().chain(test_plugins()) {
             self.plugins.add_plugin(plugin)?;
         }
-        // An error in `plugins` may concern whether plugins may be loaded at all.
+        // An error in `plugins` may concern the permission to load plugins.
         let mut all_loaded = !config.lacks("plugin") && !config.lacks("plugins");
         for (index, plugin) in config.plugin.iter().enumerate().filter(|_| !config.lacks("plugins")) {
             let at = [Step::Key("plugin"), Step::Entry(index), Step::Key("file")];
@@ -435,8 +434,8 @@ impl Model {
         Ok(())
     }
 
-    /// Creates the instances of a configuration. Returns the names of the instances that can't be created.
-    /// After a plugin failed to load, an instance of an unknown plugin may belong to it and is not reported.
+    /// Creates the configured instances. Returns the names of those that can't be created. If a plugin failed
+    /// to load, instances of unknown plugins are not reported, since they may belong to it.
     fn create_instances<'c>(
         &mut self,
         config: &'c Config,
@@ -457,12 +456,12 @@ impl Model {
             }
             let table = if is_known { "settings" } else { "plugin" };
             let mut settings = instance.settings.clone();
-            // An invalid setting doesn't hide errors in the other settings.
+            // Each faulty setting is left out in turn, so that all of them are reported.
             while let Err(error) = self.create_instance_as(&instance.plugin, name, settings.clone()) {
                 missing.insert(name);
                 let setting = error.setting().unwrap_or_default().to_owned();
                 let is_there = settings.remove(&setting).is_some();
-                // A missing setting may be the misspelt one.
+                // The missing setting may be one that was left out as misspelt.
                 if !is_there && settings.len() < instance.settings.len() {
                     break;
                 }
@@ -512,7 +511,7 @@ pub(crate) fn reverse_path(reverse_path: millrace_config::ReversePath) -> Revers
     }
 }
 
-/// Returns the options of the whole router for the workers.
+/// Returns the workers' options from the router-wide settings.
 pub(crate) fn options(router: &millrace_config::Router, instances: Limits) -> Options {
     Options {
         martians: MartianPolicy {
@@ -536,7 +535,7 @@ pub(crate) fn options(router: &millrace_config::Router, instances: Limits) -> Op
     }
 }
 
-/// Returns the limits of instances.
+/// Returns the limits of instances from the plugin settings.
 fn limits(plugins: &millrace_config::Plugins) -> Limits {
     Limits {
         slice: plugins.slice.duration(),

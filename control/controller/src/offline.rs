@@ -1,7 +1,7 @@
 //! Router without devices, threads or clocks: its ports are memory, and the caller sets its time.
 //!
-//! It runs the same pipeline as on a wire, for replay and for tests. Every port has a stack of its own,
-//! whatever kind the configuration gives it.
+//! It runs the same pipeline as a router on devices, for replay and for tests. Every port uses the own stack,
+//! whatever its configured kind.
 
 mod workers;
 
@@ -39,15 +39,15 @@ use crate::workers::crash_capture::{CrashReport, RouteState};
 
 use workers::OfflineWorkers;
 
-/// Most iterations at one moment; a router that is still busy then is broken.
+/// Maximum number of iterations at one moment. A router that is still busy then has a bug.
 const ROUNDS: usize = 100_000;
-/// Size of a capture's buffer in bytes.
+/// Size of each worker's capture ring in bytes.
 const CAPTURE_ROOM: usize = 1 << 20;
 /// Interval between refreshes of the neighbours in use, as with a router on devices.
 const REFRESH: Duration = Duration::from_secs(1);
 
-/// Function that makes the device of a port from the port's name and its memory port: the memory port in
-/// wrappers, or another device.
+/// Function that makes a port's device from the port's name and memory port. The device may wrap the memory
+/// port, or be another one.
 pub type MakeDevice<'a> = dyn FnMut(&str, millrace_port::Memory) -> Box<dyn Port> + 'a;
 
 /// Router under a virtual clock.
@@ -68,7 +68,7 @@ impl std::fmt::Debug for OfflineRouter {
 }
 
 impl OfflineRouter {
-    /// Creates the router of a configuration, at time zero.
+    /// Creates the router of a configuration. Its clock starts at zero.
     ///
     /// # Errors
     /// An error in the configuration.
@@ -84,9 +84,8 @@ impl OfflineRouter {
         Self::with_devices(text, plugins, &mut |_, memory| Box::new(memory))
     }
 
-    /// Creates a router as [`with_plugins`](Self::with_plugins) does, with the devices that `device` makes. A
-    /// device that passes nothing on to its memory port has no effect on [`inject`](Self::inject) and
-    /// [`take`](Self::take).
+    /// Creates a router like [`with_plugins`](Self::with_plugins), with the devices that `device` makes.
+    /// [`inject`](Self::inject) and [`take`](Self::take) need a device that uses its memory port.
     ///
     /// # Errors
     /// An error in the configuration, with its position.
@@ -143,14 +142,14 @@ impl OfflineRouter {
     }
 
     fn add_device(&mut self, plan: &PortPlan, device: &mut MakeDevice<'_>) {
-        // Tagged frames are longer than the MTU of the port.
+        // Tagged frames may exceed the MTU of the port.
         let (memory, handle) = millrace_port::Memory::new(plan.settings.mac, u16::MAX);
         self.workers.add_device(plan.settings.device, device(&plan.settings.name, memory));
         self.ports.push((plan.clone(), handle));
     }
 
-    /// Enables offload of plain flows that arrive at these ports; the offload can send by all of them.
-    /// `cache` returns the flow cache of a worker, by the worker's number.
+    /// Enables offload at these ports, as ingress and egress of flows. `cache` returns the flow cache for a
+    /// worker's number.
     pub fn set_driver(&mut self, cache: impl Fn(usize) -> Box<dyn DriverCache>, ports: &[&str]) {
         let caches = (0..self.workers.len()).map(|worker| OffloadCommand::SetCache(cache(worker)));
         self.workers.tell_each(caches.collect());
@@ -169,7 +168,7 @@ impl OfflineRouter {
         self.workers.len()
     }
 
-    /// Returns the id of a port, as it stands in flow keys.
+    /// Returns the id of a port, as in flow keys; `None` for an unknown port.
     pub fn port_id(&self, port: &str) -> Option<PortId> {
         self.model.port(port).ok().map(|plan| plan.id)
     }
@@ -185,15 +184,15 @@ impl OfflineRouter {
         self.ports.iter().find(|(own, _)| own.settings.device == device).map(|(_, handle)| handle)
     }
 
-    /// Queues a frame for receipt at a port (for a sub-interface: at its device). The next [`run`](Self::run)
-    /// processes it. Frames for unknown ports are lost.
+    /// Queues a frame for receipt at a port, or at the device of a sub-interface. The next [`run`](Self::run)
+    /// processes it. Drops the frame if the port is unknown.
     pub fn inject(&mut self, port: &str, frame: &[u8]) {
         if let Some(handle) = self.handle(port) {
             handle.inject(frame);
         }
     }
 
-    /// Queues a frame at a receive queue of a port; the first queue is 0.
+    /// Queues a frame at a receive queue of a port, counted from 0.
     pub fn inject_by(&mut self, port: &str, queue: usize, frame: &[u8]) {
         if let Some(handle) = self.handle(port) {
             handle.inject_by(queue, frame);
@@ -207,12 +206,12 @@ impl OfflineRouter {
         }
     }
 
-    /// Runs one iteration of each worker. Work that a worker has begun may be unfinished afterwards.
+    /// Runs one iteration of each worker. The workers may have work left afterwards.
     pub fn turn(&mut self) {
         self.workers.turn();
     }
 
-    /// Runs the workers until no work is left at this moment.
+    /// Runs the workers until they have no work left at the current time.
     pub fn run(&mut self) {
         for _ in 0..ROUNDS {
             let round = self.workers.turn();
@@ -222,13 +221,13 @@ impl OfflineRouter {
         }
     }
 
-    /// Advances the clock; work that falls due meanwhile runs at its own moment.
+    /// Advances the clock. Timed work runs at its own time on the way.
     pub fn advance(&mut self, duration: Duration) {
         // The empty closure can't fail.
         let _ = self.advance_seeing(duration, |_| Ok(()));
     }
 
-    /// Advances the clock as [`advance`](Self::advance) does, and calls `see` at each of these moments.
+    /// Works like [`advance`](Self::advance), and calls `see` after each run of the workers.
     ///
     /// # Errors
     /// The errors of `see`.
@@ -256,7 +255,7 @@ impl OfflineRouter {
         see(self)
     }
 
-    /// Lets the workers refresh the neighbours used since the last refresh, as control does.
+    /// Refreshes the neighbours used since the last refresh, as control does.
     fn refresh_neighbours(&mut self) {
         self.workers.refresh_neighbours();
         self.refresh = self.workers.now + REFRESH;
@@ -268,7 +267,7 @@ impl OfflineRouter {
         self.workers.now
     }
 
-    /// Returns the frames that a port has sent since the last call (for a sub-interface: its device).
+    /// Returns the frames sent by a port since the last call, or by the device of a sub-interface.
     pub fn take(&mut self, port: &str) -> Vec<Vec<u8>> {
         self.handle(port).map(MemoryHandle::take_transmitted).unwrap_or_default()
     }
@@ -287,7 +286,7 @@ impl OfflineRouter {
         show::summary(&self.snapshot(), &[])
     }
 
-    /// Returns the dropped packets that arrived at a port, by reason.
+    /// Returns the number of dropped packets that arrived at a port, by drop reason.
     pub fn drops(&mut self, port: &str) -> BTreeMap<String, u64> {
         let Ok(id) = self.model.port(port).map(|plan| plan.id) else { return BTreeMap::new() };
         let snapshot = self.snapshot();
@@ -305,7 +304,7 @@ impl OfflineRouter {
         self.workers.filter_counts().of(filter)
     }
 
-    /// Returns the queue account of the route to exactly `prefix`; `None` where the route has no account.
+    /// Returns the queue account of the route to exactly `prefix`; `None` if the route has none.
     ///
     /// # Errors
     /// A worker that does not answer.
@@ -318,8 +317,8 @@ impl OfflineRouter {
         self.workers.clear_counters();
     }
 
-    /// Captures the first `snap` bytes of every frame until the readers are dropped; each worker has one
-    /// reader. Frames that find no room in the buffer are left out.
+    /// Captures the first `snap` bytes of every frame until the returned readers, one for each worker, are
+    /// dropped. Frames that find the ring full are lost.
     pub fn capture(&mut self, snap: usize) -> Vec<CaptureSource> {
         let workers = 0..self.workers.len();
         let (sinks, sources): (Vec<_>, _) =
@@ -330,8 +329,8 @@ impl OfflineRouter {
         sources
     }
 
-    /// Traces the next packets until the readers are dropped, up to the limit of a trace; each worker has one
-    /// reader. One in `every` packets is considered.
+    /// Traces packets, one in `every`, until the returned readers, one for each worker, are dropped, or the
+    /// maximum number of packets is traced.
     pub fn trace(&mut self, every: u32) -> Vec<TraceSource> {
         let order = TraceOrder { filter: None, every, count: MOST_TRACED, time: Duration::MAX };
         let (sinks, sources): (Vec<_>, _) = (0..self.workers.len()).map(|_| trace(0, order.clone())).unzip();
@@ -341,8 +340,8 @@ impl OfflineRouter {
         sources
     }
 
-    /// Changes settings of a flow's queue within a queue of a port, as
-    /// [`Router::set_queue`](crate::Router::set_queue) does.
+    /// Changes settings of a flow's queue in a queue of a port, like
+    /// [`Router::set_queue`](crate::Router::set_queue).
     ///
     /// # Errors
     /// No such port or queue, invalid settings; nothing has changed then.
@@ -385,12 +384,12 @@ impl OfflineRouter {
         self.change(port, |plan| plan.settings.reverse_path = reverse_path);
     }
 
-    /// Sets the most packets that a worker takes from a port in an iteration.
+    /// Sets the maximum number of packets that a worker takes from a port in an iteration.
     pub fn set_input_weight(&mut self, port: &str, weight: u16) {
         self.change(port, |plan| plan.settings.input_weight = weight);
     }
 
-    /// Restores the ports, routes and neighbours that a router had when a worker panicked.
+    /// Restores the ports, routes and neighbours from a crash report.
     pub(crate) fn restore(&mut self, report: &CrashReport) -> Result<(), ControlError> {
         for port in &report.ports {
             self.change(&port.name, |plan| port.put_into(&mut plan.settings));
@@ -418,7 +417,7 @@ impl OfflineRouter {
         self.run();
     }
 
-    /// Adds a filter for later packets, and returns its id.
+    /// Adds a filter, and returns its id. Later packets meet the filter.
     ///
     /// # Errors
     /// Unknown names, an action that the gate doesn't allow, an existing filter: nothing has changed then.
@@ -462,7 +461,7 @@ impl OfflineRouter {
         self.renew_route(*route.to.value())
     }
 
-    /// Removes an added route. If a port has a connected route to the same prefix, that route applies again.
+    /// Removes an added route. A connected route to the same prefix applies again.
     ///
     /// # Errors
     /// No such route.
@@ -479,7 +478,7 @@ impl OfflineRouter {
         self.route_table.change(vec![(prefix, route)], &mut self.workers)
     }
 
-    /// Disables the flow table: from now on each packet is classified by itself.
+    /// Disables the flow table: each later packet is classified by itself.
     pub fn forget_flows(&mut self) {
         let options = millrace_pipeline::Options { flows_max: 0, ..self.model.options.clone() };
         self.workers.tell(|| Command::Options(options.clone()));
@@ -490,7 +489,7 @@ impl OfflineRouter {
         self.snapshot().flows
     }
 
-    /// Returns reports of the known flows, up to a limit.
+    /// Returns reports of the known flows; for each worker only as many as fit a single answer.
     pub fn flow_reports(&mut self) -> Vec<FlowReport> {
         let scan = FlowScan { from: 0, records: u32::MAX, filter: CompiledSelection::any() };
         let pages = self.workers.ask(|reply| FlowCommand::Scan(scan.clone(), reply));

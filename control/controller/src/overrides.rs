@@ -1,11 +1,11 @@
-//! Options given beside a configuration when a router starts; they apply to every configuration that runs.
+//! Overrides: command-line options of the start. They apply to every configuration that runs.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use millrace_config::{Config, ConfigErrors, Device, OnDeath, PollMode, PortKind};
 
-/// Options given beside a configuration.
+/// Command-line options that override the configuration; `None` or empty leaves a setting as configured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overrides {
     /// Poll mode of the workers.
@@ -14,30 +14,30 @@ pub struct Overrides {
     pub workers: Option<usize>,
     /// Treatment of packets after the router has died, for ports without a setting of their own.
     pub on_death: Option<OnDeath>,
-    /// Driver of kernel devices, for ports without a setting of their own.
+    /// Driver of kernel devices, for ports whose driver is `auto`.
     pub driver: Option<Device>,
-    /// Folder of the state that outlives the router; `none` for no folder.
+    /// State directory; `none` for no directory.
     pub state: Option<PathBuf>,
-    /// Addresses of the HTTP interface over TLS; empty for the addresses in the configuration.
+    /// Addresses at which the HTTP interface listens over TLS.
     pub listen: Vec<SocketAddr>,
-    /// Files of the interface's certificate and its key.
+    /// Files of the interface's certificate and of its key.
     pub certificate: Option<(PathBuf, PathBuf)>,
 }
 
 impl Overrides {
-    /// Returns the configuration of a text with the overrides applied, in normal form.
+    /// Parses a configuration and applies the overrides. Returns the configuration in normal form.
     ///
     /// # Errors
-    /// An error in the text, with its position. Whether the configuration can run is not checked.
+    /// Returns an error in the text, with its position. Doesn't check whether the configuration can run.
     pub(crate) fn read(&self, text: &str, origin: &str) -> Result<Config, ConfigErrors> {
         let mut config = Config::parse(text, origin)?;
         self.put_into(&mut config);
         Ok(config.normalized())
     }
 
-    /// Returns the running configuration with each override replaced by the value in `said`, the
-    /// configuration applied or saved last. `on-death` of the router stays, because a configuration with
-    /// bindings must state it.
+    /// Returns the running configuration without the overrides: each overridden value that still runs is
+    /// replaced by the value in `said`, the base configuration. The router's `on-death` stays, because a
+    /// configuration with bindings must state it.
     pub(crate) fn taken_out(&self, mut runs: Config, said: &Config) -> Config {
         let (router, api) = (&mut runs.router, &mut runs.api);
         if self.mode == Some(router.mode) {

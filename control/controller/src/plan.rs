@@ -1,4 +1,4 @@
-//! Effects of starting a router, determined without starting it.
+//! Dry run of a start: determines its effects without starting the router.
 
 use std::fmt;
 use std::io;
@@ -18,7 +18,7 @@ use crate::ports::kernel_settings::complete;
 use crate::show;
 use crate::start::{findings, is_serious, kernel_links, start_mirror};
 
-/// Number of filters in the text for people; JSON lists all filters.
+/// Maximum number of filters in the text for people; JSON lists all filters.
 const LISTED: usize = 32;
 
 /// Effects of starting a router.
@@ -30,9 +30,10 @@ pub struct Plan {
     pub routes: usize,
     /// Routes that would be installed in the kernel.
     pub installed: Vec<String>,
-    /// Actions of filters and instances on packets.
+    /// Filters and instances, each with its action on packets.
     pub filters: Vec<String>,
-    /// Kernel policies that the router would bypass. With any of them, starting needs --ignore-kernel-policy.
+    /// Kernel policies that the router would bypass. If there are any, the start needs
+    /// `--ignore-kernel-policy`.
     pub refused_for: Vec<String>,
     /// Further notes about the start.
     pub notes: Vec<String>,
@@ -59,10 +60,10 @@ pub struct PortPlanView {
     pub reverse_path: &'static str,
 }
 
-/// Plans the start of a router.
+/// Determines the effects of starting a router.
 ///
 /// # Errors
-/// An error that would prevent the start. Policies of the kernel are no errors here; the plan lists them.
+/// Returns an error that would prevent the start. Kernel policies are no errors here: the plan lists them.
 pub async fn plan(config: &Config) -> Result<Plan, ControlError> {
     let mut model = Model::planned(config)?;
     look_at_files(config)?;
@@ -96,7 +97,7 @@ pub async fn plan(config: &Config) -> Result<Plan, ControlError> {
     Ok(plan)
 }
 
-/// Checks the files of ports: input files for reading, output files for writing. It creates no file.
+/// Checks that input files of ports can be read, and output files written, without creating any.
 fn look_at_files(config: &Config) -> Result<(), ControlError> {
     let mut wrong = Unplannable::of(config);
     for (index, port) in config.port.iter().enumerate() {
@@ -117,7 +118,7 @@ fn look_at_files(config: &Config) -> Result<(), ControlError> {
     wrong.refuse()
 }
 
-/// Checks that a file is a recording that can be played.
+/// Checks that a file is a regular pcap or pcapng file of Ethernet frames.
 fn playable(file: &Path) -> Result<(), String> {
     let read = Recording::read_regular(file).map(drop);
     read.map_err(|error| format!("{error}; name a recording of Ethernet frames, pcap or pcapng"))
@@ -130,7 +131,7 @@ fn writable(file: &Path) -> Result<(), String> {
     };
     let known = check_recording(file).map_err(|error| refused(file, error))?;
     if known.is_some_and(|known| !known.is_file()) {
-        // A device that discards its input, such as /dev/null.
+        // The file is a device such as /dev/null.
         return Ok(());
     }
     let above = file.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -48,7 +48,7 @@ pub(crate) struct Shared {
     pub stop: Notify,
     /// Notified when a plugin requests a change.
     pub requested: Notify,
-    /// Wake-up of control by the workers.
+    /// Signal by which the workers wake control.
     pub control_wake: Wake,
     /// Event log.
     pub events: Events,
@@ -78,26 +78,26 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    /// Returns all counters, with the drops of the XDP programs added to the workers' drops.
+    /// Returns all counters. The drops of the XDP programs are added to those of the workers.
     pub fn snapshot(&mut self) -> Result<Snapshot, ControlError> {
         Ok(self.snapshot_and_shares()?.0)
     }
 
-    /// Returns all counters, and the counters of the XDP program of each port at the same moment.
+    /// Returns all counters, and the counters of each port's XDP programs read right after them.
     fn snapshot_and_shares(&mut self) -> Result<(Snapshot, Vec<KernelShare>), ControlError> {
         let mut snapshot = self.workers.snapshot()?;
         let shares = self.add_driver_drops(&mut snapshot);
         Ok((snapshot, shares))
     }
 
-    /// Returns the counters without the long lists: schedulers, EtherTypes and neighbours.
+    /// Returns the counters without the long lists: scheduler nodes, EtherTypes and neighbours.
     pub fn counters(&mut self) -> Result<Snapshot, ControlError> {
         let mut snapshot = self.workers.counters()?;
         self.add_driver_drops(&mut snapshot);
         Ok(snapshot)
     }
 
-    /// Returns the counters of a port's XDP programs since the counters were cleared.
+    /// Returns the counters of a port's XDP programs since the last clearing.
     pub fn share(&self, port: PortId) -> KernelShare {
         self.counters.share(port, &self.devices.share(port, self.offload.sent(port)))
     }
@@ -114,14 +114,15 @@ impl Inner {
 
 impl Router {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
-        // A panicking thread leaves a state as consistent as any state between two commands.
+        // After a panic the state is as consistent as between any two commands, so a poisoned lock is
+        // harmless.
         self.0.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the state for a single change; every single change calls this function.
+    /// Locks the state for a single change; every single change starts with this function.
     ///
-    /// While a configuration is being applied it refuses, because the change would be no part of it. While a
-    /// revision waits for its confirmation it refuses, because a rollback would undo the change.
+    /// Refuses while a transaction is running, because the change would interfere with it. Refuses while a
+    /// revision waits for confirmation, because a rollback would undo the change.
     ///
     /// # Errors
     /// [`ControlError::Conflict`] in these cases.
@@ -131,8 +132,8 @@ impl Router {
         Ok(inner)
     }
 
-    /// Waits until every worker has carried out all earlier commands. Success shows that all workers and
-    /// control are alive.
+    /// Waits until every worker has carried out all earlier commands. Shows that control and all workers are
+    /// alive.
     ///
     /// # Errors
     /// When the data plane does not answer.
@@ -257,7 +258,8 @@ impl Router {
         Ok(views)
     }
 
-    /// Explains what the router would do with a packet, which is described by a filter without wildcards.
+    /// Explains how the router would treat a packet. `packet` is a filter without wildcards for the
+    /// addresses.
     ///
     /// # Errors
     /// An invalid description of the packet.

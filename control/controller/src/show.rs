@@ -30,33 +30,33 @@ use crate::view::{
 use crate::view::{DriverFormView, GateLinksView};
 use crate::view::{HostCompanionView, MessagesView};
 
-/// Counters of a device's XDP program.
+/// Counters of a port's XDP program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KernelShare {
     /// Frames received.
     pub seen: u64,
     /// Bytes received.
     pub seen_bytes: u64,
-    /// Frames that the kernel kept.
+    /// Frames that the program passed to the kernel.
     pub passed: u64,
-    /// Frames that the program dropped.
+    /// Frames that the program dropped for other reasons than those below.
     pub dropped: u64,
-    /// Frames received here that the offload forwarded.
+    /// Frames received at this port that the offload forwarded.
     pub forwarded: u64,
-    /// Frames received here that the offload dropped for a filter.
+    /// Frames received at this port that the offload dropped because of a filter.
     pub filtered: u64,
-    /// Frames received here that the offload dropped because a token bucket was empty.
+    /// Frames received at this port that the offload dropped because a policer's token bucket was empty.
     pub policed: u64,
-    /// Frames received here that the eBPF variant of a plugin dropped.
+    /// Frames received at this port that the eBPF variant of a plugin dropped.
     pub formed: u64,
-    /// Frames for the router itself, by class: frames passed to the kernel, and frames dropped.
+    /// Frames for the router itself that were passed to the kernel or dropped, by class.
     pub classes: ClassCounts,
-    /// Frames that the offload sent by this port.
+    /// Packets and bytes that the offload sent out of this port.
     pub sent: DriverSent,
 }
 
 impl KernelShare {
-    /// Returns the drops of the XDP program by the reasons that workers use too.
+    /// Returns the drops of the XDP program for those reasons that workers have too.
     pub fn drops(&self) -> [(DropReason, u64); 4] {
         [
             (DropReason::Filter, self.filtered),
@@ -82,7 +82,7 @@ pub(crate) fn by_name(drops: &DropCounts) -> BTreeMap<String, u64> {
     drops.iter().map(|(reason, count)| (reason.name().to_owned(), count)).collect()
 }
 
-/// Returns all drops of the pipeline and of the ports.
+/// Returns all drops: of the pipeline, the devices and the host outputs.
 fn all_drops(snapshot: &Snapshot) -> DropCounts {
     let mut all = snapshot.unassigned.clone();
     let pipeline = snapshot.ports.iter().map(|(_, count)| &count.drops);
@@ -96,14 +96,14 @@ fn all_drops(snapshot: &Snapshot) -> DropCounts {
 
 /// Returns the packet totals over the pipeline, the devices and the XDP programs.
 ///
-/// The pipeline counts the packets taken from devices and given to them. A device counts the rest: frames
-/// lost before they were read, frames held inside, frames it created and frames it could not send.
+/// The pipeline counts packets taken from devices and given to devices. Devices count the others: frames lost
+/// before they were read, held inside, created, or not sent.
 pub(crate) fn summary(snapshot: &Snapshot, kernel: &[KernelShare]) -> SummaryView {
     let totals = &snapshot.totals;
     let passed: u64 = kernel.iter().map(|share| share.passed).sum();
     let passed_drops: u64 = kernel.iter().map(|share| share.dropped).sum();
     let forwarded: u64 = kernel.iter().map(|share| share.forwarded).sum();
-    // Part of the snapshot's drops.
+    // These drops are already in the snapshot.
     let dropped_there: u64 = kernel.iter().flat_map(KernelShare::drops).map(|(_, packets)| packets).sum();
     let hosts = || snapshot.hosts.iter().map(|(_, count)| count);
     let devices = || snapshot.devices.iter().map(|(_, count)| count).chain(hosts()).chain([&snapshot.closed]);
@@ -174,8 +174,7 @@ pub(crate) fn drops(snapshot: &Snapshot, model: &Model) -> Vec<DropView> {
     views
 }
 
-/// Returns the view of a route; `kernel` is the route's protocol in the kernel, if the route comes from
-/// there.
+/// Returns the view of a route. `kernel` is its protocol number if it comes from the kernel.
 pub(crate) fn route(to: &IpNet, route: &Route, kernel: Option<u8>, model: &Model) -> RouteView {
     let view = |hop: &millrace_forward::NextHop| NextHopView {
         via: hop.gateway.map(|via| via.to_string()),
@@ -239,17 +238,17 @@ pub(crate) fn action(action: &Action, model: &Model) -> String {
     }
 }
 
-/// Returns the rate and the burst of a token bucket, as the configuration writes them.
+/// Returns rate and burst of a policer, as the configuration writes them.
 pub(crate) fn policing(policer: &Policer) -> Policing {
     Policing { rate: Bits(policer.rate()), burst: policer.burst() }
 }
 
-/// Counts of bindings, by binding id; absent bindings have counts of zero.
+/// Counts by binding id; bindings without an entry have counts of zero.
 #[derive(Default)]
 pub(crate) struct Counts(HashMap<BindingId, BindingCounts>);
 
 impl Counts {
-    /// Adds the counts of a worker.
+    /// Adds a page of a worker's counts.
     pub fn add(&mut self, page: BindingCountsPage) {
         for (id, counts) in page.counts {
             *self.0.entry(id).or_default() += counts;
@@ -329,7 +328,7 @@ pub(crate) fn gates(counts: &Counts, model: &Model, tables: &GateTables) -> Vec<
     model.plugins.gates().into_iter().map(view).collect()
 }
 
-/// Returns the view of the links into a gate's table, if there are any.
+/// Returns the view of the links into a gate's filter table; `None` if there are none.
 fn links(gate: GateId, model: &Model, tables: &GateTables) -> Option<GateLinksView> {
     let found = tables.links(gate)?;
     let (filters, ahead) = (found.links().filters(), found.links().ahead());
@@ -352,13 +351,13 @@ pub(crate) fn flow_table(counts: &FlowCounts) -> FlowTableView {
     }
 }
 
-/// Returns the view of the plugins' state for flows.
+/// Returns the view of the state that plugins keep for flows.
 pub(crate) fn flow_states(counts: FlowStateCounts) -> FlowStatesView {
     let FlowStateCounts { flows, bytes, refused } = counts;
     FlowStatesView { flows, bytes, refused }
 }
 
-/// Returns the view of the offloaded flows.
+/// Returns the view of the flow cache, with its rates.
 pub(crate) fn driver_flows(counts: DriverFlowCounts, rates: &mut Rate, at: Instant) -> DriverFlowsView {
     let DriverFlowCounts { flows, room, inserted, renewed, idle, evicted, refused } = counts;
     let mut rate = |what: &str, count| rates.read(&format!("flows in the driver, {what}"), count, at);
@@ -426,7 +425,7 @@ pub(crate) fn instances(
     model.plugins.instances().into_iter().map(view).collect()
 }
 
-/// Returns the view of an instance's host companion, from the reports of both.
+/// Returns the view of an instance's host companion; its message counters come from both reports.
 fn host_companion(
     name: &str,
     slow: &InstanceReport,

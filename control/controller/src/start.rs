@@ -1,4 +1,4 @@
-//! Start of a router, from its configuration to forwarding.
+//! Starts a router: from the configuration to forwarding.
 
 mod workers;
 
@@ -50,23 +50,23 @@ use crate::workers::death::Death;
 use crate::workers::supervision::Supervision;
 use crate::workers::watchdog::{Watch, Watchdog};
 
-/// Options of a start that are given outside of the configuration.
+/// Options of a start beside the configuration.
 #[derive(Clone, Debug, Default)]
 pub struct StartOptions {
-    /// Whether to forward although the kernel has policies on these ports that the router bypasses.
+    /// Whether to start even if the kernel has policies on the ports that the router bypasses.
     pub ignore_kernel_policy: bool,
-    /// Function that ends the process at once, without running any further code of it. A thread of the router
-    /// calls it when a call of an instance does not return. Without it there is no watchdog.
+    /// Function that ends the process at once, without running any of its code. The watchdog thread calls it
+    /// when an instance's call does not return. Without it there is no watchdog and no crash handler.
     pub end: Option<fn()>,
-    /// Options given beside the configuration.
+    /// Command-line options that override the configuration.
     pub overrides: Overrides,
-    /// Source of the configuration, if there is one.
+    /// Source of the configuration; `None` if it has no text.
     pub source: Option<Source>,
-    /// Name of the router in the store of revisions: its socket.
+    /// Name of the router in the revision store, which is its socket path.
     pub router: Option<String>,
 }
 
-/// Source of a configuration.
+/// Text of a configuration, and its origin.
 #[derive(Clone, Debug)]
 pub struct Source {
     /// Name of the file or of the revision.
@@ -75,15 +75,15 @@ pub struct Source {
     pub text: String,
 }
 
-/// Returns the store of a router's revisions with this configuration.
+/// Returns the revision store of a router that has this configuration.
 pub fn revisions(config: &Config, router: Option<String>) -> Store {
     Store::open(state_directory(config).as_deref()).of(router)
 }
 
-/// Starts a router. On return, the router forwards.
+/// Starts a router. When this returns, the router forwards.
 ///
 /// # Errors
-/// The reason of the failure, in one sentence; all completed steps are undone then.
+/// Returns the reason of the failure in one sentence. All completed steps are undone then.
 pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, ControlError> {
     let base = Base::started(first_revision(&config, options.source)?);
     options.overrides.put_into(&mut config);
@@ -130,15 +130,14 @@ pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, 
             Ok(router)
         }
         Err(error) => {
-            // A failure of the shutdown adds nothing to the reason why the start failed.
+            // The reason why the start failed matters, not a failure of this shutdown.
             let _ = router.shutdown().await;
             Err(error)
         }
     }
 }
 
-/// Returns a complete mirror of the kernel, with the claimed devices, and completes the settings of the
-/// model's ports from it.
+/// Starts the mirror of the kernel, claims the devices, and completes the settings of the model's ports.
 async fn mirrored(model: &mut Model, ignores_policy: bool) -> Result<Mirrored, ControlError> {
     let (mirror, mut changes) = start_mirror().await?;
     let first = changes.recv().await.unwrap_or_default();
@@ -150,7 +149,7 @@ async fn mirrored(model: &mut Model, ignores_policy: bool) -> Result<Mirrored, C
     Ok((mirror, changes, first, links))
 }
 
-/// Returns the state of a router before any device is opened. The workers run, and have no configuration yet.
+/// Returns the state of a router before any device is opened. The workers run without a configuration.
 fn begun(
     config: &Config,
     model: Model,
@@ -185,7 +184,7 @@ fn begun(
     })
 }
 
-/// Returns the starting configuration as a revision.
+/// Returns the configuration of the start as a revision draft.
 fn first_revision(config: &Config, source: Option<Source>) -> Result<Draft, ControlError> {
     let Source { origin, text } = match source {
         Some(source) => source,
@@ -195,7 +194,7 @@ fn first_revision(config: &Config, source: Option<Source>) -> Result<Draft, Cont
     Ok(Draft { who: Who::router(), comment, origin, state: State::Good, changes: 0, text })
 }
 
-/// Puts instances whose calls crashed into quarantine, and records crashes of this run for the next start.
+/// Puts instances whose calls crashed earlier into quarantine, and installs the crash handler for this run.
 fn remember_crashes(memory: &mut Memory, state: Option<&Path>) -> Result<(), ControlError> {
     if let Some(directory) = state {
         match memory.quarantine.take_crashes(directory) {
@@ -213,13 +212,13 @@ fn remember_crashes(memory: &mut Memory, state: Option<&Path>) -> Result<(), Con
     crate::workers::crash::watch(state)
 }
 
-/// Returns the errors in the rest of a configuration after its invalid entries are left out, for
-/// [`Config::parse_further`](millrace_config::Config::parse_further).
+/// Returns the errors in the rest of a configuration whose invalid entries were left out. Serves as argument
+/// of [`Config::parse_further`](millrace_config::Config::parse_further).
 pub fn check_rest(rest: &Config) -> Option<millrace_config::ConfigErrors> {
     Model::wrong_with_rest(rest, &Loader::new(rest).planning())
 }
 
-/// Checks a configuration as far as possible without its target machine. Returns the filters and bindings
+/// Checks a configuration, as far as that is possible on another machine. Returns the filters and bindings
 /// that never win.
 ///
 /// # Errors
@@ -230,7 +229,7 @@ pub fn check(config: &Config) -> Result<Vec<ShadowedView>, ControlError> {
 
 type Mirrored = (Mirror, Changes, Vec<millrace_host::HostChange>, Vec<Claimed>);
 
-/// Kernel device claimed by this router: no other router can use it.
+/// Kernel device claimed by this router, so that no other router can use it.
 struct Claimed {
     plan: PortPlan,
     link: HostLink,
@@ -256,7 +255,7 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
         None => (Vec::new(), None),
     };
     open_kernel_devices(inner, links)?;
-    // The policy check has already reported the queueing disciplines.
+    // The check of kernel policies has reported the queueing disciplines already.
     store_queueing(&mut inner.devices);
     inner.counters.begin_device_drops(device_drops_now(&inner.model));
     set_host_path(&mut inner.devices, &mut inner.workers)?;
@@ -284,8 +283,7 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
     }
 }
 
-/// Attaches the programs of kernel devices, and lets the workers open the devices. No packet arrives from
-/// them yet.
+/// Attaches the programs of kernel devices, then opens the devices at the workers. No packet arrives yet.
 fn open_kernel_devices(inner: &mut Inner, links: Vec<Claimed>) -> Result<(), ControlError> {
     let segment_mtu = links.iter().map(|claimed| mtu_of(&claimed.link)).min().unwrap_or(1500);
     let mut attached = Vec::new();
@@ -317,7 +315,7 @@ fn open_kernel_devices(inner: &mut Inner, links: Vec<Claimed>) -> Result<(), Con
     Ok(())
 }
 
-/// Starts the arrival of packets from all devices, once workers have the state of the kernel.
+/// Sends the kernel's state to the workers, then lets packets arrive from all devices.
 fn take_over(
     inner: &mut Inner,
     (mirror, changes, first): (Mirror, Changes, Vec<millrace_host::HostChange>),
@@ -331,7 +329,7 @@ fn take_over(
     inner.observation.know_neighbours(&inner.devices.by_index(), &first);
     inner.apply(first)?;
     inner.devices.refresh_programs(&inner.model, &inner.kernel)?;
-    // The answer shows that the workers have carried out all earlier commands.
+    // The answer shows that all earlier commands were carried out.
     inner.snapshot()?;
     OwnDevice::give_all(own, inner)?;
     let own: HashMap<_, _> = inner.model.ports.iter().map(|plan| (plan.id, plan.settings.mac)).collect();
@@ -370,7 +368,7 @@ pub(crate) fn kernel_links(
     Ok(links)
 }
 
-/// Whether bypassing a kernel policy is a reason to refuse the start.
+/// Whether the router refuses to start because of a kernel policy that it bypasses.
 pub(crate) fn is_serious(finding: &PolicyFinding) -> bool {
     !matches!(finding.kind, PolicyKind::Forwarding | PolicyKind::ReversePath | PolicyKind::MulticastRouting)
 }
@@ -380,8 +378,8 @@ pub(crate) fn findings(devices: &[u32], forwarding: Forwarding) -> Result<Vec<Po
         Forwarding::On => SwitchUse::Ignored,
         Forwarding::Kernel => SwitchUse::Followed,
     };
-    // A running Millrace has claimed its devices, so Millrace programs on these devices belong to a router
-    // that has died.
+    // The devices are claimed by now, so no running router uses them. Millrace programs on them are left from
+    // a dead router.
     policy::inspect(devices, &Ours { programs: own_program_ids(), switches })
         .map_err(|error| ControlError::system("ask the kernel for its policies", error))
 }
@@ -413,7 +411,7 @@ fn mode_name(mode: PollMode) -> &'static str {
     }
 }
 
-/// Returns the configured folder of the state that outlives the router.
+/// Returns the configured state directory, or the default; `None` if the setting is `none`.
 pub fn state_directory(config: &Config) -> Option<PathBuf> {
     match &config.plugins.state {
         Some(none) if none.as_os_str() == "none" => None,

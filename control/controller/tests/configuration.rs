@@ -1,4 +1,4 @@
-//! What runs becomes what a text says, or stays what it is.
+//! Tests of applying, confirming, rolling back and saving configurations.
 
 use millrace_config::Config;
 use millrace_controller::{
@@ -6,7 +6,7 @@ use millrace_controller::{
     StartOptions, Who, start,
 };
 
-/// Two ports, and a word on everything else.
+/// Configuration with two ports and every kind of table.
 const BASE: &str = r#"
 [router]
 icmp-rate = 100
@@ -79,13 +79,13 @@ async fn back(router: &Router) -> (Option<u64>, String) {
     (view.revision, view.origin)
 }
 
-/// Nothing is different from the text.
+/// Checks that the running configuration equals the text.
 async fn assert_runs(router: &Router, text: &str) {
     let difference = router.difference(text, "text", Role::Admin).await.unwrap();
     assert!(difference.changes.is_empty() && difference.restart.is_empty(), "{difference:?}");
 }
 
-/// Texts that differ from the base in one thing or in many.
+/// Returns configurations that differ from the base in one or several entries.
 fn others() -> Vec<String> {
     let other = |from: &str, to: &str| {
         assert!(BASE.contains(from), "{from}");
@@ -122,7 +122,7 @@ fn others() -> Vec<String> {
         other("via = \"10.2.0.254\"", "kind = \"blackhole\""),
         other("02:00:00:00:00:fe", "02:00:00:00:00:fd"),
         BASE.split("[[gate]]").next().unwrap().to_owned(),
-        // The leaf goes, and the filter that names it.
+        // Removes the leaf, and the filter that names it.
         other(
             "scheduler = { rate = \"10mbit\", node = [{ name = \"flows\", kind = \"flow-queues\", \
              rate = \"10mbit\", queues = 16 }] }\n",
@@ -207,8 +207,8 @@ fn single_commands_are_differences_and_a_revision_takes_them_back() {
         assert_runs(&router, BASE).await;
         let changed = BASE.replace("dport 25", "dport 26");
         apply(&router, &changed).await.unwrap();
-        // Each apply is a revision, before the first of which stands what the router was started with.
-        // and before each other what single commands had made of what ran.
+        // Each apply adds a revision. Before the first one stands the configuration of the start; the state
+        // that single commands made would be a revision too.
         let revisions = || router.revisions().unwrap().into_iter().map(|one| (one.revision.number, one.runs));
         assert_eq!(revisions().collect::<Vec<_>>(), [(4, true), (3, false), (2, false), (1, false)]);
         assert_eq!(back(&router).await, (Some(5), "revision 3".to_owned()));
@@ -240,7 +240,7 @@ fn who_says_which_revision_has_to_run_changes_nothing_where_another_one_does() {
         );
         assert_runs(&router, &changed).await;
         assert_eq!(only_if(BASE, 2).await, Ok(Some(3)));
-        // What single commands have changed since is no revision.
+        // The change by a single command is no revision.
         add_filter(&router, "dport 22");
         let ran = router.configuration().unwrap().text;
         let refused = only_if(&changed, 3).await.unwrap_err().to_string();
@@ -268,13 +268,13 @@ fn what_single_commands_made_can_be_had_back_after_an_apply() {
         assert_eq!(comments().collect::<Vec<_>>(), ["", "what ran before", "", "as the router was started"]);
         assert_eq!(back(&router).await, (Some(5), "revision 3".to_owned()));
         assert_runs(&router, &ran).await;
-        // A rollback that takes single commands away can be taken back as well.
+        // The changes of single commands that a rollback discards can be restored as well.
         add_filter(&router, "dport 23");
         let ran = router.configuration().unwrap().text;
         assert_eq!(back(&router).await, (Some(7), "revision 5".to_owned()));
         assert_eq!(back(&router).await, (Some(8), "revision 6".to_owned()));
         assert_runs(&router, &ran).await;
-        // What waits to be confirmed goes back to all of it too, and is no second revision of the same.
+        // Rolling back an unconfirmed revision also restores them, and adds no second equal revision.
         add_filter(&router, "dport 24");
         let ran = router.configuration().unwrap().text;
         let order = || Apply { text: BASE.into(), confirm: Some("10m".parse().unwrap()), ..Apply::default() };
@@ -291,7 +291,7 @@ fn what_single_commands_made_can_be_had_back_after_an_apply() {
 #[test]
 fn a_change_of_several_commands_counts_alike_in_differences_revisions_and_events() {
     with_router(async |router| {
-        // The rate of the link, and that of its node.
+        // Changes the rate of the scheduler, and that of its node.
         let changed = BASE.replace("10mbit", "20mbit");
         let count = router.difference(&changed, "test", Role::Admin).await.unwrap().changes.len();
         assert_eq!(count, 2, "one change, two commands");
@@ -304,7 +304,7 @@ fn a_change_of_several_commands_counts_alike_in_differences_revisions_and_events
         assert_eq!(event(EventKind::ConfigurationApplied), count);
         let withdrawn = router.roll_back(None, &RollBack::default(), Who::router()).await.unwrap();
         assert_eq!(event(EventKind::ConfigurationRolledBack), withdrawn.changes.len());
-        // Single commands make what runs another; the next apply keeps that as a revision.
+        // Single commands change the running configuration; the next apply stores that state as a revision.
         apply(&router, BASE).await.unwrap();
         let rate = serde_json::json!({"rate": "20mbit"});
         router.set_scheduler("wan", rate.as_object().unwrap()).unwrap();
@@ -328,7 +328,7 @@ fn what_is_saved_is_a_revision_and_the_base_of_differences() {
         let refused = router.keep(order(BASE), Who::router(), Role::Admin).await.unwrap_err().to_string();
         assert!(refused.contains("router.toml is not what runs"), "{refused}");
         for _ in 0..2 {
-            // The same again is no other.
+            // Saving the same text again adds no revision.
             let kept = router.keep(order(&text), Who::router(), Role::Operator).await.unwrap();
             assert_eq!((kept.number, kept.comment.as_deref()), (2, Some("saved")));
             assert!(router.difference_from_base().await.unwrap().changes.is_empty());
@@ -336,7 +336,7 @@ fn what_is_saved_is_a_revision_and_the_base_of_differences() {
         assert_eq!(router.revision(2).unwrap().text, text);
         let runs = router.revisions().unwrap().into_iter().find(|one| one.runs).unwrap();
         assert_eq!(runs.revision.number, 2);
-        // Without a text it is what was saved last, with what has changed since.
+        // Without a text, the base is stored, with the later changes written into it.
         add_filter(&router, "dport 23");
         let kept = router.keep(Keep::default(), Who::router(), Role::Operator).await.unwrap();
         assert_eq!((kept.number, kept.changes, &*kept.origin), (3, 1, "router.toml"));
@@ -360,7 +360,7 @@ fn what_was_written_into_a_file_by_hand_is_not_saved_over() {
         assert!(!refused.contains("dport 22"), "{refused}");
         let saved = save(&router, &file, true).await.unwrap();
         assert!(saved.contains("dport 22") && !saved.contains("dport 9"), "{saved}");
-        // Comments are no entries, what runs already isn't lost, and what was kept isn't either.
+        // Not lost are comments, running entries, and entries stored as a revision.
         save(&router, &format!("# mine\n{BASE}"), false).await.unwrap();
         add_filter(&router, "dport 9");
         save(&router, &format!("{BASE}{hand}"), false).await.unwrap();
@@ -392,7 +392,7 @@ fn after_a_start_from_a_file_one_goes_back_to_the_newest_revision() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// Applies what has to be confirmed within a long time. Returns its revision.
+/// Applies a text that must be confirmed within ten minutes. Returns its revision.
 async fn apply_waiting(router: &Router, text: &str) -> u64 {
     let order = Apply { text: text.to_owned(), confirm: Some("10m".parse().unwrap()), ..Apply::default() };
     router.apply(order, Who::router()).await.unwrap().revision.unwrap()
@@ -417,7 +417,7 @@ fn what_goes_back_already_is_not_confirmed_and_what_is_being_confirmed_does_not_
         assert_eq!(confirmed, Ok(waiting));
         match back {
             Err(ControlError::Conflict(_)) => assert_runs(&router, &changed).await,
-            // It came after that: what ran before is another revision then.
+            // The rollback followed, and stored the earlier configuration as a new revision.
             back => assert_eq!(back.unwrap().revision, Some(waiting + 1)),
         }
         assert_eq!(format!("{:?}", state(waiting)), "Good");
@@ -448,7 +448,7 @@ fn a_return_that_cannot_be_leaves_what_waits_as_it_is() {
             assert_runs(&router, &changed).await;
         }
         let view = router.roll_back(Some(1), &RollBack::default(), Who::router()).await.unwrap();
-        // What ran before is that revision: going back is all there was to do.
+        // The target ran before the waiting revision, so withdrawing that one is the whole rollback.
         assert_eq!((view.revision, view.changes.len()), (None, 0));
         assert!(router.configuration().unwrap().pending.is_none());
         assert_runs(&router, BASE).await;
@@ -524,7 +524,7 @@ fn a_file_that_is_what_runs_is_a_revision_where_the_newest_one_is_not() {
         let newest = router.revision(3).unwrap();
         assert_eq!((newest.text, newest.revision.comment.as_deref()), (file.clone(), Some("why")));
         assert!(router.difference_from_base().await.unwrap().changes.is_empty());
-        // The same again is nothing.
+        // Applying the same text again changes nothing.
         apply(&router, &file).await.unwrap();
         assert_eq!(numbers().collect::<Vec<_>>(), [(3, true), (2, false), (1, false)]);
     });

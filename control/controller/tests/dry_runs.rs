@@ -1,4 +1,4 @@
-//! Dry runs, and requests that are refused, run no code of the plugins that a submitted configuration names.
+//! Tests that dry runs and refused requests run no code of plugins in a submitted configuration.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use millrace_config::Config;
 use millrace_controller::{Apply, ControlError, Keep, Overrides, Role, Router, StartOptions, Who, start};
 
-/// A router without plugins that are files: `plugins` are its keys under `[plugins]`, `more` the rest.
+/// Configuration of a router: `plugins` are keys of `[plugins]`, and `more` follows the port.
 fn text(plugins: &str, more: &str) -> String {
     format!(
         "[plugins]\nstate = \"none\"\ncache = \"none\"\n{plugins}\n\
@@ -14,14 +14,14 @@ fn text(plugins: &str, more: &str) -> String {
     )
 }
 
-/// A folder with a shared object whose constructor leaves a file.
+/// Folder with a shared object whose constructor creates a file.
 struct Object {
     folder: PathBuf,
     file: PathBuf,
 }
 
 impl Object {
-    /// Builds it; `None` when there is no compiler.
+    /// Builds the shared object; `None` without a C compiler.
     fn build(test: &str) -> Option<Self> {
         let folder = std::env::temp_dir().join(format!("millrace-dry-{test}-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
@@ -46,7 +46,7 @@ impl Object {
         Some(Self { folder, file })
     }
 
-    /// A configuration that loads it, with an instance.
+    /// Configuration that loads the shared object, with a bound instance.
     fn loaded(&self) -> String {
         let file = self.file.display();
         format!(
@@ -76,13 +76,13 @@ fn with_router(plugins: &str, work: impl AsyncFn(Router)) {
     });
 }
 
-/// What refuses every plugin that is not signed with a key that nobody has.
+/// Policy that refuses all plugins, as nothing is signed with its key.
 fn refusing(folder: &Path) -> String {
     let key = millrace_repository::generate(&folder.join("test.key")).unwrap().key;
     format!("shared-objects = \"refuse\"\nunsigned = \"refuse\"\nkeys = [\"{key}\"]")
 }
 
-/// What the attacker's text says instead.
+/// Policy in the attacker's configuration.
 const ALLOWING: &str = "shared-objects = \"allow\"\nunsigned = \"allow\"";
 
 #[test]
@@ -146,7 +146,7 @@ fn an_operator_compares_only_texts_with_the_plugins_and_callers_that_run() {
         }
         let state = text("", "").replace("state = \"none\"", "state = \"/tmp/elsewhere\"");
         assert!(matches!(compare(&state).await, Err(ControlError::NeedsAdmin(_))));
-        // What is wrong elsewhere in the text makes no file be read.
+        // A syntax error elsewhere in the text prevents that files are read.
         let wrong = text("", "[[plugin]]\nfile = \"/etc/shadow\"\n[[route]]\nto = \"10.9.0.0\"\n");
         let refused = compare(&wrong).await.unwrap_err().to_string();
         assert!(!refused.contains("shadow"), "{refused}");

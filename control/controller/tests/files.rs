@@ -1,4 +1,4 @@
-//! Files of ports: control opens them, for workers open none to write.
+//! Tests that control opens the output files of ports, because workers may not.
 
 use millrace_config::Config;
 use millrace_controller::{StartOptions, start};

@@ -1,11 +1,11 @@
-//! Ports without a kernel device: what becomes of their first packets, and of what they send first.
+//! Tests of ports without a kernel device: their announcements when the device is opened.
 
 use std::path::PathBuf;
 
 use millrace_config::Config;
 use millrace_controller::{StartOptions, start};
 
-/// A file that is removed with the test.
+/// File that is removed with the test.
 struct File(PathBuf);
 
 impl Drop for File {
@@ -28,7 +28,7 @@ async fn a_port_announces_its_addresses_when_its_device_is_opened() {
     assert_eq!((summary.created, summary.dropped), (2, 0), "{:?}", router.drops().unwrap());
     router.shutdown().await.unwrap();
     let written = std::fs::read(&file.0).unwrap();
-    // A request of the address for itself (RFC 5227), and a neighbour advertisement.
+    // Gratuitous ARP request (RFC 5227), and unsolicited neighbour advertisement.
     let announced = |bytes: &[u8]| written.windows(bytes.len()).any(|part| part == bytes);
     assert!(announced(&[8, 6, 0, 1, 8, 0, 6, 4, 0, 1]), "ARP");
     assert!(

@@ -1,4 +1,4 @@
-//! Frames of a file through a router with a scheduler: what is sent when.
+//! Tests of a replay through a scheduler: order and times of the sent frames.
 
 use std::path::Path;
 
@@ -42,10 +42,10 @@ const CONFIG: &str = r#"
     action = "queue high"
 "#;
 
-/// Bytes of each frame.
+/// Length of each frame in bytes.
 const LENGTH: usize = 1000;
 
-/// A frame of UDP to a port; its checksum is absent, as it may be.
+/// UDP frame to a destination port, without UDP checksum.
 fn frame(port: u16) -> Vec<u8> {
     let mut frame = vec![0; LENGTH];
     frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0x99, 8, 0]);
@@ -59,7 +59,7 @@ fn frame(port: u16) -> Vec<u8> {
     frame
 }
 
-/// A file with frames to these ports, all at the same moment.
+/// Writes a pcap file with frames to these ports, all with the same time.
 fn recorded(path: &Path, ports: &[u16]) {
     let mut file = Vec::new();
     [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 1].iter().for_each(|word| file.extend(word.to_le_bytes()));
@@ -84,7 +84,7 @@ fn frames_wait_for_the_rate_of_their_port_in_the_order_of_their_queues() {
     let sent = (0..sent.len()).filter_map(|index| sent.get(index)).filter(|(_, frame)| frame.len() == LENGTH);
     let (times, ports): (Vec<_>, Vec<_>) =
         sent.map(|(at, frame)| (at, u16::from_be_bytes([frame[36], frame[37]]))).unzip();
-    // Some go ahead of the rate, no more than two Ethernet frames' worth; then those of the high queue pass the others.
+    // The slack lets two frames go ahead of the rate; then the high queue's frames overtake the others.
     assert_eq!(ports, [9000, 9000, 9001, 9001, 9000, 9000, 9000, 9000], "{times:?}");
     // 1,000 bytes at 1 Mb/s take 8 ms.
     let gaps: Vec<u128> = times[2..].windows(2).map(|pair| (pair[1] - pair[0]).as_micros()).collect();

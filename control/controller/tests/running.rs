@@ -1,4 +1,4 @@
-//! A running router without devices: what can be changed while it runs, and that what is refused changes nothing.
+//! Tests of changes to a running router without devices; a refused change has no effect.
 
 use millrace_config::{Config, RouteKind};
 use millrace_controller::{
@@ -149,7 +149,7 @@ fn what_never_wins_is_told_with_what_shadows_it() {
         let added = router.add_filter(&filter("udp dst port 53,123", "host")).unwrap();
         let by: Vec<u64> = added.shadowed_by.unwrap().iter().map(|one| one.id).collect();
         assert_eq!(by, [first.id]);
-        // One of two alternatives wins.
+        // One of the two alternatives can win.
         let added = router.add_filter(&filter("udp dst port 53 or tcp dst port 53", "host")).unwrap();
         assert_eq!(added.shadowed_by.map(|by| by.len()), Some(0));
         let checked = router.check_filters().await.unwrap();
@@ -200,11 +200,8 @@ fn what_is_refused_changes_nothing() {
         refuse(route("fd00:9::/48", &["10.2.0.2"]), "IPv6 next hops").await;
         refuse(NewRoute { port: Some("wam".into()), ..route("10.9.0.0/16", &[]) }, "did you mean \"wan\"?")
             .await;
-        refuse(
-            NewRoute { kind: RouteKind::Prohibit, ..route("10.9.0.0/16", &["10.2.0.2"]) },
-            "leave `via` out",
-        )
-        .await;
+        refuse(NewRoute { kind: RouteKind::Prohibit, ..route("10.9.0.0/16", &["10.2.0.2"]) }, "remove `via`")
+            .await;
         refuse(route("10.66.0.0/16", &["10.2.0.2"]), "there is a route of ours to 10.66.0.0/16").await;
         let error = router.remove_route("10.2.0.0/24").await.unwrap_err().to_string();
         assert!(error.contains("follows from a port's address"), "{error}");
@@ -222,7 +219,7 @@ fn routes_come_and_go() {
         assert_eq!(router.lookup_route("10.66.1.1").unwrap().kind, "blackhole");
         router.remove_route("10.9.0.0/16").await.unwrap();
         assert!(matches!(router.lookup_route("10.9.1.1"), Err(ControlError::NotFound(_))));
-        // What follows from an address is hidden by a route of that prefix, and there again without it.
+        // A configured route precedes the connected route to its prefix until it is removed.
         let hiding = NewRoute { kind: RouteKind::Unreachable, ..route("10.1.0.0/24", &[]) };
         router.add_route(&hiding).await.unwrap();
         assert_eq!(router.lookup_route("10.1.0.7").unwrap().kind, "unreachable");
@@ -255,7 +252,7 @@ fn an_explanation_says_why_one_filter_won() {
                 (low, false, "matches, but has a lower priority than the chosen one"),
             ]
         );
-        // Below the routes' priority a filter loses against a route, and wins where there is none.
+        // A filter with lower priority than routes loses against a route, and wins without one.
         router.remove_filters(&[high]).unwrap();
         let lost = &explain(packet)[1].candidates[1];
         assert!(
@@ -334,7 +331,7 @@ fn what_selects_packets_takes_the_complement_of_any_host_and_a_gate_that_of_an_i
 fn comparisons_of_all_placements_are_bounded() {
     with_router(async |router| {
         let place = |port: u16, level| NewPlacement { flow: format!("not dport {port}"), level };
-        // Each has 256: two ranges, 252 protocols without ports, and two ways in which ports are not read.
+        // 256 comparisons each: 2 port ranges, 252 protocols without ports, 2 cases of unread ports.
         for port in 1..=16 {
             router.place(&place(port, WantedLevel::Worker)).await.unwrap();
         }
@@ -388,7 +385,7 @@ fn a_check_compares_expressions_and_not_the_alternatives_of_one() {
         let alone = check().await;
         assert_eq!((alone.ambiguous_pairs, alone.ambiguous.len()), (0, 0), "{alone:?}");
         assert!(alone.shadowed.is_empty() && alone.undecided.is_empty(), "{alone:?}");
-        // Many alternatives of the two cross each other; that is one finding.
+        // Many alternatives of the two filters overlap, but that is a single finding.
         let hosts = add("host 10.1.0.7", "accept");
         let both = check().await;
         let [pair] = &both.ambiguous[..] else { panic!("{both:?}") };
@@ -426,7 +423,7 @@ fn a_list_of_routes_comes_and_goes_whole() {
     with_router(async |router| {
         let before = state(&router);
         let net = |number: u32| format!("10.{}.{}.0/24", 100 + number / 256, number % 256);
-        // A next hop behind a route of the same list, and more than are made at once.
+        // A next hop in the subnet of a route of the same list, and more routes than one group holds.
         let mut list = vec![NewRoute { port: Some("wan".into()), ..route("192.0.2.0/24", &[]) }];
         list.push(route("198.51.100.0/24", &["192.0.2.7"]));
         list.extend((0..5000).map(|number| route(&net(number), &["10.2.0.9"])));

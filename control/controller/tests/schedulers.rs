@@ -1,4 +1,4 @@
-//! Trees of schedulers that are changed by single commands: what is saved is always what runs, and can always be read again.
+//! Tests of scheduler changes: the saved configuration always equals the running one, and can be read again.
 
 use millrace_config::Config;
 use millrace_controller::{
@@ -21,7 +21,7 @@ kind = \"memory\"
 address = [\"10.2.0.1/24\"]
 ";
 
-/// A flow as `queue set --flow` takes it.
+/// Flow in the syntax of `queue set --flow`.
 const FLOW: &str = "src 10.1.0.2 dst 10.2.0.2 proto udp sport 4 dport 5 in lan";
 
 fn with_router(work: impl AsyncFnOnce(Router)) {
@@ -58,7 +58,7 @@ fn actions(router: &Router) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Three leaves at `wan`, one of which is at `lan` as well.
+/// Adds three leaves at `wan`; `lan` has one of their names too.
 fn trees(router: &Router) {
     add(router, "wan", json!({"name": "top", "kind": "priority"}));
     for (level, leaf) in ["voice", "video", "rest"].into_iter().enumerate() {
@@ -74,7 +74,7 @@ fn a_leaf_that_filters_name_stays_until_something_is_said_of_them() {
         let [low, _] = ["dport 1", "dport 2"].map(|filter| to_queue(&router, filter, "voice"));
         to_queue(&router, "dport 3", "video");
         let before = router.configuration().unwrap().text;
-        // By itself, and below another: at no other port is a queue of that name.
+        // Removes the leaf itself, or the node above it; no other port has its queue.
         for node in ["voice", "top"] {
             let refused =
                 router.remove_scheduler_node("wan", node, &NodeRemoval::default()).await.unwrap_err();
@@ -85,11 +85,11 @@ fn a_leaf_that_filters_name_stays_until_something_is_said_of_them() {
             }
             assert_eq!(router.configuration().unwrap().text, before);
         }
-        // The other port has this one too.
+        // The other port has this queue too.
         let removed = router.remove_scheduler_node("wan", "video", &NodeRemoval::default()).await.unwrap();
         assert_eq!(removed.filters.len(), 0);
         let to = |to: &str| NodeRemoval { to: Some(to.into()), with_filters: false };
-        // Where the leaf has a filter for the same packets, the one of the higher priority stays.
+        // If the target leaf has a filter for the same packets, the one of the higher priority stays.
         let with_priority = |filter: &str, queue: &str, priority| NewFilter {
             filter: filter.into(),
             action: format!("queue {queue}"),
@@ -125,7 +125,7 @@ fn a_leaf_that_filters_name_stays_until_something_is_said_of_them() {
     });
 }
 
-/// One command, made of numbers: most of what comes out can be done, much can't.
+/// One command, encoded in numbers: many are valid, many are not.
 type Step = (u8, u8, u8, u8, u8);
 
 const NAMES: [&str; 6] = ["top", "voice", "video", "flows", "rest", "more"];
@@ -143,14 +143,14 @@ const KINDS: [&str; 10] = [
     "token-bucket",
 ];
 
-/// The nodes of a port, with their kinds.
+/// Returns the nodes of a port, with their kinds.
 fn nodes(router: &Router, port: &str) -> Vec<(String, &'static str)> {
     let mut schedulers = router.schedulers().unwrap();
     schedulers.retain(|one| one.port == port);
     schedulers.into_iter().flat_map(|one| one.nodes).map(|node| (node.name, node.kind)).collect()
 }
 
-/// What a node of some kind under a node of another may be told.
+/// Returns settings for a node of kind `kind` under a node of kind `above`.
 fn settings(kind: &str, above: &str, value: u8) -> Map<String, Value> {
     let share = match above {
         "priority" => json!({"level": value % 8}),
@@ -176,7 +176,7 @@ fn settings(kind: &str, above: &str, value: u8) -> Map<String, Value> {
     object(share).into_iter().chain(object(own)).collect()
 }
 
-/// Does what the numbers say, or is refused.
+/// Carries out the encoded command, or returns the refusal.
 async fn take(router: &Router, (what, port, name, other, value): Step) -> Result<(), String> {
     let said = |error: millrace_controller::ControlError| error.to_string();
     let port = ["wan", "wan", "lan"][usize::from(port) % 3];
@@ -250,7 +250,7 @@ async fn take(router: &Router, (what, port, name, other, value): Step) -> Result
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// Whatever was done: what is saved can be read, is what runs, and would start.
+    /// After any command, the saved configuration can be read, equals the running one, and passes the check.
     #[test]
     fn what_is_saved_passes_the_check(steps in prop::collection::vec(any::<Step>(), 1..120)) {
         with_router(async |router| {
@@ -267,14 +267,14 @@ proptest! {
     }
 }
 
-/// Has the port `wan` have this scheduler, by one change.
+/// Applies a configuration with this scheduler at port `wan`.
 async fn apply(router: &Router, scheduler: &str) -> Result<Vec<String>, ControlError> {
     let text = format!("{PORTS}[port.scheduler]\n{scheduler}");
     let order = Apply { text, ..Apply::default() };
     router.apply(order, Who::router()).await.map(|view| view.changes)
 }
 
-/// What the worker has: names, places, promises and settings of nodes.
+/// Returns the worker's nodes: name, parent, promise and settings.
 fn shown(router: &Router) -> Vec<(String, Option<String>, Option<u64>, String)> {
     let schedulers = router.schedulers().unwrap();
     let nodes = schedulers.into_iter().flat_map(|scheduler| scheduler.nodes);
@@ -341,7 +341,7 @@ fn schedulers_become_each_other_that_no_order_of_single_changes_leads_to() {
                     assert_eq!(apply(&router, one).await, Ok(vec![]));
                 }
                 let there = shown(&router);
-                // What it is when nothing was there before.
+                // The result is the same as without a scheduler before.
                 apply(&router, "node = [{ name = \"z\", kind = \"fifo\" }]").await.unwrap();
                 apply(&router, after).await.unwrap();
                 assert_eq!(there, shown(&router), "{before}\n{after}");
@@ -388,7 +388,7 @@ fn a_scheduler_that_is_refused_leaves_nothing_behind() {
         }
         assert!(router.set_queue("wan", "f", None, &object(json!({"rate": "7mbit"}))).is_err());
         assert_eq!((shown(&router), apply(&router, leaf).await), (before, Ok(vec![])));
-        // What was said of a flow is forgotten with the configuration that says nothing of it.
+        // The settings of a flow are removed by a configuration without them.
         set(json!({"quantum": "3000B", "threshold": "9000B"})).unwrap();
         let said = router.queue("wan", "f").await.unwrap().flows;
         assert_eq!(
@@ -410,8 +410,8 @@ fn a_refusal_names_only_what_would_be_right() {
         trees(&router);
         let to = |to: &str| NodeRemoval { to: Some(to.into()), with_filters: false };
         for (node, heir, problem) in [
-            ("voice", "voice", r#""voice" goes with "voice": what waits there can go to a leaf that stays"#),
-            ("top", "rest", r#""rest" goes with "top""#),
+            ("voice", "voice", r#""voice" is removed with "voice": choose a leaf that stays"#),
+            ("top", "rest", r#""rest" is removed with "top""#),
             ("voice", "top", "holds no packets itself"),
             ("voice", "els", "nodes here: top, video, rest"),
         ] {
@@ -443,7 +443,7 @@ fn a_leaf_goes_to_another_place_by_a_setting() {
         );
         let moved = json!({"under": "fair", "quantum": "3000B", "level": null});
         router.set_scheduler_node("wan", "voice", &object(moved)).unwrap();
-        // Other packets wait in the leaf in which they waited.
+        // The former default leaf stays the default.
         let settings = router.scheduler_settings("wan").unwrap().unwrap();
         assert_eq!(settings.default.as_deref(), Some("voice"));
         let voice = shown(&router).into_iter().find(|node| node.0 == "voice").unwrap();
@@ -454,7 +454,7 @@ fn a_leaf_goes_to_another_place_by_a_setting() {
                 router.set_scheduler_node("wan", node, &object(json!({"under": under}))).unwrap_err();
             assert!(refused.to_string().contains(problem), "{refused}");
         }
-        // What is saved can be read again.
+        // The saved configuration can be read again.
         let text = router.configuration().unwrap().text;
         check(&Config::parse(&text, "saved").unwrap()).unwrap();
     });
@@ -466,7 +466,7 @@ fn all_spellings_of_a_flow_are_one_reservation() {
         add(&router, "wan", json!({"name": "f", "kind": "flow-queues", "rate": "8mbit"}));
         let set = |flow: &str, said: Value| router.set_queue("wan", "f", Some(flow), &object(said));
         set(FLOW, json!({"rate": "6mbit"})).unwrap();
-        // The same flow once more, in other words: what it has is not in its own way.
+        // Another spelling of the same flow: it changes the reservation, and does not conflict with it.
         let other = "in lan dport 5 sport 4 proto 17 dst 10.2.0.2/32 src 10.1.0.2";
         set(other, json!({"rate": "7mbit"})).unwrap();
         let shown = router.queue("wan", "f").await.unwrap().flows;
@@ -475,7 +475,7 @@ fn all_spellings_of_a_flow_are_one_reservation() {
         let text = router.configuration().unwrap().text;
         assert_eq!(text.matches("[[port.scheduler.flow]]").count(), 1, "{text}");
         assert!(text.contains(FLOW), "{text}");
-        // What comes by another port waits in the same queue: nothing else can be said of it.
+        // The flow through another ingress port has the same queue, so it can't have settings of its own.
         let by_wan = FLOW.replace("in lan", "in wan");
         for said in [json!({"rate": "1mbit"}), json!({"rate": null})] {
             let refused = set(&by_wan, said).unwrap_err();
@@ -516,7 +516,7 @@ fn refusals_of_queues_name_what_was_given() {
             refused.contains("where action queue flows can't be: it takes early, late, queue"),
             "{refused}"
         );
-        // A leaf becomes another leaf, once nothing is said of its flows any more; nothing else does.
+        // A leaf can become another kind of leaf, if its flows have no settings.
         let to_fifo = object(json!({"kind": "fifo", "rate": null}));
         assert!(router.set_scheduler_node("wan", "flows", &to_fifo).is_err());
         router.set_queue("wan", "flows", Some(FLOW), &object(json!({"rate": null}))).unwrap();
@@ -529,7 +529,7 @@ fn refusals_of_queues_name_what_was_given() {
     });
 }
 
-/// A priority node over so many leaves.
+/// Returns a priority scheduler with this number of leaves.
 fn wide(leaves: u32) -> String {
     let leaf =
         |level: u32| format!("{{ name = \"f{level}\", kind = \"fifo\", under = \"top\", level = {level} }}");
@@ -542,7 +542,7 @@ fn twenty_thousand_leaves_come_and_go_and_what_runs_is_what_was_said() {
     with_router(async |router| {
         apply(&router, &wide(20_000)).await.unwrap();
         let filter = to_queue(&router, "dport 1", "f19999");
-        // One goes to another, one becomes another, and then all but three go.
+        // One leaf is removed, one becomes another kind, and then all but three are removed.
         let removal = NodeRemoval { to: Some("f50".into()), with_filters: false };
         router.remove_scheduler_node("wan", "f19999", &removal).await.unwrap();
         assert_eq!(actions(&router), [("dport 1".to_owned(), "queue f50".to_owned())]);

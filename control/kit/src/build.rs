@@ -25,12 +25,12 @@ pub struct Options {
     pub target: Option<PathBuf>,
     /// Folder for the result; by default the project.
     pub result: Option<PathBuf>,
-    /// Machine whose tools are used; by default this machine.
+    /// Machine whose compilers are used; by default this machine.
     pub machine: Option<Machine>,
 }
 
-/// Builds the project in a folder with the tools of this machine, into `NAME.wasm` or `NAME.so` in that
-/// folder. The first compilation of Rust to WebAssembly with a distribution's compiler takes a minute, and
+/// Builds the project in a folder with the compilers of this machine, into `NAME.wasm` or `NAME.so` in that
+/// folder. With a distribution's compiler, the first compilation of Rust to WebAssembly takes a minute and
 /// downloads some sources from crates.io.
 ///
 /// # Errors
@@ -178,7 +178,7 @@ impl Job {
         Ok(sources)
     }
 
-    /// Moves the built file to its place in one step: readers see either the old or the new file.
+    /// Renames the built file into place: readers see either the old or the new file.
     fn finish(&self, name: &str, built: &Path) -> Result<Built, KitError> {
         if !built.is_file() {
             return Err(KitError::NotBuilt(built.to_owned()));
@@ -191,7 +191,7 @@ impl Job {
     }
 }
 
-/// Contents of a Cargo.toml that a build needs.
+/// Parts of a Cargo.toml that a build needs.
 #[derive(Debug)]
 struct Package {
     name: String,

@@ -59,7 +59,7 @@ const C: &[(&str, &str)] = &[
     (".gitignore", include_str!("../templates/gitignore")),
 ];
 
-/// Names that cargo or the compiler reserves, or that other crates of the project have.
+/// Names that cargo or the compiler reserves, or that other crates of the project use.
 const TAKEN: [&str; 9] = [
     "alloc",
     "core",
@@ -77,8 +77,8 @@ const WORDS: &str = "abstract as async await become box break const continue do 
     gen if impl in let loop macro match mod move mut override priv pub ref return self static struct super trait true try \
     type typeof unsafe unsized use virtual where while yield";
 
-/// Writes the project of a plugin into a folder that doesn't exist yet. Returns the files in the order of
-/// writing; the plugin's source is among the first two.
+/// Writes the project of a plugin into a new folder. Returns the files in the order of writing; the plugin's
+/// source is one of the first two.
 ///
 /// # Errors
 /// An invalid name, an existing folder, or a refusal of the system.
@@ -120,8 +120,7 @@ fn check(name: &str) -> Result<(), KitError> {
     Ok(())
 }
 
-/// Writes a file, and creates the folders that it needs. An existing file is replaced, and a link is not
-/// followed.
+/// Writes a file, and creates missing folders. An existing file is replaced; a symbolic link is not followed.
 pub(crate) fn write(file: &Path, text: &str) -> Result<(), KitError> {
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder).map_err(KitError::io(folder))?;

@@ -34,7 +34,7 @@ pub enum KitError {
     /// Missing tool.
     #[error("this machine can't {what}: {missing}. {advice}")]
     Missing {
-        /// Failed task.
+        /// Task that needs the tool.
         what: &'static str,
         /// Missing tool or part.
         missing: String,

@@ -1,8 +1,8 @@
 //! Creation and build of plugins: projects from templates, and compilation with the tools of this machine.
 //!
-//! [`new`] writes a project that needs nothing else: the SDK lies in its folder `millrace`. [`build`] makes a
-//! WebAssembly module or a shared object of it. Neither needs the router; the router checks a built plugin
-//! when it loads it.
+//! [`new`] writes a self-contained project: the SDK lies in its folder `millrace`. [`build`] compiles it into
+//! a WebAssembly module or a shared object. Neither needs the router, which checks a built plugin when it
+//! loads it.
 #![forbid(unsafe_code)]
 
 mod build;
@@ -28,7 +28,7 @@ pub enum Language {
     C,
 }
 
-/// Runtime of a plugin.
+/// Runtime for which a plugin is built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Home {
     /// Sandboxed: a WebAssembly module, `NAME.wasm`.

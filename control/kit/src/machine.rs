@@ -23,12 +23,12 @@ pub struct Machine {
 /// Method of compiling Rust to WebAssembly.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum RustWay {
-    /// Compilation by a compiler with the target's library.
+    /// The compiler has the target's precompiled library.
     Target {
         /// Path of the compiler.
         rustc: PathBuf,
     },
-    /// Compilation by a compiler with the library's sources, which are compiled first.
+    /// The compiler has the library's sources, which are compiled first.
     Sources {
         /// Path of the compiler.
         rustc: PathBuf,
@@ -55,13 +55,13 @@ impl Machine {
         self.path.iter().map(move |folder| folder.join(name)).filter(|file| file.is_file())
     }
 
-    /// Returns a program of this name, or else the newest program with a version behind the name, as
+    /// Returns the first program of this name, or else the newest program whose name has a version suffix, as
     /// `clang-19`.
     fn find(&self, name: &str) -> Option<PathBuf> {
         self.all(name).next().or_else(|| self.newest(name))
     }
 
-    /// Returns the newest program with a version behind the name.
+    /// Returns the newest program whose name has a version suffix.
     fn newest(&self, name: &str) -> Option<PathBuf> {
         let files = self.path.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
         let versions = files.filter_map(|file| Some((version(&file.file_name(), name)?, file.path())));
@@ -86,8 +86,8 @@ impl Machine {
         })
     }
 
-    /// Returns the method of compiling Rust in this folder to WebAssembly. The first compiler in the PATH
-    /// with the target is used, or else the first one with the library's sources.
+    /// Returns the method of compiling Rust in this folder to WebAssembly. Prefers the first compiler in the
+    /// PATH with the target; without one, takes the first with the library's sources.
     pub(crate) fn rust_way(&self, directory: &Path) -> Result<RustWay, KitError> {
         let compilers: Vec<_> =
             self.all("rustc").filter_map(|rustc| Some((sysroot(&rustc, directory)?, rustc))).collect();
@@ -115,7 +115,7 @@ impl Machine {
         Err(KitError::Missing { what: "compile Rust to WebAssembly", missing, advice: RUST_ADVICE })
     }
 
-    /// Returns the compiler and the linker for C to WebAssembly.
+    /// Returns the compiler and the linker that build WebAssembly from C.
     pub(crate) fn clang(&self) -> Result<(PathBuf, PathBuf), KitError> {
         let missing = match (self.find("clang"), self.linker()) {
             (Some(clang), Some(linker)) => return Ok((clang, linker)),
@@ -126,7 +126,7 @@ impl Machine {
         Err(KitError::Missing { what: "compile C to WebAssembly", missing: missing.into(), advice: C_ADVICE })
     }
 
-    /// Returns the compiler for C to a shared object.
+    /// Returns the compiler that builds a shared object from C.
     pub(crate) fn cc(&self) -> Result<PathBuf, KitError> {
         ["cc", "gcc", "clang"].into_iter().find_map(|name| self.find(name)).ok_or_else(|| KitError::Missing {
             what: "compile C",
@@ -146,8 +146,8 @@ fn lld_version(said: &str) -> Option<u32> {
     said.split("LLD ").nth(1)?.split('.').next()?.parse().ok()
 }
 
-/// Returns the compiler's sysroot. The compiler runs in the project's folder, because a file there may select
-/// the compiler.
+/// Returns the sysroot of a compiler. The compiler runs in the project's folder, because a file in that
+/// folder may select the toolchain.
 fn sysroot(rustc: &Path, directory: &Path) -> Option<PathBuf> {
     run::ask(Command::new(rustc).args(["--print", "sysroot"]).current_dir(directory)).map(PathBuf::from)
 }
@@ -160,8 +160,8 @@ fn has_sources(sysroot: &Path) -> bool {
     sysroot.join("lib/rustlib/src/rust/library/core/src/lib.rs").is_file()
 }
 
-/// Whether a compiler has a linker for WebAssembly: compilers of rustup have one, those of distributions do
-/// not.
+/// Whether a compiler includes a linker for WebAssembly. Compilers of rustup do, those of distributions
+/// don't.
 fn has_linker(sysroot: &Path) -> bool {
     let Ok(hosts) = fs::read_dir(sysroot.join("lib/rustlib")) else { return false };
     hosts.flatten().any(|host| host.path().join("bin/rust-lld").is_file())

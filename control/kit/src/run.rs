@@ -6,10 +6,10 @@ use std::process::{Command, Stdio};
 
 use crate::{KitError, Progress};
 
-/// Runs a compiler to its end, and reports its output line by line.
+/// Runs a compiler until it ends, and reports its output line by line.
 ///
 /// # Errors
-/// A compiler that can't be started, or that fails.
+/// The compiler can't be started, or fails.
 pub(crate) fn run(command: &mut Command, progress: &mut dyn FnMut(Progress<'_>)) -> Result<(), KitError> {
     let program = command.get_program().to_owned();
     let io = || KitError::io(Path::new(&program));

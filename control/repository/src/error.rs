@@ -78,7 +78,7 @@ pub enum RepositoryError {
         text: String,
     },
     /// The file holds no secret key.
-    #[error("{}: no secret key of `millrace plugin keygen` or minisign: {problem}", file.display())]
+    #[error("{}: not a secret key made by `millrace plugin keygen` or minisign: {problem}", file.display())]
     SecretKey {
         /// Path of the file.
         file: PathBuf,

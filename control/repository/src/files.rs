@@ -76,8 +76,8 @@ fn write_new(file: &Path, text: &str, mode: u32) -> Result<(), RepositoryError> 
     opened.write_all(text.as_bytes()).and_then(|()| opened.sync_all()).map_err(RepositoryError::io(file))
 }
 
-/// Signs the plugin in a file with the key in another file, and writes the signature beside the plugin,
-/// replacing an existing one. A shared object is loaded for this, so its constructors run.
+/// Signs the plugin in a file with the key in another file. Writes the signature beside the plugin, over an
+/// existing one. A shared object is loaded for this, so its constructors run.
 ///
 /// # Errors
 /// The file is no plugin, the key is invalid or needs a password, or the system refuses.
@@ -107,7 +107,7 @@ pub fn sign_file(plugin: &Path, secret: &Path) -> Result<SignedFile, RepositoryE
 pub enum SignatureState {
     /// No signature.
     Unsigned,
-    /// Signature by this key; no trusted keys were given for a check.
+    /// Signature by this key, unchecked because no trusted keys were given.
     Unchecked(KeyId),
     /// Valid signature by this key.
     Good(KeyId),
@@ -128,8 +128,8 @@ impl fmt::Display for SignatureState {
     }
 }
 
-/// Returns the state of the signature beside a plugin's file, whose bytes are `module`. With keys, the check
-/// is that of a router with these keys.
+/// Returns the state of the signature beside a plugin's file, whose bytes are `module`. With `keys`, the
+/// check is the same as in a router that trusts them.
 pub fn signature_state(plugin: &Path, module: &[u8], keys: Vec<PublicKey>) -> SignatureState {
     let file = match read(&signature_path(plugin), MOST_SIGNATURE) {
         Ok(file) => file,
@@ -161,8 +161,7 @@ fn bad(problem: Untrusted) -> SignatureState {
     SignatureState::Bad(problem.to_string())
 }
 
-/// Reads at most `most` bytes of a file, and one more byte of a longer file, so that the caller detects its
-/// excess length.
+/// Reads at most `most` + 1 bytes of a file: the additional byte tells the caller that the file is too long.
 fn read(file: &Path, most: usize) -> Result<Vec<u8>, RepositoryError> {
     let mut bytes = Vec::new();
     let opened = File::open(file).map_err(RepositoryError::io(file))?;

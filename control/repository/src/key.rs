@@ -71,7 +71,7 @@ pub enum SecretKeyProblem {
 /// Size of a secret key in bytes; byte 2 is its protection, and the last 32 bytes are its checksum.
 const SECRET_BYTES: usize = 158;
 
-/// Reads a key made by `minisign -G -W`, which has no password, and zeros as its checksum.
+/// Reads a key made by `minisign -G -W`: it has no password, and its checksum is zero.
 fn without_checksum(text: &str) -> Option<minisign::SecretKey> {
     let bytes = Base64::decode_to_vec(text.lines().nth(1)?, None).ok()?;
     let plain = bytes.len() == SECRET_BYTES && bytes.starts_with(b"Ed\0\0");

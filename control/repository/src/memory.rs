@@ -29,15 +29,15 @@ impl Memory {
     }
 }
 
-/// Returns the default state directory: the first of STATE_DIRECTORY, which systemd sets; `/var/lib/millrace`
-/// for root; else `millrace` in the user's state directory. `None` for a user without one.
+/// Returns the default state directory: STATE_DIRECTORY, as systemd sets it; else `/var/lib/millrace` for
+/// root, or `millrace` in the user's state directory. `None` for a user without a state directory.
 pub fn usual_state_directory() -> Option<PathBuf> {
     usual(geteuid().is_root(), |name| std::env::var_os(name))
 }
 
-/// Returns the default state directory of the router at a socket. For an unusual socket, it is a
-/// subdirectory: `at` and the socket's path. A directory given by systemd has no subdirectory, since it
-/// belongs to the service.
+/// Returns the default state directory of the router at a socket. For another socket than the default, it is
+/// the subdirectory `at` followed by the socket's path. A directory given by systemd is used as it is, since
+/// it belongs to the service.
 pub fn state_directory_at(socket: &Path, usual_socket: &Path) -> Option<PathBuf> {
     at(usual_state_directory(), std::env::var_os("STATE_DIRECTORY").is_some(), socket, usual_socket)
 }

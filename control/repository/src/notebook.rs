@@ -1,8 +1,8 @@
 //! Notebooks: small files of persistent state.
 //!
-//! A file is never written in place. The new content is written beside it, synced, and renamed into place,
-//! and then the directory is synced. So after a crash or a power cut the file is either the old or the new
-//! one. Routers that share a directory take turns by a lock.
+//! A file is never written in place. The new content is written beside it, synced and renamed into place,
+//! then the directory is synced. So after a crash or a power cut the file is either the old or the new one. A
+//! lock file serializes the changes of routers that share a directory.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -67,12 +67,12 @@ impl<T: Serialize + DeserializeOwned + Clone> Notebook<T> {
         Self { directory, file, entries, damage }
     }
 
-    /// Returns the entries, as far as this router knows them.
+    /// Returns the entries as of this router's last read or change of the file.
     pub fn entries(&self) -> &[T] {
         &self.entries
     }
 
-    /// Returns why the file could not be read, with its path.
+    /// Returns why the file could not be read at the start, with its path; `None` if it was readable.
     pub fn damage(&self) -> Option<&str> {
         self.damage.as_deref()
     }
@@ -89,8 +89,8 @@ impl<T: Serialize + DeserializeOwned + Clone> Notebook<T> {
         read::<T>(&path).err()
     }
 
-    /// Changes the current entries of the file. A damaged file is copied to a name with `.damaged` appended,
-    /// and replaced by a new one. The change is on the disk on return.
+    /// Applies a change to the current entries of the file. A damaged file is copied to a name with
+    /// `.damaged` appended, and replaced by a new one. On return the change is synced to disk.
     ///
     /// # Errors
     /// The change could not be written; nothing has changed then.

@@ -1,5 +1,5 @@
-//! Quarantine: instances that must not run again by themselves, since a call hung or crashed and ended the
-//! router.
+//! Quarantine: instances that the router does not start again by itself, because a call of theirs hung or
+//! crashed and ended the router.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ const FILE: &str = "quarantine.json";
 pub struct Held {
     /// Name of the instance.
     pub instance: String,
-    /// Name of its plugin. An instance with the same name of another plugin has its own entry.
+    /// Name of its plugin. Instances of different plugins with the same name have separate entries.
     pub plugin: String,
     /// Time of the hang or crash, in seconds since 1970.
     pub since: u64,

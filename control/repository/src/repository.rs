@@ -11,12 +11,12 @@ pub struct Repository {
     trust: Arc<Trust>,
     memory: Memory,
     origins: BTreeMap<String, Origin>,
-    /// Origins of the previous versions.
+    /// Origins of the previous versions of upgraded plugins, by plugin name.
     previous: BTreeMap<String, Origin>,
 }
 
-/// Permission to load a plugin: from [`Repository::admit`], for [`Repository::remember`] and
-/// [`Repository::loaded`].
+/// Permission to load a plugin. [`Repository::admit`] returns it; [`Repository::remember`] and
+/// [`Repository::loaded`] need it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[must_use]
 pub struct Admission {
@@ -25,7 +25,7 @@ pub struct Admission {
     origin: Origin,
 }
 
-/// Change made by [`Repository::remember`].
+/// Change made by [`Repository::remember`], for [`Repository::take_back`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[must_use]
 pub struct Remembered(Option<(String, KeyId, Option<Version>)>);
@@ -41,9 +41,8 @@ impl Repository {
         self.trust.clone()
     }
 
-    /// Admits a plugin unless it is a downgrade. A signed version below the highest signed version of its
-    /// name is refused. The highest version counts signatures by the same key and by other trusted keys. So
-    /// nobody can bring back an old vulnerability with an old signature.
+    /// Admits a plugin unless it is a downgrade: a signed version below the highest version of the same name
+    /// that any trusted key has signed. So nobody can bring back an old vulnerability with an old signature.
     ///
     /// # Errors
     /// [`Untrusted::Older`] and [`Untrusted::Forgotten`], unless `allow_downgrade`; [`Untrusted::Version`]
@@ -74,8 +73,8 @@ impl Repository {
         }
     }
 
-    /// Records the version of a plugin before it is loaded. Unsigned versions don't count: anybody can choose
-    /// their numbers.
+    /// Records the version of a signed plugin before it is loaded. Unsigned versions are not recorded:
+    /// anybody can choose their numbers.
     ///
     /// # Errors
     /// The record could not be written to the disk.
@@ -90,10 +89,10 @@ impl Repository {
         Ok(Remembered(Some((name.clone(), key, before))))
     }
 
-    /// Undoes the record of a version that could not be loaded.
+    /// Restores the record from before [`Repository::remember`], after the version could not be loaded.
     ///
     /// # Errors
-    /// The record is still on the disk.
+    /// The record could not be restored on the disk.
     pub fn take_back(&mut self, remembered: Remembered) -> Result<(), NotebookError> {
         let Some((name, key, before)) = remembered.0 else { return Ok(()) };
         self.memory.versions.set(&name, key, before)
@@ -117,7 +116,7 @@ impl Repository {
         }
     }
 
-    /// Notes that a plugin and its previous version have changed places.
+    /// Notes that a plugin was rolled back to its previous version, which swaps their origins.
     pub fn rolled_back(&mut self, name: &str) {
         let (Some(now), Some(before)) = (self.origins.get_mut(name), self.previous.get_mut(name)) else {
             return;

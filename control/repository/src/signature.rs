@@ -1,7 +1,7 @@
 //! Signatures: the four lines of a `.minisig` file.
 //!
-//! The first line of such a file is not signed, so it could be changed unnoticed. Therefore only the texts
-//! that the tools write there are accepted: no part of the file is unchecked.
+//! The first line of such a file is not signed, so anybody could change it unnoticed. Therefore only the
+//! first lines that the signing tools write are accepted: no part of the file is unchecked.
 
 use crate::key::failed;
 use crate::{Claims, KeyId, RepositoryError, SecretKey, Untrusted};
@@ -31,7 +31,7 @@ impl Signature {
     /// Reads a signature file.
     ///
     /// # Errors
-    /// [`Untrusted::Form`] if the file is not, byte for byte, what a tool writes.
+    /// [`Untrusted::Form`] unless the file is byte for byte as a signing tool writes it.
     pub fn read(file: &[u8]) -> Result<Self, Untrusted> {
         if file.len() > MOST_SIGNATURE {
             return Err(Untrusted::Form("the file has more than 4096 bytes"));

@@ -31,8 +31,8 @@ pub struct StateTaken {
 }
 
 impl StateLock {
-    /// Locks a directory for the router at a socket. Returns `None` if no file can be created there: no state
-    /// can be kept there either, and later writes report that.
+    /// Locks a directory for the router at a socket. Returns `None` if the lock file can't be created: no
+    /// state can be kept there either, and later writes report that.
     ///
     /// # Errors
     /// Another router has locked the directory.

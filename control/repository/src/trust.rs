@@ -26,7 +26,7 @@ pub struct Trust {
 /// Origin of a plugin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
-    /// Unsigned, as far as the router can tell.
+    /// Unsigned, or signed while the router has no keys to check the signature.
     Unsigned,
     /// Signed by this key.
     Signed(KeyId),
@@ -41,7 +41,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Plugin whose bytes have passed the check. [`fits`](Self::fits) checks its manifest.
+/// Plugin whose bytes have passed the check. [`fits`](Self::fits) then checks its manifest.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[must_use]
 pub struct Checked {
@@ -56,9 +56,9 @@ impl Trust {
         Self { unsigned: unsigned.unwrap_or(default), keys }
     }
 
-    /// Checks the bytes of a plugin, and of its signature file if there is one, before they are parsed. A
-    /// present signature must be valid even if none is needed. Without keys, a signature can't be checked and
-    /// is ignored.
+    /// Checks the bytes of a plugin, and its signature file if there is one, before the plugin is parsed. A
+    /// present signature must be valid even if none is required. Without keys, a signature can't be checked
+    /// and is ignored.
     ///
     /// # Errors
     /// [`Untrusted`] with the first reason for a refusal.

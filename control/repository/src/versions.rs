@@ -9,7 +9,7 @@ use crate::{KeyId, Version};
 
 const FILE: &str = "plugin-versions.json";
 
-/// Highest version of a plugin that was loaded with a key's signature.
+/// Highest version of a plugin signed by one key that was loaded.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Highest {
@@ -33,7 +33,7 @@ impl Versions {
         self.0.damage()
     }
 
-    /// Returns the highest version of a plugin that any of these keys has signed.
+    /// Returns the highest loaded version of a plugin among the keys for which `keys` is true.
     pub fn highest(&self, plugin: &str, keys: impl Fn(KeyId) -> bool) -> Option<Version> {
         let of_plugin = self.0.entries().iter().filter(|entry| entry.plugin == plugin && keys(entry.key));
         of_plugin.map(|entry| entry.version).max()
@@ -55,7 +55,7 @@ impl Versions {
         })
     }
 
-    /// Raises the highest version; a lower version than another router has recorded changes nothing.
+    /// Raises the highest version to `version`. A higher version recorded by another router stays.
     ///
     /// # Errors
     /// The change could not be written to the disk.

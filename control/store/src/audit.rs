@@ -14,12 +14,12 @@ use crate::audit_entry::AuditEntry;
 use crate::audit_file::{self, AuditFile, AuditLimits};
 use crate::audit_writer::{AuditTrouble, Writer, Written};
 
-/// Number of lines kept in memory, if there is no file.
+/// Number of lines that a log without a file keeps in memory.
 const IN_MEMORY: usize = 1000;
 /// Maximum time that a reader waits for queued lines.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Audit log in a file, or in memory with the latest lines of this run. Clones share one log.
+/// Audit log: a file, or the latest lines of this run in memory. Clones share one log.
 #[derive(Clone, Debug)]
 pub struct AuditLog(Kept);
 
@@ -41,7 +41,7 @@ impl AuditLog {
     /// `tell` for each failure.
     ///
     /// # Errors
-    /// The system refuses a thread.
+    /// The writer thread can't be started.
     pub fn open(
         directory: &Path,
         limits: AuditLimits,
@@ -61,7 +61,7 @@ impl AuditLog {
         }
     }
 
-    /// Queues a line without waiting for the disk. The returned value can wait for the write.
+    /// Queues a line without waiting for the disk. The returned value lets the caller wait for the write.
     pub fn add(&self, entry: AuditEntry) -> Written {
         let entry = entry.shortened();
         match &self.0 {
@@ -85,8 +85,8 @@ impl AuditLog {
         }
     }
 
-    /// Returns the last `most` lines, the oldest first. Unreadable lines are omitted, and lines that a slow
-    /// disk delays.
+    /// Returns the last `most` lines, the oldest first. Unreadable lines are omitted, and so are queued lines
+    /// that the disk has not taken within a second.
     ///
     /// # Errors
     /// The file can't be read.

@@ -121,7 +121,7 @@ fn last_lines(path: &Path, most: usize) -> io::Result<Vec<AuditEntry>> {
     Ok(last.into())
 }
 
-/// Opens the file for appending; ends a truncated last line.
+/// Opens the file for appending, and adds a line end to an incomplete last line.
 fn open_at(path: &Path) -> io::Result<File> {
     if let Some(directory) = path.parent() {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;

@@ -1,5 +1,5 @@
-//! Writer thread of the audit log, so that no other thread waits for a disk. A caller can await the write of
-//! a line without blocking a thread.
+//! Writer thread of the audit log: only this thread waits for the disk. Callers can await the write of a line
+//! asynchronously.
 //!
 //! Lines wait in a bounded queue. A line that finds the queue full is lost and counted, and a later line in
 //! the log states the number of lost lines. The writer reports lost lines and failed writes to the opener of
@@ -50,7 +50,7 @@ impl Written {
         Self(None)
     }
 
-    /// Waits until the line is in the file or has failed; failures are reported to the opener of the log.
+    /// Waits until the line is written or lost. Failures are reported by the callback given at the start.
     pub async fn done(self) {
         if let Self(Some(said)) = self {
             // The sender is dropped if the line is lost.
@@ -72,7 +72,7 @@ impl Writer {
     /// Starts the thread. The thread ends when all its handles are dropped.
     ///
     /// # Errors
-    /// The system refuses a thread.
+    /// The thread can't be started.
     pub fn start(file: AuditFile, tell: Tell) -> io::Result<Self> {
         let (queue, orders) = sync_channel(WAITING);
         let lost = Arc::new(AtomicU64::new(0));
@@ -81,7 +81,7 @@ impl Writer {
         Ok(Self { queue, lost })
     }
 
-    /// Queues a line for writing; counts it as lost if the queue is full.
+    /// Queues a line for writing, or counts it as lost if the queue is full.
     pub fn write(&self, entry: AuditEntry) -> Written {
         let (say, said) = oneshot::channel();
         if let Err(TrySendError::Full(_)) = self.queue.try_send(Order::Write(Box::new(entry), say)) {
@@ -144,7 +144,7 @@ impl Thread {
     }
 }
 
-/// Returns the line that replaces lost lines.
+/// Returns the line that states the number of lost lines.
 fn gap(lost: u64, time: String) -> AuditEntry {
     AuditEntry {
         time,

@@ -22,15 +22,15 @@ const NEW: &str = "revisions.new";
 const REVISIONS: TableDefinition<u64, &[u8]> = TableDefinition::new("revisions");
 /// Texts of revisions by number.
 const TEXTS: TableDefinition<u64, &str> = TableDefinition::new("texts");
-/// Lengths of the texts in bytes. Older files lack this table, or some numbers in it.
+/// Lengths of the texts in bytes. Files of older versions lack this table, or some entries.
 const LENGTHS: TableDefinition<u64, u64> = TableDefinition::new("lengths");
-/// Minimum size in bytes of a file that is compacted. The file must also exceed [`TIMES`] times its texts: a
-/// text takes up to twice its length there.
+/// File size in bytes up to which a file is never compacted. A larger file is compacted if it exceeds
+/// [`TIMES`] times its texts, as a text takes up to twice its length in the file.
 const LONG: u64 = 1 << 20;
 const TIMES: u64 = 4;
-/// Lock on open files within this process: redb allows only one open handle, even within a process.
+/// Lock around an open file: redb allows one open handle per file, even within a process.
 static OWN: Mutex<()> = Mutex::new(());
-/// Maximum time to wait for another router that has the file open.
+/// Maximum time to wait while another process has the file open.
 const PATIENCE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -42,7 +42,7 @@ pub(crate) struct Place {
 
 /// Changes of the file that are made atomically.
 pub(crate) struct Changes {
-    /// Changed or new revisions, with the text of new ones.
+    /// Changed revisions without text, and new revisions with their text.
     pub put: Vec<(Revision, Option<String>)>,
     /// Numbers of the revisions to delete.
     pub forget: Vec<u64>,
@@ -99,7 +99,7 @@ impl Place {
         lengths(&database).map_err(|error| self.failed(error))
     }
 
-    /// Makes changes, which are on the disk on return.
+    /// Makes changes atomically. On return they are synced to disk.
     pub fn change(&self, changes: &Changes) -> Result<(), StoreError> {
         if let Some(Open { mut database, _own }) = self.open()? {
             write(&database, changes).map_err(|error| self.failed(error))?;

@@ -8,12 +8,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::database::{Changes, Place};
 use crate::{Draft, Revision, State, StoreError};
 
-/// Maximum number of revisions. Beyond it, revisions that aren't good are deleted first, then the oldest.
+/// Maximum number of revisions. Beyond it, the oldest revisions that aren't good are deleted first, then the
+/// oldest good ones.
 const MOST: usize = 100;
 /// Number of newest good revisions that the count limit never deletes.
 const MOST_SURE: usize = 10;
-/// Maximum bytes of all texts together. Beyond it, revisions are deleted in the same order, except the newest
-/// good one.
+/// Maximum size of all texts in bytes. Beyond it, revisions are deleted in the same order; the newest good
+/// one stays.
 const MOST_BYTES: u64 = 64 << 20;
 
 /// Revisions of a router, in a file or in memory until the router ends. Clones share one store.
@@ -41,14 +42,14 @@ impl Store {
         Self { kept, most_bytes: MOST_BYTES, router: None }
     }
 
-    /// Returns the store for one router: it records the router in new revisions and refuses to restore those
-    /// of another router.
+    /// Assigns the store to a router: new revisions record this router, and revisions of another router can't
+    /// be restored.
     #[must_use]
     pub fn of(self, router: Option<String>) -> Self {
         Self { router, ..self }
     }
 
-    /// Returns the other router that a revision belongs to, if any.
+    /// Returns the router that a revision belongs to, if it is another router.
     fn owner<'a>(&self, revision: &'a Revision) -> Option<&'a str> {
         revision.router.as_deref().filter(|theirs| self.router.as_deref().is_some_and(|own| own != *theirs))
     }
@@ -122,8 +123,8 @@ impl Store {
         newest.map(|revision| self.revision(revision.number)).transpose()
     }
 
-    /// Adds revisions atomically and returns the last. They are on the disk on return. Surplus revisions are
-    /// deleted, but never revision `runs`, the newest good revision, or an added one.
+    /// Adds revisions atomically and returns the last. On return they are synced to disk. Surplus old
+    /// revisions are deleted, except `runs` (the running one) and the newest good revision.
     ///
     /// # Errors
     /// The revisions could not be written.
@@ -203,8 +204,8 @@ fn forgotten(revisions: &[Revision], excess: usize, runs: Option<u64>) -> Vec<u6
     numbers.filter(|number| Some(*number) != runs).take(excess).collect()
 }
 
-/// Adds further revisions to delete, until the remaining texts have at most `room` bytes. The oldest that
-/// aren't good come first, then the oldest good ones. The newest good one and the running one stay.
+/// Adds revisions to delete until the remaining texts have at most `room` bytes: first the oldest that aren't
+/// good, then the oldest good ones. The newest good revision and the running one (`runs`) stay.
 fn too_long(
     revisions: &[Revision],
     lengths: &HashMap<u64, u64>,

@@ -40,8 +40,8 @@ impl std::fmt::Debug for CaptureFile {
 }
 
 impl CaptureFile {
-    /// Creates a capture with these interfaces, numbered by their order. `snap` is the most bytes kept of a
-    /// frame.
+    /// Creates a capture with these interfaces, numbered by their order. `snap` is the maximum number of
+    /// bytes kept of each frame.
     ///
     /// # Errors
     /// [`CaptureFileError`] for a name that the file format can't hold.
@@ -53,7 +53,7 @@ impl CaptureFile {
         Ok(Self { writer, snap })
     }
 
-    /// Adds an interface. Its number is the count of earlier interfaces.
+    /// Adds an interface. Its number is the number of interfaces before it.
     ///
     /// # Errors
     /// [`CaptureFileError`] for a name that the file format can't hold.
@@ -65,7 +65,7 @@ impl CaptureFile {
     /// Adds a frame that arrived at an interface, with a comment.
     ///
     /// # Errors
-    /// [`CaptureFileError`] when there is no such interface.
+    /// [`CaptureFileError`] if no interface has this number.
     pub fn commented(
         &mut self,
         interface: u32,
@@ -101,7 +101,7 @@ impl CaptureFile {
     /// length.
     ///
     /// # Errors
-    /// [`CaptureFileError`] when there is no such interface.
+    /// [`CaptureFileError`] if no interface has this number.
     pub fn frame(
         &mut self,
         interface: u32,

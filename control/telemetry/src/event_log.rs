@@ -1,9 +1,9 @@
-//! Log of the latest events, which are numbered. A frequent event takes few of its entries.
+//! Log of the latest events, which are numbered. A frequent event takes few entries of the log.
 //!
-//! The first event of a kind and subject is logged at once. Events of the same kind and subject that follow
-//! within a second become one entry with a count when the second is over, and start the next second. The log
-//! distinguishes 16 subjects of a kind at one time; further subjects are logged as `others`. So a kind makes
-//! few entries in a second, and an entry that was read never changes.
+//! The first event of a kind and subject is logged at once, and starts a window of one second. Further events
+//! of the same kind and subject become one entry with a count when the window ends, and start the next
+//! window. The log distinguishes at most 16 subjects of a kind at a time; further subjects are logged as
+//! `others`. So a kind makes few entries in a second, and an entry never changes once it is readable.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -15,7 +15,7 @@ use crate::event::{Event, EventKind, Occurrence};
 
 /// Most entries of the log.
 pub const MOST_EVENTS: usize = 4096;
-/// Most subjects of a kind that are distinguished within a second.
+/// Maximum number of subjects of a kind that have open windows at a time.
 const MOST_SUBJECTS: usize = 16;
 /// Subject of events beyond the distinguished subjects.
 const OTHERS: &str = "others";
@@ -30,32 +30,32 @@ pub struct EventLog {
     newest: u64,
     /// Time of the newest entry, in milliseconds.
     latest: u64,
-    /// Events of less than a second ago, by kind and subject.
+    /// Open windows, by kind and subject.
     open: HashMap<(EventKind, String), Window>,
-    /// Milliseconds by which the wall clock is ahead of the clock that counts the seconds.
+    /// Milliseconds by which the wall clock is ahead of the clock of `now`.
     ahead: i64,
 }
 
-/// Second that began with an event.
+/// Window of one second in which events of one kind and subject are combined.
 #[derive(Debug)]
 struct Window {
-    /// Start of the second, in milliseconds.
+    /// Start of the window, in milliseconds.
     began: u64,
-    /// Further events in the second: the last event, its time, and their count.
+    /// Further events in the window: the last event, its time in milliseconds, and the number of events.
     more: Option<(Occurrence, u64, u64)>,
 }
 
 /// Selection of events.
 #[derive(Clone, Debug, Default)]
 pub struct EventQuery {
-    /// Number behind which the entries start. A number above the newest belongs to an earlier router, and
-    /// selects all entries.
+    /// Number after which the entries start. A number above the newest comes from an earlier run of the
+    /// router, and selects all entries.
     pub since: Option<u64>,
     /// Kinds of the entries; empty for all kinds.
     pub kinds: Vec<EventKind>,
-    /// Most entries, counted from the newest.
+    /// Maximum number of entries; the newest are selected.
     pub last: Option<usize>,
-    /// Most entries of the page, counted from the oldest; the others are on further pages.
+    /// Maximum number of entries on the page; the oldest come first, the others are on further pages.
     pub limit: Option<usize>,
 }
 
@@ -73,8 +73,8 @@ pub struct EventPage {
 }
 
 impl EventLog {
-    /// Sets the wall clock: its milliseconds since 1970 at `now`. The wall clock may be set while the router
-    /// runs; `now` continues independently. Before the first call both clocks are the same.
+    /// Sets the wall clock: `wall` is its time in milliseconds since 1970 at `now`. The wall clock may jump
+    /// while the router runs; `now` is monotonic. Before the first call both clocks are the same.
     pub fn set_wall_clock(&mut self, now: u64, wall: u64) {
         self.ahead = wall.wrapping_sub(now).cast_signed();
     }
@@ -102,8 +102,8 @@ impl EventLog {
         self.newest > before
     }
 
-    /// Logs the combined events of seconds that are over, in the order of their last events. Returns whether
-    /// any entry was logged.
+    /// Logs the combined events of windows that have ended, in the order of their last events. Returns
+    /// whether any entry was logged.
     pub fn flush(&mut self, now: u64) -> bool {
         let mut due = Vec::new();
         self.open.retain(|_, window| {
@@ -122,7 +122,7 @@ impl EventLog {
         is_something
     }
 
-    /// Logs the combined events of a subject, so that they precede the subject's next event.
+    /// Logs the combined events of a subject of all kinds, so that they precede the subject's next event.
     fn add_gathered_of(&mut self, subject: &str) {
         let of_subject = self.open.iter_mut().filter(|((_, own), _)| own == subject);
         let mut due: Vec<_> = of_subject.filter_map(|(_, window)| window.more.take()).collect();
@@ -149,7 +149,7 @@ impl EventLog {
         self.kept.push_back(Event { number, time, kind, subject, severity, text, count, details });
     }
 
-    /// Returns the number of the newest entry; 0 where there is none.
+    /// Returns the number of the newest entry; 0 for an empty log.
     pub fn newest(&self) -> u64 {
         self.newest
     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use millrace_units::Instant;
 
-/// Shortest time between two readings for a rate; over shorter times a rate would depend on the reader more
-/// than on the router.
+/// Minimum time between two readings for a rate: over a shorter time, the moments of reading would distort
+/// it.
 const SHORTEST: Duration = Duration::from_millis(200);
 
 /// Counters by name with their rates.
@@ -39,9 +39,9 @@ impl Rate {
         self.before.remove(name);
     }
 
-    /// Reads the counter `name`, and returns its growth per second since the last reading, or since the start
-    /// for the first one. Returns 0 when the counter was set back. Readings closer than 200 ms repeat the
-    /// last rate.
+    /// Reads the counter `name`, and returns its growth per second since the previous reading, or since its
+    /// start for the first reading. Returns 0 if the counter was set back. A reading less than 200 ms after
+    /// the previous one returns the last rate again.
     pub fn read(&mut self, name: &str, value: u64, at: Instant) -> f64 {
         let begun = Reading { at: self.begun, value: 0, rate: 0.0 };
         let before = self.before.entry(name.to_owned()).or_insert(begun);

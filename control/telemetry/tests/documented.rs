@@ -1,4 +1,4 @@
-//! Test that the page about events has one row for each kind, with its severity, and no others.
+//! Test that `docs/events.md` has exactly one row per kind of event, with its severity.
 
 use millrace_telemetry::EventKind;
 

@@ -14,11 +14,11 @@ use crate::ready::{Call, Flows, Ready, instance_of};
 use crate::{Module, WorkbenchError};
 use millrace_pipeline::cycles;
 
-/// Numbers of packets per call that are measured.
+/// Batch sizes to measure, in packets per call.
 const BATCHES: [usize; 4] = [1, 8, 32, 64];
 /// Length of the packets in bytes, link header included.
 const BYTES: usize = 128;
-/// Maximum number of calls per batch size; as many calls warm up before, up to a tenth of the time.
+/// Maximum number of calls per batch size. Warm-up takes as many calls, within a tenth of the time.
 const ROUNDS: usize = 20_000;
 /// Maximum time per batch size.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -106,7 +106,7 @@ fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// Returns the growth of the process in bytes of memory per instance.
+/// Returns the resident memory of one instance in bytes, from the growth of the process.
 fn resident(
     create: impl Fn() -> Result<Box<dyn Instance>, millrace_plugin_abi::PluginError>,
 ) -> Result<u64, WorkbenchError> {

@@ -22,8 +22,8 @@ impl Change {
     }
 }
 
-/// Returns the changes from `before` to `after`. If the lengths differ, one change covers all bytes from the
-/// first to the last difference.
+/// Returns the changes from `before` to `after`. If the lengths differ, the only change covers all bytes from
+/// the first to the last difference.
 pub fn changes(before: &[u8], after: &[u8]) -> Vec<Change> {
     if before.len() == after.len() {
         runs(before, after)

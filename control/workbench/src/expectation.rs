@@ -15,7 +15,7 @@ use crate::{Change, Outcome, Trial, WorkbenchError};
 pub struct Expectation {
     /// Name of the plugin, for people.
     pub plugin: String,
-    /// Expected results of the packets, by number.
+    /// Expected results of the packets, in the order of their numbers.
     pub packets: Vec<Expected>,
 }
 
@@ -40,7 +40,7 @@ impl From<&Outcome> for Expected {
 }
 
 impl Expectation {
-    /// Creates the expectation that a trial repeats exactly.
+    /// Creates the expectation that is equal to a trial's results.
     pub fn of(trial: &Trial) -> Self {
         Self { plugin: trial.plugin.clone(), packets: trial.packets.iter().map(Expected::from).collect() }
     }

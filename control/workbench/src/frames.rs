@@ -20,8 +20,8 @@ const SERVER_V4: Ipv4Addr = Ipv4Addr::new(10, 2, 0, 2);
 const HOST_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 1, 0, 0, 0, 0, 0, 2);
 const SERVER_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 2, 0, 0, 0, 0, 0, 2);
 
-/// Returns frames at intervals of a millisecond: TCP, UDP and ICMP over IPv4 and IPv6, and both fragments of
-/// a packet. Further frames have a cut UDP header, no data, and full size.
+/// Returns frames at intervals of a millisecond: TCP, UDP and ICMP over IPv4 and IPv6, both fragments of a
+/// packet, a truncated UDP header, a packet without data, and a packet of full size.
 pub fn built_in() -> Vec<Frame> {
     let packets = [
         v4(Protocol::TCP, &tcp(V4, 43210, 443, 0x02, b"")),
@@ -46,7 +46,7 @@ pub(crate) fn sized(bytes: usize, flow: u16) -> Vec<u8> {
     v4(Protocol::UDP, &udp(V4, flow, 5201, &vec![0x77; bytes.saturating_sub(42)]))
 }
 
-/// Checksum of a pseudo-header, by protocol and length.
+/// Function that computes the checksum of a pseudo-header from protocol and length.
 type PseudoHeader = fn(Protocol, usize) -> Sum;
 const V4: PseudoHeader = |protocol, bytes| pseudo_header_v4(HOST_V4, SERVER_V4, protocol, bytes as u16);
 const V6: PseudoHeader = |protocol, bytes| pseudo_header_v6(HOST_V6, SERVER_V6, protocol, bytes as u32);

@@ -15,7 +15,7 @@ use crate::{Module, WorkbenchError};
 /// Manifest of a plugin, with properties of its file.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Inspection {
-    /// Runtime of the plugin, and its meaning.
+    /// Runtime of the plugin, with an explanation.
     pub home: &'static str,
     /// Name of the plugin.
     pub name: String,
@@ -35,7 +35,7 @@ pub struct Inspection {
     pub messages: BTreeMap<String, String>,
     /// JSON Schema of the settings; none for a plugin without settings.
     pub settings: Option<Map<String, Value>>,
-    /// Number of bytes of each packet that the plugin sees.
+    /// Maximum number of bytes of each packet that the plugin sees.
     pub window: u16,
     /// Bytes of state per flow.
     pub flow_state: u16,
@@ -45,7 +45,7 @@ pub struct Inspection {
     pub maps: Vec<MapStatement>,
     /// File of the host companion; none for a plugin without one.
     pub host_companion: Option<String>,
-    /// Version of the state format for upgrades.
+    /// Version of the format of saved state, for upgrades.
     pub state_version: u32,
     /// Requested period of calls without packets, in milliseconds.
     pub period: Option<u64>,
@@ -61,7 +61,7 @@ pub struct Inspection {
     pub imports: Vec<String>,
     /// Exports of the module.
     pub exports: Vec<String>,
-    /// Reason why the router would not load the plugin, although it is valid.
+    /// Reason why the router would refuse the plugin, although its file is valid.
     pub refused: Option<String>,
 }
 
@@ -99,7 +99,7 @@ impl MapStatement {
 /// Reads and compiles a plugin, so that errors in its code are found. No code of a shared object runs.
 ///
 /// # Errors
-/// The module is no plugin, with the same text as an error of loading it.
+/// The module is not a plugin; the text is the same as when the router loads it.
 pub fn inspect(module: &Module) -> Result<Inspection, WorkbenchError> {
     let compiled = module.examine()?;
     let refused = match is_object(module.bytes()) {
@@ -141,10 +141,10 @@ pub fn inspect(module: &Module) -> Result<Inspection, WorkbenchError> {
     })
 }
 
-/// Checks that the module is a plugin, as far as possible without compiling or loading it.
+/// Checks that the module is a plugin, as far as is possible without compiling or loading it.
 ///
 /// # Errors
-/// The module is no plugin, with the same text as an error of loading it.
+/// The module is not a plugin; the text is the same as when the router loads it.
 pub fn check(module: &Module) -> Result<(), WorkbenchError> {
     let problem = match is_object(module.bytes()) {
         true => check_object(module.bytes()).err().map(|error| error.to_string()),
@@ -159,7 +159,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Contents of a module's sections.
+/// Properties of a module, read from its sections.
 #[derive(Default)]
 pub(crate) struct Outline {
     /// Initial size of the first memory in bytes.
@@ -231,7 +231,7 @@ mod tests {
         check(&Module::read(written.path()).unwrap()).unwrap();
         let written = Written::new(b"\0asm\x01\0\0\0");
         let error = check(&Module::read(written.path()).unwrap()).unwrap_err().to_string();
-        assert!(error.ends_with("or was built without the SDK"), "{error}");
+        assert!(error.ends_with("build it with the SDK of plugins"), "{error}");
         let folder = Module::read(&std::env::temp_dir()).unwrap_err().to_string();
         assert!(folder.contains("no regular file"), "{folder}");
     }

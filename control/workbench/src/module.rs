@@ -13,7 +13,7 @@ use millrace_plugin_abi::Plugin;
 
 use crate::WorkbenchError;
 
-/// Maximum compile time: longer than in the router, which has two compilers and uses the faster one first.
+/// Maximum compile time. The optimising compiler takes longer than the router's baseline compiler.
 const MOST_COMPILING: Duration = Duration::from_secs(30);
 
 /// Bytes of a plugin's file.
@@ -23,7 +23,7 @@ pub struct Module {
     bytes: Vec<u8>,
 }
 
-/// Plugin that was compiled or loaded in the same manner as in the router.
+/// Plugin that was compiled or loaded as in the router.
 #[derive(Debug)]
 pub(crate) struct Compiled {
     code: Code,
@@ -126,7 +126,7 @@ impl Module {
         Ok(Compiled { code: Code::Wasm(plugin), took: begin.elapsed() })
     }
 
-    /// Loads the plugin, from which the router would create instances.
+    /// Loads the plugin for the creation of instances, as the router does.
     pub(crate) fn load(&self, compiled: &Compiled) -> Result<Box<dyn Plugin>, WorkbenchError> {
         match &compiled.code {
             Code::Wasm(plugin) => {

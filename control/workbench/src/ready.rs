@@ -13,7 +13,7 @@ use millrace_wire::ethernet::{self, Frame};
 use millrace_wire::vlan;
 use serde_json::{Map, Value};
 
-/// Seed of the flow hash. Any value works: with one worker, the hash of a flow chooses nothing.
+/// Seed of the flow hash. Any value works, since with one worker the hash selects nothing.
 const SEED: u64 = 0;
 
 /// Packet as it arrives at a gate.
@@ -24,8 +24,8 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
-    /// Reads a frame as the router does, on its first port. The error says why the packet would reach no
-    /// gate.
+    /// Reads a frame as the router does, from its first port. The error is the reason why the packet would
+    /// reach no gate.
     pub fn of(pool: &Pool, bytes: &[u8]) -> Result<Self, String> {
         let mut packet =
             pool.packet_from(bytes).ok_or_else(|| format!("no packet memory for {} bytes", bytes.len()))?;
@@ -44,7 +44,7 @@ impl Ready {
 /// Creates an instance with the maps that its plugin declares, as for one worker.
 ///
 /// # Errors
-/// The plugin's refusal of the settings.
+/// The plugin refuses the settings.
 pub(crate) fn instance_of(
     plugin: &dyn Plugin,
     settings: &Map<String, Value>,
@@ -55,7 +55,8 @@ pub(crate) fn instance_of(
     Ok(instance)
 }
 
-/// Flow state of an instance: a block for each flow, whose first 8 bytes tell whether the flow was seen.
+/// Flow state of an instance: a block per flow. The first 8 bytes tell whether the instance has seen the
+/// flow.
 #[derive(Debug, Default)]
 pub(crate) struct Flows {
     numbers: HashMap<FlowKey, u32>,
@@ -112,8 +113,8 @@ impl Call {
         call
     }
 
-    /// Passes the packets to an instance, and waits for its verdicts. Returns the number of suspensions and
-    /// the fault of the instance.
+    /// Passes the packets to an instance, and waits for its verdicts. Returns the number of suspensions, and
+    /// the fault if the call failed.
     pub fn run(
         &mut self,
         instance: &mut dyn Instance,
@@ -128,7 +129,7 @@ impl Call {
         }
     }
 
-    /// Resumes a suspended call until it ends.
+    /// Resumes a suspended call until the call ends.
     pub fn go_on(
         &mut self,
         instance: &mut dyn Instance,
@@ -198,7 +199,7 @@ pub(crate) mod test_modules {
         wat::parse_str(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
     }
 
-    /// Returns a plugin that does `what` with each packet, whose description is at `$at`.
+    /// Returns a plugin that runs the code `what` for each packet, with the packet's description at `$at`.
     pub fn for_each(what: &str) -> Vec<u8> {
         let body = format!(
             r#"(func (export "millrace_packets") (param $call i32) (local $at i32) (local $left i32)

@@ -18,9 +18,9 @@ use crate::frames::{Frame, built_in};
 use crate::ready::{Call, Flows, Ready, instance_of};
 use crate::{Module, WorkbenchError};
 
-/// Maximum number of packets per call, the same as in the router.
+/// Maximum number of packets per call, equal to the router's.
 const MOST_BATCH: usize = 64;
-/// Frames of packet memory: more than a batch of the largest packets needs.
+/// Number of memory frames in the pool: more than a batch of the largest packets needs.
 const POOL: u32 = 4096;
 
 /// Options of a trial.
@@ -53,7 +53,7 @@ pub struct Trial {
     pub faults: Vec<FaultReport>,
     /// Number of suspensions of calls at the end of a slice.
     pub suspensions: u64,
-    /// Number of skipped packets, which the capture holds only in part.
+    /// Number of skipped packets, because the capture holds only a part of them.
     pub truncated: u64,
     /// Answers to the control messages.
     pub replies: Vec<Exchange>,
@@ -82,7 +82,7 @@ pub struct FaultReport {
     pub first: usize,
     /// Number of the call's last packet.
     pub last: usize,
-    /// Kind of the fault, by which the router counts it.
+    /// Kind of the fault, as in the router's counters.
     pub kind: &'static str,
     /// Description of the fault.
     pub text: String,
@@ -115,8 +115,8 @@ impl fmt::Display for Outcome {
 /// Passes packets to an instance of a plugin, under a virtual clock that follows their times.
 ///
 /// # Errors
-/// The module is no plugin, the plugin refuses the settings, or a capture can't be read or written. A fault
-/// of the plugin is no error, but part of the result.
+/// The module is not a plugin, the plugin refuses the settings, or a capture can't be read or written. A
+/// fault of the plugin is not an error, but part of the result.
 pub fn try_out(module: &Module, options: &TrialOptions<'_>) -> Result<Trial, WorkbenchError> {
     let plugin = module.load(&module.compile()?)?;
     let (frames, truncated) = frames(options.input)?;
@@ -146,7 +146,7 @@ pub fn try_out(module: &Module, options: &TrialOptions<'_>) -> Result<Trial, Wor
     bench.finish()
 }
 
-/// Returns the frames of a capture, and the number of omitted ones.
+/// Returns the frames of a capture, and the number of frames omitted because they are truncated.
 fn frames(input: Option<&Path>) -> Result<(Vec<Frame>, u64), WorkbenchError> {
     let Some(path) = input else { return Ok((built_in(), 0)) };
     let recording = Recording::read(path).map_err(|error| WorkbenchError::Capture(error.to_string()))?;
@@ -210,7 +210,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Makes a periodic call of the instance.
+    /// Makes a periodic call of the instance, and resumes it until it ends.
     fn periodic(&mut self, now: Instant, first: usize) -> Result<(), WorkbenchError> {
         let progress = self.instance.periodic(now);
         let fault = match progress {
@@ -291,7 +291,7 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Output capture, in the order of the packets' times.
+/// Output capture. A held packet has the time of its release.
 struct Output {
     path: std::path::PathBuf,
     writer: PcapngWriter<std::fs::File>,

@@ -46,9 +46,9 @@ impl Candidate {
 
     /// Returns the keys that packets with unreadable ports may really have.
     ///
-    /// Such a packet has the key's protocol, if that protocol has ports. If its readable headers end at an
-    /// IPv6 extension header, or it is a later fragment behind one, it may have any protocol with ports.
-    /// Other protocols yield no key.
+    /// Such a packet has the key's protocol, if that protocol has ports. If the key's protocol is an IPv6
+    /// extension header, at which the readable headers end, the packet may have any protocol with ports. All
+    /// other packets yield no key.
     pub fn hidden_keys(key: &FlowKey) -> impl Iterator<Item = FlowKey> + use<> {
         let key = *key;
         let own = Protocol(key.protocol).has_ports();

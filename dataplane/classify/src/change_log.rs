@@ -45,7 +45,8 @@ pub enum Touch {
 pub struct ChangeLog {
     current: u32,
     filters: VecDeque<(u32, CompiledFilter)>,
-    /// Oldest generation that the log fully covers. Records of older generations are classified again.
+    /// Oldest generation since which the log has all changes. Flows with records of older generations are
+    /// classified again.
     complete_from: u32,
     /// Generation of the last route change in each region.
     regions4: Box<[u32]>,

@@ -1,5 +1,5 @@
-//! Adjacencies: the data to send a plain packet to a station behind a port, computed once and used for every
-//! packet.
+//! Adjacencies: the data for sending plain packets to a neighbour on a port's link, computed once and used
+//! for every packet.
 //!
 //! A flow record holds the [number](AdjacencyTable::intern) of an adjacency. The number contains the *epoch*
 //! of the table, so that [`forget`](AdjacencyTable::forget) invalidates all numbers at once, wherever they
@@ -17,9 +17,9 @@ use crate::{LinkHeader, NeighbourKey};
 
 /// Maximum number of adjacencies of a table, a power of two. Further adjacencies get no number.
 const MOST: usize = 1 << 14;
-/// Number of adjacencies checked for use per call.
+/// Maximum number of adjacencies that a call of `take_used` checks for use.
 const LOOKED_AT: usize = 1024;
-/// Number of bits of an adjacency number below the epoch.
+/// Number of low bits of an adjacency number that hold the index; the bits above hold the epoch.
 const INDEX_BITS: u32 = MOST.trailing_zeros();
 /// Number that stands for no adjacency. Epochs begin at 1, so no adjacency has the number 0.
 pub const NO_ADJACENCY: u32 = 0;
@@ -42,15 +42,15 @@ impl Adjacency {
         Self { header, port, mtu, family, used: false }
     }
 
-    /// Whether a packet may leave unfragmented, and its frame has room for the link header.
+    /// Whether a packet fits into the MTU, and its headroom suffices for the link header.
     #[inline]
     pub fn takes(&self, packet: &Packet) -> bool {
         packet.network_len() <= usize::from(self.mtu)
             && packet.headroom() + packet.network_offset() >= self.header.len()
     }
 
-    /// Returns a copy of the adjacency for a series of packets. A caller that sends packets by it calls
-    /// [`note_use`](Self::note_use).
+    /// Returns the [`Exit`] of the adjacency, for a series of packets; [`Exit::NONE`] if the link header has
+    /// VLAN tags. A caller that sends packets by the exit calls [`note_use`](Self::note_use).
     pub fn exit(&self) -> Exit {
         let Some(header) = self.header.as_bytes().first_chunk().filter(|_| self.header.len() == PLAIN) else {
             return Exit::NONE;
@@ -63,9 +63,9 @@ impl Adjacency {
         self.used = true;
     }
 
-    /// Decrements the TTL or hop limit of a packet and puts the link header before it. The adjacency must
-    /// [take](Self::takes) the packet, whose family must match, whose network header must be sane, and whose
-    /// hops must not have run out. Notes that the neighbour is in use.
+    /// Decrements the TTL or hop limit of a packet and puts the link header before it. Notes that the
+    /// neighbour is in use. The packet must be of the adjacency's family, and the adjacency must
+    /// [take](Self::takes) it. Its network header must be sane, with hops left.
     #[inline(always)]
     pub fn rewrite(&mut self, packet: &mut Packet) {
         self.used = true;
@@ -92,16 +92,16 @@ fn decrement_hop_limit(header: &mut [u8; ipv6::HEADER_LEN]) -> bool {
 
 /// Length of a link header without VLAN tags, in bytes.
 const PLAIN: usize = 14;
-/// Number of bytes that [`Exit`] reads: that link header, and the part of the network header that both
-/// families have.
+/// Number of bytes that [`Exit`] reads: a link header without VLAN tags, and the first 20 bytes of the
+/// network header.
 pub const START: usize = PLAIN + ipv4::HEADER_LEN;
 
-/// Copy of an adjacency for a series of usual packets. They arrive with a link header without VLAN tags, and
-/// leave with one. An exit takes no other packets.
+/// Copy of an adjacency for a series of packets that arrive and leave with a link header without VLAN tags.
+/// An exit takes no other packets.
 #[derive(Clone, Copy, Debug)]
 pub struct Exit {
     header: [u8; PLAIN],
-    /// Length of the longest frame.
+    /// Maximum length of a frame in bytes: link header and MTU.
     longest: usize,
     family: Family,
 }
@@ -110,14 +110,15 @@ impl Exit {
     /// Exit that takes no packets.
     pub const NONE: Self = Self { header: [0; PLAIN], longest: 0, family: Family::V4 };
 
-    /// Returns the start of a packet if the packet may leave by this exit.
+    /// Returns the first bytes of a packet; `None` if the packet has VLAN tags or several frames, or is
+    /// longer than this exit allows.
     #[inline(always)]
     pub fn start<'p>(&self, packet: &'p mut Packet) -> Option<Start<'p, START>> {
         packet.start_mut::<{ PLAIN as u16 }, START>().filter(|start| start.length <= self.longest)
     }
 
-    /// Returns the start of a packet if the packet may leave by this exit. The packet must be in one frame,
-    /// with a link header without VLAN tags.
+    /// Does the work of [`start`](Self::start) for a packet that is known to be in one frame, with a link
+    /// header without VLAN tags.
     #[inline(always)]
     pub fn start_plain<'p>(&self, packet: &'p mut Packet) -> Option<Start<'p, START>> {
         packet.first_mut::<START>().filter(|start| start.length <= self.longest)
@@ -133,7 +134,7 @@ impl Exit {
         }
     }
 
-    /// Applies [`Adjacency::rewrite`] to the start of a packet whose hops have not run out.
+    /// Does to the start of a packet what [`Adjacency::rewrite`] does. The packet must have hops left.
     #[inline(always)]
     pub fn rewrite(&self, start: &mut [u8; START]) {
         start[..PLAIN].copy_from_slice(&self.header);
@@ -156,9 +157,9 @@ pub struct AdjacencyTable {
     keys: Vec<NeighbourKey>,
     numbers: HashMap<(NeighbourKey, Family), u32, FixedState>,
     epoch: u32,
-    /// Neighbours used by numbers that are invalid now.
+    /// Neighbours in use whose numbers `forget` has invalidated; `take_used` reports them.
     used: Vec<NeighbourKey>,
-    /// Entry that is checked for use next; `None` before a scan begins.
+    /// Index at which `take_used` continues its scan; `None` between two scans.
     hand: Option<usize>,
 }
 
@@ -206,10 +207,11 @@ impl AdjacencyTable {
     }
 
     /// Invalidates all numbers. [`take_used`](Self::take_used) still reports the neighbours in use. Returns
-    /// `true` when epochs restart: then the caller must discard all numbers returned long ago.
+    /// `true` when the epochs start again at 1: the caller must then discard all numbers, as they could
+    /// become valid again.
     #[must_use]
     pub fn forget(&mut self) -> bool {
-        // A neighbour beyond the limit is used again, or had little use.
+        // Neighbours beyond the limit go unreported: a neighbour that matters is used again soon.
         let used = self.entries.iter().zip(&self.keys).filter(|(entry, _)| entry.used).map(|(_, key)| *key);
         self.used.extend(used.take(MOST - self.used.len()));
         self.entries.clear();
@@ -223,8 +225,8 @@ impl AdjacencyTable {
         over
     }
 
-    /// Calls `tell` with the neighbours used since their last report, `most` at most. Returns whether this
-    /// scan has more of them. The next scan begins behind the last neighbour.
+    /// Calls `tell` with up to `most` neighbours that were used since their last report. Returns whether the
+    /// scan is unfinished. The next call continues where this one ends.
     pub fn take_used(&mut self, most: usize, mut tell: impl FnMut(NeighbourKey)) -> bool {
         let told = self.used.len().min(most);
         self.used.drain(self.used.len() - told..).for_each(&mut tell);

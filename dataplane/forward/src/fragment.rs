@@ -10,10 +10,10 @@ pub enum FragmentError {
     /// The header is not whole, or the packet ends before its total length.
     #[error("ipv4: the packet is shorter than its header or total length")]
     Truncated,
-    /// The packet must not be fragmented.
+    /// The packet has the don't-fragment flag.
     #[error("ipv4: the packet has \"don't fragment\" set")]
     DontFragment,
-    /// The MTU leaves no room for payload behind the header.
+    /// The MTU leaves no room for payload after the header.
     #[error(
         "ipv4: an MTU of {mtu} bytes leaves less than 8 bytes of payload after a header of {header_len} \
          bytes; the least MTU that always suffices is 68 bytes"
@@ -38,7 +38,7 @@ pub enum FragmentError {
 /// and may be a fragment itself.
 ///
 /// # Errors
-/// [`FragmentError`] with the packet returned and `out` unchanged.
+/// [`FragmentError`], with the packet; `out` is unchanged then.
 pub fn fragment4(
     pool: &Pool,
     packet: Packet,
@@ -175,7 +175,7 @@ mod tests {
         (0..len).map(|at| (at * 7 + at / 251) as u8).collect()
     }
 
-    /// Cuts `bytes` into fragments, with a link header before them and link padding behind.
+    /// Cuts `bytes` into fragments, with a link header before them and link padding after them.
     fn fragments(bytes: &[u8], mtu: usize) -> Result<Vec<Vec<u8>>, FragmentError> {
         let pool = Pool::new(4096).unwrap();
         let mut packet = pool.packet_from(&[&[0xee; 14][..], bytes, &[0xdd; 9]].concat()).unwrap();

@@ -15,7 +15,8 @@ use crate::NeighbourKey;
 /// Overhead of a packet in the kernel's accounting, in bytes: `SKB_TRUESIZE(0)` of a 64-bit machine.
 const OVERHEAD: usize = 576;
 
-/// Number of packets per neighbour that yield to packets of other neighbours only as the oldest of all.
+/// Number of held packets that decides about eviction at the total limit: a neighbour with more evicts its
+/// own oldest packet. Otherwise the oldest packet of all neighbours is evicted.
 const GUARANTEED: usize = 16;
 
 /// Limits of held packets, and their lifetime.
@@ -59,8 +60,8 @@ pub struct Held {
 
 const NONE: u32 = u32::MAX;
 
-/// Slot for a packet. Used slots are in two lists, both in order of arrival: that of all packets, and that of
-/// their neighbour. The first slot of a list has its oldest packet.
+/// Slot for a packet. A used slot is in two lists in order of arrival, the oldest packet first: the list of
+/// all packets, and the list of its neighbour's packets.
 #[derive(Debug)]
 struct Slot {
     packet: Option<Packet>,
@@ -68,7 +69,7 @@ struct Slot {
     since: Instant,
     older: u32,
     newer: u32,
-    /// Next slot of the same neighbour; of a free slot, the next free slot.
+    /// Next slot of the same neighbour; in a free slot, the next free slot.
     next: u32,
 }
 
@@ -144,7 +145,7 @@ impl HoldQueue {
         std::iter::from_fn(move || self.pop(key))
     }
 
-    /// Removes and returns the next packet that was held for too long.
+    /// Removes and returns the next packet whose lifetime has ended; `None` if no such packet is left.
     pub fn expire(&mut self, now: Instant) -> Option<Held> {
         let oldest = self.slots.get(self.oldest as usize)?;
         if oldest.since + self.limits.lifetime > now {
@@ -154,7 +155,7 @@ impl HoldQueue {
         self.pop(key).map(|packet| Held { key, packet })
     }
 
-    /// Returns the time at which the next packet expires.
+    /// Returns the time at which the next packet expires; `None` if no packet is held.
     pub fn next_event(&self) -> Option<Instant> {
         self.slots.get(self.oldest as usize).map(|oldest| oldest.since + self.limits.lifetime)
     }

@@ -1,5 +1,5 @@
-//! Neighbour table: the MAC address of an address on a link, as the forwarding path looks it up. The mirror
-//! of the kernel's table or a [`Resolver`](crate::Resolver) fills the table.
+//! Neighbour table of the forwarding path: the MAC address of each IP address on a link. A
+//! [`Resolver`](crate::Resolver) fills the table, or the table mirrors the kernel's.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -29,7 +29,7 @@ impl fmt::Display for NeighbourKey {
 pub enum NeighbourState {
     /// Request sent, no answer yet.
     Incomplete,
-    /// Known MAC address. The owner of the table keeps track of its confirmation.
+    /// Known MAC address. The owner of the table, not the table, confirms it again in time.
     Reachable(MacAddr),
     /// Request sent, but no answer arrived.
     Failed,
@@ -44,7 +44,7 @@ pub enum Resolution {
     Incomplete,
     /// Answer "host unreachable".
     Failed,
-    /// No request sent yet.
+    /// The table has no entry: no request was sent yet.
     Unknown,
 }
 
@@ -118,13 +118,13 @@ impl NeighbourTable {
         }
     }
 
-    /// Returns the state of a neighbour, without noting a use.
+    /// Returns the state of a neighbour, without noting a use; `None` if the table has no entry for it.
     pub fn get(&self, key: NeighbourKey) -> Option<NeighbourState> {
         self.entries.get(&key).map(|entry| entry.state)
     }
 
-    /// Sets the state of a neighbour. A static entry stays unchanged. Returns the unresolved neighbour that
-    /// was evicted. Packets held for that neighbour wait in vain.
+    /// Sets the state of a neighbour, unless its entry is static. Returns the unresolved neighbour that was
+    /// evicted for it, if any. No answer will release the packets held for the evicted neighbour.
     ///
     /// # Errors
     /// [`TableFull`] when every entry is resolved.
@@ -169,7 +169,7 @@ impl NeighbourTable {
         Ok(evicted)
     }
 
-    /// Makes room for one more entry. Returns the evicted neighbour.
+    /// Makes room for one more entry. Returns the evicted neighbour, if any.
     fn make_room(&mut self, key: NeighbourKey, resolved: bool) -> Result<Option<NeighbourKey>, TableFull> {
         let full = self.entries.len() >= self.capacity;
         if !full && (resolved || self.unresolved < self.max_unresolved) {
@@ -203,8 +203,8 @@ impl NeighbourTable {
         Some(entry.state)
     }
 
-    /// Calls `each` with learned neighbours used since their last report, `most` at most. Returns whether
-    /// there are more.
+    /// Calls `each` with up to `most` learned neighbours that were used since their last report. Returns
+    /// whether more are left.
     pub fn drain_used(&mut self, most: usize, mut each: impl FnMut(NeighbourKey)) -> bool {
         let first = self.used.len() - self.used.len().min(most);
         for key in self.used.drain(first..) {

@@ -130,8 +130,8 @@ impl NextHops {
         if self.hops.len() == 1 { &self.hops[0] } else { &self.hops[self.rendezvous(hash)] }
     }
 
-    /// Returns the next hop of the flow with this hash among the usable ones. A flow whose own next hop is
-    /// usable keeps it.
+    /// Returns the next hop of the flow with this hash among the usable ones; `None` if none is usable. A
+    /// flow whose own next hop is usable keeps it.
     #[cold]
     pub fn select_among(&self, hash: u32, usable: impl Fn(&NextHop) -> bool) -> Option<&NextHop> {
         let score =

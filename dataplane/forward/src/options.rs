@@ -46,8 +46,8 @@ pub fn check_options4(header: &[u8], policy: SourceRoutePolicy) -> OptionsVerdic
     OptionsVerdict::Pass
 }
 
-/// Checks the pointer of an option with a pointer: at least 4, or 5 in a timestamp (RFC 791, 3.1), so that it
-/// points behind itself.
+/// Checks the pointer of a route or timestamp option: at least 4, or 5 in a timestamp (RFC 791, 3.1), so that
+/// it points past itself.
 fn check_pointer(found: &RawOption<'_>) -> Result<(), OptionFault> {
     let least = match found.kind() {
         option::RECORD_ROUTE | option::LOOSE_SOURCE_ROUTE | option::STRICT_SOURCE_ROUTE => 4,

@@ -27,9 +27,9 @@ pub struct RedirectQuery<'a> {
 }
 
 /// Returns the first hop that the packet's sender should use instead of this router: the gateway, or the
-/// destination itself if it is on the link. Returns `None` when no redirect must be sent: the packet leaves
-/// by another port, its source or the first hop is not on the port's subnet, or it is source-routed (RD-01,
-/// RD-02).
+/// destination itself if it is on the link. Returns `None` when the router must not send a redirect: the
+/// packet does not leave the port at which it arrived, its source or the first hop is not on the port's
+/// subnet, or it is source-routed (RD-01, RD-02).
 pub fn redirect_target(query: &RedirectQuery<'_>) -> Option<IpAddr> {
     if query.arrival != query.next_hop.port || query.source_routed {
         return None;

@@ -2,9 +2,9 @@
 //! discovery (RFC 4861, 7) have the same states, so one state machine serves both.
 //!
 //! The state machine is pure: it takes events and the time, and returns [`Action`]s. Its caller sends the
-//! requests, and updates a [`NeighbourTable`](crate::NeighbourTable) by the actions. After RFC 4861, 7.3, a
-//! neighbour is asked for at most once a second, three times. An answer is valid for 30 seconds. After that
-//! it is still used, but probed at its next use.
+//! requests, and updates a [`NeighbourTable`](crate::NeighbourTable) by the actions. For a new neighbour, it
+//! sends up to three requests, at most one a second (RFC 4861, 7.3). An answer is valid for 30 seconds. After
+//! that, the neighbour is still used, but probed at its next use.
 
 mod places;
 mod requests;
@@ -46,7 +46,8 @@ pub struct ResolverSettings {
     /// Maximum number of neighbours of all ports, default 8,192. A quarter may be unresolved. An eighth may
     /// be neighbours of one port that only sent requests to the router.
     pub capacity: usize,
-    /// Least time between two defences of an own address, default 10 seconds (RFC 5227, 2.4).
+    /// Minimum time between two defences of one of the router's addresses, default 10 seconds (RFC 5227,
+    /// 2.4).
     pub defend: Duration,
 }
 
@@ -68,19 +69,19 @@ impl Default for ResolverSettings {
 /// Action for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Send an ARP request or neighbour solicitation for `key.address` by `key.port`, to all stations or to
-    /// one.
+    /// Send an ARP request or neighbour solicitation for `key.address` out of port `key.port`: unicast to
+    /// `to`, or broadcast (ARP) or multicast (neighbour discovery) if `to` is `None`.
     SendRequest {
-        /// Neighbour to ask for.
+        /// Neighbour to resolve or confirm.
         key: NeighbourKey,
-        /// MAC address of the known station that is only to be confirmed; `None` asks all stations.
+        /// MAC address of a known neighbour to confirm; `None` for a broadcast or multicast request.
         to: Option<MacAddr>,
     },
-    /// Send packets to the neighbour to this station from now on, held packets included.
+    /// Send packets for this neighbour to `mac` from now on, held packets included.
     Resolved {
         /// Resolved neighbour.
         key: NeighbourKey,
-        /// MAC address of its station.
+        /// MAC address of the neighbour.
         mac: MacAddr,
     },
     /// The neighbour did not answer; report its held packets as unreachable.
@@ -88,16 +89,16 @@ pub enum Action {
         /// Failed neighbour.
         key: NeighbourKey,
     },
-    /// The neighbour is forgotten; its held packets wait in vain.
+    /// The resolver has forgotten the neighbour: no answer will release its held packets.
     Forgotten {
         /// Forgotten neighbour.
         key: NeighbourKey,
     },
-    /// A station uses one of the router's own addresses.
+    /// Another host uses one of the router's own addresses.
     Conflict {
-        /// Own address.
+        /// The router's address.
         key: NeighbourKey,
-        /// MAC address of the station.
+        /// MAC address of the other host.
         mac: MacAddr,
         /// Whether to send an announcement now; announcements are rate-limited.
         defend: bool,
@@ -117,7 +118,7 @@ pub enum Solicited {
     Limited,
 }
 
-/// Kind of message in which a station names its address.
+/// Kind of ARP or neighbour discovery message that carries its sender's MAC address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// Request for an address of the router: an ARP request, or a neighbour solicitation with a source
@@ -177,7 +178,7 @@ impl Resolver {
         actions.push(Action::Resolved { key, mac });
     }
 
-    /// Requests the resolution of a neighbour for a packet, because the table did not know it.
+    /// Starts the resolution of a neighbour for a packet, because the neighbour table has no entry for it.
     pub fn solicit(
         &mut self,
         key: NeighbourKey,
@@ -203,7 +204,7 @@ impl Resolver {
         Solicited::Pending
     }
 
-    /// Notes that the neighbour was used since the last scan of the table.
+    /// Notes that a neighbour was used since the last scan of the table. Probes a stale neighbour.
     pub fn used(&mut self, key: NeighbourKey, now: Instant, actions: &mut Vec<Action>) {
         if let Some(Entry { state: State::Stale(mac), wanted, .. }) = self.places.get(key) {
             let state = State::Probe { mac, tries: 1 };
@@ -212,9 +213,9 @@ impl Resolver {
         }
     }
 
-    /// Handles a station's claim that `key.address` is at `mac`. Returns whether the claim was accepted.
-    /// Group addresses and zeros are no stations (AR-02), an own address is no neighbour (AR-03), and an
-    /// advertisement concerns only known neighbours (AR-04, ND-04).
+    /// Handles a message that claims `mac` for `key.address`. Returns whether the claim was accepted. Refuses
+    /// a multicast, broadcast or zero `mac` (AR-02), a claim to the router's own address (AR-03), and an
+    /// advertisement of an unknown neighbour (AR-04, ND-04).
     pub fn heard(
         &mut self,
         key: NeighbourKey,
@@ -266,7 +267,8 @@ impl Resolver {
         actions.push(Action::Conflict { key, mac, defend });
     }
 
-    /// Handles due neighbours: repeats requests, gives up, forgets.
+    /// Handles neighbours whose deadline has passed: repeats requests, marks neighbours as failed, or forgets
+    /// them.
     pub fn poll(&mut self, now: Instant, actions: &mut Vec<Action>) {
         let mut left = AT_ONCE;
         while left > 0
@@ -299,7 +301,7 @@ impl Resolver {
         }
     }
 
-    /// Returns the time of the next work for [`poll`](Self::poll).
+    /// Returns the time of the next work for [`poll`](Self::poll); `None` if there is none.
     pub fn next_event(&self) -> Option<Instant> {
         if !self.gone.is_empty() {
             return Some(Instant::ZERO);
@@ -335,7 +337,7 @@ impl Resolver {
         self.places.len() == 0
     }
 
-    /// Whether there is room for a neighbour that no packet waits for. No other neighbour yields to it.
+    /// Whether a neighbour that no packet waits for may be added. It displaces no other neighbour.
     fn has_room_for_stranger(&self, port: PortId) -> bool {
         let share = (self.settings.capacity / 8).max(1);
         self.places.len() < self.settings.capacity && self.places.unconfirmed(port) < share

@@ -41,7 +41,7 @@ impl<T> Retired<T> {
         self.things.pop_front_if(|(retired, _)| *retired <= epoch)
     }
 
-    /// Returns the number of waiting objects.
+    /// Returns the number of objects that can't be reused yet.
     pub fn len(&self) -> usize {
         self.things.len()
     }

@@ -74,7 +74,8 @@ struct Node {
     values: Vec<u32>,
 }
 
-/// For the positions 32 to 63, the set of positions on the path of halving, as bits of the first word.
+/// For each position from 32 to 63: the position and its shorter prefixes (repeated halves), as bits of one
+/// word.
 const UPWARDS: [u64; 32] = {
     let mut sets = [0; 32];
     let mut at = 0;
@@ -153,7 +154,7 @@ impl<A: PrefixBits> Default for RouteTable<A> {
     }
 }
 
-/// Returns the number of octets above the node that holds prefixes of `length` bits, and the position there.
+/// Returns the number of octets above the node of prefixes of `length` bits, and their position in the node.
 #[inline]
 fn locate<A: PrefixBits>(address: A, length: u8) -> (u8, usize) {
     if length == 0 {
@@ -235,7 +236,7 @@ impl<A: PrefixBits> RouteTable<A> {
         }
     }
 
-    /// Returns the value of exactly this prefix.
+    /// Returns the value of exactly this prefix; `None` if the table lacks it.
     pub fn get(&self, address: A, length: u8) -> Option<u32> {
         if length > A::WIDTH {
             return None;
@@ -249,7 +250,7 @@ impl<A: PrefixBits> RouteTable<A> {
         node.prefixes.contains(place).then(|| node.value(place))
     }
 
-    /// Returns the value of the longest prefix of `address`.
+    /// Returns the value of the longest prefix of `address`; `None` if no prefix contains the address.
     #[inline]
     pub fn lookup(&self, address: A) -> Option<u32> {
         let (at, _, place) = self.longest(address)?;

@@ -35,14 +35,14 @@ impl MartianPolicy {
     }
 }
 
-/// Returns the reason why a packet from `source` must not be forwarded, by the address alone. The route table
-/// knows directed broadcasts of connected networks ([`Route::Broadcast`](crate::Route::Broadcast)).
+/// Returns the reason why a packet from `source` must not be forwarded, by the address alone; `None` if it
+/// may be. Only the route table knows directed broadcasts ([`Route::Broadcast`](crate::Route::Broadcast)).
 #[inline]
 pub fn check_source4(source: Ipv4Addr, policy: MartianPolicy) -> Option<DropReason> {
     (source.is_multicast() || policy.forbids(source)).then_some(DropReason::MartianSource)
 }
 
-/// Returns the reason why a packet to `destination` must not be forwarded as unicast, by the address alone.
+/// Returns the reason why a packet to `destination` must not be forwarded as unicast; `None` if it may be.
 #[inline]
 pub fn check_destination4(destination: Ipv4Addr, policy: MartianPolicy) -> Option<DropReason> {
     if destination.is_multicast() {
@@ -61,7 +61,7 @@ pub fn check_source6(source: Ipv6Addr) -> Option<DropReason> {
     (source.is_multicast() || never_on_the_wire6(source)).then_some(DropReason::MartianSource)
 }
 
-/// Returns the reason why a packet to `destination` must not be forwarded as unicast (V6-09).
+/// Returns the reason why a packet to `destination` must not be forwarded as unicast (V6-09), if any.
 #[inline]
 pub fn check_destination6(destination: Ipv6Addr) -> Option<DropReason> {
     if destination.is_multicast() {

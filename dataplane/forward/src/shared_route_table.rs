@@ -32,7 +32,7 @@ use slots::{Entry, ROOT_BITS, ROOT_OCTETS, Slots};
 
 /// Number of octets of the longest address.
 const MOST_OCTETS: usize = 16;
-/// Mark of an octet with a child node.
+/// Flag in an octet's mark: the octet leads to a child node.
 const BELOW: u16 = 1 << 15;
 
 /// Error of a route table without room for another prefix.
@@ -286,7 +286,7 @@ impl<A: PrefixBits> SharedTable<A> {
         size_of_val(&*self.slots.root) + self.nodes.memory()
     }
 
-    /// Returns the bytes that only the writer has.
+    /// Returns the bytes of the writer's own tables.
     pub fn writer_memory(&self) -> usize {
         self.lengths.len() + self.prefixes.memory()
     }

@@ -117,7 +117,7 @@ static __always_inline void read_tag(const struct frame *frame, struct vlan_stac
 	*offset += sizeof(tag);
 }
 
-/* Reads at most two tags. Where the kernel has removed the outer tag, it is beside the frame. */
+/* Reads at most two tags. If the kernel has removed the outer tag, the socket buffer has it. */
 static __always_inline void read_tags(const struct frame *frame, struct vlan_stack *stack, __u32 *offset, __be16 *type)
 {
 	if (frame->skb && frame->skb->vlan_present)

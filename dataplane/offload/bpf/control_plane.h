@@ -2,8 +2,8 @@
 /*
  * Control-plane policing: each class of packets for the router itself enters the kernel at a rate of its own,
  * so that a flood loses packets of its own class only. Packets that the kernel gets for other receivers, or
- * for none here, are not policed. dataplane/pipeline/src/control_plane.rs does the same for ports without
- * such a program.
+ * for none here, are not policed. dataplane/pipeline/src/punt/control_plane.rs does the same for ports
+ * without such a program.
  */
 #ifndef MILLRACE_CONTROL_PLANE_H
 #define MILLRACE_CONTROL_PLANE_H
@@ -82,7 +82,7 @@ union connection {
 };
 
 /*
- * Whether the packet belongs to a connection of the kernel. A flooder doesn't know the port of the other end.
+ * Whether the packet belongs to a TCP connection of the kernel. A flooder doesn't know the peer's port.
  */
 static __always_inline int is_established(void *context, union connection *connection, const __u32 size)
 {
@@ -142,7 +142,7 @@ static __always_inline enum control_class class_of_ipv4(void *context, const str
 	    load(frame, offset + 6, &fragment, 2))
 		return OTHER;
 	/*
-	 * Link-local groups are for the router. Packets to other groups may be on their way to other hosts.
+	 * Link-local multicast is for the router. Packets to other multicast groups may be in transit.
 	 */
 	if ((connection.ipv4.to & bpf_htonl(0xf0000000)) == bpf_htonl(0xe0000000) &&
 	    (connection.ipv4.to & bpf_htonl(0xffffff00)) != bpf_htonl(0xe0000000))
@@ -193,13 +193,13 @@ static __always_inline enum control_class class_of_others(__be16 type)
 	/* A length: LLC frames of IS-IS and spanning tree protocols. */
 	if (number <= ETH_LLC_MOST)
 		return ROUTING;
-	/* Headers behind a third tag are not read: kernel devices may receive such frames. */
+	/* Headers after a third tag are not read: kernel devices may receive such frames. */
 	return is_tag(type) || number == ETHERTYPE_LLDP || number == ETHERTYPE_SLOW || number == ETHERTYPE_EAPOL ? OTHER :
 														   NOT_POLICED;
 }
 
 /*
- * Whether a packet is for an address of the router, a group or a broadcast, whatever its frame's link header.
+ * Whether a packet is for an address of the router, multicast or broadcast, whatever its frame's link header.
  */
 static __always_inline int is_for_router(const struct frame *frame, const struct network *network)
 {
@@ -218,9 +218,9 @@ static __always_inline int is_for_router(const struct frame *frame, const struct
 }
 
 /*
- * Returns the verdict of a frame of another VLAN or to another station as if it had no tags and the port's
- * own MAC address, if the packet is for the router itself. Kernel devices above the port (VLANs, bridges)
- * receive such frames.
+ * Returns the verdict by which a frame is policed. A frame of another VLAN or to another station whose packet
+ * is for the router itself gets the verdict of an untagged frame to the port's MAC address: kernel devices
+ * above the port (VLANs, bridges) receive such frames.
  */
 static __always_inline enum verdict behind_the_port(const struct frame *frame, enum verdict verdict,
 						    const struct network *network)

@@ -25,7 +25,7 @@
 /* Words of a bucket, which fills a cache line. */
 #define WORDS 16
 #define TREATMENTS 65536
-/* Words of a key that enter the hash. */
+/* Number of 32-bit words of a key, all of which the hash can use. */
 #define HASHED 10
 /* Maximum number of eBPF variants of plugins, one for each instance with a variant. */
 #define FORMS 256
@@ -55,7 +55,7 @@
 #define SUM_STEP 64
 
 #define GO_UP (-1)
-/* Drop that lets the worker become done with the flow's packets, so that the flow can be forwarded here. */
+/* Drop during the take-over of a flow from an overloaded worker that still has packets of the flow. */
 #define MAKE_WAY (-2)
 /* Drop by a filter. */
 #define FILTERED (-3)
@@ -287,7 +287,7 @@ struct transport_header {
 struct candidate {
 	struct flow_key key __attribute__((aligned(8)));
 	__u32 network_length;
-	int partial; /* whether the sender left the checksum to the card */
+	int partial; /* whether the checksum is partial */
 };
 
 /* Adds the 32-bit words of an aligned header to a sum. */
@@ -321,7 +321,7 @@ static __always_inline __u16 fold(__u64 sum)
 	return (sum & 0xffff) + (sum >> 16);
 }
 
-/* Whether a frame of this length has exactly such a packet, with padding only up to the shortest frame. */
+/* Whether a frame of this length holds just this packet, padded at most to the shortest frame. */
 static __always_inline int fits(__u64 frame_length, __u32 network_length)
 {
 	__u64 wanted = ETH_HLEN + network_length;
@@ -331,7 +331,7 @@ static __always_inline int fits(__u64 frame_length, __u32 network_length)
 
 /*
  * Reads the transport ports. A checksum equal to the folded pseudo header is a partial one that the sender
- * left to its card (dataplane/port/src/partial_checksum.rs).
+ * left to its NIC (dataplane/port/src/partial_checksum.rs).
  */
 static __always_inline int read_transport(struct candidate *packet, const void *header, const void *end, __u32 length,
 					  __u64 pseudo)
@@ -413,7 +413,7 @@ static __always_inline const void *before_end(const void *start, const void *end
 
 /*
  * Returns the unfolded sum of `length` bytes from `start` on; negative if they are too many. The loops count
- * the rest down: the verifier knows bounds of it, and need not check each length separately.
+ * down the remaining bytes, whose bounds the verifier knows. So it need not check each length separately.
  */
 static __always_inline __s64 sum_to_end(const void *start, const void *end, __u32 length)
 {
@@ -670,7 +670,7 @@ static __always_inline int go_up(const struct ascent *ascent, struct cached_flow
 	return GO_UP;
 }
 
-/* Whether the worker is done with all upcalls of the flow. */
+/* Whether the workers are done with all upcalls of the flow, so that none is in flight. */
 static __always_inline int none_is_up(const struct way *way, struct cached_flow *flow, __u32 slot)
 {
 	const struct aside *aside;
@@ -735,7 +735,7 @@ __attribute__((noinline)) int ask_form_sg(struct xdp_md *context, __u32 place)
 }
 
 /*
- * Whether the source address is a station's: neither a group nor zero. A worker drops frames from other
+ * Whether a source address is valid: neither multicast nor zero. A worker drops frames from other
  * addresses.
  */
 static __always_inline int is_station(const __u8 *address)

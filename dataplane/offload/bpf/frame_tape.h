@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
- * Frame tape: frames that user space has written one behind the other. A program runs on as many live frames,
+ * Frame tape: frames that user space has written one after the other. A program runs on as many live frames,
  * and each run turns its frame into the next one of the tape. Rust writes the tape:
  * src/injector/frame_tape.rs.
  */
@@ -9,7 +9,7 @@
 
 #include "helpers.h"
 
-/* Size of the tape in bytes, a power of two. Behind it there is room for the longest frame. */
+/* Size of the tape in bytes, a power of two. After it there is room for the longest frame. */
 #define TAPE_BYTES 0x40000
 #define LONGEST_ON_TAPE 4096
 
@@ -24,8 +24,8 @@ struct tape {
 };
 
 /*
- * Cursor of the tape: start of the next entry, and number of taken entries. meets_again: the port's own
- * program will meet the frames that millrace_hand passes.
+ * Cursor of the tape: start of the next entry, and number of taken entries. meets_again: whether
+ * the port's own program sees the frames that millrace_hand passes once more.
  */
 struct tape_cursor {
 	__u32 at, taken, meets_again, reserved;
@@ -48,7 +48,7 @@ struct {
 } tape_cursor SEC(".maps");
 
 /*
- * Replaces a single-buffer frame by the next entry. Returns the cursor behind the entry; null where there is
+ * Replaces a single-buffer frame by the next entry. Returns the cursor, after the entry; null where there is
  * no entry.
  */
 static __always_inline struct tape_cursor *take_from_tape(struct xdp_md *context)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
- * Traffic generator: turns each live frame into a varied copy of a template and sends it by a device. The
+ * Traffic generator: turns each live frame into a varied copy of a template and sends it out of a device. The
  * sink at the other end counts and drops every arriving frame.
  */
 #include "helpers.h"
@@ -52,7 +52,7 @@ struct {
 	__type(value, struct arrived);
 } arrived SEC(".maps");
 
-/* Device by which millrace_pass sends every frame. It is the smallest program that forwards. */
+/* Device out of which millrace_pass, the smallest program that forwards, sends every frame. */
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
 	__uint(max_entries, 1);

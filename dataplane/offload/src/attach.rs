@@ -10,7 +10,7 @@ use crate::bpf_syscall::{self, Hook};
 use crate::leftover::Loaded;
 use crate::rtnetlink::{self, DRV_MODE, Device, Refusal, SKB_MODE, UPDATE_IF_NOEXIST};
 
-/// Treatment of frames for user space while no socket is registered, also after the daemon's death.
+/// Treatment of frames for user space while no socket is registered, also after the death of the process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OnDeath {
     /// The kernel forwards the frames. The program vanishes with the process.
@@ -138,7 +138,7 @@ pub(crate) fn xdp_error(device: &Device, ifindex: u32, mode: u32, refusal: Refus
     }
 }
 
-/// Whether a failed native attachment may be retried in generic mode.
+/// Returns whether a failed native attachment may be retried in generic mode.
 pub(crate) fn may_fall_back(error: &OffloadError) -> bool {
     matches!(error, OffloadError::NotSupported { .. } | OffloadError::Kernel { .. })
 }

@@ -165,7 +165,7 @@ pub(crate) fn delete_key<K>(map: &OwnedFd, key: &K) -> io::Result<()> {
     unsafe { bpf(BPF_MAP_DELETE_ELEM, &mut attributes).map(drop) }
 }
 
-/// Attaches `program` by a link. Closing the link, also by death of the process, detaches it.
+/// Attaches `program` by a link. The program is detached when the link is closed or the process ends.
 pub(crate) fn create_link(program: BorrowedFd<'_>, ifindex: u32, hook: Hook) -> io::Result<OwnedFd> {
     let (attach_type, flags) = match hook {
         Hook::Xdp { flags } => (BPF_XDP, flags),

@@ -9,7 +9,7 @@ use crate::{CONTROL_CLASSES, OffloadError, object};
 
 /// Ticks per second. A tick is a sixteenth of a nanosecond; each packet costs a number of ticks.
 const TICKS: u64 = 16_000_000_000;
-/// Fractions per tick.
+/// Fractions per tick: costs are counted in 65,536ths of a tick.
 const FRACTION: u64 = 1 << 16;
 
 /// Rate limit of a class.

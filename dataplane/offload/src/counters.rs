@@ -6,8 +6,8 @@ use aya::maps::{MapError, PerCpuArray};
 use crate::OffloadError;
 use crate::object::{map_error, missing};
 
-/// Frames since the program was loaded, summed over all processors. `seen` equals the sum of all other frame
-/// counts.
+/// Frames since the program was loaded, summed over all processors. `seen` equals the sum of the other frame
+/// counts, without `handed_back` and `entered`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Level0Counters {
     /// Frames that reached the program.
@@ -19,7 +19,7 @@ pub struct Level0Counters {
     /// Frames kept by the kernel: neither IPv4 nor IPv6 (ARP, LLC, LLDP, MPLS, …), or without a whole
     /// Ethernet header.
     pub other_ethertype: u64,
-    /// Frames kept by the kernel: another station's destination MAC address.
+    /// Frames kept by the kernel: the destination MAC address is not the port's.
     pub not_ours: u64,
     /// Frames kept by the kernel: destination is an address of this router.
     pub local: u64,
@@ -31,8 +31,8 @@ pub struct Level0Counters {
     pub forwarded: u64,
     /// Frames that the flow cache dropped because the output device was gone.
     pub undeliverable: u64,
-    /// Frames dropped while a flow moved from an overloaded worker to the flow cache, so that no packet
-    /// overtakes another.
+    /// Frames dropped during the take-over of a flow from an overloaded worker, so that no packet overtakes
+    /// another.
     pub made_way: u64,
     /// Frames that the flow cache dropped because of a filter.
     pub filtered: u64,
@@ -57,7 +57,7 @@ pub struct Level0Counters {
 /// Number of classes of packets for the router itself: those of `millrace_packet::ControlClass`.
 pub const CONTROL_CLASSES: usize = 8;
 
-/// Words of `struct counters` before the words of classes.
+/// Number of words of `struct counters` before the counters by class.
 const PLAIN: usize = 17;
 
 /// `struct counters` of bpf/level0.c.
@@ -114,7 +114,7 @@ impl Level0Counters {
         }
     }
 
-    /// Returns the number of frames that the kernel got, for all reasons but hand-back.
+    /// Returns the number of frames that the kernel got, without handed-back frames.
     pub const fn passed(&self) -> u64 {
         self.other_ethertype + self.not_ours + self.local + self.multicast + self.vlan + self.fallback_passed
     }

@@ -113,7 +113,7 @@ pub enum OffloadError {
 /// Error of frame injection.
 #[derive(Debug, Error)]
 pub enum InjectError {
-    /// The frame is longer than the room in a page.
+    /// The frame is too long for a page.
     #[error("a frame of {length} bytes is too long to inject: at most {max} bytes fit")]
     TooLong {
         /// Length of the frame in bytes.

@@ -77,8 +77,8 @@ pub(crate) fn queues(device: &str) -> Option<(u32, u32)> {
     (rx > 0).then_some((rx, tx))
 }
 
-/// Whether `device` (in the calling thread's namespace) removes VLAN tags before an XDP program sees the
-/// frame. `None` if the driver does not report it.
+/// Returns whether `device` (in the calling thread's namespace) removes VLAN tags before an XDP program sees
+/// the frame. `None` if the driver does not report it.
 #[must_use]
 pub fn takes_tags_out(device: &str) -> Option<bool> {
     let mut value = Value { command: ETHTOOL_GFLAGS, data: 0 };

@@ -43,7 +43,8 @@ impl DeviceFacts {
     }
 }
 
-/// Returns the reason why programs cannot redirect frames to a device with this driver and these features.
+/// Returns the reason why programs cannot redirect frames to a device with this driver and these features;
+/// `None` if they can.
 pub fn why_no_redirects(driver: &str, features: &[&'static str]) -> Option<&'static str> {
     match (driver, features) {
         (_, features) if features.contains(&"ndo-xmit") => None,

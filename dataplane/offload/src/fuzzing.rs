@@ -95,7 +95,7 @@ impl DryRuns {
     }
 }
 
-/// Packet of a flow that the cache may hold.
+/// Packet whose flow the cache may hold.
 #[derive(Debug)]
 pub struct CachedPacket<'a> {
     key: [u8; KEY_BYTES],

@@ -23,7 +23,7 @@ const NETDEV_A_DEV_IFINDEX: u16 = 1;
 const NETDEV_A_DEV_XDP_FEATURES: u16 = 3;
 /// Length in bytes of a netlink header and a generic netlink header.
 const HEADERS: usize = 20;
-/// Offset of the command, behind the netlink header.
+/// Offset of the command, after the netlink header.
 const COMMAND: usize = 16;
 /// Length of the receive buffer for a notification, in bytes; a notification has some ten attributes.
 const NEWS: usize = 4096;
@@ -44,7 +44,7 @@ pub(crate) fn xdp_features(ifindex: u32) -> io::Result<Vec<&'static str>> {
     Ok(FEATURES.iter().enumerate().filter(|(bit, _)| bits >> bit & 1 == 1).map(|(_, name)| *name).collect())
 }
 
-/// Notifications of changed XDP features, for the devices of the network namespace in which it was opened.
+/// Notifications of changed XDP features, for the devices of the network namespace of [`open`](Self::open).
 /// Features of a veth depend on settings of its other end, in any namespace.
 #[derive(Debug)]
 pub struct FeatureNews(Socket);
@@ -156,7 +156,7 @@ mod tests {
         ip(&set);
     }
 
-    /// Whether a notification for `device` arrives within `looks` attempts, a millisecond apart.
+    /// Returns whether a notification for `device` arrives within `looks` attempts, a millisecond apart.
     fn hears(news: &mut FeatureNews, device: u32, looks: u32) -> bool {
         (0..looks).any(|_| {
             std::thread::sleep(Duration::from_millis(1));

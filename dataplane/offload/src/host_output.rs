@@ -21,12 +21,12 @@ pub struct HostCatch {
 }
 
 impl HostCatch {
-    /// Redirects packets that the kernel sends by the device `ifindex` to the TAP device `catcher`, both of
-    /// the calling thread's network namespace. While that TAP device does not exist, the kernel sends the
-    /// packets itself. Needs Linux 6.6.
+    /// Redirects packets that the kernel sends out of the device `ifindex` to the TAP device `catcher`. Both
+    /// are in the calling thread's network namespace. While that TAP device does not exist, the kernel sends
+    /// the packets itself. Needs Linux 6.6.
     ///
-    /// `above` are descriptors of this process that must close after the program is detached, when the
-    /// process is killed. Linux closes the highest descriptor first.
+    /// `above`: descriptors that stay open until the program is detached when the process is killed. Linux
+    /// closes the highest descriptor first, so the program gets a higher one.
     ///
     /// # Errors
     /// [`OffloadError`] when a device is gone, or the kernel refuses the program or its attachment.

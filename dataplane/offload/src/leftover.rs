@@ -32,7 +32,7 @@ impl Loaded {
         String::from_utf8_lossy(self.info.name()).into_owned()
     }
 
-    /// Whether a process of Millrace, this one or an earlier one, loaded the program.
+    /// Returns whether a process of Millrace, this one or an earlier one, loaded the program.
     pub(crate) fn is_ours(&self) -> bool {
         self.name().starts_with(NAME_PREFIX)
     }
@@ -41,9 +41,9 @@ impl Loaded {
         self.info.fd().ok()?.as_fd().try_clone_to_owned().ok()
     }
 
-    /// Copies MAC address, addresses and VLANs into the maps of the succeeding program. So dropped frames
-    /// stay dropped until the new owner configures that program. Unreadable values are skipped, because the
-    /// new owner sets them anyway.
+    /// Copies MAC address, addresses and VLANs into the maps of the new program. So frames that the old
+    /// program dropped stay dropped until the owner configures the new one. Unreadable values are skipped,
+    /// because the owner sets them anyway.
     pub(crate) fn bequeath(&self, heir: &mut Ebpf) {
         for map in self.info.map_ids().ok().flatten().unwrap_or_default() {
             let Ok(name) =

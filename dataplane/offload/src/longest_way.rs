@@ -2,7 +2,7 @@
 //!
 //! The count is that of the longest path from the first instruction to an exit, where every branch may be
 //! taken. Each loop counts as one iteration. Two loops run over the bytes of a packet whose checksum is
-//! completed. Two run over the words of buckets, for flows that the first word does not name. The number of
+//! completed. Two run over the words of buckets, for flows that are not at their first word. The number of
 //! loops is reported as well.
 
 use crate::object::LEVEL0;
@@ -87,7 +87,8 @@ struct Search<'a> {
     code: &'a [u8],
     /// Helper that the path must not call.
     without: Option<i32>,
-    /// For each finished instruction, the length of the longest path from there to an exit, if there is one.
+    /// For each finished instruction, the length of the longest path from it to an exit; inner `None` if no
+    /// path leads to an exit.
     longest: Vec<Option<Option<u32>>>,
     /// Number of backward jumps that close a loop.
     loops: u32,
@@ -98,7 +99,7 @@ impl<'a> Search<'a> {
         Self { code, without, longest: vec![None; code.len() / 8], loops: 0 }
     }
 
-    /// Returns the instructions that may follow an instruction; none behind a call of the excluded helper.
+    /// Returns the instructions that may follow an instruction; none after a call of the excluded helper.
     fn next(&self, at: usize) -> Vec<usize> {
         let Some(instruction) = Instruction::at(self.code, at) else { return Vec::new() };
         let forbidden = self.without.is_some_and(|helper| instruction.is_call_of(helper));

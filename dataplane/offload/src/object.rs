@@ -1,4 +1,4 @@
-//! Compiled programs, which this library includes, and their loading.
+//! Compiled programs, embedded in this library, and their loading.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;

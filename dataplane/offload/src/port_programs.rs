@@ -29,8 +29,8 @@ const QUEUES: u32 = 256;
 pub enum Mode {
     /// XDP in the driver; an error if the driver does not support it.
     Native,
-    /// XDP in the kernel's generic hook, behind the allocation of a socket buffer. This works on every
-    /// device, and costs a copy.
+    /// XDP in the kernel's generic hook, after the allocation of a socket buffer. This works on every device,
+    /// and costs a copy.
     Generic,
     /// Native mode if possible, otherwise generic mode; [`PortPrograms::why`] then returns the reason.
     #[default]
@@ -48,8 +48,8 @@ pub enum Attachment {
     Tcx,
 }
 
-/// Attached programs of one port. Dropping them detaches them, but a panic counts as a death, see
-/// [`OnDeath`].
+/// Attached programs of one port. Dropping them detaches them, except during a panic, which counts as a
+/// death: see [`OnDeath`].
 #[derive(Debug)]
 pub struct PortPrograms {
     ifindex: u32,
@@ -64,7 +64,7 @@ pub struct PortPrograms {
     local: HashSet<IpAddr>,
     vlans: HashSet<VlanStack>,
     sockets: HashSet<u32>,
-    /// Parameters of the flow table of the flow cache.
+    /// Hash table parameters of the flow cache.
     places: FlowPlaces,
 }
 
@@ -131,7 +131,8 @@ impl PortPrograms {
 
     /// Loads and attaches the tcx ingress program for an AF_PACKET port, whose sockets must carry
     /// [`Self::socket_filter_fd`]. Until [`Self::set_own_mac`] is called, the kernel gets all frames. From
-    /// then on, the kernel drops frames for user space, with a socket or without. Needs Linux 6.6.
+    /// then on, the program keeps frames for user space from the kernel, even if no socket receives them.
+    /// Needs Linux 6.6.
     ///
     /// # Errors
     /// [`OffloadError`] when the device is gone, or the kernel refuses a program or its attachment.
@@ -218,7 +219,7 @@ impl PortPrograms {
     }
 
     /// Sets the witness: the AF_XDP socket whose end counts as the end of the process. Without a live
-    /// witness, the port's frames fall back as [`OnDeath`] tells, whatever sockets it has. By default the
+    /// witness, the port's frames fall back as [`OnDeath`] defines, whatever sockets it has. By default the
     /// witness is the socket registered last.
     ///
     /// When a process is killed, its sockets close one after the other, the highest descriptor first, and
@@ -231,7 +232,7 @@ impl PortPrograms {
         self.socket_map("witness")?.set(0, fd, 0).map_err(|error| map_error("witness", &error))
     }
 
-    /// Ends the redirection of `queue`. Its frames fall back as [`OnDeath`] tells.
+    /// Ends the redirection of `queue`. Its frames fall back as [`OnDeath`] defines.
     ///
     /// # Errors
     /// [`OffloadError::Queue`] when no socket was registered. A registered socket that was closed meanwhile
@@ -250,7 +251,7 @@ impl PortPrograms {
         XskMap::try_from(map).map_err(|error| map_error(name, &error))
     }
 
-    /// Sets the MAC address of the unicast frames that this port forwards.
+    /// Sets the MAC address of the port. The program leaves unicast frames to other addresses to the kernel.
     ///
     /// # Errors
     /// [`OffloadError::Map`] when the kernel refuses.
@@ -363,20 +364,20 @@ impl PortPrograms {
         map.set(0, FlowCache::place(self.places, port, cached), 0).map_err(failed)
     }
 
-    /// Whether the device accepts frames redirected by a program, as its driver reports now. A veth does so
-    /// while its other end has an XDP program or receive offload (GRO). False before Linux 6.3, where no
-    /// driver reports it.
+    /// Returns whether the device accepts frames redirected by a program, as its driver reports now. A veth
+    /// does so while its other end has an XDP program or receive offload (GRO). False before Linux 6.3, where
+    /// no driver reports it.
     ///
-    /// The second value tells the same for frames of several buffers.
+    /// The second value is the same for frames of several buffers.
     pub fn takes_redirects(&self) -> (bool, bool) {
         let features = genetlink::xdp_features(self.ifindex).unwrap_or_default();
         (features.contains(&"ndo-xmit"), features.contains(&"ndo-xmit-sg"))
     }
 
     /// Returns the length of the longest redirected packet that the other end of the device accepts, in bytes
-    /// without link header. The other end of a veth may have a smaller MTU than the device itself. It loses a
-    /// longer packet, with up to 15 packets redirected behind it. `None` if there is no such end, or nothing
-    /// is known of it.
+    /// without link header. The other end of a veth may have a smaller MTU than the device itself. It drops a
+    /// longer packet, and up to 15 packets redirected after it. `None` for a device without another end, or
+    /// if the MTU of that end is unknown.
     pub fn longest_at_far_end(&self) -> Option<u32> {
         rtnetlink::far_mtu(self.ifindex).map(|mtu| mtu + rtnetlink::VETH_ROOM)
     }

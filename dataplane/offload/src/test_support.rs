@@ -15,7 +15,7 @@ use nix::sys::socket::{
 use crate::dry_runs::ones_complement;
 use crate::object;
 
-/// Whether programs can be loaded. Prints the reason if not, and fails where CI must be able to.
+/// Returns whether programs can be loaded. Prints the reason if not, and fails where CI must be able to.
 pub(crate) fn can_load() -> bool {
     let root = nix::unistd::geteuid().is_root();
     let problem =

@@ -20,20 +20,20 @@ pub struct Options {
     pub icmp_dscp: u8,
     /// Whether hosts get redirects to a better first hop (RFC 1812, 5.2.7.2).
     pub redirects: bool,
-    /// Common priority of all routes: it overrides filters of lower priority at gates of position `route`, if
-    /// the packet has a route.
+    /// Priority of all routes: the route of a packet overrides filters of lower priority at gates of position
+    /// `route`.
     pub route_priority: i32,
     /// Maximum number of flow records, up to 16,777,216. With 0, every packet is classified by itself.
     pub flows_max: u32,
     /// Maximum number of new flows classified per batch during an overload. Packets of other new flows are
     /// dropped then; known flows keep their packets.
     pub new_flows: u16,
-    /// Maximum number of packets made by instances that enter the pipeline per iteration, 1 to 256, as the
-    /// [weight](crate::PortSettings::input_weight) of a port's input.
+    /// Maximum number of packets made by instances that enter the pipeline per iteration, 1 to 256. Ports
+    /// have a [similar limit](crate::PortSettings::input_weight) for received packets.
     pub plugin_weight: u16,
     /// Time without a packet after which a flow record expires.
     pub flow_idle: Duration,
-    /// Source address of ICMP errors for an egress port without an address of their family.
+    /// Source address of ICMPv4 errors towards an egress port without an IPv4 address.
     pub router_id: std::net::Ipv4Addr,
     /// Limits of instances.
     pub instances: Limits,

@@ -30,7 +30,7 @@ use crate::router::pending::{Pending, Scratch};
 use crate::work::{Fate, Work};
 use crate::worker::handover::Handover;
 
-/// Maximum number of held packets that an iteration refuses because their wait has timed out.
+/// Maximum number of held packets that time out in an iteration. The router sends ICMP errors about them.
 const EXPIRED_AT_ONCE: usize = 64;
 
 /// Forwarding state of a worker: the state of each stage, and all tables between the devices.
@@ -51,7 +51,8 @@ pub struct Router {
     pub(crate) observation: Observation,
     pub(crate) pending: Pending,
     pub(crate) scratch: Scratch,
-    /// Last batch that the worker received, and its ingress device; `None` for a batch from another worker.
+    /// Last batch that the worker received, and its ingress device; `None` before the first batch, and for a
+    /// batch from another worker.
     pub(crate) arrivals: (Arrivals, Option<DeviceId>),
 }
 
@@ -167,8 +168,8 @@ impl Router {
         true
     }
 
-    /// Takes packets of known flows through the instances at gates of `early` and `late`. Returns whether all
-    /// packets are finished frames.
+    /// Takes packets of known flows through the instances at gates of positions `early` and `late`. Returns
+    /// whether all packets are finished frames.
     fn settle_bound<P: Probe>(&mut self, work: &mut Work, probe: P, now: Instant) -> bool {
         if self.gates.looks_at_packets() {
             work.note_keys();

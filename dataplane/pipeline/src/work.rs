@@ -117,7 +117,7 @@ impl Bits {
 /// Common property of all packets of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Alike {
-    /// None.
+    /// No common property.
     #[default]
     No,
     /// All packets were read as untagged plain frames, and none was changed since. A packet whose fate was
@@ -127,12 +127,12 @@ pub(crate) enum Alike {
     Plain4,
 }
 
-/// Route that accounts for a packet, and path whose filters [account for
-/// it](millrace_packet::Annotations::counts_for).
+/// Route to which a packet is accounted, and path to whose filters it [is
+/// accounted](millrace_packet::Annotations::counts_for).
 pub(crate) type Accounts = (NextHopIndex, PathId);
 
-/// Finished frames of a batch, settled on the fast path. Successive frames with the same egress port and
-/// accounts share an item.
+/// Packets and bytes of the finished frames that the fast path makes of a batch. Successive frames with the
+/// same egress port and accounts share an item.
 #[derive(Debug)]
 pub(crate) struct Leaving(Vec<(PortId, Accounts, Amount)>);
 
@@ -148,7 +148,7 @@ impl Leaving {
         self.0.clear();
     }
 
-    /// Adds an amount that leaves by a port.
+    /// Adds packets and bytes sent out of a port, with their accounts.
     #[inline]
     pub fn add(&mut self, port: PortId, accounts: Accounts, amount: Amount) {
         if amount.packets > 0 {
@@ -185,15 +185,16 @@ pub struct Work {
     /// [`complete`](Self::complete) adds both for the few packets that need them;
     /// [`note_keys`](Self::note_keys) adds the keys.
     pub(crate) brief: Bits,
-    /// Number of packets that the stages skip, as each passes them alone. Their fates are not open meanwhile.
+    /// Number of traced packets that the stages skip in this batch, because each passes them in a batch of
+    /// its own. The fates of these packets are not open here.
     pub(crate) aside: usize,
     /// Common property of all packets.
     pub(crate) alike: Alike,
-    /// Whether [`note_keys`](Self::note_keys) still has to add keys of packets with a path.
+    /// Whether [`note_keys`](Self::note_keys) still has to set the flow keys of packets with a path.
     pub(crate) keys_due: bool,
     /// Flow keys; meaningless where the fate was settled before the parse stage.
     pub keys: Each<FlowKey>,
-    /// Hashes of the flow keys in the flow table.
+    /// Hashes of the flow keys, by which the flow table finds records.
     pub hashes: Each<u64>,
     /// Flow records; `None` where unknown.
     pub flows: Each<Option<FlowIndex>>,
@@ -203,9 +204,9 @@ pub struct Work {
     pub paths: Each<PathId>,
     /// Adjacency numbers in the flow records; [`NO_ADJACENCY`] for none.
     pub adjacencies: Each<u32>,
-    /// Numbers of the state blocks of the flows; 0 for none.
+    /// Numbers of the state blocks that instances keep with the flows; 0 for none.
     pub states: Each<u32>,
-    /// Scratch for plugin calls, [`Verdict::Pass`] between them.
+    /// Verdicts of the current plugin call; all are [`Verdict::Pass`] between calls.
     pub verdicts: Each<Verdict>,
     /// Fates of the packets.
     pub fates: Each<Fate>,

@@ -45,9 +45,9 @@ impl FromStr for OnFault {
 pub struct CallLimits {
     /// Treatment of packets that the instance fails at.
     pub on_fault: OnFault,
-    /// Time that a call may take, slices added up. A longer call is an overrun.
+    /// Time that a call may take, all its slices together. A longer call is an overrun.
     pub call: Duration,
-    /// Time of a call per packet, if less in total than `call`. A call always has one slice.
+    /// Time that a call may take per packet, at most `call` in total. At least one slice is always allowed.
     pub packet: Option<Duration>,
 }
 

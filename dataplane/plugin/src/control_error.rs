@@ -73,7 +73,7 @@ pub enum PluginControlError {
         /// Name of the gate with this order.
         gate: String,
     },
-    /// No order number left behind the last gate of the position.
+    /// No order number left after the last gate of the position.
     #[error("no order is left after the last gate at position {position}: give an order between two gates")]
     NoOrderLeft {
         /// Position of the gates.

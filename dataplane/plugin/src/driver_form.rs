@@ -26,7 +26,7 @@ pub struct LoadedForm {
     pub is_asked: bool,
 }
 
-/// Steps that the XDP program executes for the packets of a flow, beside forwarding them.
+/// Steps that the XDP program executes for the packets of a flow, besides forwarding them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DriverForm {
     /// Words of the bindings that count the packets, in the order of the journey.
@@ -72,7 +72,7 @@ pub enum DriverRefusal {
     Copy,
     /// The path has more than [`MOST_DRIVER_STEPS`] bindings.
     Steps,
-    /// The path has several token buckets or eBPF variants, or one before a filter that drops.
+    /// More than one step may drop packets: a token bucket, an eBPF variant, or a filter that drops.
     Policers,
 }
 
@@ -82,7 +82,7 @@ impl DriverForm {
         self.drops_at.is_some()
     }
 
-    /// Returns the slot of the eBPF variant that the program calls.
+    /// Returns the slot of the eBPF variant that the program calls; `None` if it calls none.
     pub fn asks(&self) -> Option<u16> {
         self.asks_at.map(|_| self.asked.0)
     }

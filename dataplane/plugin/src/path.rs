@@ -1,8 +1,8 @@
 //! Paths: interned treatments of flows, shared by all flows with the same treatment.
 //!
 //! A path is the list of the bindings that apply to a flow, in the order of the journey. Flow records and
-//! packets in queues hold their paths by a count; a path without users is [collected](collection) when it was
-//! not used for a while. A path skips removed bindings, so an old reference does no harm.
+//! packets in queues count as users of their paths. A path without users is [collected](collection) when it
+//! was not used for a while. A path skips removed bindings, so an old reference does no harm.
 
 mod collection;
 
@@ -214,7 +214,7 @@ impl Paths {
         id
     }
 
-    /// Returns the path of the stages at copy gates, or of the other stages.
+    /// Returns the path of the stages at copy gates if `copies` is set, else of all other stages.
     fn part(&mut self, whole: PathId, stages: &[Stage], copies: bool) -> PathId {
         let part: Vec<Stage> =
             stages.iter().filter(|stage| (stage.position == Position::Copy) == copies).copied().collect();

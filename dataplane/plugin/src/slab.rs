@@ -124,7 +124,7 @@ impl<T> Slab<T> {
         self.slots.iter_mut().filter_map(|slot| slot.value.as_mut())
     }
 
-    /// Gives a value a new key. The old key becomes invalid.
+    /// Gives a value a new key. The old key becomes invalid. `None` if the old key finds no value.
     pub fn renew(&mut self, key: Key) -> Option<Key> {
         self.get(key)?;
         let value = self.take(key.slot)?;

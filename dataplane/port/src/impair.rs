@@ -5,7 +5,7 @@
 //! seed and the given times, never on a clock. Each direction has its own queue and random sequence.
 //!
 //! A packet passes these steps in order. It may be lost, and it may be duplicated. Each of the copies may be
-//! corrupted, waits until the link has sent the packets before it (with a rate), and then waits for the
+//! corrupted, waits until the link has sent the packets before it (with a rate limit), and then waits for the
 //! delay.
 
 use std::os::fd::RawFd;

@@ -133,7 +133,7 @@ pub(crate) fn refuse_link(known: &Metadata) -> io::Result<()> {
 /// Refuses all but regular files of the caller's user with one name.
 fn refuse_foreign(known: &Metadata) -> io::Result<()> {
     if !known.is_file() || known.nlink() != 1 {
-        return Err(refused("it is no regular file, or has several names (hard links); name another"));
+        return Err(refused("it is not a regular file, or has several hard links; choose another file"));
     }
     if known.uid() != nix::unistd::geteuid().as_raw() {
         return Err(refused("it belongs to another user; name another file"));

@@ -1,10 +1,10 @@
-//! Transport checksums that the sender left to its network card.
+//! Partial checksums: transport checksums that the sender left to its NIC.
 //!
 //! A host whose device offers checksum offload writes only the folded sum of the pseudo-header into the
-//! checksum field. On a wire the network card completes it. On a virtual link no device completes it, and the
-//! frame carries no mark. So the port completes every field that equals that sum. A finished checksum equals
-//! it for one packet in 65,536. Completing it gives the checksum of the packet's bytes: the same value, if
-//! they were intact.
+//! checksum field. On a physical link the NIC completes it. On a virtual link no device completes it, and the
+//! frame carries no mark. So the port completes every field that equals that sum. The finished checksum of
+//! one packet in 65,536 equals it as well. Its completion gives the same value again, if the packet is
+//! intact.
 
 use millrace_packet::Packet;
 use millrace_wire::Protocol;
@@ -14,7 +14,7 @@ use crate::transport_header::{TransportHeader, word};
 
 /// Completes the packet's TCP or UDP checksum if it is partial. Returns whether it was partial.
 ///
-/// Supports IPv4 and IPv6, behind up to two VLAN tags and eight extension headers. Fragments, UDP without a
+/// Supports IPv4 and IPv6, with up to two VLAN tags and eight extension headers. Fragments, UDP without a
 /// checksum, and packets shorter than their headers declare stay unchanged. Reads only headers, unless a
 /// checksum must be completed.
 #[inline]
@@ -47,8 +47,8 @@ fn complete_field(packet: &mut Packet, header: &TransportHeader, at: usize) -> b
 }
 
 /// Completes a checksum that is known to be partial. It covers all bytes from `start` on, and its field is
-/// `offset` bytes behind `start`. Does nothing if no Internet checksum has that offset, or the field lies
-/// behind the first frame.
+/// `offset` bytes after `start`. Returns whether it was completed: not if no Internet checksum has that
+/// offset, or the field lies beyond the first memory frame.
 pub fn complete_at(packet: &mut Packet, start: usize, offset: usize) -> bool {
     // Offsets of TCP and UDP; SCTP's field, at 8, needs a CRC.
     let protocol = match offset {

@@ -127,7 +127,7 @@ impl Pcap {
         }
     }
 
-    /// Returns the number of skipped packets of the input, whose end is missing in the recording.
+    /// Returns the number of packets of the input that were skipped because the recording lacks their end.
     pub fn truncated(&self) -> u64 {
         self.recording.truncated()
     }

@@ -12,17 +12,17 @@ use millrace_wire::MacAddr;
 /// Packets are whole link-layer frames, with VLAN tags in place, without frame check sequence. Packets from
 /// [`receive`](Port::receive) have correct transport checksums: a port completes partial ones.
 pub trait Port {
-    /// Appends packets that have arrived to `batch`, as many as there are and fit. Never blocks.
+    /// Appends packets that have arrived to `batch`, as many as fit. Never blocks.
     fn receive(&mut self, pool: &Pool, now: Instant, batch: &mut Batch);
 
     /// Takes all packets of `batch`, in order. The port drops packets that the device cannot take now, and
-    /// counts them in [`PortCounters::drops`]. It drops none of up to [`room`](Port::room) packets of one
-    /// frame for that reason. Transmission may wait for [`flush`](Port::flush).
+    /// counts them in [`PortCounters::drops`]. For that reason it drops none of the first
+    /// [`room`](Port::room) packets if each consists of one frame. Transmission may wait for
+    /// [`flush`](Port::flush).
     fn transmit(&mut self, pool: &Pool, now: Instant, batch: &mut Batch);
 
     /// Returns the number of packets that the device has room for now. Further packets wait in the port's
-    /// queue, where they are scheduled. Ports that know no limit before a packet is sent return the greatest
-    /// number.
+    /// queue, where they are scheduled. Ports that learn of a limit only by sending return `usize::MAX`.
     fn room(&mut self) -> usize {
         usize::MAX
     }
@@ -46,13 +46,14 @@ pub trait Port {
     /// has ended.
     fn descriptor(&self) -> Option<RawFd>;
 
-    /// Returns the time of the port's next own event (a delayed packet is due, a recorded packet arrives).
+    /// Returns the time at which a delayed packet is due or a recorded packet arrives; `None` if no such
+    /// event is pending.
     fn next_event(&self) -> Option<Instant> {
         None
     }
 
-    /// Returns the progress of the port with its frames; `None` if it is unknown. Makes no system call, so it
-    /// suits every iteration.
+    /// Returns the progress of the port in sending frames; `None` if it is unknown. Makes no system call, so
+    /// it suits every iteration.
     fn progress(&mut self) -> Option<Progress> {
         None
     }
@@ -68,7 +69,7 @@ pub trait Port {
         queue
     }
 
-    /// Returns the progress of the port with a receive queue. Makes no system call, so it suits every
+    /// Returns the progress of the port in reading a receive queue. Makes no system call, so it suits every
     /// iteration.
     fn arrivals(&self, queue: usize) -> Arrivals {
         let _ = queue;
@@ -82,25 +83,25 @@ pub trait Port {
         0
     }
 
-    /// Whether no packet will ever arrive any more: the end of a file.
+    /// Returns whether no further packet can arrive, as at the end of a file.
     fn is_finished(&self) -> bool {
         false
     }
 }
 
-/// Progress of a port with its frames.
+/// Progress of a port in sending frames, and packets that it keeps after reading.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Progress {
     /// Number of frames that the kernel or the device has not taken yet.
     pub unsent: u32,
-    /// Number of frames that the kernel or the device has taken; may be below the true number. `sent` +
-    /// `unsent` is the number of frames given to the port.
+    /// Number of frames that the kernel or the device has taken; a lower bound. `sent` + `unsent` is the
+    /// number of frames given to the port.
     pub sent: u64,
     /// Number of packets that were read and that [`receive`](Port::receive) has not returned yet.
     pub kept: u32,
 }
 
-/// Progress of a port with a receive queue.
+/// Progress of a port in reading a receive queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Arrivals {
     /// Number of frames read so far, without lost frames.
@@ -182,7 +183,7 @@ pub enum Mode {
     ZeroCopy,
     /// AF_XDP in the driver, with a copy.
     Native,
-    /// AF_XDP behind the driver, on socket buffers.
+    /// AF_XDP after the driver, on socket buffers.
     Generic,
     /// AF_PACKET rings.
     Ring,

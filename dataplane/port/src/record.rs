@@ -42,7 +42,7 @@ impl<W: Write> Record<W> {
         Self { inner, writer: Some(writer), left: limit }
     }
 
-    /// Whether the recording is running.
+    /// Returns whether the recording is running.
     pub fn is_recording(&self) -> bool {
         self.writer.is_some()
     }

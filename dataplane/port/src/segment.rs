@@ -1,8 +1,8 @@
-//! Segmentation of super-frames: a host with segmentation offload sends up to 64 KB in one frame, for its
-//! network card to cut.
+//! Segmentation of super-frames: a host with segmentation offload sends up to 64 KB in one frame, for its NIC
+//! to segment.
 //!
-//! On a virtual link no card cuts the frame. The segments equal those that a card would send (TCP: RFC 9293,
-//! 3.7.1; flags as RFC 3168, 6.1.2 requires and as network cards set them).
+//! On a virtual link no NIC segments the frame. The port's segments equal those that a NIC would send (TCP:
+//! RFC 9293, 3.7.1; flags as RFC 3168, 6.1.2 requires and as NICs set them).
 
 use std::collections::VecDeque;
 
@@ -20,11 +20,11 @@ const MAX_HEADERS: usize = 256;
 /// use at least 88 bytes per segment. A greater number would only turn one frame into thousands.
 const MOST_SEGMENTS: usize = 1024;
 
-/// Properties of a super-frame known from outside of it.
+/// Properties of a super-frame that its bytes do not show.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Known {
-    /// Transport payload of each segment in bytes, as the sender requested from its card. Without it, a TCP
-    /// packet is cut to the MTU, and a UDP packet cannot be cut.
+    /// Transport payload of each segment in bytes, as the sender requested from its NIC; `None` if unknown.
+    /// Then a TCP packet is cut to the MTU, and a UDP packet cannot be cut.
     pub segment_payload: Option<u16>,
 }
 
@@ -161,8 +161,8 @@ impl Cut {
         Some(segment)
     }
 
-    /// Writes the network header of a segment. `None` for a segment that ends within its headers, as in the
-    /// next two functions.
+    /// Writes the network header of a segment. `None` for a segment that ends within its headers; the next
+    /// two functions do the same.
     fn write_network_header(&self, data: &mut [u8], number: usize, payload: usize) -> Option<()> {
         let behind = self.headers_length.checked_sub(self.header.network)? + payload;
         let header = data.get_mut(self.header.network..self.header.transport)?;
@@ -228,7 +228,7 @@ fn field<const N: usize>(header: &mut [u8], at: usize) -> Option<&mut [u8; N]> {
     header.get_mut(at..)?.first_chunk_mut()
 }
 
-/// Whether a frame without a known transport header holds at most `mtu` bytes behind its tags.
+/// Returns whether a frame without a known transport header holds at most `mtu` bytes after its tags.
 fn is_short(packet: &Packet, headers: &[u8], mtu: u16) -> bool {
     let is_tag = |at: usize| matches!(headers.get(at..at + 2), Some([0x81, 0x00] | [0x88, 0xa8]));
     let tags = usize::from(is_tag(12)) * (1 + usize::from(is_tag(16)));

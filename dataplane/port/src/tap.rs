@@ -24,7 +24,7 @@ const MOST_SLICES: usize = 64;
 
 /// Port on a TAP device, which the port creates and which disappears with it.
 ///
-/// The port is one end of a wire; the device is the kernel's end. Both have different MAC addresses. Each
+/// The port is one end of a wire; the device is the kernel's end. They have different MAC addresses. Each
 /// packet costs a system call. The kernel completes checksums before a frame arrives, and leaves VLAN tags in
 /// it.
 ///
@@ -65,10 +65,10 @@ impl Tap {
         Self::with_device(name, mtu, device)
     }
 
-    /// Creates a TAP device for the kernel's output by another device, which a program redirects here. Frames
-    /// may have any length: the kernel cuts super-frames and completes checksums on the way. The port ignores
-    /// the kernel's own traffic on the TAP device (neighbour discovery), because no host is behind it. The
-    /// port sends nothing.
+    /// Creates a TAP device for packets that the kernel sends out of another device, and that a program
+    /// redirects here. Frames may have any length: the kernel cuts super-frames and completes checksums on
+    /// the way. The port ignores the kernel's own traffic on the TAP device (neighbour discovery), because no
+    /// host is behind it. The port sends nothing.
     ///
     /// # Errors
     /// As for [`Self::open`].
@@ -228,7 +228,7 @@ fn open_error(name: &str, call: &'static str, source: io::Error) -> PortError {
     }
 }
 
-/// Returns the reason of the kernel's refusal of a frame.
+/// Returns the drop reason of a frame that the kernel refused.
 fn reason(error: &io::Error) -> DropReason {
     match (error.kind(), error.raw_os_error()) {
         (ErrorKind::WouldBlock, _) => DropReason::QueueFull,

@@ -1,4 +1,5 @@
-//! Locator of a frame's transport header: enough of a parser for the corrections that a port makes first.
+//! Locator of a frame's transport header: a minimal parser for the corrections that a port makes to received
+//! frames.
 
 use millrace_wire::checksum::Sum;
 use millrace_wire::{EtherType, Protocol, ethernet};

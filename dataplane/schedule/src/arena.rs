@@ -144,8 +144,8 @@ impl<T> Arena<T> {
         Self { slots, free: NONE, load: Load::NOTHING, limit_bytes: bytes, limit_packets: packets, half }
     }
 
-    /// Whether every queue [has room](Self::has_room) for any packet of `more`, and enough slots that were
-    /// used before are free.
+    /// Whether the packets of `more` [have room](Self::has_room) in any queues, and slots that were used
+    /// before.
     #[inline]
     pub fn is_roomy(&self, more: Load) -> bool {
         let [packets, held] = [more, self.load].map(|load| u64::from(load.packets()));
@@ -194,7 +194,7 @@ impl<T> Arena<T> {
         }
     }
 
-    /// Removes and returns the first packet of `list`.
+    /// Removes and returns the first packet of `list`; `None` if the list is empty.
     #[inline]
     pub fn pop(&mut self, list: &mut List) -> Option<Held<T>> {
         let index = list.head;
@@ -274,7 +274,7 @@ impl<T> Arena<T> {
         gone
     }
 
-    /// Returns the length of the first packet of `list`, in bytes.
+    /// Returns the length of the first packet of `list`, in bytes; `None` if the list is empty.
     #[inline]
     pub fn head_length(&self, list: &List) -> Option<u32> {
         self.slots.get(list.head as usize).map(|slot| slot.length)

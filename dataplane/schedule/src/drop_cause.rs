@@ -10,17 +10,18 @@ pub enum DropCause {
     Threshold,
     /// Port at its limit of packets or bytes, or queue larger than the free space of the port.
     BufferFull,
-    /// Packet chosen by RED, with the average between the thresholds or in the gentle part above them.
+    /// RED chose the packet: the average queue length is between the thresholds, or in the gentle range above
+    /// them.
     Early,
-    /// RED average above the range in which RED takes packets.
+    /// RED drops every packet: the average queue length is above the thresholds and the gentle range.
     Forced,
     /// CoDel: queueing delay above the target for too long.
     Sojourn,
-    /// FQ-CoDel above its packet limit; the packet belonged to the flow with the most bytes.
+    /// FQ-CoDel above its packet limit: a packet of the flow with the most bytes.
     Overlimit,
     /// Packet for an unknown node, or for a node that is no leaf.
     NoQueue,
-    /// Class removed together with its packets.
+    /// Node removed together with its packets.
     Removed,
 }
 
@@ -125,7 +126,7 @@ pub trait DropSink<T> {
     /// Receives a dropped packet `item` and the cause.
     fn dropped(&mut self, item: T, cause: DropCause);
 
-    /// Reports that a packet was marked and stays in the queue or goes out.
+    /// Reports that a packet was marked. The packet stays in the queue or is sent.
     #[inline]
     fn marked(&mut self) {}
 }

@@ -68,7 +68,7 @@ impl FlowTable {
         }
     }
 
-    /// Returns the queue of a flow.
+    /// Returns the queue of a flow; `None` if the flow has none of its own.
     #[inline]
     pub fn get(&self, flow: FlowNumber) -> Option<u32> {
         Some(self.find(flow).1.queue).filter(|queue| *queue != NONE)

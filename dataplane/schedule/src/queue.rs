@@ -34,8 +34,9 @@ pub(crate) struct Queue {
     pub cold: u32,
     peak_bytes: u32,
     peak_packets: u32,
-    /// Number of packets that left to be sent, and their bytes.
+    /// Number of packets that left the queue for transmission.
     sent_packets: u64,
+    /// Bytes of these packets.
     sent_bytes: u64,
 }
 
@@ -58,7 +59,7 @@ impl Queue {
         }
     }
 
-    /// Whether the queue has a [`Cold`] part: for active queue management, drops, or a threshold of its own.
+    /// Whether the queue has a [`Cold`] part: for AQM, drops, moved packets, or a threshold of its own.
     #[inline]
     pub fn is_managed(&self) -> bool {
         self.cold != NONE
@@ -70,7 +71,7 @@ impl Queue {
         self.list.bytes() <= self.threshold && !self.is_managed()
     }
 
-    /// Updates the peak before packets leave. The length between two departures never exceeded it.
+    /// Updates the peak. Called before packets leave, when the queue is longest since the last departure.
     #[inline]
     pub fn note_peak(&mut self) {
         if self.list.bytes() > self.peak_bytes || self.list.packets() > self.peak_packets {
@@ -83,7 +84,7 @@ impl Queue {
         (self.peak_bytes.max(self.list.bytes()), self.peak_packets.max(self.list.packets()))
     }
 
-    /// Counts packets that left the queue to be sent.
+    /// Counts packets that left the queue for transmission.
     #[inline]
     pub fn sent(&mut self, load: Load) {
         self.sent_packets += u64::from(load.packets());
@@ -130,15 +131,16 @@ impl Queue {
     }
 }
 
-/// Part of a queue for drops and active queue management.
+/// Rarely used part of a queue: AQM, drops, moved packets, and own threshold.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cold {
     pub aqm: AqmState,
     pub drops: DropCounts,
     /// Largest packet length seen, for CoDel.
     pub max_packet: u32,
-    /// Number of packets moved to another queue, and their bytes.
+    /// Number of packets moved to another queue.
     pub moved_packets: u64,
+    /// Bytes of these packets.
     pub moved_bytes: u64,
     /// Whether the queue has its own threshold instead of the common one.
     pub has_own_threshold: bool,
@@ -151,9 +153,9 @@ pub struct QueueView {
     pub offered_packets: u64,
     /// Number of bytes that arrived, refused packets included.
     pub offered_bytes: u64,
-    /// Number of packets that left to be sent.
+    /// Number of packets that left the queue for transmission.
     pub sent_packets: u64,
-    /// Number of bytes that left to be sent.
+    /// Number of bytes that left the queue for transmission.
     pub sent_bytes: u64,
     /// Number of packets moved to another queue.
     pub moved_packets: u64,

@@ -12,7 +12,7 @@ use crate::{Arrival, DropCause, DropSink, FlowNumber, Item, LinkOverhead};
 pub const MOST_QUEUES: u32 = 65_536;
 
 /// Limits of a port. A queue, or an FQ-CoDel leaf, refuses packets while it holds more than the free space of
-/// the port. So a single queue gets half of the memory, and none can take all of it.
+/// the port. So a single queue gets at most half of the memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BufferLimits {
     /// Number of queues, 1 to 65,536; 8,192 by default. Each takes 64 bytes once it is used.
@@ -35,7 +35,7 @@ pub(crate) enum Offer {
     Refused,
     /// The packet stays, and is the only one in the queue.
     First,
-    /// The packet stays, behind others.
+    /// The packet stays, after other packets.
     Taken,
 }
 
@@ -48,7 +48,8 @@ pub(crate) struct QueueManager<T> {
     free: Vec<u32>,
     free_cold: Vec<u32>,
     limit: u32,
-    /// Whether a flow of a leaf below its own limit found no free queue since the last take-back.
+    /// Whether a flow has found no free queue since the last take-back, although its leaf may have more
+    /// queues.
     pub is_short: bool,
     /// Overhead of the link.
     pub overhead: LinkOverhead,
@@ -182,7 +183,7 @@ impl<T: Item> QueueManager<T> {
         &self.queues[index as usize]
     }
 
-    /// Returns a queue and the length of its first packet.
+    /// Returns a queue and the length of its first packet; `None` if the queue is empty.
     #[inline]
     pub fn first(&self, index: u32) -> Option<(&Queue, u32)> {
         let queue = self.queue(index);
@@ -326,7 +327,7 @@ impl<T: Item> QueueManager<T> {
     }
 
     /// Takes up to `most` packets of a queue to send them, while `wanted` accepts the length of the next one.
-    /// Takes none of a queue with a cold part, whose packets need single decisions.
+    /// Takes none from a queue with a cold part, which decides about each packet separately.
     #[inline(always)]
     pub fn take_while(
         &mut self,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use millrace_units::{BitRate, Instant};
 
-/// Nanobits per byte: the cost of one byte at one bit per second, as 10^9 nanoseconds times 8 bits.
+/// Nanobits in a byte. A rate of one bit per second earns one nanobit per nanosecond.
 pub(crate) const NANOBITS_PER_BYTE: u64 = 8_000_000_000;
 
 /// Rate in whole bits per second.
@@ -64,7 +64,7 @@ impl fmt::Display for Rate {
 #[derive(Clone, Debug)]
 pub(crate) struct Credit {
     rate: Rate,
-    /// Maximum of the credit.
+    /// Maximum of the credit, in nanobits.
     most: i64,
     now: i64,
     last: Instant,
@@ -80,8 +80,8 @@ impl Credit {
         Self { rate, most, now: most, last: Instant::ZERO }
     }
 
-    /// Creates the credit of a link: `bytes`, and the bits of just under a nanosecond. Times are whole
-    /// nanoseconds, so even a punctual caller comes late by that much, and must not lose it.
+    /// Creates the credit of a link: `bytes`, and the bits that the link sends in just under a nanosecond.
+    /// Times are whole nanoseconds, so even a punctual caller may be that late, and must not lose these bits.
     pub fn for_link(rate: Rate, bytes: u32) -> Self {
         let mut credit = Self::new(rate, bytes);
         credit.add_nanosecond();

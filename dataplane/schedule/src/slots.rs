@@ -3,9 +3,9 @@
 use std::ops::{Index, IndexMut};
 use std::slice::SliceIndex;
 
-/// Nodes, classes, queues or entries of a scheduler, by number. A number comes from the structure itself,
-/// from a link or the list of free slots. A caller's number goes through [`find`](Self::find) first. Packets
-/// contain no numbers of slots.
+/// Nodes, classes, queues or entries of a scheduler, by number. The structure itself supplies the numbers, in
+/// its links and its list of free slots. A caller's number is checked by [`find`](Self::find) first. Packets
+/// contain no slot numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Slots<T>(Vec<T>);
 

@@ -1,27 +1,28 @@
-//! What programs for the kernel share: the notation of `include/helpers.h`, the frame of a plugin's form for the driver
-//! (`include/form.h`), and how build scripts compile them with clang. Nothing of it is in the router when it runs.
+//! Compilation of eBPF programs by build scripts, with the C headers that the programs share:
+//! `include/helpers.h`, and `include/form.h` for eBPF variants of plugins. The running router uses no code of
+//! this crate.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// The shared headers, by name. Their text is kept, not their place: a checkout may move while what was built stays.
+/// Shared headers: name and text. The text is embedded, because the checkout may have moved since the build.
 const HEADERS: [(&str, &str); 2] =
     [("form.h", include_str!("../include/form.h")), ("helpers.h", include_str!("../include/helpers.h"))];
 
-/// Compiles the C file `source` to the object file `object`, with `options` for clang beside those that all programs have.
-/// The environment variable `CLANG` says which clang, if not the one of the path.
+/// Compiles the C file `source` to the object file `object`, with `options` for clang in addition to the
+/// common ones. The environment variable `CLANG` names the clang to use instead of `clang` in `PATH`.
 ///
 /// # Errors
-/// In a sentence of one line: there is no clang, or what it says of the source.
+/// A message of one line: clang can't be run, the headers can't be written, or clang fails on the source.
 pub fn compile(source: &Path, object: &Path, options: &[&str]) -> Result<(), String> {
     let clang = env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
     let headers = object.with_file_name("include");
     write_headers(&headers)
         .map_err(|error| format!("cannot write the headers to {}: {error}", headers.display()))?;
     let mut command = Command::new(&clang);
-    // v3 has atomic additions that return what was there (Linux 5.12).
+    // v3 has atomic additions that return the old value (Linux 5.12).
     command.args(["-target", target(), "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror"]);
     command.arg("-I").arg(headers).args(options).arg("-c").arg(source).arg("-o").arg(object);
     for directory in system_headers() {
@@ -38,10 +39,10 @@ pub fn compile(source: &Path, object: &Path, options: &[&str]) -> Result<(), Str
     Err(format!("{clang} failed on {name} (tools/setup installs a clang and the headers that work): {words}"))
 }
 
-/// What the build script of a plugin with a form does: compiles `source` to `form.o` in the directory that cargo gives it.
+/// Compiles the eBPF variant of a plugin, for its build script: `source` to `form.o` in cargo's `OUT_DIR`.
 ///
 /// # Errors
-/// As [`compile`].
+/// The errors of [`compile`], or `OUT_DIR` is not set.
 pub fn compile_form(source: &str) -> Result<(), String> {
     let out = env::var_os("OUT_DIR").ok_or("OUT_DIR is not set: call this from a build script")?;
     compile(Path::new(source), &PathBuf::from(out).join("form.o"), &[])
@@ -59,7 +60,8 @@ fn target() -> &'static str {
     }
 }
 
-/// Debian keeps <asm/types.h> in a directory per architecture, which clang doesn't search for the bpf target.
+/// Returns the directories of a Debian system that hold <asm/types.h>. Debian has one per architecture, which
+/// clang doesn't search for the bpf target.
 fn system_headers() -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir("/usr/include") else { return Vec::new() };
     let architecture =

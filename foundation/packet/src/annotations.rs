@@ -27,7 +27,7 @@ pub struct Annotations {
     pub hash: u32,
     /// Next-hop group, once forwarding has chosen it.
     pub next_hop: NextHopIndex,
-    /// Path whose filters count the packet in the queues behind their gates; path 0 for none.
+    /// Path whose filters count the packet in the queues that follow their gates; path 0 for none.
     pub counts_for: PathId,
 }
 
@@ -61,7 +61,7 @@ impl Exceptions {
     pub const OPTIONS: Self = Self(2);
     /// Later fragment, whose ports are unknown.
     pub const FRAGMENT: Self = Self(4);
-    /// Transport header that is cut, or behind more extension headers than the router reads.
+    /// Transport header that is cut, or follows more extension headers than the router reads.
     pub const CUT: Self = Self(8);
 
     /// Every bit with its name in filters.

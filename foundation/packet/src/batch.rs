@@ -135,7 +135,7 @@ impl Batch {
         &mut self.packets[place]
     }
 
-    /// Removes the last packet.
+    /// Removes and returns the last packet; `None` if the batch is empty.
     #[inline]
     pub fn pop(&mut self) -> Option<Packet> {
         self.packets.pop()

@@ -1,16 +1,16 @@
-//! Offloaded flow: the data that a worker offloads for a flow, and that the flow cache holds.
+//! Entry of the flow cache: the data of an offloaded flow, written by a worker.
 
 use millrace_units::{Amount, PortId};
 use millrace_wire::MacAddr;
 
-/// Contents of a flow's entry.
+/// Entry of an offloaded flow.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct DriverFlow {
     /// Action on the packets.
     pub action: DriverAction,
-    /// Index of the token bucket that polices the packets.
+    /// Index of the token bucket that polices the packets; `None` for no policing.
     pub policer: Option<u16>,
-    /// Index of the eBPF variant of the plugin that filters the packets.
+    /// Index of the eBPF variant of the plugin that filters the packets; `None` for no plugin.
     pub form: Option<u16>,
 }
 
@@ -31,7 +31,7 @@ pub enum DriverAction {
 pub struct DriverWay {
     /// Egress port.
     pub out: PortId,
-    /// Least of the MTUs of ingress and egress port, in bytes. Longer network packets are upcalls.
+    /// Smaller MTU of ingress and egress port, in bytes. Longer network packets are upcalls.
     pub mtu: u16,
     /// Destination address.
     pub destination: MacAddr,
@@ -42,7 +42,7 @@ pub struct DriverWay {
 /// Totals of a flow's offloaded packets. Bytes count frames without padding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DriverTotals {
-    /// Forwarded packets; their number is modulo 2^32.
+    /// Forwarded packets and their bytes. The number of packets wraps at 2^32.
     pub sent: Amount,
     /// Packets dropped by a filter, an empty token bucket or the eBPF variant of a plugin.
     pub dropped: Amount,

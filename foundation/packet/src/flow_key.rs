@@ -59,8 +59,9 @@ impl FlowKey {
         key
     }
 
-    /// Makes the key of an IPv4 packet. `addresses` has the first byte lowest and the source in the lower
-    /// half. `last` is the key's [`last_word`](Self::last_word), which includes the family.
+    /// Makes the key of an IPv4 packet. `addresses` has the source in its lower half and the destination in
+    /// its upper half, each with its first byte lowest. `last` is the key's [`last_word`](Self::last_word),
+    /// which includes the family.
     #[inline(always)]
     pub fn v4_of_words(addresses: u64, last: u64) -> Self {
         Self {

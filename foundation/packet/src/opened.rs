@@ -35,8 +35,9 @@ impl<'a> Opened<'a> {
         self.head.next.is_null()
     }
 
-    /// Sets the offsets of the network and the transport header of a packet of one frame, in bytes behind the
-    /// first. Shortens the packet to `length` bytes, if it is longer. Returns the annotations.
+    /// Sets the offsets of the network and the transport header, in bytes from the first byte of the packet,
+    /// which must be one frame. Shortens the packet to `length` bytes, if it is longer. Returns the
+    /// annotations.
     #[inline(always)]
     pub fn note(self, length: usize, network: u16, transport: u16) -> &'a mut Annotations {
         let Self { data, head } = self;

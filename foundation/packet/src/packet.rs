@@ -155,8 +155,7 @@ impl Packet {
     }
 
     /// Shortens the packet to `length` bytes, if it is longer. Returns false, and changes nothing, when the
-    /// cut is behind the first frame and the frames there are shared; call
-    /// [`make_writable`](Self::make_writable) first.
+    /// cut is in a later frame that is shared with a copy; call [`make_writable`](Self::make_writable) first.
     #[inline]
     #[must_use]
     pub fn truncate(&mut self, length: usize) -> bool {
@@ -234,7 +233,7 @@ impl Packet {
                 return true;
             }
             let Some(more) = pool.allocate() else {
-                // SAFETY: it was the last frame, owned by this packet; the frames behind it are new.
+                // SAFETY: it was the last frame, owned by this packet; the frames after it are new.
                 let own = unsafe { &mut *own };
                 own.places.length = before;
                 release_chain(std::mem::replace(&mut own.next, ptr::null_mut()));
@@ -306,15 +305,15 @@ impl Packet {
         Some(copy)
     }
 
-    /// Sets the start of the network header to `offset` bytes behind the first byte, at most to the end of
-    /// the first frame's bytes.
+    /// Sets the start of the network header to `offset` bytes from the first byte, at most to the end of the
+    /// first frame's bytes.
     #[inline]
     pub fn set_network(&mut self, offset: usize) {
         let head = self.head_mut();
         head.places.network = head.places.offset + offset.min(head.places.length.into()) as u16;
     }
 
-    /// Sets the start of the transport header to `offset` bytes behind the first byte, at most to the end of
+    /// Sets the start of the transport header to `offset` bytes from the first byte, at most to the end of
     /// the first frame's bytes.
     #[inline]
     pub fn set_transport(&mut self, offset: usize) {
@@ -323,8 +322,8 @@ impl Packet {
     }
 
     /// Returns the first `COUNT` bytes, the annotations and the length of a packet. Returns `None` unless the
-    /// packet is one frame of at least `COUNT` bytes, with its network header `NETWORK` bytes behind the
-    /// first byte.
+    /// packet is one frame of at least `COUNT` bytes, with its network header `NETWORK` bytes from the first
+    /// byte.
     #[inline(always)]
     pub fn start_mut<const NETWORK: u16, const COUNT: usize>(&mut self) -> Option<Start<'_, COUNT>> {
         let head = self.head_mut();
@@ -362,14 +361,14 @@ impl Packet {
         Opened { data, head }
     }
 
-    /// Returns the offset of the network header, in bytes behind the first.
+    /// Returns the offset of the network header, in bytes from the first byte.
     #[inline]
     pub fn network_offset(&self) -> usize {
         usize::from(self.head().places.network.saturating_sub(self.head().places.offset))
             .min(self.head().places.length.into())
     }
 
-    /// Returns the offset of the transport header, in bytes behind the first.
+    /// Returns the offset of the transport header, in bytes from the first byte.
     #[inline]
     pub fn transport_offset(&self) -> usize {
         usize::from(self.head().places.transport.saturating_sub(self.head().places.offset))

@@ -66,7 +66,7 @@ impl Pool {
         unsafe { self.0.inner.as_ref() }
     }
 
-    /// Takes a free frame; returns `None`, and counts it, when all are in use.
+    /// Takes a free frame; returns `None`, and counts the failed request, when all are in use.
     #[inline]
     pub(crate) fn take(&self) -> Option<NonNull<Frame>> {
         let Some(index) = self.inner().pop() else {
@@ -76,7 +76,7 @@ impl Pool {
         self.frame(index)
     }
 
-    /// Returns a frame by its index.
+    /// Returns a frame by its index; `None` for an index out of range.
     #[inline]
     pub(crate) fn frame(&self, index: u32) -> Option<NonNull<Frame>> {
         self.inner().frame(index)

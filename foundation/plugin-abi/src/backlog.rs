@@ -42,7 +42,7 @@ pub trait Backlogs {
 pub struct Known<'a> {
     /// Source of queue backlogs.
     pub queues: &'a dyn Backlogs,
-    /// Packets that wait for the instance beside the packets of the call, and their bytes.
+    /// Packets that wait for the instance besides the packets of the call, and their bytes.
     pub waiting: (u32, u64),
 }
 

@@ -20,7 +20,7 @@ pub const MOST_PACKETS: usize = 64;
 /// Default bytes of a packet's window, which the plugin sees without a host function.
 pub const DEFAULT_WINDOW: u16 = 128;
 
-/// Maximum bytes of a window: the capacity of a frame of packet memory.
+/// Maximum bytes of a window. An Ethernet frame of 1,518 bytes fits.
 pub const MOST_WINDOW: u16 = 1536;
 
 /// Call with packets: its time and the address of its packets.
@@ -58,7 +58,7 @@ pub struct RawPacket {
     pub network: u16,
     /// Offset of the transport header; [`NO_OFFSET`] if it can't be read.
     pub transport: u16,
-    /// EtherType behind all VLAN tags.
+    /// EtherType after all VLAN tags.
     pub ether_type: u16,
     /// Address family: 4 or 6.
     pub family: u8,
@@ -116,13 +116,13 @@ pub mod verdict {
     pub const DROP: u8 = 1;
     /// The plugin consumes the packet.
     pub const CONSUME: u8 = 2;
-    /// The packet leaves by port `target`, whatever its route.
+    /// The router sends the packet out of port `target`, whatever its route.
     pub const PORT: u8 = 3;
-    /// The packet leaves by each port whose bit is set in `until`.
+    /// The router sends the packet out of each port whose bit is set in `until`.
     pub const PORTS: u8 = 4;
     /// The packet continues and goes to queue `target` of its output port.
     pub const QUEUE: u8 = 5;
-    /// Instance `target` processes the packet next; then the packet continues behind this instance.
+    /// Instance `target` processes the packet next; then the packet continues after this instance.
     pub const INSTANCE: u8 = 6;
     /// The router classifies the packet anew, with its current tag.
     pub const CLASSIFY: u8 = 7;

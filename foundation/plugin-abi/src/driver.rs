@@ -25,7 +25,7 @@ pub trait DriverMemory: fmt::Debug + Send + Sync {
     /// Changes the settings of the variant. Each later packet sees all new settings.
     fn configure(&self, settings: &[u64]);
 
-    /// Returns the variant's count in one of its words since its loading; counts wrap.
+    /// Returns the value of a counter word of the variant since its loading; values wrap.
     fn counted(&self, word: usize) -> u64;
 }
 
@@ -34,11 +34,11 @@ pub trait DriverMemory: fmt::Debug + Send + Sync {
 #[derive(Debug, Default)]
 pub struct DriverCounts {
     memory: Option<Arc<dyn DriverMemory>>,
-    /// Counts in that memory at the start of counting.
+    /// Values of the memory's words when it was attached or its counts were reset.
     base: Vec<u64>,
-    /// Counts from earlier memories.
+    /// Counts from memories attached earlier.
     before: Vec<u64>,
-    /// Id of the memory of `base`.
+    /// Id of the memory that `base` refers to; 0 before the first memory.
     id: u64,
 }
 

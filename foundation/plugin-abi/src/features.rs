@@ -41,7 +41,7 @@ impl Features {
     /// The router carries messages between the two halves of a plugin: `host-companion`, `send`,
     /// `millrace_message`.
     pub const HALVES: Self = Self(1 << 12);
-    /// The router sends packets by ports that a plugin names: the verdicts `PORT` and `PORTS`.
+    /// The router sends packets out of ports that a plugin names: the verdicts `PORT` and `PORTS`.
     pub const TO_PORTS: Self = Self(1 << 13);
     /// The router puts packets into queues that a plugin names: the verdict `QUEUE`.
     pub const TO_QUEUES: Self = Self(1 << 14);

@@ -98,8 +98,8 @@ pub trait Plugin: Send + Sync {
         &[]
     }
 
-    /// Returns the plugin's host companion. Each instance of this plugin has an instance of the host
-    /// companion at the host level, and exchanges messages with it.
+    /// Returns the plugin's host companion, if it has one. Each instance of this plugin then has an instance
+    /// of the host companion at the host level, and exchanges messages with it.
     fn host_companion(&self) -> Option<&dyn Plugin> {
         None
     }
@@ -216,7 +216,7 @@ pub trait Instance: Send {
     }
 
     /// Whether the instance ever changes bytes or length of packets. The router then checks the headers of
-    /// each packet that continues behind the instance. Asked once, when the instance is added.
+    /// each packet that the instance lets continue. Asked once, when the instance is added.
     fn writes_packets(&self) -> bool {
         true
     }
@@ -229,8 +229,8 @@ pub trait Instance: Send {
     /// Aborts a suspended call. The router decides about its packets.
     fn abort(&mut self) {}
 
-    /// Removes and returns the fault of the finished call. After a fault the instance is unusable until a
-    /// restart.
+    /// Removes and returns the fault of the finished call; `None` if it did not fail. After a fault the
+    /// instance is unusable until a restart.
     fn take_fault(&mut self) -> Option<Fault> {
         None
     }
@@ -287,7 +287,7 @@ pub trait Instance: Send {
         Progress::Done
     }
 
-    /// Removes and returns the oldest output beside verdicts; `None` if none is left. Asked after each call
+    /// Removes and returns the oldest output besides verdicts; `None` if none is left. Asked after each call
     /// if [`has_output`](Self::has_output).
     fn take_output(&mut self) -> Option<Output> {
         None

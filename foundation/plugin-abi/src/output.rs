@@ -1,4 +1,4 @@
-//! Outputs of instances beside verdicts.
+//! Outputs of instances besides verdicts.
 
 use millrace_units::PortId;
 

@@ -21,17 +21,17 @@ pub enum Verdict {
     Consume,
     /// The packet continues at this time. At copy gates the copy is consumed at once.
     Hold(Instant),
-    /// The packet continues and leaves by this port, whatever its route. At copy gates the router sends the
-    /// copy by this port. At gates of the position `queue` this verdict is a fault, as the output port is
-    /// already chosen.
+    /// The packet continues, and the router sends it out of this port, whatever its route. At copy gates the
+    /// router sends the copy out of this port. At gates of the position `queue` this verdict is a fault, as
+    /// the output port is already chosen.
     Port(PortId),
-    /// The packet continues and leaves by each port below 64 whose bit is set: further ports get copies. A
-    /// set without bits is a fault.
+    /// The packet continues, and the router sends it out of each port below 64 whose bit is set: further
+    /// ports get copies. A set without bits is a fault.
     Ports(u64),
     /// The packet continues and waits in this queue of its output port, or in the default queue if the port
     /// has no such queue. At copy gates the copy is consumed.
     Queue(QueueId),
-    /// This instance processes the packet next; then the packet continues behind the deciding instance.
+    /// This instance processes the packet next; then the packet continues after the deciding instance.
     Instance(InstanceId),
     /// The router classifies the packet anew, with its current tag. At copy gates the copy is consumed.
     Classify,
@@ -55,8 +55,9 @@ struct States<'a> {
     of_all: &'a mut dyn FlowStates,
     /// State block number of each packet's flow; 0 without state.
     numbers: &'a [u32],
-    /// Offset of the instance's part in a block, and its bytes.
+    /// Offset of the instance's part in a block.
     offset: usize,
+    /// Bytes of the instance's part.
     bytes: usize,
 }
 

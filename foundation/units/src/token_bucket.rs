@@ -91,7 +91,7 @@ impl TokenBucket {
         self.take_above(0, now)
     }
 
-    /// Takes a token if the bucket has `kept` more; returns whether it did.
+    /// Takes a token if at least `kept` tokens remain afterwards; returns whether it did.
     #[inline]
     #[must_use]
     pub fn take_above(&mut self, kept: u32, now: Instant) -> bool {

@@ -1,11 +1,11 @@
 //! Reads and writes of network byte order, and the view code that all protocol files share.
 //!
-//! No function panics. Reads behind the end of the buffer return zeros, and writes behind the end change
+//! No function panics. Reads past the end of the buffer return zeros, and writes past the end change
 //! nothing. The `check` of each view verifies that the octets are in the buffer.
 
 use std::slice::SliceIndex;
 
-/// Returns the octet at `at`; 0 behind the end.
+/// Returns the octet at `at`; 0 past the end.
 #[inline]
 pub(crate) fn get_u8(data: &[u8], at: usize) -> u8 {
     data.get(at).copied().unwrap_or(0)
@@ -49,7 +49,7 @@ pub(crate) fn put(data: &mut [u8], at: usize, octets: &[u8]) {
     }
 }
 
-/// Writes the octet at `at`; writes nothing behind the end.
+/// Writes the octet at `at`; writes nothing past the end.
 #[inline]
 pub(crate) fn put_u8(data: &mut [u8], at: usize, value: u8) {
     put_bits(data, at, 0xff, value);
@@ -67,7 +67,7 @@ pub(crate) fn put_u32(data: &mut [u8], at: usize, value: u32) {
     put(data, at, &value.to_be_bytes());
 }
 
-/// Replaces the bits of `mask` in the octet at `at` by the ones in `bits`; changes nothing behind the end.
+/// Replaces the bits of `mask` in the octet at `at` by the ones in `bits`; changes nothing past the end.
 #[inline]
 pub(crate) fn put_bits(data: &mut [u8], at: usize, mask: u8, bits: u8) {
     if let Some(octet) = data.get_mut(at) {

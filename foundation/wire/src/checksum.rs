@@ -64,7 +64,7 @@ impl Sum {
     }
 }
 
-/// Returns the sum of native 32-bit words, with a zero behind a last odd octet. Words are in the machine's
+/// Returns the sum of native 32-bit words; a last odd octet is padded with zero. Words are in the machine's
 /// byte order, which only swaps the octets of a one's complement sum (RFC 1071, 2(B)). A 64-bit total takes
 /// 2^32 words before it wraps.
 #[inline]
@@ -176,7 +176,7 @@ pub const fn ttl_decremented(checksum: u16) -> u16 {
 }
 
 /// Returns the offset of the checksum field in the transport header for protocols that allow a partial
-/// checksum: TCP, UDP and ICMPv6.
+/// checksum (TCP, UDP and ICMPv6); `None` for other protocols.
 #[inline]
 #[must_use]
 pub const fn transport_field(protocol: Protocol) -> Option<usize> {
@@ -188,12 +188,12 @@ pub const fn transport_field(protocol: Protocol) -> Option<usize> {
     }
 }
 
-/// Completes a partial transport checksum, which the sender left to its network card; returns whether it did.
+/// Completes a partial transport checksum, which the sender left to its NIC; returns whether it did.
 ///
-/// A partial checksum field holds the folded `pseudo` sum of the pseudo-header. A frame that passed no card
-/// has no other mark. So the function also recomputes a complete checksum that happens to equal that sum (one
-/// in 2^16). The result is the same value if the packet was intact. `transport` is the whole transport header
-/// with its data, unfragmented. A UDP checksum of zero means no checksum, and stays.
+/// A partial checksum field holds the folded `pseudo` sum of the pseudo-header. Nothing else marks such a
+/// frame. So the function also recomputes a complete checksum that happens to equal that sum (one in 2^16);
+/// the result is the same value if the packet was intact. `transport` is the whole transport header with its
+/// data, unfragmented. A UDP checksum of zero means no checksum, and stays.
 pub fn complete_partial(protocol: Protocol, pseudo: Sum, transport: &mut [u8]) -> bool {
     let Some(at) = transport_field(protocol).filter(|at| at + 2 <= transport.len()) else { return false };
     let field = get_u16(transport, at);

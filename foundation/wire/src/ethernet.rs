@@ -106,7 +106,7 @@ impl<T: AsRef<[u8]>> Frame<T> {
         EtherType(get_u16(self.data(), field::ETHER_TYPE))
     }
 
-    /// Returns the payload behind the header, padding included.
+    /// Returns the payload after the header, padding included.
     #[inline]
     pub fn payload(&self) -> &[u8] {
         octets(self.data(), HEADER_LEN..)
@@ -132,7 +132,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Frame<T> {
         put_u16(self.buffer.as_mut(), field::ETHER_TYPE, ether_type.0);
     }
 
-    /// Returns the payload behind the header, for writes.
+    /// Returns the payload after the header, for writes.
     #[inline]
     pub fn payload_mut(&mut self) -> &mut [u8] {
         octets_mut(self.buffer.as_mut(), HEADER_LEN..)

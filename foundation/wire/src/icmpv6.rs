@@ -152,7 +152,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         get_u16(self.data(), field::SECOND_WORD)
     }
 
-    /// Returns the octets behind the header, up to the end of the buffer: the echoed data or the quoted
+    /// Returns the octets after the header, up to the end of the buffer: the echoed data or the quoted
     /// packet.
     #[inline]
     pub fn payload(&self) -> &[u8] {
@@ -186,7 +186,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         put(self.buffer.as_mut(), field::REST, &octets);
     }
 
-    /// Returns the octets behind the header, for writes.
+    /// Returns the octets after the header, for writes.
     pub fn payload_mut(&mut self) -> &mut [u8] {
         octets_mut(self.buffer.as_mut(), HEADER_LEN..)
     }
@@ -304,7 +304,7 @@ impl<'a> Repr<'a> {
         }
     }
 
-    /// Returns the octets behind the header.
+    /// Returns the octets after the header.
     fn body(&self) -> &'a [u8] {
         match *self {
             Self::EchoRequest { data, .. } | Self::EchoReply { data, .. } => data,

@@ -130,7 +130,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         get_u32(self.data(), field::VERSION_CLASS_FLOW) & 0x000f_ffff
     }
 
-    /// Returns the length of the payload behind the fixed header, in octets.
+    /// Returns the length of the payload after the fixed header, in octets.
     #[inline]
     pub fn payload_len(&self) -> u16 {
         get_u16(self.data(), field::PAYLOAD_LENGTH)
@@ -142,7 +142,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         HEADER_LEN + usize::from(self.payload_len())
     }
 
-    /// Returns the protocol number of the header behind the fixed header.
+    /// Returns the protocol number of the header after the fixed header.
     #[inline]
     pub fn next_header(&self) -> Protocol {
         Protocol(get_u8(self.data(), field::NEXT_HEADER))
@@ -198,13 +198,13 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         put_u16(self.buffer.as_mut(), field::VERSION_CLASS_FLOW, word);
     }
 
-    /// Sets the length of the payload behind the fixed header, in octets.
+    /// Sets the length of the payload after the fixed header, in octets.
     #[inline]
     pub fn set_payload_len(&mut self, octets: u16) {
         put_u16(self.buffer.as_mut(), field::PAYLOAD_LENGTH, octets);
     }
 
-    /// Sets the protocol number of the header behind the fixed header.
+    /// Sets the protocol number of the header after the fixed header.
     #[inline]
     pub fn set_next_header(&mut self, protocol: Protocol) {
         put_u8(self.buffer.as_mut(), field::NEXT_HEADER, protocol.0);
@@ -262,9 +262,9 @@ pub struct Repr {
     pub src: Ipv6Addr,
     /// Destination address.
     pub dst: Ipv6Addr,
-    /// Protocol number of the header behind the fixed header.
+    /// Protocol number of the header after the fixed header.
     pub next_header: Protocol,
-    /// Length of the payload behind the fixed header, in octets.
+    /// Length of the payload after the fixed header, in octets.
     pub payload_len: u16,
     /// Number of hops that the packet may make.
     pub hop_limit: u8,

@@ -167,11 +167,11 @@ pub enum End {
     UpperLayer,
     /// The next header is "no next header".
     NoNextHeader,
-    /// The walk passed the fragment header of a later fragment, behind which no header begins.
+    /// The walk passed the fragment header of a later fragment: no header begins after it.
     LaterFragment,
     /// The next header is a hop-by-hop options header that does not follow the fixed header (RFC 8200, 4.1).
     MisplacedHopByHop,
-    /// The next header is a second fragment header: two packets would claim the octets behind it (RFC 8200,
+    /// The next header is a second fragment header: two packets would claim the octets after it (RFC 8200,
     /// 4.1 and 4.5).
     RepeatedFragment,
     /// The next extension header is not completely in the packet.
@@ -269,7 +269,7 @@ impl Walk {
         self.pass(header)
     }
 
-    /// Records the content of a header and advances behind it.
+    /// Records the content of a header and advances past it.
     #[inline]
     fn pass(&mut self, header: &[u8]) -> Option<End> {
         let extent = Extent { offset: self.offset, len: header.len() };
@@ -325,7 +325,7 @@ pub struct RawOption<'a> {
     pub offset: usize,
     /// Option type.
     pub kind: u8,
-    /// Data behind type and length.
+    /// Data after type and length.
     pub data: &'a [u8],
 }
 
@@ -362,7 +362,7 @@ impl RawOption<'_> {
 /// Error: an option extends beyond its header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OptionFault {
-    /// Offset of the offending octet: the length, or the type if the header ends behind it.
+    /// Offset of the offending octet: the length, or the type if the header ends after it.
     pub offset: usize,
     /// Option type.
     pub kind: u8,

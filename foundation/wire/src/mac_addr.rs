@@ -11,31 +11,31 @@ pub struct MacAddr(pub [u8; 6]);
 impl MacAddr {
     /// Unknown address: all zeros.
     pub const ZERO: Self = Self([0; 6]);
-    /// Broadcast address of every station on the link: all ones.
+    /// Broadcast address: all ones.
     pub const BROADCAST: Self = Self([0xff; 6]);
 
-    /// Returns the group address for an IPv4 multicast destination (RFC 1112, 6.4).
+    /// Returns the multicast address for an IPv4 multicast destination (RFC 1112, 6.4).
     #[must_use]
     pub fn from_ipv4_multicast(group: Ipv4Addr) -> Self {
         let [_, b, c, d] = group.octets();
         Self([0x01, 0x00, 0x5e, b & 0x7f, c, d])
     }
 
-    /// Returns the group address for an IPv6 multicast destination (RFC 2464, 7).
+    /// Returns the multicast address for an IPv6 multicast destination (RFC 2464, 7).
     #[must_use]
     pub fn from_ipv6_multicast(group: Ipv6Addr) -> Self {
         let [.., a, b, c, d] = group.octets();
         Self([0x33, 0x33, a, b, c, d])
     }
 
-    /// Whether the group bit is set; broadcast is a group too.
+    /// Whether the group bit is set: a multicast address, or the broadcast address.
     #[inline]
     #[must_use]
     pub const fn is_multicast(self) -> bool {
         self.0[0] & 1 != 0
     }
 
-    /// Whether this is the address of every station.
+    /// Whether this is the broadcast address.
     #[inline]
     #[must_use]
     pub fn is_broadcast(self) -> bool {
@@ -49,7 +49,7 @@ impl MacAddr {
         self == Self::ZERO
     }
 
-    /// Whether this can be the address of one station: neither a group nor zero.
+    /// Whether this is a unicast address: neither multicast nor broadcast nor zero.
     #[inline]
     #[must_use]
     pub fn is_unicast(self) -> bool {

@@ -121,7 +121,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         array(self.data(), field::TARGET).into()
     }
 
-    /// Returns the destination address of a redirect.
+    /// Returns the destination address of a redirect; `None` for other messages.
     pub fn destination(&self) -> Option<Ipv6Addr> {
         (self.message_type() == Type::REDIRECT).then(|| array(self.data(), field::DESTINATION).into())
     }
@@ -174,12 +174,12 @@ pub struct RawOption<'a> {
     pub offset: usize,
     /// Option type.
     pub kind: u8,
-    /// Data behind type and length.
+    /// Data after type and length.
     pub data: &'a [u8],
 }
 
 impl RawOption<'_> {
-    /// Returns the Ethernet address of a link-layer address option.
+    /// Returns the Ethernet address of a link-layer address option; `None` for other options and lengths.
     #[must_use]
     pub fn link_address(&self) -> Option<MacAddr> {
         let of_address = matches!(self.kind, option::SOURCE_LINK_ADDRESS | option::TARGET_LINK_ADDRESS);

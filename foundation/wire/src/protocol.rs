@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Protocol number of the header behind an IPv4 header, an IPv6 header or an IPv6 extension header.
+/// Protocol number of the header after an IPv4 header, an IPv6 header or an IPv6 extension header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Protocol(pub u8);
 
@@ -73,7 +73,7 @@ impl Protocol {
         })
     }
 
-    /// Returns the protocol of a [`name`](Self::name), in lower case.
+    /// Returns the protocol of a [`name`](Self::name), in lower case; `None` for an unknown name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         (0..=u8::MAX).map(Self).find(|protocol| protocol.name() == Some(name))

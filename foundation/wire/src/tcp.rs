@@ -181,7 +181,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         Options::new(octets(self.data(), HEADER_LEN..self.header_len()), HEADER_LEN)
     }
 
-    /// Returns the payload behind the header, up to the end of the buffer.
+    /// Returns the payload after the header, up to the end of the buffer.
     #[inline]
     pub fn payload(&self) -> &[u8] {
         octets(self.data(), self.header_len()..)

@@ -27,7 +27,7 @@ impl<'a> RawOption<'a> {
         self.octets.first().copied().unwrap_or(END)
     }
 
-    /// Returns the data behind kind and length; empty for [`NO_OPERATION`].
+    /// Returns the data after kind and length; empty for [`NO_OPERATION`].
     #[inline]
     #[must_use]
     pub fn data(&self) -> &'a [u8] {
@@ -47,7 +47,7 @@ impl<'a> RawOption<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OptionFault {
     /// Offset of the offending octet from the start of the header: the length octet, or the kind if the list
-    /// ends behind it. An ICMP parameter problem points at this octet.
+    /// ends after it. An ICMP parameter problem points at this octet.
     pub offset: usize,
     /// Kind of the option.
     pub kind: u8,
@@ -92,7 +92,7 @@ impl<'a> Options<'a> {
         OptionFault { offset, kind, length, room: self.rest.len() }
     }
 
-    /// Returns the octets of the next option, which has this kind, and the octets behind it.
+    /// Returns the octets of the next option, which has this kind, and the octets after it.
     #[inline]
     fn split(&self, kind: u8) -> Result<(&'a [u8], &'a [u8]), OptionFault> {
         let length = match kind {

@@ -2,7 +2,7 @@
 //!
 //! A tag is four octets between the source address and the type of an Ethernet frame: the tag protocol (in
 //! the place of the outer type field), then the control information. The next type follows. The view here
-//! begins *behind* the outer type, with the control information and the inner type. Getters never panic after
+//! begins *after* the outer type, with the control information and the inner type. Getters never panic after
 //! `new_checked`.
 
 use std::fmt;
@@ -76,13 +76,13 @@ impl<T: AsRef<[u8]>> Tag<T> {
         Control(get_u16(self.data(), field::CONTROL))
     }
 
-    /// Returns the EtherType behind the tag.
+    /// Returns the EtherType after the tag.
     #[inline]
     pub fn ether_type(&self) -> EtherType {
         EtherType(get_u16(self.data(), field::ETHER_TYPE))
     }
 
-    /// Returns the octets behind the tag.
+    /// Returns the octets after the tag.
     #[inline]
     pub fn payload(&self) -> &[u8] {
         octets(self.data(), TAG_LEN..)
@@ -96,7 +96,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Tag<T> {
         put_u16(self.buffer.as_mut(), field::CONTROL, control.0);
     }
 
-    /// Sets the EtherType behind the tag.
+    /// Sets the EtherType after the tag.
     #[inline]
     pub fn set_ether_type(&mut self, ether_type: EtherType) {
         put_u16(self.buffer.as_mut(), field::ETHER_TYPE, ether_type.0);
@@ -109,12 +109,12 @@ impl<T: AsRef<[u8]>> fmt::Display for Tag<T> {
     }
 }
 
-/// A tag, and the type behind it, as a value.
+/// A tag, and the type after it, as a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Repr {
     /// Tag control information.
     pub control: Control,
-    /// EtherType behind the tag.
+    /// EtherType after the tag.
     pub ether_type: EtherType,
 }
 
@@ -154,11 +154,11 @@ pub struct StackedTag {
     pub control: Control,
 }
 
-/// Tags of a frame, outer first, and the EtherType behind them.
+/// Tags of a frame, outer first, and the EtherType after them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stack {
     tags: [Option<StackedTag>; MAX_TAGS],
-    /// EtherType behind the last tag. If there is a third tag, this type [`is_vlan`](EtherType::is_vlan).
+    /// EtherType after the last tag. If there is a third tag, this type [`is_vlan`](EtherType::is_vlan).
     pub ether_type: EtherType,
     /// Length of the tags in octets.
     pub len: usize,
@@ -184,7 +184,7 @@ impl Stack {
         Ok(stack)
     }
 
-    /// Returns the outer tag, the first one on the wire.
+    /// Returns the outer tag, the first one on the wire; `None` for an untagged frame.
     #[inline]
     #[must_use]
     pub const fn outer(&self) -> Option<StackedTag> {
@@ -192,7 +192,7 @@ impl Stack {
         outer
     }
 
-    /// Returns the inner tag, the second one on the wire.
+    /// Returns the inner tag, the second one on the wire; `None` for a frame with fewer than two tags.
     #[inline]
     #[must_use]
     pub const fn inner(&self) -> Option<StackedTag> {

@@ -1,4 +1,4 @@
-//! State of a flow, and the meaning of an acknowledgment for it.
+//! State of a flow, and the classification of its acknowledgments.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::segment::Segment;
 pub(crate) const WORDS: usize = 5;
 /// Size of a flow's state in bytes.
 pub(crate) const STATE_BYTES: usize = 8 * WORDS;
-/// Number of consecutive duplicates after which the sender retransmits a segment (RFC 5681, 3.2).
+/// Number of consecutive duplicates that makes the sender retransmit a segment (RFC 5681, 3.2).
 pub(crate) const FAST: u16 = 3;
 
 /// State of a flow. A new flow is all zeros.
@@ -20,11 +20,11 @@ pub(crate) struct Flow {
     pub highest: u32,
     /// Window of the last acknowledgment.
     pub window: u16,
-    /// Number of duplicates since the highest number last increased.
+    /// Number of consecutive duplicates since the highest number last increased.
     pub run: u16,
     /// Largest `run` so far.
     pub longest_run: u16,
-    /// Number of times that three duplicates came in a row.
+    /// Number of third duplicates in a row.
     pub fast: u32,
     /// Number of all acknowledgments; 0 before the first.
     pub acks: u32,
@@ -41,7 +41,7 @@ pub(crate) struct Flow {
 pub(crate) enum Meaning {
     /// First acknowledgment of the flow.
     First,
-    /// Duplicate, with its number in the present run.
+    /// Duplicate; the number counts consecutive duplicates, this one included.
     Duplicate { in_a_row: u16 },
     /// Acknowledgment with a lower number than an earlier one.
     Old,
@@ -94,7 +94,7 @@ impl Flow {
         }
     }
 
-    /// Adds an acknowledgment to the flow; returns its meaning.
+    /// Adds an acknowledgment to the flow; returns its classification.
     #[inline]
     pub fn add(&mut self, segment: &Segment, now: Instant) -> Meaning {
         let meaning = self.meaning(segment);
@@ -132,14 +132,14 @@ impl Flow {
         }
     }
 
-    /// Returns the acknowledgments per second, between the first and the last.
+    /// Returns the acknowledgments per second, from the first to the last.
     pub fn rate(&self) -> f64 {
         per_second(self.acks.into(), self.last.since(self.first))
     }
 }
 
-/// Returns the rate per second of `count` events, the first and the last `time` apart, rounded to a tenth.
-/// Returns 0 for a time of zero.
+/// Returns the rate per second, rounded to a tenth, of `count` events; `time` is between the first and the
+/// last. Returns 0 if `time` is 0.
 pub(crate) fn per_second(count: u64, time: Duration) -> f64 {
     if time.is_zero() {
         return 0.0;

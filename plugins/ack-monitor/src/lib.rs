@@ -146,7 +146,7 @@ impl Plugin for AckMonitor {
     }
 }
 
-/// Reads the setting `worst`, if it is given.
+/// Reads the setting `worst`; `None` if it is not given.
 fn worst(reader: SettingsReader<'_>) -> Result<Option<usize>, PluginError> {
     Ok(reader.number("worst", 0..=MOST_WORST as u64)?.map(|number| number as usize))
 }

@@ -1,4 +1,4 @@
-//! Fields of a TCP segment that concern acknowledgments.
+//! Fields of a TCP segment that matter for acknowledgments.
 
 use millrace_plugin_abi::{Exceptions, Family, FlowKey, Packet};
 use millrace_wire::tcp::{self, Flags};
@@ -16,8 +16,8 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// Reads the segment of a packet. Returns `None` if the packet is no TCP segment, has no acknowledgment,
-    /// or can't be read.
+    /// Reads the TCP segment of a packet. Returns `None` for another protocol, a segment without an
+    /// acknowledgment, or unreadable headers.
     #[inline]
     pub fn read(key: &FlowKey, packet: &Packet) -> Option<Self> {
         let hidden = Exceptions::FRAGMENT.with(Exceptions::CUT);

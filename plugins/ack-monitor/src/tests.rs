@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use super::*;
 
 const LINK: usize = 14;
-/// Bytes of a block before the instance's part.
+/// Bytes of a flow-state block before the instance's part.
 const HEADER: usize = 8;
 
 fn instance(settings: Value) -> Result<Box<dyn Instance>, PluginError> {
@@ -28,7 +28,7 @@ fn read(instance: &mut dyn Instance) -> Value {
     ask(instance, "read", json!({})).unwrap()
 }
 
-/// Segment of the flow of a number.
+/// Segment of a numbered flow.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     flow: u16,
@@ -127,8 +127,8 @@ fn end(instance: &mut dyn Instance, blocks: &Blocks, flow: u16) {
 /// First segment number, chosen so that the numbers wrap.
 const BASE: u32 = u32::MAX - 2;
 
-/// Computes a flow's results from the list of its segments: acknowledgments, duplicates, longest run, fast,
-/// old.
+/// Reference computation of a flow's results from all its segments: acknowledgments, duplicates, longest run,
+/// fast, old.
 fn slow(segments: &[Sent]) -> [u64; 5] {
     let (mut duplicates, mut longest, mut fast, mut old) = (0, 0, 0, 0);
     let acks: Vec<_> = segments

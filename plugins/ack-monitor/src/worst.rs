@@ -36,7 +36,8 @@ impl Worst {
         self.limit = limit;
     }
 
-    /// Adds a flow if it has duplicates and is worse than a kept flow. Among equal flows the first stays.
+    /// Adds a flow if it has duplicates and ranks among the worst. Among flows with equal counts, the earlier
+    /// stays.
     pub fn add(&mut self, key: FlowKey, flow: Flow) {
         let place = self.flows.partition_point(|(_, other)| other.duplicates >= flow.duplicates);
         if flow.duplicates == 0 || place >= self.limit {
@@ -55,7 +56,7 @@ impl Worst {
         self.flows.iter().map(save).collect()
     }
 
-    /// Restores saved flows, as far as there is room.
+    /// Restores saved flows; flows beyond the limit are dropped.
     pub fn restore(&mut self, saved: &[Saved]) {
         for (source, destination, [from, to], protocol, family, port, words) in saved {
             let (ports, port) = ((*from, *to), PortId(*port));
@@ -85,7 +86,7 @@ impl Worst {
     }
 }
 
-/// Merges the worst flows in the replies of several workers, up to the limit of one worker.
+/// Merges the worst flows in the replies of several workers; keeps as many as one worker does.
 pub(crate) fn joined(replies: &[Value]) -> Value {
     let limit = replies.first().and_then(|reply| reply.pointer("/settings/worst")?.as_u64()).unwrap_or(0);
     let lists = replies.iter().filter_map(|reply| reply.get("worst")?.as_array());

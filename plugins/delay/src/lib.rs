@@ -117,7 +117,7 @@ impl Plugin for Delay {
     }
 }
 
-/// Returns the delay in the settings, if it is given.
+/// Returns the delay in the settings; `None` if it is not given.
 fn delay(settings: &Map<String, Value>) -> Result<Option<Duration>, PluginError> {
     PluginError::unless_known(NAME, settings, &["ms"])?;
     let Some(value) = settings.get("ms") else { return Ok(None) };
@@ -129,7 +129,7 @@ fn delay(settings: &Map<String, Value>) -> Result<Option<Duration>, PluginError>
 
 struct DelayInstance {
     delay: Duration,
-    /// Time at which the last packet continues.
+    /// Release time of the last packet.
     latest: Instant,
     packets: u64,
 }
@@ -154,8 +154,8 @@ impl Instance for DelayInstance {
         false
     }
 
-    /// Saves the release time of the last packet: held packets keep their release times, and the next
-    /// instance must keep the order.
+    /// Saves the release time of the last packet. Held packets keep their release times, so the next instance
+    /// must not release a packet before them.
     fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {
         Ok(Some(json!([self.packets, self.latest.as_nanos()]).to_string().into_bytes()))
     }

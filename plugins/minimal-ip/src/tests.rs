@@ -18,7 +18,7 @@ fn ask(instance: &mut dyn Instance, name: &str) -> Reply {
     instance.control(&Message { name: name.to_owned(), arguments: Map::new() })
 }
 
-/// Returns the verdict on a packet of a family, given from its network header on.
+/// Returns the verdict on a packet; `network` is the packet from its network header on.
 fn verdict(instance: &mut dyn Instance, family: Family, network: &[u8]) -> Verdict {
     let pool = Pool::new(64).unwrap();
     let mut packet = pool.packet_from(&[&[0; LINK], network].concat()).unwrap();
@@ -54,7 +54,7 @@ fn v6(payload: usize) -> Vec<u8> {
     bytes
 }
 
-/// Computes the checksum of RFC 1071 word by word.
+/// Computes the checksum of RFC 1071 word by word, as a reference.
 fn slow_sum(header: &[u8]) -> u16 {
     header.chunks(2).fold(0, |sum: u16, word| {
         let (sum, carry) = sum.overflowing_add(u16::from_be_bytes([word[0], word[1]]));
@@ -62,7 +62,7 @@ fn slow_sum(header: &[u8]) -> u16 {
     })
 }
 
-/// Evaluates RFC 1812, 5.2.2, literally: whether a packet may be forwarded.
+/// Whether a packet may be forwarded, by the literal rules of RFC 1812, 5.2.2.
 fn slow_sound4(bytes: &[u8]) -> bool {
     let Some(first) = bytes.first() else { return false };
     let header = 4 * usize::from(first & 15);

@@ -59,7 +59,7 @@ pub struct Mirror;
 const NAME: &str = "mirror";
 const MESSAGES: &[(&str, &str)] =
     &[("read", "settings and counters"), ("reset", "sets all counters to zero")];
-/// Limit of the port numbers that one verdict can combine.
+/// Number of ports that one verdict can combine: those numbered below it.
 const PORTS_TOGETHER: u16 = 64;
 /// Version of the saved state of instances.
 const STATE_VERSION: u32 = 1;
@@ -127,7 +127,7 @@ fn refuse(setting: &str, problem: impl Into<String>) -> PluginError {
     PluginError::setting(NAME, setting, problem)
 }
 
-/// Returns the verdict for all copies.
+/// Returns the verdict that every copy gets.
 fn verdict(to: PortId, also: Option<PortId>) -> Result<Verdict, PluginError> {
     let Some(also) = also else { return Ok(Verdict::Port(to)) };
     if also == to {

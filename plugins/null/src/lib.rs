@@ -51,8 +51,7 @@ const MESSAGES: &[(&str, &str)] = &[("read", "the counters"), ("reset", "sets th
 /// Version of the saved state of instances.
 const STATE_VERSION: u32 = 1;
 
-/// Maximum number of loop iterations per packet, with which 256 packets occupy a worker for a few
-/// milliseconds.
+/// Maximum number of loop iterations per packet. With it, a batch of 256 packets takes a few milliseconds.
 const MOST_WORK: u64 = 10_000;
 
 static SCHEMA: LazyLock<Map<String, Value>> = LazyLock::new(|| {

@@ -24,8 +24,8 @@ const TCP: u64 = 1;
 const UDP: u64 = 2;
 const IS_THERE: u64 = 1 << 32;
 
-/// Returns the settings of the eBPF variant. The offload never keeps packets with cut headers, so `cut` is
-/// not among them.
+/// Returns the settings of the eBPF variant. `cut` is not among them, since packets with cut headers are
+/// never offloaded.
 pub(crate) fn settings(settings: &Settings) -> [u64; FORM.settings] {
     let mut words = [0; FORM.settings];
     let [protocols, places @ ..] = &mut words;

@@ -160,7 +160,7 @@ struct PortFilterInstance {
     counters: Counters,
     /// Counts of offloaded packets, forwarded or dropped.
     driver: DriverCounts,
-    /// Whether the range counts of the eBPF variant belong to other ranges.
+    /// Whether the eBPF variant still counts under earlier ranges.
     other_ranges: bool,
 }
 
@@ -190,7 +190,7 @@ impl Instance for PortFilterInstance {
         Ok(Some(state.to_string().into_bytes()))
     }
 
-    /// Restores the range counts only if the ranges are the same.
+    /// Restores the counters; the counts of ranges only if the ranges are the same.
     fn restore(&mut self, state: &[u8], version: u32) -> Result<(), PluginError> {
         let (ports, [packets, dropped, dropped_cut], ranges, driver): (String, _, _, Vec<u64>) =
             restored(state, version, STATE_VERSION)?;
@@ -270,7 +270,7 @@ impl PortFilterInstance {
         (0..MOST_RANGES).for_each(|range| self.driver.reset(driver::RANGES + range));
     }
 
-    /// Returns the sums of the counts of the worker and the eBPF variant.
+    /// Returns the worker's counts plus the eBPF variant's counts.
     fn counted(&self) -> Counters {
         let Counters { packets, dropped, dropped_cut, ranges } = self.counters;
         let counted = |at: usize| ranges.get(at).copied().unwrap_or_default();
@@ -315,8 +315,8 @@ impl Protocols {
     }
 }
 
-/// Whether `protocol` is an IPv6 extension header. The router could then not reach the upper layer, which may
-/// be any protocol.
+/// Whether `protocol` is an IPv6 extension header: then the upper-layer protocol is unknown, since the router
+/// could not read the chain of headers to its end.
 #[inline]
 fn is_extension(protocol: u8) -> bool {
     matches!(

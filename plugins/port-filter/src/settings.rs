@@ -18,7 +18,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Returns these settings with the changes in `given`.
+    /// Returns these settings, changed as `given` says.
     pub fn with(&self, given: &Map<String, Value>) -> Result<Self, PluginError> {
         PluginError::unless_known(NAME, given, &NAMES)?;
         let reader = SettingsReader::new(NAME, given);

@@ -46,7 +46,7 @@ impl Choice {
         }
     }
 
-    /// Draws a random number. Marsaglia, *Xorshift RNGs* (2003): 64 bits, shifts of 13, 7 and 17.
+    /// Returns the next random number: 64 bits, shifts of 13, 7 and 17 (Marsaglia, *Xorshift RNGs*, 2003).
     #[inline]
     fn draw(&mut self) -> u64 {
         let mut number = self.random;

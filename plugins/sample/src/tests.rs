@@ -58,7 +58,7 @@ proptest! {
         prop_assert_eq!(&said["sent_bytes"], &json!(number * 60));
     }
 
-    /// The bound is six deviations either way: one run in 500 million fails by chance.
+    /// The bounds are six standard deviations from the mean: one run in 500 million fails by chance.
     #[test]
     fn at_random_about_one_in_so_many_is_sent(one_in in 1..20_u32, seed in prop_oneof![1..100_u64, 1..u64::MAX]) {
         let mut instance =

@@ -17,7 +17,7 @@ fn ask(instance: &mut dyn Instance, name: &str) -> Reply {
     instance.control(&Message { name: name.to_owned(), arguments: Map::new() })
 }
 
-/// Returns the instances to which packets of flows with these hashes are sent.
+/// Returns the instance for a packet of each flow; flows are given by hash.
 fn targets(instance: &mut dyn Instance, flows: &[u32]) -> Vec<u16> {
     let pool = Pool::new(flows.len().max(1) as u32).unwrap();
     let packet = |flow: &u32| {

@@ -4,8 +4,8 @@ use millrace_plugin_abi::DriverForm;
 
 use crate::{SIZES, What};
 
-/// Description of the eBPF variant. Settings: one word. Counters: the total, two numbers for each protocol of
-/// each family, and the sizes.
+/// Description of the eBPF variant. It has one word of settings. Its counters are the totals, two numbers per
+/// protocol of each family, and the sizes.
 pub(crate) const FORM: DriverForm = DriverForm {
     object: include_bytes!(concat!(env!("OUT_DIR"), "/form.o")),
     settings: 1,
@@ -15,7 +15,7 @@ pub(crate) const FORM: DriverForm = DriverForm {
 const BY_PROTOCOL: u64 = 1;
 const BY_SIZE: u64 = 2;
 
-/// Returns the settings of the eBPF variant: the counts to gather.
+/// Returns the settings of the eBPF variant: which counters to gather.
 pub(crate) fn settings(what: What) -> [u64; 1] {
     [match what {
         What::Protocol => BY_PROTOCOL,

@@ -134,7 +134,7 @@ enum What {
 impl What {
     const NAMES: [(&str, Self); 3] = [("protocol", Self::Protocol), ("size", Self::Size), ("all", Self::All)];
 
-    /// Reads the setting `what`, if it is given; refuses other settings.
+    /// Reads the setting `what`; `None` if it is not given. Refuses other settings.
     fn read(settings: &Map<String, Value>) -> Result<Option<Self>, PluginError> {
         PluginError::unless_known(NAME, settings, &["what"])?;
         let Some(value) = settings.get("what") else { return Ok(None) };
@@ -170,7 +170,7 @@ impl Count {
     }
 }
 
-/// Size classes: each has lengths up to its limit, above the limit of the class before.
+/// Size classes with their upper limits. A class begins above the limit of the previous class.
 const SIZES: [(&str, u64); 7] = [
     ("0-63", 63),
     ("64-127", 127),

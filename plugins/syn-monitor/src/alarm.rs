@@ -13,7 +13,7 @@ pub(crate) struct Interval {
     pub syn: u64,
     /// Number of attempts that began.
     pub begun: u64,
-    /// Number of attempts that were completed or aborted, including attempts of earlier intervals.
+    /// Number of attempts that were completed or aborted, also of attempts from earlier intervals.
     pub ended: u64,
 }
 
@@ -32,18 +32,18 @@ pub(crate) struct Alarm {
     pub is_on: bool,
     /// Number of times that the alarm was raised.
     pub raised: u64,
-    /// Start of the interval; `None` before the first call.
+    /// Start of the interval; `None` until the first interval begins.
     begun: Option<Instant>,
     line: Option<(LogLevel, String)>,
 }
 
 impl Alarm {
-    /// Returns the end of the interval.
+    /// Returns the end of the interval; zero before the first call, so that an interval begins at once.
     pub fn due(&self, interval: Duration) -> Instant {
         self.begun.map_or(Instant::ZERO, |begun| begun + interval)
     }
 
-    /// Restarts the interval at the next call.
+    /// Discards the interval; the next call begins a new one.
     pub fn restart(&mut self) {
         (self.begun, self.interval) = (None, Interval::default());
     }
@@ -53,7 +53,7 @@ impl Alarm {
         self.raised = 0;
     }
 
-    /// Ends the interval: compares it with a threshold, 0 for none, and starts the next one.
+    /// Ends the interval, compares its rate with `threshold` (0: no alarm), and starts the next interval.
     pub fn end_interval(&mut self, now: Instant, threshold: u64, destinations: &Destinations) {
         let Interval { syn, begun, ended } = std::mem::take(&mut self.interval);
         let Some(time) = self.begun.replace(now).map(|begun| now.since(begun)) else { return };
@@ -83,7 +83,7 @@ impl Alarm {
         }
     }
 
-    /// Returns a line for the log, if there is one.
+    /// Returns the pending log line and removes it.
     pub fn take_line(&mut self) -> Option<(LogLevel, String)> {
         self.line.take()
     }

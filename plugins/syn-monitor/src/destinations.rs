@@ -14,8 +14,8 @@ use crate::settings::Settings;
 /// Maximum number of destinations in a reply.
 const TOP: usize = 10;
 
-/// Saved state: the count of half-open connections without a destination entry, and the entries with family,
-/// address, prefix bits and count.
+/// Saved state: the number of half-open connections without a destination entry, and the entries (whether
+/// IPv6, address, prefix length, count).
 pub(crate) type Saved = (u64, Vec<(bool, [u8; 16], u8, u64)>);
 
 /// Network that is the destination of connections.
@@ -51,8 +51,8 @@ pub(crate) struct Destinations {
 }
 
 impl Destinations {
-    /// Returns an empty table. Allocates all memory here: the table is never more than half full, so it makes
-    /// room in place.
+    /// Returns an empty table with all its memory allocated. The table is at most half full, so it never
+    /// grows.
     pub fn new(settings: &Settings) -> Self {
         Self {
             known: HashMap::with_capacity(2 * settings.destinations),
@@ -82,8 +82,8 @@ impl Destinations {
         Destination { is_v6, address: u128::from_be_bytes(*key.destination_bytes()) & mask, bits }
     }
 
-    /// Adds a half-open connection. Returns the state of its flow, which tells whether its destination has an
-    /// entry.
+    /// Adds a half-open connection. Returns the new state of its flow, which records whether its destination
+    /// has an entry.
     #[inline]
     pub fn add(&mut self, key: &FlowKey) -> State {
         self.half_open += 1;
@@ -125,7 +125,8 @@ impl Destinations {
         (self.elsewhere, all.collect())
     }
 
-    /// Restores saved state. Counts without room, or by another prefix, go to `elsewhere`.
+    /// Restores saved state. Counts with another prefix length, or without room for an entry, go to
+    /// `elsewhere`.
     pub fn restore(&mut self, (elsewhere, all): Saved) {
         self.known.clear();
         (self.elsewhere, self.half_open) = (elsewhere, elsewhere);
@@ -160,7 +161,7 @@ fn entry(destination: &str, half_open: u64) -> Value {
     json!({ "destination": destination, "half_open": half_open })
 }
 
-/// Merges the worst destinations in the replies of several workers.
+/// Merges the worst destinations in the replies of several workers, up to ten.
 pub(crate) fn joined(replies: &[Value]) -> Value {
     let mut sums: Vec<(&str, u64)> = Vec::new();
     for one in replies.iter().filter_map(|reply| reply.get("top")?.as_array()).flatten() {

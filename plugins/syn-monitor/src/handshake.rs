@@ -1,4 +1,4 @@
-//! TCP handshakes, as seen from the client's segments.
+//! TCP handshakes, followed by the client's segments only.
 
 use millrace_wire::tcp::Flags;
 
@@ -16,7 +16,7 @@ pub(crate) enum Segment {
 }
 
 impl Segment {
-    /// Returns the kind of segment with these control bits; `None` when it has no meaning for a handshake.
+    /// Returns the kind of a segment with these control bits; `None` if it plays no part in a handshake.
     #[inline]
     pub fn of(flags: Flags) -> Option<Self> {
         if flags.contains(Flags::RST) {
@@ -36,9 +36,9 @@ impl Segment {
 pub(crate) enum State {
     /// No connection attempt so far.
     None,
-    /// Attempt, counted at its destination.
+    /// Attempt whose destination has an entry and counts it.
     HalfOpen,
-    /// Attempt to a destination without an entry.
+    /// Attempt whose destination has no entry.
     HalfOpenElsewhere,
     /// Completed handshake.
     Open,

@@ -185,7 +185,7 @@ struct SynMonitorInstance {
     alarm: Alarm,
 }
 
-/// Returns the control bits of a TCP segment; `None` if the packet has none or they can't be read.
+/// Returns the control bits of a TCP segment; `None` for another protocol or an unreadable header.
 #[inline]
 fn flags(key: &FlowKey, packet: &Packet) -> Option<tcp::Flags> {
     let hidden = Exceptions::FRAGMENT.with(Exceptions::CUT);

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Bytes of a block before the instance's part.
+/// Bytes of a flow-state block before the instance's part.
 const HEADER: usize = 8;
 const FLOWS: usize = 8;
 
@@ -31,7 +31,7 @@ fn number(said: &Value, name: &str) -> u64 {
     said[name].as_u64().unwrap()
 }
 
-/// Returns the key of a flow. Flows 0 to 7 lead to 10.0.0.0 to 10.0.0.3, two to each.
+/// Returns the key of a flow, 0 to 7. Each two flows have the same destination, 10.0.0.0 to 10.0.0.3.
 fn key(flow: usize) -> FlowKey {
     let destination = Ipv4Addr::new(10, 0, 0, (flow / 2) as u8);
     FlowKey::v4(Ipv4Addr::new(192, 0, 2, 1), destination, 6, (4000 + flow as u16, 80), PortId(0))
@@ -106,7 +106,7 @@ fn anything() -> impl Strategy<Value = Happens> {
     ]
 }
 
-/// Reference model by the history of each flow: the attempts in progress, and counters by name.
+/// Reference model: the history of each flow, its attempt in progress, and counters by name.
 #[derive(Default)]
 struct Slow {
     open: BTreeMap<usize, ()>,

@@ -2,8 +2,8 @@
 
 use millrace_plugin_abi::binary::{RawBacklog, backlog};
 
-/// Current backlog of the queue that a packet goes to. A later filter or instance may still send the packet
-/// to another queue.
+/// Current backlog of a packet's queue. A later filter or instance may still send the packet to another
+/// queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueueBacklog {
     /// Output port of the packet.
@@ -11,7 +11,7 @@ pub struct QueueBacklog {
     /// Scheduler leaf of the packet, as in [`Verdict::Queue`](crate::Verdict::Queue); 0 if the port has no
     /// scheduler.
     pub queue: u16,
-    /// Whether the numbers count only packets of the packet's flow; if not, they count all flows in the leaf.
+    /// Whether the numbers count only packets of the packet's flow, or packets of all flows in the leaf.
     pub of_flow: bool,
     /// Number of waiting packets.
     pub packets: u32,
@@ -24,7 +24,7 @@ pub struct QueueBacklog {
 pub struct Backlog {
     /// Backlog of the packet's queue; `None` if the queue is not known yet or belongs to another worker.
     pub queue: Option<QueueBacklog>,
-    /// Number of packets of all flows that wait until the instance ends its current call.
+    /// Number of packets of all flows that wait for the instance to end its current call.
     pub instance_packets: u32,
     /// Bytes of these packets, link headers included.
     pub instance_bytes: u64,

@@ -2,7 +2,7 @@
 
 use crate::Features;
 
-/// Returns a feature if something is given.
+/// Returns the feature if an argument is given, otherwise no feature.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! __millrace_because {
@@ -35,7 +35,7 @@ pub use crate::__millrace_with_features as with_features;
 const BEFORE: &str = "{\"abi\":1,\"features\":[";
 const BEHIND: &str = "]";
 
-/// Returns the bytes of a manifest with these features.
+/// Returns the length in bytes of a manifest with these features.
 #[must_use]
 pub const fn length(features: Features, rest: &str) -> usize {
     let (mut bytes, mut at, mut count) = (BEFORE.len() + BEHIND.len() + rest.len(), 0, 0);
@@ -80,7 +80,7 @@ const fn put<const N: usize>(bytes: &mut [u8; N], from: usize, text: &str) -> us
     from + at
 }
 
-/// Returns the features of these capabilities.
+/// Returns the features that these capabilities require.
 #[must_use]
 pub const fn of_capabilities(capabilities: &[&str]) -> Features {
     let (mut features, mut at) = (Features::NONE, 0);

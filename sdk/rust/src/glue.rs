@@ -9,7 +9,7 @@ use millrace_plugin_abi::binary::{RawCall, RawFlowEnd, RawPacket};
 
 use crate::{Declared, FlowEnd, Packets, Plugin, Refusal, host};
 
-/// Storage of a module's plugin: empty before `init` and after a panic.
+/// Storage for the only instance in a module: empty before `init` and after a panic.
 pub struct Slot<P>(UnsafeCell<Option<P>>);
 
 // SAFETY: the router never calls from two threads at once, and never during another call
@@ -40,7 +40,7 @@ impl<P> Default for Slot<P> {
 }
 
 /// # Safety
-/// `length` bytes must be readable at the address for `'a`. With a length of 0 the address doesn't matter.
+/// `length` bytes must be readable at the address for `'a`. With a length of 0 the address is not read.
 unsafe fn bytes<'a>((address, length): (*const u8, usize)) -> &'a [u8] {
     if length == 0 || address.is_null() {
         return &[];
@@ -49,13 +49,13 @@ unsafe fn bytes<'a>((address, length): (*const u8, usize)) -> &'a [u8] {
     unsafe { slice::from_raw_parts(address, length) }
 }
 
-/// Runs a function of the plugin. In WebAssembly a panic ends the call by itself.
+/// Runs a function of the plugin. In WebAssembly a panic traps, so the function needs no guard.
 #[cfg(target_family = "wasm")]
 fn guarded<T>(run: impl FnOnce() -> Result<T, Refusal>) -> Result<T, Refusal> {
     run()
 }
 
-/// Runs a function of the plugin; turns a panic into a refusal with its text.
+/// Runs a function of the plugin. A panic becomes a refusal with the panic's text.
 #[cfg(not(target_family = "wasm"))]
 fn guarded<T>(run: impl FnOnce() -> Result<T, Refusal>) -> Result<T, Refusal> {
     use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -83,7 +83,7 @@ fn with<P: Plugin, T>(
     result
 }
 
-/// Returns 0, or reports the refusal to the router and returns 1.
+/// Returns 0 for success. Reports a refusal to the router and returns 1.
 fn answer(result: Result<(), Refusal>) -> i32 {
     match result {
         Ok(()) => 0,
@@ -94,7 +94,7 @@ fn answer(result: Result<(), Refusal>) -> i32 {
     }
 }
 
-/// Returns the layout of memory aligned to 8 bytes.
+/// Returns the layout of a block of `bytes` bytes, aligned to 8 bytes.
 fn layout(bytes: usize) -> Option<Layout> {
     Layout::from_size_align(bytes.max(1), 8).ok()
 }
@@ -107,7 +107,7 @@ pub fn reserve(bytes: usize) -> *mut u8 {
 }
 
 /// # Safety
-/// [`reserve`] must have returned the address for the same number of bytes, and nobody may use it any longer.
+/// [`reserve`] must have returned `address` for the same number of bytes, and nothing may use it afterwards.
 pub unsafe fn release(address: *mut u8, bytes: usize) {
     if let Some(layout) = layout(bytes)
         && !address.is_null()
@@ -123,7 +123,7 @@ pub fn attach(table: *const host::RawHost) {
 }
 
 /// # Safety
-/// Only one call may run at a time, and each length must match its address. The same holds for all functions
+/// Only one call may run at a time, and each length must match its address. The same applies to all functions
 /// below.
 pub unsafe fn init<P: Plugin>(slot: &Slot<P>, settings: *const u8, length: usize) -> i32 {
     // SAFETY: the caller guarantees it.
@@ -132,8 +132,8 @@ pub unsafe fn init<P: Plugin>(slot: &Slot<P>, settings: *const u8, length: usize
 }
 
 /// # Safety
-/// As for [`init`]. The call, its packets, their windows and states must be valid, and belong to this call
-/// alone.
+/// As for [`init`]. The call, its packets, their windows and their states must be valid, and only this call
+/// may use them.
 pub unsafe fn packets<P: Declared>(slot: &Slot<P>, call: *const RawCall) {
     // SAFETY: the caller guarantees it.
     let (slot, call) = unsafe { (slot.get(), &*call) };
@@ -148,7 +148,7 @@ pub unsafe fn packets<P: Declared>(slot: &Slot<P>, call: *const RawCall) {
     }
 }
 
-/// Writes an invalid verdict for all packets: the router treats them as the binding configures for faults.
+/// Sets an invalid verdict for all packets. The router treats it as a fault, as configured for the binding.
 ///
 /// # Safety
 /// As for [`packets`].

@@ -1,6 +1,6 @@
-//! Functions of the router that a plugin can call. Each names the capability that the manifest must list.
-//! Without the capability, the router refuses to link a WebAssembly module. In a shared object the function
-//! does nothing, and the call counts as a fault.
+//! Functions of the router that a plugin can call. Each needs the capability that its comment names in the
+//! plugin's manifest. Without it, the router refuses to link a WebAssembly module; in a shared object the
+//! function does nothing, and the call counts as a fault.
 
 use alloc::string::String;
 
@@ -26,8 +26,8 @@ pub fn log(level: Level, text: &str) {
     raw::log(level as u32, text.as_ptr(), text.len());
 }
 
-/// Writes a line to the daemon's log: `log!(Warning, "{count} are too many")`. Capability `log`. Formatting
-/// costs about 10 KB of a module.
+/// Writes a formatted line to the daemon's log: `log!(Warning, "{count} are too many")`. Capability `log`.
+/// Formatting adds about 10 KB to the module.
 #[macro_export]
 macro_rules! log {
     ($level:ident, $($text:tt)+) => {
@@ -41,30 +41,30 @@ pub fn timer(nanoseconds: u64) {
     raw::timer(nanoseconds);
 }
 
-/// Adds `number` to one of the manifest's `counters`, by its index there. `millrace show instances` shows the
-/// sums over all workers.
+/// Adds `number` to a counter, given by its index in the manifest's `counters`. `millrace show instances`
+/// shows the sums over all workers.
 pub fn count(counter: u32, number: u64) {
     raw::count(counter, number);
 }
 
-/// Requests a change of filters, routes, queues or instances, as JSON; the router's control makes it later.
-/// Returns whether the router accepted the request. Capability `request`, or the capability of one kind of
-/// change, such as `request-routes`.
+/// Requests a change of filters, routes, queues or instances, as JSON. Returns whether the router accepted
+/// the request; it makes the change later. Capability `request`, or the capability for one kind of change,
+/// such as `request-routes`.
 #[must_use]
 pub fn request(json: &str) -> bool {
     raw::request(json.as_ptr(), json.len()) == 0
 }
 
-/// Sends a message of up to 16 KiB to the other half of the plugin: from a worker to the host companion, or
-/// back. Returns whether the router accepted the message, which may still be lost if too many messages wait.
-/// Capability `message`.
+/// Sends a message of up to 16 KiB from an instance at a worker to the host companion, or back. Returns
+/// whether the router accepted the message. It may still be lost if too many messages wait. Capability
+/// `message`.
 #[must_use]
 pub fn send(message: &[u8]) -> bool {
     raw::send(message.as_ptr(), message.len()) == 0
 }
 
-/// Makes a packet from the network header on, which the router forwards as if it had arrived at `port`.
-/// Returns whether packet memory was available. Capability `packet-make`.
+/// Creates a packet, given from its network header on. The router forwards it as if it had arrived at `port`.
+/// Returns false without free packet memory. Capability `packet-make`.
 #[must_use]
 pub fn packet_make(bytes: &[u8], port: u16) -> bool {
     raw::packet_make(bytes.as_ptr(), bytes.len(), port.into()) == 0
@@ -88,8 +88,8 @@ pub(crate) fn flow_backlog(packet: u16) -> Option<RawBacklog> {
     (written > 0).then_some(backlog)
 }
 
-/// Returns the address of the state common to all flows, with the size of the manifest; null if the manifest
-/// declares none.
+/// Returns the address of the state common to all flows; null if the manifest's `service_state` declares
+/// none.
 pub(crate) fn service_state() -> *mut u8 {
     raw::service_state()
 }
@@ -114,12 +114,12 @@ pub(crate) fn reply(bytes: &[u8]) {
     raw::reply(bytes.as_ptr(), bytes.len());
 }
 
-/// Decodes UTF-8 from the router, and replaces invalid bytes.
+/// Decodes UTF-8 from the router, with a replacement character for invalid bytes.
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Functions as a WebAssembly module imports them.
+/// Functions that a WebAssembly module imports.
 #[cfg(target_family = "wasm")]
 mod raw {
     #[link(wasm_import_module = "millrace")]
@@ -143,8 +143,8 @@ mod raw {
     }
 }
 
-/// Function table that the router passes to a shared object. A function without its capability is null, or
-/// refuses.
+/// Function table that the router passes to a shared object. A function for which the plugin lacks the
+/// capability is null, or refuses.
 #[cfg(not(target_family = "wasm"))]
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -185,7 +185,7 @@ pub struct RawHost {
     pub count: Option<extern "C" fn(u32, u64)>,
 }
 
-/// Functions as a shared object calls them: through the table, or without effect.
+/// Functions for a shared object: they call the router's table, or do nothing without it.
 #[cfg(not(target_family = "wasm"))]
 pub(crate) mod raw {
     use core::ptr;
@@ -200,8 +200,8 @@ pub(crate) mod raw {
         TABLE.store(table.cast_mut(), Ordering::Release);
     }
 
-    /// Returns the table entry at an offset; `None` if the table is not attached, or belongs to an older
-    /// router and is too short.
+    /// Returns the table entry at an offset; `None` without a table, or if the table of an older router is
+    /// too short.
     fn entry<F: Copy>(offset: usize) -> Option<F> {
         let table = TABLE.load(Ordering::Acquire);
         // SAFETY: `attach` received a table that stays valid and begins with its size.

@@ -1,5 +1,5 @@
 //! Minimal JSON (RFC 8259) for settings, arguments and answers: an object reader that works in place, and a
-//! writer. Both together take about 3 KB of a module. Nothing here panics on any bytes.
+//! writer. Both together add about 3 KB to a module. Neither panics on any input.
 
 use alloc::string::String;
 use core::str;
@@ -9,7 +9,7 @@ use crate::Refusal;
 /// Maximum nesting depth of values.
 const MOST_LEVELS: u32 = 32;
 
-/// JSON object, read in place. Of a duplicate key only the first counts.
+/// JSON object, read in place. For a duplicate key, the first value applies.
 #[derive(Clone, Copy, Debug)]
 pub struct Object<'a>(&'a [u8]);
 
@@ -17,7 +17,7 @@ impl<'a> Object<'a> {
     /// Reads an object; empty input is an object without keys.
     ///
     /// # Errors
-    /// Input that is no JSON object.
+    /// The input is not a JSON object.
     pub fn new(bytes: &'a [u8]) -> Result<Self, Refusal> {
         if bytes.trim_ascii().is_empty() {
             return Ok(Self(b"{}"));
@@ -46,10 +46,10 @@ impl<'a> Object<'a> {
         })
     }
 
-    /// Rejects keys outside `known`.
+    /// Checks that the object has no keys other than `known`.
     ///
     /// # Errors
-    /// The first unknown key.
+    /// The first other key.
     pub fn only(&self, known: &[&str]) -> Result<(), Refusal> {
         match self.iter().find(|(name, _)| !known.contains(&name.as_str())) {
             None => Ok(()),
@@ -88,7 +88,7 @@ impl<'a> Value<'a> {
         str::from_utf8(self.0).ok()?.parse().ok()
     }
 
-    /// Returns the value of `true` or `false`.
+    /// Returns the value if it is `true` or `false`.
     #[must_use]
     pub fn boolean(&self) -> Option<bool> {
         match self.0 {
@@ -109,7 +109,7 @@ impl<'a> Value<'a> {
         }))
     }
 
-    /// Returns the object if the value is one.
+    /// Returns the object if the value is an object.
     #[must_use]
     pub fn object(&self) -> Option<Object<'a>> {
         self.0.starts_with(b"{").then_some(Object(self.0))
@@ -127,7 +127,7 @@ fn skip(bytes: &[u8], byte: u8) -> &[u8] {
     bytes.strip_prefix(&[byte]).unwrap_or(bytes)
 }
 
-/// Splits a value off the front. The input is known to be valid JSON, so only the value's end is searched.
+/// Splits a value off the front. The input is valid JSON, so only the end of the value is searched.
 fn take(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let bytes = bytes.trim_ascii_start();
     let end = match bytes.first()? {
@@ -189,7 +189,7 @@ fn unescaped(text: &str) -> Option<String> {
     Some(out)
 }
 
-/// Decodes the text behind `\u`: one UTF-16 unit, or a surrogate pair.
+/// Decodes the hexadecimal digits after `\u`: one UTF-16 unit, or a surrogate pair.
 fn unicode(rest: &mut str::Chars<'_>) -> Option<char> {
     let mut unit = |text: &str| -> Option<u32> { u32::from_str_radix(text.get(..4)?, 16).ok() };
     let first = unit(rest.as_str())?;
@@ -310,7 +310,8 @@ impl Writer {
         self
     }
 
-    /// Writes a comma, unless at the start of the text, an object or an array, or behind a key.
+    /// Writes a comma before an item, unless it is the first of the text, an object or an array, or follows a
+    /// key.
     fn comma(&mut self) {
         if !matches!(self.0.as_bytes().last(), None | Some(b'{' | b'[' | b':')) {
             self.0.push(',');

@@ -245,7 +245,7 @@ macro_rules! __millrace_export {
     };
 }
 
-/// Returns the given value, or the default without one.
+/// Returns the given value, or else the default.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! __millrace_given {
@@ -259,7 +259,7 @@ macro_rules! __millrace_given {
 #[doc(hidden)]
 pub use crate::__millrace_given as given;
 
-/// Maps in the format of a manifest.
+/// Formats the maps as JSON for a manifest.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! __millrace_objects {
@@ -297,7 +297,7 @@ const fn same(a: &str, b: &str) -> bool {
     at == a.len() && at == b.len()
 }
 
-/// Whether `word` is one of `known`.
+/// Whether `word` is an element of `known`.
 #[must_use]
 pub const fn is_any_of(word: &str, known: &[&str]) -> bool {
     let mut at = 0;

@@ -9,8 +9,8 @@ use crate::{Plain, host};
 pub enum MapError {
     /// No room for another key.
     Full,
-    /// Unknown map number, key or value of another size, map that another instance owns, or a call during
-    /// [`Plugin::init`](crate::Plugin::init).
+    /// Unknown map number, wrong size of the key or value, a write to another instance's map, or a call
+    /// during [`Plugin::init`](crate::Plugin::init).
     Refused,
 }
 
@@ -56,7 +56,8 @@ impl SharedMap {
         self.remove_bytes(bytes_of(key, &mut name).ok_or(MapError::Refused)?)
     }
 
-    /// Reads a value as bytes, as [`get`](Self::get) does. Returns whether the key existed.
+    /// Reads a value as bytes, as [`get`](Self::get) does. Returns false and leaves `value` for an absent
+    /// key.
     ///
     /// # Errors
     /// [`Refused`](MapError::Refused).
@@ -85,7 +86,7 @@ impl SharedMap {
     }
 }
 
-/// Converts the router's answer: whether the key existed.
+/// Converts the return code of a map function: whether the key existed.
 fn was_there(answer: i32) -> Result<bool, MapError> {
     match answer {
         map_answer::DONE => Ok(true),

@@ -12,11 +12,11 @@ use crate::{Backlog, Plain, host};
 /// Verdict about a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// The packet continues.
+    /// The packet continues on its path.
     Pass,
-    /// The router drops the packet, for a drop reason of the plugin from 0 to 31.
+    /// The router drops the packet, and counts it under this drop reason of the plugin, 0 to 31.
     Drop(u8),
-    /// The plugin consumes the packet.
+    /// The plugin takes the packet: the router neither forwards it nor counts it as dropped.
     Consume,
     /// The packet leaves by this port, whatever its route.
     Port(u16),
@@ -24,13 +24,13 @@ pub enum Verdict {
     Ports(u64),
     /// The packet continues and goes to this queue of its output port.
     Queue(u16),
-    /// This instance processes the packet next; then the packet continues behind the deciding instance.
+    /// This instance processes the packet next; then the packet continues after the deciding instance.
     Instance(u16),
-    /// The router classifies the packet anew, with its current tag.
+    /// The router classifies the packet again, with its current tag.
     Classify,
-    /// The packet continues at this time, in nanoseconds.
+    /// The router holds the packet until this time, in nanoseconds; then the packet continues.
     Hold(u64),
-    /// Verdict unknown to the interface: a fault of the plugin.
+    /// Invalid verdict, which counts as a fault of the plugin.
     Fault,
 }
 
@@ -76,7 +76,7 @@ pub struct Packet<'a> {
 
 impl<'a> Packet<'a> {
     /// # Safety
-    /// The caller must own the window and the state that `raw` names as long as `raw` is borrowed.
+    /// The caller must own the window and the state to which `raw` points, for as long as `raw` is borrowed.
     #[inline]
     pub(crate) unsafe fn new(raw: &'a mut RawPacket, state_bytes: u16) -> Self {
         Self { raw, state_bytes }
@@ -90,7 +90,7 @@ impl<'a> Packet<'a> {
         self.raw.length as usize
     }
 
-    /// Returns the window: the packet's first bytes, at most as many as the manifest's `window`.
+    /// Returns the window: the packet's first bytes, up to the manifest's `window`.
     #[inline]
     #[must_use]
     pub fn window(&self) -> &[u8] {
@@ -102,7 +102,7 @@ impl<'a> Packet<'a> {
     }
 
     /// Returns the window for changes. The plugin must update checksums itself. Without the capability
-    /// `packet-write`, changes have no effect on the packet.
+    /// `packet-write`, the router ignores the changes.
     #[inline]
     #[must_use]
     pub fn window_mut(&mut self) -> &mut [u8] {
@@ -115,7 +115,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Whether the packet is longer than the window. [`read`](Self::read) returns the bytes behind the
+    /// Whether the packet is longer than the window. [`read`](Self::read) also returns bytes after the
     /// window.
     #[inline]
     #[must_use]
@@ -123,8 +123,8 @@ impl<'a> Packet<'a> {
         self.raw.flags & packet_flags::MORE != 0
     }
 
-    /// Whether the packet is a copy. The router sends a copy with the verdict [`Verdict::Port`] or
-    /// [`Verdict::Ports`]; with any other verdict the copy ends here.
+    /// Whether the packet is a copy. The router sends a copy only with the verdict [`Verdict::Port`] or
+    /// [`Verdict::Ports`]; any other verdict frees it.
     #[inline]
     #[must_use]
     pub fn is_copy(&self) -> bool {
@@ -138,7 +138,7 @@ impl<'a> Packet<'a> {
         self.raw.flags & packet_flags::FIRST != 0
     }
 
-    /// Returns the EtherType behind all VLAN tags.
+    /// Returns the EtherType after all VLAN tags.
     #[inline]
     #[must_use]
     pub fn ether_type(&self) -> u16 {
@@ -152,7 +152,7 @@ impl<'a> Packet<'a> {
         self.raw.family
     }
 
-    /// Returns the protocol above IP; in IPv6 the upper-layer protocol.
+    /// Returns the IP protocol; in IPv6 the upper-layer protocol, after the extension headers.
     #[inline]
     #[must_use]
     pub fn protocol(&self) -> u8 {
@@ -244,15 +244,16 @@ impl<'a> Packet<'a> {
         self.raw.tag = tag & 31;
     }
 
-    /// Returns the flow number, constant while the router knows the flow; `None` for an unknown flow.
+    /// Returns the flow number, which stays the same while the router has the flow's record; `None` without a
+    /// record.
     #[inline]
     #[must_use]
     pub fn flow(&self) -> Option<u32> {
         (self.raw.flow != 0).then_some(self.raw.flow)
     }
 
-    /// Returns the flow's state: as many bytes as the manifest's `flow_state`, zeroed at first; empty without
-    /// state.
+    /// Returns the flow's state, whose size is the manifest's `flow_state`. It is zeroed for a new flow;
+    /// empty if the router keeps no state.
     #[inline]
     #[must_use]
     pub fn flow_bytes(&mut self) -> &mut [u8] {
@@ -294,13 +295,13 @@ impl<'a> Packet<'a> {
         self.set(Verdict::Drop(reason));
     }
 
-    /// Reads bytes at any offset, also behind the window. Returns the number of bytes read. Capability
+    /// Reads bytes at any offset, also after the window. Returns the number of bytes read. Capability
     /// `packet-read`.
     pub fn read(&self, offset: u32, to: &mut [u8]) -> usize {
         host::packet_read(self.raw.number, offset, to)
     }
 
-    /// Writes bytes at any offset, also behind the window. Returns the number of bytes written. Capability
+    /// Writes bytes at any offset, also after the window. Returns the number of bytes written. Capability
     /// `packet-write`.
     pub fn write(&mut self, offset: u32, from: &[u8]) -> usize {
         host::packet_write(self.raw.number, offset, from)
@@ -322,8 +323,8 @@ impl<'a> Packet<'a> {
         host::send(&bytes[..length])
     }
 
-    /// Adds `bytes` bytes at the front, or removes bytes there if `bytes` is negative. Returns whether this
-    /// was possible. The window doesn't change, so use [`read`](Self::read) for the new content afterwards.
+    /// Adds `bytes` bytes at the front, or removes them if `bytes` is negative. Returns whether this was
+    /// possible. The window keeps its old content, so read the new content with [`read`](Self::read).
     /// Capability `packet-resize`.
     pub fn resize(&mut self, bytes: i32) -> bool {
         host::packet_resize(self.raw.number, bytes)

@@ -18,8 +18,8 @@ pub struct Packets<'a> {
 
 impl<'a> Packets<'a> {
     /// # Safety
-    /// `call` must point to as many descriptions as it states, with their own windows and states. Nobody else
-    /// may access them for `'a`.
+    /// `call` must point to as many packet descriptions as it states, each with its own window and state.
+    /// Nothing else may access them for `'a`.
     pub(crate) unsafe fn new(call: &'a RawCall, state_bytes: u16) -> Self {
         // A description smaller than that of the first interface version is unreadable.
         let readable = usize::from(call.packet_size) >= size_of::<RawPacket>();
@@ -39,14 +39,14 @@ impl<'a> Packets<'a> {
         self.count
     }
 
-    /// Whether there are no packets. The router never makes such a call.
+    /// Whether there are no packets, which never happens in a call of the router.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Returns the packet at an index below [`len`](Self::len), otherwise `None`.
+    /// Returns the packet at an index; `None` from [`len`](Self::len) on.
     #[inline]
     #[must_use]
     pub fn get(&mut self, index: usize) -> Option<Packet<'_>> {

@@ -1,6 +1,6 @@
-//! Plain data: types for which any bytes are a valid value, so that they can be stored in a flow's state.
+//! Plain data: types for which any bytes are a valid value, so that the state of a flow can hold them.
 
-/// Data with a fixed number of bytes, of which any are a valid value, in native byte order.
+/// Data of a fixed number of bytes in native byte order, without padding. Any bytes are a valid value.
 /// [`plain!`](crate::plain) implements it for structures.
 pub trait Plain: Copy + Default {
     /// Number of bytes, without padding.
@@ -9,8 +9,7 @@ pub trait Plain: Copy + Default {
     /// Reads a value from the first bytes; returns `None` if `bytes` is too short.
     fn read(bytes: &[u8]) -> Option<Self>;
 
-    /// Writes the value to the first bytes. Returns whether `bytes` was long enough; otherwise writes
-    /// nothing.
+    /// Writes the value to the first bytes. Returns false and writes nothing if `bytes` is too short.
     fn write(&self, bytes: &mut [u8]) -> bool;
 }
 

@@ -21,8 +21,8 @@ pub trait Plugin: Sized + Send + 'static {
     /// Processes packets, 1 to 64. A packet without a verdict passes.
     fn packets(&mut self, packets: &mut Packets<'_>, now: u64);
 
-    /// Answers a control message with JSON. The arguments are a JSON object. Called only for messages of the
-    /// manifest.
+    /// Answers a control message with JSON. `arguments` is a JSON object. The router calls it only for
+    /// messages that the manifest declares.
     ///
     /// # Errors
     /// Reason for the refusal.
@@ -30,29 +30,30 @@ pub trait Plugin: Sized + Send + 'static {
         Err(Refusal::unknown_message(message))
     }
 
-    /// Runs periodic work: every `period` of the manifest, and when a [`timer`](crate::host::timer) is due.
+    /// Runs periodic work: at every `period` of the manifest, and when a [`timer`](crate::host::timer)
+    /// expires.
     fn periodic(&mut self, _now: u64) {}
 
-    /// Handles a message of the other half of the plugin: the host companion, or the instances at the
-    /// workers. Called only with `hears: true` in the manifest.
+    /// Handles a message of the plugin's other half: an instance gets it from the host companion, and the
+    /// host companion from an instance. Called only with `hears: true` in the manifest.
     fn message(&mut self, _message: &[u8]) {}
 
     /// Handles the end of a flow. Called only with `flow_ends: true` in the manifest.
     fn flow_ended(&mut self, _flow: &FlowEnd<'_>) {}
 
-    /// Returns the instance's state before its replacement, in any format. Called only with `state_version`
-    /// in the manifest.
+    /// Returns the instance's state before another version replaces the instance; any format. Called only
+    /// with `state_version` in the manifest.
     ///
     /// # Errors
-    /// Reason that the state can't be saved.
+    /// Reason why the state can't be saved.
     fn save(&mut self) -> Result<Vec<u8>, Refusal> {
         Ok(Vec::new())
     }
 
-    /// Restores state that was saved under a state version.
+    /// Restores state that a version with this state version has saved.
     ///
     /// # Errors
-    /// Reason that the state can't be restored.
+    /// Reason why the state can't be restored.
     fn restore(&mut self, _state: &[u8], _version: u32) -> Result<(), Refusal> {
         Ok(())
     }
@@ -89,7 +90,8 @@ pub trait Declared: Plugin {
         T::read(unsafe { core::slice::from_raw_parts(state, Self::SERVICE_STATE.into()) })
     }
 
-    /// Sets the state common to all flows of the instance. Returns whether the state is large enough.
+    /// Sets the state common to all flows of the instance. Returns false if the manifest's `service_state` is
+    /// too small.
     fn set_service_state<T: Plain>(state: &T) -> bool {
         let place = host::service_state();
         // SAFETY: as in `service_state`.
@@ -98,7 +100,7 @@ pub trait Declared: Plugin {
     }
 }
 
-/// Refusal of a plugin, with a text for users: the problem and the valid values.
+/// Refusal by a plugin. The text for users states the problem and the valid values.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refusal(pub String);
 
@@ -153,7 +155,7 @@ impl FlowEnd<'_> {
         (self.address(self.raw.source), self.address(self.raw.destination))
     }
 
-    /// Returns source and destination port; 0 without ports.
+    /// Returns source and destination port; both are 0 for a protocol without ports.
     #[must_use]
     pub fn ports(&self) -> (u16, u16) {
         (self.raw.source_port, self.raw.destination_port)
@@ -165,7 +167,7 @@ impl FlowEnd<'_> {
         (self.raw.packets, self.raw.bytes)
     }
 
-    /// Returns the flow's state if the manifest declares one and it is at least as large as `T`.
+    /// Returns the flow's state; `None` without state, or if the state is smaller than `T`.
     #[must_use]
     pub fn state<T: Plain>(&self) -> Option<T> {
         T::read(self.state)

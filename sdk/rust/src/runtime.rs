@@ -1,8 +1,8 @@
 //! Runtime of a WebAssembly module without the standard library: an allocator and a panic handler.
 //!
-//! The allocator hands out blocks with powers of two as sizes, from 16 bytes on, and keeps a list of free
-//! blocks for each size. New blocks come from the end of memory. Both take a few instructions. Free blocks
-//! are never joined; at most half of the memory is lost by rounding.
+//! The sizes of blocks are powers of two, from 16 bytes on. The allocator keeps a list of free blocks for
+//! each size, and takes new blocks from the end of memory. Allocation and release take a few instructions.
+//! Free blocks are never joined; rounding wastes at most half of the memory.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::arch::wasm32;
@@ -16,7 +16,7 @@ const PAGE: usize = 65_536;
 /// Binary logarithm of the smallest block: 16 bytes.
 const SMALLEST: u32 = 4;
 
-/// Free blocks of 2^n bytes for each n, and the unused end of memory.
+/// Lists of free blocks of 2^n bytes, by n, and the bounds of the unused memory.
 struct Pieces {
     free: [*mut u8; 32],
     next: usize,
@@ -32,7 +32,7 @@ unsafe impl Sync for Allocator {}
 static ALLOCATOR: Allocator =
     Allocator(UnsafeCell::new(Pieces { free: [ptr::null_mut(); 32], next: 0, end: 0 }));
 
-/// Returns the n of the blocks that hold `layout`; every block is aligned to its size, up to a page.
+/// Returns n for blocks of 2^n bytes that hold `layout`. Blocks are aligned to their size, up to a page.
 fn class(layout: Layout) -> Option<u32> {
     let bytes = layout.size().max(layout.align()).checked_next_power_of_two()?;
     (layout.align() <= PAGE).then_some(bytes.trailing_zeros().max(SMALLEST))
@@ -60,7 +60,7 @@ impl Pieces {
         ptr::without_provenance_mut(start)
     }
 
-    /// Allocates new pages of memory, and returns the block at their start.
+    /// Adds pages to the memory, and returns the block at their start; null if no memory is available.
     fn grow(&mut self, bytes: usize) -> *mut u8 {
         let pages = bytes.div_ceil(PAGE);
         let before = wasm32::memory_grow(0, pages);
@@ -92,8 +92,8 @@ unsafe impl GlobalAlloc for Allocator {
     }
 }
 
-/// Reports the location of a panic to the router, and ends the call. The message is left out: its formatting
-/// would take several times the size of a small plugin.
+/// Reports the location of a panic to the router, and ends the call. The panic's message is left out: the
+/// code to format it is several times the size of a small plugin.
 #[panic_handler]
 fn panicked(about: &PanicInfo<'_>) -> ! {
     if let Some(place) = about.location() {

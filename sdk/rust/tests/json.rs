@@ -75,7 +75,7 @@ proptest! {
     }
 }
 
-/// Whether the text has a number that JSON allows and the reference reader can't represent.
+/// Whether the text has a number that is valid JSON but out of the reference reader's range.
 fn too_large(text: &str) -> bool {
     serde_json::from_str::<Json>(text).is_err_and(|error| error.to_string().contains("out of range"))
 }

@@ -8,7 +8,7 @@ use millrace_packet::Family;
 use super::style::Spread;
 use crate::random::Random;
 
-/// Addresses on one side of a set's filters.
+/// Pool of addresses from which one side (source or destination) of a set's filters is drawn.
 pub(super) struct Pool {
     family: Family,
     /// Host addresses; an IPv4 address is in the lower 32 bits.
@@ -43,7 +43,7 @@ impl Pool {
         Self { family, hosts: pool, skew: spread.skew }
     }
 
-    /// Returns a prefix whose length corresponds to `length` bits in IPv4.
+    /// Returns a prefix of a random host. `length` is the prefix length for IPv4; IPv6 uses its equivalent.
     pub fn prefix(&self, length: u8, random: &mut Random) -> IpNet {
         let host = *random.skewed(&self.hosts, self.skew);
         match self.family {
@@ -58,7 +58,7 @@ fn net(address: IpAddr, length: u8) -> IpNet {
     IpNet::new(address, length).expect("a length of the family").trunc()
 }
 
-/// Returns the IPv6 prefix length for an IPv4 prefix length: sites have 48 bits, subnets 64.
+/// Returns the IPv6 equivalent of an IPv4 prefix length: IPv6 sites have 48 bits, subnets 64.
 fn length_in_v6(length: u8) -> u8 {
     match length {
         0 => 0,

@@ -10,8 +10,8 @@ use super::style::{Figures, Ports};
 use super::{FilterSet, Style};
 use crate::random::Random;
 
-/// Generates `count` different filters in a style, mostly from the more to the less specific. The same `seed`
-/// gives the same set.
+/// Generates `count` different filters in a style, the more specific ones mostly first. The same `seed` gives
+/// the same set.
 pub fn generate(style: Style, family: Family, count: usize, seed: u64) -> FilterSet {
     let mut random = Random::new(seed);
     let figures = style.figures();

@@ -1,8 +1,8 @@
 //! Realistic filter sets of routers and firewalls, and packets that match them.
 //!
-//! The sets come from files in the format of *ClassBench* (Taylor and Turner, INFOCOM 2005). Without these
-//! files the sets are generated in the style of one of its seeds. Both kinds have a name, and are the same in
-//! every run.
+//! The sets come from ClassBench files. Without these files, the sets are generated in the style of a
+//! ClassBench seed. Both kinds have a name, and are the same in every run (*ClassBench*: Taylor and Turner,
+//! INFOCOM 2005).
 
 mod address;
 mod generate;
@@ -17,7 +17,7 @@ pub use read::{parse, read};
 pub use style::Style;
 pub use trace::{Popularity, trace};
 
-/// Filters, sorted from best to worst.
+/// Filters, from the highest precedence to the lowest.
 #[derive(Clone, Debug)]
 pub struct FilterSet {
     /// Name of the set: `acl1 10k`, `fw 50k IPv6`.
@@ -27,7 +27,7 @@ pub struct FilterSet {
 }
 
 impl FilterSet {
-    /// Returns the priority of the filter at index `place`: priorities fall, so that the order alone decides.
+    /// Returns the priority of the filter at index `place`. Priorities decrease, so the order alone decides.
     pub fn priority(&self, place: usize) -> i32 {
         i32::try_from(self.filters.len() - place).unwrap_or(i32::MAX)
     }

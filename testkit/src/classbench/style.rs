@@ -60,7 +60,7 @@ pub(super) struct Spread {
     pub subnets: f64,
     /// Number of different hosts.
     pub hosts: f64,
-    /// Preference for the first addresses over the last; 1 for no preference.
+    /// Skew of the random selection: larger values favour the first addresses, 1 favours none.
     pub skew: f64,
 }
 

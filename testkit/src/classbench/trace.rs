@@ -15,11 +15,11 @@ use crate::random::Random;
 pub enum Popularity {
     /// Equal frequency for all filters.
     Uniform,
-    /// Zipf's law: the n-th filter in a random order gets 1/n of the first filter's packets.
+    /// Zipf's law: in a random order of the filters, the n-th gets 1/n of the first filter's packets.
     Zipf,
 }
 
-/// Returns `count` packets that each match a filter of the set, not necessarily as their best match.
+/// Returns `count` packets. Each is made from one filter and matches it; another filter may match better.
 pub fn trace(set: &FilterSet, popularity: Popularity, count: usize, seed: u64) -> Vec<Candidate> {
     let mut random = Random::new(seed);
     let mut order: Vec<&Filter> = set.filters.iter().collect();

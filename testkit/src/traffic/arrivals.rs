@@ -1,4 +1,4 @@
-//! Arrival times of packets at a socket, measured by the kernel at the device, and the size of their bursts.
+//! Arrival times of packets, stamped by the kernel at the device, and the size of their bursts.
 
 use std::io::{self, IoSliceMut};
 use std::net::UdpSocket;
@@ -11,7 +11,7 @@ use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt};
 
 /// Receive buffer size in bytes, for packets before [`Arrivals::take`].
 const WAITING: usize = 512 << 20;
-/// Bytes read of each packet; the reported length is nevertheless the full length.
+/// Bytes read of each packet; its full length is reported nevertheless.
 const HEAD: usize = 16;
 
 /// Socket that keeps packets and their arrival times until they are taken.
@@ -63,9 +63,9 @@ impl Arrivals {
     }
 }
 
-/// Returns the largest burst of packets in bytes on a link of `rate` bits per second: the highest level of a
-/// buffer that the link empties. Packets at exactly the rate have a burst of one packet. `overhead` bytes are
-/// added to each payload.
+/// Returns the largest burst in bytes: the highest fill level of a buffer that a link of `rate` bits per
+/// second empties. Packets at exactly the rate have a burst of one packet. `overhead` bytes are added to each
+/// payload.
 pub fn burst(arrivals: &[Arrival], overhead: usize, rate: f64) -> f64 {
     let (mut held, mut largest, mut last) = (0.0_f64, 0.0_f64, None);
     for arrival in arrivals {

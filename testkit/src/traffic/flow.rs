@@ -11,14 +11,14 @@ use nix::sys::socket::sockopt::RcvBufForce;
 
 use crate::namespace::Namespace;
 
-/// Shortest payload in bytes: the packet number and the sending time.
+/// Shortest payload in bytes: it holds the packet number and the sending time.
 const HEADER: usize = 16;
 /// Time that the receiver continues to listen after the last packet.
 const AFTER: Duration = Duration::from_millis(500);
-/// Largest number of packets of a flow: days at any pace. The receiver keeps one bit of memory per packet.
+/// Maximum number of packets of a flow, which lasts days at any pace. The receiver keeps one bit per packet.
 const MOST: u64 = 1 << 32;
-/// Packets sent at once after a pause of the sender. A veth device holds only 256 packets, and would drop the
-/// others before the tested router sees them.
+/// Maximum number of packets sent at once after a pause of the sender. A veth device holds only 256 packets
+/// and drops further ones before the tested router.
 const BURST: u32 = 32;
 /// Receive buffer size in bytes, for packets that arrive while other threads occupy the receiver's processor.
 const WAITING: usize = 16 << 20;
@@ -38,7 +38,7 @@ pub struct Flow {
 /// Count of the arrived packets, updated during the flow.
 #[derive(Debug, Default)]
 struct Tally {
-    /// One bit for each packet number that has arrived.
+    /// Bit field of the packet numbers that have arrived.
     seen: Vec<u64>,
     received: u64,
     duplicated: u64,
@@ -58,11 +58,11 @@ pub struct FlowReport {
     pub duplicated: u64,
     /// Number of packets received after a packet with a higher number.
     pub reordered: u64,
-    /// Longest run of lost packets, as time at the flow's pace.
+    /// Longest run of consecutive lost packets, as time at the flow's pace.
     pub longest_loss: Duration,
     /// All lost packets, as time at the flow's pace.
     pub total_loss: Duration,
-    /// Longest delay of a packet. Pauses of the sender on a busy machine count neither as loss nor as delay.
+    /// Longest delay of a packet. Pauses of the sender on a busy machine count as neither loss nor delay.
     pub longest_delay: Duration,
 }
 
@@ -127,7 +127,7 @@ impl Flow {
         });
     }
 
-    /// Stops sending, waits for packets under way, and returns the report.
+    /// Stops sending, waits for packets in flight, and returns the report.
     ///
     /// # Panics
     /// A thread of the flow has panicked.

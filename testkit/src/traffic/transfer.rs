@@ -7,14 +7,14 @@ use std::time::Duration;
 use crate::namespace::Namespace;
 use crate::random::Random;
 
-/// Time limit for each wait of one side for the other.
+/// Time limit for each wait for the other side.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Sends `bytes` pseudo-random bytes over TCP from one host to `to` at another host, and compares the
 /// received bytes.
 ///
 /// # Panics
-/// The connection fails, or a byte is missing, wrong or surplus.
+/// The connection fails, or the received bytes differ.
 pub fn transfer(from: &Namespace, at: &Namespace, to: SocketAddr, bytes: usize) {
     let listener = at.within(|| TcpListener::bind(to)).unwrap_or_else(|error| panic!("{to}: {error}"));
     let mut random = Random::new(1);

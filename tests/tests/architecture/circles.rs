@@ -1,8 +1,8 @@
 //! Circles of modules inside a crate.
 //!
-//! Two things make no circle: a module holds its children, and a child may use declarations of its parent.
-//! Children of one parent make a circle when each needs the other, through any module below them. A
-//! re-exported name counts as use of the module that declares it.
+//! Two uses make no circle: a module contains its children, and a child may use declarations of its parent.
+//! Children of one parent form a circle if each needs the other, directly or through modules below them. The
+//! use of a re-exported name counts as use of the module that declares it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,7 +49,7 @@ impl Modules {
         circles.filter(|(_, names)| !names.is_empty()).collect()
     }
 
-    /// Returns the module that a path in module `from` leads to; `None` for other crates.
+    /// Returns the module to which a path in module `from` leads; `None` for a path into another crate.
     fn resolve(&self, from: &Path, path: &[String], steps: usize) -> Option<Path> {
         let first = path.first()?;
         let mut module = match &**first {
@@ -86,7 +86,7 @@ impl Modules {
     }
 }
 
-/// Returns the names from which arrows lead back to themselves.
+/// Returns the names that are part of a circle of arrows.
 fn in_circles(arrows: &BTreeSet<(String, String)>) -> Vec<String> {
     let names: BTreeSet<&String> = arrows.iter().map(|(from, _)| from).collect();
     let leads_back = |name: &&String| {

@@ -1,6 +1,6 @@
-//! Measures of structure. Each limit holds for every room, except where `exceptions.txt` has a line with the
-//! current count. Counts may only go down: a lower count needs a lower line, and a test fails on a line
-//! without need.
+//! Measures of structure. Each limit applies to every room, unless `exceptions.txt` has a line with the
+//! current count. Counts may only fall: a lower count needs an updated line, and an unneeded line fails the
+//! test.
 //!
 //! The lines for the current counts are printed by
 //! `MILLRACE_WRITE_EXCEPTIONS=1 cargo test -p millrace-tests --test architecture -- --nocapture structure_keeps`.
@@ -16,7 +16,7 @@ use super::{is_test_module, read, relative, rooms, root, sources};
 /// Kinds of counts, each with the largest count that needs no exception.
 const LIMITS: [(&str, usize); 6] =
     [("circle", 0), ("fields", 15), ("methods", 40), ("files", 15), ("lines", 500), ("function", 60)];
-/// Reason in a line that is printed for the first time.
+/// Reason in exception lines that are printed for the first time.
 const NEW: &str = "older than the limit";
 
 /// Subject of a count: kind, room and name.
@@ -90,8 +90,8 @@ fn counts(room: &str, files: &[File]) -> Counts {
     counts
 }
 
-/// Returns the full name of a type that a file mentions. Where several files of a room have a type of this
-/// name, the file's own type counts, or else the nearest one.
+/// Returns the full name of a type that a file mentions. If several files of a room have a type of this name,
+/// it is the file's own type, or else the type in the nearest file.
 fn type_name(files: &[File], file: &File, name: &str) -> String {
     let declares = |other: &&File| other.items.types.iter().any(|declared| declared == name);
     let declaring: Vec<&File> = files.iter().filter(declares).collect();

@@ -13,7 +13,7 @@ pub struct Items {
     pub types: Vec<String>,
     /// Structs with the number of their fields.
     pub structs: Vec<Counted>,
-    /// Types and traits with the number of methods of one block. A type may have several blocks.
+    /// Types and traits, with the number of methods in one `impl` block. A type may have several blocks.
     pub methods: Vec<Counted>,
     /// Functions with the number of their lines. Methods are named `Type::name`.
     pub functions: Vec<Counted>,
@@ -43,9 +43,9 @@ pub fn items(source: &str) -> Items {
 /// Position of the reader among blocks and modules.
 #[derive(Clone, Default)]
 struct Place {
-    /// Type whose block surrounds the position.
+    /// Type of the surrounding `impl` block, if any.
     of: Option<String>,
-    /// Number of inline modules around the position.
+    /// Number of surrounding inline modules.
     depth: usize,
     is_test: bool,
 }
@@ -64,7 +64,7 @@ impl Reader<'_> {
         self.text(at) == ":" && self.text(at + 1) == ":"
     }
 
-    /// Reads the tokens from `at` to `end`, inside blocks that belong to no item as well.
+    /// Reads the tokens from `at` to `end`, also inside blocks that are not part of an item.
     fn scan(&mut self, mut at: usize, end: usize, place: &Place) {
         let mut is_test = false;
         while at < end {
@@ -85,7 +85,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads the item that begins with a word. Returns the index of the token behind the item.
+    /// Reads the item that begins with a word. Returns the index of the token after the item.
     fn item(&mut self, word: &str, at: usize, end: usize, place: &Place) -> usize {
         let is_named = self.tokens.get(at + 1).is_some_and(|next| is_word(next.text));
         if is_named && matches!(word, "struct" | "union" | "enum" | "trait") {
@@ -109,7 +109,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns the index of the token behind `#[…]` or `#![…]`.
+    /// Returns the index of the token after `#[…]` or `#![…]`.
     fn end_of_attribute(&self, at: usize) -> usize {
         let open = if self.text(at + 1) == "!" { at + 2 } else { at + 1 };
         if self.text(open) == "[" { self.close(open) + 1 } else { at + 1 }
@@ -307,7 +307,7 @@ impl Reader<'_> {
     }
 }
 
-/// Returns a path of an inline module `depth` levels deep as the file itself would write it; `None` where the
+/// Rewrites a path of an inline module, `depth` levels deep, as it would be in the file itself; `None` if the
 /// path stays inside the module.
 fn from_file(mut path: Vec<String>, depth: usize) -> Option<Vec<String>> {
     let is_relative = matches!(path.first().map(String::as_str), Some("self" | "super"));

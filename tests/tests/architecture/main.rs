@@ -1,6 +1,6 @@
-//! Tests that the rules in ARCHITECTURE.md, GLOSSARY.md and CONTRIBUTING.md hold. No arrow between rooms runs
-//! up or sideways, the glossary's paths exist, every source file begins with its description, and library
-//! rooms neither print nor exit. `fitness` measures the structure of rooms.
+//! Tests of the rules in ARCHITECTURE.md, GLOSSARY.md and CONTRIBUTING.md: no arrow between rooms leads up or
+//! sideways, the glossary's paths exist, every source file begins with its description, and library rooms
+//! neither print nor exit. `fitness` measures the structure of rooms.
 
 mod circles;
 mod fitness;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// Floors of rooms, by their folder; `*` stands for any folder name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Floor {
-    /// `foundation/*`, with its height inside the floor.
+    /// `foundation/*`; the number orders the rooms of this floor.
     Foundation(u8),
     /// Room of the packet path. Such rooms never import each other.
     Dataplane,
@@ -205,16 +205,16 @@ fn relative(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }
 
-/// Whether a file contains tests only: by its name (`tests.rs`, `test_…`, `…_test.rs`), or because its folder
-/// is named `tests`.
+/// Whether a file contains only tests: by its name (`tests.rs`, `test_…`, `…_test.rs`), or because it is in a
+/// folder `tests`.
 fn is_test_module(path: &Path) -> bool {
     let in_tests = path.parent().is_some_and(|folder| folder.ends_with("tests"));
     let by_name = |name: &str| name == "tests.rs" || name.starts_with("test_") || name.ends_with("_test.rs");
     in_tests || path.file_name().and_then(|name| name.to_str()).is_some_and(by_name)
 }
 
-/// Returns the numbered lines of a file up to its inline test module, without comment lines. The declaration
-/// of a test module in another file ends nothing.
+/// Returns the numbered lines of a file up to its inline test module, without comment lines. A test module in
+/// another file, which is only declared here, doesn't end the lines.
 fn code_without_tests(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let is_module = |index: usize| {
         text.lines().nth(index + 1).is_some_and(|line| line.contains("mod ") && line.ends_with('{'))

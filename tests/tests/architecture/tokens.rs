@@ -1,4 +1,4 @@
-//! Tokens of Rust source, without comments and string contents, and with their lines.
+//! Tokens of Rust source with their lines, without comments and string contents.
 
 /// Token: one word or sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,7 +125,7 @@ impl<'a> Reader<'a> {
         true
     }
 
-    /// Whether a raw string begins: hashes from `ahead` on lead to a quote, as in `r#"` and not in `r#type`.
+    /// Whether a raw string begins here: hashes and then a quote follow, as in `r#"` but not in `r#type`.
     fn is_raw_text(&self, ahead: usize) -> bool {
         let after = self.source.as_bytes()[self.at + ahead..].iter().find(|byte| **byte != b'#');
         after == Some(&b'"')

@@ -34,7 +34,7 @@ fn neighbour(router: &mut Scenario) -> Option<MacAddr> {
     (output.ether_type() == 0x0800).then(|| output.to())
 }
 
-/// Expected bytes, written by hand from RFC 826.
+/// The expected bytes are written by hand from RFC 826.
 #[test]
 fn ar_01_a_request_for_an_own_address_is_answered() {
     let mut router = Scenario::standard();
@@ -194,7 +194,7 @@ trait Known {
 }
 
 impl Known for Scenario {
-    /// Asserts that the host behind b gets its packets, whatever else the port sends.
+    /// Asserts that the host behind b receives its packets; the port may send other frames.
     fn expect_known_neighbour(&mut self) {
         self.take_all();
         self.send("a", &Ipv4Frame::udp());
@@ -243,7 +243,8 @@ fn ar_a_port_announces_its_address_when_it_comes_up() {
     assert_eq!((message.sender_ip, message.target_ip), ([10, 1, 0, 1].into(), [10, 1, 0, 1].into()));
 }
 
-/// 8,400 requests in 6 seconds for absent hosts, and a new neighbour of the flooded port.
+/// The test sends 8,400 requests in 6 seconds for absent hosts; then a new neighbour of the flooded port
+/// appears.
 #[test]
 fn ar_05_a_flood_of_requests_leaves_room_for_wanted_neighbours() {
     let mut router = Scenario::with_line(

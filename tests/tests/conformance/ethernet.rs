@@ -238,7 +238,7 @@ fn et_06_frames_longer_than_the_mtu_are_counted_as_such() {
     router.expect_drop("a", &RawFrame::new(0x1234, &[0; 65_535]), DropReason::EtherType);
 }
 
-/// The MTU counts the packet without tags.
+/// The MTU limits the packet without its tags.
 #[test]
 fn et_06_a_tag_does_not_count() {
     let mut router = trunk();

@@ -1,6 +1,6 @@
-//! Fast path of plain flows. Whatever packets and changes come, the fast path sends the same frames in the
-//! same order and counts the same as the general path. A capture makes all packets take the general path. The
-//! same holds while packets are traced.
+//! Fast path of plain flows. For any packets and changes, the fast path sends the same frames in the same
+//! order as the general path, and counts the same. A capture sends all packets to the general path. Tracing
+//! changes nothing either.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -88,9 +88,9 @@ enum Change {
     Mtu(u16),
     Up(usize, bool),
     ReversePath(ReversePath),
-    /// New MAC address of a neighbour, by its last byte.
+    /// Sets a new MAC address of a neighbour, given by its last byte.
     Neighbour(u8),
-    /// Ports that the port-filter instance `door` refuses.
+    /// Sets the ports whose packets the port-filter instance `door` drops.
     Door(&'static str),
     Wait(u64),
     Nothing,
@@ -158,12 +158,12 @@ fn frame(random: &mut Random, number: u32, plain: bool) -> (&'static str, Vec<u8
 /// Transmitted frames by port, in order.
 type Sent = Vec<(&'static str, Vec<Vec<u8>>)>;
 
-/// Router, and the captures that force all its packets to the general path, if any.
+/// Router, and the captures (if any) that send all its packets to the general path.
 struct Way {
     router: Scenario,
     captures: Vec<CaptureSource>,
     traces: Vec<TraceSource>,
-    /// Number of open ends of each traced packet, by its mark.
+    /// Number of traced frames without an end yet, by trace number.
     open: BTreeMap<u16, i64>,
     /// Number of traced packets so far.
     begun: usize,
@@ -259,7 +259,7 @@ impl Way {
         self.run();
     }
 
-    /// Returns all observable results of the router: the frames sent since the last call, and all counters.
+    /// Returns everything observable: the frames sent since the last call, and all counters.
     fn take_seen(&mut self) -> (Sent, String) {
         let router = &mut self.router.router;
         let filters: Vec<_> = self.filters.iter().map(|(_, id)| router.filter_counts(*id)).collect();

@@ -1,5 +1,5 @@
-//! Answers of the flow table, compared with those of filters and routes: a router with a history of packets
-//! and changes, against a new router of the same configuration that has no flow table.
+//! Flow table compared with filters and routes: a router with a history of packets and changes, against a new
+//! router with the same configuration and without a flow table.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -59,7 +59,7 @@ impl Settings {
         text
     }
 
-    /// Returns a new router of this configuration that remembers no flows.
+    /// Returns a new router with this configuration and without a flow table.
     fn fresh(&self) -> Scenario {
         let mut router = Scenario::new(&self.text());
         router.router.forget_flows();
@@ -77,14 +77,14 @@ enum Change {
     AddRoute(&'static str, String),
     RemoveRoute(&'static str),
     Mtu(u16),
-    /// Sets one port down and the others up.
+    /// Sets this port down, and all others up.
     Down(Option<&'static str>),
     ReversePath(&'static str, ReversePath),
     Wait(u64),
     Nothing,
 }
 
-/// Packet of one of the few flows of a run with other varying fields, or any other packet.
+/// Packet: one of a few flows with other varying fields, or any other packet.
 #[derive(Clone, Debug)]
 struct Chosen {
     port: &'static str,
@@ -340,7 +340,7 @@ struct Outcome {
     created: BTreeMap<&'static str, u64>,
 }
 
-/// Lets frames arrive together, and returns the outcome.
+/// Injects frames at once, and returns the outcome.
 fn outcome(router: &mut Scenario, frames: &[(&str, Vec<u8>)]) -> Outcome {
     router.take_all();
     let before = router.router.summary();
@@ -363,7 +363,7 @@ fn outcome(router: &mut Scenario, frames: &[(&str, Vec<u8>)]) -> Outcome {
     }
 }
 
-/// Clears the identification of ICMP packets, which each router numbers by itself.
+/// Clears the identification of ICMP packets, since each router chooses its own.
 fn without_identification(output: Output) -> Output {
     if output.ether_type() != 0x0800 || output.ipv4().protocol().0 != 1 {
         return output;
@@ -436,7 +436,7 @@ impl Pair {
         }
     }
 
-    /// Lets frames arrive together at both routers and compares the outcomes.
+    /// Injects frames at once into both routers, and compares the outcomes.
     fn compare(&mut self, packets: &[Chosen]) -> Result<(), TestCaseError> {
         let mut frames = Vec::new();
         for chosen in packets {
@@ -481,7 +481,7 @@ proptest! {
     }
 }
 
-/// Lets frames arrive one after the other. Returns the outcome of all, each port's frames sorted.
+/// Injects frames one after the other. Returns the outcome of all, with each port's frames sorted.
 fn outcome_one_by_one(router: &mut Scenario, frames: &[(&str, Vec<u8>)]) -> Outcome {
     let each = frames.iter().map(|frame| outcome(router, std::slice::from_ref(frame)));
     let all = each.reduce(|mut all, one| {
@@ -503,7 +503,7 @@ fn in_order_of_bytes(mut outcome: Outcome) -> Outcome {
 proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The router looks up new flows of a batch together, and the flow of a single packet alone.
+    /// The router looks up the new flows of a batch together, but the flow of a single packet alone.
     #[test]
     fn packets_that_come_together_are_treated_as_if_they_came_one_by_one(
         table in prop::sample::select(&["tuple-space", "cutting-tree", "linear", "dag", "dag-patricia", "dag-tree-bitmap"][..]),
@@ -537,7 +537,7 @@ fn filter(text: &str) -> Filter {
     toml::from_str(text).expect("a filter")
 }
 
-/// Packets that a new filter tells apart inside a flow, although the earlier filters did not.
+/// A new filter distinguishes packets inside a flow that the earlier filters did not distinguish.
 #[test]
 fn a_filter_on_other_fields_holds_for_packets_that_others_told_from_the_rest_of_the_flow() {
     let mut router = Scenario::standard();

@@ -11,7 +11,7 @@ fn jumbo() -> Scenario {
     Scenario::with_mtu(&[("a", 65_535), ("b", 65_535)])
 }
 
-/// Reassembles fragments in a simple way, and compares each fragment with the original packet.
+/// Reassembles fragments by a simple reference, and compares each fragment with the original packet.
 fn reassemble(fragments: &[Output], original: &[u8], mtu: usize) -> Vec<u8> {
     let mut payload = Vec::new();
     for (index, fragment) in fragments.iter().enumerate() {
@@ -69,8 +69,7 @@ fn fr_01_each_fragment_but_the_last_is_as_long_as_it_may_be() {
     );
 }
 
-/// Returns the number of messages that the ports of the standard scenario send when they come up: one for
-/// each address.
+/// Returns the number of messages that the standard scenario's ports send at start: one per address.
 fn announcements() -> u64 {
     Scenario::standard().router.summary().transmitted
 }
@@ -205,7 +204,7 @@ fn ju_01_jumbo_packets_to_a_small_mtu_are_fragmented_or_answered() {
     assert_eq!(error.rest, [0, 0, 0x05, 0xdc]);
 }
 
-/// Ports undo the kernel's offloads. The router refuses any frame that is still too long.
+/// Ports segment super-frames before the router. The router refuses any frame that is still too long.
 #[test]
 fn ju_02_a_frame_longer_than_the_mtu_is_refused_and_counted() {
     let mut router = Scenario::standard();
@@ -308,20 +307,20 @@ const CLASSES: &str = r#"
     action = "port b via fd00:2::3"
 "#;
 
-/// Numbers of workers. With several, the first fragment's flow may belong to another worker.
+/// Numbers of workers to test. With several, another worker may own the flow of the first fragment.
 const WORKERS: [usize; 2] = [1, 3];
 
 fn with_workers(workers: usize, more: &str) -> Scenario {
     Scenario::with_settings_and(&format!("workers = {workers}"), more)
 }
 
-/// Lets frames arrive in one batch.
+/// Injects frames as one batch.
 fn send_together(router: &mut Scenario, frames: &[Vec<u8>]) {
     frames.iter().for_each(|frame| router.router.inject("a", frame));
     router.router.run();
 }
 
-/// Returns the parts of fragments behind the network headers.
+/// Returns the bytes of each fragment after the network header.
 fn parts(outputs: &[Output]) -> Vec<Vec<u8>> {
     let headers = |output: &Output| if output.ether_type() == 0x0800 { 20 } else { 48 };
     outputs.iter().map(|output| output.network()[headers(output)..].to_vec()).collect()
@@ -391,7 +390,7 @@ fn fr_10_fragments_without_a_first_one_have_the_treatment_of_addresses_and_proto
     }
 }
 
-/// Fragments that share only some of the identifying fields don't get the ports.
+/// Fragments that match the first fragment in only some identifying fields don't get its ports.
 #[test]
 fn fr_10_fragments_of_other_packets_are_not_mistaken() {
     for workers in WORKERS {

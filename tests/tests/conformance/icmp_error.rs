@@ -173,7 +173,7 @@ fn ie_11_a_port_without_an_address_answers_with_the_router_id() {
     assert_eq!(router.only("a").icmp().source, IpAddr::from([10, 255, 0, 1]));
 }
 
-/// Expected bytes, written by hand: a packet with expired TTL, and the answer.
+/// The expected bytes are written by hand: a packet with expired TTL, and the answer.
 #[test]
 fn ie_a_time_exceeded_message_byte_by_byte() {
     let mut router = Scenario::standard();

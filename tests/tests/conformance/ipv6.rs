@@ -311,7 +311,7 @@ fn v6_17_a_first_fragment_without_the_upper_layer_header_does_not_get_past_a_por
     }
 }
 
-/// A binding by ports doesn't match packets without readable ports.
+/// A binding with port conditions doesn't match packets without readable ports.
 #[test]
 fn v6_17_a_first_fragment_without_the_upper_layer_header_is_not_of_a_bound_flow() {
     let mut router = Scenario::with(
@@ -383,9 +383,9 @@ fn v6_18_long_chains_of_headers_are_forwarded_and_do_not_get_past_a_port_filter(
     this.expect_drop("a", &padded, DropReason::Filter);
 }
 
-/// Compares the time of batches of each kind at the 99th percentile with plain batches of the same length.
-/// `bench headers` measures a release build. The median of several tries counts, since a pause of the machine
-/// affects one or two of them.
+/// Compares the 99th percentile of the time of a batch with that of plain packets of the same length. `bench
+/// headers` measures a release build. The result is the median of several tries, since a pause of the machine
+/// affects only one or two of them.
 #[test]
 fn v6_18_long_chains_take_at_most_twice_the_time_of_plain_packets() {
     const BATCH: usize = 64;

@@ -1,4 +1,4 @@
-//! `lookup` describes the path of a packet: each case looks a packet up, sends it, and compares both.
+//! `lookup` predicts the path of a packet: each case looks up a packet, sends it, and compares both paths.
 
 use std::sync::Arc;
 

@@ -35,7 +35,7 @@ fn stranger(number: u32) -> Vec<u8> {
     Ipv4Frame::udp().src(&source).ports(u16::from_be_bytes([middle, low]), 2).bytes()
 }
 
-/// Lets frames arrive as fast as the router takes them. Returns the number of transmitted frames.
+/// Injects frames as fast as the router takes them. Returns the number of transmitted frames.
 fn send(router: &mut Scenario, frames: &[Vec<u8>]) -> usize {
     frames.iter().for_each(|frame| router.router.inject("a", frame));
     router.router.run();
@@ -68,11 +68,11 @@ fn fault_21_a_flood_of_new_flows_takes_no_records_from_known_ones() {
     assert!(router.drops().is_empty());
 }
 
-/// Attackers who send two packets per flow leave probation, so use alone keeps established flows. The router
-/// recycles the least recently used record of a sample. It recycles an established flow only where all
-/// records of the sample are of established flows, as in adjacent slots that they took in an empty table. The
-/// flow's next record lies between records of attackers and stays. So the router classifies each established
-/// flow again at most once.
+/// An attacker's flow with two packets leaves probation, so only use protects established flows. To make
+/// room, the router recycles the least recently used record of a sample. It recycles an established flow only
+/// if all records of the sample are of established flows, as in adjacent slots that they took in an empty
+/// table. The flow's next record lies among records of attackers and stays. So each established flow is
+/// classified again at most once.
 #[test]
 fn fault_21_strangers_who_come_twice_take_no_packets_from_known_flows() {
     let mut router = router();
@@ -93,7 +93,7 @@ fn fault_21_strangers_who_come_twice_take_no_packets_from_known_flows() {
     assert!(router.drops().is_empty());
 }
 
-/// Under overload the router still takes the packets of established flows.
+/// Under overload the router still classifies the packets of established flows.
 #[test]
 fn fault_21_under_overload_packets_of_new_flows_are_dropped_and_those_of_known_ones_are_not() {
     let mut router = router();
@@ -127,7 +127,7 @@ fn fault_21_under_overload_packets_of_new_flows_are_dropped_and_those_of_known_o
     assert_eq!(send(&mut router, &frames), 100);
 }
 
-/// The router's own packets come in partial batches, which must not count as a sign of less load.
+/// The router's own packets come in partial batches, which must not be taken for the end of the overload.
 #[test]
 fn fault_21_errors_about_new_flows_do_not_hide_the_overload() {
     let mut router =
@@ -144,7 +144,7 @@ fn fault_21_errors_about_new_flows_do_not_hide_the_overload() {
     assert_eq!(router.dropped(DropReason::NewFlows), 16 * 256 - taken as u64);
 }
 
-/// Without the seed of a router, an attacker can't make flows that share a slot of its table.
+/// Without a router's seed, an attacker can't choose flows that share a slot of its table.
 #[test]
 fn fault_22_flows_that_collide_in_one_router_do_not_in_another() {
     const FLOWS: usize = 2000;
@@ -245,7 +245,7 @@ fn router_with_queues(workers: usize) -> Scenario {
     router
 }
 
-/// Works as [`send`], and gives the queues time to transmit.
+/// Like [`send`], but gives the queues time to transmit.
 fn sent_by_queues(router: &mut Scenario, frames: &[Vec<u8>]) -> usize {
     frames.iter().for_each(|frame| router.router.inject("a", frame));
     router.advance(Duration::from_millis(1));
@@ -263,8 +263,8 @@ fn reserve(router: &mut Scenario, to: serde_json::Value) {
     }
 }
 
-/// Sends twenty times as many flows as the table has room for, each with two packets so that none is on
-/// probation. Returns how many of the flows above the router classified again.
+/// Sends twenty times as many flows as the table holds, each with two packets so that none stays on
+/// probation. Returns the number of reserved flows that the router classified again.
 fn forgotten_in_a_flood(router: &mut Scenario) -> u64 {
     for round in 0..20 * MAXIMUM / 50 {
         let twice: Vec<Vec<u8>> = (0..100).map(|number| stranger(round * 50 + number / 2)).collect();

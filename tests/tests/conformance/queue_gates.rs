@@ -22,7 +22,7 @@ fn router(port: &str, gate: &str, more: &str) -> Scenario {
     Scenario::new(&format!("{standard}{filter}{more}"))
 }
 
-/// Returns source ports of the voice packets and their positions among all transmitted packets, in order.
+/// Returns position among all transmitted packets and source port of each voice packet, in order.
 fn voices(router: &mut Scenario, port: &str) -> Vec<(usize, u16)> {
     let outputs = router.take(port).into_iter().enumerate();
     let udp = outputs.filter(|(_, output)| output.ether_type() == 0x0800);

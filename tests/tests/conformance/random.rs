@@ -9,7 +9,7 @@ use millrace_tests::{ArpFrame, Frame, Ipv4Frame, Ipv6Frame, NdFrame, RawFrame, S
 
 const FRAMES: usize = 100_000;
 
-/// Returns valid frames to mutate: one of each kind that the router treats in its own way.
+/// Returns valid frames to mutate, one of each kind that the router treats differently.
 fn sound_frames() -> Vec<Vec<u8>> {
     let frames: Vec<Box<dyn Frame>> = vec![
         Box::new(Ipv4Frame::udp()),
@@ -71,8 +71,8 @@ fn next_frame(random: &mut Random, sound: &[Vec<u8>]) -> Vec<u8> {
     }
 }
 
-/// Returns a mutated IPv4 frame with a corrected header checksum, so that the router doesn't drop it for
-/// that.
+/// Returns a mutated IPv4 frame with a corrected header checksum, so that the checksum is not the reason for
+/// a drop.
 fn repaired(random: &mut Random, sound: &[Vec<u8>]) -> Vec<u8> {
     let (frame, other) = (random.pick(sound).clone(), random.pick(sound).clone());
     let mut frame = mutate(random, &frame, &other);
@@ -155,7 +155,7 @@ fn a_hundred_thousand_wrong_frames_neither_crash_the_router_nor_break_conservati
     }
 }
 
-/// Asserts that the router still forwards as before, and holds no packet for ever.
+/// Asserts that the router still forwards as before, and holds no packet forever.
 fn still_forwards(router: &mut Scenario) {
     router.advance(Duration::from_secs(60));
     router.take_all();

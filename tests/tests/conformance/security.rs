@@ -3,7 +3,7 @@
 use millrace_packet::DropReason;
 use millrace_tests::{ArpFrame, Ipv4Frame, Ipv6Frame, RawFrame, Scenario};
 
-/// CVE-2020-10136: the router must not decapsulate and forward a packet inside a packet to itself.
+/// The router must not decapsulate and forward a packet that is inside a packet to itself (CVE-2020-10136).
 #[test]
 fn se_03_tunnels_that_were_not_configured_are_not_unpacked() {
     let mut router = Scenario::standard();
@@ -61,7 +61,7 @@ fn without_ports4() -> Vec<Ipv4Frame> {
     frames
 }
 
-/// Returns such packets in IPv6, and packets whose upper-layer header is out of reach.
+/// Returns IPv6 packets without readable ports, and packets whose upper-layer header is out of reach.
 fn without_ports6() -> Vec<Ipv6Frame> {
     let options = [0, 1, 4, 0, 0, 0, 0];
     vec![
@@ -93,7 +93,7 @@ fn expect_refused6(router: &mut Scenario, frame: &Ipv6Frame) {
     assert_eq!(refused(router), before + 1, "{frame:?}");
 }
 
-/// Deny lists by ports and by flags: unreadable packets don't pass, whichever packet comes first.
+/// Deny lists by ports and by flags: unreadable packets don't pass, whichever packet of the flow comes first.
 #[test]
 fn se_04_a_port_that_can_t_be_read_does_not_get_past_a_filter_that_denies_it() {
     for table in ["tuple-space", "cutting-tree", "linear", "dag"] {

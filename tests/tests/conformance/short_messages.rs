@@ -17,7 +17,7 @@ const LENGTHS: std::ops::RangeInclusive<usize> = 0..=64;
 const ICMP_HEADER: usize = 8;
 const OWN6: &str = "fd00:1::1";
 
-/// Returns an ICMPv4 message of `length` octets, with a correct checksum where some octets make it correct.
+/// Returns an ICMPv4 message of `length` octets, with a correct checksum where the length allows one.
 fn icmp4(kind: u8, length: usize) -> Vec<u8> {
     let mut message = vec![0; length];
     if let Some(first) = message.first_mut() {

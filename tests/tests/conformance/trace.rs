@@ -28,8 +28,8 @@ fn fragments_that_are_dropped_at_once_stand_behind_their_fragmentation() {
     assert!(fragmented < dropped, "{steps:?}");
 }
 
-/// Lets 60 packets of `flows` flows, in rotation, arrive in one batch. Returns the numbers of the packets of
-/// each flow that leave by `b`. The router traces one packet in `every`, or none for 0.
+/// Injects 60 packets of `flows` flows, in rotation, as one batch. Returns the numbers of each flow's packets
+/// that leave by `b`. The router traces one packet in `every`; none for 0.
 fn passed(filter: &str, flows: u16, every: u32) -> Vec<Vec<u8>> {
     let mut router = Scenario::with(&format!("\n[[filter]]\n{filter}\n"));
     let mut traces = if every > 0 { router.router.trace(every) } else { Vec::new() };
@@ -119,6 +119,9 @@ fn journey(settings: &str, more: &str, frames: &[Ipv4Frame]) -> Vec<String> {
     steps(&mut traces).iter().map(word).collect()
 }
 
+/// Name of a situation, settings of the router, more configuration, frames, and the steps of the last frame.
+type Situation<'a> = (&'a str, &'a str, String, &'a [Ipv4Frame], &'a [&'a str]);
+
 #[test]
 fn a_traced_packet_records_each_stage_that_it_passed() {
     let udp = Ipv4Frame::udp;
@@ -126,7 +129,7 @@ fn a_traced_packet_records_each_stage_that_it_passed() {
     let count = "[[instance]]\nplugin = \"statistics\"\nname = \"s\"\n[[bind]]\ninstance = \"s\"\nfilter = \"*\"\ngate = ";
     let at = |gate: &str| format!("{count}\"{gate}\"\n");
     let filter = |action: &str| format!("[[filter]]\nmatch = \"proto udp\"\naction = \"{action}\"\n");
-    let cases: [(&str, &str, String, &[Ipv4Frame], &[&str]); 10] = [
+    let cases: [Situation<'_>; 10] = [
         ("miss", "", String::new(), &known[..1], &["miss/0", "routed", "queued", "sent"]),
         ("known flow", "", String::new(), &known, &["hit/0", "express", "queued", "sent"]),
         (

@@ -55,7 +55,7 @@ fn ttl_05_a_ttl_of_1_to_a_group_is_dropped_silently() {
     }
 }
 
-/// Copies don't come from the packet's source: a copy that can't be sent causes no error to it.
+/// A copy does not come from the packet's source: if it can't be sent, the source gets no error about it.
 #[test]
 fn ttl_01_a_packet_and_its_copies_cause_one_error_at_most() {
     for action in ["copy-to c via 10.3.0.2", "copy-to c via 10.3.0.77"] {

@@ -6,7 +6,8 @@ use std::time::Duration;
 use millrace_testkit::Random;
 use millrace_tests::{Frame, Ipv4Frame, Ipv6Frame, NdFrame, Scenario, station};
 
-/// Settings without effective limits on errors, which hold per worker and would make an intended difference.
+/// Settings that switch the limits on ICMP errors off in effect: they apply per worker, so results would
+/// differ.
 const SETTINGS: &str = "icmp-rate = 1000000\nicmp-burst = 1000000";
 
 fn router(workers: usize, more: &str) -> Scenario {
@@ -44,7 +45,7 @@ fn frames(random: &mut Random, number: u32) -> Vec<Vec<u8>> {
     }
 }
 
-/// Returns the sent frames by flow, in order, without fields that the router numbers itself.
+/// Returns the sent frames by flow, in order, without the fields that each router numbers itself.
 fn by_flow(sent: Vec<(String, Vec<u8>)>) -> BTreeMap<(String, Vec<u8>), Vec<Vec<u8>>> {
     let mut flows: BTreeMap<_, Vec<Vec<u8>>> = BTreeMap::new();
     for (port, mut frame) in sent {

@@ -1,5 +1,5 @@
-//! `tools/advisories` without an advisory database: the coverage of the record, and the changes since its
-//! check.
+//! `tools/advisories` without an advisory database: the packages that the record covers, and the packages
+//! that have changed since it was made.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

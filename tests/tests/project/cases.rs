@@ -13,7 +13,7 @@ struct Case {
     tests: Vec<String>,
     /// Tests that only `make soak` runs.
     soak: Vec<String>,
-    /// Whether its tests leave out a part that `docs/decisions.md` names.
+    /// Whether its tests omit a part, which `docs/decisions.md` names.
     is_partial: bool,
 }
 
@@ -49,7 +49,7 @@ fn tests() -> BTreeMap<String, bool> {
     found
 }
 
-/// Returns the names of the functions behind `#[test]`, and whether each has `#[ignore]` too.
+/// Returns the names of the functions after `#[test]`, and whether each also has `#[ignore]`.
 fn tests_of(text: &str) -> Vec<(String, bool)> {
     let mut found = Vec::new();
     let (mut is_test, mut is_ignored) = (false, false);
@@ -71,7 +71,7 @@ fn bears(test: &str, mark: &str) -> bool {
     format!("_{test}_").contains(&format!("_{mark}_"))
 }
 
-/// Whether a line of the decisions names a case and contains these words.
+/// Whether a line of the decisions names a case and also contains `words`.
 fn is_decided(case: &Case, decisions: &str, words: &str) -> bool {
     decisions.lines().map(str::to_lowercase).any(|line| {
         let cells: Vec<&str> = line.split(['|', ',', '.', ':']).map(str::trim).collect();
@@ -123,7 +123,7 @@ fn every_case_has_a_test_or_is_declared_not_built() {
     }
 }
 
-/// Returns tests with these names; a name behind an exclamation mark is ignored.
+/// Returns tests with these names. An exclamation mark before a name marks an ignored test.
 fn named(names: &[&str]) -> BTreeMap<String, bool> {
     names.iter().map(|name| (name.trim_start_matches('!').to_owned(), name.starts_with('!'))).collect()
 }

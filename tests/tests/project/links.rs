@@ -81,7 +81,7 @@ fn slug(title: &str) -> String {
     letters.flat_map(char::to_lowercase).map(|letter| if letter == ' ' { '-' } else { letter }).collect()
 }
 
-/// Whether a file has an anchor: a heading of a document, or a line of a source file.
+/// Whether a file has an anchor: a heading in a document, or a line number in a source file.
 fn has_anchor(file: &Path, text: &str, anchor: &str) -> bool {
     if file.extension().is_some_and(|ending| ending == "md") {
         return headings(text).iter().any(|heading| heading == anchor);
@@ -90,16 +90,15 @@ fn has_anchor(file: &Path, text: &str, anchor: &str) -> bool {
     line.is_some_and(|line| (1..=text.lines().count()).contains(&line))
 }
 
-/// Whether a code span is the path of a source file, not a command, a route of the API or a path of a
-/// machine.
+/// Whether a code span is the path of a source file, and not a command, an API route or a path on a machine.
 fn is_path(code: &str) -> bool {
     let ending = code.rsplit('.').next().unwrap_or_default();
     let is_plain = code.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte));
     is_plain && code.contains('/') && !code.starts_with(['/', '.']) && ENDINGS.contains(&ending)
 }
 
-/// Whether a path that `document` names exists: relative to the root, relative to the document, or as the end
-/// of another path.
+/// Whether a path in `document` exists: relative to the root, relative to the document, or as the end of
+/// another path.
 fn exists(files: &[PathBuf], document: &Path, path: &str) -> bool {
     let beside = document.parent().unwrap_or(Path::new("")).join(path);
     let beside = normal(&beside);

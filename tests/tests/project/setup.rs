@@ -24,7 +24,7 @@ impl Machine {
         self.0.join("home")
     }
 
-    /// Puts a program before the machine's programs in `PATH`.
+    /// Writes a script that shadows a program of the machine: its folder is the first of `PATH`.
     fn replace(&self, program: &str, script: &str) {
         let path = self.0.join("bin").join(program);
         fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("a script");

@@ -1,4 +1,4 @@
-//! Messages to users: the noun behind a number agrees with it.
+//! Messages to users: a noun agrees in number with the figure before it.
 
 use std::path::Path;
 
@@ -16,8 +16,8 @@ const PLURALS: [&str; 34] = [
 /// Words before braces that contain no number.
 const NO_NUMBERS: [&str; 1] = ["{other} changes no"];
 
-/// Returns the source of a file up to its inline test module. The declaration of a test module in another
-/// file ends nothing.
+/// Returns the source of a file up to its inline test module. A test module in another file, which is only
+/// declared here, doesn't end it.
 fn without_tests(text: &str) -> &str {
     let is_module = |at: usize| {
         text[at..].lines().nth(1).is_some_and(|line| line.contains("mod ") && line.ends_with('{'))

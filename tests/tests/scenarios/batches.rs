@@ -1,4 +1,4 @@
-//! Batch sending past the worker's socket: complete, in order, and only where the other end takes batches.
+//! Batch sending that bypasses the worker's socket: complete, in order, and only if the other end accepts it.
 
 use std::time::Duration;
 

@@ -17,8 +17,7 @@ const LOOKUPS: u32 = 20;
 /// Time limit for equal tables after a change.
 const RESYNC: Duration = Duration::from_secs(10);
 
-/// Checks that router and kernel find the same port and gateway for an address, or that neither finds a
-/// route.
+/// Checks that router and kernel have the same port and gateway for an address, or both no route.
 fn assert_finds_the_same(line: &Line, router: &Millrace, address: &str, what: &str) {
     let packet = format!("src 10.1.0.2 dst {address} proto udp sport 7 dport 9 in r1");
     let answer = router.json(&["lookup", &packet]);
@@ -35,9 +34,8 @@ fn assert_finds_the_same(line: &Line, router: &Millrace, address: &str, what: &s
     assert!(same, "{what}: {address}: {step:?}, the kernel: {kernel}");
 }
 
-/// Adds `routes` routes, replaces next hops and withdraws all routes again while packets flow beside them. At
-/// each stop the router has the kernel's routes and finds the same next hops. In the end the router uses no
-/// more memory than before.
+/// Adds `routes` routes, replaces their next hops, and withdraws them, while packets flow. At each stop the
+/// router must have the kernel's routes and next hops. In the end it must use no more memory than before.
 pub fn assert_followed(routes: u32) {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();

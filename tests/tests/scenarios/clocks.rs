@@ -1,4 +1,4 @@
-//! Changes of the system time while packets are forwarded: only displayed times of day follow them.
+//! Changes of the system time while packets are forwarded: only the displayed times of day may change.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt as _;
@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Configured rate of a port in bits per second, and the relative tolerance of the measured rate.
 const RATE: f64 = 8e6;
 const TOLERANCE: f64 = 0.01;
-/// Tolerance of a single step of 0.7 s, where a delayed interrupt moves packets to the next step.
+/// Tolerance of a single step of 0.7 s: a delayed interrupt moves packets to the next step.
 const STEP_TOLERANCE: f64 = 0.05;
 /// Offsets of the clock from real time, in seconds. A pause of 60 ms in one of the steps exceeds 1 % of the
 /// whole time.
@@ -71,8 +71,8 @@ fn run_time(router: &Millrace) -> f64 {
     after_name[11..13].iter().map(|ticks| ticks.parse::<f64>().unwrap()).sum::<f64>() / 100.0
 }
 
-/// Returns the seconds in which threads of the process were ready without a processor, plus the time stolen
-/// by the hypervisor.
+/// Returns the seconds that threads of the process were ready but had no processor, plus the time stolen by
+/// the hypervisor.
 fn waited(router: &Millrace) -> f64 {
     let threads = std::fs::read_dir(format!("/proc/{}/task", router.pid())).unwrap();
     let nanoseconds = |path: PathBuf| {
@@ -152,8 +152,8 @@ fn a_rate_is_kept_while_the_clock_is_set() {
     }
 }
 
-/// Sets the clock in steps. Returns the rate of each step, the mean rate, and the part of the time in which
-/// the router waited for a processor. During that time the router sends less, and doesn't make up for it.
+/// Sets the clock in steps. Returns the rate of each step, the mean rate, and the share of time in which the
+/// router waited for a processor: then it sends less and does not catch up.
 fn rates_while_set(line: &Line, router: &Millrace, clock: &Clock) -> (Vec<f64>, f64, f64) {
     let mut rates = Vec::new();
     let (before, began) = (waited(router), Instant::now());

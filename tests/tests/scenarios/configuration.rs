@@ -1,4 +1,4 @@
-//! Changes of a running router's configuration: all differences apply or none, and other flows lose nothing.
+//! Changes of a running configuration: all differences are applied or none, and other flows lose nothing.
 
 use std::fs;
 use std::path::Path;
@@ -277,7 +277,7 @@ fn what_is_not_confirmed_goes_back_by_itself() {
     router.try_ask(&["save"]).assert_refused(1, &["revision 2 waits to be confirmed"]);
     assert_eq!(fs::read_to_string(&base).unwrap(), BASE);
     router.ask(&["rollback"]);
-    assert!(router.ask(&["apply", &more, "--confirm", "1s"]).contains("goes back in 1s unless"));
+    assert!(router.ask(&["apply", &more, "--confirm", "1s"]).contains("reverts it in 1s unless"));
     router.try_ask(&["apply", &base]).assert_refused(1, &["revision 3 waits to be confirmed"]);
     let lines = line.write("lost", "proto udp dport 53 action drop\n").display().to_string();
     for lost in [

@@ -9,7 +9,8 @@ use millrace_offload::{Flows, FrameSource};
 use millrace_testkit::{Background, Ground, Line, Millrace, Namespace, eventually};
 use serde_json::Value;
 
-/// Number of frames sent between two pauses. A veth has room for 256, and frames lost there reach no policer.
+/// Number of frames sent between two pauses. A veth holds 256 frames; frames lost there would reach no
+/// policer.
 const PIECE: u32 = 192;
 const BATCH: u32 = 32;
 
@@ -38,8 +39,8 @@ fn frame(
     [&to.0[..], &own, &[8, 0], &packet, payload].concat()
 }
 
-/// Adds a static neighbour for the source address of floods. Answers to an unresolved address would fill the
-/// single buffer that the kernel has for echo replies.
+/// Adds a static neighbour for the source address of floods. Otherwise, answers to the unresolved address
+/// would fill the only buffer that the kernel has for echo replies.
 fn know_the_flooder(line: &Line) {
     for (host, device, address) in [(&line.h1, "r1", "10.1.0.77"), (&line.h2, "r2", "10.2.0.77")] {
         let mac = host.mac_of("eth0").map(|byte| format!("{byte:02x}")).join(":");
@@ -120,7 +121,7 @@ fn talk(line: &Line, time: Duration) -> (u64, Duration) {
     })
 }
 
-/// Floods each class in turn. Checks that no other class loses packets and that all packets are counted.
+/// Floods each class in turn. Checks that no other class loses packets, and that every packet is counted.
 fn assert_classes_are_kept_apart(line: &Line, router: &Millrace) {
     know_the_flooder(line);
     line.h1.run("ping -c 2 -i 0.2 10.1.0.1");

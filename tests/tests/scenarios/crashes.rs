@@ -13,8 +13,8 @@ use serde_json::Value;
 use crate::reference::Reference;
 use crate::support::{assert_hosts_talk, to};
 
-/// Time limit for the end of a router's process after a worker panic. A debug build resolves names of a
-/// backtrace for seconds.
+/// Time limit for the end of the router's process after a worker panic. A debug build takes seconds to
+/// resolve the names in a backtrace.
 const END: Duration = Duration::from_secs(6);
 
 /// Returns the debug build of the router, which cargo leaves beside the tests of the workspace.

@@ -183,8 +183,8 @@ const WRITING: [&str; 9] =
 /// System calls that send routes to the kernel and answers to clients.
 const TELLING: [&str; 2] = ["sendto", "sendmsg"];
 
-/// Lets a router apply a file and kills it on entry to call number `time` of a kind. For file calls, only
-/// calls on the files in `state` count. Returns whether the router reached that call.
+/// Makes a router apply a file, and kills it on entry to the `time`-th system call of a kind. For file calls,
+/// only calls on files in `state` count. Returns whether the router reached that call.
 fn die_at(line: &Line, router: &mut Millrace, file: &str, (call, time): (&str, usize), state: &Path) -> bool {
     let pid = router.pid().to_string();
     let inject = format!("inject={call}:signal=KILL:when={time}");
@@ -204,7 +204,7 @@ fn die_at(line: &Line, router: &mut Millrace, file: &str, (call, time): (&str, u
     applied.code != Some(0)
 }
 
-/// Whether the file of revisions exists when a router dies: the router then changes it instead of creating
+/// Whether the file of revisions exists when a router dies: then the router changes it instead of creating
 /// it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Revisions {
@@ -212,8 +212,8 @@ enum Revisions {
     Present,
 }
 
-/// Kills routers at each of these calls of an apply. Returns how many started from the old revision, and how
-/// many from the new one.
+/// Kills routers at each of these calls during an apply. Returns how many started again from the old
+/// revision, and how many from the new one.
 fn starts_after_deaths_at(calls: &[&str], revisions: Revisions) -> [u32; 2] {
     let line = Line::new();
     let state = line.file("state");

@@ -1,4 +1,4 @@
-//! Offloaded flows during faults beside them: flapping links, a changing MTU, floods of exceptional packets.
+//! Offloaded flows beside faults: flapping links, a changing MTU, floods of exceptional packets.
 
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
@@ -109,7 +109,8 @@ fn the_mtu_of_the_way_in_holds_in_the_driver_from_the_change_on() {
     router.assert_conservation();
 }
 
-/// A veth whose peer has a smaller MTU loses the redirected frames behind a packet that is too long for it.
+/// A veth whose peer has a smaller MTU drops the redirected frames that follow a packet too long for the
+/// peer.
 #[test]
 fn a_far_end_with_a_smaller_mtu_gets_each_packet_by_itself_and_loses_only_what_is_too_long() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };

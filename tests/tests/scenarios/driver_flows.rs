@@ -1,4 +1,4 @@
-//! Offloaded plain flows: no packet is lost, overtaken, or treated by a state before a change.
+//! Offloaded plain flows: no packet is lost, reordered, or treated by an outdated state.
 
 use std::time::Duration;
 

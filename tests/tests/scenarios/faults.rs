@@ -1,4 +1,4 @@
-//! Faults of control: it stalls, misses messages of the kernel, or is replaced.
+//! Faults of control: it stalls, misses messages of the kernel, or is replaced by an upgrade.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -18,7 +18,7 @@ const RESYNC: Duration = Duration::from_secs(10);
 /// Length of a stall of the control thread.
 const STALL: Duration = Duration::from_millis(2500);
 
-/// Delays the control thread after each of its waits, until the returned strace process ends.
+/// Delays the control thread after each of its waits, as long as the returned strace process runs.
 fn delay_control(line: &Line, router: &Millrace, delay: Duration) -> Background {
     // Without -f strace traces the one thread.
     let (pid, delay) = (router.pid().to_string(), delay.as_micros());

@@ -36,8 +36,8 @@ pub fn of_router(router: &Millrace) -> Fib {
     fib(&router.json(&["show", "routes"]), "to", "via", "port", "next_hops")
 }
 
-/// Returns the time from `begin` until the router has answered with these routes. The time to parse its
-/// answers, seconds in a debug build, doesn't count.
+/// Returns the time from `begin` until the router has these routes. It excludes parsing the router's answers,
+/// which takes seconds in a debug build.
 ///
 /// # Panics
 /// When the router has other routes for longer than `patience`.
@@ -83,12 +83,12 @@ pub fn change(line: &Line, verb: &str, numbers: Range<u32>) {
     run(line, verb, numbers, 0);
 }
 
-/// Changes such routes to the other next hop.
+/// Changes the routes of these numbers to the other next hop.
 pub fn change_next_hops(line: &Line, numbers: Range<u32>) {
     run(line, "replace", numbers, 1);
 }
 
-/// Removes routes that [`change_next_hops`] has changed.
+/// Removes the routes of these numbers after [`change_next_hops`].
 pub fn withdraw_next_hops(line: &Line, numbers: Range<u32>) {
     run(line, "del", numbers, 1);
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::support::{router, to};
 
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Time after which a flow shows the effect of a change.
+/// Time within which a change takes effect on a flow.
 const MOMENT: Duration = Duration::from_millis(300);
 
 /// Adds a filter. Returns its id in the form that `filter remove` takes.
@@ -25,7 +25,7 @@ fn listed(router: &Millrace, id: &str) -> Value {
     found.cloned().unwrap_or_else(|| panic!("no filter {id} in {filters:#}"))
 }
 
-/// Resolves all neighbours: only a few packets may wait for an unresolved one.
+/// Resolves all neighbours, since only a few packets may wait for an unresolved one.
 fn meet(line: &Line) {
     line.h1.run("ping -c 1 10.2.0.2");
     line.r.run("ping -c 1 10.1.0.2 && ping -c 1 10.2.0.2");

@@ -10,8 +10,8 @@ use millrace_wire::MacAddr;
 
 use crate::support::assert_hosts_talk;
 
-/// Returns frames to spoil: every kind that the router treats, to every kind of destination. They resemble
-/// packets, so that they pass the first checks.
+/// Returns frames to corrupt: every kind that the router treats, to every kind of destination. They are valid
+/// enough to pass the first checks.
 fn seeds(router: MacAddr) -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for destination in
@@ -51,17 +51,17 @@ fn spoil(frame: &[u8], random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Number of frames sent before the router must have taken them: less than the size of a receive ring.
+/// Number of frames that are sent before the router must have taken them: less than a receive ring holds.
 const PIECE: usize = 1024;
 /// Time limit for a full device.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Sender that waits for the router, so that no frame is lost on the way.
+/// Sender that waits for the router, so that no frame is lost before it.
 struct Sender<'a> {
     router: &'a Millrace,
     wire: RawSocket,
     sent: u64,
-    /// Number of frames that a port on AF_PACKET doesn't request from the kernel: frames of unassigned
+    /// Number of frames that a port on AF_PACKET never gets from the kernel: frames with unassigned
     /// protocols.
     unasked: u64,
     worker: u32,

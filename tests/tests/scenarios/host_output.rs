@@ -1,4 +1,4 @@
-//! Host output at a port with a scheduler: caught, scheduled, and released again.
+//! Packets of the router's own host at a port with a scheduler: caught, scheduled, and released again.
 
 use std::time::Duration;
 
@@ -104,8 +104,8 @@ fn it_keeps_to_the_rate_of_a_port_of_several_workers() {
     keeps_to_the_rate("--workers 2");
 }
 
-/// Starts a router with a link of 8 Mb/s: traffic that filters send to `own` gets three parts, all other
-/// traffic one.
+/// Starts a router with a link of 8 Mb/s. Traffic that filters send to `own` gets three quarters of it, all
+/// other traffic one quarter.
 fn three_to_one(line: &Line) -> Millrace {
     let router = router(line);
     line.h1.run("ping -c 1 10.2.0.2");

@@ -5,8 +5,8 @@ use std::{fs, thread};
 
 use millrace_testkit::{Millrace, resident};
 
-/// Counts of descriptors, and the time between two of them. A router closes the connection of a command shortly
-/// after the command has ended, so the least count is that of the router at rest.
+/// Number of counts of descriptors, and the time between two. A router closes a command's connection shortly
+/// after the command has ended, so the smallest count shows the router at rest.
 const COUNTS: (usize, Duration) = (20, Duration::from_millis(50));
 
 /// Memory, descriptors and threads of a router's process.
@@ -34,9 +34,8 @@ impl Taken {
         }
     }
 
-    /// Checks that a router uses no more than these resources: as many descriptors, and at most `percent` more
-    /// memory. It may have two more threads for files, which stay once there was work for them
-    /// at the same time.
+    /// Checks that a router uses no more than these resources: no more descriptors, and at most `percent`
+    /// more memory. Two more threads for files are allowed: they stay once two had work at the same time.
     ///
     /// # Panics
     /// When the router uses more, or when it has panicked or ended.

@@ -1,5 +1,5 @@
-//! Interface of a running router: it conforms to its description for any request. It logs changes, and makes
-//! a change only where the object is still as the client saw it.
+//! Interface of a running router: it conforms to its description for any request, logs changes, and makes a
+//! conditional change only if the object is still as the client saw it.
 
 use std::path::PathBuf;
 use std::process::Command;

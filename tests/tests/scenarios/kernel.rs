@@ -1,4 +1,4 @@
-//! Kernel in charge: the router follows changes by `ip` at once.
+//! Kernel in charge: the router follows changes made with `ip` at once.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::reference::LONGEST_GAP;
 use crate::seeing::traced;
 use crate::support::{router, to};
 
-/// Time limit for the mirror.
+/// Time limit for the mirrored routes.
 const SOON: Duration = Duration::from_millis(50);
 /// Time limit for any change on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -20,7 +20,7 @@ fn route(router: &Millrace, prefix: &str) -> Option<Value> {
     routes.as_array().unwrap().iter().find(|route| route["to"] == prefix).cloned()
 }
 
-/// Gives `h2` another address that is reached by a route only.
+/// Gives `h2` another address that only a route reaches.
 fn address_behind(line: &Line) {
     line.h2.ip("address add 10.9.0.1/32 dev lo\naddress add fd00:9::1/128 dev lo nodad");
 }

@@ -1,5 +1,5 @@
-//! Attacks on the interface: floods, slow clients, idle connections and huge bodies. The router answers at
-//! its own socket, forwards, and uses little memory.
+//! Attacks on the interface: floods, slow clients, idle connections and huge bodies. Meanwhile the router
+//! answers at its Unix socket, forwards, and uses little memory.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -14,7 +14,7 @@ use crate::support::{routes, to};
 
 /// Length of each attack.
 const TIME: Duration = Duration::from_secs(4);
-/// Time limit for 99 of 100 answers at the router's own socket.
+/// Time limit for 99 of 100 answers at the router's Unix socket.
 const PATIENCE: Duration = Duration::from_millis(300);
 /// Maximum additional memory of the router, in bytes.
 const MEMORY: u64 = 64 << 20;
@@ -37,7 +37,8 @@ fn start_with(line: &Line, more: &str) -> Millrace {
     Millrace::start(&line.r, &format!("--config {}", config.display()))
 }
 
-/// Starts a flow and reserves its rate: 1,000 packets of 106 bytes a second are 80 % of it.
+/// Starts a flow with a reserved rate. Its 1,000 packets of 106 bytes per second are 80 % of the reserved
+/// rate.
 fn reserved_flow(line: &Line, router: &Millrace) -> Flow {
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9001"), 1000, 64);
     let selector = eventually("the flow has a queue", Duration::from_secs(5), || {

@@ -88,7 +88,7 @@ fn a_device_that_vanishes_does_not_take_the_other_ports_with_it() {
     router.assert_conservation();
 }
 
-/// Packets of a queue that the router doesn't read would bypass the filters.
+/// Packets in a queue that the router doesn't read would reach the kernel and bypass the filters.
 #[test]
 fn a_device_with_more_queues_than_before_is_opened_anew() {
     let Some(_ground) = Ground::enter_alone(&["ethtool"]) else { return };

@@ -1,5 +1,4 @@
-//! Scenarios: a router's process on real interfaces, with hosts, links and traffic of a Linux machine in
-//! network namespaces.
+//! Scenarios: a router process on real interfaces in network namespaces, with hosts, links and traffic.
 //!
 //! Every test builds its topology, starts the binary as users do, and checks conservation when its traffic
 //! has stopped. Tests run one at a time. They need root. Without root, or without a program that it uses, a

@@ -11,12 +11,12 @@ use nix::sys::signal::Signal;
 use crate::support::{router, to};
 
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Environment variable that makes memory run out at each of the first 200 steps of a start, instead of at
+/// Environment variable that makes memory run out at each of the first 200 steps of a start, not only at
 /// some.
 const ALL: &str = "MILLRACE_ALL_FAULTS";
 
-/// Returns the number of mappings that the system's loader makes before the program begins. If one of them
-/// fails, the loader may end by a signal.
+/// Returns the number of mappings that the system's loader makes before the program begins. The loader may be
+/// killed by a signal if one of them fails.
 fn mappings_of_loader(line: &Line) -> u32 {
     let log = line.file("loader");
     // With this variable the loader lists and maps libraries without starting the program.
@@ -64,8 +64,8 @@ fn a_start_that_finds_no_memory_ends_with_a_line_that_says_so() {
     }
 }
 
-/// Checks that a start ended by itself, with one line that names the object for which memory ran out. Only
-/// the system's loader may print another line. It may end by a signal only where the program has not begun.
+/// Checks that a start ended by itself, with one line that names what the memory was for. Only the system's
+/// loader may print another line, or be killed by a signal.
 fn assert_says_why(ended: &Ended, in_loader: bool, when: &str) {
     let Ended { code, signal, stderr, .. } = ended;
     let is_loader = *code == Some(127) && stderr.contains("error while loading shared libraries")

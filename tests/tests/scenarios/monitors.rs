@@ -108,8 +108,8 @@ fn the_ack_monitor_counts_what_comes_again_and_names_the_worst_flow() {
     router.assert_conservation();
 }
 
-/// Returns a host behind another port of the router as destination of copies. The host answers for `h2`'s
-/// address there.
+/// Returns a host behind another port of the router, as the destination of copies. The router has a static
+/// neighbour there: `h2`'s address with the host's MAC address.
 fn probe(line: &Line, number: u8) -> Namespace {
     let host = Namespace::new(&format!("h{number}"));
     line.connect(&host, "eth0", number, 1500);

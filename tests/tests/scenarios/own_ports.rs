@@ -1,4 +1,4 @@
-//! Ports without a kernel device behind them: VLAN sub-interfaces, TAP devices, impaired ports.
+//! Ports without a kernel device: VLAN sub-interfaces, TAP devices, impaired ports.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn config(line: &Line, driver: &str) -> String {
     line.write("vlan.toml", &text).display().to_string()
 }
 
-/// Whether a frame has the tag and this EtherType behind it.
+/// Whether a frame has the tag, followed by this EtherType.
 fn is_tagged(frame: &[u8], ether_type: u16) -> bool {
     let tag = [TAG.0.to_be_bytes(), TAG.1.to_be_bytes(), ether_type.to_be_bytes()].concat();
     frame.get(12..18) == Some(&tag)

@@ -1,4 +1,4 @@
-//! Placement of flows: each flow moves to the wanted level, without loss or reordering.
+//! Placement of flows: each flow moves to the configured level, without loss or reordering.
 
 use std::time::Duration;
 

@@ -10,7 +10,7 @@ pub fn build(line: &Line, name: &str, change: impl FnOnce(String) -> String) -> 
     build_for(line, "wasm", name, change)
 }
 
-/// Works as [`build`], for a runtime: `wasm` or `native`.
+/// Like [`build`], for a runtime: `wasm` or `native`.
 pub fn build_for(line: &Line, home: &str, name: &str, change: impl FnOnce(String) -> String) -> PathBuf {
     let folder = line.file(name);
     let path = folder.display().to_string();
@@ -28,12 +28,12 @@ pub fn build_for(line: &Line, home: &str, name: &str, change: impl FnOnce(String
     folder.join(format!("{name}.{}", if home == "wasm" { "wasm" } else { "so" }))
 }
 
-/// Builds a plugin of a C source; `keys` are the manifest's keys beside name and version.
+/// Builds a plugin from a C source. `keys` are further manifest keys beside name and version.
 pub fn build_source(line: &Line, name: &str, version: &str, keys: &str, source: &str) -> String {
     build_source_for(line, "wasm", (name, version), keys, source)
 }
 
-/// Works as [`build_source`], for a runtime: `wasm` or `native`.
+/// Like [`build_source`], for a runtime: `wasm` or `native`.
 pub fn build_source_for(
     line: &Line,
     home: &str,

@@ -1,5 +1,5 @@
-//! Plugins with a host companion on live traffic: requests go up, answers come down, and a failing companion
-//! harms no other flow.
+//! Plugins with a host companion on live traffic: workers send requests, the companion answers, and a failing
+//! companion harms no other flow.
 
 use std::fs;
 use std::time::Duration;

@@ -6,8 +6,8 @@ use millrace_testkit::{Flow, Ground, Line, Millrace, run_to_end, wait_until};
 
 use crate::support::{assert_router_forwards, to};
 
-/// Checks that a router refuses to start beside a kernel policy that its error names by `words`. A dry run
-/// says the same, and the router forwards where the user overrides the check.
+/// Checks that a router refuses to start because of a kernel policy, which its error names by `words`. A dry
+/// run reports the same. With `ignore-kernel-policy`, the router forwards.
 fn assert_refused_unless_ignored(line: &Line, words: &[&str]) {
     let before = line.r.run("ip -o -d link");
     let refused = Millrace::try_start(&line.r, "--port r1 --port r2").unwrap_err();

@@ -1,5 +1,5 @@
-//! Reference flows: 1,000 packets a second in each direction, on a path that faults elsewhere should not
-//! affect.
+//! Reference flows: 1,000 packets a second in each direction, on a path that a fault elsewhere must not
+//! disturb.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use millrace_testkit::{Flow, FlowReport, Line};
 
 use crate::support::{assert_undisturbed, to};
 
-/// Maximum mean gap when another forwarder takes over: the kernel, or the next router. `bench takeover`
-/// measures their median.
+/// Maximum mean gap when another forwarder, the kernel or the next router, takes over. `bench takeover`
+/// measures the median.
 pub const GAP: Duration = Duration::from_millis(50);
 /// Longest single gap: a busy machine may delay one takeover.
 pub const LONGEST_GAP: Duration = Duration::from_millis(150);
@@ -36,8 +36,8 @@ impl Reference {
         self.0.map(Flow::finish)
     }
 
-    /// Ends both flows, and checks in each direction that no gap is longer than [`LONGEST_GAP`]. The mean of
-    /// several gaps is at most [`GAP`].
+    /// Ends both flows, and checks each direction: no gap exceeds [`LONGEST_GAP`], and the mean of several
+    /// gaps is at most [`GAP`].
     pub fn assert_gaps(self, changes: u32, what: &str) {
         for (report, way) in self.finish().iter().zip(["h1 to h2", "h2 to h1"]) {
             println!("{what}, {way}: {report:?}");

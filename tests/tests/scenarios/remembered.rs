@@ -4,8 +4,8 @@ use millrace_testkit::{Background, Ground, Line, Millrace, eventually, run_to_en
 
 use crate::plugin_files::{COUNTER, COUNTER_KEYS, build_source};
 
-/// System calls that change the file, in order: the router writes the new file, syncs it, renames it, and
-/// syncs the directory.
+/// System calls that replace the file, in order: write the new file, sync it, rename it, and sync the
+/// directory.
 const STEPS: [&str; 4] = ["write", "fsync", "rename", "fsync"];
 
 /// Kills a router on entry to the system call of a step on one of these paths.

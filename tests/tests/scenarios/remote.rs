@@ -91,7 +91,7 @@ struct Asked {
 }
 
 impl Asked {
-    /// Returns the request as a configuration of curl. A request with a body has one without effect.
+    /// Returns the request as a curl configuration. Except for GET, it has a body without effect.
     fn settings(&self, certificate: &Path, answer: &Path) -> String {
         let Self { method, path, from, token } = self;
         let (certificate, answer) = (certificate.display(), answer.display());
@@ -289,9 +289,9 @@ struct Thread {
     name: String,
     /// Capabilities that the thread has or could get, one bit each.
     capabilities: u64,
-    /// Capabilities that programs could give the thread, one bit each.
+    /// Bounding set: capabilities that programs could give the thread, one bit each.
     bounds: u64,
-    /// Whether starting programs gives the thread no more privileges, and its system calls are filtered.
+    /// Whether starting programs gives the thread no privileges, and its system calls are filtered.
     is_confined: bool,
 }
 
@@ -317,7 +317,7 @@ fn threads(router: &Millrace) -> Vec<Thread> {
     statuses.map(thread).collect()
 }
 
-/// Numbers of capabilities (capability(7)).
+/// `CAP_NET_ADMIN`, as a bit (capability(7)).
 const NET_ADMIN: u64 = 1 << 12;
 /// `CAP_IPC_LOCK`.
 const OF_MEMORY: u64 = 1 << 14;

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::support::{assert_whole, to};
 
-/// Longest delay while a daemon dies or restarts. A pause of the router would exceed it; a moment of a busy
-/// machine doesn't.
+/// Longest delay of a packet while a daemon dies or restarts. A pause of the router would exceed it, a short
+/// pause of a busy machine doesn't.
 const LONGEST_DELAY: Duration = Duration::from_secs(1);
 /// Time limit for two daemons to become neighbours.
 const PATIENCE: Duration = Duration::from_secs(40);
@@ -23,7 +23,7 @@ fn assert_forwarded(report: &FlowReport, what: &str) {
     assert!(report.longest_delay < LONGEST_DELAY, "{what}: {report:?}");
 }
 
-/// Guard that prints the logs of all daemons when its test fails. A test declares it before the daemons, so
+/// Guard that prints the logs of all daemons if its test fails. A test must declare it before the daemons, so
 /// that it is dropped last.
 struct Logs<'a>(&'a Line);
 
@@ -57,7 +57,7 @@ fn bird(line: &Line, host: &Namespace, name: &str, config: &str) -> Background {
     bird_with(line, host, name, config, &[])
 }
 
-/// Works as [`bird`], with further arguments.
+/// Like [`bird`], with further arguments.
 fn bird_with(line: &Line, host: &Namespace, name: &str, config: &str, more: &[&str]) -> Background {
     let config = format!("log stderr all;\ndebug protocols {{ states, events }};\n{config}");
     let file = line.write(&format!("{name}.conf"), &config).display().to_string();
@@ -133,9 +133,9 @@ fn withdraw_one(line: &Line, there: &mut Background) {
     *there = bird(line, &line.h2, "there", &announces(ONE));
 }
 
-/// Configuration of bgpd. With a preserved forwarding state, bgpd tells zebra when the neighbour's routes are
-/// complete, and zebra then sweeps stale ones. All timers are longer than a scenario, so that no timer
-/// decides the outcome.
+/// Configuration of bgpd. With a preserved forwarding state, bgpd notifies zebra when it has all routes of
+/// the neighbour, and zebra then removes stale ones. All timers are longer than a scenario, so none decides
+/// the outcome.
 const BGPD: &str = "debug bgp neighbor-events\ndebug bgp graceful-restart\nrouter bgp 65001\n no bgp ebgp-requires-policy\n \
     bgp router-id 10.2.0.1\n bgp graceful-restart\n bgp graceful-restart preserve-fw-state\n \
     bgp graceful-restart restart-time 300\n bgp graceful-restart select-defer-time 300\n \
@@ -176,8 +176,8 @@ impl Bgp {
         Background::start(&line.r, &program, &arguments, Logs::next(line, daemon))
     }
 
-    /// Waits until zebra has had all learned routes for a second. Zebra compares whole seconds: a route that
-    /// arrives in the second of bgpd's death never becomes stale.
+    /// Waits until zebra has had all learned routes for a second. Zebra compares whole seconds: a route
+    /// learned in the second in which bgpd dies never becomes stale.
     fn wait_for_age(&self, line: &Line) {
         let ask =
             format!("vtysh --vty_socket {} -d zebra -c 'show ip route bgp json'", self.directory.display());

@@ -1,5 +1,5 @@
-//! Changes of schedulers with packets waiting in them. Packets are lost only where the change drops them,
-//! flows keep their order, and every dropped packet is counted.
+//! Changes of schedulers while packets wait in them. Only packets that the change is meant to drop are lost,
+//! flows keep their order, and every drop is counted.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use millrace_testkit::{Flow, FlowReport, Ground, Line, Millrace, Namespace, even
 use crate::support::{router, to};
 
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Longest wait of a packet while settings of its queue change and its rate suffices.
+/// Longest wait of a packet while settings of its queue change, if the queue's rate suffices.
 const STALL: Duration = Duration::from_millis(250);
 /// Longest wait of a packet in a queue whose rate is too low for a while.
 const BACKLOG: Duration = Duration::from_secs(5);
@@ -20,7 +20,7 @@ fn ready(line: &Line) -> Millrace {
     router
 }
 
-/// Adds nodes to port r2: each by its arguments behind `scheduler add r2`.
+/// Adds nodes to port r2. Each text holds the arguments of `scheduler add r2`.
 fn add(router: &Millrace, nodes: &[&str]) {
     for node in nodes {
         let words = ["scheduler", "add", "r2"].into_iter().chain(node.split(' '));
@@ -66,7 +66,7 @@ fn until_empty(router: &Millrace, name: &str) {
     eventually("nothing waits", PATIENCE, || (held(router, name) <= 2).then_some(()));
 }
 
-/// All three kinds of shares at once: service curves, the rate of a token bucket, weights of deficit round
+/// Uses all kinds of shares at once: service curves, a token bucket's rate, and weights of deficit round
 /// robin.
 #[test]
 fn curves_rates_and_weights_change_under_load_without_a_loss_or_a_stall() {
@@ -126,7 +126,7 @@ fn curves_rates_and_weights_change_under_load_without_a_loss_or_a_stall() {
     router.assert_conservation();
 }
 
-/// Adds a queue behind 64 kb/s in which packets wait, and a queue for all others.
+/// Adds a queue of 64 kb/s in which packets wait, and a queue for all other packets.
 fn slow_class(router: &Millrace) {
     add(
         router,
@@ -197,7 +197,7 @@ fn what_waits_in_a_removed_class_is_dropped_and_counted_where_no_leaf_was_named(
     router.assert_conservation();
 }
 
-/// A TAP device takes no packets while its owner has set it down.
+/// A TAP device accepts no packets while its owner has set it down.
 #[test]
 fn a_tap_device_that_takes_nothing_costs_its_own_packets_only() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };

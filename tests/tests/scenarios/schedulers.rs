@@ -419,8 +419,8 @@ fn a_full_queue_drops_its_own_and_no_other_port_waits_for_it() {
     router.assert_conservation();
 }
 
-/// The transmit ring of an AF_XDP device stays full while the link behind it is slower than the traffic.
-/// Completions arrive when packets have left a token bucket of the kernel, below a macvlan.
+/// The transmit ring of an AF_XDP device stays full if the link is slower than the traffic. Here a kernel
+/// token bucket below a macvlan delays the completions.
 #[test]
 fn a_full_ring_holds_packets_back_in_the_order_of_the_scheduler() {
     let Some(_ground) = Ground::enter_alone(&["ping", "tc"]) else { return };

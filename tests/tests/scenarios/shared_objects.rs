@@ -12,7 +12,7 @@ use crate::plugin_files::{COUNTER, COUNTER_KEYS, build_for, build_source, build_
 use crate::reference::LONGEST_GAP;
 use crate::support::{router, to};
 
-/// Starts a router on both devices of the line that loads shared objects, with `more` under `[plugins]`.
+/// Starts a router that loads shared objects on both devices; `more` goes into the table `[plugins]`.
 fn trusting(line: &Line, more: &str) -> Millrace {
     let config = format!(
         "[plugins]\nshared-objects = \"allow\"\n{more}\n\
@@ -133,7 +133,7 @@ fn a_shared_object_is_upgraded_and_rolled_back_under_load_without_a_loss() {
     router.assert_conservation();
 }
 
-/// Returns a counter whose packet calls run other code first. The code may include `headers`.
+/// Returns a counter that runs the code `does` before each packet call; `headers` are its includes.
 fn counter_that(line: &Line, name: &str, version: &str, headers: &str, does: &str) -> String {
     let source = COUNTER.replace("packets += call->count;", &format!("{does}\n    packets += call->count;"));
     build_source_for(line, "native", (name, version), COUNTER_KEYS, &format!("{headers}\n{source}"))
@@ -382,7 +382,7 @@ fn operators_begin_no_code_of_a_shared_object_that_is_in_quarantine() {
     assert_eq!(trusting(&line, &config).row("instances", "name", "h1")["health"], "well");
 }
 
-/// Checks that an instance of another plugin takes the name `h1` and gives it back, and the quarantine stays.
+/// Checks that another plugin's instance can take and release the name `h1`, which stays in quarantine.
 fn its_name_goes_to_another_plugin(router: &Millrace) {
     // Not even an admin can give its name to a sibling before its release.
     router
@@ -399,7 +399,7 @@ fn its_name_goes_to_another_plugin(router: &Millrace) {
     assert_eq!(router.row("quarantine", "instance", "h1")["plugin"], "held");
 }
 
-/// Checks that an admin may perform these operations, and operators again once `h1` is released.
+/// Checks that an admin may perform these operations, and that operators may again once `h1` is released.
 fn admins_begin_it(router: &Millrace) {
     let created = router.ask(&["instance", "create", "held", "h1"]);
     assert!(created.contains("created, in quarantine: it hung"), "{created}");

@@ -1,4 +1,4 @@
-//! Tests of minutes to an hour: churn, and faults as often as the table of faults demands.
+//! Tests that take minutes to an hour: churn, and faults at the rates that the table of faults requires.
 
 use std::time::{Duration, Instant};
 
@@ -11,8 +11,8 @@ use crate::{churn, control_plane, death, faults, garbage, links};
 
 /// Environment variable: seconds of the soak; an hour by default.
 const SECONDS: &str = "MILLRACE_SOAK_SECONDS";
-/// Setting for a heap in pages of 4 KiB. Huge pages fill up in the background, 2 MiB at a time, so the resident
-/// memory would not show the memory in use.
+/// Setting for a heap in pages of 4 KiB. With huge pages, which the kernel fills 2 MiB at a time in the
+/// background, resident memory would not show the memory in use.
 const SMALL_PAGES: &str = "GLIBC_TUNABLES=glibc.malloc.hugetlb=0";
 
 /// Makes 500 new flows, takes a link down and up, and adds and removes a route, a filter and an instance.

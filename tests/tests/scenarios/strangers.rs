@@ -1,4 +1,4 @@
-//! Callers without a role: they don't lock out authorised callers, and refusals tell them the reason.
+//! Callers without a role: they can't lock out authorised callers, and each refusal states its reason.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -77,8 +77,8 @@ pub fn iperf3(host: &Namespace, arguments: &str) -> serde_json::Value {
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("iperf3 {arguments}: {error}: {text}"))
 }
 
-/// Returns the bits that the second host's link has carried to it, with preambles, check sequences and gaps,
-/// and the time. Repeats the request until the answer takes at most a millisecond.
+/// Returns the bits that the second host's link has carried to it, with preambles, frame check sequences and
+/// gaps, and the time of the reading. Repeats the request until the answer takes at most a millisecond.
 fn arrived(line: &Line) -> (f64, Instant) {
     for _ in 0..1000 {
         let (counters, at, took) = line.h2.within(|| {
@@ -103,7 +103,7 @@ pub fn rate_to_h2(line: &Line, meanwhile: impl FnOnce()) -> f64 {
     (after.0 - before.0) / (after.1 - before.1).as_secs_f64()
 }
 
-/// File system with little room, unmounted with the test.
+/// Small file system, unmounted at the end of the test.
 pub struct SmallDisk(pub PathBuf);
 
 impl SmallDisk {
@@ -125,8 +125,8 @@ impl Drop for SmallDisk {
     }
 }
 
-/// Returns `count` routes of a configuration, all by the far end of a [`Line`](millrace_testkit::Line): up to
-/// 65,536.
+/// Returns `count` routes of a configuration, at most 65,536; all use the far end of a
+/// [`Line`](millrace_testkit::Line) as next hop.
 pub fn routes(count: u32) -> String {
     let route = |number| {
         format!("[[route]]\nto = \"11.{}.{}.0/24\"\nvia = \"10.2.0.2\"\n", number / 256, number % 256)

@@ -1,4 +1,4 @@
-//! Traces of a router in the kernel.
+//! Objects that a router leaves in the kernel.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ const SOON: Duration = Duration::from_secs(2);
 pub struct Traces(Vec<String>);
 
 impl Traces {
-    /// Returns the traces of a line's router, and of the machine for objects without a namespace.
+    /// Returns the objects in the namespace of a line's router, and those of the machine that have no
+    /// namespace.
     pub fn of(line: &Line) -> Self {
         let commands = [
             // Counters and program ids are left out.

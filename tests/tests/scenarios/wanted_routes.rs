@@ -1,5 +1,5 @@
-//! Configured routes that the kernel loses, or refuses for now. The router keeps them wanted, reports them as
-//! missing, and adds them again.
+//! Configured routes that the kernel loses, or refuses for the moment. The router reports them as missing,
+//! and keeps trying to add them.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! Several workers on real interfaces: no packet is lost between them, and no packet overtakes another of its
-//! flow.
+//! Several workers on real interfaces: no packet is lost between workers, and each flow keeps its order.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -192,7 +191,7 @@ fn flows_of_several_workers_go_down_into_the_driver_and_up_again_in_order() {
     assert_eq!(to, ["worker 0", "worker 1"], "{hardware:#}");
 }
 
-/// Each worker has an instance of its own, with an eBPF variant of its own.
+/// Each worker has its own instance, with its own eBPF variant.
 #[test]
 fn what_is_counted_in_the_driver_for_several_workers_is_counted_once() {
     let Some(_ground) = Ground::enter_alone(&["ping", "ethtool"]) else { return };

@@ -15,20 +15,20 @@ use crate::memory::case::{Case, Family};
 use crate::memory::traffic::Distribution;
 
 const HOST_MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
-/// Protocol of all packets; their destination is the discard service.
+/// Protocol of all packets; their destination port is the discard service.
 const UDP: u8 = 17;
 const DISCARD: u16 = 9;
-/// First address byte of the network of flows; established flows have a separate network.
+/// First address byte of the flows' source network, and of the established flows' network below.
 const NET: u8 = 30;
 const ESTABLISHED: u8 = 31;
-/// Smallest period of the packet order of flows with different frequencies, in packets.
+/// Minimum period of the packet order in packets, if flows have different frequencies.
 const FEWEST: usize = 1 << 16;
 
-/// Selection of flows for a generator.
+/// Flows whose packets a generator makes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Chosen {
     All,
-    /// Flows of one of several workers, which also leave by its port: the best case of a card's RSS.
+    /// Flows that one of several workers owns and whose output port is its own, as with ideal RSS of a NIC.
     Of {
         worker: usize,
         workers: usize,
@@ -56,7 +56,7 @@ pub(super) fn source(family: Family, net: u8, flow: u32) -> IpAddr {
     }
 }
 
-/// Returns the network of a route.
+/// Returns the network address of a route's prefix.
 pub(crate) fn network(family: Family, route: u32) -> IpAddr {
     destination(family, route, 0)
 }
@@ -66,7 +66,7 @@ pub(crate) fn frame(family: Family, net: u8, flow: u32) -> Vec<u8> {
     udp_frame(family, net, flow, ROUTES).bytes()
 }
 
-/// Returns the flow key of the packets of [`frame`], for IPv4.
+/// Returns the flow key of the packets of [`frame`]; IPv4 only.
 pub(crate) fn flow(net: u8, flow: u32) -> Option<FlowKey> {
     key(&udp_frame(Family::V4, net, flow, ROUTES))
 }
@@ -96,7 +96,7 @@ fn udp_frame(family: Family, net: u8, flow: u32, routes: u32) -> UdpFrame {
     }
 }
 
-/// Returns a generator of the packets of all flows, in the setup's order; the order of flows has no pattern.
+/// Returns a generator of the packets of all chosen flows, in the setup's order.
 pub(super) fn generator(case: Case, setup: Setup, chosen: Chosen) -> Generator {
     Generator::new(MacAddr(IN_MAC), MTU, frames(case, setup, chosen), u64::MAX)
 }

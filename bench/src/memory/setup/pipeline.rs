@@ -47,14 +47,14 @@ pub(crate) struct Pipeline {
     pub(super) unit: Unit,
     pub(super) tables: GateTables,
     pub(super) now: Instant,
-    /// Start time, for iterations in real time.
+    /// Start of the router, for iterations in real time.
     began: std::time::Instant,
     pub(super) sent: u64,
     /// Output port of this worker.
     pub(super) out: Place,
     /// Tracing interval: one packet in this number is traced; 0 disables tracing.
     traced: u32,
-    /// Reading end of the trace, which is kept open but never read.
+    /// Reading end of the trace. It is never read, and kept only so that the trace stays open.
     reader: Option<TraceSource>,
 }
 
@@ -79,8 +79,8 @@ impl Pipeline {
         Self::of(case, setup, &ports, None, 0, [input, output])
     }
 
-    /// Creates one of several workers, each with one port to receive and one to send. The routes lead to the
-    /// output ports in rotation.
+    /// Creates one of several workers, with one port to receive and one to send. The routes use the output
+    /// ports of all workers in rotation.
     pub fn member(
         case: Case,
         setup: Setup,
@@ -215,8 +215,8 @@ impl Pipeline {
         self.sent
     }
 
-    /// Sends packets through the router for a given time, while `change` changes routes on another thread.
-    /// Returns the nanoseconds per packet and the result of `change`.
+    /// Forwards packets for a given time, while `change` changes routes on another thread. Returns the
+    /// nanoseconds per packet and the result of `change`.
     pub fn forward_beside<T: Send>(
         &mut self,
         time: Duration,
@@ -252,8 +252,8 @@ impl Pipeline {
         answer.try_recv().unwrap_or_default()
     }
 
-    /// Returns the packets of established flows that were received but not treated by the binding for these
-    /// flows.
+    /// Returns the number of established flows' packets that were received but did not reach the binding that
+    /// counts them.
     pub fn established_lost(&mut self, family: Family) -> Result<u64, BenchError> {
         let filter = of_established(family)?.to_string();
         let bound = self.unit.bindings().into_iter().find(|bound| bound.filter == filter);
@@ -285,7 +285,7 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Returns the numbers of received and transmitted packets, as of before the iteration of this call.
+    /// Returns the numbers of received and transmitted packets before the iteration that this call runs.
     pub fn passed(&mut self) -> (u64, u64) {
         let snapshot = self.snapshot();
         let out = snapshot.devices.iter().find(|(device, _)| *device == self.out.device);

@@ -14,7 +14,7 @@ use super::{OUT, Place};
 use crate::BenchError;
 use crate::memory::case::Family;
 
-/// Retired parts of the route table that may await reuse before the writer asks the worker for a grace
+/// Maximum number of retired parts of the route table that wait for reuse. Then the writer starts a grace
 /// period.
 const WAITING: usize = 1024;
 
@@ -31,7 +31,7 @@ impl RouteWriter<'_> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Adds routes to prefixes, with the next hop of all other routes, or removes them.
+    /// Adds or removes routes to prefixes. Their next hop is that of all other routes.
     pub fn change(&mut self, family: Family, prefixes: &[IpNet], add: bool) -> Result<(), BenchError> {
         for prefix in prefixes {
             if add {

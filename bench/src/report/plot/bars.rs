@@ -39,8 +39,7 @@ pub(in crate::report) fn bars(unit: &str, measurements: &[&Measurement]) -> Stri
     )
 }
 
-/// Returns the limit of Millrace's figure: the promised figure, or the promised ratio times the peer's
-/// figure.
+/// Returns the limit of Millrace's figure: the promised bound, or the promised ratio times the peer's figure.
 fn limit(measurement: &Measurement) -> Option<f64> {
     let limit = measurement.limit?;
     match (measurement.limits_ratio(), measurement.peer) {
@@ -122,8 +121,8 @@ fn row(svg: &mut String, measurement: &Measurement, scale: &Scale, y: f64) -> f6
     end.max(y + LINE * lines.len() as f64)
 }
 
-/// Draws a bar with its spread. Its figure stands at the bar's end, or after a spread or limit that would
-/// cross it.
+/// Draws a bar with its spread. The figure stands at the end of the bar, or after a spread or limit mark that
+/// it would cross.
 fn bar(
     svg: &mut String,
     scale: &Scale,

@@ -19,7 +19,7 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// Returns the axis of some figures: logarithmic if they lie far apart and none is negative.
+    /// Returns an axis for the figures: logarithmic if their ratio exceeds [`LINEAR`] and none is negative.
     pub fn of(figures: &[f64]) -> Self {
         let positive = figures.iter().copied().filter(|figure| figure.is_finite() && *figure > 0.0);
         let (least, most) = positive

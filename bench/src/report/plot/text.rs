@@ -58,8 +58,8 @@ fn pieces(word: &str, most: f64) -> Vec<String> {
     pieces
 }
 
-/// Returns the left edge of a text that is `wide` pixels wide, at or after `x`, so that it crosses no
-/// obstacle. Obstacles are pairs of left and right edges.
+/// Returns the first left edge from `x` on at which a text of `wide` pixels crosses no obstacle. Obstacles
+/// are pairs of left and right edges.
 pub(super) fn clear_of(x: f64, wide: f64, obstacles: &[[f64; 2]]) -> f64 {
     /// Gap between a text and an obstacle in pixels.
     const APART: f64 = 4.0;

@@ -23,8 +23,7 @@ pub(super) fn possible() -> Check {
     }
 }
 
-/// Checks whether a file thread is kept from the kernel's settings, which root can write without any
-/// capability.
+/// Checks that a file thread can't write the kernel's settings, which root may write without any capability.
 pub(super) fn from_settings() -> Check {
     // Opening the file changes nothing.
     let opened = || std::fs::OpenOptions::new().write(true).open("/proc/self/comm").is_ok();

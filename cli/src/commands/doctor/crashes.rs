@@ -10,8 +10,8 @@ use crate::arguments::{Connection, DEFAULT_SOCKET};
 use crate::client::Client;
 use crate::output::{plain, rows};
 
-/// Checks the crashes in the running router's status; without a running router, those in its default state
-/// directory.
+/// Checks the crashes that the running router's status lists. Without a running router, checks its default
+/// state directory.
 pub(super) fn kept(connection: &Connection) -> Check {
     let status = Client::hasty(connection).and_then(|client| client.get("/status"));
     let crashes = match status {

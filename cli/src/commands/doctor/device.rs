@@ -6,9 +6,9 @@ use millrace_host::HostLink;
 use millrace_offload::{DeviceReport, Support, why_no_redirects};
 use serde::Serialize;
 
-/// Drivers that the router's own tests use.
+/// Drivers with which the router's own tests run.
 const TRIED: &[&str] = &["veth", "tun"];
-/// Largest MTU at which nearly all drivers give XDP a frame in one buffer.
+/// Largest MTU at which nearly all drivers pass a frame to XDP in a single buffer.
 const ONE_BUFFER: u32 = 3498;
 
 /// Report on a device.
@@ -34,8 +34,8 @@ pub struct DeviceView {
     flows_out: Ability,
     /// Attached XDP program.
     attached: Option<String>,
-    /// Whether the program is Millrace's: the device is a port, or was a port of a dead router that still
-    /// drops its packets.
+    /// Whether the program is Millrace's: the device is a port, or was a port of a router that died and whose
+    /// program still drops its packets.
     is_port: bool,
     /// Choice of `run`; none if the device can't be a port.
     choice: Option<Choice>,
@@ -117,7 +117,7 @@ impl DeviceView {
         view
     }
 
-    /// Notes a queueing discipline of the device, which all packets of a router bypass.
+    /// Notes a queueing discipline of the device: packets that a router sends would bypass it.
     pub fn passes_by(&mut self, discipline: &str) {
         if self.flows_out.works == Some(true) {
             let why = format!(

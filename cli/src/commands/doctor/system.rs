@@ -17,7 +17,7 @@ pub fn missing_permissions() -> Option<String> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
     pub topic: &'static str,
-    /// False for a deficiency or possible improvement.
+    /// Whether nothing is deficient, and nothing can be improved.
     pub fine: bool,
     pub text: String,
 }
@@ -34,12 +34,11 @@ pub struct SystemView {
     pub checks: Vec<Check>,
 }
 
-/// Capabilities that `run` needs, with their numbers (include/uapi/linux/capability.h): for devices and
-/// routes, for packet sockets, and for its own network namespace and BPF file system. The last one includes
-/// the right to load BPF programs.
+/// Capabilities that `run` needs, with their numbers (include/uapi/linux/capability.h). They are for devices
+/// and routes, for packet sockets, and for its own network namespace, the BPF file system and BPF programs.
 const NEEDED: &[(&str, u32)] = &[("CAP_NET_ADMIN", 12), ("CAP_NET_RAW", 13), ("CAP_SYS_ADMIN", 21)];
 const CAP_IPC_LOCK: u32 = 14;
-/// Packet memory of a router with default settings, with its rings.
+/// Locked memory of a router with default settings, in bytes: packet memory and rings.
 const LOCKED_BYTES: u64 = 80 << 20;
 
 impl SystemView {
@@ -68,7 +67,7 @@ impl SystemView {
         Self { checks }
     }
 
-    /// Whether AF_XDP sockets can be created here, at least with the needed permission.
+    /// Whether AF_XDP sockets can be created here, given the needed permission.
     pub fn has_af_xdp(&self) -> bool {
         self.checks.iter().find(|check| check.topic == AF_XDP).is_none_or(|check| check.fine)
     }
@@ -171,7 +170,7 @@ fn huge_pages(transparent: &str, meminfo: &str) -> Check {
     let rest = format!("{pages} {are} also reserved, which the router does not use");
     match chosen {
         "always" | "madvise" => {
-            Check::new("huge pages", true, format!("transparent huge pages are available on request; {rest}"))
+            Check::new("huge pages", true, format!("transparent huge pages are enabled; {rest}"))
         }
         other => Check::new(
             "huge pages",

@@ -55,8 +55,8 @@ pub fn boot(arguments: &Run, socket: &Path) -> Result<Boot, Failure> {
     })
 }
 
-/// Returns the configuration with the state directory from the command line or the socket, before it is
-/// validated.
+/// Returns the configuration with the state directory set, from the command line or by the socket; it is not
+/// validated yet.
 fn known(mut config: Config, arguments: &Run, socket: &Path) -> Config {
     if let Some(state) = own_state(arguments.state.as_deref(), &config, socket) {
         config.plugins.state = Some(state);
@@ -64,7 +64,8 @@ fn known(mut config: Config, arguments: &Run, socket: &Path) -> Config {
     config
 }
 
-/// Returns the state directory if the configuration has none: from the command line, or by the socket.
+/// Returns the state directory for a configuration that sets none: from the command line, or else by the
+/// socket.
 pub fn own_state(said: Option<&Path>, config: &Config, socket: &Path) -> Option<PathBuf> {
     match (said, &config.plugins.state) {
         (Some(said), _) => Some(said.to_owned()),
@@ -81,7 +82,7 @@ fn revisions(known: &Config, socket: &Path) -> Store {
     millrace_controller::revisions(known, Some(name(socket)))
 }
 
-/// Returns the router's name among others: the absolute path of its socket.
+/// Returns the router's name in records that several routers may share: the absolute path of its socket.
 pub fn name(socket: &Path) -> String {
     std::path::absolute(socket).unwrap_or_else(|_| socket.to_owned()).display().to_string()
 }
@@ -105,7 +106,7 @@ fn read(path: &Path) -> Result<Boot, Failure> {
     Ok(Boot { config, source: Some(Source { origin, text }) })
 }
 
-/// Adds to the failure of a file that a good revision is available.
+/// Adds to the failure of a file the hint that a good revision is available.
 fn hint(failure: Failure, store: &Store) -> Failure {
     let good = store.good().ok().and_then(|good| good.into_iter().next());
     let Some(Revision { number, time: applied, who, .. }) = good else { return failure };

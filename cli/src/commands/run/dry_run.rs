@@ -29,8 +29,8 @@ pub async fn dry_run(config: &Config, arguments: &Run, socket: &Path, json: bool
     Ok(())
 }
 
-/// Checks whether the interface could be served. A router running at the same socket is no error: it has to
-/// be stopped first.
+/// Checks whether the interface could be served. A router that runs at the same socket is not an error, since
+/// it would be stopped before the real start.
 fn interface(config: &Config, arguments: &Run, socket: &Path) -> Result<Vec<String>, Failure> {
     let mut notes = Vec::new();
     let running = match Listener::look(socket) {

@@ -1,4 +1,4 @@
-//! File threads of the runtime of control: they read and write untrusted files, and have no privileges.
+//! File threads of control's runtime: they read and write untrusted files without privileges.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::output::Failure;
 
-/// Idle time after which file threads would end.
+/// Idle time after which a file thread ends: never in practice.
 const FOR_GOOD: Duration = Duration::from_secs(10 * 365 * 86_400);
 /// Pause before a file thread tries again to give up its privileges.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -34,9 +34,9 @@ pub(super) fn runtime(
         .map_err(Failure::new)
 }
 
-/// Confines the calling thread before it takes work. After a success at the start, only a lack of memory can
-/// make this fail, so it is tried again. If it keeps failing, the process ends, since work would wait for the
-/// thread forever.
+/// Confines the calling thread before it takes work. Since this has succeeded at the start, it can fail only
+/// for lack of memory, and is tried again. If it keeps failing, the process ends; otherwise work would wait
+/// for the thread forever.
 #[expect(
     clippy::disallowed_methods,
     reason = "a thread of the runtime can't return an exit code, and must not take work"

@@ -1,9 +1,9 @@
 //! Huge pages for the daemon's own memory.
 //!
-//! When a process is killed, Linux frees its memory before it closes its descriptors. Only then do packets
-//! reach the kernel. Tables of 100,000 routes take some 100 MB; freeing them in pages of 4 KiB takes 10 to 20
-//! ms longer than in huge pages. The C library reads this setting only from the environment at the start of a
-//! process.
+//! When a process is killed, Linux frees its memory before it closes its descriptors, and only then do
+//! packets reach the kernel. Tables of 100,000 routes take some 100 MB, and freeing them in pages of 4 KiB
+//! takes 10 to 20 ms longer than in huge pages. The C library reads this setting only from the environment,
+//! when a process starts.
 
 use std::env;
 use std::os::unix::process::CommandExt;
@@ -12,8 +12,8 @@ use std::process::Command;
 const VARIABLE: &str = "GLIBC_TUNABLES";
 const TUNABLE: &str = "glibc.malloc.hugetlb";
 
-/// Executes this program again in this process, with the C library set to transparent huge pages. Returns if
-/// that setting is already active, or if the execution fails.
+/// Executes this program again in the same process, with the C library set to transparent huge pages. Returns
+/// only if the setting is already active, or if the execution fails.
 pub fn prefer() {
     let present = env::var(VARIABLE).unwrap_or_default();
     if present.contains(TUNABLE) {

@@ -1,4 +1,4 @@
-//! Notification of the caller that the router forwards.
+//! Notifies the starting process that the router forwards.
 
 use std::fs::File;
 use std::io::Write;
@@ -8,7 +8,7 @@ use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 
 use crate::output::Failure;
 
-/// Descriptor of the caller.
+/// File descriptor that the starting process has passed (`--ready-fd`).
 #[derive(Debug)]
 pub struct Ready(File);
 

@@ -14,12 +14,12 @@ use tokio::time::{MissedTickBehavior, interval};
 pub struct ServiceManager {
     /// Watchdog timeout; `None` if the manager expects no keep-alive.
     watchdog: Option<Duration>,
-    /// Whether the manager knows that the router ends: stopped workers no longer answer.
+    /// Whether the manager has been told that the router ends. Stopped workers no longer answer keep-alives.
     stopping: Cell<bool>,
 }
 
 impl ServiceManager {
-    /// Returns the manager in the environment variables `NOTIFY_SOCKET`, `WATCHDOG_USEC` and `WATCHDOG_PID`.
+    /// Returns the manager that the variables `NOTIFY_SOCKET`, `WATCHDOG_USEC` and `WATCHDOG_PID` describe.
     pub fn from_environment() -> Self {
         Self { watchdog: sd_notify::watchdog_enabled(), stopping: Cell::new(false) }
     }
@@ -35,8 +35,7 @@ impl ServiceManager {
         tell(&[NotifyState::Stopping, NotifyState::Status("drains")]);
     }
 
-    /// Sends keep-alives until the router ends, two per timeout, each after control and all workers have
-    /// answered. Never returns.
+    /// Sends keep-alives, two per timeout. Each requires answers from control and all workers. Never returns.
     pub async fn keep_up(&self, router: &Router) -> Infallible {
         let Some(limit) = self.watchdog.filter(|limit| !limit.is_zero()) else {
             return std::future::pending().await;

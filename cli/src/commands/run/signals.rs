@@ -18,8 +18,8 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Installs the handlers, and ignores SIGPIPE, so that a closed connection is an error instead of our
-    /// end.
+    /// Installs the handlers. Ignores SIGPIPE, so that a closed connection is an error and does not end the
+    /// process.
     ///
     /// # Errors
     /// The system refuses.

@@ -1,5 +1,5 @@
-//! The command `shell`: runs commands one after the other, typed or from a file. Each line holds the
-//! arguments of `millrace`, and runs in another process, so that no command can end the shell.
+//! The command `shell`: runs commands, typed or from a file. Each line holds the arguments of `millrace` and
+//! runs in a process of its own, so no command can end the shell.
 
 mod line;
 

@@ -26,7 +26,7 @@ pub struct Look {
 }
 
 impl Look {
-    /// Queries the router. This takes half a second, during which flow rates are measured.
+    /// Queries the router. The rates of flows make this take half a second.
     pub fn take(client: &Client) -> Result<Self, Failure> {
         let flows = client.get(&format!("/flows?order=rate&limit={FLOWS}"))?;
         Ok(Self {

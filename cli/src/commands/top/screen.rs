@@ -46,7 +46,7 @@ const FLOWS: &[Column] = &[
     ("bindings", "bindings"),
 ];
 
-/// Latest two snapshots, and their display.
+/// The two latest snapshots, and the display of the current one.
 #[derive(Debug)]
 pub struct Screen {
     look: Look,
@@ -59,14 +59,14 @@ impl Screen {
         Self { look: first, before: None, held: false }
     }
 
-    /// Sets the current snapshot, unless the screen is held.
+    /// Makes a snapshot the current one, unless the screen is frozen.
     pub fn show(&mut self, look: Look) {
         if !self.held {
             self.before = Some(std::mem::replace(&mut self.look, look));
         }
     }
 
-    /// Toggles whether the screen is held.
+    /// Freezes or unfreezes the screen.
     pub fn hold_or_go_on(&mut self) {
         self.held = !self.held;
     }

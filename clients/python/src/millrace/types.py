@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
 class AmbiguousView(TypedDict):
-    """Two filters whose winner is hard to see."""
+    """Two overlapping filters whose winner is hard to predict."""
     decided_by: str
     """Field in which the winner is more specific; `age` where the winner is only older."""
     loser: NamedFilterView
@@ -20,16 +20,16 @@ class AmbiguousView(TypedDict):
 class AppliedView(TypedDict):
     """Outcome of applying a configuration."""
     changes: list[str]
-    """Commands that would make the same changes."""
+    """Changes made, as commands."""
     confirm: str | None
-    """Time after which the change is rolled back unless it is confirmed: `60s`."""
+    """Time until the change is rolled back unless it is confirmed: `60s`. Absent if no confirmation is needed."""
     origin: str
-    """Source of the configuration."""
+    """Origin of the configuration: name of a file or revision."""
     revision: int | None
-    """Number of the new revision. It is absent where nothing changed and the newest revision was running
-    already, or where the previous revision runs again."""
+    """Number of the new revision. Absent if nothing changed and the newest revision already ran, or if the
+    router returned to the previous revision."""
     shadowed: list[ShadowedView]
-    """Filters and bindings that never win, each with the filters that precede it; empty where nothing changed."""
+    """Filters and bindings that never win, each with the filters that shadow it; empty if nothing changed."""
 
 
 class Apply(TypedDict):
@@ -47,7 +47,7 @@ class Apply(TypedDict):
 
 
 class ApplyingView(TypedDict):
-    """Progress of a transaction of several changes."""
+    """Progress of a transaction."""
     made: int
     """Number of changes made."""
     of: int
@@ -64,7 +64,7 @@ class BindingView(TypedDict):
     """Action on the packets: `instance NAME`, `drop`, `reject`, `host`, `port NAME`, `ports NAME,NAME` or `copy-
     to NAME`."""
     budget: int | None
-    """Time limit of an instance's call, in microseconds."""
+    """Time limit of the instance's call in microseconds; `null` without an instance."""
     bytes: int
     """Bytes of the binding's packets."""
     drops: int
@@ -74,35 +74,34 @@ class BindingView(TypedDict):
     gate: str
     """Name of the gate."""
     id: int
-    """Number of the binding. No other binding gets it while the router runs, and older bindings have smaller
-    numbers."""
+    """Number of the binding. It is not reused while the router runs, and newer bindings have larger numbers."""
     instance: str | None
     """Name of the instance, if the action is one."""
     lost_bytes: int
     """Bytes of the lost packets."""
     lost_packets: int
-    """Packets dropped in queues or behind them, before a device took them."""
+    """Packets dropped in a queue, or after it but before a device took them."""
     on_fault: str | None
-    """Treatment of packets at which the instance fails; `null` without an instance."""
+    """Treatment of a packet when the instance's call fails; `null` without an instance."""
     packet_budget: int | None
-    """Time limit for each packet of a call in microseconds, if there is one."""
+    """Time limit of the call for each of its packets, in microseconds; `null` without one."""
     packets: int
-    """Packets of the binding."""
+    """Number of packets that chose the binding."""
     priority: int
     """Priority of the filter; of several filters that match, the highest priority wins."""
     queued_bytes: int
     """Bytes of the queued packets."""
     queued_packets: int
-    """Packets given to the queues of ports; each copy and each fragment is one packet."""
+    """Packets that entered queues; each copy and each fragment counts as a packet."""
     sent_bytes: int
     """Bytes of the sent packets."""
     sent_packets: int
-    """Packets that went on to devices."""
+    """Packets handed to devices."""
     shadowed_by: NotRequired[list[NamedFilterView] | None]
-    """Filters that precede a new binding so that it never wins; empty where the binding can win. Absent in
-    lists."""
+    """Filters that shadow a new binding, so that it never wins; empty if it can win. Absent in lists, and if the
+    gate has too many filters to compare."""
     unreached: NotRequired[str | None]
-    """Reason why no arriving packet meets a new binding. Absent where packets can meet it, and in lists."""
+    """Reason why no received packet meets a new binding. Absent if packets can meet it, and in lists."""
     waiting_bytes: int
     """Bytes of the waiting packets."""
     waiting_packets: int
@@ -114,7 +113,7 @@ Boot: TypeAlias = Literal['file'] | Literal['last-good']
 
 
 class CandidateView(TypedDict):
-    """Filter in the explanation of a packet."""
+    """Filter in an explanation."""
     action: str
     """Action of the filter."""
     chosen: bool
@@ -130,13 +129,13 @@ class CandidateView(TypedDict):
 
 
 class Cleared(TypedDict):
-    """That counters begin anew."""
+    """Result of clearing the counters."""
     cleared: bool
-    """Always true."""
+    """Always `true`."""
 
 
 class Compared(TypedDict):
-    """A text, or what was last applied."""
+    """Configuration to compare with the running one; without a text, the base is compared."""
     origin: NotRequired[str | None]
     text: NotRequired[str | None]
 
@@ -144,25 +143,25 @@ class Compared(TypedDict):
 class ConfigurationView(TypedDict):
     """Running configuration."""
     origin: str
-    """Name of the file that was applied last, or with which the router was started."""
+    """Origin of the base configuration: name of a file or revision."""
     pending: Pending | None
     """Revision that waits for its confirmation."""
     store: str | None
-    """File of the revisions; `null` where revisions end with the router."""
+    """File of the revisions; `null` if revisions are lost when the router ends."""
     text: str
     """Text of the configuration, as a file."""
 
 
 class Confirm(TypedDict):
-    """What is confirmed."""
+    """Request for a confirmation."""
     revision: NotRequired[int | None]
-    """The revision that has to wait: where another one does, nothing is confirmed."""
+    """Revision that must be waiting; if another one waits, nothing is confirmed."""
 
 
 class Confirmed(TypedDict):
-    """What was confirmed."""
+    """Confirmed revision."""
     revision: int
-    """Its revision."""
+    """Number of the revision."""
 
 
 ControlClassView: TypeAlias = 'dict[str, Any]'
@@ -180,21 +179,21 @@ class ControlPlaneView(TypedDict):
 class CpuView(TypedDict):
     """Processor of the machine."""
     core: int | None
-    """Core of the processor. Processors with the same core in the same package share it."""
+    """Number of the core. Processors of the same package with the same core are its hardware threads."""
     cpu: int
     """Number of the processor in Linux."""
     node: int | None
-    """Nearest NUMA node of the processor."""
+    """Number of the NUMA node."""
     package: int | None
-    """Package of the processor."""
+    """Number of the package (socket)."""
 
 
 class CrashView(TypedDict):
-    """Crash with a stored capture."""
+    """Worker panic with a stored capture."""
     capture: str
-    """Path of the frames of the last batch; the report is next to it, as `.json`."""
+    """Path of the capture with the frames of the last batch; the report is beside it, as `.json`."""
     instance: NotRequired[str | None]
-    """Instance whose call panicked; absent if no call of an instance was running."""
+    """Instance whose call panicked; absent if no call was running."""
     location: str
     """File, line and column of the panic."""
     message: str
@@ -220,50 +219,50 @@ class CreatedTokenView(TypedDict):
     role: Role
     """Role that the token grants."""
     token: str
-    """Token itself. It is shown only this once."""
+    """Secret token; it is shown only this once."""
     used: str | None
-    """Time of the last use, as far as it is known; absent for an unused token."""
+    """Time of the last use; absent if no use is known."""
     used_from: str | None
-    """Address of the last use."""
+    """Client address of the last use."""
 
 
 class DifferenceView(TypedDict):
-    """Difference between the running configuration and another one."""
+    """Changes from the running configuration to another one."""
     changes: list[str]
-    """Commands that would make the changes."""
+    """Changes as commands."""
     origin: str
     """Name of the other configuration."""
     restart: list[str]
-    """Changes that need a restart."""
+    """Settings that differ and need a restart."""
 
 
 class DriverBudgetView(TypedDict):
-    """Static budget of the offload level, in instructions for each packet."""
+    """Instruction budget of the XDP program for a packet."""
     ask: int
-    """Assumed additional cost of calling the eBPF variant of a plugin, without the variant's own instructions."""
+    """Assumed additional instructions for calling the eBPF variant of a plugin, not counting the variant itself."""
     form: int
-    """Budget of the eBPF variant of a plugin."""
+    """Maximum number of instructions of a plugin's eBPF variant."""
     forward: int
-    """Assumed cost of forwarding or dropping."""
+    """Assumed instructions for forwarding or dropping."""
     instructions: int
-    """Budget of a flow."""
+    """Maximum number of instructions for a packet of a flow."""
     longest_way: int | None
-    """Instructions on the longest path through the compiled program, without a token bucket and without
-    completing a checksum."""
+    """Instructions on the longest path through the compiled program, without token bucket and checksum
+    completion."""
     police: int
-    """Assumed additional cost of a token bucket."""
+    """Assumed additional instructions for a token bucket."""
 
 
 class DriverFlowsView(TypedDict):
     """Offloaded flows."""
     evicted: int
-    """Number of flows evicted for heavier flows, or for flows placed there."""
+    """Number of flows evicted in favour of heavier or placed flows."""
     evicted_rate: float
-    """Flows evicted for others per second since the last request."""
+    """Flows evicted in favour of others per second since the last request."""
     flows: int
     """Number of flows in the flow cache."""
     idle: int
-    """Number of flows evicted because no packet arrived for a time."""
+    """Number of flows evicted because they were idle."""
     idle_rate: float
     """Flows evicted as idle per second since the last request."""
     inserted: int
@@ -271,13 +270,13 @@ class DriverFlowsView(TypedDict):
     inserted_rate: float
     """Flows offloaded per second since the last request."""
     most: int
-    """Most flows of the flow cache."""
+    """Maximum number of flows in the flow cache."""
     refused: int
-    """Number of flows that found no room, each counted once."""
+    """Number of flows for which the flow cache had no room; each flow counts once."""
     refused_rate: float
     """Flows that found no room, per second since the last request."""
     renewed: int
-    """Number of flows renewed in the flow cache after a change."""
+    """Number of flow cache entries renewed after a change."""
 
 
 class DriverFormView(TypedDict):
@@ -285,21 +284,21 @@ class DriverFormView(TypedDict):
     bytes: int
     """Size of its object file in bytes."""
     counters: int
-    """Number of words of its counters, on each processor."""
+    """Number of counter words for each processor."""
     settings: int
-    """Number of words of its settings."""
+    """Number of setting words."""
 
 
 class DropView(TypedDict):
     """Drops for one reason."""
     ether_types: dict[str, int]
-    """Number of packets by EtherType, for the reason `ether_type`; up to 64 EtherTypes."""
+    """Number of packets by EtherType, only for the reason `ether_type`; up to 64 EtherTypes."""
     meaning: str
     """Meaning of the reason."""
     packets: int
     """Number of packets."""
     ports: dict[str, int]
-    """Number of packets by port; `-` for packets without a port."""
+    """Number of packets by port; `-` if the port is unknown."""
     rate: float
     """Packets per second since the last request."""
     reason: str
@@ -309,20 +308,20 @@ class DropView(TypedDict):
 class DroppedView(TypedDict):
     """Dropped packet."""
     binding: int | None
-    """Number of the filter or binding that dropped the packet, where it is known."""
+    """Number of the filter or binding that dropped the packet, if known."""
     by: str | None
-    """Description of the instance or filter that dropped the packet; a list where several instances are
-    possible."""
+    """Filter or instance that dropped the packet, as text; several ones joined by `or` if any of them may have
+    done it."""
     filter: str | None
     """Expression of that filter."""
     frame: str
-    """First bytes of the packet, up to 128, in hexadecimal."""
+    """First 128 bytes of the packet, in hexadecimal."""
     instance: str | None
-    """Instance that dropped the packet, where it is known."""
+    """Instance that dropped the packet, if known."""
     length: int
     """Length of the packet in bytes."""
     out_port: str | None
-    """Egress port, if it was decided."""
+    """Egress port; absent if none was chosen yet."""
     port: str
     """Port of arrival; `-` for packets that the router creates."""
     reason: str
@@ -377,7 +376,7 @@ class FilterView(TypedDict):
     """Action on the packets: `instance NAME`, `drop`, `reject`, `host`, `port NAME`, `ports NAME,NAME` or `copy-
     to NAME`."""
     budget: int | None
-    """Time limit of an instance's call, in microseconds."""
+    """Time limit of the instance's call in microseconds; `null` without an instance."""
     bytes: int
     """Bytes of the binding's packets."""
     drops: int
@@ -385,37 +384,36 @@ class FilterView(TypedDict):
     gate: str
     """Name of the gate."""
     id: int
-    """Number of the binding. No other binding gets it while the router runs, and older bindings have smaller
-    numbers."""
+    """Number of the binding. It is not reused while the router runs, and newer bindings have larger numbers."""
     instance: str | None
     """Name of the instance, if the action is one."""
     lost_bytes: int
     """Bytes of the lost packets."""
     lost_packets: int
-    """Packets dropped in queues or behind them, before a device took them."""
+    """Packets dropped in a queue, or after it but before a device took them."""
     match: str
     """Filter of the packets."""
     on_fault: str | None
-    """Treatment of packets at which the instance fails; `null` without an instance."""
+    """Treatment of a packet when the instance's call fails; `null` without an instance."""
     packet_budget: int | None
-    """Time limit for each packet of a call in microseconds, if there is one."""
+    """Time limit of the call for each of its packets, in microseconds; `null` without one."""
     packets: int
-    """Packets of the binding."""
+    """Number of packets that chose the binding."""
     priority: int
     """Priority of the filter; of several filters that match, the highest priority wins."""
     queued_bytes: int
     """Bytes of the queued packets."""
     queued_packets: int
-    """Packets given to the queues of ports; each copy and each fragment is one packet."""
+    """Packets that entered queues; each copy and each fragment counts as a packet."""
     sent_bytes: int
     """Bytes of the sent packets."""
     sent_packets: int
-    """Packets that went on to devices."""
+    """Packets handed to devices."""
     shadowed_by: NotRequired[list[NamedFilterView] | None]
-    """Filters that precede a new binding so that it never wins; empty where the binding can win. Absent in
-    lists."""
+    """Filters that shadow a new binding, so that it never wins; empty if it can win. Absent in lists, and if the
+    gate has too many filters to compare."""
     unreached: NotRequired[str | None]
-    """Reason why no arriving packet meets a new binding. Absent where packets can meet it, and in lists."""
+    """Reason why no received packet meets a new binding. Absent if packets can meet it, and in lists."""
     waiting_bytes: int
     """Bytes of the waiting packets."""
     waiting_packets: int
@@ -423,7 +421,7 @@ class FilterView(TypedDict):
 
 
 FiltersAdded: TypeAlias = 'FilterView | dict[str, Any]'
-"""What was added."""
+"""Result of adding filters."""
 
 
 class FlowQueueView(TypedDict):
@@ -433,28 +431,28 @@ class FlowQueueView(TypedDict):
     drops: dict[str, int]
     """Packets dropped, by cause."""
     flow: str | None
-    """Filter that matches only the flow's packets; absent where the router has forgotten the flow or does not
-    know it yet."""
+    """Filter that matches only the flow's packets; absent for the shared queue, and if the router doesn't know
+    the flow."""
     held_bytes: int
     """Bytes of the waiting packets."""
     held_packets: int
     """Packets waiting."""
     marked_packets: int
-    """Packets marked (ECN) rather than dropped."""
+    """Packets marked (ECN) instead of dropped."""
     moved_bytes: int
     """Bytes of the moved packets."""
     moved_packets: int
-    """Packets moved to another queue, because their flow got a queue of its own."""
+    """Packets moved to another queue, because their flow got its own."""
     offered_bytes: int
-    """Bytes of the arrived packets."""
+    """Bytes of the offered packets."""
     offered_packets: int
-    """Packets that arrived: packets sent, moved, waiting or dropped."""
+    """Packets offered to the queue: sent, moved, waiting or dropped."""
     peak_bytes: int
-    """Peak of the waiting bytes."""
+    """Maximum of the waiting bytes so far."""
     peak_packets: int
-    """Peak of the waiting packets, possibly at another moment than the peak of bytes."""
+    """Maximum of the waiting packets so far, possibly at another time than that of the bytes."""
     quantum: int
-    """Quantum in bytes for each round."""
+    """Quantum in bytes per round."""
     rate: int | None
     """Reserved rate in bits per second."""
     sent_bytes: int
@@ -462,9 +460,9 @@ class FlowQueueView(TypedDict):
     sent_packets: int
     """Packets sent."""
     shared: bool
-    """Whether the queue is the one shared by flows without a queue of their own."""
+    """Whether this is the queue shared by flows without their own."""
     threshold: int
-    """Threshold in bytes above which arriving packets are dropped."""
+    """Discard threshold in bytes: new packets are dropped above it."""
 
 
 class FlowStatesView(TypedDict):
@@ -474,7 +472,7 @@ class FlowStatesView(TypedDict):
     flows: int
     """Number of flows with state."""
     refused: int
-    """Number of flows so far whose state found no room: plugins see them without state."""
+    """Number of flows whose state found no room, so far. Plugins see these flows without state."""
 
 
 class FlowTableView(TypedDict):
@@ -484,19 +482,19 @@ class FlowTableView(TypedDict):
     expired: int
     """Number of flows that expired because no packet arrived for too long."""
     hits: int
-    """Packets of known flows."""
+    """Packets whose flow was known."""
     known: int
     """Number of known flows."""
     misses: int
-    """Packets of unknown flows."""
+    """Packets whose flow was unknown."""
     most: int
-    """Most flows."""
+    """Maximum number of flows."""
     new: int
     """Number of known flows that have had only one packet."""
     reclassified: int
-    """Number of flows that were classified again after a change."""
+    """Number of known flows that were classified again after a change."""
     rerouted: int
-    """Number of flows whose route was looked up again after a change."""
+    """Number of known flows whose route was looked up again after a change."""
 
 
 class FlowView(TypedDict):
@@ -504,9 +502,9 @@ class FlowView(TypedDict):
     age: float
     """Seconds since the router learned the flow."""
     bindings: list[str]
-    """Bindings of the flow, in the order of the journey."""
+    """Bindings that the flow's packets meet, in order."""
     bit_rate: float | None
-    """Bits per second, if rates were requested."""
+    """Bits per second; absent unless flows are ordered by rate."""
     bytes: int
     """Bytes of the flow's packets, with link headers."""
     destination: str
@@ -520,7 +518,7 @@ class FlowView(TypedDict):
     level: str
     """`driver` for an offloaded flow, else `worker`."""
     packet_rate: float | None
-    """Packets per second, if requested."""
+    """Packets per second; absent unless flows are ordered by rate."""
     packets: int
     """Packets since the router learned the flow."""
     placed: bool
@@ -536,26 +534,26 @@ class FlowView(TypedDict):
     source_port: int
     """Source port; 0 where the protocol has none."""
     state: str
-    """`new` while other new flows may displace the flow, then `established`; `reserved` while a reserved rate
-    protects the flow from displacement."""
+    """`new` while other new flows may displace the flow, `established` afterwards, or `reserved` if a reserved
+    rate protects the flow from displacement."""
     why_not_driver: str | None
     """Reason why the flow is not offloaded; absent for an offloaded flow."""
     worker: int
-    """Number of the worker that owns the flow; 0 where there is only one worker."""
+    """Number of the worker that owns the flow, from 0."""
 
 
 class FlowsView(TypedDict):
     """List of flows."""
     flows: list[FlowView]
-    """First of the matching flows."""
+    """First of the matching flows, in the requested order."""
     found: int
     """Number of matching flows, including flows that are not listed."""
 
 
 class Flushed(TypedDict):
-    """What was forgotten."""
+    """Result of flushing flows."""
     flushed: int
-    """How many flows."""
+    """Number of flushed flows."""
 
 
 Forwarding: TypeAlias = Literal['on'] | Literal['kernel']
@@ -565,11 +563,11 @@ Forwarding: TypeAlias = Literal['on'] | Literal['kernel']
 class GateCheckView(TypedDict):
     """Findings about the filters of a gate."""
     ambiguous: list[AmbiguousView]
-    """Pairs of filters of equal priority that overlap although neither contains the other; up to 100."""
+    """Pairs of filters of equal priority that overlap, although neither contains the other. Up to 100 pairs."""
     ambiguous_pairs: int
-    """Number of such pairs."""
+    """Number of all such pairs."""
     below_routes: list[NamedFilterView]
-    """Filters that compete with routes and lose to each route because of their priority."""
+    """Filters whose priority is below that of routes, so that every route wins against them."""
     filters: int
     """Number of filters of the gate."""
     gate: str
@@ -577,20 +575,20 @@ class GateCheckView(TypedDict):
     shadowed: list[ShadowedView]
     """Filters that never win."""
     undecided: list[NamedFilterView]
-    """Filters that no single other filter covers. Whether several others cover them together would take too long
-    to determine."""
+    """Filters that no single other filter shadows, but maybe several together; determining that would take too
+    long."""
 
 
 class GateExplanationView(TypedDict):
-    """Explanation of a packet's outcome at a gate with filters."""
+    """Explanation of which filter a packet chooses at a gate."""
     candidates: list[CandidateView]
-    """Filters of the gate in the order in which they win: all that match the packet, and some that do not."""
+    """Filters of the gate in the order in which they win: all that match the packet, and some others."""
     gate: str
     """Name of the gate."""
     left_out: int
-    """Number of further filters that do not match."""
+    """Number of omitted filters, none of which matches."""
     position: str
-    """Position of the gate in the journey."""
+    """Position of the gate in the pipeline."""
 
 
 GateLinksView: TypeAlias = 'dict[str, Any]'
@@ -606,18 +604,18 @@ class GateView(TypedDict):
     bindings: list[BindingView]
     """Bindings at the gate."""
     links: GateLinksView | None
-    """Links from the filters of the previous gate into this gate's table, where both tables are DAGs."""
+    """Links from the filters of the previous gate into this gate's table; `null` unless both tables are DAGs."""
     memory: int
     """Memory of the filter table in bytes."""
     moved: str | None
-    """Reason why another kind of table is used at present."""
+    """Reason why another kind of table is in use at present; `null` if none is."""
     name: str
     """Name of the gate."""
     position: str
-    """Position of the gate in the journey."""
+    """Position of the gate in the pipeline."""
     table: str
-    """Filter table of the gate: `linear`, `tuple-space`, `cutting-tree`, `dag`, `dag-patricia` or `dag-tree-
-    bitmap`."""
+    """Kind of the gate's filter table: `linear`, `tuple-space`, `cutting-tree`, `dag`, `dag-patricia` or `dag-
+    tree-bitmap`."""
 
 
 class HardwarePortView(TypedDict):
@@ -629,49 +627,50 @@ class HardwarePortView(TypedDict):
     features: list[str]
     """XDP features that the driver announces."""
     mtu: int
-    """Largest network packet in bytes."""
+    """MTU of the port in bytes."""
     name: str
     """Name of the port."""
     processor: str
-    """Processor that manages the port: packets that arrive at the port go there first."""
+    """Processor of the port, which gets its packets first."""
     queueing_discipline: str | None
-    """Queueing discipline of the kernel at the port, if it is no plain queue: packets of the router bypass it."""
+    """Queueing discipline of the kernel at the port, which the router's packets bypass; absent for a plain
+    queue."""
     rx_queues: int
     """Receive queues in use."""
     sockets: str
-    """Path of packets to a worker: `zero-copy` and `copy` (AF_XDP), `ring` (AF_PACKET), `call`, `in-process`."""
+    """Transfer of packets to a worker: `zero-copy` or `copy` (AF_XDP), `ring` (AF_PACKET), `call` or `in-
+    process`."""
     speed: int | None
-    """Speed of the link in bits per second, as the driver reports it."""
+    """Link speed in bits per second, as the driver reports it; absent if it doesn't."""
     tx_queues: int
     """Transmit queues in use."""
     why: str
-    """Reason why the port works in no better mode; empty in the best mode."""
+    """Reason why no better mode is in use; empty in the best mode."""
     why_no_redirects: str | None
-    """Reason why the offload can redirect no packets to the port; absent where it can."""
+    """Reason why the offload can't redirect packets to the port; absent if it can."""
     xdp: str
-    """Mode of XDP: `driver`, `generic` behind the driver, or `none`."""
+    """XDP mode: `driver`, `generic` (after the driver), or `none`."""
 
 
 class HardwareView(TypedDict):
-    """Processors, ports and switches (*VERA*, section 2.1) that packets can pass."""
+    """Processors, ports and switches on the paths of packets (*VERA*, section 2.1)."""
     cpus: list[CpuView]
     """Processors of the machine."""
     ports: list[HardwarePortView]
     """Ports."""
     processors: list[ProcessorView]
-    """Processors of the router, the highest level first. With `above` they form a tree whose leaves are the
-    ports."""
+    """Processors of the router, the highest level first. `above` makes them a tree, whose leaves are the ports."""
     switches: list[SwitchView]
     """Switches between processors and ports."""
 
 
 class HeldView(TypedDict):
-    """Instance in quarantine at the next start: one of its calls ended the router, or it was freed in
+    """Quarantine entry for the next start: a call of the instance ended the router, or it was freed in
     quarantine."""
     instance: str
     """Name of the instance."""
     is_here: bool
-    """Whether this router has an instance of that name."""
+    """Whether this router has an instance of that name and plugin."""
     plugin: str
     """Name of the plugin."""
     since: str
@@ -693,7 +692,7 @@ class HostCompanionView(TypedDict):
     plugin: str
     """Name of the companion's plugin."""
     suspensions: int
-    """Number of calls suspended at the end of their slice."""
+    """Number of times that a call was suspended at the end of its slice."""
     up: MessagesView
     """Messages from the workers to the companion."""
     version: str
@@ -701,28 +700,28 @@ class HostCompanionView(TypedDict):
 
 
 class HostOutputView(TypedDict):
-    """Output of the kernel itself by a port with a scheduler."""
+    """Host output: the kernel's own packets, sent out of a port with a scheduler."""
     bytes: int
-    """Bytes of the caught packets."""
+    """Bytes of the redirected packets."""
     caught: bool
-    """Whether the packets are caught and wait in the queues."""
+    """Whether the packets are redirected into the queues at present."""
     lost: int
-    """Caught packets that were lost before they were read, or for which there was no memory."""
+    """Redirected packets that were lost before the worker read them, or for lack of packet memory."""
     packets: int
-    """Packets caught."""
+    """Packets redirected."""
     setting: str
     """Treatment of the kernel's packets: `queue`, `filter` or `direct`."""
     weight: int
-    """Most packets that a worker takes in an iteration."""
+    """Maximum number of these packets that a worker takes in an iteration."""
     why: str | None
-    """Reason why the packets are not caught although they should be."""
+    """Reason why the packets are not redirected as configured; absent if they are."""
 
 
 class InstanceChange(TypedDict):
     name: NotRequired[str | None]
-    """Its name from now on."""
+    """New name of the instance."""
     settings: NotRequired[dict[str, Any] | None]
-    """Settings that change; `null` takes one away."""
+    """Settings to change; `null` removes a setting."""
 
 
 class InstanceView(TypedDict):
@@ -732,7 +731,7 @@ class InstanceView(TypedDict):
     counters: dict[str, int]
     """Counters of the plugin, by name."""
     drops: dict[str, Any]
-    """Packets dropped, by the instance's own reasons."""
+    """Packets dropped, by the number of the instance's own drop reason."""
     faults: dict[str, int]
     """Faults by kind."""
     health: str
@@ -742,8 +741,8 @@ class InstanceView(TypedDict):
     last_fault: str | None
     """Text of the last fault."""
     level: str
-    """Lowest level that processes the instance's packets: `xdp` where the plugin's eBPF variant is loaded there,
-    else `worker`."""
+    """Lowest level at which the instance treats packets: `xdp` if the plugin's eBPF variant is loaded and may be
+    called, else `worker`."""
     name: str
     """Name of the instance."""
     number: int
@@ -757,21 +756,21 @@ class InstanceView(TypedDict):
     settings: Any
     """Settings of the instance."""
     suspensions: int
-    """Number of calls suspended at the end of their slice."""
+    """Number of times that a call was suspended at the end of its slice."""
     why_worker: str | None
-    """Reason why the instance is not offloaded, where it isn't."""
+    """Reason why packets of the instance are not offloaded; absent if they may be."""
 
 
 class InterfaceView(TypedDict):
-    """How the interface is served."""
+    """Status of the interface."""
     fingerprint: str | None
-    """SHA-256 of the certificate that it is served with there."""
+    """SHA-256 fingerprint of the TLS certificate; absent without TLS, or if the certificate has expired."""
     listen: list[str]
-    """Where it is served over TLS."""
+    """Addresses at which the interface listens with TLS."""
     socket: str
-    """The Unix socket."""
+    """Path of the Unix socket."""
     threads: list[ThreadView]
-    """The threads that speak with clients."""
+    """Client threads."""
 
 
 class Keep(TypedDict):
@@ -781,25 +780,26 @@ class Keep(TypedDict):
     origin: NotRequired[str | None]
     """Name of the file, for the history."""
     text: NotRequired[str | None]
-    """Text of a file equal to the running configuration; `None` takes the base with the changes since."""
+    """Text of a file equal to the running configuration; `None` for the base configuration with the later
+    changes written into it."""
 
 
 class ListView(TypedDict):
-    """The list of resources."""
+    """List of resources."""
     name: str
     """`millrace`."""
     resources: list[ResourceView]
-    """What there is."""
+    """All resources."""
     version: str
-    """The version of the router."""
+    """Version of the router."""
 
 
 class LookupView(TypedDict):
-    """Explanation of a packet's journey."""
+    """Explanation of how the router would treat a packet."""
     steps: list[StepView]
     """Steps of the journey, stage by stage."""
     verdict: str
-    """Final outcome for the packet."""
+    """Result for the packet: where it goes, or why it is dropped."""
 
 
 class MapEntryView(TypedDict):
@@ -815,15 +815,15 @@ class MapEntryView(TypedDict):
 class MapShapeView(TypedDict):
     """Shared map as a plugin declares it."""
     entries: int
-    """Most entries at each worker."""
+    """Maximum number of entries at each worker."""
     key: int
-    """Bytes of each key."""
+    """Length of each key in bytes."""
     memory: int
     """Memory of the map at each worker, in bytes."""
     name: str
     """Name of the map."""
     value: int
-    """Bytes of each value."""
+    """Length of each value in bytes."""
 
 
 class MapView(TypedDict):
@@ -833,17 +833,17 @@ class MapView(TypedDict):
     entries: int
     """Number of entries at all workers together."""
     key: int
-    """Bytes of each key."""
+    """Length of each key in bytes."""
     more: bool
-    """Whether the map has more entries than those in `content`."""
+    """Whether the map has entries that are missing in `content`."""
     most: int
-    """Most entries at each worker."""
+    """Maximum number of entries at each worker."""
     name: str
     """Name of the map."""
     refused: int
-    """Number of new keys so far for which there was no room."""
+    """Number of new keys that found the map full, so far."""
     value: int
-    """Bytes of each value."""
+    """Length of each value in bytes."""
 
 
 Map_of_AnyValue: TypeAlias = 'dict[str, Any]'
@@ -860,16 +860,16 @@ class MemoryView(TypedDict):
 class Message(TypedDict):
     arguments: NotRequired[dict[str, Any]]
     companion: NotRequired[bool]
-    """Whether it is for the host companion."""
+    """Whether the message is for the host companion."""
     message: str
 
 
 class MessagesView(TypedDict):
     """Messages in one direction between the workers and the companion."""
     heard: int
-    """Messages received, by the instance of each worker."""
+    """Messages received, counted at the instance of each worker."""
     lost: int
-    """Messages lost: the queue was full, or the receiver was pausing."""
+    """Messages lost because the queue was full or the receiver was paused."""
     sent: int
     """Messages sent."""
 
@@ -877,13 +877,13 @@ class MessagesView(TypedDict):
 class MirrorView(TypedDict):
     """Statistics of the mirror of the kernel."""
     divergences_repaired: int
-    """Number of differences that a comparison found and repaired."""
+    """Number of differences from the kernel that a comparison found and repaired."""
     dumps: int
-    """Number of complete readings."""
+    """Number of complete readings of the kernel's tables."""
     messages: int
-    """Number of messages."""
+    """Number of netlink messages received."""
     overruns: int
-    """Number of overruns; after each one all tables were read again."""
+    """Number of overruns of the netlink socket; after each, all tables are read again."""
 
 
 class MissingRouteView(TypedDict):
@@ -895,8 +895,8 @@ class MissingRouteView(TypedDict):
 
 
 class MissingRoutesView(TypedDict):
-    """Configured routes that the kernel should have and lacks, so that no packet takes them. The router gives
-    them to the kernel again."""
+    """Configured routes that the kernel should have but lacks, so that packets don't use them. The router
+    installs them again."""
     count: int
     """Number of missing routes."""
     first: list[MissingRouteView]
@@ -904,7 +904,7 @@ class MissingRoutesView(TypedDict):
 
 
 class NamedFilterView(TypedDict):
-    """Filter as other views refer to it."""
+    """Filter, identified for other views."""
     action: str
     """Action of the filter."""
     id: int
@@ -924,7 +924,7 @@ class NeighbourView(TypedDict):
     port: str
     """Port of the neighbour."""
     state: str
-    """State of the neighbour: the kernel's name for it; at ports without a kernel `known` or `incomplete`."""
+    """State of the neighbour, with the kernel's name; `known` or `incomplete` at ports without a kernel device."""
 
 
 class NewBinding(TypedDict):
@@ -932,15 +932,15 @@ class NewBinding(TypedDict):
     budget: NotRequired[str | None]
     """Time limit of a whole call: `"1ms"`."""
     filter: str
-    """Filter of the packets."""
+    """Filter that selects the flows of the binding."""
     gate: str
     """Name of the gate."""
     instance: str
     """Name of the instance."""
     on_fault: NotRequired[Literal['drop'] | Literal['bypass']]
-    """Treatment of packets at which the instance fails."""
+    """Treatment of a packet when the instance's call fails."""
     packet_budget: NotRequired[str | None]
-    """Time limit of a call for each of its packets: `"20us"`."""
+    """Time limit of a call for each packet in it: `"20us"`."""
     priority: NotRequired[int]
     """Priority of the binding; of several filters that match, the highest priority wins."""
 
@@ -952,7 +952,7 @@ class NewFilter(TypedDict):
     gate: NotRequired[str | None]
     """Name of the gate; by default `route`, `tap` for copies, or `schedule` for queues."""
     match: str
-    """Expression of the packets; `*` matches all packets."""
+    """Filter expression; `*` matches all packets."""
     priority: NotRequired[int]
     """Priority of the filter; of several filters that match, the highest priority wins."""
 
@@ -975,7 +975,7 @@ class NewNeighbour(TypedDict):
     mac: str
     """MAC address of the neighbour."""
     port: str
-    """Port of the neighbour, which has no kernel device."""
+    """Port of the neighbour; it must be a port without a kernel device."""
 
 
 class NewPlacement(TypedDict):
@@ -989,7 +989,7 @@ class NewPlacement(TypedDict):
 class NewPlugin(TypedDict):
     """Plugin to load."""
     allow_downgrade: NotRequired[bool]
-    """Whether a signed version lower than one loaded before is accepted."""
+    """Whether to accept a signed version below the highest one loaded before."""
     file: str
     """File of the plugin, on the router's machine."""
 
@@ -999,11 +999,11 @@ class NewRoute(TypedDict):
     kind: NotRequired[Literal['forward'] | Literal['blackhole'] | Literal['unreachable'] | Literal['prohibit']]
     """Kind of the route."""
     port: NotRequired[str | None]
-    """Port by which the packets leave."""
+    """Egress port; by default the port whose subnet contains the next hop."""
     to: str
     """Destination prefix."""
     via: NotRequired[list[str]]
-    """Next hops."""
+    """Next hops; empty for a directly connected prefix."""
 
 
 class NewToken(TypedDict):
@@ -1019,37 +1019,37 @@ class NewToken(TypedDict):
 class NextHopView(TypedDict):
     """Next hop of a route."""
     port: str
-    """Port by which the packets leave."""
+    """Egress port."""
     via: str | None
-    """Address of the next hop; absent where the destinations are neighbours themselves."""
+    """Address of the gateway; absent if the destinations are neighbours themselves."""
     weight: int
     """Weight among the route's next hops."""
 
 
 class NodeRemoval(TypedDict):
-    """Treatment of packets and filters of a removed scheduler node."""
+    """What happens to the packets and filters of a removed scheduler node."""
     to: NotRequired[str | None]
-    """Leaf that takes the queued packets, and the filters whose queue is removed; without it the packets are
+    """Leaf that gets the waiting packets, and the filters whose queue is removed. Without it, the packets are
     dropped."""
     with_filters: NotRequired[bool]
     """Whether filters whose queue is removed are removed as well."""
 
 
 class OldBinding(TypedDict):
-    """A binding is known by these three; of its priority nothing is left to say."""
+    """Binding to remove; bindings of any priority match."""
     filter: str
     gate: str
     instance: str
 
 
 class OldFilters(TypedDict):
-    """Filters by their ids, or one by what it is."""
+    """Filters to remove: by their ids, or one by its content."""
     action: NotRequired[str | None]
     gate: NotRequired[str | None]
     ids: NotRequired[list[int] | None]
     match: NotRequired[str | None]
     priority: NotRequired[int | None]
-    """Its priority; any, where there is only one such filter."""
+    """Priority of the filter; may be absent if only one filter has the other fields."""
 
 
 class OldNeighbour(TypedDict):
@@ -1073,8 +1073,8 @@ class OnDeathView(TypedDict):
     packets: str
     """Description of the treatment."""
     said: bool
-    """Whether the configuration, `run` or `router set` states the treatment. Filters that drop, reject or police
-    require the statement."""
+    """Whether the treatment is configured explicitly, by configuration, `run` or `router set`. Bindings and
+    filters require that."""
 
 
 Outcome: TypeAlias = Literal['done'] | Literal['refused'] | Literal['failed'] | Literal['abandoned']
@@ -1094,7 +1094,7 @@ class Pending(TypedDict):
 
 
 class PlacementView(TypedDict):
-    """Placement of flows, and the level of these flows."""
+    """Placement of flows, with the number of these flows at each level."""
     driver: int
     """Number of these flows that are offloaded."""
     flow: str
@@ -1108,7 +1108,7 @@ class PlacementView(TypedDict):
 
 
 class PlacementsView(TypedDict):
-    """Placements, and the level of all flows."""
+    """Placements, and the number of flows at each level."""
     budget: DriverBudgetView
     """Instruction budget of an XDP program for a packet."""
     driver: int
@@ -1126,14 +1126,14 @@ class PluginDetailView(TypedDict):
     capabilities: list[str]
     """Capabilities that the plugin requests."""
     codes: dict[str, int]
-    """Code of the plugin at each position (*Router Plugins*, section 4). The upper 16 bits hold the type, which
-    stands for the position; the lower 16 bits hold the plugin's number."""
+    """Code of the plugin at each position: the position's type in the upper 16 bits, the plugin's number in the
+    lower (*Router Plugins*, section 4)."""
     counters: list[str]
     """Names of the plugin's counters."""
     driver_form: NotRequired[DriverFormView | None]
     """eBPF variant of the plugin."""
     features: list[str]
-    """Features that the plugin needs of the interface to the router."""
+    """Features of the plugin interface that the plugin needs."""
     home: str
     """Runtime of the plugin, `built in`, `contained` or `trusted`, with an explanation."""
     host_companion: NotRequired[PluginDetailView | None]
@@ -1141,9 +1141,9 @@ class PluginDetailView(TypedDict):
     instances: list[str]
     """Names of the plugin's instances."""
     manual: str | None
-    """Manual page of the plugin; absent for a plugin without one."""
+    """Manual page of the plugin; absent if it has none."""
     maps: list[MapShapeView]
-    """Shared maps that the instances write."""
+    """Shared maps that instances of the plugin write."""
     messages: dict[str, str]
     """Control messages of the plugin, with their descriptions."""
     name: str
@@ -1151,9 +1151,9 @@ class PluginDetailView(TypedDict):
     positions: list[str]
     """Positions of the gates at which the plugin may be bound."""
     previous: str | None
-    """Version that a rollback would restore; absent without an upgrade."""
+    """Version that a rollback restores; absent if the plugin was not upgraded."""
     settings: dict[str, Any] | None
-    """JSON Schema of the plugin's settings; absent for a plugin without settings."""
+    """JSON Schema of the plugin's settings; absent if it has none."""
     signature: str | None
     """`signed by` and the key's id, or `unsigned`; absent for a built-in plugin."""
     state_version: int
@@ -1177,12 +1177,12 @@ class PluginView(TypedDict):
     capabilities: list[str]
     """Capabilities that the plugin requests."""
     codes: dict[str, int]
-    """Code of the plugin at each position (*Router Plugins*, section 4). The upper 16 bits hold the type, which
-    stands for the position; the lower 16 bits hold the plugin's number."""
+    """Code of the plugin at each position: the position's type in the upper 16 bits, the plugin's number in the
+    lower (*Router Plugins*, section 4)."""
     counters: list[str]
     """Names of the plugin's counters."""
     features: list[str]
-    """Features that the plugin needs of the interface to the router."""
+    """Features of the plugin interface that the plugin needs."""
     home: str
     """Runtime of the plugin, `built in`, `contained` or `trusted`, with an explanation."""
     messages: dict[str, str]
@@ -1212,19 +1212,19 @@ class PortClassView(TypedDict):
 
 
 class PortRatesView(TypedDict):
-    """What the counters of a port grew by in a second."""
+    """Rates of a port's counters, per second."""
     drop_rate: float
-    """Frames dropped."""
+    """Frames dropped per second."""
     name: str
-    """The port."""
+    """Name of the port."""
     rx_bits: float
-    """Bits received."""
+    """Bits received per second."""
     rx_rate: float
-    """Frames received."""
+    """Frames received per second."""
     tx_bits: float
-    """Bits sent."""
+    """Bits sent per second."""
     tx_rate: float
-    """Frames sent."""
+    """Frames sent per second."""
 
 
 class PortView(TypedDict):
@@ -1232,34 +1232,36 @@ class PortView(TypedDict):
     addresses: list[str]
     """Addresses of the port."""
     batched_packets: int
-    """Sent frames that a worker sent in batches, bypassing its socket."""
+    """Frames sent by batch sending, bypassing the worker's socket."""
     device: str | None
     """Kernel device of the port, if there is one."""
     device_drops: int
-    """Frames that the router or the kernel gave to the device and the device did not send, as the kernel counts
-    them. Frames of the router also count as sent."""
+    """Frames that the device dropped on transmit, as the kernel counts them. Those of the router also count as
+    sent."""
     driver: str
     """Driver of the port: `af_xdp`, `af_packet`, `tap`, `pcap`, `memory`, `vlan`."""
     driver_packets: int
-    """Received frames that the offload forwarded."""
+    """Frames received here that the offload forwarded."""
     drops: dict[str, int]
     """Frames dropped, by reason."""
     held: int
     """Frames held inside the port and its queue."""
     input_weight: int
-    """Most packets that a worker takes from the port in an iteration."""
+    """Maximum number of packets that a worker takes from the port in an iteration."""
     mac: str
     """MAC address of the port."""
     mode: str
     """Mode of the driver: `zero-copy`, `native`, `generic`, `ring`, `call`, `in-process`."""
     mtu: int
-    """Largest network packet in bytes."""
+    """MTU of the port in bytes."""
     name: str
     """Name of the port."""
     on_death: str | None
-    """Treatment of the port's packets after the router has died: `kernel` or `drop`."""
+    """Treatment of the port's packets after the router has died: `kernel` or `drop`. Absent without a kernel
+    device."""
     queueing_discipline: str | None
-    """Queueing discipline of the kernel at the port, if it is no plain queue: packets of the router bypass it."""
+    """Queueing discipline of the kernel at the port, which the router's packets bypass; absent for a plain
+    queue."""
     reverse_path: str
     """Reverse-path check of packets from the port: `off`, `strict` or `loose`."""
     rx_bits: float
@@ -1283,59 +1285,59 @@ class PortView(TypedDict):
     tx_rate: float
     """Frames sent per second since the last request."""
     why: str
-    """Reason why the driver works in no better mode; empty in the best mode."""
+    """Reason why no better mode is in use; empty in the best mode."""
 
 
 class Problem(TypedDict):
-    """Why something was not done (RFC 9457)."""
+    """Reason why a request failed (RFC 9457)."""
     current: NotRequired[Any]
-    """What is there, where something else was expected."""
+    """Current state, if the request expected another one."""
     detail: str
-    """One sentence for people: what is wrong, where, and what would be right."""
+    """Problem, its place and the remedy, as one sentence for people."""
     errors: NotRequired[list[WrongEntry]]
-    """The first of them, up to 100."""
+    """First of these errors, up to 100."""
     needs: NotRequired[Role | None]
-    """The role that is needed."""
+    """Role that the operation needs, if the caller lacks it."""
     status: int
-    """The status."""
+    """HTTP status."""
     title: str
-    """The status in words."""
+    """Name of the HTTP status."""
     type: str
-    """`about:blank`: no more is known than the status says."""
+    """Always `about:blank`: the status says what kind of problem it is."""
     wrong: NotRequired[int | None]
-    """How many entries of a list are wrong, or things in a configuration."""
+    """Number of invalid entries of a list, or of errors in a configuration."""
 
 
 class ProcessorView(TypedDict):
-    """Processor of the router, which processes packets at one level."""
+    """Processor of the router: the part that treats packets at one level."""
     above: str | None
-    """Processor that gets the packets that this one does not process; absent for the highest."""
+    """Name of the processor to which this one punts packets; absent for the highest."""
     cpus: str
-    """Machine processors that may run it; empty where any processor that receives the packet does."""
+    """Machine processors on which it may run; empty if it runs on whichever receives the packet."""
     level: int
     """Level of the processor: 0 offload, 1 worker, 2 host."""
     name: str
     """Name of the processor: `host`, `worker 0`, `xdp r1`."""
     treats: str
-    """Packets that it processes."""
+    """Packets that it treats."""
     why_not: str | None
-    """Reason why it processes no flows by itself; absent where it does."""
+    """Reason why it treats no flows by itself; absent if it does."""
 
 
 class QueueChanged(TypedDict):
-    """What was changed of a queue."""
+    """Result of changing a queue."""
     changes: Map_of_AnyValue
-    """What was said."""
+    """Changed settings, as requested."""
     flow: str | None
-    """The flow in it, if it was that."""
+    """Flow whose queue was changed, if one was given."""
     port: str
-    """The port."""
+    """Name of the port."""
     queue: str
-    """The queue."""
+    """Name of the queue."""
 
 
 class QueueChanges(TypedDict):
-    """Changes of a queue, or of a flow's."""
+    """Changed settings of a queue, or of a flow's queue in it."""
     flow: NotRequired[str | None]
 
 
@@ -1358,22 +1360,22 @@ class QueueView(TypedDict):
     kind: str
     """Kind of the node."""
     marked_packets: int
-    """Packets marked (ECN) at or below the node, rather than dropped."""
+    """Packets at or below the node that were marked (ECN) instead of dropped."""
     name: str
     """Name of the node."""
     offered_bytes: int
-    """Bytes of the arrived packets."""
+    """Bytes of the offered packets."""
     offered_packets: int
-    """Packets that arrived: packets sent, waiting or dropped."""
+    """Packets offered to the queue: sent, waiting or dropped."""
     peak_bytes: int
-    """Peak of the waiting bytes."""
+    """Maximum of the waiting bytes so far."""
     peak_packets: int
-    """Peak of the waiting packets, possibly at another moment than the peak of bytes."""
+    """Maximum of the waiting packets so far, possibly at another time than that of the bytes."""
     port: str
     """Name of the port."""
     promised: int | None
-    """Bits per second on the wire that the node gets when all others send as much as they can; absent where that
-    is not bounded."""
+    """Bits per second on the wire that the node gets when all others send at their maximum; absent if the rate
+    is unlimited."""
     queues: int
     """Queues in use."""
     sent_bytes: int
@@ -1389,13 +1391,13 @@ class QueueView(TypedDict):
 
 
 class RatesView(TypedDict):
-    """What the counters grew by in a second."""
+    """Rates of all ports between two samples."""
     ports: list[PortRatesView]
-    """The ports."""
+    """Rates of each port."""
     seconds: float
-    """Seconds between the two looks."""
+    """Seconds between the samples."""
     time: str
-    """When: date and time, UTC."""
+    """Time of the later sample: date and time, UTC."""
 
 
 class ReleaseView(TypedDict):
@@ -1403,37 +1405,37 @@ class ReleaseView(TypedDict):
     instance: str
     """Name of the instance."""
     is_here: bool
-    """Whether this router has the instance, so that it runs now."""
+    """Whether this router has the instance, which therefore runs again."""
 
 
 class RemovedNodeView(TypedDict):
     """Removed node of a scheduler, with all nodes below it."""
     filters: list[BindingView]
-    """Filters whose queue was removed, in their former state."""
+    """Filters whose queue was removed, as they were before."""
     node: str
     """Name of the node."""
     port: str
     """Name of the port."""
     to: str | None
-    """Leaf that took the packets; absent if the packets were dropped."""
+    """Leaf that got the packets; absent if they were dropped."""
     with_filters: bool
-    """Whether the filters were removed; if not, they name the leaf `to` now."""
+    """Whether the filters were removed; otherwise they now name leaf `to`."""
 
 
 class ResourceView(TypedDict):
-    """A resource as the list shows it."""
+    """Resource in the list of resources."""
     methods: list[str]
-    """The methods that it takes."""
+    """Methods of the resource."""
     path: str
-    """Its path."""
+    """Path of the resource."""
     roles: list[Role]
-    """The role that each of them needs."""
+    """Role that each method needs, in the order of the methods."""
     summary: str
-    """What they do, in their order."""
+    """Summaries of the methods, in the same order."""
 
 
 class Return(TypedDict):
-    """Where to go back to, and why."""
+    """Request for a rollback, to a revision or to the one before."""
     comment: NotRequired[str | None]
     confirm: NotRequired[str | None]
     if_revision: NotRequired[int | None]
@@ -1495,8 +1497,8 @@ class RevisionView(TypedDict):
     router: str | None
     """Socket of the router that the revision belongs to; none if it was not recorded."""
     runs: bool
-    """Whether the revision was applied last, and not withdrawn. It runs, with the later changes of single
-    commands."""
+    """Whether the revision was applied last, and not withdrawn. Single commands may have changed the running
+    configuration since."""
     state: State
     """State of the revision."""
     time: int
@@ -1516,25 +1518,25 @@ class RouteView(TypedDict):
     lost_bytes: NotRequired[int]
     """Bytes of the lost packets."""
     lost_packets: NotRequired[int]
-    """Packets dropped in queues or behind them, before a device took them."""
+    """Packets dropped in a queue, or after it but before a device took them."""
     missing: NotRequired[str | None]
-    """Reason why the kernel lacks the configured route, so that no packet takes it. Absent where the kernel has
-    the route."""
+    """Reason why the kernel lacks the configured route, so that packets don't use it. Absent if the kernel has
+    it."""
     next_hops: list[NextHopView]
     """Next hops; empty unless the route forwards."""
     protocol: str
-    """Origin of the route, in the kernel's names: `static`, `kernel`, `bgp`…; `millrace` for the router's own
-    routes."""
+    """Protocol of the route, with the kernel's name: `static`, `kernel`, `bgp`, …; `millrace` for the router's
+    own routes."""
     queued_bytes: NotRequired[int]
     """Bytes of the queued packets."""
     queued_packets: NotRequired[int]
-    """Packets given to the queues of ports; each copy and each fragment is one packet."""
+    """Packets that entered queues; each copy and each fragment counts as a packet."""
     sent_bytes: NotRequired[int]
     """Bytes of the sent packets."""
     sent_packets: NotRequired[int]
-    """Packets that went on to devices."""
+    """Packets handed to devices."""
     source: str
-    """Source of the route: `kernel` for mirrored routes, else `millrace`."""
+    """Holder of the route: `kernel` for mirrored routes, `millrace` for the router's own."""
     to: str
     """Destination prefix."""
     waiting_bytes: NotRequired[int]
@@ -1598,27 +1600,27 @@ class Router(TypedDict):
 
 
 RoutesAdded: TypeAlias = 'RouteView | dict[str, Any]'
-"""What was added."""
+"""Result of adding routes."""
 
 
 RoutesRemoved: TypeAlias = 'RouteView | dict[str, Any]'
-"""What was removed."""
+"""Result of removing routes."""
 
 
 class Save(TypedDict):
     """Request to write the running configuration into a file."""
     force: NotRequired[bool]
-    """Whether to write even if entries of the file are lost that were neither applied nor saved."""
+    """Whether to write even if this deletes entries of the file that were neither applied nor saved."""
     origin: NotRequired[str | None]
     """Name of the file, for messages."""
     text: NotRequired[str | None]
-    """Text of the file; `None` takes the configuration last applied or saved."""
+    """Text of the file; `None` for the base configuration."""
 
 
 class Saved(TypedDict):
-    """A file with what runs in it."""
+    """File with the running configuration written into it."""
     text: str
-    """Its text."""
+    """Text of the file."""
 
 
 class SchedulerNode(TypedDict):
@@ -1693,16 +1695,16 @@ class SchedulerNodeView(TypedDict):
     kind: str
     """Kind of the node."""
     marked_packets: int
-    """Packets marked (ECN) at or below the node, rather than dropped."""
+    """Packets at or below the node that were marked (ECN) instead of dropped."""
     name: str
     """Name of the node."""
     peak_bytes: int
-    """Peak of the waiting bytes."""
+    """Maximum of the waiting bytes so far."""
     peak_packets: int
-    """Peak of the waiting packets, possibly at another moment than the peak of bytes."""
+    """Maximum of the waiting packets so far, possibly at another time than that of the bytes."""
     promised: int | None
-    """Bits per second on the wire that the node gets when all others send as much as they can; absent where that
-    is not bounded."""
+    """Bits per second on the wire that the node gets when all others send at their maximum; absent if the rate
+    is unlimited."""
     queues: int
     """Queues in use."""
     sent_bytes: int
@@ -1720,19 +1722,19 @@ class SchedulerNodeView(TypedDict):
 class SchedulerView(TypedDict):
     """Scheduler of a port."""
     default: str | None
-    """Queue of packets without another queue."""
+    """Queue of packets that no filter assigns to a queue."""
     held: int
     """Packets waiting."""
     held_bytes: int
     """Bytes of the waiting packets."""
     host: HostOutputView | None
-    """Output of the kernel itself by the port; absent at ports without a kernel device."""
+    """Output of the kernel's own packets; absent without a kernel device."""
     link: int | None
-    """Speed of the link in bits per second, where the kernel knows it; absent for virtual devices."""
+    """Link speed in bits per second; absent if the kernel doesn't know it, and for virtual devices."""
     most_queues: int
-    """Most queues."""
+    """Maximum number of queues."""
     nodes: list[SchedulerNodeView]
-    """Nodes of the scheduler, each behind its parent."""
+    """Nodes of the scheduler, each after its parent."""
     overhead: str
     """Overhead that the link adds to each packet, as in the configuration."""
     port: str
@@ -1740,13 +1742,15 @@ class SchedulerView(TypedDict):
     queues: int
     """Queues in use, including queues of flows."""
     rate: int | None
-    """Most bits per second that the port sends; absent where its rate is unlimited."""
+    """Rate of the port in bits per second; absent if it is unlimited."""
     room_bytes: int
-    """Most bytes that may wait in all queues."""
+    """Maximum number of bytes that may wait in all queues."""
     room_packets: int
-    """Most packets that may wait in all queues, from the room in packet memory; a single leaf gets half of it."""
+    """Maximum number of packets that may wait in all queues, from the size of packet memory. A single leaf may
+    use half of it."""
     warning: str | None
-    """Warning about promises that exceed the link, and about leaf limits that exceed the packet memory."""
+    """Warning about promises above the link speed, or leaf limits above the packet memory; absent if there is
+    none."""
 
 
 Severity: TypeAlias = Literal['information'] | Literal['warning'] | Literal['error']
@@ -1754,11 +1758,11 @@ Severity: TypeAlias = Literal['information'] | Literal['warning'] | Literal['err
 
 
 class ShadowView(TypedDict):
-    """Outcome of the trial of a new version on copies of packets."""
+    """Result of a trial of the new version, on copies of packets."""
     different: int
     """Packets that the versions treated differently."""
     fault: str | None
-    """Fault of the new version."""
+    """Fault of the new version; absent if it had none."""
     first: str | None
     """Description of the first difference."""
     packets: int
@@ -1768,7 +1772,7 @@ class ShadowView(TypedDict):
 class ShadowedView(TypedDict):
     """Filter that never wins."""
     by: list[NamedFilterView]
-    """Preceding filters that together match all packets of the filter; none of them can be left out."""
+    """Filters with precedence that together match all packets of the filter. Each of them is necessary for that."""
     filter: NamedFilterView
     """Filter."""
 
@@ -1778,12 +1782,11 @@ State: TypeAlias = Literal['good'] | Literal['waiting'] | Literal['withdrawn']
 
 
 class StatusAnswer(TypedDict):
-    """The daemon, and how it is asked."""
+    """Status of the daemon and of its interface."""
     applying: NotRequired[ApplyingView | None]
-    """Progress of the configuration, or of the list of changes, that is being applied; absent when there is
-    none."""
+    """Progress of the running transaction; absent if none runs."""
     crashes: NotRequired[list[CrashView] | None]
-    """Crashes of workers whose captures are kept, the oldest first; absent when there are none."""
+    """Worker panics with a stored capture, the oldest first; absent if there are none."""
     driver_flows: DriverFlowsView | None
     """Offloaded flows; absent without a flow cache."""
     flow_states: FlowStatesView
@@ -1791,22 +1794,22 @@ class StatusAnswer(TypedDict):
     flows: FlowTableView
     """Flow table."""
     interface: InterfaceView
-    """How the interface is served."""
+    """Status of the interface."""
     leftover_objects: NotRequired[int | None]
-    """Number of copies of shared objects that no instance uses any longer and that stay in memory; absent when
-    there are none."""
+    """Number of copies of shared objects that no instance uses any more but that stay in memory; absent if there
+    are none."""
     memory: MemoryView
     """Packet memory."""
     mirror: MirrorView | None
-    """Statistics of the mirror of the kernel."""
+    """Statistics of the mirror of the kernel; absent without kernel ports."""
     missing_routes: NotRequired[MissingRoutesView | None]
-    """Configured routes that the kernel should have and lacks; absent when there are none."""
+    """Configured routes that the kernel should have but lacks; absent if there are none."""
     mode: str
     """Poll mode of the workers: `poll`, `interrupt` or `adaptive`."""
     on_death: NotRequired[OnDeathView | None]
     """Treatment of packets after the router has died; absent without kernel ports."""
     pending: NotRequired[Pending | None]
-    """Applied revision that waits for its confirmation; absent when there is none."""
+    """Revision that waits for confirmation; absent if none waits."""
     pid: int
     """Process id."""
     plugin_interface: PluginInterfaceView
@@ -1816,7 +1819,7 @@ class StatusAnswer(TypedDict):
     sleeps: int
     """Number of times that workers slept."""
     turns: TurnsView
-    """Iterations of the workers."""
+    """Iterations of all workers."""
     uptime: float
     """Seconds since the start."""
     version: str
@@ -1832,7 +1835,7 @@ class StepView(TypedDict):
     stage: str
     """Name of the stage."""
     text: str
-    """Outcome at the stage, and its reason."""
+    """Result of the stage, and its reason."""
 
 
 class SummaryView(TypedDict):
@@ -1850,12 +1853,12 @@ class SummaryView(TypedDict):
     held: int
     """Packets held inside the router."""
     imbalance: int
-    """Unaccounted packets: received + created less all the others, 0 when no packet was lost or invented. While
-    packets flow, the packets that pass between two readings may show here."""
+    """Unaccounted packets: received + created - transmitted - to_host - consumed - dropped - held; 0 if no
+    packet is lost. While packets flow, those between two readings may appear here."""
     received: int
     """Packets received, including packets that the kernel kept at a port."""
     received_from_host: int
-    """Received packets that the kernel itself sent by ports with a scheduler."""
+    """Packets received from the kernel: its own packets, sent by ports with a scheduler."""
     to_host: int
     """Packets passed to the kernel and to the router's own stack."""
     transmitted: int
@@ -1863,22 +1866,22 @@ class SummaryView(TypedDict):
 
 
 SwitchView: TypeAlias = 'dict[str, Any]'
-"""Path of packets between two processors, or from a processor to a port."""
+"""Switch: connection that carries packets between two processors, or from a processor to a port."""
 
 
 class ThreadView(TypedDict):
-    """A thread that speaks with clients."""
+    """Client thread."""
     confined: bool | None
-    """Whether it has given away all capabilities, and its system calls are filtered; nothing where the system
-    doesn't say."""
+    """Whether the thread has no capabilities and its system calls are filtered; absent if the system doesn't
+    report it."""
     name: str
-    """Its name."""
+    """Name of the thread."""
     thread: int
-    """Its number."""
+    """Id of the thread."""
 
 
 class TokenView(TypedDict):
-    """API token without its secret, which is not kept."""
+    """API token without its secret, which is not stored."""
     created: str
     """Time of creation: date and time, UTC."""
     created_by: Who
@@ -1892,41 +1895,41 @@ class TokenView(TypedDict):
     role: Role
     """Role that the token grants."""
     used: str | None
-    """Time of the last use, as far as it is known; absent for an unused token."""
+    """Time of the last use; absent if no use is known."""
     used_from: str | None
-    """Address of the last use."""
+    """Client address of the last use."""
 
 
 class TraceStepView(TypedDict):
     """Step of a journey."""
     action: NotRequired[str | None]
-    """At a gate: action of the filter."""
+    """Action of the filter, at a gate."""
     binding: NotRequired[int | None]
-    """At a gate: number of the filter or binding."""
+    """Number of the filter or binding, at a gate."""
     cycles: int | None
-    """Cycles of the step; `null` where they are unknown because the step was shared with other packets."""
+    """Cycles of the step; `null` if unknown, because other packets shared the step."""
     filter: NotRequired[str | None]
-    """At a gate: expression of the filter."""
+    """Expression of the filter, at a gate."""
     gate: NotRequired[str | None]
-    """At a gate: name of the gate."""
+    """Name of the gate, at steps of stage `gate`."""
     instance: NotRequired[str | None]
-    """At a gate: name of the bound instance, if there is one."""
+    """Name of the bound instance, at a gate with one."""
     next_hop: NotRequired[str | None]
-    """Of a route: neighbour that gets the packet."""
+    """Neighbour that gets the packet, at the step of its route."""
     port: NotRequired[str | None]
     """Port of the step, where it has one."""
     prefix: NotRequired[str | None]
-    """Of a route: prefix of the route."""
+    """Prefix of the route, at its step."""
     reason: NotRequired[str | None]
-    """Of a drop: drop reason."""
+    """Drop reason, at a drop."""
     stage: str
     """Stage: `receive`, `worker`, `parse`, `classify`, `gate`, `copy`, `route`, `error`, `rewrite`, `fragment`,
     `queue`, `wait`, `transmit`, `host`, `own`, `plugin` or `drop`."""
     text: str
     """Outcome of the step, and its reason."""
     verdict: NotRequired[str | None]
-    """Decision: at gates `pass`, `drop`, `consume`, `hold`, `queue`, `send` or `classify`; at the flow table
-    `hit`, `checked`, `rerouted`, `reclassified`, `miss` or `none`."""
+    """Decision at a gate (`pass`, `drop`, `consume`, `hold`, `queue`, `send`, `classify`), or at the flow table
+    (`hit`, `checked`, `rerouted`, `reclassified`, `miss`, `none`)."""
     worker: int
     """Number of the worker."""
 
@@ -1934,15 +1937,15 @@ class TraceStepView(TypedDict):
 class TraceView(TypedDict):
     """Journey of a traced packet."""
     cycles: int | None
-    """Sum of the known cycles of all steps, on the processor's time-stamp counter."""
+    """Sum of the known cycles of all steps, from the time-stamp counter; absent if none is known."""
     frame: str
-    """First bytes of the packet at arrival, up to 128, in hexadecimal."""
+    """First 128 bytes of the packet at arrival, in hexadecimal."""
     is_over: bool
-    """Whether the end of the journey was seen; the packet may still be held."""
+    """Whether the end of the journey was recorded; otherwise the packet may still be held."""
     length: int
     """Length of the packet in bytes, with the link header."""
     level: str
-    """Level that processed the packet: `worker 0` is the first worker."""
+    """Level that treated the packet: `worker 0` is the first worker."""
     number: int
     """Number of the packet in the trace, from 1."""
     port: str
@@ -1954,7 +1957,7 @@ class TraceView(TypedDict):
     time: str
     """Time of arrival: date and time, UTC."""
     verdict: str
-    """Final outcome for the packet."""
+    """Result for the packet: where it went, or why it was dropped."""
 
 
 class TurnsView(TypedDict):
@@ -1964,21 +1967,21 @@ class TurnsView(TypedDict):
     empty: int
     """Iterations that found no packets."""
     longest_change: int
-    """Microseconds of the longest iteration in which a worker handled a command; packets waited that long."""
+    """Duration in microseconds of the longest iteration with a command; packets waited that long."""
 
 
 class Upgrade(TypedDict):
     """Upgrade of a plugin to another version."""
     accept_differences: NotRequired[bool]
-    """Whether the new version is put in place although it treats packets differently."""
+    """Whether the upgrade happens even if the trial found differences."""
     allow_downgrade: NotRequired[bool]
-    """Whether a signed version lower than one loaded before is accepted."""
+    """Whether to accept a signed version below the highest one loaded before."""
     file: str
     """File of the new version."""
     shadow: NotRequired[int | None]
-    """Number of packets on which the new version first runs as a shadow."""
+    """Number of packets on which the new version is tried as a shadow first; without it there is no trial."""
     without_state: NotRequired[bool]
-    """Whether the new instances start without the state of the old instances."""
+    """Whether the new instances start without the old instances' state."""
 
 
 UpgradeView: TypeAlias = 'dict[str, Any]'
@@ -1994,14 +1997,14 @@ class Who(TypedDict):
 
 
 class WrongEntry(TypedDict):
-    """An entry of a list that is wrong, or something in a configuration."""
+    """Invalid entry of a list, or error in a configuration."""
     column: NotRequired[int | None]
-    """The column in it, from 1."""
+    """Column in the configuration, from 1."""
     detail: str
-    """What is wrong, and what would be right."""
+    """Problem and remedy."""
     entry: NotRequired[int | None]
-    """The number of an entry, from 0."""
+    """Number of the list entry, from 0."""
     file: NotRequired[str | None]
-    """Where a configuration comes from."""
+    """Origin of the configuration."""
     line: NotRequired[int | None]
-    """The line in it, from 1."""
+    """Line in the configuration, from 1."""

@@ -65,7 +65,7 @@ pub(super) fn configurations() -> Vec<Resource> {
             )
             .arguments::<PageQuery>()
             .paged(),
-            // The newest has the lowest key.
+            // The highest number has the lowest key, so the newest revision comes first.
             pages(Router::revisions, |one| format!("{:020}", u64::MAX - one.revision.number)),
         )
         .on(

@@ -1,8 +1,7 @@
-//! Access control: authentication of the caller of each request, the role that the operation needs, and rate
-//! limits.
+//! Access control: authenticates the caller of each request, checks its role, and applies rate limits.
 //!
-//! The catalogue defines the role that each operation needs. A path outside the catalogue needs the role of a
-//! viewer.
+//! The catalogue defines the role that each operation needs. A path outside the catalogue needs the role
+//! `viewer`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -23,16 +22,16 @@ use crate::limits::places::{KnownPlace, Source, StrangersPlace};
 use crate::limits::{Key, Limits};
 use crate::principal::Principal;
 
-/// Client at the other end of a connection.
+/// Client of a connection.
 #[derive(Debug)]
 pub(crate) enum Caller {
-    /// Process of this machine, at the Unix socket.
+    /// Process of this machine, connected to the Unix socket.
     Local {
-        /// User of the process; `None` if the kernel names none.
+        /// User id of the process; `None` if the kernel doesn't report it.
         uid: Option<u32>,
         /// Process id.
         pid: Option<i32>,
-        /// Name and role of the user, after the first request.
+        /// Name and role of the user; set by the first request.
         known: OnceLock<Principal>,
         /// Slot of the connection.
         place: Standing<Option<u32>>,
@@ -48,15 +47,15 @@ pub(crate) enum Caller {
     },
 }
 
-/// Slot of a connection.
+/// Slot of a connection, exchanged when the caller is authenticated.
 #[derive(Debug)]
 pub(crate) struct Standing<S: Source>(Mutex<Stands<S>>);
 
 #[derive(Debug)]
 enum Stands<S: Source> {
-    /// Slot among strangers: the caller is not authenticated yet.
+    /// Slot of a stranger, which is a caller not yet authenticated.
     Stranger(StrangersPlace<S>),
-    /// Slot among authenticated callers.
+    /// Slot of an authenticated caller.
     Known(#[expect(dead_code, reason = "kept as long as the connection")] KnownPlace),
     /// Slot reserved for root and the router's own user.
     Reserved,
@@ -73,10 +72,10 @@ impl<S: Source> Standing<S> {
         Self(Mutex::new(Stands::Reserved))
     }
 
-    /// Exchanges a stranger's slot for the slot of an authenticated caller.
+    /// Exchanges a stranger's slot for that of an authenticated caller. Keeps any other slot.
     ///
     /// # Errors
-    /// 503 when no such slot is free.
+    /// Returns 503 if no such slot is free.
     fn know(&self, caller: &str, role: Role) -> Result<(), Problem> {
         let mut stands = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Stands::Stranger(stranger) = &*stands else { return Ok(()) };
@@ -90,7 +89,7 @@ impl<S: Source> Standing<S> {
         Ok(())
     }
 
-    /// Returns the signal that displaces a stranger; `None` for an authenticated caller.
+    /// Returns the signal that a stranger is displaced; `None` for an authenticated caller.
     fn displaced(&self) -> Option<Arc<Notify>> {
         match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             Stands::Stranger(stranger) => Some(stranger.displaced()),
@@ -100,7 +99,7 @@ impl<S: Source> Standing<S> {
 }
 
 impl Caller {
-    /// Returns the holder of the token of the last request, if there was one.
+    /// Returns the holder of the token in the last request; `None` if there was no valid one.
     pub fn holder(&self) -> Option<Holder> {
         match self {
             Self::Local { .. } => None,
@@ -108,12 +107,13 @@ impl Caller {
         }
     }
 
-    /// Returns a remote client, which is a stranger until it shows a token.
+    /// Returns a remote client, which is a stranger until it sends a valid token.
     pub fn remote(address: SocketAddr, place: StrangersPlace<IpAddr>) -> Self {
         Self::Remote { address, holder: Mutex::default(), place: Standing::stranger(place) }
     }
 
-    /// Waits until the caller is still a stranger after `patience`, or another one displaces it.
+    /// Waits until the caller is displaced, or is still a stranger after `patience`. Never returns for an
+    /// authenticated caller.
     pub async fn remains_stranger(&self, patience: Duration) {
         let Some(displaced) = self.displaced() else { return std::future::pending().await };
         tokio::select! {
@@ -125,8 +125,8 @@ impl Caller {
         }
     }
 
-    /// Returns the number of bytes of an unread request body to read after the answer, so that the client
-    /// gets the answer. It is the maximum of all operations, and less for a remote client without a token.
+    /// Returns the maximum number of bytes to read of an unread request body, after the answer was sent. This
+    /// lets the client read the answer. A remote stranger gets a lower maximum.
     pub fn unread(&self) -> u64 {
         match self {
             Self::Remote { place, .. } if place.displaced().is_some() => STRANGERS_UNREAD,
@@ -142,13 +142,13 @@ impl Caller {
     }
 }
 
-/// Bytes of a stranger's request to read after its answer.
+/// Maximum number of bytes to read of a remote stranger's request, after the answer was sent.
 const STRANGERS_UNREAD: u64 = 1 << 20;
 
-/// Roles that the methods of a path need, by method.
+/// Roles that the methods of a path need.
 pub(crate) type Needs = Arc<[(&'static str, Role)]>;
 
-/// Admits requests, or refuses them.
+/// Admits or refuses requests.
 #[derive(Clone, Debug)]
 pub(crate) struct AccessControl {
     pub channel: ControlChannel,
@@ -157,7 +157,8 @@ pub(crate) struct AccessControl {
 }
 
 impl AccessControl {
-    /// Returns the service that admits requests to resources: their paths, with the role that each method needs.
+    /// Returns the service that admits requests and passes them to control. `resources` are the paths, with
+    /// the role that each method needs.
     pub fn service(self, resources: Vec<(&'static str, Needs)>) -> axum::Router {
         let guarded = |access: Self, needs: Needs| {
             move |request: Request| {
@@ -189,7 +190,8 @@ impl AccessControl {
     /// Authenticates and authorizes the caller of a request.
     ///
     /// # Errors
-    /// 401, 403, 429 or 503.
+    /// Returns 401 without a valid token, 403 without the needed role, 429 beyond the rate limit, or 503
+    /// without a free slot.
     async fn admit(&self, caller: &Caller, head: &Parts, needed: Role) -> Result<Principal, Problem> {
         let principal = match caller {
             Caller::Local { uid, pid, known, place } => {
@@ -247,7 +249,7 @@ impl AccessControl {
         })?;
         let found = self.channel.find(uid).await?;
         let principal = Principal { who: found.who, role: found.role, pid, from: None };
-        // A connection has one request at a time.
+        // A connection has one request at a time, so no other request sets it.
         let _ = known.set(principal.clone());
         Ok(principal)
     }
@@ -260,12 +262,12 @@ impl AccessControl {
             return Ok(holder);
         }
         let problem = unauthorized(sent.is_some());
-        // A token can't be guessed, so no delay is needed.
+        // A random token can't be guessed, so refusals need no delay.
         self.refused(Key::stranger(from), &Principal::stranger(from), head, &problem).await;
         Err(problem)
     }
 
-    /// Notes a refusal in the audit log, of one caller at a bounded rate.
+    /// Records a refusal in the audit log, at a limited rate for each caller.
     async fn refused(&self, who: Key, principal: &Principal, head: &Parts, problem: &Problem) {
         if !self.limits.refusal(who, Instant::now()) {
             return;
@@ -276,13 +278,13 @@ impl AccessControl {
     }
 }
 
-/// Returns the role that a method needs. A method that the path doesn't take needs that of a viewer.
+/// Returns the role that a method needs. A method that the path doesn't support needs the role `viewer`.
 fn needed(method: &Method, needs: &Needs) -> Role {
     let method = if *method == Method::HEAD { Method::GET } else { method.clone() };
     needs.iter().find(|(name, _)| *name == method.as_str()).map_or(Role::Viewer, |(_, role)| *role)
 }
 
-/// Returns the token in the value of `Authorization` (RFC 6750, 2.1).
+/// Returns the token in an `Authorization` header (RFC 6750, 2.1).
 fn bearer(value: &str) -> Option<&str> {
     let (scheme, token) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
@@ -348,7 +350,7 @@ mod tests {
             let needs: Needs = Arc::new([("DELETE", Role::Operator)]);
             while access.limits.request(Key::User(Some(7)), Instant::now()).is_ok() {}
             let answer = access.clone().pass(request, &needs);
-            // A request admitted because the bucket has filled meanwhile waits for control.
+            // A refilled bucket may admit a request, which then waits for control.
             let Ok(answer) = tokio::time::timeout(Duration::from_millis(200), answer).await else { continue };
             assert_eq!(answer.status(), StatusCode::TOO_MANY_REQUESTS);
             refused += 1;

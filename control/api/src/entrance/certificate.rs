@@ -1,4 +1,4 @@
-//! TLS certificate of the interface: from the configured files, or self-signed by the router.
+//! TLS certificate of the interface: configured, or self-signed by the router.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::Write as _;
@@ -22,22 +22,22 @@ use sha2::{Digest as _, Sha256};
 
 use crate::ApiError;
 
-/// Files of the router's own certificate, in the state directory.
+/// Files of the self-signed certificate and its key, in the state directory.
 const OWN: [&str; 2] = ["interface.crt", "interface.key"];
-/// Prefix of the line with the names of an own certificate, above the certificate.
+/// Prefix of the line above a self-signed certificate that lists its names.
 const NAMES: &str = "# for: ";
 /// Action named in errors about configured files.
 const READ: &str = "read the certificate";
-/// Lifetime of an own certificate, in years.
+/// Lifetime of a self-signed certificate, in years.
 const YEARS: i32 = 20;
 
 /// Source of a certificate.
 #[derive(Clone, Debug)]
 pub enum Place {
-    /// Configured files, both in PEM: the certificate with its chain, and its key.
+    /// Configured PEM files: the certificate with its chain, and its key.
     Given(PathBuf, PathBuf),
-    /// Certificate of the router's own for these names and addresses, kept in a directory. Without a
-    /// directory it is kept until the router ends.
+    /// Self-signed certificate for these names and addresses, stored in a directory. Without a directory it
+    /// is lost when the router ends.
     Own(Option<PathBuf>, Vec<String>),
 }
 
@@ -52,21 +52,23 @@ pub(crate) struct Certificate {
 
 #[derive(Debug)]
 struct Used {
-    /// Certificate and key; `None` where the configured certificate has expired and TLS admits no client.
+    /// Certificate and key; `None` if the configured certificate has expired, in which case no TLS client can
+    /// connect.
     key: Option<Arc<CertifiedKey>>,
-    /// Stamps of the files when they were last read.
+    /// Stamps of the files when they were last read; `None` for a self-signed certificate.
     changed: Option<[Stamp; 2]>,
 }
 
-/// Identity of a file's content: inode number, length, and times of change in seconds and nanoseconds.
+/// State of a file that changes with its content: inode, length, and times of change in seconds and
+/// nanoseconds.
 type Stamp = (u64, u64, [i64; 4]);
 
 impl Certificate {
-    /// Reads or makes the certificate. While a configured certificate has expired, the router forwards and
-    /// reports the expiry, and TLS admits no client.
+    /// Reads or makes the certificate. If a configured certificate has expired, the router still starts and
+    /// logs the expiry, but no TLS client can connect.
     ///
     /// # Errors
-    /// Files that can't be read or written, or don't belong together.
+    /// Returns an error for files that can't be read or written, or don't belong together.
     pub fn open(place: Place) -> Result<Self, ApiError> {
         let (changed, key) = match &place {
             Place::Given(chain, key) => (stamps(chain, key), read(chain, key)),
@@ -84,26 +86,26 @@ impl Certificate {
         Ok(Self { place, used: RwLock::new(Used { key, changed }), is_told: AtomicBool::new(false) })
     }
 
-    /// Returns the SHA-256 of the certificate, as openssl and browsers write it; `None` where the configured
-    /// certificate has expired.
+    /// Returns the SHA-256 fingerprint of the certificate, as openssl and browsers write it; `None` if the
+    /// configured certificate has expired.
     pub fn fingerprint(&self) -> Option<String> {
         let key = self.key()?;
         let digest = key.cert.first().map(Sha256::digest).unwrap_or_default();
         Some(digest.iter().map(|byte| format!("{byte:02X}")).collect::<Vec<_>>().join(":"))
     }
 
-    /// Returns the end of the certificate, UTC; `None` where it can't be read.
+    /// Returns the time of expiry of the certificate in use, UTC; `None` if it can't be read.
     pub fn holds_until(&self) -> Option<String> {
         self.end().map(utc)
     }
 
-    /// Returns the end of the certificate, in seconds since 1970.
+    /// Returns the time of expiry of the certificate in use, in seconds since 1970.
     fn end(&self) -> Option<u64> {
         end_of(&self.key()?.cert)
     }
 
-    /// Returns the time of expiry of the certificate in use, UTC, on the first call after that time.
-    /// Otherwise returns `None`.
+    /// Returns the time of expiry, UTC, at the first call after the certificate in use has expired; else
+    /// `None`.
     pub fn tell_expired(&self) -> Option<String> {
         let end = self.end().filter(|end| *end < now().as_secs());
         match end {
@@ -114,19 +116,18 @@ impl Certificate {
         end.map(utc)
     }
 
-    /// Reads the certificate again if its files have changed. Returns whether another certificate is in use
-    /// now.
+    /// Reads a configured certificate again if its files have changed. Returns whether it did.
     ///
     /// # Errors
-    /// When the files can't be read, don't belong together, or the certificate has expired. The old
-    /// certificate stays in use, and the files are read again only when they change.
+    /// Returns an error if the files can't be read or don't belong together, or if the new certificate has
+    /// expired. The old certificate then stays in use until the files change again.
     pub fn renew(&self) -> Result<bool, ApiError> {
         let Place::Given(chain, key) = &self.place else { return Ok(false) };
         let now = stamps(chain, key);
         if now.is_none() || now == self.used.read().unwrap_or_else(PoisonError::into_inner).changed {
             return Ok(false);
         }
-        // The disk is read without the lock, so that no handshake waits for it.
+        // The lock is not held while the disk is read, so that no handshake waits.
         let read = read(chain, key);
         let mut used = self.used.write().unwrap_or_else(PoisonError::into_inner);
         used.changed = now;
@@ -159,8 +160,8 @@ fn now() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// Returns the end of a certificate in seconds since 1970, as named by the error of a check at the end of all
-/// times.
+/// Returns the time of expiry of a certificate, in seconds since 1970. It comes from the error of a
+/// validation at a time in the far future.
 fn end_of(chain: &[CertificateDer<'_>]) -> Option<u64> {
     let certificate = ParsedCertificate::try_from(chain.first()?).ok()?;
     let known = rustls::crypto::ring::default_provider().signature_verification_algorithms.all;
@@ -175,8 +176,8 @@ fn end_of(chain: &[CertificateDer<'_>]) -> Option<u64> {
     }
 }
 
-/// Checks whether a configured certificate can be used. Otherwise returns the key of `[api]` whose file is
-/// wrong.
+/// Checks whether configured certificate files can be used. The error contains the key of `[api]`: that of
+/// the unreadable file, or `certificate` if the contents are invalid.
 ///
 /// # Errors
 /// The errors of [`Certificate::open`], and [`ApiError::Expired`].
@@ -191,7 +192,7 @@ fn read(chain: &Path, key: &Path) -> Result<Arc<CertifiedKey>, ApiError> {
     parsed(&[text(chain)?, text(key)?], chain)
 }
 
-/// Parses a certificate and its key, each as PEM.
+/// Parses a certificate chain and its key, both in PEM.
 fn parsed([chain, key]: &[Vec<u8>; 2], path: &Path) -> Result<Arc<CertifiedKey>, ApiError> {
     let wrong = |why: String| ApiError::Certificate { path: path.to_owned(), why };
     let chain: Vec<_> = CertificateDer::pem_slice_iter(chain)
@@ -211,8 +212,8 @@ fn parsed([chain, key]: &[Vec<u8>; 2], path: &Path) -> Result<Arc<CertifiedKey>,
     Ok(Arc::new(certified))
 }
 
-/// Returns the router's own certificate: the stored one if it is for these names, or a new one with the
-/// stored key.
+/// Returns the self-signed certificate: the stored one if it is valid for all these names, or a new one, with
+/// the stored key if there is one.
 fn own(directory: &Path, names: &[String]) -> Result<Arc<CertifiedKey>, ApiError> {
     let [chain, key] = OWN.map(|name| directory.join(name));
     let old_key = fs::read(&key).ok();
@@ -225,21 +226,21 @@ fn own(directory: &Path, names: &[String]) -> Result<Arc<CertifiedKey>, ApiError
     let made = make(names, old_key.as_deref())?;
     let failed = ApiError::system("create the directory", directory);
     DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
-    // The key first: a certificate without its key is useless.
+    // The key is written first, because a certificate without its key is useless.
     write(&key, &made[1], 0o600)?;
     write(&chain, &made[0], 0o644)?;
     parsed(&made, &chain)
 }
 
-/// Whether a certificate of the router's own is for all these names.
+/// Whether a self-signed certificate is for all these names.
 fn is_for(text: &[u8], names: &[String]) -> bool {
     let text = String::from_utf8_lossy(text);
     let said = text.lines().find_map(|line| line.strip_prefix(NAMES));
     said.is_some_and(|said| names.iter().all(|name| said.split(' ').any(|one| one == name)))
 }
 
-/// Makes a new certificate for these names, with the old key if it is usable. Returns certificate and key as
-/// PEM.
+/// Makes a self-signed certificate for these names, with the old key if it is usable. Returns certificate and
+/// key as PEM.
 fn make(names: &[String], old_key: Option<&[u8]>) -> Result<[Vec<u8>; 2], ApiError> {
     let failed = |error: rcgen::Error| ApiError::OwnCertificate { why: error.to_string() };
     let old = old_key.and_then(|text| KeyPair::from_pem(&String::from_utf8_lossy(text)).ok());
@@ -250,7 +251,7 @@ fn make(names: &[String], old_key: Option<&[u8]>) -> Result<[Vec<u8>; 2], ApiErr
     params.distinguished_name.push(DnType::CommonName, name);
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    // At its first start a machine may not know the year.
+    // The clock of a machine may be wrong at its first start.
     let year = (1970 + (now().as_secs() / 31_556_952) as i32).max(2026);
     params.not_before = rcgen::date_time_ymd(2026, 1, 1);
     params.not_after = rcgen::date_time_ymd(year + YEARS, 1, 1);
@@ -294,7 +295,7 @@ mod tests {
         assert_eq!((mode("interface.key"), mode("interface.crt")), (0o600, 0o644));
     }
 
-    /// Makes a certificate that ended on the first day of a year, and its key.
+    /// Makes a certificate that expires on the first day of a year, and its key.
     fn ended(year: i32) -> [String; 2] {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec!["router".to_owned()]).unwrap();
@@ -342,7 +343,7 @@ mod tests {
         let [made, its_key] = make(&["b".to_owned()], None).unwrap();
         fs::write(&chain, &made).unwrap();
         assert!(certificate.renew().is_err(), "it is not this key's");
-        // Partial writes of the key, within a tick of the clock.
+        // The key is written in parts, within one tick of the clock.
         for length in [0, 1, its_key.len() / 2, its_key.len() - 2] {
             fs::write(&key, &its_key[..length]).unwrap();
             assert!(certificate.renew().is_err(), "{length}");
@@ -361,7 +362,7 @@ mod tests {
             let [made, its_key] = make(&[name.to_owned()], None).unwrap();
             fs::write(&chain, made).unwrap();
             fs::write(&key, its_key).unwrap();
-            // Later than a tick of any machine's clock.
+            // A later time than any tick of the clock.
             let later = SystemTime::now() + std::time::Duration::from_secs(name.len() as u64);
             fs::File::open(&chain).unwrap().set_modified(later).unwrap();
         };

@@ -1,8 +1,8 @@
-//! Control channel: requests from the client threads to control, which alone has privileges, and answers
-//! back.
+//! Control channel: carries requests from the client threads to control, which alone has privileges, and
+//! answers back.
 //!
-//! Heads of requests and complete answers cross whole. Bodies of requests and streaming answers cross piece
-//! by piece. All code that makes an answer runs at control.
+//! Heads of requests and complete answers cross as a whole; bodies of requests and streaming answers cross
+//! piece by piece. All handlers run at control.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -28,14 +28,14 @@ use crate::principal::Principal;
 /// Maximum number of messages in the channel.
 const WAITING: usize = 64;
 
-/// Message to control.
+/// Message from a client thread to control.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// Request to carry out.
+    /// Request to carry out, and the sender for its answer.
     Carry(Box<Request>, oneshot::Sender<Response>),
-    /// Refusal to note in the audit log.
+    /// Refusal to record in the audit log.
     Note(Box<AuditEntry>),
-    /// Question for the name and role of a user.
+    /// Query for the name and role of a user id.
     Find(u32, oneshot::Sender<Known>),
 }
 
@@ -43,7 +43,7 @@ pub(crate) enum Message {
 #[derive(Clone, Debug)]
 pub(crate) struct ControlChannel {
     control: mpsc::Sender<Message>,
-    /// Limit of remote requests; `None` for local ones.
+    /// Limit on remote requests; `None` for the sender of local requests.
     limit: Option<RemoteLimit>,
 }
 
@@ -54,7 +54,7 @@ impl ControlChannel {
         (Self { control: sender, limit: None }, receiver)
     }
 
-    /// Returns a sender with a limit for remote requests.
+    /// Returns a sender for remote requests, with a limit.
     pub fn for_remote(&self) -> Self {
         Self { limit: Some(RemoteLimit::default()), ..self.clone() }
     }
@@ -69,25 +69,25 @@ impl ControlChannel {
             },
         };
         let (mut parts, body) = request.into_parts();
-        // No other extension of the client's side crosses.
+        // No other extension of the client thread crosses.
         parts.extensions = Extensions::new();
         parts.extensions.insert(principal);
         let plain = Request::from_parts(parts, body);
         let (reply, answer) = oneshot::channel();
-        // When control has ended, the channel and the reply are closed.
+        // If control has ended, `answer` fails as well.
         let _ = self.control.send(Message::Carry(Box::new(plain), reply)).await;
         answer.await.unwrap_or_else(|_| ending().into_response())
     }
 
-    /// Has control note a refusal.
+    /// Asks control to record a refusal in the audit log.
     pub async fn note(&self, entry: AuditEntry) {
         let _ = self.control.send(Message::Note(Box::new(entry))).await;
     }
 
-    /// Asks for the name and role of a user.
+    /// Asks control for the name and role of a user.
     ///
     /// # Errors
-    /// When the router ends.
+    /// Returns an error if the router is shutting down.
     pub async fn find(&self, uid: u32) -> Result<Known, Problem> {
         let (reply, answer) = oneshot::channel();
         let _ = self.control.send(Message::Find(uid, reply)).await;
@@ -99,8 +99,8 @@ fn ending() -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the router is shutting down")
 }
 
-/// Carries out a request at control, until its client goes. A panic of the handler leads to a status of 500
-/// and an event, and ends no other request.
+/// Carries out a request at control, unless its client disconnects. If the handler panics, the answer is 500,
+/// an event is noted, and other requests continue.
 pub(crate) async fn carry_out(
     resources: TowerToHyperService<axum::Router>,
     events: Events,
@@ -117,11 +117,11 @@ pub(crate) async fn carry_out(
         Ok(Err(never)) => match never {},
         Err(panic) => panicked(&operation, &*panic, &events).into_response(),
     };
-    // A client that has gone needs no answer.
+    // A disconnected client needs no answer.
     let _ = reply.send(piecemeal(response));
 }
 
-/// Notes that a handler panicked, and returns the answer to its client.
+/// Notes an event for a handler that panicked, and returns the answer for its client.
 fn panicked(operation: &str, panic: &(dyn Any + Send), events: &Events) -> Problem {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let message = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
@@ -135,7 +135,7 @@ fn panicked(operation: &str, panic: &(dyn Any + Send), events: &Events) -> Probl
     )
 }
 
-/// Returns the same answer; a streaming body is made at control, and crosses piece by piece.
+/// Returns the same answer, but with a streaming body that crosses the channel piece by piece.
 fn piecemeal(response: Response) -> Response {
     if response.body().size_hint().exact().is_some() {
         return response;
@@ -164,7 +164,7 @@ mod tests {
 
     use super::*;
 
-    /// Sends a request of a token.
+    /// Sends a request with a token.
     fn ask(channel: &ControlChannel, token: &str) -> tokio::task::JoinHandle<Response> {
         let (channel, from) = (channel.clone(), [10, 0, 0, 1].into());
         let principal = Principal::token(token, Role::Viewer, from);
@@ -200,7 +200,7 @@ mod tests {
             let mut slow = Vec::new();
             while let Some(Message::Carry(request, reply)) = asked.recv().await {
                 match &*request.extensions().get::<Principal>().unwrap().who.name {
-                    // The test never answers these.
+                    // Requests of the token "slow" get no answer.
                     "token slow" => slow.push(reply),
                     _ => reply.send(StatusCode::OK.into_response()).unwrap(),
                 }

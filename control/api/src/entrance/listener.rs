@@ -1,5 +1,4 @@
-//! The daemon's Unix socket: one router per path. Stale sockets are replaced, and the file is removed at the
-//! end.
+//! Unix socket of the daemon: one router per path. Replaces a stale socket, and removes the file at the end.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
@@ -18,14 +17,14 @@ use nix::sys::stat::{Mode, fchmod};
 
 use crate::ApiError;
 
-/// Maximum length of a socket path in bytes, without the closing zero.
+/// Maximum length of a socket path in bytes, without the terminating zero.
 const LONGEST: usize = 107;
-/// Time limit for another starting router to keep the directory locked.
+/// Maximum time to wait for the lock on the directory, which another starting router may hold.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Mode of the socket: owner and group may connect.
 const MODE: Mode = Mode::from_bits_truncate(0o660);
 
-/// Listening socket. Dropping it removes its file, and the directory if it was made for it.
+/// Listening socket. Dropping it removes its file, and the directory if it was created for it.
 #[derive(Debug)]
 pub struct Listener {
     listener: net::UnixListener,
@@ -33,12 +32,12 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens at `path`. Makes a missing directory (mode 0755), and replaces a socket without a listener.
-    /// Clients may connect at once; [`crate::Server::run`] answers them.
+    /// Listens at `path`. Creates a missing directory (mode 0755), and replaces a stale socket. Clients may
+    /// connect at once; [`crate::Server::run`] answers them.
     ///
     /// # Errors
-    /// [`ApiError::Occupied`] when a router listens there; other errors where the path can't be a socket.
-    /// Nothing is changed then.
+    /// Returns [`ApiError::Occupied`] if a router listens there, and another error if `path` can't be used.
+    /// Nothing has changed then.
     pub fn bind(path: &Path) -> Result<Self, ApiError> {
         let length = path.as_os_str().as_bytes().len();
         if length > LONGEST {
@@ -46,7 +45,7 @@ impl Listener {
         }
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let made = make_directory(parent)?;
-        // From the check of an old socket until the new one listens, no other router may do the same.
+        // The lock keeps other routers out, from the check of an old socket until the new one listens.
         let _lock =
             lock(parent).and_then(|lock| make_room(path).map(|()| lock)).inspect_err(|_| unmake(&made))?;
         let listener =
@@ -55,10 +54,10 @@ impl Listener {
         Ok(Self { listener, file })
     }
 
-    /// Checks whether [`bind`](Self::bind) can listen at `path`, and changes nothing.
+    /// Checks whether [`bind`](Self::bind) can listen at `path`, without changes.
     ///
     /// # Errors
-    /// The errors of [`bind`](Self::bind), as far as they can be foreseen.
+    /// Returns the errors of [`bind`](Self::bind), as far as they can be foreseen.
     pub fn look(path: &Path) -> Result<(), ApiError> {
         let length = path.as_os_str().as_bytes().len();
         if length > LONGEST {
@@ -72,7 +71,7 @@ impl Listener {
         &self.file.path
     }
 
-    /// Lets every user connect: access control decides about each request.
+    /// Lets every user connect, because access control checks each request.
     pub(crate) fn open_to_all(&self) -> Result<(), ApiError> {
         let opened = fs::set_permissions(self.path(), Permissions::from_mode(0o666));
         opened.map_err(ApiError::system("let all users connect at", self.path()))
@@ -84,7 +83,7 @@ impl Listener {
     }
 }
 
-/// Guard of the socket's file, which recognises a later file of the same name.
+/// Guard that removes the socket's file, unless another file has taken its path.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
@@ -111,14 +110,14 @@ impl Drop for SocketFile {
     fn drop(&mut self) {
         let ours = fs::symlink_metadata(&self.path).is_ok_and(|now| (now.dev(), now.ino()) == self.identity);
         if ours {
-            // An error can't be reported any more; the next router replaces the file.
+            // Nobody gets an error any more, and the next router replaces the file.
             let _ = fs::remove_file(&self.path);
         }
         unmake(&self.made);
     }
 }
 
-/// Makes the directory where it is missing. Returns its path if it was made.
+/// Creates a missing directory. Returns its path if it was created.
 fn make_directory(directory: &Path) -> Result<Option<PathBuf>, ApiError> {
     if directory.is_dir() {
         return Ok(None);
@@ -128,7 +127,7 @@ fn make_directory(directory: &Path) -> Result<Option<PathBuf>, ApiError> {
     Ok(Some(directory.to_owned()))
 }
 
-/// Removes a directory that was made, unless it has other content.
+/// Removes a created directory, unless it has other content.
 fn unmake(made: &Option<PathBuf>) {
     if let Some(directory) = made {
         let _ = fs::remove_dir(directory);
@@ -149,7 +148,7 @@ fn lock(directory: &Path) -> Result<File, ApiError> {
     }
 }
 
-/// Removes a socket without a listener.
+/// Removes a stale socket.
 fn make_room(path: &Path) -> Result<(), ApiError> {
     match is_dead(path)? {
         true => fs::remove_file(path).map_err(ApiError::system("remove the stale socket", path)),
@@ -157,7 +156,7 @@ fn make_room(path: &Path) -> Result<(), ApiError> {
     }
 }
 
-/// Returns whether there is a socket without a listener; false where there is no file.
+/// Whether there is a socket at `path` that nobody listens at; false without a file.
 fn is_dead(path: &Path) -> Result<bool, ApiError> {
     let metadata = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -173,7 +172,7 @@ fn is_dead(path: &Path) -> Result<bool, ApiError> {
             let pid = getsockopt(&probe, sockopt::PeerCredentials).ok().map(|peer| peer.pid());
             Err(ApiError::Occupied { path: path.to_owned(), pid })
         }
-        // The listener's queue of clients is full.
+        // The queue of the listener is full, so there is one.
         Err(Errno::EAGAIN) => Err(ApiError::Occupied { path: path.to_owned(), pid: None }),
         Err(Errno::ECONNREFUSED) => Ok(true),
         Err(Errno::ENOENT) => Ok(false),
@@ -188,7 +187,7 @@ fn new_socket() -> nix::Result<OwnedFd> {
 
 fn open(path: &Path) -> io::Result<net::UnixListener> {
     let socket = new_socket()?;
-    // The file gets the socket's mode less the umask, so it is never more open than MODE.
+    // The file gets this mode less the umask, so it is never more open than `MODE`.
     fchmod(&socket, MODE)?;
     bind(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
     let listening = fs::set_permissions(path, Permissions::from_mode(MODE.bits()))

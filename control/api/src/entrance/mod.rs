@@ -1,4 +1,4 @@
-//! Entrances: sockets, the client threads, and access control. None of them carries out an operation.
+//! Entrances: sockets, client threads and access control. They carry out no operation themselves.
 
 pub(crate) mod access_control;
 pub(crate) mod certificate;

@@ -1,4 +1,4 @@
-//! Remote access: the interface over TCP, always with TLS.
+//! Remote access over TCP, always with TLS.
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -16,7 +16,7 @@ use rustls::version::{TLS12, TLS13};
 use crate::ApiError;
 use crate::entrance::certificate::{self, Certificate, Place};
 
-/// Listening sockets, and the certificate that they serve with.
+/// Listening sockets and their certificate.
 #[derive(Debug)]
 pub struct Remote {
     pub(crate) listeners: Vec<TcpListener>,
@@ -24,22 +24,22 @@ pub struct Remote {
     pub(crate) certificate: Arc<Certificate>,
 }
 
-/// Error in settings of the interface: the key of `[api]`, and the cause.
+/// Invalid setting of the interface.
 #[derive(Debug)]
 pub struct Unservable {
-    /// Key of `[api]`.
+    /// Key in `[api]`.
     pub key: &'static str,
     /// Cause.
     pub error: ApiError,
 }
 
 impl Remote {
-    /// Checks whether [`open`](Self::open) can succeed. Writes nothing and listens nowhere: reads the
-    /// configured certificates, and binds each address and releases it. Returns conditions that prevent
-    /// nothing or may change soon: an expired certificate, and addresses where another program listens.
+    /// Checks whether [`open`](Self::open) can succeed, without writing or listening: reads the configured
+    /// certificate, and binds each address briefly. Returns problems that prevent no start or may pass: an
+    /// expired certificate, and addresses in use.
     ///
     /// # Errors
-    /// Settings that can't work.
+    /// Returns the invalid setting.
     pub fn check(settings: &Api) -> Result<Vec<ApiError>, Unservable> {
         let mut notes = Vec::new();
         if settings.listen.is_empty() {
@@ -64,11 +64,11 @@ impl Remote {
         Ok(notes)
     }
 
-    /// Listens at the configured addresses; returns `None` where there are none. An own certificate is kept
-    /// in `state`.
+    /// Listens at the configured addresses; returns `None` if there are none. A self-signed certificate is
+    /// stored in `state`.
     ///
     /// # Errors
-    /// A certificate that can't be used, or an address that can't be bound.
+    /// Returns an error for an unusable certificate, or an address that can't be bound.
     pub fn open(settings: &Api, state: Option<PathBuf>) -> Result<Option<Self>, ApiError> {
         if settings.listen.is_empty() {
             return Ok(None);
@@ -92,11 +92,11 @@ fn listen(address: SocketAddr) -> Result<TcpListener, ApiError> {
     Ok(listener)
 }
 
-/// Refuses two addresses with the same port that are equal, or of which one covers all addresses of the
-/// machine.
+/// Refuses two addresses with the same port, if they are equal, or if one is the wildcard address and covers
+/// the other.
 fn unless_covered(addresses: &[SocketAddr]) -> Result<(), ApiError> {
     let covers = |one: &SocketAddr, other: &SocketAddr| {
-        // An IPv6 socket for all addresses takes IPv4 as well.
+        // An IPv6 wildcard socket accepts IPv4 as well.
         let is_within = one.is_ipv6() || other.is_ipv4();
         one.port() == other.port() && (one.ip() == other.ip() || (one.ip().is_unspecified() && is_within))
     };
@@ -113,7 +113,7 @@ fn unless_covered(addresses: &[SocketAddr]) -> Result<(), ApiError> {
 fn take(address: SocketAddr) -> nix::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
     let taken = socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
-    // As for a listener: recently closed connections don't prevent binding.
+    // As for a listener, connections that were closed recently don't prevent binding.
     setsockopt(&taken, sockopt::ReuseAddr, &true)?;
     bind(taken.as_raw_fd(), &SockaddrStorage::from(address))?;
     Ok(taken)
@@ -133,8 +133,7 @@ fn config(certificate: Arc<Certificate>) -> Result<ServerConfig, ApiError> {
     Ok(config)
 }
 
-/// Returns the names of an own certificate: the machine's name, the configured names, and the listening
-/// addresses.
+/// Returns the names for a self-signed certificate: host name, configured names and listening addresses.
 fn names(settings: &Api) -> Vec<String> {
     let host = nix::sys::utsname::uname().ok().and_then(|about| about.nodename().to_str().map(str::to_owned));
     let usual = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
@@ -188,7 +187,7 @@ mod tests {
         drop(listening);
         assert!(Remote::check(&settings).unwrap().is_empty());
         assert!(TcpListener::bind(busy).is_ok(), "it was let go of");
-        // No machine has this address, which is reserved for documentation (RFC 5737).
+        // This address is reserved for documentation (RFC 5737), so no machine has it.
         settings.listen = vec![address("192.0.2.1:8443")];
         let wrong = Remote::check(&settings).unwrap_err();
         assert!(wrong.key == "listen" && wrong.error.to_string().contains("192.0.2.1:8443"), "{wrong:?}");

@@ -1,4 +1,5 @@
-//! Client threads. Each has the sockets of one kind, and no privileges: control carries out the requests.
+//! Client threads. Each serves the sockets of one kind and has no privileges; control carries out the
+//! requests.
 
 use std::future::poll_fn;
 use std::io;
@@ -27,28 +28,27 @@ use crate::entrance::access_control::{Caller, Standing};
 use crate::limits::places::{Places, Sizes};
 use crate::limits::{Patient, network};
 
-/// Time limit for a client to send a request's head, and for a connection without a request.
+/// Time limit for receiving the head of a request, also while a connection is idle.
 const HEAD_PATIENCE: Duration = Duration::from_secs(10);
-/// Time limit for authentication of a connection's caller, the TLS handshake included.
+/// Time limit for authenticating the caller of a connection, including the TLS handshake.
 const STRANGERS_PATIENCE: Duration = Duration::from_secs(10);
 /// Maximum length of a request's head, in bytes; a longer head gets 431.
 const MOST_HEAD: usize = 16 << 10;
-/// Time for which the thread reads from a client that still sends after its answer, so that the client reads
-/// the answer.
+/// Time limit for reading what a client still sends after its answer, so that it can read the answer.
 const LINGER: Duration = Duration::from_secs(2);
 /// Time limit for running answers when the server stops.
 const GRACE: Duration = Duration::from_millis(500);
-/// Number of connections of root and of the router's own user at the Unix socket; further ones wait.
+/// Maximum number of connections of root and the router's own user at the Unix socket; further ones wait.
 const RESERVED: usize = 256;
-/// Numbers of connections of other users at the Unix socket.
+/// Limits on connections of other users at the Unix socket.
 const LOCAL: Sizes =
     Sizes { strangers: 64, each_source: 16, known: 160, administrators: 32, each_caller: 40 };
-/// Numbers of connections over TCP.
+/// Limits on connections over TCP.
 const REMOTE: Sizes =
     Sizes { strangers: 128, each_source: 32, known: 320, administrators: 64, each_caller: 80 };
-/// Pause after a failed accept: the process lacks descriptors, and an immediate retry would fail again.
+/// Pause after a failed accept. The process lacks file descriptors, so an immediate retry would fail too.
 const REST: Duration = Duration::from_millis(100);
-/// Interval between checks whether the token of a connection is still valid.
+/// Interval between checks of the token of a connection.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Listening sockets of a thread.
@@ -61,7 +61,7 @@ pub(crate) enum Sockets {
 }
 
 impl Sockets {
-    /// Returns the name of the sockets' thread.
+    /// Returns the name of the thread for these sockets.
     fn thread(&self) -> &'static str {
         match self {
             Self::Unix(_) => "api-local",
@@ -77,11 +77,11 @@ pub(crate) struct Serving {
     pub name: &'static str,
     /// Id of the thread.
     pub thread: i32,
-    /// Receiver that is ready when the thread has ended.
+    /// Receiver that is notified when the thread has ended.
     pub ended: oneshot::Receiver<()>,
 }
 
-/// Service that a thread answers with, and the signal of its end.
+/// Service of a client thread, and the signal that the server stops.
 #[derive(Clone)]
 pub(crate) struct Service {
     pub access: axum::Router,
@@ -91,10 +91,10 @@ pub(crate) struct Service {
 }
 
 impl Serving {
-    /// Starts a thread. The thread is confined when this function returns.
+    /// Starts a client thread. When this returns, the thread is confined.
     ///
     /// # Errors
-    /// When the thread can't be started or confined.
+    /// Returns an error if the thread can't be started or confined.
     pub fn start(sockets: Sockets, service: Service) -> Result<Self, ApiError> {
         let name = sockets.thread();
         let failed = |what: &'static str| move |why: String| ApiError::Thread { name, what, why };
@@ -106,7 +106,7 @@ impl Serving {
                     let _ = tell.send(Ok(nix::unistd::gettid().as_raw()));
                     runtime.block_on(acceptors.serve(service));
                 }
-                // The starter of the thread gets the cause.
+                // The caller of `start` gets the error.
                 Err(error) => drop(tell.send(Err(error))),
             }
             let _ = end.send(());
@@ -118,7 +118,7 @@ impl Serving {
     }
 }
 
-/// Does all work that needs privileges, and drops them.
+/// Does everything that needs privileges, then drops them.
 fn begin(sockets: Sockets) -> Result<(tokio::runtime::Runtime, Acceptors), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
@@ -173,7 +173,7 @@ impl Acceptors {
         Ok(Self(all))
     }
 
-    /// Answers clients until the server stops. Then running answers get half a second.
+    /// Serves clients until the server stops; unfinished answers then get half a second.
     async fn serve(self, service: Service) {
         let mut acceptors = JoinSet::new();
         for acceptor in self.0 {
@@ -250,7 +250,7 @@ async fn serve_local(stream: UnixStream, places: LocalPlaces, service: Service) 
 }
 
 async fn serve_remote(stream: TcpStream, tls: TlsAcceptor, caller: Caller, service: Service) {
-    // Each answer is written as a whole.
+    // Each answer is written as a whole, so Nagle's algorithm would only delay it.
     let _ = stream.set_nodelay(true);
     keep_alive(&stream);
     let caller = Arc::new(caller);
@@ -268,10 +268,9 @@ async fn serve_remote(stream: TcpStream, tls: TlsAcceptor, caller: Caller, servi
     }
 }
 
-/// Enables TCP keepalive, so that a vanished client is noticed within a minute, also where nothing is sent to
-/// it.
+/// Enables TCP keepalive, so that a vanished client is noticed within a minute even if nothing is sent to it.
 fn keep_alive(stream: &TcpStream) {
-    // A refusal by the kernel does no harm.
+    // A failure to set an option is harmless.
     let _ = setsockopt(stream, sockopt::TcpKeepIdle, &30);
     let _ = setsockopt(stream, sockopt::TcpKeepInterval, &10);
     let _ = setsockopt(stream, sockopt::TcpKeepCount, &3);
@@ -299,18 +298,18 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin>(stream: S, caller: Arc<Ca
     linger(connection.into_parts().io.into_inner(), caller.unread()).await;
 }
 
-/// Closes a connection so that its client reads the answer. A client that still sends would get a reset;
-/// therefore up to `most` bytes of it are read.
+/// Closes a connection in such a way that the client can read the answer. A client that still sends would get
+/// a reset, so up to `most` bytes are read from it first.
 async fn linger<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, most: u64) {
     let drained = async {
         stream.shutdown().await?;
         tokio::io::copy(&mut stream.take(most), &mut tokio::io::sink()).await
     };
-    // A client that sends for longer gets the reset.
+    // A client that sends for longer gets a reset.
     let _ = tokio::time::timeout(LINGER, drained).await;
 }
 
-/// Waits until the token of a connection is no longer valid, so that its streams end.
+/// Waits until the token of a connection is revoked or expires; then the connection and its streams end.
 async fn locked_out(caller: &Caller, tokens: &Tokens) {
     if matches!(caller, Caller::Local { .. }) {
         return std::future::pending().await;
@@ -324,7 +323,7 @@ async fn locked_out(caller: &Caller, tokens: &Tokens) {
 }
 
 async fn ended(ending: &mut watch::Receiver<bool>) {
-    // A closed channel is an end as well.
+    // A closed channel also means that the server stops.
     let _ = ending.wait_for(|ending| *ending).await;
 }
 
@@ -341,7 +340,7 @@ mod tests {
     use crate::entrance::control_channel::{ControlChannel, Message};
     use crate::limits::{Key, Limits};
 
-    /// Service, and the handles that keep it running.
+    /// Running client thread, with the handles that keep it alive.
     struct Served {
         service: Service,
         limits: Limits,
@@ -361,7 +360,7 @@ mod tests {
     #[tokio::test]
     async fn a_client_that_sends_a_large_body_behind_its_head_reads_429() {
         let Served { service, limits, .. } = &served();
-        // An hour ahead no request gains a rate token before the test ends.
+        // At a time one hour ahead, the bucket stays empty during the test.
         let late = Instant::now() + Duration::from_secs(3600);
         while limits.request(Key::User(Some(7)), late).is_ok() {}
         let caller =

@@ -1,4 +1,4 @@
-//! Users of this machine: their names, and the roles of their groups at the Unix socket.
+//! Users of this machine at the Unix socket: their names, and the roles of their groups.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::CString;
@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use millrace_controller::{Role, Who};
 use nix::unistd::{Gid, Group, Uid, User, geteuid, getgrouplist};
 
-/// Time for which an answer of the system about a user is used.
+/// Time for which a user lookup stays valid.
 const FRESH: Duration = Duration::from_secs(60);
 /// Maximum number of remembered users.
 const MOST: usize = 1000;
 
-/// User: its name and its role.
+/// Name and role of a user; the role is `None` if no group grants one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Known {
     pub who: Who,
@@ -28,12 +28,12 @@ pub(crate) struct Users {
 }
 
 impl Users {
-    /// Creates the user lookup; members of these groups have these roles.
+    /// Creates the cache. `groups` assigns roles to the members of groups.
     pub fn new(groups: BTreeMap<String, Role>) -> Self {
         Self { groups: Arc::new(groups), known: Arc::default() }
     }
 
-    /// Returns the name and role of a user. The system may be slow: this may wait for a directory service.
+    /// Returns the name and role of a user. May take long, because the system may ask a directory service.
     pub fn find(&self, uid: u32) -> Known {
         let now = Instant::now();
         let remembered =
@@ -63,7 +63,7 @@ impl Users {
         Known { who: Who::user(uid, user.map(|user| user.name)), role }
     }
 
-    /// Returns the highest role of a user's groups.
+    /// Returns the highest role that a user's groups grant.
     fn by_groups(&self, name: &str, first: Gid) -> Option<Role> {
         if self.groups.is_empty() {
             return None;

@@ -1,8 +1,8 @@
-//! Memory budget of all request bodies together.
+//! Memory budget for all request bodies together.
 //!
-//! The first 64 KiB of a body are free, so short commands pass whatever other clients send. Further bytes
-//! take from the budget as they arrive, and return to it when the request is answered. Where the budget is
-//! used up, the request is refused at once: a waiting request would keep its memory from other waiting ones.
+//! The first 64 KiB of each body are free, so that short commands pass whatever other clients send. Further
+//! bytes are taken from the budget as they arrive, and returned when the request is answered. When the budget
+//! is used up, requests are refused at once: if they waited, they would hold memory that others wait for.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use hyper::body::{Frame, SizeHint};
 use crate::http::problem::Problem;
 use crate::principal::Principal;
 
-/// Total budget: bytes of all bodies being received or processed, beyond the free part.
+/// Total budget in bytes, for all bodies being received or processed, without their free parts.
 const ALL: usize = 128 << 20;
-/// Part of the budget for remote requests, in bytes.
+/// Maximum that remote requests may take of the budget, in bytes.
 const ELSEWHERE: usize = 64 << 20;
 /// Free bytes of each body.
 const FREE: usize = 64 << 10;
 
-/// Used part of the budget. Clones share it.
+/// Bytes taken from the budget. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BodyBudget(Arc<Taken>);
 
@@ -36,7 +36,7 @@ struct Taken {
     elsewhere: AtomicUsize,
 }
 
-/// Part of the budget that one request uses, until it is answered.
+/// Bytes that one request takes from the budget, until it is answered.
 #[derive(Debug)]
 pub(crate) struct Share {
     budget: BodyBudget,
@@ -46,7 +46,7 @@ pub(crate) struct Share {
     was_refused: AtomicBool,
 }
 
-/// Counts the body of a request, from its beginning to the answer.
+/// Charges the body of a request to the budget, until the request is answered.
 pub(crate) async fn count(
     State(budget): State<BodyBudget>,
     Extension(principal): Extension<Principal>,
@@ -80,14 +80,14 @@ impl BodyBudget {
     }
 }
 
-/// Adds `bytes`, unless the sum would exceed `most`.
+/// Adds `bytes` to `taken`, unless the sum would exceed `most`. Returns whether it did.
 fn take(taken: &AtomicUsize, bytes: usize, most: usize) -> bool {
     let add = |taken: usize| taken.checked_add(bytes).filter(|sum| *sum <= most);
     taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
 }
 
 impl Share {
-    /// Takes the cost of some bytes from the budget. Returns false where the budget is used up.
+    /// Takes arriving bytes from the budget, except the free ones. Returns false if the budget is used up.
     fn take(&self, bytes: usize) -> bool {
         let before = self.arrived.fetch_add(bytes, Ordering::Relaxed);
         let cost = (before + bytes).saturating_sub(FREE.max(before));
@@ -99,13 +99,9 @@ impl Share {
         false
     }
 
-    /// Returns the problem to answer if the body was refused for lack of memory.
+    /// Returns the problem of a request whose body exceeded the budget; `None` if it did not.
     pub fn problem(&self) -> Option<Problem> {
-        let most = if self.is_elsewhere { ELSEWHERE } else { ALL };
-        let detail = format!(
-            "long request bodies in progress take {} MiB, the limit of the router: try again in a second",
-            most >> 20
-        );
+        let detail = "the long request bodies in progress reach their limit: try again in a second";
         let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).with_retry(1);
         self.was_refused.load(Ordering::Relaxed).then_some(problem)
     }
@@ -121,7 +117,7 @@ impl Drop for Share {
     }
 }
 
-/// Body that counts its bytes as they arrive.
+/// Body whose bytes are charged to the budget as they arrive.
 struct Counted {
     body: Body,
     share: Arc<Share>,

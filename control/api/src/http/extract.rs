@@ -1,4 +1,4 @@
-//! Extractors of requests. Unreadable input becomes a [`Problem`].
+//! Extractors of request parts. Invalid input gives a [`Problem`].
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(crate) const LONG_BODY: usize = 64 << 20;
 /// Time limit for the arrival of a body.
 const BODY_PATIENCE: Duration = Duration::from_secs(10);
 
-/// JSON object in a request's body.
+/// Extractor of the JSON object in a request's body.
 pub(crate) struct Body<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
@@ -36,7 +36,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     }
 }
 
-/// Optional JSON object in a request's body.
+/// Extractor of an optional JSON object in a request's body.
 pub(crate) struct MaybeBody<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for MaybeBody<T> {
@@ -49,7 +49,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for MaybeBody
     }
 }
 
-/// Returns the declared content type of a body if it is no JSON.
+/// Returns the content type of a body if it is declared and is not JSON.
 fn is_no_json(request: &Request) -> Option<String> {
     let kind = request.headers().get(header::CONTENT_TYPE)?;
     let text = kind.to_str().unwrap_or_default();
@@ -58,7 +58,7 @@ fn is_no_json(request: &Request) -> Option<String> {
     (!is_json).then(|| text.to_owned())
 }
 
-/// Maximum length of a body, in bytes.
+/// Maximum length of a body, in bytes; 0 by default.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Longest(pub usize);
 
@@ -67,7 +67,7 @@ impl Longest {
         request.extensions().get().copied().unwrap_or(Self(0))
     }
 
-    /// Refuses a body whose declared length exceeds the maximum, before any of it arrives.
+    /// Refuses a body whose declared length exceeds the maximum, before it arrives.
     fn check(self, request: &Request) -> Result<(), Problem> {
         let length = request.headers().get(header::CONTENT_LENGTH).and_then(|text| text.to_str().ok());
         let too_long =
@@ -108,22 +108,22 @@ async fn bytes<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Pro
         })
     })?;
     if let Some(Noted(noted)) = noted {
-        // A request has one body.
+        // A request has a single body, so the cell is empty.
         let _ = noted.set(bytes.clone());
     }
     Ok(bytes)
 }
 
-/// Cell for the body of a request, which the audit log reads.
+/// Cell in which the body of a request is stored for the audit log.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Noted(pub Arc<OnceLock<Bytes>>);
 
-/// Arguments of an operation without arguments.
+/// Arguments of an operation that has none.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Nothing {}
 
-/// Refuses arguments at an operation without any, since their sender expects an effect.
+/// Refuses query arguments at an operation that has none, because the client expects them to have an effect.
 pub(crate) async fn refuse_arguments(request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     match Arguments::<Nothing>::from_request_parts(&mut parts, &()).await {
@@ -139,7 +139,7 @@ fn late() -> Problem {
     )
 }
 
-/// Refuses a body at an operation without one, since its sender expects an effect.
+/// Refuses a body at an operation that has none, because the client expects it to have an effect.
 pub(crate) async fn refuse_body(request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     match tokio::time::timeout(BODY_PATIENCE, to_bytes(body, 0)).await {
@@ -153,7 +153,7 @@ pub(crate) async fn refuse_body(request: Request, next: Next) -> Response {
     }
 }
 
-/// JSON object in a request's body, or a list of such objects.
+/// Extractor of a JSON object, or a list of such objects, in a request's body.
 pub(crate) enum OneOrList<T> {
     /// One object.
     One(T),
@@ -166,7 +166,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Send + 'static> FromRequest<S> for On
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
         let bytes = body(request, state).await?;
-        // On a blocking thread, since long lists would make others wait.
+        // Parsing a long list takes long, so it runs on a blocking thread.
         let read = tokio::task::spawn_blocking(move || Self::read(&bytes)).await;
         Ok(read.map_err(|error| ControlError::system("read the request", error))??)
     }
@@ -188,7 +188,7 @@ impl<T: DeserializeOwned> OneOrList<T> {
     }
 }
 
-/// Returns the object in `bytes`. Refuses a list of the object's values.
+/// Parses the object in `bytes`. Refuses an array, from which serde would accept the values of the object.
 fn object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ControlError> {
     if bytes.trim_ascii_start().first() == Some(&b'[') {
         return Err(no_object());
@@ -199,7 +199,7 @@ fn object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ControlError> {
     Ok(read)
 }
 
-/// Parses JSON. An error names its place in the JSON.
+/// Parses JSON. An error names the path of the invalid value.
 fn parsed<'de, T: DeserializeOwned>(
     json: impl Deserializer<'de, Error = serde_json::Error>,
 ) -> Result<T, ControlError> {
@@ -214,12 +214,12 @@ fn no_object() -> ControlError {
 fn unreadable(path: &str, error: &serde_json::Error) -> ControlError {
     let text = error.to_string();
     let is_syntax = error.is_syntax() || error.is_eof();
-    // A position in the text helps where the text is no JSON; otherwise the path helps.
+    // Syntax errors keep their line and column; for others the path is more helpful.
     let text = if is_syntax { &text } else { text.rsplit_once(" at line ").map_or(&*text, |(text, _)| text) };
     ControlError::Invalid(explain(path, text))
 }
 
-/// Name in a request's path.
+/// Extractor of the name in a request's path.
 pub(crate) struct Name(pub String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Name {
@@ -232,7 +232,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Name {
     }
 }
 
-/// Two names in a request's path.
+/// Extractor of the two names in a request's path.
 pub(crate) struct Names(pub [String; 2]);
 
 impl<S: Send + Sync> FromRequestParts<S> for Names {
@@ -246,7 +246,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Names {
     }
 }
 
-/// Query arguments of a request.
+/// Extractor of the query arguments of a request.
 pub(crate) struct Arguments<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Arguments<T> {

@@ -11,7 +11,7 @@ pub(crate) mod wording;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 
-/// Puts a tag into the head of an answer.
+/// Sets the `ETag` header of an answer.
 fn put_tag(response: &mut Response, tag: &str) {
     if let Ok(tag) = HeaderValue::from_str(tag) {
         response.headers_mut().insert(header::ETAG, tag);

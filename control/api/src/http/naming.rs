@@ -1,7 +1,7 @@
-//! Names of JSON keys that differ from internal names: settings of the file, which have hyphens there, and
+//! JSON keys that differ from internal names: settings, whose keys have hyphens in configuration files, and
 //! the flows of a filter.
 //!
-//! `docs/decisions.md` gives the reason for underscores in JSON and hyphens in files and commands.
+//! `docs/decisions.md` explains why keys have underscores in JSON but hyphens in files and commands.
 
 use std::borrow::Cow;
 
@@ -16,15 +16,16 @@ use serde_json::{Map, Value};
 use crate::http::problem::Problem;
 use crate::http::tag::Tagged;
 
-/// Value whose keys have hyphens in a file.
+/// Settings with underscores in their JSON keys, instead of the hyphens in files.
 #[derive(Debug)]
 pub(crate) struct Settings<T>(pub T);
 
-/// Filter: a binding with its flows under the key `match`.
+/// View of a filter: a binding whose flows have the key `match`.
 #[derive(Debug)]
 pub(crate) struct FilterView(pub BindingView);
 
-/// Returns the conversion of errors about settings: names are as in JSON, also in the given values.
+/// Returns a function that converts errors about settings. Their text then has the keys of JSON, also for the
+/// `given` settings.
 pub(crate) fn refused(given: &Map<String, Value>) -> impl Fn(ControlError) -> Problem {
     |error| {
         let said =
@@ -41,7 +42,7 @@ fn match_of(key: &str) -> String {
     if key == "filter" { "match" } else { key }.to_owned()
 }
 
-/// Returns an object with renamed keys.
+/// Returns an object with its keys renamed by `name`.
 fn renamed(value: Value, name: impl Fn(&str) -> String) -> Value {
     match value {
         Value::Object(keys) => keys.into_iter().map(|(key, value)| (name(&key), value)).collect(),
@@ -49,7 +50,7 @@ fn renamed(value: Value, name: impl Fn(&str) -> String) -> Value {
     }
 }
 
-/// Returns the schema of an object with renamed keys.
+/// Returns the schema of an object with its keys renamed by `name`.
 fn renamed_schema(schema: Schema, name: impl Fn(&str) -> String) -> Schema {
     let mut schema = schema.to_value();
     if let Some(properties) = schema.get_mut("properties") {

@@ -9,16 +9,16 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-/// Error answer.
+/// Error answer, sent as problem details.
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
     pub status: StatusCode,
     pub detail: String,
-    /// Number of wrong entries of a list, or of errors in a configuration.
+    /// Number of invalid entries of a list, or of errors in a configuration.
     wrong: usize,
     /// First errors, up to 100.
     errors: Vec<WrongEntry>,
-    /// Current state where the request expected another one, with its tag.
+    /// Current state and its tag, if the request expected another state.
     current: Option<Box<(String, Value)>>,
     /// Seconds after which a retry makes sense.
     retry: Option<u64>,
@@ -30,52 +30,52 @@ pub(crate) struct Problem {
     closes: bool,
 }
 
-/// An entry of a list that is wrong, or something in a configuration.
+/// Invalid entry of a list, or error in a configuration.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 struct WrongEntry {
-    /// The number of an entry, from 0.
+    /// Number of the list entry, from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     entry: Option<usize>,
-    /// Where a configuration comes from.
+    /// Origin of the configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<String>,
-    /// The line in it, from 1.
+    /// Line in the configuration, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<usize>,
-    /// The column in it, from 1.
+    /// Column in the configuration, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     column: Option<usize>,
-    /// What is wrong, and what would be right.
+    /// Problem and remedy.
     detail: String,
 }
 
-/// Why something was not done (RFC 9457).
+/// Reason why a request failed (RFC 9457).
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Problem")]
 pub(crate) struct ProblemBody {
-    /// `about:blank`: no more is known than the status says.
+    /// Always `about:blank`: the status says what kind of problem it is.
     r#type: &'static str,
-    /// The status in words.
+    /// Name of the HTTP status.
     title: &'static str,
-    /// The status.
+    /// HTTP status.
     status: u16,
-    /// One sentence for people: what is wrong, where, and what would be right.
+    /// Problem, its place and the remedy, as one sentence for people.
     detail: String,
-    /// How many entries of a list are wrong, or things in a configuration.
+    /// Number of invalid entries of a list, or of errors in a configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     wrong: Option<usize>,
-    /// The first of them, up to 100.
+    /// First of these errors, up to 100.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     errors: Vec<WrongEntry>,
-    /// What is there, where something else was expected.
+    /// Current state, if the request expected another one.
     #[serde(skip_serializing_if = "Option::is_none")]
     current: Option<Value>,
-    /// The role that is needed.
+    /// Role that the operation needs, if the caller lacks it.
     #[serde(skip_serializing_if = "Option::is_none")]
     needs: Option<Role>,
 }
 
-/// Returns the status for a kind of error; for a list, the status of its first error.
+/// Returns the status for an error. For a list it is the status of the first faulty entry.
 fn status(error: &ControlError) -> StatusCode {
     match error {
         ControlError::Invalid(_) | ControlError::Config(_) => StatusCode::BAD_REQUEST,
@@ -105,7 +105,7 @@ impl Problem {
         Self { status, detail: detail.into(), wrong: 0, errors, current, retry, needs, challenge, closes }
     }
 
-    /// Adds the current state, where the request expected another one, and its tag.
+    /// Adds the current state and its tag, if the request expected another state.
     pub fn with_current(self, tag: String, current: Value) -> Self {
         Self { current: Some(Box::new((tag, current))), ..self }
     }
@@ -125,7 +125,7 @@ impl Problem {
         Self { challenge: Some(challenge), ..self }
     }
 
-    /// Ends the connection with the answer.
+    /// Closes the connection after the answer.
     pub fn closing(self) -> Self {
         Self { closes: true, ..self }
     }
@@ -162,7 +162,7 @@ impl From<ControlError> for Problem {
     }
 }
 
-/// Text of a problem, for the audit log.
+/// Detail of a problem, passed to the audit log.
 #[derive(Clone, Debug)]
 pub(crate) struct Detail(pub String);
 
@@ -171,7 +171,7 @@ impl IntoResponse for Problem {
         let detail = Detail(self.detail.clone());
         let (tag, current) = self.current.map(|current| *current).unzip();
         let body = ProblemBody {
-            // RFC 9457, 4.2.1.
+            // The type of problems that are only HTTP errors (RFC 9457, 4.2.1).
             r#type: "about:blank",
             title: self.status.canonical_reason().unwrap_or("Error"),
             status: self.status.as_u16(),

@@ -1,5 +1,5 @@
-//! Streaming answers: events, rates, traces, drops and captures are each a [`Source`]. They are sent as
-//! server-sent events or as a file of packets until the source ends, the client goes, or the router stops.
+//! Streaming answers. Events, rates, traces, drops and captures are each a [`Source`]. It is sent as
+//! server-sent events or as a capture file, until it ends, the client disconnects, or the router stops.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -15,21 +15,22 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::sync::watch;
 
-/// Media type of files of packets.
+/// Media type of capture files.
 pub(crate) const PCAPNG: &str = "application/x-pcapng";
-/// Time without a message after which a comment is sent, so that each end knows that the other is there.
+/// Time after which a comment is sent if there is no message, so that both ends know that the connection is
+/// alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Source of a streaming answer.
 pub(crate) trait Source: Send + 'static {
-    /// Content of one message, or of one write to the file.
+    /// Content of one message, or of one write to the capture file.
     type Piece: Send + 'static;
 
-    /// Waits for the next piece; `None` at the end.
+    /// Waits for the next piece; `None` at the end of the stream.
     fn next(&mut self) -> impl Future<Output = Option<Self::Piece>> + Send;
 }
 
-/// Returns the pieces of a source, which keeps its place among streams until it ends.
+/// Returns the pieces of a source. The stream holds its slot `place` until it ends.
 pub(crate) fn pieces<S: Source, P: Send + 'static>(
     source: S,
     place: P,
@@ -50,7 +51,7 @@ pub(crate) fn as_events<S: Source, P: Send + 'static>(
     Sse::new(all).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
 }
 
-/// Sends a source as a file of packets.
+/// Sends a source as a capture file.
 pub(crate) fn as_file<S: Source, P: Send + 'static>(
     source: S,
     place: P,
@@ -60,12 +61,12 @@ pub(crate) fn as_file<S: Source, P: Send + 'static>(
     ([(header::CONTENT_TYPE, PCAPNG)], Body::from_stream(bytes)).into_response()
 }
 
-/// Returns a message of this name.
+/// Returns a server-sent event with this name and data.
 pub(crate) fn message(name: &str, data: &impl Serialize) -> Message {
     continued(Message::default(), name, data)
 }
 
-/// Completes a message that has a number already.
+/// Adds name and data to a server-sent event that may already have an id.
 pub(crate) fn continued(begun: Message, name: &str, data: &impl Serialize) -> Message {
     begun.event(name).data(json!(data).to_string())
 }
@@ -75,7 +76,7 @@ pub(crate) fn accepts_stream(headers: &HeaderMap) -> bool {
     accepts(headers, "text/event-stream")
 }
 
-/// Returns whether a client accepts a media type by its name.
+/// Returns whether a client accepts exactly this media type; wildcards don't count.
 pub(crate) fn accepts(headers: &HeaderMap, media: &str) -> bool {
     let accepted = headers.get_all(header::ACCEPT).into_iter().filter_map(|value| value.to_str().ok());
     accepted
@@ -88,12 +89,12 @@ pub(crate) fn accepts(headers: &HeaderMap, media: &str) -> bool {
 pub(crate) struct Ending(pub watch::Receiver<bool>);
 
 impl Ending {
-    /// Returns whether the router stops.
+    /// Whether the router is stopping.
     pub fn has_come(&self) -> bool {
         *self.0.borrow()
     }
 
-    /// Waits for something else; `None` if the router stops before.
+    /// Waits for `other`; returns `None` if the router stops first.
     pub async fn or<T>(&mut self, other: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             other = other => Some(other),
@@ -102,7 +103,7 @@ impl Ending {
         }
     }
 
-    /// Waits for this time, or until the router stops.
+    /// Waits for `time`, or until the router stops.
     pub async fn pause(&mut self, time: Duration) {
         self.or(tokio::time::sleep(time)).await;
     }

@@ -1,6 +1,7 @@
-//! Entity tags: a client names the state of a resource that it wants to change (RFC 9110, 8.8.3 and 13.1.1).
+//! Entity tags. A client names the state of a resource that it knows, as a condition of a request (RFC 9110,
+//! 8.8.3 and 13.1.1).
 //!
-//! A tag covers the changeable part of a resource without its counters, so it is constant while packets flow.
+//! A tag covers the changeable part of a resource but no counters, so it stays the same while packets flow.
 
 use super::put_tag;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -26,7 +27,7 @@ pub(crate) trait Tagged: Serialize {
     /// Returns the changeable part of the resource.
     fn settings(&self) -> Value;
 
-    /// Returns the tag of the resource, in quotation marks.
+    /// Returns the entity tag of the resource, with its quotation marks.
     fn tag(&self) -> String {
         let mut hasher = DefaultHasher::new();
         self.settings().to_string().hash(&mut hasher);
@@ -89,7 +90,7 @@ impl Tagged for SchedulerView {
 
 impl Tagged for QueueView {
     fn settings(&self) -> Value {
-        // Queues of flows come and go; only queues with a configured rate count.
+        // Queues of flows come and go with packets, so only those with a reserved rate count.
         let reserved = self.flows.iter().filter(|flow| flow.rate.is_some());
         let reserved: Vec<Value> =
             reserved.map(|flow| json!([flow.flow, flow.rate, flow.quantum, flow.threshold])).collect();
@@ -103,7 +104,7 @@ impl Tagged for ConfigurationView {
     }
 }
 
-/// Answer with the tag of its resource.
+/// Answer with the entity tag of its resource.
 pub(crate) struct WithTag<V>(pub V);
 
 impl<V: Tagged> IntoResponse for WithTag<V> {
@@ -115,7 +116,7 @@ impl<V: Tagged> IntoResponse for WithTag<V> {
     }
 }
 
-/// Condition of a change: the `If-Match` of a request.
+/// `If-Match` condition of a request; none if the header is absent.
 #[derive(Debug, Default)]
 pub(crate) struct Condition(Option<Vec<String>>);
 
@@ -136,8 +137,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Condition {
     }
 }
 
-/// Answers 304 without a body where the client has the current state: its `If-None-Match` contains the tag
-/// (RFC 9110, 13.1.2).
+/// Answers 304 without a body if `If-None-Match` contains the current tag (RFC 9110, 13.1.2).
 pub(crate) async fn spare(request: Request, next: Next) -> Response {
     let known: Vec<HeaderValue> = request.headers().get_all(header::IF_NONE_MATCH).iter().cloned().collect();
     let response = next.run(request).await;
@@ -145,7 +145,7 @@ pub(crate) async fn spare(request: Request, next: Next) -> Response {
     else {
         return response;
     };
-    // Weak comparison: the prefix `W/` makes no difference.
+    // The comparison is weak: a prefix `W/` doesn't matter.
     let known = known.iter().filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(','));
     let mut known = known.map(|tag| tag.trim().trim_start_matches("W/"));
     match known.any(|one| one == "*" || one.as_bytes() == tag.as_bytes()) {
@@ -154,7 +154,7 @@ pub(crate) async fn spare(request: Request, next: Next) -> Response {
     }
 }
 
-/// Refuses `If-Match` at an operation without tags, since the sender expects a check (RFC 9110, 13.1.1).
+/// Refuses `If-Match` at an operation without tags, because the client expects a check (RFC 9110, 13.1.1).
 pub(crate) async fn refuse_condition(request: Request, next: Next) -> Response {
     if request.headers().contains_key(header::IF_MATCH) {
         let detail = "this operation has no ETag to compare with If-Match: leave it out";
@@ -169,18 +169,18 @@ impl Condition {
         self.0.is_some()
     }
 
-    /// Reads the resource and checks its tag, if there is a condition.
+    /// If there is a condition, reads the resource and checks its tag.
     ///
     /// # Errors
-    /// 412 with the current state, where the tag differs; the error of reading the resource.
+    /// Returns 412 with the current state if the tag differs, or the error of reading the resource.
     pub fn check<V: Tagged>(&self, current: impl FnOnce() -> Result<V, Problem>) -> Result<(), Problem> {
         if self.0.is_none() { Ok(()) } else { self.check_this(&current()?) }
     }
 
-    /// Checks the tag of a resource that was read already.
+    /// Checks the tag of a resource that was already read.
     ///
     /// # Errors
-    /// 412 with the current state, where the tag differs.
+    /// Returns 412 with the current state if the tag differs.
     pub fn check_this<V: Tagged>(&self, current: &V) -> Result<(), Problem> {
         let tag = current.tag();
         match &self.0 {

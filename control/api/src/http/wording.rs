@@ -1,11 +1,11 @@
 //! Wording of request errors for users.
 
-/// Returns a message for an error of serde about the value at a path.
+/// Converts an error of serde about the value at `path` into a message for users.
 pub(crate) fn explain(path: &str, said: &str) -> String {
     millrace_config::explain("the request", "key of this request", path, said)
 }
 
-/// Rewords an axum error about query parameters.
+/// Converts an error of axum about query arguments into a message for users.
 pub(crate) fn of_arguments(said: &str) -> String {
     let said = said.strip_prefix("Failed to deserialize query string: ").unwrap_or(said);
     let is_name = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');

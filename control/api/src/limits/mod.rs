@@ -1,4 +1,4 @@
-//! Limits of clients: requests per second, simultaneous streams (`streams.rs`), and the time to read an
+//! Limits on clients: requests per second, simultaneous streams (`streams.rs`), and the time to read an
 //! answer.
 
 pub(crate) mod places;
@@ -22,45 +22,44 @@ use tokio::time::Sleep;
 use crate::http::problem::Problem;
 pub(crate) use streams::Streams;
 
-/// Long-term rate of requests of a user, per second.
+/// Long-term rate of a caller's requests, per second.
 const PER_SECOND: f64 = 2000.0;
-/// Burst of requests of a user.
+/// Burst of a caller's requests.
 const BURST: f64 = 4000.0;
-/// Long-term rate of audited refusals of a caller, per second: twelve in a minute, so that no caller floods
+/// Long-term rate of a caller's audited refusals, per second (12 per minute). It keeps a caller from flooding
 /// the audit log.
 const REFUSALS: f64 = 0.2;
-/// Burst of audited refusals of a caller.
+/// Burst of a caller's audited refusals.
 const REFUSALS_BURST: f64 = 20.0;
-/// Maximum number of buckets of requests, and of refusals.
+/// Maximum number of buckets: for requests, and again for refusals.
 const BUCKETS: usize = 10_000;
-/// Time after which a bucket of requests is full again.
+/// Time after which an unused bucket of requests is full again.
 const FILLED: Duration = Duration::from_secs(4);
-/// Time after which a bucket of refusals is full again.
+/// Time after which an unused bucket of refusals is full again.
 const FORGIVEN: Duration = Duration::from_secs(100);
-/// Time limit for a client that reads nothing of an answer.
+/// Time limit for a client that doesn't read its answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Remaining capacity for clients.
+/// Limits on clients, with their current state. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Limits {
     requests: Buckets,
-    /// Buckets of refusals. They are separate, since a refused caller must not keep other callers from
-    /// requests.
+    /// Buckets of refusals. They are separate, so that refused callers don't use up the buckets of requests.
     refusals: Buckets,
-    /// Running streams.
+    /// Streams in progress.
     pub streams: Streams,
 }
 
 type Buckets = Arc<Mutex<HashMap<Key, Bucket>>>;
 
-/// Key of a bucket.
+/// Caller to which a bucket belongs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Key {
     /// User at the Unix socket.
     User(Option<u32>),
     /// Holder of a token, by the token's name.
     Token(String),
-    /// Callers without a token, by address; for IPv6 by /64 network.
+    /// Callers without a valid token, by address; IPv6 addresses by /64 network.
     Stranger(IpAddr),
 }
 
@@ -71,7 +70,7 @@ impl Key {
     }
 }
 
-/// Returns the address that a caller counts for: for IPv6 its /64 network.
+/// Returns the address under which a remote caller is counted: IPv6 addresses by /64 network.
 pub(crate) fn network(from: IpAddr) -> IpAddr {
     match from.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
@@ -87,10 +86,10 @@ struct Bucket {
 }
 
 impl Limits {
-    /// Takes a token for a request of a caller.
+    /// Takes a token for a request from the caller's bucket.
     ///
     /// # Errors
-    /// 429 where there were too many requests.
+    /// Returns 429 if the bucket is empty.
     pub fn request(&self, who: Key, now: Instant) -> Result<(), Problem> {
         if take(&self.requests, who, (PER_SECOND, BURST), FILLED, now) {
             return Ok(());
@@ -101,14 +100,14 @@ impl Limits {
         Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).with_retry(1))
     }
 
-    /// Returns whether to audit another refusal of a caller.
+    /// Whether to audit another refusal of a caller.
     pub fn refusal(&self, who: Key, now: Instant) -> bool {
         take(&self.refusals, who, (REFUSALS, REFUSALS_BURST), FORGIVEN, now)
     }
 }
 
-/// Takes a token of a bucket. Buckets unused for `full_after` are full again, like new ones; they are removed
-/// when there are too many buckets.
+/// Takes a token from a caller's bucket. Returns false if the bucket is empty, or if there are too many
+/// buckets. Buckets unused for `full_after` are full, like new ones, so they are removed then.
 fn take(buckets: &Buckets, key: Key, (rate, burst): (f64, f64), full_after: Duration, now: Instant) -> bool {
     let mut buckets = buckets.lock().unwrap_or_else(PoisonError::into_inner);
     if buckets.len() >= BUCKETS && !buckets.contains_key(&key) {
@@ -128,12 +127,12 @@ fn take(buckets: &Buckets, key: Key, (rate, burst): (f64, f64), full_after: Dura
     true
 }
 
-/// Connection that breaks when its client doesn't read the answer.
+/// Connection that fails if its client doesn't read the answer for too long.
 #[derive(Debug)]
 pub(crate) struct Patient<S> {
     stream: S,
     patience: Duration,
-    /// Timer of the break, while a write is blocked.
+    /// Timer of the failure, running while a write is blocked.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 

@@ -1,10 +1,10 @@
-//! Slots for connections: unauthenticated callers keep no authenticated caller out.
+//! Slots for connections, so that unauthenticated callers can't keep authenticated callers out.
 //!
-//! A connection begins as a *stranger*: it has a slot for a few seconds, until its caller authenticates.
-//! Strangers never wait. Where all their slots are taken, the newcomer displaces the oldest stranger of the
-//! source with the most slots, at the site with the most. So a caller who opens many connections displaces
-//! its own connections. A *known* caller, who has a role, exchanges the stranger's slot for a slot reserved for
-//! known callers.
+//! A connection begins as a *stranger*: it has a stranger's slot for a few seconds, within which its caller
+//! must authenticate. Strangers never wait. If all their slots are taken, the newcomer displaces the oldest
+//! stranger of the source with the most slots, at the site with the most. So a caller that opens many
+//! connections displaces its own. When a caller has authenticated, its connection exchanges the slot for one
+//! reserved for *known* callers.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -16,16 +16,16 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::limits::shares::Shares;
 
-/// Numbers of slots.
+/// Limits on slots.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
     /// Maximum number of strangers.
     pub strangers: usize,
     /// Maximum number of strangers of one source.
     pub each_source: usize,
-    /// Maximum number of known callers, without the slots for administrators only.
+    /// Maximum number of known callers, not counting the further slots of administrators.
     pub known: usize,
-    /// Number of further slots, which only administrators take when all others are taken.
+    /// Number of further slots for administrators, used when all others are taken.
     pub administrators: usize,
     /// Maximum number of connections of one known caller.
     pub each_caller: usize,
@@ -33,18 +33,18 @@ pub(crate) struct Sizes {
 
 /// Source of a connection.
 pub(crate) trait Source: Clone + Eq + Hash {
-    /// Returns the site of the source: the network around it, whose owner may have many such sources.
+    /// Returns the site of the source: the larger network, whose owner may have many sources.
     fn site(&self) -> Self;
 }
 
-/// User of this machine.
+/// User of this machine, who is a site too.
 impl Source for Option<u32> {
     fn site(&self) -> Self {
         *self
     }
 }
 
-/// Remote address. Its site is the /24 network, for IPv6 the /48 network.
+/// Remote address. Its site is the /24 network, or the /48 network for IPv6.
 impl Source for IpAddr {
     fn site(&self) -> Self {
         match self {
@@ -66,9 +66,9 @@ pub(crate) struct Places<S> {
 #[derive(Debug)]
 struct Strangers<S> {
     sizes: Sizes,
-    /// Number of the next stranger; lower numbers are older.
+    /// Number of the next stranger. Older strangers have lower numbers.
     next: u64,
-    /// Sources of strangers, with the signal that displaces each.
+    /// Strangers by number, each with its source and the signal that displaces it.
     all: HashMap<u64, (S, Arc<Notify>)>,
     /// Number of strangers of each source.
     of: HashMap<S, usize>,
@@ -90,7 +90,7 @@ pub(crate) struct KnownPlace {
 }
 
 impl<S: Source> Places<S> {
-    /// Returns slots of these numbers.
+    /// Returns free slots within these limits.
     pub fn new(sizes: Sizes) -> Self {
         let strangers = Strangers { sizes, next: 0, all: HashMap::new(), of: HashMap::new() };
         Self {
@@ -105,14 +105,15 @@ impl<S: Source> Places<S> {
         self.strangers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a slot for a stranger, without waiting.
+    /// Returns a slot for a stranger at once, and displaces another stranger if necessary.
     pub fn enter(&self, source: S) -> StrangersPlace<S> {
         let displaced = Arc::new(Notify::new());
         let number = self.lock().add(source, displaced.clone());
         StrangersPlace { places: self.clone(), number, displaced }
     }
 
-    /// Returns a slot for a known caller; `None` where all slots of the role, or of this caller, are taken.
+    /// Returns a slot for a known caller; `None` if all slots for its role are taken, or the caller has its
+    /// maximum.
     pub fn know(&self, caller: &str, role: Role) -> Option<KnownPlace> {
         let own = self.callers.of(caller.to_owned()).try_acquire_owned().ok()?;
         let reserved =
@@ -128,7 +129,7 @@ impl<S: Source> StrangersPlace<S> {
         self.displaced.clone()
     }
 
-    /// Returns a slot for the same connection after its caller is authenticated.
+    /// Returns a slot for the same connection, after its caller has authenticated; `None` if none is free.
     pub fn know(&self, caller: &str, role: Role) -> Option<KnownPlace> {
         self.places.know(caller, role)
     }

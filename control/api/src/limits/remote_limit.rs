@@ -1,5 +1,4 @@
-//! Limit of remote requests at control, so that local requests wait behind few of them, and no token blocks
-//! others.
+//! Limit on remote requests at control: local requests wait for few of them, and no token blocks the others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,16 +9,16 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::http::problem::Problem;
 use crate::limits::shares::Shares;
 
-/// Maximum number of remote requests at control.
+/// Maximum number of remote requests at control at a time.
 const ALL: usize = 32;
-/// Maximum number of remote requests of one token.
+/// Maximum number of requests of one token at control at a time.
 const EACH: usize = ALL / 4;
-/// Maximum number of tokens with requests at control or waiting: as many as there may be clients.
+/// Expected maximum number of tokens with requests, which is the number of possible clients.
 const TOKENS: usize = 512;
-/// Time that a request waits for a slot.
+/// Maximum time that a request waits for a slot.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Slots of remote requests. Clones share them.
+/// Slots for remote requests. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct RemoteLimit {
     all: Arc<Semaphore>,
@@ -41,10 +40,10 @@ impl Default for RemoteLimit {
 }
 
 impl RemoteLimit {
-    /// Waits for a slot for a request of a token. A token without a free slot delays no other token.
+    /// Waits for a slot for a request of a token. A token that waits for its own slots delays no other token.
     ///
     /// # Errors
-    /// 503 when no slot was free in time.
+    /// Returns 503 if no slot becomes free in time.
     pub async fn enter(&self, token: &str) -> Result<RequestPlace, Problem> {
         let own = self.tokens.of(token.to_owned());
         let entered = async {
@@ -86,7 +85,7 @@ mod tests {
         for _ in 0..EACH {
             held.push(remote.enter("token a").await.unwrap());
         }
-        // Further requests of the token wait without delaying others.
+        // Further requests of the token wait, without delaying others.
         let more: Vec<_> = (0..100)
             .map(|_| {
                 let remote = remote.clone();

@@ -1,5 +1,4 @@
-//! Memory shortage: requests that take memory are refused. Requests that free memory, or read the status, are
-//! not.
+//! Memory shortage: refuses requests that take memory, but not requests that free memory or read the status.
 
 use axum::body::HttpBody as _;
 use axum::extract::{Request, State};
@@ -12,12 +11,12 @@ use crate::http::problem::Problem;
 
 /// Paths of small answers that stay available during a shortage.
 const SPARED: [&str; 3] = ["/status", "/summary", "/events"];
-/// Assumed length of a body without a declared one, in bytes.
+/// Assumed length of a body whose length is not declared, in bytes.
 const UNSAID: u64 = 1 << 20;
 /// Seconds until a retry makes sense: memory is checked once a second.
 const AGAIN: u64 = 2;
 
-/// Carries out a request if there is memory for it.
+/// Carries out a request if there is enough memory for it; otherwise answers 503 or 507.
 pub(crate) async fn look(State(router): State<Router>, request: Request, next: Next) -> Response {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     let is_spared = reads && SPARED.contains(&request.uri().path()) && !is_stream(&request);

@@ -1,4 +1,4 @@
-//! Shares of a limit: per address at access control, per token at control.
+//! Slots for each address, token or user, so that none takes all slots.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -6,16 +6,16 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio::sync::Semaphore;
 
-/// Equal numbers of slots for each key. Clones share them.
+/// Number of slots that each key has. Clones share them.
 #[derive(Debug)]
 pub(crate) struct Shares<K> {
     each: Arc<Mutex<HashMap<K, Weak<Semaphore>>>>,
     places: usize,
-    /// Maximum number of keys with slots in use or waited for.
+    /// Expected maximum number of keys in use. Unused keys are removed when twice as many are remembered.
     most: usize,
 }
 
-// A derived `Clone` would require keys that implement `Clone`.
+// A derived `Clone` would require `K: Clone`.
 impl<K> Clone for Shares<K> {
     fn clone(&self) -> Self {
         Self { each: self.each.clone(), ..*self }
@@ -23,12 +23,12 @@ impl<K> Clone for Shares<K> {
 }
 
 impl<K: Eq + Hash> Shares<K> {
-    /// Returns `places` slots for each of at most `most` keys at the same time.
+    /// Gives each key this number of slots. `most` keys are expected to be in use at a time.
     pub fn new(places: usize, most: usize) -> Self {
         Self { each: Arc::default(), places, most }
     }
 
-    /// Returns the slots of a key. Keys without slots in use or waited for are forgotten.
+    /// Returns the slots of a key.
     pub fn of(&self, key: K) -> Arc<Semaphore> {
         let mut each = self.each.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(places) = each.get(&key).and_then(Weak::upgrade) {

@@ -1,4 +1,4 @@
-//! Limits of simultaneous streams by owner, so that no owner takes all of them.
+//! Limits on simultaneous streams, so that no owner takes all of them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,21 +9,21 @@ use millrace_controller::Role;
 use crate::http::problem::Problem;
 use crate::principal::Principal;
 
-/// Maximum number of streams: captures, and streams of events, rates, traces or drops.
+/// Maximum number of streams: of events, rates, traces, drops and captures.
 const ALL: usize = 64;
-/// Maximum number of streams of all owners but administrators at the Unix socket, for whom the rest is
-/// reserved.
+/// Maximum number of streams of all owners except administrators at the Unix socket; the rest is reserved for
+/// these.
 const GUESTS: usize = 48;
 /// Maximum number of remote streams.
 const ELSEWHERE: usize = 32;
-/// Maximum number of streams of one user or token.
+/// Maximum number of streams of a user or token; administrators at the Unix socket have no such limit.
 const EACH: usize = 16;
 
-/// Running streams by owner. Clones share them.
+/// Streams in progress. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Streams(Arc<Mutex<Taken>>);
 
-/// Numbers of running streams.
+/// Numbers of streams in progress.
 #[derive(Debug, Default)]
 struct Taken {
     all: usize,
@@ -35,11 +35,11 @@ struct Taken {
 /// Owner of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Owner {
-    /// An administrator at the Unix socket.
+    /// Administrator at the Unix socket.
     Administrator,
-    /// Another user at the Unix socket, by uid.
+    /// Other user at the Unix socket, by uid.
     User(Option<u32>),
-    /// The holder of an API token, by the token's name.
+    /// Holder of an API token, by the token's name.
     Token(String),
 }
 
@@ -61,10 +61,10 @@ pub(crate) struct StreamPlace {
 }
 
 impl Streams {
-    /// Returns a slot for a stream of a caller.
+    /// Returns a slot for a caller's stream.
     ///
     /// # Errors
-    /// 429 where there are too many streams.
+    /// Returns 429 if a limit is reached.
     pub fn enter(&self, principal: &Principal) -> Result<StreamPlace, Problem> {
         let owner = Owner::of(principal);
         let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -124,7 +124,8 @@ impl Taken {
 }
 
 impl Owner {
-    /// Returns whether the owner is no administrator at the Unix socket, and whether it is remote.
+    /// Returns whether the owner is a guest, meaning no administrator at the Unix socket, and whether it is
+    /// remote.
     const fn kind(&self) -> (bool, bool) {
         match self {
             Self::Administrator => (false, false),

@@ -1,4 +1,4 @@
-//! Audit log: lines for changes and for reads of packets, and the resource `/audit`.
+//! Audit log: records changes and reads of packets, and serves the resource `/audit`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,16 +19,16 @@ use crate::http::problem::{Detail, Problem};
 use crate::principal::Principal;
 use crate::served::Served;
 
-/// Time limit for an answer to wait until its line is written.
+/// Maximum time that an answer waits until its line is written.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Maximum length of a request that is recorded unchanged, in bytes.
+/// Maximum length of a request body that is recorded, in bytes.
 const MOST_BYTES: usize = 1 << 16;
 
-/// Which lines are wanted.
+/// Selection of audit log lines.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Wanted {
-    /// The last ones, so many: 1 to 10,000; 100, if nothing is said.
+    /// Number of latest lines, 1 to 10,000; 100 by default.
     #[schemars(range(min = 1, max = 10_000))]
     last: Option<usize>,
 }
@@ -52,7 +52,7 @@ pub(crate) async fn audit(
 /// Answer to a change of the configuration, with the resulting revision for the audit log.
 pub(crate) struct Led<T>(pub Option<u64>, pub T);
 
-/// Revision that a change resulted in.
+/// Revision to which a change led.
 #[derive(Clone, Copy, Debug)]
 struct LedTo(u64);
 
@@ -87,7 +87,7 @@ pub(crate) async fn note(
     let asked = Asked { control: served.control, principal, operation, arguments, noted, is_answered: false };
     let response = next.run(request).await;
     let written = asked.answered(&response);
-    // The line is written before the answer is sent. A slow disk delays the answer only briefly.
+    // The answer normally follows the line. A slow disk delays it only briefly.
     if tokio::time::timeout(PATIENCE, written.done()).await.is_err() {
         tracing::warn!(
             "the disk is too slow for the audit log: an answer was sent before its line was written"
@@ -96,12 +96,12 @@ pub(crate) async fn note(
     response
 }
 
-/// Requested change. A client that disconnects before the answer is recorded as well.
+/// Audited request. If the client disconnects before the answer, dropping it records that.
 struct Asked {
     control: Router,
     principal: Principal,
     operation: String,
-    /// Query arguments, where they describe the request.
+    /// Query arguments to record; only for reads of packets.
     arguments: Option<Value>,
     noted: Noted,
     is_answered: bool,
@@ -138,7 +138,7 @@ impl Drop for Asked {
     }
 }
 
-/// Returns the query arguments of a request as an object; `None` where there are none, or they can't be read.
+/// Returns the query arguments of a request as an object; `None` if there are none, or they are invalid.
 fn arguments(uri: &Uri) -> Option<Value> {
     let Query(arguments) = Query::<BTreeMap<String, String>>::try_from_uri(uri).ok()?;
     (!arguments.is_empty()).then(|| json!(arguments))
@@ -152,7 +152,7 @@ fn outcome(status: StatusCode) -> Outcome {
     }
 }
 
-/// Returns the body of a request, if it isn't too long. The log shortens long values in it.
+/// Returns the body of a request, or only its length if it is too long. The log itself shortens long values.
 fn brief(body: &[u8]) -> Value {
     if body.len() > MOST_BYTES {
         return json!(format!("{} bytes", body.len()));

@@ -1,4 +1,4 @@
-//! The resource `/capture`: frames as they pass, as pcapng.
+//! Resource `/capture`: frames as a pcapng stream.
 
 mod frames;
 
@@ -26,20 +26,20 @@ const DEFAULT_SNAP: u32 = 65_535;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Wanted {
-    /// The port; `any`, or no place at all: all ports.
+    /// Port at which frames are captured; `any`, or no place at all, for all ports.
     port: Option<String>,
-    /// The gate: packets as they come to what is bound there, and as they go on.
+    /// Gate at which packets are captured, before and after its bindings.
     gate: Option<String>,
-    /// The instance: packets as they come to it, and as they go on.
+    /// Instance at which packets are captured, before and after its calls.
     instance: Option<String>,
     filter: Option<String>,
-    /// Bytes kept of each frame: `128B`, `1KiB`.
+    /// Maximum number of bytes kept of each frame: `128B`, `1KiB`; whole frames by default.
     snap: Option<SnapSize>,
-    /// Frames after which the capture ends.
+    /// Number of frames after which the capture ends; no limit by default.
     count: Option<u64>,
 }
 
-/// Streams a capture until it has its count, the client goes, or the router stops.
+/// Streams a capture, until it has the wanted number of frames, the client disconnects, or the router stops.
 pub(crate) async fn capture(
     State(served): State<Served>,
     Extension(principal): Extension<Principal>,

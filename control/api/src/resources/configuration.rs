@@ -34,14 +34,14 @@ pub(crate) async fn apply(
     if condition.is_there() {
         let running = served.control.configuration()?;
         condition.check_this(&running)?;
-        // Control checks the condition again right before the change.
+        // Control checks the condition again, immediately before the change.
         order.only_if = Some(running.text);
     }
     let applied = served.control.apply(order, principal.who).await?;
     Ok(Led(applied.runs, applied))
 }
 
-/// A text, or what was last applied.
+/// Configuration to compare with the running one; without a text, the base is compared.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Compared {
@@ -79,25 +79,25 @@ pub(crate) async fn keep(
     Ok(Led(Some(kept.number), kept))
 }
 
-/// A file with what runs in it.
+/// File with the running configuration written into it.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Saved {
-    /// Its text.
+    /// Text of the file.
     text: String,
 }
 
-/// What was confirmed.
+/// Confirmed revision.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Confirmed {
-    /// Its revision.
+    /// Number of the revision.
     revision: u64,
 }
 
-/// What is confirmed.
+/// Request for a confirmation.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Confirm {
-    /// The revision that has to wait: where another one does, nothing is confirmed.
+    /// Revision that must be waiting; if another one waits, nothing is confirmed.
     revision: Option<u64>,
 }
 
@@ -109,7 +109,7 @@ pub(crate) async fn confirm(
     Ok(Led(Some(revision), Confirmed { revision }))
 }
 
-/// Where to go back to, and why.
+/// Request for a rollback, to a revision or to the one before.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Return {

@@ -23,9 +23,9 @@ const POLL: Duration = Duration::from_millis(200);
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Wanted {
-    /// Those dropped for this reason; for any, if nothing is said.
+    /// Drop reason of the packets; any reason by default.
     reason: Option<String>,
-    /// Go on with those that come, as a stream of server-sent events always does.
+    /// Whether a capture file continues with new drops. Server-sent events always do.
     follow: Option<bool>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) async fn packets(
     }))
 }
 
-/// Client of a stream, with the last drop that it has seen.
+/// Client of a stream of drops, with its position.
 struct Following {
     control: Router,
     reason: Option<String>,
@@ -70,7 +70,7 @@ struct Following {
 impl Source for Following {
     type Piece = Vec<DroppedView>;
 
-    /// Returns the packets dropped since the last call; `None` at the end.
+    /// Returns the packets dropped since the last call; `None` at the end of the stream.
     async fn next(&mut self) -> Option<Vec<DroppedView>> {
         if let Some(first) = self.first.take() {
             return Some(first);

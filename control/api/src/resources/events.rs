@@ -1,4 +1,4 @@
-//! Resource `/events`: events, a page at a time or as a stream (server-sent events).
+//! Resource `/events`: events, in pages or as a stream of server-sent events.
 
 use std::time::Duration;
 
@@ -19,28 +19,29 @@ use crate::http::streaming::{Ending, Source, accepts_stream, as_events, continue
 use crate::principal::Principal;
 use crate::served::Served;
 
-/// Time that a client should wait before it connects again.
+/// Time after which a disconnected client should reconnect.
 const RETRY: Duration = Duration::from_secs(1);
-/// Number of events that one read takes from the log.
+/// Maximum number of events in one reading of the log.
 const PORTION: usize = 64;
 
-/// Which events are wanted.
+/// Selection of events.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Wanted {
-    /// Those with higher numbers.
+    /// Number of an event; only later events are selected.
     since: Option<u64>,
-    /// Of these, those of such kinds, with commas in between.
+    /// Kinds of the events, separated by commas; all kinds by default.
     kind: Option<String>,
-    /// Of these, the last ones, so many: 1 to 10,000.
+    /// Number of latest events, 1 to 10,000.
     #[schemars(range(min = 1, max = 10_000))]
     last: Option<usize>,
-    /// Of these, the first ones, so many: 1 to 10,000; `next` in the answer is the `since` of the next page.
+    /// Maximum number of events in the page, 1 to 10,000. `next` in the answer is the `since` of the next
+    /// page.
     #[schemars(range(min = 1, max = 10_000))]
     limit: Option<usize>,
 }
 
-/// Answers with a page; with a stream, where the client accepts one.
+/// Answers with a page, or with a stream if the client accepts one.
 pub(crate) async fn events(
     State(served): State<Served>,
     Extension(principal): Extension<Principal>,
@@ -64,7 +65,7 @@ pub(crate) async fn events(
     Ok(Json(events.page(&query)).into_response())
 }
 
-/// Parses the names of kinds.
+/// Parses the names of kinds, separated by commas.
 fn kinds(named: Option<&str>) -> Result<Vec<EventKind>, Problem> {
     let kind = |name: &str| {
         name.parse().map_err(|()| {
@@ -75,7 +76,7 @@ fn kinds(named: Option<&str>) -> Result<Vec<EventKind>, Problem> {
     named.map_or(Ok(Vec::new()), |named| named.split(',').map(kind).collect())
 }
 
-/// Continues a query behind the last event that a returning client names.
+/// Lets a query start after the event that a reconnecting client names in `Last-Event-ID`.
 fn resumed(query: EventQuery, headers: &HeaderMap) -> Result<EventQuery, Problem> {
     let Some(heard) = headers.get("last-event-id") else { return Ok(query) };
     let number = heard.to_str().ok().and_then(|heard| heard.trim().parse().ok());
@@ -87,13 +88,13 @@ fn resumed(query: EventQuery, headers: &HeaderMap) -> Result<EventQuery, Problem
     Ok(EventQuery { since: Some(number), last: None, ..query })
 }
 
-/// Client that follows the log at its own pace. Events that were removed before the client read them are
-/// counted and reported.
+/// Client that reads the log at its own pace. If events are removed before it reads them, it gets their
+/// number.
 struct Follower {
     events: Events,
     newest: watch::Receiver<u64>,
     query: EventQuery,
-    /// First message of the stream.
+    /// First message of the stream; `None` once it is sent.
     greeting: Option<Message>,
     ending: Ending,
 }
@@ -103,7 +104,7 @@ impl Follower {
         let newest = events.newest();
         query.limit = Some(PORTION);
         if let Some(last) = query.last.take() {
-            // Number before the first of the last events.
+            // The query starts just before the first of the latest events.
             let all = EventQuery { last: Some(last), limit: None, ..query.clone() };
             let first = events.page(&all).events.first().map(|event| event.number - 1);
             query.since = first.or(Some(*newest.borrow()));
@@ -117,17 +118,17 @@ impl Follower {
 impl Source for Follower {
     type Piece = Vec<Message>;
 
-    /// Returns the next messages; `None` at the end of the router.
+    /// Waits for the next messages; `None` when the router stops.
     async fn next(&mut self) -> Option<Vec<Message>> {
         if let Some(greeting) = self.greeting.take() {
             return Some(vec![greeting]);
         }
         loop {
-            // Marked before reading the log, so that no event is missed in between.
+            // The mark precedes the reading, so that no event in between is missed.
             self.newest.mark_unchanged();
             let page = self.events.page(&self.query);
             self.query.since = Some(page.next);
-            // Message in place of removed events.
+            // Message about removed events.
             let missed = (page.missed > 0).then(|| message("missed", &json!({"missed": page.missed})));
             let told: Vec<Message> = missed.into_iter().chain(page.events.iter().map(told)).collect();
             if !told.is_empty() {

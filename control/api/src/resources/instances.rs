@@ -121,7 +121,7 @@ pub(crate) struct Message {
     message: String,
     #[serde(default)]
     arguments: Map<String, Value>,
-    /// Whether it is for the host companion.
+    /// Whether the message is for the host companion.
     #[serde(default)]
     companion: bool,
 }
@@ -143,9 +143,9 @@ pub(crate) async fn control(
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct InstanceChange {
-    /// Its name from now on.
+    /// New name of the instance.
     name: Option<String>,
-    /// Settings that change; `null` takes one away.
+    /// Settings to change; `null` removes a setting.
     settings: Option<Map<String, Value>>,
 }
 

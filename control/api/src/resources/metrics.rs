@@ -23,10 +23,10 @@ use crate::served::Served;
 
 /// Media type, as the standard names it.
 pub(crate) const MEDIA: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// Prefix of all names.
+/// Prefix of all metric names.
 const PREFIX: &str = "millrace";
 
-/// Answers with the current metrics.
+/// Answers with all current metrics.
 pub(crate) async fn metrics(State(served): State<Served>) -> Result<Response, Problem> {
     let page = page(&served.control)?;
     Ok(([(header::CONTENT_TYPE, MEDIA)], page).into_response())
@@ -54,7 +54,7 @@ fn families(control: &Router) -> Result<Vec<Family>, ControlError> {
     Ok(families)
 }
 
-/// Metric with its samples.
+/// Metric with its samples (metric family of OpenMetrics).
 #[derive(Debug)]
 struct Family {
     name: &'static str,
@@ -67,7 +67,7 @@ struct Family {
 type Sample = (Labels, f64);
 type Labels = Vec<(&'static str, String)>;
 
-/// Returns a counter, which only grows. Its name in the text ends in `_total`.
+/// Returns a counter metric. Its name in the text ends in `_total`.
 fn counter(name: &'static str, help: &'static str, samples: Vec<Sample>) -> Family {
     Family { name, help, samples, kind: MetricType::Counter }
 }
@@ -77,17 +77,17 @@ fn gauge(name: &'static str, help: &'static str, samples: Vec<Sample>) -> Family
     Family { name, help, samples, kind: MetricType::Gauge }
 }
 
-/// Returns the sample of a metric without labels.
+/// Returns a single sample without labels.
 fn one(value: f64) -> Vec<Sample> {
     vec![(Vec::new(), value)]
 }
 
-/// Returns the sample of a metric that may not apply to this router.
+/// Returns a single sample without labels, or none if the metric doesn't apply to this router.
 fn some(value: Option<u64>) -> Vec<Sample> {
     value.map(|value| (Vec::new(), count(value))).into_iter().collect()
 }
 
-/// Counts as numbers of the text: exact up to 2^53.
+/// Converts a count to a number of the text, exact up to 2^53.
 #[allow(
     clippy::cast_precision_loss,
     reason = "2^53 packets of the smallest size take a 100 Gb/s link 700 days"
@@ -187,7 +187,7 @@ fn of_router(status: &StatusView, summary: &SummaryView) -> Vec<Family> {
     families
 }
 
-/// Metric of each port: name, meaning, value.
+/// Counter of each port: name, description, and value.
 type OfPort = (&'static str, &'static str, fn(&PortView) -> u64);
 
 fn of_ports(ports: &[PortView]) -> Vec<Family> {

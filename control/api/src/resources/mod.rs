@@ -41,7 +41,7 @@ use crate::served::paging::paged;
 type Answer<T> = Result<Json<T>, Problem>;
 type Created<T> = Result<(StatusCode, Json<T>), Problem>;
 
-/// Returns the handler for GET of a whole noun.
+/// Returns the handler for GET of all objects of a noun.
 pub(crate) fn read<V: Serialize + 'static>(
     read: fn(&Router) -> Result<V, ControlError>,
 ) -> MethodRouter<Served> {
@@ -133,7 +133,7 @@ pub(crate) async fn bind(
     Ok((StatusCode::CREATED, Json(binding)))
 }
 
-/// A binding is known by these three; of its priority nothing is left to say.
+/// Binding to remove; bindings of any priority match.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OldBinding {
@@ -193,13 +193,13 @@ pub(crate) async fn replace_route(
     Ok(Json(served.control.replace_route(&new).await?))
 }
 
-/// What was added.
+/// Result of adding filters.
 #[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum FiltersAdded {
-    /// The one.
+    /// Added filter.
     One(Box<FilterView>),
-    /// Those of a list: how many, their ids in its order, and those of them that never win.
+    /// Number of added filters of a list, their ids in the order of the list, and those that never win.
     List { added: usize, ids: Vec<u64>, shadowed: Vec<ShadowedView> },
 }
 
@@ -217,7 +217,7 @@ pub(crate) async fn add_filters(
     Ok((StatusCode::CREATED, Json(added)))
 }
 
-/// Returns the bindings, by their ids.
+/// Returns the bindings, ordered by id.
 pub(crate) async fn bindings(
     State(served): State<Served>,
     Extension(principal): Extension<Principal>,
@@ -227,7 +227,7 @@ pub(crate) async fn bindings(
     long(&served, &principal, move |control| Ok(paged(&uri, control.bindings(&query)?))).await
 }
 
-/// Returns the filters, by their ids.
+/// Returns the filters, ordered by id.
 pub(crate) async fn filters(
     State(served): State<Served>,
     Extension(principal): Extension<Principal>,
@@ -241,7 +241,7 @@ pub(crate) async fn filters(
     long(&served, &principal, filters).await
 }
 
-/// Filters by their ids, or one by what it is.
+/// Filters to remove: by their ids, or one by its content.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OldFilters {
@@ -250,7 +250,7 @@ pub(crate) struct OldFilters {
     filter: Option<String>,
     action: Option<String>,
     gate: Option<String>,
-    /// Its priority; any, where there is only one such filter.
+    /// Priority of the filter; may be absent if only one filter has the other fields.
     priority: Option<i32>,
 }
 
@@ -314,13 +314,13 @@ pub(crate) async fn check_filters(State(served): State<Served>) -> Answer<impl S
     Ok(Json(served.control.check_filters().await?))
 }
 
-/// What was added.
+/// Result of adding routes.
 #[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum RoutesAdded {
-    /// The one.
+    /// Added route.
     One(Box<RouteView>),
-    /// How many of a list.
+    /// Number of added routes of a list.
     List { added: usize },
 }
 
@@ -341,13 +341,13 @@ pub(crate) struct OldRoute {
     to: String,
 }
 
-/// What was removed.
+/// Result of removing routes.
 #[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum RoutesRemoved {
-    /// The one.
+    /// Removed route.
     One(Box<RouteView>),
-    /// How many of a list.
+    /// Number of removed routes of a list.
     List { removed: usize },
 }
 
@@ -399,10 +399,10 @@ pub(crate) struct OldFlows {
     filter: Option<String>,
 }
 
-/// What was forgotten.
+/// Result of flushing flows.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Flushed {
-    /// How many flows.
+    /// Number of flushed flows.
     flushed: u64,
 }
 
@@ -427,10 +427,10 @@ pub(crate) async fn lookup(
     Ok(Json(served.control.lookup(&asked.packet)?))
 }
 
-/// That counters begin anew.
+/// Result of clearing the counters.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Cleared {
-    /// Always true.
+    /// Always `true`.
     cleared: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Resource `/placements`: the wanted and the actual levels of flows.
+//! Resource `/placements`: configured and current levels of flows.
 
 use axum::Json;
 use axum::extract::State;
@@ -12,7 +12,7 @@ use crate::http::problem::Problem;
 use crate::operation::{Operation, Resource};
 use crate::served::Served;
 
-/// Returns the resource.
+/// Returns the resource of placements.
 pub(crate) fn resource() -> Resource {
     Resource::new("/placements")
         .on(

@@ -1,4 +1,4 @@
-//! Resource `/rates`: rates of the counters of ports, once, or as a stream several times a second.
+//! Resource `/rates`: rates of port counters, once or as a stream.
 
 use millrace_controller::ControlError;
 use std::sync::Arc;
@@ -22,40 +22,40 @@ use crate::served::Served;
 /// Maximum number of samples per second.
 const MOST_HZ: u8 = 10;
 
-/// How often one wants to look.
+/// Frequency of samples.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Wanted {
-    /// Looks in a second, 1 to 10; 1, if nothing is said.
+    /// Samples per second, 1 to 10; 1 by default.
     #[schemars(range(min = 1, max = 10))]
     hz: Option<u8>,
 }
 
-/// What the counters grew by in a second.
+/// Rates of all ports between two samples.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct RatesView {
-    /// When: date and time, UTC.
+    /// Time of the later sample: date and time, UTC.
     time: String,
-    /// Seconds between the two looks.
+    /// Seconds between the samples.
     seconds: f64,
-    /// The ports.
+    /// Rates of each port.
     ports: Vec<PortRatesView>,
 }
 
-/// What the counters of a port grew by in a second.
+/// Rates of a port's counters, per second.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct PortRatesView {
-    /// The port.
+    /// Name of the port.
     name: String,
-    /// Frames received.
+    /// Frames received per second.
     rx_rate: f64,
-    /// Frames sent.
+    /// Frames sent per second.
     tx_rate: f64,
-    /// Bits received.
+    /// Bits received per second.
     rx_bits: f64,
-    /// Bits sent.
+    /// Bits sent per second.
     tx_bits: f64,
-    /// Frames dropped.
+    /// Frames dropped per second.
     drop_rate: f64,
 }
 
@@ -64,7 +64,7 @@ impl RatesView {
         let seconds = (now.seconds - before.seconds).max(1e-3);
         let ports = now.ports.iter().map(|port| {
             let old = before.ports.iter().find(|old| old.name == port.name);
-            // Counters that were set to zero count from zero.
+            // A counter that was cleared has counted from 0 since.
             let rate = |counter: fn(&PortCountersView) -> u64| {
                 let (now, old) = (counter(port), old.map_or(counter(port), counter));
                 now.checked_sub(old).unwrap_or(now) as f64 / seconds
@@ -82,7 +82,7 @@ impl RatesView {
     }
 }
 
-/// Answers with the rates between two samples, or with a stream.
+/// Answers with the rates between two samples, or with a stream of rates.
 pub(crate) async fn rates(
     State(served): State<Served>,
     Extension(principal): Extension<Principal>,
@@ -103,7 +103,7 @@ pub(crate) async fn rates(
     Ok(Json(watch.look().await.ok_or_else(stopping)??).into_response())
 }
 
-/// Client of a stream of rates.
+/// Client of the rates, with the previous sample.
 struct Watch {
     served: Served,
     before: Arc<CountersView>,
@@ -130,7 +130,7 @@ impl Watch {
         Ok(Self { served, before, ticks, ending })
     }
 
-    /// Returns the rates since the last sample; `None` when the router stops.
+    /// Waits for the next sample, and returns the rates since the previous one; `None` when the router stops.
     async fn look(&mut self) -> Option<Result<RatesView, ControlError>> {
         self.ending.or(self.ticks.tick()).await?;
         let now = match self.served.sampler.sample(&self.served.control) {
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!((rates.ports[0].rx_rate, rates.ports[0].rx_bits), (100.0, 80_000.0));
         let cleared = RatesView::between(&counters(1.0, 100), &counters(1.5, 10));
         assert_eq!(cleared.ports[0].rx_rate, 20.0);
-        // A counter that wraps restarts at zero, and no rate is negative.
+        // A wrapped counter counts from 0, so no rate is negative.
         let before = CountersView {
             ports: vec![PortCountersView {
                 rx_bytes: u64::MAX - 9,

@@ -30,7 +30,7 @@ pub(crate) async fn add(
     ))
 }
 
-/// Changes settings of a whole scheduler.
+/// Changes settings of a scheduler as a whole.
 pub(crate) async fn set(
     State(served): State<Served>,
     Name(port): Name,
@@ -71,7 +71,7 @@ pub(crate) async fn queue(
     Ok(WithTag(served.control.queue(&port, &queue).await?))
 }
 
-/// Changes of a queue, or of a flow's.
+/// Changed settings of a queue, or of a flow's queue in it.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct QueueChanges {
     flow: Option<String>,
@@ -79,20 +79,20 @@ pub(crate) struct QueueChanges {
     changes: Settings<Map<String, Value>>,
 }
 
-/// What was changed of a queue.
+/// Result of changing a queue.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct QueueChanged {
-    /// The port.
+    /// Name of the port.
     port: String,
-    /// The queue.
+    /// Name of the queue.
     queue: String,
-    /// The flow in it, if it was that.
+    /// Flow whose queue was changed, if one was given.
     flow: Option<String>,
-    /// What was said.
+    /// Changed settings, as requested.
     changes: Settings<Map<String, Value>>,
 }
 
-/// Changes a queue.
+/// Changes settings of a queue, or of a flow's queue in it.
 pub(crate) async fn set_queue(
     State(served): State<Served>,
     Names([port, queue]): Names,
@@ -102,7 +102,7 @@ pub(crate) async fn set_queue(
     while condition.is_there() {
         let before = served.control.scheduler_settings(&port)?;
         condition.check_this(&served.control.queue(&port, &queue).await?)?;
-        // Control answers other requests while the worker is asked.
+        // The scheduler may have changed while the queue was read; then the check is repeated.
         if served.control.scheduler_settings(&port)? == before {
             break;
         }
@@ -123,7 +123,7 @@ fn scheduler(served: &Served, port: &str) -> Result<SchedulerView, Problem> {
     match served.control.schedulers()?.into_iter().find(|one| one.port == port) {
         Some(scheduler) => Ok(scheduler),
         None => {
-            // Reports a missing port as well.
+            // For an unknown port, this returns the error.
             served.control.scheduler_settings(port)?;
             Err(ControlError::no_scheduler(port).into())
         }

@@ -10,12 +10,12 @@ use crate::http::problem::Problem;
 use crate::served::InterfaceView;
 use crate::served::Served;
 
-/// The daemon, and how it is asked.
+/// Status of the daemon and of its interface.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct StatusAnswer {
     #[serde(flatten)]
     status: StatusView,
-    /// How the interface is served.
+    /// Status of the interface.
     interface: InterfaceView,
 }
 

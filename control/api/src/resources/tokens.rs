@@ -34,7 +34,7 @@ pub(crate) async fn revoke(
     beside(move || tokens.revoke(&name)).await.map(Json)
 }
 
-/// Runs work on a blocking thread, since it waits for the disk.
+/// Runs work that waits for the disk on a blocking thread.
 async fn beside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ControlError> + Send + 'static,
 ) -> Result<T, Problem> {

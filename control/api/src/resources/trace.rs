@@ -1,4 +1,4 @@
-//! Resource `/trace`: traced packets, each when its trace ends.
+//! Resource `/trace`: journeys of traced packets, each when it has ended.
 
 use std::time::Duration;
 
@@ -28,19 +28,20 @@ const POLL: Duration = Duration::from_millis(20);
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Wanted {
-    /// Which packets of those that come in; all, if nothing is said.
+    /// Filter of the arriving packets; all packets by default.
     filter: Option<String>,
-    /// How many packets, 1 to 4,000; 10, if nothing is said.
+    /// Number of packets to trace, 1 to 4,000; 10 by default.
     #[schemars(range(min = 1, max = 4000))]
     count: Option<u32>,
-    /// One in so many of the packets that come in is looked at, on average; each, if nothing is said.
+    /// Considers one in this many arriving packets on average; every packet by default.
     #[schemars(range(min = 1, max = 1_048_576))]
     every: Option<u32>,
-    /// Time after which it ends, 1 s to 1 h: `30s`, `10m`; 60 s, if nothing is said.
+    /// Time limit of the trace, 1 s to 1 h: `30s`, `10m`; 60 s by default.
     time: Option<TraceTime>,
 }
 
-/// Traces packets until the wanted number is reached, the time is over, the client goes, or the router stops.
+/// Traces packets, until there are enough, the time limit passes, the client disconnects, or the router
+/// stops.
 pub(crate) async fn trace(
     State(served): State<Served>,
     Extension(principal): Extension<Principal>,
@@ -65,11 +66,11 @@ pub(crate) async fn trace(
     Ok(Json(packets.concat()).into_response())
 }
 
-/// Message of a stream.
+/// Piece of the stream.
 struct Part {
-    /// Traces that have ended.
+    /// Journeys that have ended.
     packets: Vec<TraceView>,
-    /// End of the stream: numbers of traced and of lost packets.
+    /// Last message of the stream: numbers of traced and of lost packets.
     end: Option<Value>,
 }
 
@@ -88,7 +89,7 @@ struct Running {
 impl Source for Running {
     type Piece = Part;
 
-    /// Returns the traces that have ended since the last call; at last, the end.
+    /// Waits for ended journeys; the last piece has the end message.
     async fn next(&mut self) -> Option<Part> {
         if self.over {
             return None;

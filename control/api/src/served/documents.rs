@@ -10,27 +10,27 @@ use serde::Serialize;
 
 use crate::effect::Effect;
 
-/// A resource as the list shows it.
+/// Resource in the list of resources.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct ResourceView {
-    /// Its path.
+    /// Path of the resource.
     pub path: String,
-    /// The methods that it takes.
+    /// Methods of the resource.
     pub methods: Vec<&'static str>,
-    /// The role that each of them needs.
+    /// Role that each method needs, in the order of the methods.
     pub roles: Vec<Role>,
-    /// What they do, in their order.
+    /// Summaries of the methods, in the same order.
     pub summary: String,
 }
 
-/// The list of resources.
+/// List of resources.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct ListView {
     /// `millrace`.
     pub name: &'static str,
-    /// The version of the router.
+    /// Version of the router.
     pub version: &'static str,
-    /// What there is.
+    /// All resources.
     pub resources: Vec<ResourceView>,
 }
 
@@ -41,12 +41,12 @@ pub(crate) struct Documents {
     list: Option<ListView>,
     /// Method, path and effect of each operation.
     effects: Vec<(&'static str, &'static str, Effect)>,
-    /// Description of the interface, made on first request since that takes a while.
+    /// OpenAPI description, made at the first request because that takes long.
     openapi: OnceLock<Bytes>,
 }
 
 impl Documents {
-    /// Returns the documents of a catalogue: its list, and method, path and effect of each operation.
+    /// Returns the documents of a catalogue. `effects` are method, path and effect of each operation.
     pub fn new(list: ListView, effects: Vec<(&'static str, &'static str, Effect)>) -> Self {
         Self { list: Some(list), effects, openapi: OnceLock::new() }
     }
@@ -56,13 +56,13 @@ impl Documents {
         self.list.as_ref()
     }
 
-    /// Returns the description of the interface, which `make` makes when it is first asked for.
+    /// Returns the OpenAPI description. The first call makes it with `make`.
     pub fn openapi(&self, make: impl FnOnce() -> Bytes) -> Bytes {
         self.openapi.get_or_init(make).clone()
     }
 
-    /// Returns the effect of a request with this method and path. A path with names in it counts as a read
-    /// for GET, and as a change of forwarding otherwise.
+    /// Returns the effect of a request with this method and path. For a path with names in it, GET counts as
+    /// a look, and other methods as a change of forwarding.
     pub fn effect(&self, method: &Method, path: &str) -> Effect {
         let method = if *method == Method::HEAD { &Method::GET } else { method };
         let found = self.effects.iter().find(|(known, of, _)| *known == method.as_str() && *of == path);

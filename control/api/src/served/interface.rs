@@ -22,7 +22,8 @@ pub(crate) struct Interface {
 }
 
 impl Interface {
-    /// Returns the status of an interface at a socket, and at remote sockets if there are any.
+    /// Returns the status of an interface at the Unix socket `socket`, and at remote sockets if there are
+    /// any.
     pub fn at(socket: &Path, remote: Option<&Remote>) -> Self {
         let listeners = remote.map(|remote| &remote.listeners).into_iter().flatten();
         let listen: Vec<SocketAddr> = listeners.filter_map(|listener| listener.local_addr().ok()).collect();
@@ -54,7 +55,7 @@ impl Interface {
         self.certificate.is_some()
     }
 
-    /// Reads a renewed certificate.
+    /// Reads the certificate again if its files have changed.
     pub fn renew(&self) {
         let Some(certificate) = &self.certificate else { return };
         match certificate.renew() {
@@ -73,7 +74,7 @@ impl Interface {
     }
 }
 
-/// Returns a description of the certificate in use, for the log.
+/// Describes the certificate in use, for the log.
 fn words(certificate: &Certificate) -> String {
     match (certificate.fingerprint(), certificate.holds_until()) {
         (None, _) => "no valid certificate".to_owned(),
@@ -86,26 +87,27 @@ fn list(addresses: &[SocketAddr]) -> String {
     addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// How the interface is served.
+/// Status of the interface.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct InterfaceView {
-    /// The Unix socket.
+    /// Path of the Unix socket.
     socket: String,
-    /// Where it is served over TLS.
+    /// Addresses at which the interface listens with TLS.
     listen: Vec<String>,
-    /// SHA-256 of the certificate that it is served with there.
+    /// SHA-256 fingerprint of the TLS certificate; absent without TLS, or if the certificate has expired.
     fingerprint: Option<String>,
-    /// The threads that speak with clients.
+    /// Client threads.
     threads: Vec<ThreadView>,
 }
 
-/// A thread that speaks with clients.
+/// Client thread.
 #[derive(Serialize, JsonSchema)]
 struct ThreadView {
-    /// Its name.
+    /// Name of the thread.
     name: &'static str,
-    /// Its number.
+    /// Id of the thread.
     thread: i32,
-    /// Whether it has given away all capabilities, and its system calls are filtered; nothing where the system doesn't say.
+    /// Whether the thread has no capabilities and its system calls are filtered; absent if the system doesn't
+    /// report it.
     confined: Option<bool>,
 }

@@ -1,4 +1,4 @@
-//! Slow answers: few blocking threads make them, so that control answers other requests meanwhile.
+//! Slow answers: made by few blocking threads, so that control serves other requests meanwhile.
 
 use millrace_controller::Router;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use crate::served::Served;
 
 /// Maximum number of slow answers in progress.
 const ALL: usize = 2;
-/// Maximum number of callers with a slow answer in progress or waiting.
+/// Expected maximum number of callers that wait for slow answers.
 const ASKING: usize = 1024;
-/// Time that a request waits for its turn.
+/// Maximum time that a request waits for a slot.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Slots for slow answers, one per user or token. Clones share them.
+/// Slots for slow answers; each user or token has one. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct LongAnswers {
     all: Arc<Semaphore>,
@@ -35,10 +35,10 @@ impl Default for LongAnswers {
 }
 
 impl LongAnswers {
-    /// Runs `work` on a blocking thread when the caller gets a slot.
+    /// Waits for a slot for the caller `who`, then runs `work` on a blocking thread.
     ///
     /// # Errors
-    /// 503 when no slot was free in time.
+    /// Returns 503 if no slot becomes free in time, and 500 if `work` panics.
     async fn make<T: Send + 'static>(
         &self,
         who: &str,
@@ -58,7 +58,7 @@ impl LongAnswers {
             );
             return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).with_retry(1));
         };
-        // The slot is held until the work is done, even if the client has gone.
+        // The slot is held until the work is done, even if the client disconnects.
         let work = tokio::task::spawn_blocking(move || {
             let done = work();
             drop(places);
@@ -74,7 +74,7 @@ impl LongAnswers {
     }
 }
 
-/// Returns a slow answer in the form in which it is sent.
+/// Makes a slow answer when the caller gets a slot, and returns the answer or the problem.
 pub(crate) async fn long<T: IntoResponse>(
     served: &Served,
     principal: &Principal,

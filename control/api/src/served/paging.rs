@@ -13,7 +13,7 @@ use crate::principal::Principal;
 use crate::served::Served;
 use crate::served::long::long;
 
-/// Returns the handler for GET of a noun with possibly many objects, paged by their keys.
+/// Returns the handler for GET of a noun with many objects. Pages are ordered by `key`.
 pub(crate) fn pages<V: Serialize + 'static>(
     read: fn(&Router) -> Result<Vec<V>, ControlError>,
     key: fn(&V) -> String,
@@ -27,7 +27,7 @@ pub(crate) fn pages<V: Serialize + 'static>(
     get(answer)
 }
 
-/// Returns a page of a list, with a link to the next page.
+/// Answers with a page of a list, and with a `Link` to the next page.
 pub(crate) fn paged<V: Serialize>(uri: &Uri, page: Page<V>) -> Response {
     let mut response = Json(page.rows).into_response();
     if let Some(next) = page.next
@@ -38,7 +38,7 @@ pub(crate) fn paged<V: Serialize>(uri: &Uri, page: Page<V>) -> Response {
     response
 }
 
-/// Returns the link to the next page (RFC 8288): the same request with another cursor.
+/// Returns the link to the next page (RFC 8288): the same request with the next cursor.
 fn next_page(uri: &Uri, cursor: &str) -> String {
     let kept = uri.query().unwrap_or_default().split('&');
     let kept = kept.filter(|pair| !pair.is_empty() && !pair.starts_with("cursor="));
@@ -47,7 +47,7 @@ fn next_page(uri: &Uri, cursor: &str) -> String {
     format!("<{}?{}>; rel=\"next\"", uri.path(), arguments.join("&"))
 }
 
-/// Returns a text escaped as the value of an argument.
+/// Returns a text, percent-encoded as the value of a query argument.
 fn escaped(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
     let each = |byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };

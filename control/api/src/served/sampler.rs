@@ -1,4 +1,4 @@
-//! Sampler of port counters, shared by several clients.
+//! Sampler of port counters, shared by all clients.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ struct Sample {
 }
 
 impl Sampler {
-    /// Returns the counters: the last sample as long as it is fresh, else a new one.
+    /// Returns the last sample if it is recent, else a new one.
     ///
     /// # Errors
     /// When the data plane does not answer.

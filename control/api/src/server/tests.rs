@@ -99,8 +99,8 @@ async fn request_with(
     headers: &[(&str, &str)],
     body: Bytes,
 ) -> Response<Incoming> {
-    // A caller refused while still sending may meet a closed connection before reading the reason: the test
-    // repeats such a request.
+    // A caller that is refused while it still sends may see a closed connection instead of the reason. The
+    // test repeats such a request.
     for _ in 0..100 {
         let stream = UnixStream::connect(socket).await.unwrap();
         let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;

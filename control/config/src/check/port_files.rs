@@ -1,14 +1,14 @@
-//! Files of ports: two ports that write into one file would overwrite each other's frames.
+//! Files of ports: if two ports wrote to one file, each would overwrite the other's frames.
 
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 
 use super::{At, Checker};
 
-/// Devices that several ports may write to.
+/// Device files that several ports may write to.
 const SINKS: [&str; 3] = ["/dev/null", "/dev/zero", "/dev/full"];
 
-/// How a port uses a file.
+/// Port and its key that names a file.
 struct Use<'a> {
     port: &'a str,
     index: usize,
@@ -17,7 +17,7 @@ struct Use<'a> {
 }
 
 impl Checker<'_> {
-    /// Refuses a file that ports write twice, or that one writes and another reads.
+    /// Refuses a file that two ports write, or that one port writes and another reads.
     pub(super) fn port_files(&self) {
         let mut written: HashMap<PathBuf, Use<'_>> = HashMap::new();
         for (path, using) in self.files_of_ports(&["record", "output"]) {
@@ -33,7 +33,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Returns the files that keys of ports name, except [`SINKS`].
+    /// Returns the files that ports name by one of `keys`, except [`SINKS`].
     fn files_of_ports(&self, keys: &'static [&'static str]) -> Vec<(PathBuf, Use<'_>)> {
         let mut files = Vec::new();
         for (index, port) in self.config.port.iter().enumerate() {

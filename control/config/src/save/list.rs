@@ -1,5 +1,5 @@
-//! List of entries in a file, as tables or within brackets. Removals and additions keep the comments of the
-//! remaining entries.
+//! List of entries in a file, written as tables or in brackets. Changes keep the comments of the remaining
+//! entries.
 
 use toml_edit::{Array, ArrayOfTables, Item, RawString, Table, TableLike, Value};
 
@@ -12,7 +12,7 @@ pub(super) enum List<'a> {
 }
 
 impl<'a> List<'a> {
-    /// Returns an item as a list.
+    /// Returns the item as a list; `None` if it is neither kind of list.
     pub fn of(item: &'a mut Item) -> Option<Self> {
         match item {
             Item::ArrayOfTables(tables) => Some(Self::Headed(tables)),
@@ -55,9 +55,9 @@ impl<'a> List<'a> {
 /// Value within brackets, with the text around it.
 struct Entry {
     value: Value,
-    /// Line ends, blanks and comments before the value, from the first line end on.
+    /// Line break, blanks and comments before the value.
     lead: String,
-    /// Comment after the value in its line.
+    /// Comment after the value on the same line.
     tail: String,
 }
 
@@ -120,7 +120,7 @@ fn taken_apart(array: &mut Array) -> (String, Vec<Entry>, String) {
     (opening, entries, closing)
 }
 
-/// Splits a text before its first line end; without a line end, the first part is empty.
+/// Splits a text at its first line break, which begins the second part; without one, the first part is empty.
 fn line_end(text: &str) -> (String, String) {
     let (tail, lead) = text.split_at(text.find('\n').unwrap_or(0));
     (tail.trim_end().to_owned(), lead.to_owned())

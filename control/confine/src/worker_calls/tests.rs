@@ -9,12 +9,12 @@ use nix::unistd::getppid;
 
 use crate::Privileges;
 
-/// Commands of `fcntl` by which a process gets the signals of a descriptor, and selects the signal
+/// Commands of `fcntl` that direct a descriptor's signals to a process and choose the signal
 /// (`asm-generic/fcntl.h`).
 const F_SETSIG: libc::c_int = 10;
 const F_SETOWN_EX: libc::c_int = 15;
 const F_OWNER_PID: libc::c_int = 1;
-/// Requests of `asm-generic/sockios.h` by which a process gets the signals of a socket.
+/// Requests that direct a socket's signals to a process (`asm-generic/sockios.h`).
 const FIOSETOWN: usize = 0x8901;
 const SIOCSPGRP: usize = 0x8902;
 const FIOASYNC: usize = 0x5452;

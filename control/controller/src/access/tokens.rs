@@ -28,9 +28,9 @@ const FILE: &str = "tokens.json";
 const PREFIX: &str = "millrace_";
 /// Number of random bytes of a token.
 const SECRET: usize = 32;
-/// Most tokens.
+/// Maximum number of tokens.
 const MOST: usize = 1000;
-/// Most characters of a token's name.
+/// Maximum length of a token's name, in bytes.
 const MOST_NAME: usize = 64;
 /// Validity of a token that expires: 1 s to a hundred years.
 pub type TokenTime = Time<1_000_000, { 100 * 366 * 86_400_000_000 }>;
@@ -48,7 +48,7 @@ pub struct NewToken {
     pub expires: Option<TokenTime>,
 }
 
-/// Token as the file keeps it.
+/// Token as stored in the token file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Kept {
@@ -56,7 +56,7 @@ struct Kept {
     role: Role,
     /// SHA-256 of the token, in hexadecimal digits.
     hash: String,
-    /// Seconds since 1970, as all times here.
+    /// Time of creation. All times in this file are seconds since 1970.
     created: u64,
     created_by: Who,
     expires: Option<u64>,
@@ -64,7 +64,7 @@ struct Kept {
     used_from: Option<IpAddr>,
 }
 
-/// Token as requests are compared with it.
+/// Valid token in memory, against which requests are checked.
 #[derive(Debug)]
 struct Known {
     hash: [u8; 32],
@@ -98,32 +98,34 @@ pub struct Tokens(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     book: Mutex<Notebook<Kept>>,
-    /// Tokens for readers, so that no reader waits for a disk.
+    /// Copy of the valid tokens for checks, so that no check waits for the disk.
     known: RwLock<Vec<Arc<Known>>>,
 }
 
 impl Default for Tokens {
-    /// Creates an empty list without a file: new tokens end with the router.
+    /// Creates an empty list without a file: new tokens are lost when the router ends.
     fn default() -> Self {
         Self::open(None)
     }
 }
 
 impl Tokens {
-    /// Opens the tokens of a folder, which need not exist yet. Without a folder, tokens end with the router.
+    /// Opens the token file in a folder, which need not exist yet. Without a folder, tokens are lost when the
+    /// router ends.
     pub fn open(directory: Option<&Path>) -> Self {
         let book = Notebook::open(directory, FILE);
         let known = RwLock::new(book.entries().iter().filter_map(known).collect());
         Self(Arc::new(Shared { book: Mutex::new(book), known }))
     }
 
-    /// Returns the reason why the file could not be read; there are no tokens then.
+    /// Returns the reason why the token file could not be read, in which case no token is valid; `None` if it
+    /// was read.
     pub fn damage(&self) -> Option<String> {
         self.book().damage().map(|damage| format!("no token holds: {damage}"))
     }
 
     fn book(&self) -> MutexGuard<'_, Notebook<Kept>> {
-        // A change of the file is made completely or not at all.
+        // Each change of the tokens is complete, so a poisoned lock is harmless.
         self.0.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -188,7 +190,8 @@ impl Tokens {
         Ok(view(&with_use(kept, &uses), now()))
     }
 
-    /// Returns the holder of a sent token if the token is valid, and notes the use.
+    /// Returns the holder of the token `sent` and records this use; `None` if the token is unknown or has
+    /// expired.
     pub fn check(&self, sent: &str, from: IpAddr) -> Option<Holder> {
         let sent = hash(sent);
         let (now, known) = (now(), self.0.known.read().unwrap_or_else(PoisonError::into_inner));
@@ -204,13 +207,13 @@ impl Tokens {
         Some(holder)
     }
 
-    /// Whether a token that was valid still is.
+    /// Whether the token of `holder` still exists and has not expired.
     pub fn holds(&self, holder: &Holder) -> bool {
         let known = self.0.known.read().unwrap_or_else(PoisonError::into_inner);
         holder.0.expires.is_none_or(|end| now() < end) && known.iter().any(|one| one.hash == holder.0.hash)
     }
 
-    /// Writes the last use of tokens to the file, where it changed by a minute or more.
+    /// Writes the last uses of tokens to the file, if any is at least a minute newer than the stored one.
     ///
     /// # Errors
     /// When the file can't be written.
@@ -224,7 +227,8 @@ impl Tokens {
         if !book.is_kept() || !book.entries().iter().any(old) {
             return Ok(());
         }
-        // Only a change of tokens replaces a damaged file: a note of their use must not lose valid tokens.
+        // A damaged token file is replaced only when tokens are created or revoked, never to record their
+        // use.
         if let Some(problem) = book.problem() {
             return Err(ControlError::System(problem));
         }
@@ -233,7 +237,7 @@ impl Tokens {
         })
     }
 
-    /// Returns name, time and address of the last uses that this router has seen.
+    /// Returns token name, time and client address of each last use that this router has seen.
     fn uses(&self) -> Vec<(String, u64, Option<IpAddr>)> {
         let seen = |one: Arc<Known>| {
             let from = *one.used_from.lock().unwrap_or_else(PoisonError::into_inner);
@@ -293,7 +297,7 @@ fn from_hex(text: &str) -> Option<[u8; 32]> {
     digits?.try_into().ok()
 }
 
-/// Returns a kept token for comparison; a token with an unreadable hash is never valid.
+/// Returns a stored token for checks; `None` if its hash is unreadable.
 fn known(kept: &Kept) -> Option<Arc<Known>> {
     Some(Arc::new(Known {
         hash: from_hex(&kept.hash)?,

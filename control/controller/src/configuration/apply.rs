@@ -73,17 +73,17 @@ impl Router {
         })
     }
 
-    /// Returns the changes from the running configuration to the base: the configuration last applied, or
-    /// used at the start.
+    /// Returns the changes from the running configuration to the base: last applied or saved, or used at the
+    /// start.
     ///
     /// # Errors
-    /// Returns an error if the base can no longer be read.
+    /// Returns an error if the base can no longer be read, or while another configuration is being applied.
     pub async fn difference_from_base(&self) -> Result<DifferenceView, ControlError> {
         let base = self.lock().settings.base.draft.clone();
         self.difference(&base.text, &base.origin, Role::Admin).await
     }
 
-    /// Refuses a text whose tables of files, code, keys or callers differ from the running configuration.
+    /// Refuses a text whose `[plugins]`, `[[plugin]]` or `[api]` differs from the running configuration.
     async fn unless_privileged(&self, text: &str, origin: &str) -> Result<(), ControlError> {
         let (running, overrides) = (self.running(), self.lock().settings.overrides.clone());
         let (text, origin) = (text.to_owned(), origin.to_owned());
@@ -119,7 +119,7 @@ impl Router {
         work.await.map_err(|error| ControlError::system("apply the configuration", error))?
     }
 
-    /// Reports the result of applying a configuration, as log line and event.
+    /// Logs the result of applying a configuration, and notes an event.
     pub(super) fn tell_applied(&self, order: &Apply, who: &Who, result: &Result<AppliedView, ControlError>) {
         match result {
             Ok(view) => {
@@ -184,7 +184,7 @@ impl Router {
                 "something else runs than the request says: nothing was changed".into(),
             ));
         }
-        // The missing revisions are read and written while the changes are made.
+        // The store is read while the changes are made.
         let missing = self.missing(&before);
         let changes = self.transition(&before, &candidate).await?;
         if changes.is_empty() {
@@ -240,7 +240,7 @@ impl Router {
 
     /// Returns the running configuration in normal form.
     pub(super) fn running(&self) -> Config {
-        // Other threads wait for this lock, so normalization follows after it.
+        // Normalization takes long, so it runs after the lock is released.
         let written = {
             let inner = self.lock();
             inner.model.as_written(&inner.tables)
@@ -248,7 +248,7 @@ impl Router {
         written.normalized()
     }
 
-    /// Returns the running configuration in normal form, but never in the middle of a change.
+    /// Returns the running configuration in normal form. Refuses while a transaction is half made.
     ///
     /// # Errors
     /// Returns an error while a configuration or a list is being applied.
@@ -261,7 +261,7 @@ impl Router {
         Ok(written.normalized())
     }
 
-    /// Collects the revisions that must be on disk before another configuration becomes the base.
+    /// Reads the store for the revisions that must be on disk before another configuration becomes the base.
     fn missing(&self, before: &Arc<Config>) -> JoinHandle<Result<Vec<Draft>, ControlError>> {
         let (store, base, overrides) = {
             let inner = self.lock();
@@ -276,7 +276,7 @@ impl Router {
         let (text, origin) = (text.to_owned(), origin.to_owned());
         let (loader, overrides) = {
             let inner = self.lock();
-            // Planning runs no shared object. The plugin policy of the running configuration applies.
+            // Planning runs no code of shared objects, under the plugin policy of the running configuration.
             (inner.plugins.planning_loader(inner.model.admitted()), inner.settings.overrides.clone())
         };
         let work = tokio::task::spawn_blocking(move || {
@@ -314,7 +314,7 @@ impl Router {
         Turn(self.clone())
     }
 
-    /// Writes a revision to disk, and the missing revisions before it: all of them or none.
+    /// Writes the missing revisions and then this one to disk: all of them or none.
     async fn remember(
         &self,
         draft: Draft,
@@ -339,7 +339,7 @@ impl Router {
 /// Revision written to disk.
 struct Remembered {
     revision: Revision,
-    /// Number of the revision written before it, which holds the earlier configuration.
+    /// Number of the preceding revision, with the earlier configuration; `None` if none was missing.
     before: Option<u64>,
 }
 

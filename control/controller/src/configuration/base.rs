@@ -15,7 +15,7 @@ use crate::overrides::Overrides;
 pub(crate) struct Base {
     /// Text of the configuration, and its origin.
     pub draft: Draft,
-    /// Number of its revision; `None` if it was only used at the start.
+    /// Number of its revision; `None` if it was only used at the start, and is no revision yet.
     pub revision: Option<u64>,
 }
 
@@ -44,7 +44,7 @@ impl Base {
             Some(newest) => (Vec::new(), newest),
             None => (vec![self.draft.clone()], self.draft.text.clone()),
         };
-        // A revision that can no longer be read differs from the running configuration.
+        // A stored revision that this version can't parse counts as different.
         let difference = overrides.read(&newest, "the newest revision").map(|newest| newest.difference(runs));
         if difference.as_ref().is_ok_and(millrace_config::Difference::is_empty) {
             return Ok(missing);
@@ -64,7 +64,7 @@ impl Base {
         Ok(missing)
     }
 
-    /// Writes the running configuration into a text, without the overrides of the start.
+    /// Writes the running configuration into `text`, without the command-line overrides of the start.
     ///
     /// # Errors
     /// Returns an error if the text is no configuration.
@@ -79,7 +79,7 @@ impl Base {
         Ok(overrides.taken_out(runs.clone(), &said).save_into(text, origin)?)
     }
 
-    /// Returns the entries of a file that were neither applied nor saved, as commands. Saving the running
+    /// Returns, as commands, the entries of `file` that were neither applied nor saved. Saving the running
     /// configuration into the file would lose them.
     ///
     /// # Errors

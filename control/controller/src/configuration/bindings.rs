@@ -84,7 +84,7 @@ impl Model {
         }
     }
 
-    /// Returns the action and the gate of a configured filter.
+    /// Returns the action of a configured filter and the gate where it is bound.
     fn looked_up(&self, filter: &Filter) -> Result<(Action, GateId), ControlError> {
         let (matches, action) = (filter.r#match.value(), filter.action.value());
         let gate = filter.gate.as_deref().or(action.default_gate()).unwrap_or_default();
@@ -93,7 +93,7 @@ impl Model {
             FilterAction::Queue(name) => self.schedulers.known(name).map(Action::Queue),
             _ => None,
         };
-        // The queue's leaf may already be removed.
+        // The leaf that a `queue` action names may already be removed.
         Ok((gone.map_or_else(|| self.action(action, matches), Ok)?, gate))
     }
 

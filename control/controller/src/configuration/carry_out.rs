@@ -25,7 +25,7 @@ const ROUTES_TOGETHER: usize = 2048;
 
 /// Result of a sequence of changes that stopped early.
 struct Stopped {
-    /// Number of leading changes in force. If the data plane did not answer, the failed change is among them.
+    /// Number of leading changes in force. It includes the failed change if a worker did not answer.
     made: usize,
     /// Index of the failed change.
     step: usize,
@@ -33,8 +33,8 @@ struct Stopped {
 }
 
 impl Router {
-    /// Plans changes, and makes all of them or none. Returns the planner's result. Dropping the returned
-    /// future doesn't stop the work.
+    /// Calls `plan` for a list of changes, then makes all of them or none. Returns the planner's result.
+    /// Dropping the returned future doesn't stop the work.
     ///
     /// # Errors
     /// Returns the errors of the plan, and the reason why a change failed.
@@ -66,8 +66,8 @@ impl Router {
         self.make_what_can_be(changes.iter().rev().cloned().map(Change::inverse).collect()).await
     }
 
-    /// Makes as many as possible of the changes of a rollback. A route that the kernel refuses stays wanted.
-    /// Returns the failed changes.
+    /// Makes the changes of a rollback, and continues after failures. A route that the kernel refuses stays
+    /// configured, and is offered to the kernel again. Returns the failed changes.
     pub(super) async fn make_what_can_be(&self, mut back: Vec<Change>) -> Vec<String> {
         let mut remains = Vec::new();
         loop {
@@ -115,8 +115,8 @@ impl Router {
         Ok(())
     }
 
-    /// Makes a change. Returns 1 if the change is in force, else 0. A change that the data plane did not
-    /// answer counts as in force, and has to be undone.
+    /// Makes a single change. Returns 1 if the change is in force, else 0. A change that a worker did not
+    /// answer counts as in force, so that it is undone.
     async fn make_alone(&self, change: &Change) -> (usize, Result<(), ControlError>) {
         match self.make_one(change).await {
             Ok(()) => (1, Ok(())),
@@ -143,7 +143,7 @@ impl Router {
     }
 }
 
-/// Returns the leading changes that are made in one group.
+/// Returns the leading changes that are made together: bindings, routes, or a single other change.
 fn group(changes: &[Change]) -> &[Change] {
     let (kind, most) = match changes[0].together() {
         Together::Bindings => (Together::Bindings, BINDINGS_TOGETHER),
@@ -159,7 +159,7 @@ fn group(changes: &[Change]) -> &[Change] {
     &changes[..end]
 }
 
-/// Whether a failed change stands in the model anyway, because the failure came after the model changed.
+/// Whether the model contains a failed change, because the failure came after the change of the model.
 fn stands(model: &Model, tables: &GateTables, change: &Change) -> bool {
     let plugins = &model.plugins;
     let port = |name: &str| model.ports.iter().map(|plan| &plan.config).find(|port| *port.name == *name);
@@ -190,9 +190,9 @@ fn stands(model: &Model, tables: &GateTables, change: &Change) -> bool {
         Change::SetGate { gate, to, .. } => {
             plugins.gate(gate).is_ok_and(|gate| gate_table(gate.id, tables) == *to)
         }
-        // Plugins concern control alone.
+        // Loading a plugin concerns control alone.
         Change::AddPlugin(_) | Change::RemovePlugin(_) => false,
-        // The functions for groups count these changes.
+        // These changes are made in groups, and their functions count them.
         Change::Bind(_)
         | Change::Unbind(_)
         | Change::AddFilter(_)
@@ -203,7 +203,7 @@ fn stands(model: &Model, tables: &GateTables, change: &Change) -> bool {
     }
 }
 
-/// Sets the router-wide settings of the model, and the options of the workers that follow from them.
+/// Sets the router-wide settings in the model, and the worker options derived from them.
 fn set_router(settings: &millrace_config::Router, model: &mut Model) {
     model.router = settings.clone();
     let control_plane = model.options.control_plane;
@@ -223,7 +223,7 @@ fn tell_neighbour(change: NeighbourChange, workers: &mut Workers) -> Result<(), 
 }
 
 impl Inner {
-    /// Makes a change that is made alone.
+    /// Makes a change other than a group of bindings or routes.
     fn make_one(&mut self, change: &Change) -> Result<(), ControlError> {
         match change {
             Change::Router { to, .. } => {

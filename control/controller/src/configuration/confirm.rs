@@ -15,7 +15,7 @@ use crate::ControlError;
 use crate::router::Router;
 use crate::view::Pending;
 
-/// First and longest pause between two rollback attempts.
+/// Pause before the second rollback attempt. Each further pause is twice as long, up to `LONGEST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Interval between two checks whether another transaction has ended.
@@ -27,15 +27,15 @@ pub(crate) struct Waiting {
     /// Number of the revision.
     pub revision: u64,
     until: Instant,
-    /// Whether its rollback has begun.
+    /// Whether the rollback of this revision has begun.
     goes_back: bool,
     before: Arc<Config>,
     base: Base,
 }
 
 impl Waiting {
-    /// Creates the record of a revision. `before` is the configuration that ran before it, and `base` its
-    /// base.
+    /// Creates the record of `revision`. `before` and `base` are the running and the base configuration to
+    /// restore.
     pub fn new(revision: u64, patience: Duration, before: Arc<Config>, base: Base) -> Self {
         Self { revision, until: Instant::now() + patience, goes_back: false, before, base }
     }
@@ -59,7 +59,7 @@ impl Waiting {
 }
 
 impl Router {
-    /// Stores the waiting revision, and rolls it back when its time is over.
+    /// Stores `waiting`, and rolls it back when its time is over.
     pub(super) fn wait_for_confirmation(&self, waiting: Waiting) {
         let (until, revision) = (waiting.until, waiting.revision);
         self.lock().settings.waiting = Some(waiting);
@@ -94,7 +94,7 @@ impl Router {
         }
     }
 
-    /// Logs an event for a rollback that failed in part.
+    /// Notes an event for a rollback whose changes failed in part.
     fn note_stuck(&self, revision: u64, why: &str) {
         let subject = format!("revision {revision}");
         let text = format!("{subject} was not confirmed, and could not be taken back: {why}");
@@ -102,8 +102,8 @@ impl Router {
         self.events().note(EventKind::ConfigurationRefused, &subject, text, details);
     }
 
-    /// Waits for a transaction in which a revision can be rolled back. Returns `None` if the revision no
-    /// longer waits for confirmation.
+    /// Waits until no other transaction runs, and starts one for the rollback of a revision. Returns `None`
+    /// if the revision no longer waits for confirmation.
     async fn turn_of(&self, revision: u64) -> Option<Turn> {
         loop {
             // Only the holder of a transaction ends the waiting.
@@ -159,8 +159,8 @@ impl Router {
         Ok(revision)
     }
 
-    /// Returns the reason why no revision can be confirmed during another transaction: none waits, or its
-    /// rollback has begun; otherwise `busy`.
+    /// Returns the reason why a confirmation fails while another transaction runs: no revision waits, its
+    /// rollback has begun, or else `busy`.
     fn why_not_now(&self, busy: ControlError) -> ControlError {
         match &self.lock().settings.waiting {
             None => nothing_waits(),
@@ -197,7 +197,7 @@ impl Router {
         };
         let work = tokio::task::spawn_blocking(move || store.settle(revision, State::Withdrawn));
         if let Ok(Err(error)) = work.await {
-            // The log line is enough: a revision that waits is not good anyway.
+            // Logging suffices: the state of the stored revision is *waiting*, so it is not good in any case.
             tracing::error!(revision, "can't write that it is withdrawn: {error}");
         }
         let text = format!("revision {revision} is withdrawn: what ran before runs again");

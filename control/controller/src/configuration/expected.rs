@@ -1,5 +1,5 @@
-//! Conditional changes: made only if a given revision runs, so that no change since the caller's last read is
-//! lost.
+//! Conditional changes. They are made only if a given revision runs, so that they overwrite no change that
+//! the caller has not read.
 
 use millrace_store::{AuditEntry, Outcome};
 use millrace_telemetry::utc;
@@ -12,7 +12,7 @@ use crate::view::RevisionView;
 const SEARCHED: usize = 1000;
 
 impl Router {
-    /// Refuses, unless this revision runs without later changes.
+    /// Refuses unless revision `number` is running without later changes.
     ///
     /// # Errors
     /// Returns [`ControlError::Changed`] with the running revision and the author of the change, or an error
@@ -53,7 +53,7 @@ impl Router {
         )))
     }
 
-    /// Returns the author and the operation of the last single change.
+    /// Returns the author, time and operation of the last single change; `None` if the audit log has none.
     fn last_change(&self) -> Option<String> {
         let is_change = |entry: &&AuditEntry| {
             entry.outcome == Outcome::Done

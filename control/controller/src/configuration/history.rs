@@ -97,7 +97,7 @@ impl Router {
             self.expect_revision(number).await?;
         }
         let waits = self.lock().settings.waiting.is_some();
-        // Problems of the target are reported before anything is rolled back.
+        // An invalid target is reported before the waiting revision is withdrawn.
         let target = match number {
             Some(number) => Some(self.target(number).await?),
             None if waits => None,
@@ -135,8 +135,8 @@ impl Router {
         Ok((Apply { text, origin: Some(origin), ..Apply::default() }, candidate))
     }
 
-    /// Records in the audit log that a revision is withdrawn but the target was not applied. Returns the
-    /// error with this fact.
+    /// Records in the audit log that the waiting revision was withdrawn, but the target not applied. Returns
+    /// `error` extended by this fact.
     fn only_withdrawn(&self, revision: u64, who: &Who, error: ControlError) -> ControlError {
         let runs = self.lock().settings.base.revision;
         self.note_own(who.clone(), &format!("going back from revision {revision}"), None, Ok(runs));
@@ -154,7 +154,7 @@ impl Router {
         let work = tokio::task::spawn_blocking(move || {
             for Revision { number, .. } in store.good()? {
                 let (_, text) = store.revision(number)?;
-                // A revision that can no longer be read is no target.
+                // A stored revision that this version can't parse is no target.
                 let Ok(other) = overrides.read(&text, "revision") else { continue };
                 if !running.difference(&other).is_empty() {
                     return Ok(Some(number));

@@ -1,4 +1,4 @@
-//! Saves the running configuration: into a file whose comments stay, and as a revision for the next start.
+//! Saves the running configuration: into a file, whose comments stay, or as a revision for the next start.
 
 use std::sync::Arc;
 
@@ -20,13 +20,13 @@ use crate::view::AppliedView;
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Save {
-    /// Text of the file; `None` takes the configuration last applied or saved.
+    /// Text of the file; `None` for the base configuration.
     pub text: Option<String>,
     /// Name of the file, for messages.
     #[serde(deserialize_with = "super::words::origin")]
     #[schemars(length(max = 4096))]
     pub origin: Option<String>,
-    /// Whether to write even if entries of the file are lost that were neither applied nor saved.
+    /// Whether to write even if this deletes entries of the file that were neither applied nor saved.
     pub force: bool,
 }
 
@@ -34,7 +34,8 @@ pub struct Save {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Keep {
-    /// Text of a file equal to the running configuration; `None` takes the base with the changes since.
+    /// Text of a file equal to the running configuration; `None` for the base configuration with the later
+    /// changes written into it.
     pub text: Option<String>,
     /// Name of the file, for the history.
     #[serde(deserialize_with = "super::words::origin")]
@@ -63,13 +64,13 @@ impl Router {
         work.await.map_err(|error| ControlError::system("write the configuration", error))?
     }
 
-    /// Stores the running configuration as a revision for the next start. Returns the newest good revision if
-    /// it already has the same text.
+    /// Stores the running configuration as a revision for the next start. Returns the newest good revision
+    /// instead if its text is the same.
     ///
     /// # Errors
-    /// Returns an error if the text differs from the running configuration, or if the disk refuses. Also
-    /// fails while a configuration is being applied or waits for confirmation. Returns
-    /// [`ControlError::NeedsAdmin`] for a role below `admin` whose text permits more at the next start.
+    /// Returns an error if the text differs from the running configuration, if the disk refuses, or while a
+    /// configuration is being applied or waits for confirmation. Returns [`ControlError::NeedsAdmin`] for a
+    /// role below `admin` whose text permits more at the next start.
     pub async fn keep(&self, order: Keep, who: Who, role: Role) -> Result<Revision, ControlError> {
         let _turn = self.begin_apply()?;
         let (running, kept, by) = (self.running(), self.kept(), who.clone());
@@ -90,9 +91,8 @@ impl Router {
         Ok(revision)
     }
 
-    /// Stores an applied file that changed nothing as a revision. Does nothing if the base and the newest
-    /// revision already equal the running configuration. Changes by single commands become part of the new
-    /// base.
+    /// Stores the text of an apply request that changed nothing as a revision. Does nothing if the base and
+    /// the newest good revision already equal the running configuration.
     ///
     /// # Errors
     /// Returns an error if the disk refuses.
@@ -151,10 +151,10 @@ impl Kept {
         self.base.written(&self.overrides, running, &text, &origin)
     }
 
-    /// Whether the running configuration equals the base and the newest good revision, if one exists.
+    /// Whether the running configuration equals the base, and the newest good revision if there is one.
     fn counts(&self, running: &Config) -> Result<bool, ControlError> {
         let newest = self.store.last_good().map_err(system)?;
-        // A revision that can no longer be read differs from the running configuration.
+        // A stored revision that this version can't parse counts as different.
         let is_same = |text: &str| {
             self.overrides.read(text, "revision").is_ok_and(|config| config.difference(running).is_empty())
         };
@@ -171,8 +171,9 @@ impl Kept {
         Ok(false)
     }
 
-    /// Refuses a text that permits more at the next start than the running configuration. Overrides may hide
-    /// `[api]`, state paths and `on-death` of the text now, and a loaded plugin needs no `allow-downgrade`.
+    /// Refuses a text that permits more at the next start than the running configuration. Command-line
+    /// overrides may now hide `[api]`, state paths and `on-death` of the text. A loaded plugin no longer
+    /// needs `allow-downgrade`.
     fn unless_privileged(&self, running: &Config, order: &Keep) -> Result<(), ControlError> {
         let Some(text) = &order.text else { return Ok(()) };
         let origin = order.origin.as_deref().unwrap_or("configuration");

@@ -1,8 +1,8 @@
 //! Lists of routes or filters: all entries are added or removed, or none.
 //!
-//! A list is applied like a configuration: changes are made in groups between which other tasks run, and are
-//! undone if one fails. Before that all entries are checked, so every faulty entry is reported before a
-//! packet is affected.
+//! All entries are checked first, so that every faulty entry is reported before a packet is affected. Then
+//! the list is applied like a configuration: the changes are made in groups, other tasks run between the
+//! groups, and a failure undoes the earlier changes.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -32,7 +32,7 @@ pub struct AddedFilters {
     pub shadowed: Vec<ShadowedView>,
 }
 
-/// Valid entries of a list, with their numbers.
+/// Valid entries, each with its position in the list.
 type Numbered<T> = Vec<(usize, T)>;
 
 impl Router {
@@ -71,8 +71,8 @@ impl Router {
         Ok(AddedFilters { ids, shadowed })
     }
 
-    /// Reads all entries of a list, checks them, and makes the changes if no entry is faulty. Returns the
-    /// result of `done`, called before any other change.
+    /// Parses all entries with `read`, plans the changes with `try_all`, and makes them if no entry is
+    /// faulty. Returns the result of `done`, which is called before other transactions may start.
     async fn make_list<T: Send + 'static, U: Send + 'static, R: Send + 'static>(
         &self,
         entries: Vec<T>,
@@ -81,7 +81,7 @@ impl Router {
         done: fn(&Inner, &[Change]) -> R,
     ) -> Result<R, ControlError> {
         let count = entries.len();
-        // Long lists are read on a blocking thread.
+        // Parsing long lists takes long, so it runs on a blocking thread.
         let reading = tokio::task::spawn_blocking(move || {
             let mut wrong = Wrong::default();
             let each = entries.into_iter().enumerate();
@@ -103,11 +103,11 @@ impl Router {
     }
 }
 
-/// Returns the error for a list whose entries are valid but whose changes failed, mostly because the kernel
-/// refused.
+/// Returns the error for a list whose entries are valid but whose changes failed, usually refused by the
+/// kernel.
 fn refused(entries: usize, failed: Failed) -> ControlError {
     match failed.remains.as_slice() {
-        // No entry is at fault if the data plane does not answer.
+        // A failure of the system or of a worker is not the fault of an entry.
         [] if matches!(failed.error, ControlError::System(_) | ControlError::Silent(_))
             || failed.step >= entries =>
         {
@@ -165,7 +165,7 @@ fn try_removals(views: &RouteViews<'_>, prefixes: Numbered<IpNet>, wrong: &mut W
     prefixes.into_iter().filter_map(removal).collect()
 }
 
-/// Checks which filters can be added, and leaves the model unchanged.
+/// Checks which filters can be added, without changing the model.
 fn try_filters(inner: &mut Inner, filters: Numbered<Filter>, wrong: &mut Wrong) -> Vec<Change> {
     let (before, mut conflicts) = (inner.model.plugins.clone(), FilterConflicts::of(&inner.model));
     let addition = |(number, filter): (usize, Filter)| {
@@ -181,7 +181,7 @@ fn try_filters(inner: &mut Inner, filters: Numbered<Filter>, wrong: &mut Wrong) 
     changes
 }
 
-/// Prefixes of a list, each allowed once.
+/// Prefixes seen in a list; each may occur once.
 #[derive(Default)]
 struct Once(HashSet<IpNet>);
 

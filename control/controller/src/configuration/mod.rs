@@ -1,13 +1,13 @@
 //! Running configuration: showing it, comparing it with another one, and changing it atomically.
 //!
 //! The running configuration is generated from the model in normal form, and compared with the candidate. The
-//! difference is a list of changes in an order in which each can be made. They are made by the same functions
-//! as single commands, bindings and routes in groups. Between groups the lock is released, so that control
-//! follows the kernel. If a change fails, the inverses of the earlier changes undo them, the last first.
+//! difference is an ordered list of changes. The functions of single commands make each change; bindings and
+//! routes are changed in groups. Between groups the lock is released, so that control follows the kernel. If
+//! a change fails, the inverses of the earlier changes undo them, the last first.
 //!
-//! The revision is written to disk last, in one step with revisions that are missing before it, as single
-//! commands may have changed the configuration since the last one. If that fails, all changes are undone. The
-//! task that applies a configuration belongs to the router, so it continues when the request ends.
+//! Last, the revision is written to disk. Single commands may have changed the configuration since the
+//! previous revision; that state is written first, in the same step. If writing fails, all changes are
+//! undone. The task belongs to the router, so it continues when the request ends.
 
 mod apply;
 mod base;
@@ -39,7 +39,7 @@ use millrace_config::Change;
 use crate::ControlError;
 use crate::router::Router;
 
-/// Guard of a transaction: a configuration or a list of changes is being applied until it is dropped.
+/// Guard of a transaction. Other changes are refused until it is dropped.
 struct Turn(Router);
 
 impl Drop for Turn {
@@ -48,7 +48,7 @@ impl Drop for Turn {
     }
 }
 
-/// Returns changes as commands. Every report counts these commands.
+/// Returns changes as commands; reported numbers of changes count these commands.
 fn commands(changes: &[Change]) -> Vec<String> {
     changes.iter().flat_map(Change::commands).collect()
 }
@@ -57,8 +57,8 @@ fn commands(changes: &[Change]) -> Vec<String> {
 struct Failed {
     /// Index of the failed change.
     pub step: usize,
-    /// Whether the failed change was in force, because the data plane did not answer, and was undone like
-    /// those before it.
+    /// Whether the failed change was in force because a worker did not answer. It was undone like the earlier
+    /// ones.
     pub stands: bool,
     /// Reason for the failure.
     pub error: ControlError,

@@ -25,7 +25,7 @@ struct PortSettings {
     reverse_path: Option<ReversePath>,
 }
 
-/// Deserializes a value that is present; `null` yields the default.
+/// Deserializes a present value; `null` yields the default of `T`.
 fn said<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     T: Deserialize<'de> + Default,
@@ -82,7 +82,7 @@ fn plan_port(model: &Model, name: &str, settings: PortSettings) -> Result<Change
 }
 
 impl Inner {
-    /// Sets the addresses, the input weight and the reverse-path check of a port.
+    /// Sets the reverse-path check, input weight and addresses of a port to those of `to`.
     pub fn set_port(&mut self, to: &millrace_config::Port) -> Result<(), ControlError> {
         let id = self.model.port(&to.name)?.id;
         let Some(plan) = self.model.ports.iter_mut().find(|plan| plan.id == id) else { return Ok(()) };

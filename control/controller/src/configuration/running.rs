@@ -63,7 +63,7 @@ impl Model {
 
     fn running_bind(&self, bound: &Bound, instance: &str) -> Bind {
         let CallLimits { on_fault, call, packet } = bound.call_limits;
-        // Budgets of a binding are always in range.
+        // The call limits of a binding are always within the range of a budget.
         let budget = |time: std::time::Duration| Some(Budget::clamped(time.as_micros() as u64));
         Bind {
             instance: instance.into(),
@@ -117,7 +117,7 @@ fn running_gate(gate: &millrace_plugin::Gate, tables: &GateTables) -> Gate {
     }
 }
 
-/// Returns the table kind of a gate as configured.
+/// Returns the table kind of a gate, as the configuration names it.
 pub(super) fn gate_table(gate: GateId, tables: &GateTables) -> GateTable {
     match tables.table(gate).map(|table| table.kind()).unwrap_or_default() {
         TableKind::Linear => GateTable::Linear,

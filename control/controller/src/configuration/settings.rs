@@ -1,4 +1,4 @@
-//! Settings of the running router beside its model, and the transactions that change them.
+//! Running configuration beside its model: base, revisions, overrides, and the state of transactions.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use crate::ControlError;
 use crate::overrides::Overrides;
 use crate::view::Pending;
 
-/// Progress of a transaction of several changes.
+/// Progress of a transaction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Progress {
     /// Number of changes made.
@@ -29,26 +29,26 @@ impl Progress {
     }
 }
 
-/// Base configuration, options and store that a router starts with.
+/// Base configuration, overrides and revision store at the start.
 pub(crate) type Started = (Base, Overrides, Store);
 
-/// Base configuration, revisions, and transactions of the router.
+/// Base configuration, revision store, overrides, and the state of transactions.
 pub(crate) struct Settings {
     /// Poll mode of the workers.
     mode: &'static str,
-    /// Folder of the router's state, if it has one.
+    /// State directory of the router; `None` without one.
     pub state: Option<PathBuf>,
-    /// Options given beside the configuration at the start, which apply to every later configuration.
+    /// Command-line options of the start, which override every later configuration.
     pub(super) overrides: Overrides,
-    /// Configuration that was applied or saved last, or started with.
+    /// Configuration last applied or saved, or used at the start.
     pub base: Base,
     /// Store of the applied revisions.
     pub(super) store: Store,
-    /// Progress of the configuration, or of the list of changes, that is being applied.
+    /// Progress of the running transaction; `None` if none runs.
     pub(super) applying: Option<Progress>,
-    /// Whether the router is shutting down: no change and no rollback starts any more.
+    /// Whether the router is shutting down. Changes and rollbacks are refused then.
     pub(super) ending: bool,
-    /// Revision that is rolled back unless it is confirmed.
+    /// Revision that is rolled back unless confirmed in time; `None` if none waits.
     pub(super) waiting: Option<Waiting>,
 }
 
@@ -92,9 +92,9 @@ impl Settings {
         self.applying.map_or(Ok(()), |progress| Err(progress.refusal()))
     }
 
-    /// Refuses a request once a transaction has made some of its changes, until it has made all.
+    /// Refuses a request while a transaction has made only some of its changes.
     pub fn unless_in_between(&self) -> Result<(), ControlError> {
-        // While the number of changes is unknown, none has been made.
+        // While the number of changes is 0, the transaction is still being planned, and has changed nothing.
         let begun = self.applying.filter(|progress| progress.of > 0);
         begun.map_or(Ok(()), |progress| Err(progress.refusal()))
     }

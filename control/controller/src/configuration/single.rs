@@ -1,7 +1,7 @@
-//! Single changes for which no other request exists: router-wide settings, static neighbours, and replacement
+//! Single changes that have no module of their own: router-wide settings, static neighbours, and replacement
 //! of routes.
 //!
-//! They are made like the changes of an applied file: all of them or none.
+//! Each is made as a transaction: completely or not at all.
 
 use std::net::IpAddr;
 
@@ -69,7 +69,8 @@ impl Router {
         before.ok_or_else(|| ControlError::System("the neighbour was not there".into()))
     }
 
-    /// Adds a route, or replaces the configured route of the prefix. No packet is without a route in between.
+    /// Adds a route, or replaces the configured route to the same prefix, without a moment in which the
+    /// prefix has no route.
     ///
     /// # Errors
     /// Returns the errors of [`add_route`](Self::add_route), except for an existing configured route. Nothing
@@ -89,7 +90,7 @@ impl Router {
     }
 }
 
-/// Returns the router-wide settings, in a configuration without anything else.
+/// Returns a configuration with only the router-wide settings.
 fn own_settings(model: &Model) -> Config {
     Config { router: model.router.clone(), ..Config::default() }.normalized()
 }
@@ -140,7 +141,7 @@ fn known_neighbour<'a>(model: &'a Model, port: &str, address: IpAddr) -> Option<
     model.neighbours.iter().find(|one| &*one.port == port && one.address == address)
 }
 
-/// Checks a configuration by writing it as text and parsing the text.
+/// Checks a configuration: converts it to text and parses the text.
 pub(crate) fn checked(config: Config) -> Result<Config, ControlError> {
     let text = config.to_text()?;
     Config::parse(&text, "settings").map_err(|wrong| {

@@ -1,4 +1,5 @@
-//! Checks the filters of the gates: finds filters that never win, and pairs with an unclear winner.
+//! Checks the filters of all gates: finds filters that never win, and pairs of filters whose winner is
+//! unclear.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,13 +14,13 @@ use crate::router::Router;
 use crate::show;
 use crate::view::{AmbiguousView, GateCheckView, NamedFilterView, ShadowedView};
 
-/// Maximum number of ambiguous pairs listed; further ones are only counted.
+/// Maximum number of ambiguous pairs in the result; further pairs are only counted.
 const PAIRS: usize = 100;
-/// Maximum number of filters of a gate that are compared with each other; this takes ten seconds.
+/// Maximum number of filters of a gate for a complete check. At this number the check takes ten seconds.
 const MOST: usize = 1 << 15;
 
-/// Maximum number of filters of a gate for which a change warns of filters that never win. More take too
-/// long.
+/// Maximum number of filters of a gate for warnings about filters that never win after a change. With more
+/// filters, the comparison takes too long.
 pub(crate) const MOST_COMPARED: usize = 4096;
 
 type Entries = Vec<Entry<BindingId>>;
@@ -27,14 +28,14 @@ type Entries = Vec<Entry<BindingId>>;
 type Shadows = Vec<(BindingId, Vec<BindingId>)>;
 
 impl Model {
-    /// Returns the filters and bindings that never win, each with those before it.
+    /// Returns the filters and bindings that never win, each with the filters that shadow it.
     pub fn never_winning(&self) -> Vec<ShadowedView> {
         let found = self.compared(|_| true).iter().flat_map(shadows).collect();
         self.named_shadows(found, |_| true)
     }
 
-    /// Returns the filters of each gate that has a filter selected by `is_meant`. Omits gates with more than
-    /// [`MOST_COMPARED`] filters.
+    /// Returns the filters of each gate at which `is_meant` selects at least one binding number. Omits gates
+    /// with more than [`MOST_COMPARED`] filters.
     fn compared(&self, is_meant: impl Fn(u64) -> bool) -> Vec<Entries> {
         let mut gates: HashMap<GateId, (bool, Entries)> = HashMap::new();
         let by_age = self.plugins.bindings_by_age();
@@ -50,7 +51,7 @@ impl Model {
         gates.into_values().filter(few).map(|(_, entries)| entries).collect()
     }
 
-    /// Returns views of the shadowed bindings selected by `is_meant`, the oldest first.
+    /// Returns views of the shadowed bindings whose numbers `is_meant` selects, the oldest first.
     fn named_shadows(&self, mut found: Shadows, is_meant: impl Fn(u64) -> bool) -> Vec<ShadowedView> {
         let number = |id: &BindingId| self.plugins.binding(*id).map(|bound| bound.number);
         found.retain(|(id, _)| number(id).is_some_and(&is_meant));
@@ -68,21 +69,21 @@ fn shadows(entries: &Entries) -> Shadows {
 }
 
 impl Router {
-    /// Returns the filters and bindings selected by `is_meant` that never win. Compares filters on a blocking
-    /// thread.
+    /// Returns the filters and bindings that never win, of those whose numbers `is_meant` selects. Compares
+    /// filters on a blocking thread.
     pub(crate) async fn never_winning(&self, is_meant: impl Fn(u64) -> bool) -> Vec<ShadowedView> {
         let gates = self.lock().model.compared(&is_meant);
         let compare = move || gates.iter().flat_map(shadows).collect::<Shadows>();
-        // A failed comparison only loses the warning, never the result of the change.
+        // A failed comparison loses only the warning; the change itself has succeeded.
         let found = tokio::task::spawn_blocking(compare).await.unwrap_or_default();
         self.lock().model.named_shadows(found, is_meant)
     }
 
-    /// Finds at each gate the filters that never win, and the pairs with an unclear winner. Compares them on
-    /// a blocking thread.
+    /// Returns, for each gate with filters, the filters that never win and the pairs with an unclear winner.
+    /// Compares filters on a blocking thread.
     ///
     /// # Errors
-    /// Returns an error if a gate has too many filters to compare all of them with each other.
+    /// Returns an error if a gate has more than 32,768 filters.
     pub async fn check_filters(&self) -> Result<Vec<GateCheckView>, ControlError> {
         let gates = self.entries()?;
         let analyse_all = move || {
@@ -152,7 +153,7 @@ fn view(gate: String, entries: &Entries, found: Analysis, model: &Model) -> Gate
     }
 }
 
-/// Returns the bindings whose alternatives are all shadowed, each with the bindings before it.
+/// Returns the bindings whose alternatives are all shadowed, each with the bindings that shadow it.
 fn shadowed_bindings(entries: &Entries, found: &Analysis) -> Vec<(BindingId, Vec<BindingId>)> {
     let binding_of: HashMap<FilterId, BindingId> =
         entries.iter().map(|entry| (entry.id, entry.value)).collect();
@@ -176,13 +177,14 @@ fn shadowed_bindings(entries: &Entries, found: &Analysis) -> Vec<(BindingId, Vec
     before
 }
 
-/// Returns each binding once, by name.
+/// Returns the view of each binding once.
 fn distinct(bindings: impl Iterator<Item = BindingId>, model: &Model) -> Vec<NamedFilterView> {
     let mut seen = HashSet::new();
     bindings.filter(|binding| seen.insert(*binding)).filter_map(|binding| named(binding, model)).collect()
 }
 
-/// Whether a filter at a gate of position `route` loses against every route.
+/// Whether the priority of a filter at a gate of position `route` is below that of routes. False for
+/// instances.
 fn is_below_routes(entry: &Entry<BindingId>, model: &Model) -> bool {
     let bound = model.plugins.binding(entry.value);
     entry.priority < model.options.route_priority

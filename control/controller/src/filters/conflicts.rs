@@ -1,5 +1,5 @@
-//! Conflicts of filters: a filter that never wins, because another action is bound at the same match, gate
-//! and priority.
+//! Conflicting filters: two with the same match, gate and priority but different actions. The newer one never
+//! wins.
 
 use std::collections::HashMap;
 
@@ -10,8 +10,8 @@ use millrace_units::GateId;
 use crate::model::Model;
 use crate::{ControlError, show};
 
-/// Actions of filters by gate, match and priority, with the filter numbers. Filters of a list under check
-/// have no number yet.
+/// Actions of filters by gate, match and priority, with the filter numbers. A filter of a list under check
+/// has no number yet.
 #[derive(Debug, Default)]
 pub(crate) struct FilterConflicts(HashMap<(GateId, FilterExpression, i32), (Option<u64>, Action)>);
 
@@ -31,7 +31,7 @@ impl FilterConflicts {
         let meant = bound.filter(|bound| is_meant(&bound.filter));
         let mut known = Self::default();
         for bound in meant {
-            // The oldest one wins.
+            // The oldest filter wins.
             let key = (bound.gate, bound.filter.clone(), bound.priority);
             known.0.entry(key).or_insert_with(|| (Some(bound.number), bound.action.clone()));
         }

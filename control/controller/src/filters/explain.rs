@@ -9,8 +9,8 @@ use millrace_plugin::BindingId;
 use std::collections::HashSet;
 
 impl Model {
-    /// Returns the filters of a gate in the order in which they win: all that match, and up to [`MISMATCHES`]
-    /// that don't. Also returns the number of omitted ones.
+    /// Returns the filters of a gate in the order in which they win: all that match, the winner, and up to
+    /// [`MISMATCHES`] others. Also returns the number of omitted filters.
     pub(super) fn explain_gate(
         &self,
         filters: &dyn FilterTable<BindingId>,
@@ -27,7 +27,8 @@ impl Model {
         for explained in explained {
             let (id, wins) = (explained.entry.value, winner == Some(explained.entry.value));
             let mismatch = is_mismatch(&explained.outcome);
-            // Alternatives of a filter share one line: of the first that matches, else of the first.
+            // Alternatives of a filter share one line: that of the first match, else of the first
+            // alternative.
             if mismatch && matched.contains(&id) || !seen.insert(id) {
                 continue;
             }

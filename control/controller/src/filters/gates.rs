@@ -36,8 +36,8 @@ impl Router {
         self.to_change()?.gates().create(name, position)
     }
 
-    /// Sets the kind of a gate's filter table. The filters are moved while the router forwards. All kinds of
-    /// tables return the same matches.
+    /// Sets the kind of a gate's filter table, and moves the filters into it while the router forwards. All
+    /// kinds find the same matches.
     ///
     /// # Errors
     /// Returns an error for an unknown gate or kind of table.
@@ -54,7 +54,7 @@ impl Router {
     }
 }
 
-/// Gates with their filters, at control and at the workers.
+/// Gates with their filter tables, at control and at the workers.
 pub(crate) struct Gates<'a> {
     model: &'a mut Model,
     tables: &'a mut GateTables,
@@ -69,14 +69,14 @@ impl Inner {
 }
 
 impl Gates<'_> {
-    /// Sends changes of instances, gates and bindings to the workers.
+    /// Sends changes of instances, gates and bindings to the workers. Doesn't wait until they are in force.
     pub fn tell(&mut self, changes: Vec<PluginChange<CompiledExpression>>) -> Result<(), ControlError> {
         let workers = self.workers.len();
         let commands = plugin_commands(&self.model.plugins, self.tables, changes, workers)?;
         self.workers.tell_each(commands)
     }
 
-    /// Rebuilds the links between the filter tables of gates where filters have changed.
+    /// Rebuilds the links between the DAGs of neighbouring gates whose filters have changed.
     pub fn link(&mut self) -> Result<(), ControlError> {
         for command in links(&self.model.plugins, self.tables) {
             self.workers.tell(command)?;
@@ -123,8 +123,8 @@ impl Gates<'_> {
             .ok_or_else(|| ControlError::NotFound(format!("no gate is named {name:?}")))
     }
 
-    /// Changes bindings and filters before the next packet, up to the first change that fails. Returns the
-    /// number of changes made, and the reason for the failure.
+    /// Makes changes of bindings and filters, up to the first that fails. The workers put them in force
+    /// together, between two batches. Returns the number of changes made, and the reason for the failure.
     pub fn change_bindings(&mut self, changes: &[Change]) -> (usize, Result<(), ControlError>) {
         let mut commands = Vec::with_capacity(changes.len());
         let mut outcome = Ok(());
@@ -162,8 +162,8 @@ impl Gates<'_> {
             .ok_or_else(|| ControlError::System("the new binding is not there".into()))
     }
 
-    /// Returns the filters that keep a binding from ever winning; `None` if the gate has too many filters to
-    /// compare.
+    /// Returns the filters that shadow a binding, empty if it can win; `None` if the gate has too many
+    /// filters to compare.
     fn shadowed_by(&self, id: BindingId, gate: GateId) -> Option<Vec<NamedFilterView>> {
         let filters = self.tables.table(gate)?.filters();
         if filters.len() > MOST_COMPARED {
@@ -180,19 +180,19 @@ impl Gates<'_> {
         Some(bindings.into_iter().filter_map(|id| named(id, self.model)).collect())
     }
 
-    /// Whether the filters of a gate outgrew the configured kind of table.
+    /// Whether a gate uses another kind of table because its filters outgrew the configured kind.
     fn has_moved(&self, gate: GateId) -> bool {
         self.tables.table(gate).is_some_and(|table| table.moved().is_some())
     }
 
-    /// Logs that the filters outgrew the configured kind of table, unless `known` is set.
+    /// Logs that a gate's filters outgrew the configured kind of table, unless this was already `known`.
     fn say_moved(&self, gate: GateId, known: bool) {
         if let Some(why) = self.tables.table(gate).filter(|_| !known).and_then(GateTable::moved) {
             tracing::warn!(gate = self.model.plugins.gate_name(gate), "{why}");
         }
     }
 
-    /// Removes bindings, all of them before the next packet. Returns their last views.
+    /// Removes bindings; the workers drop all of them between two batches. Returns the last view of each.
     pub(super) fn unbind(&mut self, ids: &[BindingId]) -> Result<Vec<BindingView>, ControlError> {
         let views = binding_views(ids, self.model, self.workers)?;
         let plugins = &mut self.model.plugins;

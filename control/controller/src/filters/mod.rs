@@ -30,8 +30,7 @@ use crate::show;
 use crate::view::{BindingView, GateExplanationView};
 use crate::workers::death::Need;
 
-/// Maximum number of explained filters of a gate that don't match; a longer list would be of no use to
-/// people.
+/// Maximum number of filters in a gate's explanation that don't match the packet; people read no longer list.
 const MISMATCHES: usize = 32;
 
 impl Model {
@@ -62,7 +61,7 @@ impl Model {
         let compiled = self.compile(filter)?;
         let (written, action) = (action, self.action(action, filter)?);
         let added = self.plugins.add_filter(action, gate, filter.clone(), compiled, priority);
-        // The plugin control unit knows a queue by number only.
+        // The error of the plugin control unit has the number of a queue, so its name is added here.
         let named = |error| match (error, written) {
             (PluginControlError::Bound { gate, filter, priority, .. }, FilterAction::Queue(_)) => {
                 PluginControlError::Bound { what: written.to_string(), gate, filter, priority }
@@ -92,7 +91,7 @@ impl Model {
         Ok(self.plugins.register_instance(instance, gate, filter, compiled, priority, call_limits)?)
     }
 
-    /// Returns an action with its names looked up.
+    /// Returns an action with ports, instances and queues looked up.
     pub fn action(&self, action: &FilterAction, filter: &FilterExpression) -> Result<Action, ControlError> {
         let nets = |one: &Filter| [one.source(), one.destination()].into_iter().flatten();
         let is_v6 = filter.alternatives().iter().flat_map(nets).any(|net| net.addr().is_ipv6());
@@ -129,8 +128,8 @@ impl Model {
 }
 
 impl Model {
-    /// Refuses a neighbour that no subnet of a port without a kernel device contains: its packets would wait
-    /// in vain.
+    /// Refuses a neighbour that is in no subnet of its port, where the port has no kernel device: the
+    /// neighbour could never be resolved.
     fn refuse_unreachable(
         &self,
         port: &PortPlan,
@@ -145,7 +144,7 @@ impl Model {
     }
 }
 
-/// Refuses a neighbour outside of all subnets of a port.
+/// Refuses a neighbour in none of these subnets of a port, unless its address is link-local.
 fn refuse_beyond(
     subnets: impl Iterator<Item = IpNet>,
     port: &str,
@@ -167,7 +166,7 @@ fn refuse_beyond(
     Err(ControlError::Invalid(format!("\"{action}\": {via} can't be a neighbour at port {port:?}, {there}")))
 }
 
-/// Refuses neighbours outside of the current subnets of kernel ports.
+/// Refuses a filter that sends to a neighbour in none of the current subnets of its kernel port.
 pub(crate) fn refuse_unreachable(
     filter: &millrace_config::Filter,
     model: &Model,
@@ -223,8 +222,8 @@ impl Router {
         Ok(Page { rows, next })
     }
 
-    /// Binds an instance to the flows that a filter matches. When this returns, the binding applies to the
-    /// next packet.
+    /// Binds an instance to the flows that a filter matches. When this returns, the next packet meets the
+    /// binding.
     ///
     /// # Errors
     /// Returns an error for an unknown instance, gate or port, an invalid filter, or an existing binding.
@@ -237,8 +236,8 @@ impl Router {
         inner.gates().bound(bound)
     }
 
-    /// Removes the bindings of an instance to a filter at a gate, of any priority. When this returns, they
-    /// apply to no further packet. Returns one of them.
+    /// Removes all bindings of an instance to a filter at a gate, whatever their priority. When this returns,
+    /// no further packet meets them. Returns the view of one of them.
     ///
     /// # Errors
     /// Returns an error if there is no such binding.
@@ -277,7 +276,7 @@ impl Router {
         inner.gates().bound(bound)
     }
 
-    /// Removes bindings by their numbers: all of them, before the next packet.
+    /// Removes the bindings with these numbers. The workers drop all of them between two batches.
     ///
     /// # Errors
     /// Returns an error if one of them doesn't exist. Nothing has changed then.
@@ -298,7 +297,7 @@ impl Router {
     ///
     /// # Errors
     /// Returns an error for an invalid filter or action, or an unknown filter. Without a priority, also
-    /// refuses an ambiguous filter. Nothing has changed then.
+    /// refuses if several filters fit. Nothing has changed then.
     pub fn remove_filter(&self, old: &OldFilter) -> Result<BindingView, ControlError> {
         let OldFilter { filter, action, gate, priority } = old.clone();
         let written =
@@ -312,7 +311,7 @@ impl Router {
         removed.ok_or_else(|| ControlError::System("the filter was not there".into()))
     }
 
-    /// Explains for each gate with filters which filter a packet matches, and why the others don't apply.
+    /// Explains, for each gate with filters, which filter a packet chooses, and why the others don't apply.
     ///
     /// # Errors
     /// Returns an error if the packet is invalid.
@@ -346,13 +345,14 @@ impl Router {
     }
 }
 
-/// Whether a binding at a gate of position `route` replaces the route. Instances and `accept` don't.
+/// Whether the action of a binding at a gate of position `route` replaces the route. Instances and `accept`
+/// don't.
 fn chooses_way(model: &Model, id: BindingId) -> bool {
     model.plugins.binding(id).is_some_and(|bound| bound.action.is_route())
 }
 
-/// Returns the reason why the winning filter at a gate of position `route` has no effect; `None` if it
-/// has.
+/// Returns the reason why the winning filter at a gate of position `route` doesn't determine the packet's
+/// route; `None` if it does.
 fn beaten(model: &Model, winner: BindingId, primary: bool, route: Option<&str>) -> Option<String> {
     if !chooses_way(model, winner) {
         return None;

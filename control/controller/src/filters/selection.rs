@@ -1,8 +1,7 @@
-//! Selections of packets that requests give: filters of captures, traces and lists.
+//! Selections: expressions that choose the packets of captures, traces and lists.
 //!
-//! A text of 16 KiB takes milliseconds to read and to compile, and the lock of the router keeps all other
-//! callers waiting. So a selection is read and compiled without the lock. Only names of ports are looked up
-//! under it.
+//! Parsing and compiling 16 KiB of text takes milliseconds, for which the router's lock would block all other
+//! callers. Both therefore happen without the lock; it is held only to look up port names.
 
 use std::collections::BTreeMap;
 

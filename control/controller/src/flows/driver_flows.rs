@@ -1,4 +1,4 @@
-//! Flow cache: its creation, and the part of each worker.
+//! Flow cache: its creation, and each worker's part of it.
 
 use std::sync::atomic::AtomicU64;
 
@@ -11,7 +11,7 @@ use millrace_units::PortId;
 /// Part of the flow cache that belongs to a worker.
 pub(super) struct WorkerCache {
     writer: FlowCacheWriter,
-    /// Slots of the writer, by their numbers.
+    /// Slots of the writer, by slot number.
     slots: Vec<Option<FlowSlot>>,
 }
 
@@ -26,7 +26,7 @@ impl WorkerCache {
     }
 }
 
-/// Token bucket in the flow cache.
+/// Shared token bucket, stored in the flow cache.
 #[derive(Debug)]
 struct Bucket(PolicerPlace);
 
@@ -41,7 +41,7 @@ impl SharedBucket for Bucket {
     }
 }
 
-/// Returns a flow key as the XDP program's `struct flow_key`.
+/// Returns a flow key in the layout of `struct flow_key` of the XDP program.
 fn bytes(key: &FlowKey) -> [u8; KEY_BYTES] {
     let mut bytes = [0; KEY_BYTES];
     bytes[..16].copy_from_slice(key.source_bytes());
@@ -135,7 +135,7 @@ impl DriverCache for WorkerCache {
     }
 }
 
-/// Returns the reason why the configuration allows no flow cache; `None` if it allows one.
+/// Returns the reason why the configuration rules out a flow cache; `None` if it doesn't.
 pub(crate) fn why_no_cache(has_kernel: bool, flows: u32) -> Option<&'static str> {
     match (has_kernel, flows) {
         (false, _) => Some("no port has a kernel device"),

@@ -1,4 +1,4 @@
-//! Lookup: explains what would happen to a described packet.
+//! Lookup: explains how the router would treat a described packet.
 
 use std::net::IpAddr;
 
@@ -17,8 +17,8 @@ use crate::view::{LookupView, StepView};
 /// Default length of a packet, in bytes.
 const LENGTH: u16 = 64;
 
-/// Parsed description of a packet, whose port is not looked up yet. Long texts are parsed without the
-/// router's lock.
+/// Parsed description of a packet, with its port name not yet looked up. Parsing needs no lock, so long texts
+/// block nobody.
 pub(crate) struct ReadPacket<'a> {
     filter: Filter,
     text: &'a str,
@@ -35,7 +35,7 @@ impl<'a> ReadPacket<'a> {
         Ok(Self { filter, text })
     }
 
-    /// Returns the packet, with its port looked up.
+    /// Returns the packet with its port name looked up.
     ///
     /// # Errors
     /// Returns an error for a wildcard source or destination, or an unknown port.
@@ -43,7 +43,7 @@ impl<'a> ReadPacket<'a> {
         question(&self.filter, self.text, model)
     }
 
-    /// Returns the packet as filters see it, with its exceptions.
+    /// Returns the fields of the packet that filters match.
     ///
     /// # Errors
     /// Returns the errors of [`question`](Self::question).
@@ -102,8 +102,8 @@ fn question(filter: &Filter, text: &str, model: &Model) -> Result<Question, Cont
     })
 }
 
-/// Returns a worker's explanation with references replaced by names. `leaf` is the scheduler leaf in which
-/// the packet would wait.
+/// Returns a worker's explanation with numbers replaced by names. `leaf` is the scheduler leaf in which the
+/// packet would wait.
 pub(crate) fn view(
     explanation: Explanation,
     leaf: Option<QueueId>,
@@ -122,8 +122,8 @@ pub(crate) fn view(
     LookupView { steps: steps.collect(), verdict: explanation.verdict }
 }
 
-/// Replaces references in a text: `{gate 3}` and `{binding 5}` by their names, `{prefix 192.0.2.1}` by the
-/// route's prefix, and `{leaf}` by the result of `place`.
+/// Replaces placeholders in a text: `{gate 3}` and `{binding 5}` by names, `{prefix 192.0.2.1}` by the prefix
+/// of the route to that address, and `{leaf}` by the result of `place`.
 fn named(text: &str, place: &dyn Fn() -> String, model: &Model, routes: &RouteTable) -> String {
     let mut result = String::new();
     let mut rest = text;

@@ -1,7 +1,7 @@
-//! Flow table: listing flows and flushing them.
+//! Flow tables of the workers: listing and flushing flows.
 //!
-//! A worker reports a bounded part of its table between two batches, so that packets don't wait. Control does
-//! other work between two parts.
+//! A worker reports a bounded number of records between two batches, so that packets don't wait. Between two
+//! reports, control serves other requests.
 
 pub(crate) mod driver_flows;
 pub(crate) mod lookup;
@@ -25,8 +25,8 @@ use crate::router::Router;
 use crate::show;
 use crate::view::{FlowView, FlowsView};
 
-/// Maximum number of records that a worker visits between two batches. It stops earlier if it has found many
-/// flows.
+/// Maximum number of flow records that a worker visits between two batches. It stops earlier if many of them
+/// match.
 const AT_ONCE: u32 = 2048;
 /// Default number of listed flows.
 const LIMIT: usize = 100;
@@ -35,7 +35,7 @@ const MOST: usize = 10_000;
 /// Duration of a rate measurement.
 const MEASURE: Duration = Duration::from_millis(500);
 
-/// Packets and bytes of a flow, and the time of reading them.
+/// Packets and bytes of a flow at an earlier reading, and the time of that reading.
 type Look = (u64, u64, Instant);
 
 /// Flow in the list, with its worker and rate.
@@ -43,12 +43,12 @@ struct Measured {
     flow: FlowReport,
     /// Number of the flow's worker.
     worker: usize,
-    /// Packets and bytes per second, if measured.
+    /// Packets and bytes per second; `None` unless flows are ordered by rate.
     rate: Option<(f64, f64)>,
 }
 
 impl Router {
-    /// Returns the first flows that a filter selects, in the requested order.
+    /// Returns the first of the flows that a filter selects, in the requested order.
     ///
     /// # Errors
     /// Returns an error for an invalid filter, or if the data plane does not answer.
@@ -96,8 +96,7 @@ impl Router {
         Ok(self.select(filter)?.unwrap_or_else(CompiledSelection::any))
     }
 
-    /// Visits the flow tables of all workers part by part. Calls `take` with the number of the worker and
-    /// each flow.
+    /// Visits the flow tables of all workers in pieces. Calls `take` with the worker's number and each flow.
     pub(crate) async fn scan(
         &self,
         command: fn(FlowScan, ReplyTo<FlowPage>) -> FlowCommand,
@@ -111,7 +110,7 @@ impl Router {
                 let scan = FlowScan { from: start, records: AT_ONCE, filter: filter.clone() };
                 let page = self.lock().workers.get(worker).ask(|reply| command(scan, reply))?;
                 page.flows.into_iter().for_each(|flow| take(worker, flow));
-                // A table never shrinks during the scan, so each part begins behind the one before.
+                // A table never shrinks during the scan, so each piece begins after the previous one.
                 from = page.next.filter(|next| *next > start);
                 tokio::task::yield_now().await;
             }
@@ -120,7 +119,8 @@ impl Router {
     }
 }
 
-/// Returns packets and bytes per second since the previous reading, or since the flow began.
+/// Returns packets and bytes per second since the reading `before`; without one, since the router learned the
+/// flow.
 fn rate(flow: &FlowReport, before: Option<&Look>) -> (f64, f64) {
     let known = before.filter(|(packets, ..)| *packets <= flow.packets);
     let (packets, bytes, time) = match known {
@@ -133,7 +133,7 @@ fn rate(flow: &FlowReport, before: Option<&Look>) -> (f64, f64) {
     (packets as f64 / seconds, bytes as f64 / seconds)
 }
 
-/// First flows of an order, out of any number. Memory is bounded by a multiple of the limit.
+/// First flows in an order. Keeps a bounded multiple of `limit`, however many flows it takes.
 struct Top {
     order: FlowOrder,
     limit: usize,
@@ -202,8 +202,8 @@ fn view(Measured { flow, worker, rate }: Measured, model: &Model) -> FlowView {
     }
 }
 
-/// Returns the filter that only packets of this record match: its flow, with the varying fields that filters
-/// distinguish.
+/// Returns the filter that matches only the packets of this record: flow key, and the varying fields that the
+/// filters of the flow distinguish.
 fn variant(flow: &FlowReport, model: &Model) -> String {
     let kind = Filter::of_varying(flow.varying, flow.varying_mask);
     let selector = selector(&flow.key, model);
@@ -284,7 +284,7 @@ mod tests {
         let second_ago = Instant::now() - Duration::from_secs(1);
         let (since, _) = rate(&flow, Some(&(90, 0, second_ago)));
         assert!((9.0..=10.0).contains(&since), "{since}");
-        // The counters went back since the previous reading, so the record is a new one.
+        // The packet count is lower than before, so this is a new record of the flow.
         let (anew, _) = rate(&flow, Some(&(1000, 0, second_ago)));
         assert!((anew - 50.0).abs() < 1e-9, "{anew}");
     }

@@ -44,8 +44,8 @@ impl Offload {
         self.refresh_ports(devices, model, workers)
     }
 
-    /// Publishes changed offload capabilities of each port to the workers and the flow cache. The peer of a
-    /// veth may start or stop accepting redirected frames at any time.
+    /// Publishes the offload capabilities of each port to the workers and the flow cache, if they have
+    /// changed. The peer of a veth may start or stop accepting redirected frames at any time.
     pub fn refresh_ports(
         &mut self,
         devices: &mut Devices,
@@ -65,7 +65,7 @@ impl Offload {
             if device.driver == Some(can) {
                 continue;
             }
-            // A device may vanish in the meantime. Its port can't send then, until the device is back.
+            // If the device has vanished, the offload can't send by its port until the device is back.
             let set = cache.set_device(port.0, can.sends.then_some(device.ifindex), takes_long);
             let can = match set {
                 Ok(()) => can,
@@ -75,13 +75,14 @@ impl Offload {
                 }
             };
             workers.tell(|| OffloadCommand::SetPort(*port, can))?;
-            // Stored after the workers know, so that a failed command is repeated the next time.
+            // Stored only after the command was sent, so that a failed command is repeated next time.
             device.driver = Some(can);
         }
         Ok(())
     }
 
-    /// Removes the vanished device of a port from the flow cache: no offloaded flow leaves by it.
+    /// Removes the vanished device of a port from the flow cache, so that no offloaded flow leaves by the
+    /// port.
     pub fn forget_port(&mut self, port: PortId, workers: &mut Workers) -> Result<(), ControlError> {
         let Ok(cache) = &mut self.flow_cache else { return Ok(()) };
         let unset = cache.set_device(port.0, None, false);
@@ -99,7 +100,7 @@ impl Offload {
         self.flow_cache.as_ref().err().copied()
     }
 
-    /// Returns the packets and bytes that the offload has sent by a port.
+    /// Returns the packets and bytes that the offload has sent out of a port.
     pub fn sent(&self, port: PortId) -> DriverSent {
         let sent = self.flow_cache.as_ref().ok().map(|cache| cache.sent(port.0));
         sent.and_then(Result::ok).unwrap_or_default()

@@ -1,8 +1,8 @@
 //! Placement of flows at levels: the configured level, the current level, and the reason.
 //!
-//! By default a flow is offloaded when it sends, if nothing about it needs a worker, and evicted when it is
+//! By default, the router offloads a flow that sends packets and needs no worker, and evicts it when it is
 //! idle. A placement overrides this for the flows of a filter; the first placement that matches a flow
-//! counts.
+//! decides.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -30,7 +30,7 @@ use crate::router::Router;
 use crate::view::{DriverBudgetView, PlacementView, PlacementsView};
 use crate::workers::Workers;
 
-/// Configured level of flows, or of the packets of an instance.
+/// Configured level of the flows of a filter, or of the packets of an instance.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Placed {
     pub what: Placeable,
@@ -47,7 +47,7 @@ impl Placed {
         Self { what: place.flow.value().clone(), level }
     }
 
-    /// Returns the placement as the configuration writes it.
+    /// Returns the placement in the form of the configuration.
     pub fn written(&self) -> millrace_config::Placement {
         let level = match self.level {
             Level::Driver => PlacementLevel::Xdp,
@@ -59,7 +59,7 @@ impl Placed {
 
 /// Compiled target of a placement.
 enum Concerned {
-    /// Flows of which some packet matches.
+    /// Flows with a packet that may match.
     Flows(CompiledSelection),
     /// Flows that are bound to an instance.
     Bound(InstanceId),
@@ -126,8 +126,7 @@ impl Router {
         })
     }
 
-    /// Counts the flows that each target concerns, and all flows. A flow counts at the first target that
-    /// concerns it.
+    /// Counts the flows of each target, and all flows. A flow of several targets counts at the first one.
     async fn count_flows(&self, concerned: &[Concerned]) -> Result<(Vec<Count>, Count), ControlError> {
         let mut flows = Vec::new();
         let (mut counts, mut all) = (vec![Count::default(); concerned.len()], Count::default());
@@ -142,12 +141,13 @@ impl Router {
         Ok((counts, all))
     }
 
-    /// Sets the level of flows, or of an instance's packets. On return no packet of these flows is at another
-    /// level, except that flows for the offload level move there with their next packets, if they can.
+    /// Sets the level of flows or of an instance's packets; `auto` removes the placement. When this returns,
+    /// no packet of these flows passes another level. Only flows placed in the offload wait for their next
+    /// packet to move there.
     ///
     /// # Errors
-    /// Neither a filter nor an instance, an instance that can't be offloaded, too many placements; nothing
-    /// has changed then.
+    /// Returns an error for a text that is neither filter nor instance, an instance that can't be offloaded,
+    /// a missing flow cache, too many placements, or `auto` without a placement. Nothing has changed then.
     pub async fn place(&self, new: &NewPlacement) -> Result<PlacementView, ControlError> {
         // The state is not locked while a long filter is parsed.
         let filter = parse_filter(new.flow.trim());
@@ -186,8 +186,8 @@ impl Router {
     }
 }
 
-/// Returns the target of a placement: the instance of this name, or the flows of `filter`, the same text
-/// read as a filter.
+/// Returns the target of a placement: the instance with the requested name, or else the flows of `filter`,
+/// the parsed text of the request.
 fn placeable(
     model: &Model,
     offload: &Offload,
@@ -203,7 +203,9 @@ fn placeable(
             let known = Placeable::Instance(name.to_owned());
             return match (new.level, offload.stays_up(id, &model.plugins)) {
                 (WantedLevel::Xdp, Some(why)) if model.placed_instance(name).is_none() => {
-                    Err(ControlError::Conflict(format!("instance {name:?} stays at the workers: {why}")))
+                    Err(ControlError::Conflict(format!(
+                        "instance {name:?} can't be placed in the XDP program: {why}"
+                    )))
                 }
                 _ => Ok(known),
             };
@@ -250,7 +252,7 @@ pub(crate) fn tell_placements(
 }
 
 impl Model {
-    /// Reports placements at the offload level where there is no flow cache.
+    /// Reports each configured placement in the offload if there is no flow cache.
     pub(crate) fn check_placements(&self, config: &Config, wrong: &mut Unplannable) {
         let has_kernel = config.lacks("port") || self.ports.iter().any(PortPlan::is_kernel);
         let Some(why) = why_no_cache(has_kernel, config.router.driver_flows) else {
@@ -274,7 +276,8 @@ impl Model {
         self.placements.iter().find(is_it).map(|placed| placed.level)
     }
 
-    /// Adds a placement, within the limits for placements and their comparisons.
+    /// Adds a placement. Refuses one beyond the maximum number of placements, or of their comparisons for a
+    /// flow.
     fn add_placement(&mut self, placed: Placed) -> Result<(), ControlError> {
         if self.placements.len() >= MOST_PLACEMENTS {
             return Err(ControlError::Conflict(format!(
@@ -357,7 +360,7 @@ fn level(level: Level) -> &'static str {
     }
 }
 
-/// Returns the instruction budget of an XDP program for a packet, and the instructions that its steps take.
+/// Returns the instruction budget of the XDP program for a packet, and the instructions of each step.
 fn budget() -> DriverBudgetView {
     // The program is part of the binary, so its longest path is constant.
     static LONGEST_WAY: OnceLock<Option<u32>> = OnceLock::new();
@@ -382,7 +385,7 @@ pub(crate) fn words(why: StaysUp, model: &Model) -> String {
         StaysUp::Captured => "somebody captures its packets".to_owned(),
         StaysUp::Traced => "a trace asks for it".to_owned(),
         StaysUp::Arrival(id) => {
-            format!("the driver of port {} looks no flows up: show hardware says why", port(id))
+            format!("the XDP program of port {} does not look up flows: `show hardware` says why", port(id))
         }
         StaysUp::Departure(id) => {
             format!("the driver can't send by port {}: show hardware says why", port(id))
@@ -391,7 +394,9 @@ pub(crate) fn words(why: StaysUp, model: &Model) -> String {
         StaysUp::Scheduler(id) => {
             format!("port {} has a scheduler, which decides when its packets leave", port(id))
         }
-        StaysUp::Tagged(id) => format!("port {} is a sub-interface", port(id)),
+        StaysUp::Tagged(id) => {
+            format!("port {} is a VLAN sub-interface, whose flows are not offloaded", port(id))
+        }
         StaysUp::Down(id) => format!("port {} is down", port(id)),
         StaysUp::Varying => "a filter tells its packets apart by flags, DSCP or tag".to_owned(),
         StaysUp::Form(refusal) => form(refusal).to_owned(),

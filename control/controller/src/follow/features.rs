@@ -1,5 +1,5 @@
-//! Changes of driver features, reported at once: a veth whose peer stops accepting redirected frames loses
-//! them.
+//! Follows changes of driver features. Example: a veth loses the feature of accepting redirected frames when
+//! its peer stops accepting them.
 
 use millrace_offload::FeatureNews;
 use tokio::io::Interest;
@@ -8,13 +8,13 @@ use tokio::io::unix::AsyncFd;
 use crate::ControlError;
 use crate::router::Inner;
 
-/// Receiver of feature changes, if the kernel reports them. Otherwise the periodic refresh finds them within
-/// a second.
+/// Receiver of feature changes; `None` if the kernel doesn't report them. Then the periodic refresh finds
+/// them within a second.
 #[derive(Debug)]
 pub(super) struct Features(Option<AsyncFd<FeatureNews>>);
 
 impl Features {
-    /// Listens in the network namespace of the calling thread.
+    /// Opens the receiver for the network namespace of the calling thread.
     pub fn open() -> Self {
         // SAFETY: `FeatureNews` owns its descriptor, always returns the same one, and closes it only when
         // dropped.
@@ -29,7 +29,7 @@ impl Features {
         )
     }
 
-    /// Waits for a feature change.
+    /// Waits for a feature change; forever if the kernel reports none.
     pub async fn news(&self) {
         match &self.0 {
             Some(news) if news.readable().await.is_ok() => {}
@@ -37,7 +37,7 @@ impl Features {
         }
     }
 
-    /// Takes all reported changes. Returns whether any is of a device for which `matters` returns `true`.
+    /// Takes all reported changes. Returns whether one concerns a device index that `matters` selects.
     fn take(&mut self, matters: impl Fn(u32) -> bool) -> bool {
         let Some(news) = &mut self.0 else { return false };
         let mut found = false;
@@ -51,7 +51,7 @@ impl Features {
 }
 
 impl Inner {
-    /// Applies the reported feature changes.
+    /// Publishes the offload capabilities again if the features of one of this router's devices changed.
     pub(super) fn follow_features(&mut self, features: &mut Features) -> Result<(), ControlError> {
         match features.take(|device| self.devices.kernel.values().any(|own| own.ifindex == device)) {
             true => self.offload.refresh_ports(&mut self.devices, &self.model, &mut self.workers),

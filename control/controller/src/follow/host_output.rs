@@ -1,14 +1,14 @@
-//! Host output: sends the kernel's own packets by a port through the port's scheduler.
+//! Host output: sends the kernel's own packets out of a port through the port's scheduler.
 //!
-//! A program at the port's tcx egress redirects these packets to a TAP device that the worker reads. The TAP
-//! device is named `mr-out-` and the index of the port's device. Program and TAP device end with the process,
-//! so the kernel sends its packets itself again when the router dies.
+//! A program at the tcx egress of the port's device redirects these packets to a TAP device, which the worker
+//! reads. The TAP device is named `mr-out-` and the index of the port's device. Program and TAP device end
+//! with the process, so when the router dies, the kernel sends its packets directly again.
 //!
-//! On the way to a TAP device, the kernel segments super-frames, completes checksums and inserts tags,
-//! whatever tunnel the packets came from. It also reports packets as sent, whereas a program that drops
-//! packets slows their senders down. ARP and neighbour discovery bypass the program, because queues may be
-//! full. The packets enter the pipeline without an ingress port, as finished frames. They begin at the gates
-//! of position `queue`, or of position `early` if the port is configured so.
+//! On the way to the TAP device, the kernel segments super-frames, completes checksums and inserts tags, also
+//! for packets from tunnels. Redirection reports packets as sent, whereas a program that drops packets slows
+//! their senders down. ARP and neighbour discovery bypass the program, because queues may be full. The
+//! packets enter the pipeline as complete frames without an ingress port: at the gates of position `queue`,
+//! or of position `early` if so configured.
 
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::RawFd;
@@ -33,7 +33,7 @@ use crate::workers::handle::WorkerHandle;
 struct HostOutput {
     ifindex: u32,
     settings: HostSettings,
-    /// Attached redirect program, or the reason why there is none.
+    /// Attached redirect program, or the reason why redirection failed.
     catch: Result<HostCatch, String>,
 }
 
@@ -42,19 +42,19 @@ struct HostOutput {
 pub(crate) struct HostOutputs(HashMap<PortId, HostOutput>);
 
 impl HostOutputs {
-    /// Whether the kernel's output by a port is to be redirected.
+    /// Whether redirection is configured at a port, even if it failed.
     pub fn has(&self, port: PortId) -> bool {
         self.0.contains_key(&port)
     }
 
-    /// Stops all redirection. The kernel sends its own packets itself again.
+    /// Stops redirection at all ports; the kernel sends its own packets directly again.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Redirects the kernel's output at the ports whose schedulers are configured for it, and at no others. A
-    /// port where this fails keeps its scheduler for forwarded packets. The log and `scheduler show` report
-    /// the reason.
+    /// Redirects the kernel's output at exactly the ports whose schedulers are configured for it. A port
+    /// where this fails keeps its scheduler for forwarded packets; the log and `scheduler show` report the
+    /// reason.
     pub fn set(
         &mut self,
         kernel: &HashMap<PortId, KernelDevice>,
@@ -88,7 +88,7 @@ impl HostOutputs {
         Ok(())
     }
 
-    /// Stops redirecting the kernel's output by a port. Packets redirected until then are sent.
+    /// Stops redirecting the kernel's output at a port. Packets already redirected are still sent.
     fn let_go(&mut self, port: PortId, model: &Model, workers: &mut Workers) -> Result<(), ControlError> {
         let Some(HostOutput { catch: Ok(catch), .. }) = self.0.remove(&port) else {
             return Ok(());
@@ -114,8 +114,7 @@ impl HostOutputs {
     }
 }
 
-/// Returns the device whose kernel output is to be redirected, and the settings; `None` if it is not
-/// configured.
+/// Returns the device index and the settings of a port's host output; `None` if none is configured.
 fn wanted(
     port: PortId,
     kernel: &HashMap<PortId, KernelDevice>,
@@ -131,8 +130,8 @@ fn wanted(
     Some((device.ifindex, HostSettings { filters, weight }))
 }
 
-/// Redirects the kernel's output on a device to a TAP device. The inner error is the reason for a
-/// failure.
+/// Redirects the kernel's output on a device to a TAP device. The outer error is a worker that doesn't
+/// answer; the inner error is the reason why redirection failed.
 fn catch(
     (port, ifindex): (PortId, u32),
     settings: HostSettings,

@@ -9,7 +9,7 @@ use crate::ControlError;
 use crate::ports::devices::Devices;
 use crate::workers::Workers;
 
-/// Paths that punt frames to the kernel through the programs of the receiving device, by device index.
+/// Programs through which frames are punted to the kernel, by the index of the receiving device.
 struct KernelPath(HashMap<u32, KernelHandback>);
 
 impl HostPath for KernelPath {
@@ -19,7 +19,7 @@ impl HostPath for KernelPath {
     }
 }
 
-/// Makes the socket that a dying process closes first the witness of every port: see
+/// Makes one socket the witness of all ports: the one that a dying process closes first. See
 /// [`PortPrograms::set_witness`](millrace_offload::PortPrograms::set_witness).
 pub(crate) fn set_witness(devices: &mut Devices) -> Result<(), ControlError> {
     let sockets = devices.kernel.values().flat_map(|device| &device.sockets);
@@ -31,7 +31,7 @@ pub(crate) fn set_witness(devices: &mut Devices) -> Result<(), ControlError> {
     Ok(())
 }
 
-/// Gives each worker the punt paths of the devices that it owns.
+/// Gives each worker the programs for punting frames at the devices that it owns.
 pub(crate) fn set_host_path(devices: &mut Devices, workers: &mut Workers) -> Result<(), ControlError> {
     let count = workers.len();
     let mut paths: Vec<HashMap<u32, KernelHandback>> = (0..count).map(|_| HashMap::new()).collect();

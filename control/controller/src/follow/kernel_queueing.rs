@@ -1,5 +1,5 @@
-//! Queueing disciplines of the kernel at ports. No packet of the router passes them, at any level, and an
-//! event reports this.
+//! Kernel queueing disciplines at ports. The router's packets bypass them at every level, and an event
+//! reports this.
 
 use millrace_host::{HostChange, policy};
 use millrace_telemetry::EventKind;
@@ -26,8 +26,8 @@ pub(crate) fn concerns_queueing(changes: &[HostChange]) -> bool {
 }
 
 impl Inner {
-    /// Updates the kernel's queueing disciplines of the ports. Flows leave by a port with more than a plain
-    /// queue only from a worker, as for ports with a scheduler.
+    /// Reads the kernel's queueing disciplines of the ports again. If a port has more than a plain queue,
+    /// flows leave by it only from a worker, as with a scheduler of the router.
     pub fn follow_queueing(&mut self) -> Result<(), ControlError> {
         if !note_queueing(&mut self.devices, &self.model, &self.observation.events) {
             return Ok(());
@@ -36,7 +36,8 @@ impl Inner {
     }
 }
 
-/// Stores the current queueing disciplines, and reports changes as events. Returns whether any has changed.
+/// Stores the current queueing disciplines, and notes an event for each change. Returns whether one has
+/// changed.
 pub(super) fn note_queueing(devices: &mut Devices, model: &Model, events: &Events) -> bool {
     let changed = store_queueing(devices);
     for (port, now) in &changed {
@@ -45,7 +46,8 @@ pub(super) fn note_queueing(devices: &mut Devices, model: &Model, events: &Event
     !changed.is_empty()
 }
 
-/// Stores the current queueing disciplines of the devices. Returns those that have changed, by port.
+/// Stores the current queueing disciplines of all kernel devices. Returns the changed ones by port; `None`
+/// stands for a plain queue.
 pub(crate) fn store_queueing(devices: &mut Devices) -> Vec<(PortId, Option<String>)> {
     let indexes: Vec<u32> = devices.kernel.values().map(|device| device.ifindex).collect();
     if indexes.is_empty() {
@@ -70,7 +72,7 @@ pub(crate) fn store_queueing(devices: &mut Devices) -> Vec<(PortId, Option<Strin
     changed
 }
 
-/// Reports the changed queueing discipline of a port.
+/// Logs the changed queueing discipline of a port, and notes an event.
 fn say_queueing(port: PortId, discipline: Option<&str>, model: &Model, events: &Events) {
     let name = model.port_name(port);
     let (kind, text) = match discipline {

@@ -42,13 +42,12 @@ use pace::{Pace, is_silent, next_batch, worse};
 const NEIGHBOURS_TOGETHER: usize = 64;
 /// Interval between two reports of used neighbours to the kernel.
 const REFRESH: Duration = Duration::from_secs(1);
-/// Interval between two readings of all counters, for conditions that no event reports.
+/// Interval between two readings of all counters, which find conditions that no event reports.
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Router {
-    /// Follows the kernel and the workers until [`shutdown`](Self::shutdown) is called. Waits for a worker
-    /// that does not answer: changes of the kernel are sent to it again later, and requests fail in the
-    /// meantime.
+    /// Follows the kernel and the workers until [`shutdown`](Self::shutdown) is called. If a worker doesn't
+    /// answer, requests fail, and the kernel's changes are sent to it again later.
     ///
     /// # Errors
     /// Returns an error if a worker's thread has ended.
@@ -61,16 +60,17 @@ impl Router {
             .map_err(|error| ControlError::system("wait for the data plane", error))?;
         let mut refresh = tokio::time::interval(REFRESH);
         refresh.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        // The first reading waits, so that the kernel's reports on the routes of the start come first.
+        // The first reading of counters waits until the kernel has reported the routes installed at the
+        // start.
         let mut look = tokio::time::interval_at(tokio::time::Instant::now() + LOOK, LOOK);
         look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        // Plugin requests may take long: the kernel and the workers are followed in the meantime.
+        // A plugin request may take long, so it is served concurrently with this loop.
         let mut serving = std::pin::pin!(self.serve_requests());
         let mut pace = Pace::default();
         let mut features = Features::open();
         loop {
             let done = tokio::select! {
-                // After the stop, no worker could answer.
+                // The stop comes first, because after it no worker answers.
                 biased;
                 () = self.0.stop.notified() => return Ok(()),
                 batch = next_batch(&mut changes), if pace.undone.is_none() => self.follow(batch, &mut pace),
@@ -91,7 +91,7 @@ impl Router {
         }
     }
 
-    /// Applies changes of the kernel. Keeps a batch that a worker did not answer.
+    /// Applies changes of the kernel. If a worker doesn't answer, keeps the whole batch for a later attempt.
     fn follow(&self, batch: Vec<HostChange>, pace: &mut Pace) -> Result<(), ControlError> {
         let followed = self.lock().follow(batch.clone());
         if matches!(followed, Err(ControlError::Silent(_))) {
@@ -100,7 +100,8 @@ impl Router {
         followed
     }
 
-    /// Does the periodic work.
+    /// Does the periodic work of each second: the kept batch, receive queues, offload capabilities, used
+    /// neighbours, gate links.
     fn refresh(&self, pace: &mut Pace) -> Result<(), ControlError> {
         if self.lock().workers.has_one_ended() {
             return Err(ended());
@@ -109,7 +110,7 @@ impl Router {
             self.follow(batch, pace)?;
         }
         if pace.is_silent {
-            // Events sent while a worker did not answer are still in the ring.
+            // Events sent while a worker did not answer are still in its ring.
             self.hear()?;
         }
         let mut guard = self.lock();
@@ -123,7 +124,7 @@ impl Router {
         Ok(())
     }
 
-    /// Handles the events of the workers; requests of plugins are queued.
+    /// Handles the events of the workers, and wakes the task that serves plugin requests.
     fn hear(&self) -> Result<(), ControlError> {
         let mut inner = self.lock();
         if inner.workers.has_one_ended() {
@@ -136,14 +137,14 @@ impl Router {
         Ok(())
     }
 
-    /// Ends the router: first the kernel gets its packets back, then the router sends the packets that it
-    /// holds.
+    /// Ends the router. First the kernel gets its packets back, then the workers send the packets that they
+    /// hold.
     ///
     /// # Errors
     /// Returns the first failure to release a resource.
     pub async fn shutdown(&self) -> Result<(), ControlError> {
         self.0.stop.notify_one();
-        // The claims last until the workers have released the devices.
+        // The claims are dropped last, after the workers have released the devices.
         let panics = self.lock().supervision.take_panics();
         let (threads, result, _claims) = self.lock().end(!panics.is_empty());
         panics.into_iter().for_each(|panic| self.lock().capture_crash(panic));
@@ -168,7 +169,7 @@ fn say(instance: &str, level: LogLevel, line: &str) {
 }
 
 impl Inner {
-    /// Notes that the router forwards, and the crashes that no earlier start has reported.
+    /// Notes the start of forwarding as an event, and each crash that no earlier start has reported.
     pub fn note_start(&mut self) {
         self.observation.note_start(&self.model, &self.settings.base.draft.origin);
         if let Some(state) = &self.settings.state {
@@ -176,7 +177,7 @@ impl Inner {
         }
     }
 
-    /// Reads all counters for conditions that no event reports.
+    /// Reads all counters for conditions that no event reports, about once a second.
     fn look(&mut self) -> Result<(), ControlError> {
         let counters = self.counters()?;
         self.observation.observe(&self.model, &counters);
@@ -186,8 +187,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Removes the router's programs and routes from the kernel. After a crash the ports' `on-death` settings
-    /// apply, and all routes stay for the next start.
+    /// Removes the router's programs and routes from the kernel, and stops the workers. After a crash, the
+    /// ports' `on-death` settings apply instead, and all routes stay for the next start.
     fn end(
         &mut self,
         crashed: bool,
@@ -199,7 +200,7 @@ impl Inner {
                 result = outcome;
             }
         };
-        // The kernel first sends its own packets itself again, then it forwards.
+        // Host output ends first, so that the kernel's own packets aren't redirected when it forwards again.
         self.devices.host_outputs.clear();
         let devices: Vec<KernelDevice> = self.devices.kernel.drain().map(|(_, device)| device).collect();
         let mut claims = Vec::new();
@@ -234,8 +235,8 @@ impl Inner {
             )
         });
         let about_local = about_ports || changes.iter().any(|change| matches!(change, HostChange::Route { route, .. } if route.as_ref().is_none_or(|route| route.table == 255)));
-        // A failed change doesn't keep others from being applied. If a worker does not answer, the whole
-        // batch is repeated.
+        // A failed change doesn't prevent the others. If a worker doesn't answer, the whole batch is repeated
+        // later.
         let mut done = Ok(());
         if about_ports {
             done = worse(done, self.refresh_ports());
@@ -255,7 +256,7 @@ impl Inner {
         done
     }
 
-    /// Sends routes and neighbours to the workers.
+    /// Sends the kernel's changes of routes and neighbours to the workers.
     pub fn apply(&mut self, changes: Vec<HostChange>) -> Result<(), ControlError> {
         let ports = self.devices.by_index();
         let (mut routes, mut neighbours) = (Vec::new(), Vec::new());
@@ -325,7 +326,7 @@ impl Inner {
         self.hear_host_companions()
     }
 
-    /// Handles the output of host companions, and delivers their messages to the instances at the workers.
+    /// Handles the output of host companions; their messages go to the instances at the workers.
     fn hear_host_companions(&mut self) -> Result<(), ControlError> {
         for says in self.plugins.host_level.take_said() {
             match says {

@@ -15,11 +15,11 @@ use crate::ports::devices::Devices;
 use crate::router::Inner;
 use crate::workers::Workers;
 
-/// Maximum number of pieces in which workers report the neighbours in use. It suffices for all neighbours,
-/// unless some are used again in the meantime.
+/// Maximum number of pieces in which a worker reports its neighbours in use. It suffices for all neighbours,
+/// unless some are used again during the report.
 pub(crate) const MOST_PIECES: usize = 512;
 
-/// Components that know neighbours.
+/// Parts of the router that handle neighbours.
 pub(super) struct Neighbours<'a> {
     model: &'a Model,
     devices: &'a Devices,
@@ -36,7 +36,7 @@ impl Inner {
 }
 
 impl Neighbours<'_> {
-    /// Resolves a neighbour for the workers.
+    /// Starts the resolution of a neighbour that a worker needs, or sends the worker the known result.
     pub fn resolve(&mut self, port: PortId, address: std::net::IpAddr) -> Result<(), ControlError> {
         if let Some(device) = self.own_device(port) {
             let change = NeighbourChange { port, address, state: NeighbourKnowledge::Wanted };
@@ -63,13 +63,15 @@ impl Neighbours<'_> {
         Ok(())
     }
 
-    /// Returns the device of a port without a kernel device, which resolves neighbours itself.
+    /// Returns the device of a port without a kernel device, whose worker resolves neighbours itself; else
+    /// `None`.
     fn own_device(&self, port: PortId) -> Option<DeviceId> {
         let plan = self.model.ports.iter().find(|plan| plan.id == port)?;
         (!plan.is_kernel()).then_some(plan.settings.device)
     }
 
-    /// Returns the neighbours in use. Workers report them piece by piece, so that no report delays packets.
+    /// Returns the neighbours used since the last call. Workers report them in pieces, so that no report
+    /// delays packets.
     fn used(&mut self) -> Result<HashSet<(PortId, IpAddr)>, ControlError> {
         let mut used = HashSet::new();
         for _ in 0..MOST_PIECES {
@@ -83,7 +85,8 @@ impl Neighbours<'_> {
         Ok(used)
     }
 
-    /// Refreshes the used neighbours in the kernel, which sees no traffic to them and would remove them.
+    /// Confirms the used neighbours to the kernel. It sees no traffic to them, and would otherwise remove
+    /// them.
     pub fn refresh(&mut self) -> Result<(), ControlError> {
         let used = self.used()?;
         for (port, address) in &used {
@@ -103,7 +106,7 @@ impl Neighbours<'_> {
                 .neighbour(device.ifindex, address)
                 .is_none_or(|neighbour| neighbour.state == NeighbourState::Stale);
             if stale {
-                // The next refresh asks again.
+                // On a failure, the next refresh tries again.
                 let _ = actions.refresh(device.ifindex, address);
             }
         }
@@ -111,7 +114,7 @@ impl Neighbours<'_> {
     }
 }
 
-/// Returns the worker's update for a kernel neighbour; `None` while the kernel is still resolving it.
+/// Returns the workers' update for the kernel's entry of a neighbour; `None` while the kernel resolves it.
 pub(super) fn knowledge(
     port: PortId,
     address: std::net::IpAddr,

@@ -1,23 +1,23 @@
-//! Tracks whether workers keep up with the changes that control sends them.
+//! Tracks whether the workers keep up with the changes that control sends to them.
 
 use millrace_host::HostChange;
 
 use crate::ControlError;
 
-/// Progress of the workers.
+/// State of following the kernel.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     /// Whether a worker did not answer.
     pub is_silent: bool,
-    /// Kernel changes that a worker did not answer. No further changes are taken until these are applied.
+    /// Kernel changes to repeat, because a worker did not answer; no further changes are taken until then.
     pub undone: Option<Vec<HostChange>>,
     /// Text of the last failure, so that a repeated failure is logged once.
     told: Option<String>,
 }
 
 impl Pace {
-    /// Logs a failed step. Returns the error only if a worker has ended: a failed change of the kernel must
-    /// not end a router that forwards.
+    /// Logs a failed step. Returns the error only if a worker's thread has ended: a router that forwards must
+    /// survive any other failure.
     pub fn judge(&mut self, done: Result<(), ControlError>, has_ended: bool) -> Result<(), ControlError> {
         match done {
             Ok(()) => {}
@@ -49,7 +49,7 @@ impl Pace {
     }
 }
 
-/// Returns the next batch of kernel changes; waits forever if nothing is mirrored.
+/// Returns the next batch of kernel changes; waits forever without a mirror.
 pub(super) async fn next_batch(changes: &mut Option<crate::kernel::Changes>) -> Vec<HostChange> {
     if let Some(receiver) = changes {
         if let Some(batch) = receiver.recv().await {
@@ -65,8 +65,8 @@ pub(super) fn is_silent(done: &Result<(), ControlError>) -> bool {
     matches!(done, Err(ControlError::Silent(_)))
 }
 
-/// Returns the first error of two results. A worker that did not answer takes precedence, because the whole
-/// batch is then repeated.
+/// Returns the first error of two results. The error of a worker that did not answer takes precedence,
+/// because it causes the whole batch to be repeated.
 pub(super) fn worse(
     one: Result<(), ControlError>,
     other: Result<(), ControlError>,

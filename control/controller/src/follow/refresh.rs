@@ -1,4 +1,4 @@
-//! Renewal of ports whose devices changed.
+//! Follows changes of ports' devices.
 
 use crate::ControlError;
 use crate::follow::kernel_path::{set_host_path, set_witness};
@@ -12,7 +12,7 @@ use millrace_telemetry::EventKind;
 use millrace_wire::MacAddr;
 
 impl Inner {
-    /// Sends changed port settings to the workers, and opens devices that came back.
+    /// Reopens devices that came back, and sends changed port settings to the workers.
     pub(super) fn refresh_ports(&mut self) -> Result<(), ControlError> {
         self.replace_devices();
         let before: Vec<_> = self.model.ports.iter().map(|plan| plan.settings.clone()).collect();
@@ -42,7 +42,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Reopens devices whose set of receive queues has changed: packets of a queue without a socket would
+    /// Reopens devices whose receive queues in use have changed, since packets of a queue without a socket
     /// bypass the router.
     pub(super) fn follow_queues(&mut self) {
         let Some(mirror) = &self.kernel.mirror else { return };
@@ -59,7 +59,7 @@ impl Inner {
         }
     }
 
-    /// Releases devices that are gone or have other receive queues, and opens the available ones.
+    /// Releases devices that are gone or have other receive queues, and opens the devices that are there.
     pub(super) fn replace_devices(&mut self) {
         let Some(mirror) = &self.kernel.mirror else { return };
         let links: Vec<_> = self
@@ -97,8 +97,8 @@ impl Inner {
                 if let Err(error) = self.offload.forget_port(plan.id, &mut self.workers) {
                     tracing::error!("{error}");
                 }
-                // Closing the sockets of this device must not look to the other ports like the end of the
-                // router.
+                // The other ports must not take the closing of this device's sockets for the death of the
+                // router, so they need another witness.
                 if let Err(error) = set_witness(&mut self.devices)
                     .and_then(|()| self.devices.set_host_outputs(&self.model, &mut self.workers))
                 {

@@ -12,7 +12,7 @@ use std::hash::{Hash, Hasher};
 
 pub(super) fn plan_ports(config: &Config) -> Result<Vec<PortPlan>, ControlError> {
     let mut plans: Vec<PortPlan> = Vec::new();
-    // Sub-interfaces come last, because each shares the device of a port.
+    // Ports with a device of their own come first; sub-interfaces share their devices.
     let ports = config.port.iter().enumerate();
     let (subs, mains): (Vec<_>, Vec<_>) = ports.partition(|(_, port)| port.vlan.is_some());
     for (_, port) in mains {
@@ -66,7 +66,7 @@ pub(super) fn settings(port: &millrace_config::Port, device: DeviceId, tags: Tag
     }
 }
 
-/// Returns a locally administered MAC address that is always the same for a name.
+/// Returns a locally administered MAC address derived from a name.
 pub(super) fn made_mac(name: &str) -> MacAddr {
     let mut hasher = DefaultHasher::new();
     name.hash(&mut hasher);

@@ -61,8 +61,7 @@ gate = "route"
     assert_eq!(told.len(), 6, "{told:#?}");
 }
 
-/// Configuration with an error in each table: an entry that is invalid by itself, or only together with
-/// others.
+/// Configuration with an error in each table: in an entry by itself, or in its combination with others.
 const WRONG: &str = r#"[router]
 workers = 99
 
@@ -112,8 +111,8 @@ fn what_is_wrong_only_together_is_told_with_what_is_wrong_in_itself() {
 
 #[test]
 fn of_what_is_left_out_nothing_follows() {
-    // An error that follows from the left-out port is not reported: its route has no way out, and a filter's
-    // instance is missing.
+    // Errors that follow from the left-out port are not reported: the route without an egress port, and the
+    // missing instance of a filter.
     let told = lines_told(&WRONG.replace("kind = \"memory\"", "kind = \"memry\""));
     let lines: Vec<usize> = told.iter().map(|(line, _)| *line).collect();
     assert_eq!(lines, [2, 6, 11, 20, 25], "{told:#?}");

@@ -1,4 +1,4 @@
-//! What was asked for is noted: by people and programs, and by plugins.
+//! Audit log: records every change that users, API clients and plugins request.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,13 +13,14 @@ use crate::ControlError;
 use crate::observe::events::{Events, utc_now};
 use crate::router::Router;
 
-/// How long the end of the router waits for the last lines.
+/// Maximum time that a shutdown waits for the last lines to be written.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The audit log of a directory, as the configuration wants it; without one it ends with the router.
+/// Opens the audit log in a directory, with the configured limits. Without a directory, the log is lost when
+/// the router ends.
 ///
 /// # Errors
-/// When the system gives no thread.
+/// Returns an error if the log or its writer thread can't be created.
 pub(crate) fn open(
     directory: Option<&Path>,
     settings: &Api,
@@ -39,25 +40,25 @@ pub(crate) fn open(
         events.note(EventKind::AuditFailed, &file, text, json!({"file": file, "lost": lost}));
     };
     let limits = AuditLimits { bytes: settings.audit_size.bytes(), files: settings.audit_files };
-    // The thread that writes needs files, and nothing else.
+    // The writer thread keeps only the privileges for files.
     let opened = Privileges::Files.apart(|| AuditLog::open(directory, limits, tell));
     let failed = |error: String| ControlError::system("write the audit log", error);
     opened.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))
 }
 
 impl Router {
-    /// The audit log.
+    /// Returns the audit log.
     pub fn audit(&self) -> AuditLog {
         self.0.audit.clone()
     }
 
-    /// Notes what was asked for, and what came of it, as of now. It is written by and by, which can be waited for; where it can't be
-    /// written, an event tells it.
+    /// Records a request and its outcome with the current time. A thread writes the line later; [`Written`]
+    /// waits for it. If the line can't be written, the log notes an event.
     pub fn note(&self, entry: AuditEntry) -> Written {
         self.0.audit.add(AuditEntry { time: utc_now(), ..entry })
     }
 
-    /// Waits, a while at most, until all that was noted is written.
+    /// Waits until all recorded lines are written, two seconds at most.
     pub async fn flush_audit(&self) {
         let log = self.audit();
         let flushed = tokio::task::spawn_blocking(move || log.flush(PATIENCE)).await;
@@ -68,7 +69,7 @@ impl Router {
         }
     }
 
-    /// Notes what the router did by itself, or a plugin, with the revision that it led to.
+    /// Records an operation of the router itself or of a plugin, with the resulting revision.
     pub(crate) fn note_own(
         &self,
         who: Who,
@@ -81,7 +82,7 @@ impl Router {
             Err(ControlError::System(_)) => Outcome::Failed,
             Err(_) => Outcome::Refused,
         };
-        // Nobody is answered.
+        // There is no caller who waits for the line.
         drop(self.note(AuditEntry {
             time: String::new(),
             who,

@@ -11,7 +11,7 @@ use crate::ControlError;
 use crate::model::Model;
 use crate::ports::device::time_of_day;
 
-/// Size of the capture ring in bytes, divided among the workers.
+/// Total size of the capture rings in bytes, divided among the workers.
 const RING: usize = 4 << 20;
 
 /// Place of a capture.
@@ -22,13 +22,13 @@ pub enum CaptureAt {
     Anywhere,
     /// Port of this name.
     Port(String),
-    /// Gate of this name: packets that enter its bindings, and packets that leave them.
+    /// Gate of this name: packets before and after its bindings.
     Gate(String),
     /// Instance of this name.
     Instance(String),
 }
 
-/// Bytes kept of a frame: 1 B to 65,535 B.
+/// Maximum number of bytes kept of a frame: 1 B to 65,535 B.
 pub type SnapSize = Size<1, 65_535>;
 
 /// Request for a capture.
@@ -38,22 +38,22 @@ pub struct CaptureRequest {
     pub place: CaptureAt,
     /// Filter of the captured packets; `None` captures all.
     pub filter: Option<String>,
-    /// Maximum number of bytes kept of a frame; 0 keeps up to 65,535.
+    /// Maximum number of bytes kept of a frame; 0 means 65,535.
     pub snap: u32,
 }
 
-/// A capture that runs until it is dropped.
+/// Running capture; it ends when dropped.
 #[derive(Debug)]
 pub struct Capture {
     /// Capture source of each worker.
     sources: Vec<CaptureSource>,
     file: CaptureFile,
-    /// Offset from the worker's clock to 1970.
+    /// Offset to be added to the worker's clock to get the time since 1970.
     origin: Duration,
 }
 
 impl Capture {
-    /// Creates a capture with the compiled filter of the request, for this number of workers.
+    /// Creates a capture with the compiled filter of the request, and the sinks for `workers` workers.
     pub(crate) fn new(
         request: &CaptureRequest,
         filter: Option<&CompiledSelection>,
@@ -87,8 +87,8 @@ impl Capture {
         Ok((Self { sources, file, origin: time_of_day() }, sinks))
     }
 
-    /// Takes the frames captured since the last call, ordered by time. Returns a piece of a pcapng file, its
-    /// number of frames, and whether the capture has ended.
+    /// Takes the frames captured since the last call. Returns them as a piece of a pcapng file, ordered by
+    /// time, with their number and whether the capture has ended.
     pub fn take(&mut self) -> (Vec<u8>, u64, bool) {
         let ended = self.sources.iter().all(CaptureSource::is_ended);
         let mut taken = Vec::new();
@@ -102,7 +102,7 @@ impl Capture {
         for frame in taken {
             let at = self.origin + Duration::from_nanos(frame.at.as_nanos());
             let outbound = frame.direction == Direction::Outbound;
-            // Every port has an interface in the file.
+            // This can't fail: every port has an interface in the file.
             if self.file.frame(frame.port.0.into(), at, outbound, frame.length, &frame.bytes).is_ok() {
                 frames += 1;
             }
@@ -110,7 +110,7 @@ impl Capture {
         (self.file.take(), frames, ended)
     }
 
-    /// Returns the number of frames lost because the reader was too slow.
+    /// Returns the number of frames lost because the ring was full.
     pub fn lost(&self) -> u64 {
         self.sources.iter().map(CaptureSource::lost).sum()
     }

@@ -1,4 +1,4 @@
-//! Values of counters at the moment when they were cleared, and rates of counters.
+//! Counters since they were last cleared, and rates of counters.
 
 use std::collections::HashMap;
 
@@ -11,13 +11,13 @@ use crate::show::KernelShare;
 
 /// Offsets and rates of the router's counters.
 pub(crate) struct Counters {
-    /// Rates of counters since they were read last.
+    /// Rates of counters since their last reading.
     pub rates: Rate,
-    /// Counters of the ports' XDP programs when the counters were cleared.
+    /// Counters of each port's XDP program when the counters were cleared.
     share_offset: HashMap<PortId, KernelShare>,
-    /// Counters since then of the XDP programs of devices that are gone.
+    /// Counters since the last clearing of XDP programs whose devices are gone, by port.
     share_gone: HashMap<PortId, KernelShare>,
-    /// Transmit drops of the ports' devices when the counters were cleared, or when the device was taken.
+    /// Transmit drops of each port's device when the counters were cleared, or when the router started.
     device_drops_before: HashMap<PortId, u64>,
 }
 
@@ -33,8 +33,8 @@ impl Default for Counters {
 }
 
 impl Counters {
-    /// Returns the counters of a port's XDP programs since the counters were cleared, from the counters `now`
-    /// of its program.
+    /// Returns the counters of a port's XDP programs since the last clearing. `now` are the counters of its
+    /// current program.
     pub fn share(&self, port: PortId, now: &KernelShare) -> KernelShare {
         let gone = self.share_gone.get(&port).copied().unwrap_or_default();
         let offset = self.share_offset.get(&port).copied().unwrap_or_default();
@@ -57,20 +57,21 @@ impl Counters {
         }
     }
 
-    /// Notes that the device of a port is gone. `now` are the counters of its program.
+    /// Adds the last counters `now` of a port's XDP program, because its device is gone.
     pub fn device_gone(&mut self, port: PortId, now: &KernelShare) {
         self.share_gone.insert(port, self.share(port, now));
-        // The count of packets sent by the driver continues, so its current value becomes the offset.
+        // The count of offloaded packets sent belongs to the port and continues, so its current value is the
+        // new offset.
         self.share_offset.insert(port, KernelShare { sent: now.sent, ..KernelShare::default() });
     }
 
-    /// Forgets the transmit drops of a port's device: the next device of its name counts from zero.
+    /// Forgets the transmit drops of a port's device, because the next device of that name counts from zero.
     pub fn forget_device_drops(&mut self, port: PortId) {
         self.device_drops_before.remove(&port);
     }
 
-    /// Clears the counters: `shares` are the counters of the ports' programs, and `drops` those of their
-    /// devices.
+    /// Clears the counters. `shares` are the current counters of the ports' XDP programs, and `drops` the
+    /// transmit drops of the ports' devices.
     pub fn clear(&mut self, shares: HashMap<PortId, KernelShare>, drops: HashMap<PortId, u64>) {
         self.share_offset = shares;
         self.share_gone.clear();
@@ -78,13 +79,13 @@ impl Counters {
         self.rates = Rate::since(thread::now());
     }
 
-    /// Notes the transmit drops of the ports' devices at the start.
+    /// Stores the transmit drops of the ports' devices at the start.
     pub fn begin_device_drops(&mut self, drops: HashMap<PortId, u64>) {
         self.device_drops_before = drops;
     }
 
-    /// Returns the packets that the devices of ports dropped on transmit since the counters were cleared, from
-    /// the drops `now`.
+    /// Returns the transmit drops of the ports' devices since the last clearing. `now` are the drops since
+    /// each device was created.
     pub fn device_drops(&self, now: HashMap<PortId, u64>) -> HashMap<PortId, u64> {
         let since = |(port, count): (PortId, u64)| {
             let before = self.device_drops_before.get(&port).copied().unwrap_or_default();

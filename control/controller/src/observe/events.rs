@@ -14,7 +14,7 @@ pub struct Events(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     log: Mutex<EventLog>,
-    /// Start of the log's clock, which is never adjusted.
+    /// Start of the log's clock, which is monotonic.
     began: Instant,
     /// Number of the newest event.
     newest: watch::Sender<u64>,
@@ -39,11 +39,12 @@ impl From<EventLog> for Events {
 
 impl Events {
     fn lock(&self) -> MutexGuard<'_, EventLog> {
-        // Each change is a single step, so a poisoned lock is harmless.
+        // Each change of the log is a single step, so a poisoned lock is harmless.
         self.0.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the log, and the current time by the log's clock. Updates the log's mapping to the wall clock.
+    /// Returns the log and the current time of its clock, in milliseconds. Also updates the offset between
+    /// the log's clock and the wall clock.
     fn now(&self) -> (MutexGuard<'_, EventLog>, u64) {
         let mut log = self.lock();
         let at = self.0.began.elapsed().as_millis() as u64;
@@ -51,8 +52,8 @@ impl Events {
         (log, at)
     }
 
-    /// Logs an event of this kind about `subject`, with a sentence for people and the details as a JSON
-    /// object for programs.
+    /// Logs an event about `subject`: `text` is a sentence for people, and `details` a JSON object for
+    /// programs.
     pub fn note(&self, kind: EventKind, subject: &str, text: impl Into<String>, details: Value) {
         let details = match details {
             Value::Object(details) => {
@@ -68,7 +69,7 @@ impl Events {
         }
     }
 
-    /// Logs the events collected in past seconds. Called about once a second.
+    /// Logs the events that were collected for the past seconds. Called about once a second.
     pub(crate) fn flush(&self) {
         let (mut log, now) = self.now();
         if log.flush(now) {
@@ -81,13 +82,13 @@ impl Events {
         self.lock().page(query)
     }
 
-    /// Returns a watch on the number of the newest event.
+    /// Returns a channel that reports the number of the newest event.
     pub fn newest(&self) -> watch::Receiver<u64> {
         self.0.newest.subscribe()
     }
 }
 
-/// Shortens a string value. Names and reasons come from outside.
+/// Shortens a string value, because names and reasons from outside may be long.
 fn without_long(value: Value) -> Value {
     match value {
         Value::String(text) => Value::String(cut(&text)),
@@ -95,7 +96,7 @@ fn without_long(value: Value) -> Value {
     }
 }
 
-/// Returns the beginning of a text, on one line without control characters.
+/// Returns the beginning of a text in one line, without control characters.
 fn cut(text: &str) -> String {
     let letter = |letter: char| if letter.is_control() { ' ' } else { letter };
     text.chars().take(MOST_TEXT).map(letter).collect()

@@ -1,4 +1,4 @@
-//! Last dropped packets, by reason and worker.
+//! Last dropped packets of all workers, by drop reason.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use crate::router::Router;
 use crate::show;
 use crate::view::{DroppedView, RawFrame};
 
-/// Number of the last dropped packet that a reader has seen, by worker.
+/// Number of the last dropped packet that a reader has seen at each worker.
 #[derive(Clone, Debug, Default)]
 pub struct DropCursor(Vec<u64>);
 
 impl Router {
-    /// Returns the last dropped packets newer than `cursor`, ordered by time, and advances `cursor` past
-    /// them.
+    /// Returns the remembered dropped packets that are newer than `cursor`, ordered by time, and advances
+    /// `cursor` past them. Without a `reason`, returns packets of all reasons.
     ///
     /// # Errors
     /// Returns an error for an unknown reason, or if the data plane does not answer.

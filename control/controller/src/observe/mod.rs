@@ -26,22 +26,22 @@ use crate::model::{Model, PortPlan};
 use crate::observe::events::Events;
 use crate::routes::PortsByDevice;
 
-/// Most neighbours that are remembered to detect changes.
+/// Maximum number of neighbours remembered to detect changes.
 const MOST_NEIGHBOURS: usize = 65_536;
-/// Percentage at which a table counts as nearly full, and percentage below which it no longer does.
+/// Fill level in percent from which a table counts as nearly full, and level below which it no longer does.
 const FULL: (u64, u64) = (90, 80);
 
-/// State of the last look, to detect changes.
+/// State at the last check, with which changes are detected.
 #[derive(Debug, Default)]
 pub(crate) struct Observed {
     neighbours: HashMap<(PortId, IpAddr), MacAddr>,
-    /// Failed instances with the worker of the failure, whose pause is not known to be over.
+    /// Paused instances, each with the worker of its failure, until the pause is known to be over.
     pausing: HashSet<(usize, InstanceId)>,
     quarantined: HashSet<InstanceId>,
-    /// Packets that a port lost because it was not read in time, and the number of successive looks with
-    /// further losses.
+    /// Packets that each port lost because its receive ring was full, and the number of successive checks
+    /// with further losses.
     missed: HashMap<PortId, (u64, u32)>,
-    /// Names of the values that are above their threshold.
+    /// Names of the values above their threshold.
     exceeded: HashSet<String>,
 }
 
@@ -51,11 +51,11 @@ pub(crate) struct Observation {
     started: Instant,
     /// Event log.
     pub events: Events,
-    /// State of the last look for events.
+    /// State at the last check for events.
     observed: Observed,
     /// Number of captures started so far.
     captures: u32,
-    /// Number of traces started so far. The number of the running trace follows.
+    /// Number of traces started so far.
     traces: u32,
     tracing: Option<u32>,
 }
@@ -79,13 +79,13 @@ impl Observation {
         self.started
     }
 
-    /// Returns the number of a new capture.
+    /// Returns the number for a new capture.
     pub fn next_capture(&mut self) -> u32 {
         self.captures += 1;
         self.captures
     }
 
-    /// Notes that the router forwards, and its instances that are in quarantine from the start.
+    /// Notes events for the start of forwarding, and for instances that start in quarantine.
     pub fn note_start(&mut self, model: &Model, origin: &str) {
         let version = env!("CARGO_PKG_VERSION");
         let details = json!({"version": version, "pid": std::process::id(), "origin": origin});
@@ -100,7 +100,7 @@ impl Observation {
         }
     }
 
-    /// Notes changes of neighbours.
+    /// Notes an event for each neighbour that is learned, changed, lost or unresolved.
     pub fn note_neighbours(&mut self, model: &Model, changes: &[NeighbourChange]) {
         for change in changes {
             self.note_neighbour(model, change);
@@ -139,7 +139,7 @@ impl Observation {
         self.events.note(kind, &subject, format!("neighbour {address} at {port} {text}"), details);
     }
 
-    /// Remembers the neighbours that are known when the router starts, without an event.
+    /// Remembers the neighbours known at the start, without noting events.
     pub fn know_neighbours(&mut self, ports: &PortsByDevice, changes: &[HostChange]) {
         for change in changes {
             let HostChange::Neighbour {
@@ -162,8 +162,7 @@ impl Observation {
         self.events.note(kind, port, format!("port {port} is {text}"), json!({"port": port}));
     }
 
-    /// Notes that the device of a port disappeared or came back. In both cases the neighbours of the port are
-    /// forgotten.
+    /// Notes that the device of a port vanished or came back. Either way, forgets the port's neighbours.
     pub fn note_device(&mut self, plan: &PortPlan, kind: EventKind, text: &str) {
         self.observed.neighbours.retain(|(port, _), _| *port != plan.id);
         let (port, device) = (&plan.settings.name, plan.config.device.as_deref().unwrap_or_default());
@@ -171,7 +170,7 @@ impl Observation {
         self.events.note(kind, port, text, json!({"port": port, "device": device}));
     }
 
-    /// Notes that an instance failed at a worker, or that its host companion failed, which has no worker.
+    /// Notes that an instance failed at a worker, or that its host companion failed; then `worker` is `None`.
     pub fn note_failure(
         &mut self,
         model: &Model,
@@ -181,7 +180,7 @@ impl Observation {
         let name = model.plugins.instance_name(*instance).to_owned();
         let key = worker.map(|worker| (worker, *instance));
         if key.is_some_and(|key| self.observed.pausing.remove(&key)) {
-            // An instance in its pause can't fail, so the pause is over.
+            // A paused instance can't fail, so the pause is over.
             self.tell_restart(&name);
         }
         let slow = worker.is_none();
@@ -209,7 +208,7 @@ impl Observation {
         }
     }
 
-    /// Notes that an instance is in quarantine, and why, unless this is already noted.
+    /// Notes that an instance is in quarantine, and why, unless this was noted before.
     pub fn note_quarantine(&mut self, model: &Model, instance: InstanceId, why: &str) {
         self.observed.pausing.retain(|(_, own)| *own != instance);
         if self.observed.quarantined.insert(instance) {
@@ -234,7 +233,7 @@ impl Observation {
         self.events.note(EventKind::InstanceReleased, name, text, details);
     }
 
-    /// Notes the reservations that a change of a port's scheduler adds, changes or removes.
+    /// Notes an event for each reservation that a change of a port's scheduler adds, changes or removes.
     pub fn note_reservations(&self, port: &str, before: &Scheduler, after: &Scheduler) {
         let (before, after) = (reservations(before), reservations(after));
         for (what, promise) in &after {
@@ -256,7 +255,7 @@ impl Observation {
         self.events.note(kind, &format!("{port} {what}"), text, details);
     }
 
-    /// Looks for changes that nothing reports, about once a second.
+    /// Checks for changes that no event reports. Called about once a second.
     pub fn observe(&mut self, model: &Model, snapshot: &Snapshot) {
         self.observe_instances(model, snapshot);
         self.observe_ports(model, snapshot);
@@ -269,7 +268,7 @@ impl Observation {
     fn observe_instances(&mut self, model: &Model, snapshot: &Snapshot) {
         let health: HashMap<InstanceId, Health> =
             snapshot.instances.iter().map(|(id, report)| (*id, report.health)).collect();
-        // A freed instance is forgotten, because another instance may get its number later.
+        // A freed instance is no longer in `health`, and another instance may get its number.
         self.observed.quarantined.retain(|id| health.get(id) == Some(&Health::Quarantined));
         let is_over = |id: &InstanceId| !matches!(health.get(id), Some(Health::Pausing(_)));
         let over: HashSet<InstanceId> =
@@ -287,7 +286,7 @@ impl Observation {
         self.events.note(EventKind::InstanceRestarted, name, text, json!({"instance": name}));
     }
 
-    /// Reports ports that lost packets at two successive looks: they were not read in time for a second.
+    /// Notes a port whose receive ring was full at two successive checks, and when it no longer is.
     fn observe_ports(&mut self, model: &Model, snapshot: &Snapshot) {
         for plan in &model.ports {
             let device = snapshot.devices.iter().find(|(id, _)| *id == plan.settings.device);
@@ -311,8 +310,8 @@ impl Observation {
         self.observe_threshold(what, percent >= FULL.0, percent < FULL.1, text, details);
     }
 
-    /// Reports when a value rises above its threshold and when it is below again. Returns `true` or `false`
-    /// for these, else `None`.
+    /// Notes an event when a value rises above its threshold (returns `Some(true)`), and when it falls below
+    /// again (returns `Some(false)`).
     pub fn observe_threshold(
         &mut self,
         what: &str,
@@ -334,7 +333,8 @@ impl Observation {
     }
 }
 
-/// Returns `true` when a value rises above its threshold, `false` when it falls below again, else `None`.
+/// Returns `Some(true)` when a value rises above its threshold, `Some(false)` when it falls below again, else
+/// `None`.
 fn crossed(exceeded: &mut HashSet<String>, what: &str, above: bool, below: bool) -> Option<bool> {
     if above {
         return exceeded.insert(what.to_owned()).then_some(true);
@@ -342,7 +342,7 @@ fn crossed(exceeded: &mut HashSet<String>, what: &str, above: bool, below: bool)
     (below && exceeded.remove(what)).then_some(false)
 }
 
-/// Returns the reservations of a port's scheduler, by node or flow.
+/// Returns the reservations of a port's scheduler, by the node or flow that has them.
 fn reservations(scheduler: &Scheduler) -> BTreeMap<String, Value> {
     let nodes = scheduler.node.iter().filter_map(|node| {
         let promise = node.rate.as_ref().map(|rate| json!({"rate": rate}));

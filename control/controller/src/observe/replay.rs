@@ -27,7 +27,8 @@ pub struct Options<'a> {
     pub at: Option<&'a str>,
 }
 
-/// Time after the last frame in which the router may still send; neighbours are awaited no longer.
+/// Time after the last frame during which the router may still send. Unresolved neighbours are not awaited
+/// longer.
 const AFTER: Duration = Duration::from_secs(5);
 
 /// Replays a file through a router of `config`, under a virtual clock that follows the recorded times.
@@ -62,13 +63,13 @@ pub fn replay(config: &Config, options: &Options<'_>) -> Result<SummaryView, Con
     Ok(router.summary())
 }
 
-/// Number of times that a captured batch is replayed; the second time its flows are known.
+/// Number of times that the captured batch is replayed; at the second pass its flows are known.
 const PASSES: usize = 2;
 
 /// Outcome of the replay of a crash.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Crash {
-    /// Whether the worker panicked at the same place of the code.
+    /// Whether the replay panicked at the same place of the code.
     pub reproduced: bool,
     /// Number of replayed frames.
     pub frames: usize,
@@ -78,7 +79,7 @@ pub struct Crash {
     pub message: String,
     /// Place of the replay's panic; `None` if the replay did not panic.
     pub replayed_location: Option<String>,
-    /// The message of the replay's panic.
+    /// Message of the replay's panic; `None` if the replay did not panic.
     pub replayed_message: Option<String>,
 }
 
@@ -110,7 +111,7 @@ pub fn replay_crash(frames: &Path) -> Result<Crash, ControlError> {
         }
     })
     .err();
-    // A router whose worker panicked may be in any state.
+    // After the panic the router's state may be inconsistent, so it is not dropped.
     std::mem::forget(router);
     let CrashReport { location, message, .. } = report;
     Ok(Crash {

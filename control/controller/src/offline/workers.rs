@@ -1,4 +1,4 @@
-//! Workers of a router without threads: they run their iterations one after the other, when the caller asks.
+//! Workers without threads: they run their iterations one after the other, when the caller asks.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -24,9 +24,9 @@ const SEED: u64 = 0x6d69_6c6c;
 
 /// Outcome of one iteration of all workers.
 pub(super) struct Round {
-    /// Whether another iteration at the same moment may find work.
+    /// Whether a worker did any work, so that another iteration at the same time may find more.
     pub active: bool,
-    /// Time of the next work that needs neither a packet nor a command.
+    /// Time of the next timed work; `None` if there is none.
     pub next_event: Option<Instant>,
 }
 
@@ -72,7 +72,7 @@ impl OfflineWorkers {
         self.workers[owner].0.add_device(device, port);
     }
 
-    /// Records the device by which a port sends.
+    /// Records the device of a port.
     pub fn note_port(&mut self, port: PortId, device: DeviceId) {
         self.devices.insert(port, device);
     }
@@ -93,7 +93,7 @@ impl OfflineWorkers {
         round
     }
 
-    /// Handles an event of a worker as control does. Returns whether the event led to any work.
+    /// Handles a worker's event as control does. Returns whether this gave a worker new work.
     fn hear(&mut self, from: usize, event: Event) -> bool {
         match event {
             Event::Neighbour(change) => {
@@ -120,7 +120,7 @@ impl OfflineWorkers {
     }
 
     fn push_neighbour(&mut self, worker: usize, change: NeighbourChange) {
-        // A full ring belongs to a busy worker; the request for the neighbour is repeated later.
+        // If the command ring is full, the worker is busy, and the neighbour is requested again later.
         let _ = self.workers[worker].1.commands.push(NeighbourCommand::Set(vec![change]).into());
     }
 
@@ -215,7 +215,7 @@ impl OfflineWorkers {
 
     /// Lets workers refresh the neighbours used since the last refresh, as control does.
     pub fn refresh_neighbours(&mut self) {
-        // No kernel needs these reports, so they concern neighbours behind devices of other workers.
+        // There is no kernel to refresh: the reports go to the workers that resolve the neighbours.
         let mut used = BTreeSet::new();
         for _ in 0..MOST_PIECES {
             let pieces = self.ask(NeighbourCommand::TakeUsed);

@@ -20,13 +20,13 @@ pub fn built_in_plugins() -> Vec<Arc<dyn Plugin>> {
     ]
 }
 
-/// Returns the plugins by which tests provoke faults. A release build has none.
+/// Returns the test plugins that provoke faults: none in a release build.
 #[cfg(not(debug_assertions))]
 pub(crate) fn test_plugins() -> Vec<Arc<dyn Plugin>> {
     Vec::new()
 }
 
-/// Returns the plugins by which tests provoke faults, where the environment asks a debug build for them.
+/// Returns the test plugins that provoke faults, if an environment variable asks a debug build for them.
 #[cfg(debug_assertions)]
 pub(crate) fn test_plugins() -> Vec<Arc<dyn Plugin>> {
     match std::env::var_os("MILLRACE_TEST_PLUGINS") {

@@ -1,5 +1,5 @@
-//! eBPF variants of plugins: loaded and verified for each instance whose plugin has one, and called by the
-//! XDP program unless the instance is pinned to the workers.
+//! eBPF variants of plugins. Each instance whose plugin has one gets it loaded and verified; the XDP program
+//! calls it unless the instance is placed at the workers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,16 +20,17 @@ pub(crate) type Cache = Result<FlowCache, &'static str>;
 #[derive(Default)]
 pub(crate) struct Forms(BTreeMap<InstanceId, InstanceForm>);
 
-/// eBPF variant of an instance, loaded once for each worker, as each worker has its own instance.
+/// eBPF variant of an instance. It is loaded once for each worker, because each worker has its own copy of
+/// the instance.
 struct InstanceForm {
-    /// Loaded programs by worker, or the reason why loading failed.
+    /// Loaded programs in the order of workers, or the reason why loading failed.
     loaded: Result<Vec<LoadedForm>, String>,
-    /// Whether the workers may let the XDP program call the variant.
+    /// Whether the XDP program may call the variant.
     is_asked: bool,
 }
 
 impl InstanceForm {
-    /// Returns the command that gives each worker its loaded variant.
+    /// Returns a command for each worker that sets its loaded variant.
     fn told(&self, id: InstanceId, workers: usize) -> Vec<OffloadCommand> {
         let form = |loaded: &LoadedForm| millrace_plugin::LoadedForm {
             place: loaded.place(),
@@ -42,7 +43,7 @@ impl InstanceForm {
     }
 }
 
-/// Loads an eBPF variant for each of this number of workers, or for none of them.
+/// Loads an eBPF variant once for each worker: all copies or none.
 fn load(cache: &mut FlowCache, form: &DriverForm, workers: usize) -> Result<Vec<LoadedForm>, String> {
     let mut loaded = Vec::new();
     for _ in 0..workers {
@@ -57,7 +58,7 @@ fn load(cache: &mut FlowCache, form: &DriverForm, workers: usize) -> Result<Vec<
     Ok(loaded)
 }
 
-/// Memory of an eBPF variant, as the instance uses it.
+/// Settings and counters of an eBPF variant, as the instance accesses them.
 #[derive(Debug)]
 struct Memory(Arc<FormMemory>);
 
@@ -95,8 +96,8 @@ impl Forms {
         model.plugins.instance_names().try_for_each(|(id, ..)| self.begin(id, cache, model, workers))
     }
 
-    /// Loads the eBPF variant of an instance, if its plugin has one and there is a flow cache. A failure to
-    /// load is logged and is no error: packets of the instance stay at the worker.
+    /// Loads the eBPF variant of an instance, if its plugin has one and there is a flow cache. If loading
+    /// fails, only logs it: the packets of the instance stay at the workers.
     pub fn begin(
         &mut self,
         id: InstanceId,
@@ -126,7 +127,7 @@ impl Forms {
     ) -> Result<(), ControlError> {
         let Some(form) = self.0.remove(&id) else { return Ok(()) };
         workers.tell(|| OffloadCommand::SetForm(id, None))?;
-        // After the barrier no flow cache entry in use names the variant.
+        // After the barrier, no valid flow cache entry refers to the variant.
         workers.barrier()?;
         if let (Ok(loaded), Ok(cache)) = (form.loaded, cache) {
             loaded.into_iter().for_each(|one| cache.unload_form(one));
@@ -134,8 +135,8 @@ impl Forms {
         Ok(())
     }
 
-    /// Unloads the eBPF variants of a plugin's instances if the new version has another variant. Returns
-    /// these instances.
+    /// If the new version of a plugin has another eBPF variant, unloads the variants of all its instances and
+    /// returns the instances.
     pub fn end_others(
         &mut self,
         (old, new): (&dyn Plugin, &dyn Plugin),
@@ -152,7 +153,7 @@ impl Forms {
         Ok(ids)
     }
 
-    /// Tells the workers which eBPF variants may be called, where that has changed.
+    /// Sends the workers the changes in which eBPF variants the XDP program may call.
     pub fn tell(&mut self, model: &Model, workers: &mut Workers) -> Result<(), ControlError> {
         for (id, form) in &mut self.0 {
             let is_asked = may_be_asked(model, model.plugins.instance_name(*id));

@@ -1,8 +1,8 @@
 //! Host level: runs host companions of plugins on a thread of their own.
 //!
-//! Companions are called like instances at a worker. A call is suspended after each slice, and calls continue
-//! in rotation, so that no companion blocks the others. A call may take one second. The thread starts with
-//! the first companion.
+//! Companions run like instances at a worker: each call is suspended at the end of its slice, and the calls
+//! take turns, so that no companion blocks the others. A call may take one second. The thread starts with the
+//! first companion.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -22,13 +22,13 @@ use tokio::sync::oneshot;
 
 use crate::ControlError;
 
-/// Maximum number of commands waiting for the thread, and of messages waiting for control.
+/// Maximum number of commands that wait for the thread, and of outputs that wait for control.
 const MOST_WAITING: usize = 1024;
-/// Maximum number of commands carried out before companions run again.
+/// Maximum number of further commands carried out before companions run again.
 const AT_ONCE: usize = 64;
-/// Maximum time for an answer of the thread.
+/// Maximum time to wait for an answer of the thread.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
-/// Maximum time of a companion's call, for a message or periodic work.
+/// Maximum running time of a companion's call, for a message or for periodic work.
 const CALL: Duration = Duration::from_secs(1);
 
 /// Reports of host companions, by instance id.
@@ -36,13 +36,13 @@ pub(crate) type SlowReports = BTreeMap<InstanceId, InstanceReport>;
 
 /// Command from control to the thread.
 enum HostCommand {
-    /// Adds a host companion, or replaces the instance's current one and hands over its state.
+    /// Adds a host companion. It replaces the instance's current one, which hands over its state.
     Put(InstanceId, Successor),
     /// Removes the companion of this instance.
     Remove(InstanceId),
     /// Delivers a message from the instance at the workers.
     Message(InstanceId, Vec<u8>),
-    /// Delivers a control message. The sender gets the reply, or `None` if there is no such companion.
+    /// Delivers a control message. The sender gets the reply, or `None` if the instance has no companion.
     Control(InstanceId, Message, oneshot::Sender<Option<Reply>>),
     /// Requests the reports of all companions.
     Report(SyncSender<SlowReports>),
@@ -56,14 +56,15 @@ pub(crate) enum HostSays {
     Failed(Failure),
 }
 
-/// Output of companions that control has not taken yet.
+/// Queue of outputs that control has not taken yet.
 struct Said {
     waiting: Mutex<VecDeque<HostSays>>,
     wake: Wake,
 }
 
 impl Said {
-    /// Queues an item for control. Returns whether there was room.
+    /// Queues an output for control, and wakes control. Returns false if the queue was full and the output is
+    /// lost.
     fn say(&self, says: HostSays) -> bool {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let room = waiting.len() < MOST_WAITING;
@@ -85,7 +86,7 @@ struct Running {
 pub(crate) struct HostLevel {
     said: Arc<Said>,
     running: Option<Running>,
-    /// Number of lost messages that found no room, by instance.
+    /// Number of messages lost because the command queue was full, by instance.
     lost: HashMap<InstanceId, u64>,
     /// Resource limits of companions.
     limits: Limits,
@@ -102,15 +103,15 @@ impl Drop for HostLevel {
 }
 
 impl HostLevel {
-    /// Creates a host level without companions. `wake` is signalled when output for control is queued.
+    /// Creates a host level without companions. Queued output signals `wake`.
     pub fn new(wake: Wake, limits: Limits) -> Self {
         let said = Arc::new(Said { waiting: Mutex::default(), wake });
         Self { said, running: None, lost: HashMap::new(), limits }
     }
 
-    /// Adds the host companion of an instance, or replaces the current one, which hands over its state if it
-    /// can. `version` is the version of the old companion's saved state, and `same` whether the new one's is
-    /// equal. `None` removes the companion.
+    /// Adds the host companion of an instance. It replaces the current one, which hands over its state if it
+    /// can; `version` is the version of that state, and `same` tells whether the new companion has the same
+    /// version. `None` removes the companion.
     pub fn put(
         &mut self,
         id: InstanceId,
@@ -131,7 +132,7 @@ impl HostLevel {
         }
     }
 
-    /// Sends a message to the host companion of an instance. A message that finds no room is lost and
+    /// Sends a message to the host companion of an instance. If the queue is full, the message is lost and
     /// counted.
     pub fn message(&mut self, id: InstanceId, bytes: Vec<u8>) {
         let sent =
@@ -142,8 +143,8 @@ impl HostLevel {
         }
     }
 
-    /// Sends a control message to the host companion of an instance. The reply arrives later, or never if the
-    /// call takes too long.
+    /// Sends a control message to the host companion of an instance. The reply arrives in the returned
+    /// channel; none arrives if the call fails to end.
     pub fn control(
         &self,
         id: InstanceId,
@@ -156,7 +157,7 @@ impl HostLevel {
         Ok(answer)
     }
 
-    /// Returns the reports of all host companions. Messages that found no room count as lost.
+    /// Returns the reports of all host companions, with the messages lost at control added.
     pub fn report(&self) -> Result<SlowReports, ControlError> {
         let Some(running) = &self.running else { return Ok(SlowReports::new()) };
         let (reply, answer) = sync_channel(1);
@@ -208,7 +209,7 @@ fn run(commands: &Receiver<HostCommand>, said: &Said, limits: Limits) {
         for command in commands.try_iter().take(AT_ONCE) {
             carry_out(&mut plugins, command);
         }
-        // The host level has no packets, so none are released.
+        // The host level has no packets to resume.
         plugins.resume(now(), &NoQueues, &mut Vec::new());
         while let Some(given) = plugins.take_given() {
             let (id, is_message) = (given.instance, matches!(given.output, Output::Message(_)));
@@ -222,7 +223,8 @@ fn run(commands: &Receiver<HostCommand>, said: &Said, limits: Limits) {
     }
 }
 
-/// Waits for a command or for the next due call. Returns the command, if one arrived.
+/// Waits for a command, or until a call is due. Returns the command, or `None` for a due call. The error
+/// means that control dropped its handle.
 fn wait(
     plugins: &WorkerPlugins<NoTable>,
     commands: &Receiver<HostCommand>,
@@ -250,7 +252,7 @@ fn carry_out(plugins: &mut WorkerPlugins<NoTable>, command: HostCommand) {
         },
         HostCommand::Message(id, bytes) => plugins.message(id, bytes, now()),
         HostCommand::Control(id, message, reply) => {
-            // The caller may have given up.
+            // The caller may no longer wait for the answer.
             let answer = Box::new(|answer| _ = reply.send(answer));
             plugins.control(id, &message, now(), answer);
         }
@@ -283,7 +285,7 @@ mod tests {
 
     use super::*;
 
-    /// Test companion that returns every message with a number before it, and fails on empty messages.
+    /// Test companion that prefixes each message with a number and returns it, and fails on empty messages.
     struct Echo {
         number: u8,
         outputs: VecDeque<Output>,
@@ -332,7 +334,7 @@ mod tests {
         Some(Box::new(Echo { number, outputs: VecDeque::new(), failed: false }))
     }
 
-    /// Collects messages and failures until there are `most` of them, or until the time is over.
+    /// Collects messages and failures, until there are `most` of them or a time limit has passed.
     fn heard(level: &HostLevel, most: usize) -> (Vec<(u16, Vec<u8>)>, usize) {
         let (mut messages, mut failures, end) = (Vec::new(), 0, Clock::now() + PATIENCE);
         while messages.len() + failures < most && Clock::now() < end {
@@ -396,8 +398,8 @@ mod tests {
         assert_eq!((&messages[0], failures), (&(7, vec![0]), 1));
         let report = &level.report().unwrap()[&id];
         assert_eq!(report.faults["empty"], 1);
-        // The first message came before the companion existed. The last one came during its pause after the
-        // failure, unless this thread was delayed.
+        // Lost: the first message, before the companion existed. Also the last one, during the pause after
+        // the failure, unless this thread was delayed.
         let messages = report.messages;
         assert!(messages.lost >= 1 && messages.heard + messages.lost == 3, "{messages:?}");
     }

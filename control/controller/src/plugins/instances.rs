@@ -127,8 +127,8 @@ impl Router {
         Ok(inner.model.plugins.merge_replies(id, &message, replies))
     }
 
-    /// Sends the host companion of an instance a control message and returns its reply. The reply may take
-    /// one second, and longer while other host companions run.
+    /// Sends the host companion of an instance a control message and returns its reply. The call may take one
+    /// second; the reply takes longer while other companions run.
     ///
     /// # Errors
     /// Returns an error for an unknown instance or message, or without a host companion. Also fails if the
@@ -218,7 +218,8 @@ impl Inner {
     }
 }
 
-/// Creates the host companion of a future instance; `None` if the instance will be in quarantine.
+/// Creates the host companion for an instance to be created; `None` if the instance starts in quarantine or
+/// its plugin has no companion.
 fn host_companion_to_be(
     model: &Model,
     plugin: &str,

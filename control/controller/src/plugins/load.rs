@@ -1,4 +1,4 @@
-//! Plugins from files: read once, checked against their signature, compiled and registered.
+//! Loading of plugin files: they are read once, checked against their signature, compiled and registered.
 
 use std::fs::OpenOptions;
 use std::io::{Error, ErrorKind, Read};
@@ -23,8 +23,7 @@ use crate::{ControlError, NewPlugin};
 const REFUSED: &str = "it is a shared object, which is trusted with the whole router, and the configuration doesn't allow them: \
     say `shared-objects = \"allow\"` under [plugins], or build it with `--home wasm`";
 
-/// Creates the repository from the trusted keys of the configuration and the remembered versions, without any
-/// loaded plugin.
+/// Creates the repository with the configured trusted keys and the remembered versions, and no loaded plugin.
 pub(crate) fn repository(
     config: &millrace_config::Plugins,
     memory: Memory,
@@ -39,7 +38,8 @@ pub(crate) fn repository(
     Ok(Repository::new(Trust::new(keys, unsigned), memory))
 }
 
-/// Contents of a plugin's file and of its signature file. All later steps use them instead of the files.
+/// Contents of a plugin file and its signature file. Each file is read only once, so that the checked bytes
+/// are the loaded bytes.
 struct PluginFile {
     module: Vec<u8>,
     signature: Option<Vec<u8>>,
@@ -59,21 +59,21 @@ pub(crate) struct Admissions {
     slow: Option<Admission>,
 }
 
-/// Remembered versions of a plugin and of its host companion.
+/// Version records written for a plugin and its host companion.
 pub(crate) struct AllRemembered([Option<Remembered>; 2]);
 
-/// Configured policy for loading plugins.
+/// Policy for loading plugins.
 #[derive(Clone, Debug)]
 pub(crate) struct Admitted {
     /// Trusted signers.
     pub trust: Arc<Trust>,
     /// Whether shared objects are allowed.
     pub shared_objects: SharedObjects,
-    /// Whether the plugins run. In a plan a shared object is only described.
+    /// Whether plugins run. In a plan, a shared object is only described from its manifest.
     pub runs: bool,
 }
 
-/// Part of a plugin, in a file of its own.
+/// Part of a plugin; each part has a file of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Half {
     /// Plugin itself.
@@ -83,7 +83,7 @@ pub(crate) enum Half {
 }
 
 impl Half {
-    /// Returns the prefix of a refusal's reason.
+    /// Returns the prefix for the reason of a refusal.
     fn prefix(self) -> &'static str {
         match self {
             Self::Own => "",
@@ -92,13 +92,13 @@ impl Half {
     }
 }
 
-/// Decision on loading a plugin, by the manifest and signer of one half. Called for both halves before code
-/// of a shared object runs.
+/// Decides whether to load a plugin, by the manifest and signer of one half. Called for both halves before
+/// any code of a shared object runs.
 pub(crate) type Admit<'a> = &'a dyn Fn(Half, &Manifest, Origin) -> Result<(), ControlError>;
 
-/// Reads, checks and compiles the plugin of a file, or loads it as a shared object, depending on its first
-/// bytes. Untrusted files are not parsed, and code that `admit` refuses does not run. `upgraded` is called
-/// when optimized code is compiled, or when that failed.
+/// Loads a plugin file: checks it, then compiles it or loads it as a shared object, depending on its first
+/// bytes. Parses no untrusted file, and runs no code that `admit` refuses. `upgraded` is called when
+/// optimised compilation ends, with its result.
 pub(crate) fn load(
     compiler: &Compiler,
     admitted: &Admitted,
@@ -112,16 +112,16 @@ pub(crate) fn load(
         Ok(loaded.plugin)
     };
     load_by(admitted, path, admit, compile, |module| {
-        // Instances created later use the optimized code.
+        // Only instances created later use the optimised code of a companion.
         let loaded = compiler.load(module, |_, _| ()).map_err(|error| error.to_string())?;
         Ok(loaded.plugin)
     })
 }
 
-/// Memory of an instance on the host level, in bytes.
+/// Memory of a host companion's instance, in bytes.
 const SLOW_MEMORY: usize = 64 << 20;
 
-/// Reads and checks the host companion of a plugin: a sandboxed module that calls only functions available on
+/// Reads and checks the file of a host companion: a sandboxed module that calls only functions available at
 /// the host level.
 fn examine_slow(admitted: &Admitted, path: &Path) -> Result<(PluginFile, Examined), String> {
     let file = PluginFile::read(path)?;
@@ -138,9 +138,8 @@ fn examine_slow(admitted: &Admitted, path: &Path) -> Result<(PluginFile, Examine
     }
 }
 
-/// Reads and checks a plugin file and the host companion that it names. Then compiles modules: the plugin's
-/// by `compile`, the companion's by `compile_slow`. Loads a shared object last, so that every other refusal
-/// happens before its constructors run.
+/// Checks a plugin file and the file of its host companion. Then compiles modules: the plugin's by `compile`,
+/// the companion's by `compile_slow`. A shared object is loaded last, because loading runs its constructors.
 fn load_by(
     admitted: &Admitted,
     path: &str,
@@ -165,7 +164,8 @@ fn load_by(
     Ok(Loaded { plugin, slow_origin: Some(slow.origin), ..loaded })
 }
 
-/// Refuses a new plugin by its manifest, before any of its code runs: a name in use, or a downgrade.
+/// Refuses a new plugin whose name is in use, and a downgrade, from the manifest alone: no code of the plugin
+/// has run.
 pub(crate) fn admit_new(
     model: &Model,
     half: Half,
@@ -179,7 +179,8 @@ pub(crate) fn admit_new(
     admit_version(model, half, manifest, origin, new)
 }
 
-/// Refuses a downgrade of a plugin or its host companion by the manifest, before any of its code runs.
+/// Refuses a downgrade of a plugin or its host companion from the manifest alone: no code of the plugin has
+/// run.
 pub(crate) fn admit_version(
     model: &Model,
     half: Half,
@@ -226,7 +227,7 @@ pub(crate) fn remember(model: &mut Model, admitted: &Admissions) -> Result<AllRe
     Ok(all)
 }
 
-/// Removes the stored versions of a plugin that could not be loaded.
+/// Removes the version records of a plugin that was not loaded after all.
 pub(crate) fn take_back(model: &mut Model, remembered: AllRemembered) {
     for remembered in remembered.0.into_iter().flatten() {
         if let Err(error) = model.repository.take_back(remembered) {
@@ -259,8 +260,8 @@ pub(crate) fn enter(
     Ok(name)
 }
 
-/// Logs the result of loading a plugin, on one line even if the path has control characters: name and
-/// version, or the refusal.
+/// Logs the result of loading a plugin: name and version, or the refusal. Replaces control characters, so
+/// that the message is one line.
 pub(crate) fn log(path: &str, loaded: Result<(&str, &str), &ControlError>) {
     let line = |text: &str| text.replace(char::is_control, "?");
     match loaded {
@@ -269,7 +270,7 @@ pub(crate) fn log(path: &str, loaded: Result<(&str, &str), &ControlError>) {
     }
 }
 
-/// Manifest and signer of a plugin, known before any of its code runs.
+/// Manifest and signer of a checked file, none of whose code has run.
 struct Examined {
     manifest: Manifest,
     origin: Origin,
@@ -287,7 +288,7 @@ impl PluginFile {
         Ok(Self { module, signature })
     }
 
-    /// Checks signature, policy and claims of the file's contents. No code of the plugin runs.
+    /// Checks signature and policy, and that the manifest fits the signature. Runs no code of the plugin.
     fn examine(&self, admitted: &Admitted) -> Result<Examined, String> {
         let checked = admitted.trust.check(&self.module, self.signature.as_deref());
         let checked = checked.map_err(|problem| problem.to_string())?;
@@ -300,8 +301,8 @@ impl PluginFile {
         Ok(Examined { manifest, origin })
     }
 
-    /// Compiles the module by `compile`, or loads the shared object. In a plan, a shared object is only
-    /// described.
+    /// Compiles a module by `compile`, or loads a shared object. In a plan, a shared object is only described
+    /// from its manifest.
     fn load(
         &self,
         admitted: &Admitted,
@@ -326,7 +327,7 @@ fn read(path: &Path, most: usize) -> Result<Vec<u8>, Error> {
     // Opening a FIFO would block without `O_NONBLOCK`.
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     let kind = file.metadata()?;
-    // Other kinds of files may never end, or never return data.
+    // Devices, FIFOs and the like may never end, or never return data.
     if !kind.is_file() {
         return Err(Error::other("it is no regular file"));
     }
@@ -335,7 +336,7 @@ fn read(path: &Path, most: usize) -> Result<Vec<u8>, Error> {
         return Err(too_long(kind.len()));
     }
     let mut bytes = Vec::new();
-    // One byte above the maximum detects a file that has grown in the meantime.
+    // Reading one byte more detects a file that has grown since.
     file.take(most as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > most { Err(too_long(bytes.len() as u64)) } else { Ok(bytes) }
 }

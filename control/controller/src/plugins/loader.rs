@@ -11,7 +11,7 @@ use crate::ControlError;
 use crate::plugins::load::{Admit, Admitted, Loaded};
 use crate::router::{Router, Shared};
 
-/// Loader of plugins, by a configuration. Clones share the compiler and its state.
+/// Loader of plugin files. Clones share the compiler and the other state.
 #[derive(Clone, Debug)]
 pub(crate) struct Loader {
     state: Arc<Mutex<State>>,
@@ -23,9 +23,9 @@ pub(crate) struct Loader {
 enum Purpose {
     /// Running the plugins.
     Run,
-    /// Planning a configuration by itself.
+    /// Checking a configuration on its own.
     Plan,
-    /// Planning a change of a running router, whose running configuration decides which plugins are admitted.
+    /// Checking a change of a running router; its running configuration decides which plugins are admitted.
     PlanChange(Admitted),
 }
 
@@ -37,13 +37,13 @@ struct State {
     sandbox: SandboxSettings,
     /// Compiler, created when the first plugin is loaded.
     compiler: Option<Compiler>,
-    /// Optimized code that was ready before the router existed.
+    /// Results of optimised compilation that arrived before the router existed.
     early: Vec<Better>,
-    /// Router that receives optimized code.
+    /// Router that receives the results of optimised compilation.
     router: Option<Weak<Shared>>,
 }
 
-/// Plugin with the result of compiling optimized code.
+/// Plugin with the result of its optimised compilation.
 #[derive(Debug)]
 struct Better {
     plugin: WasmPlugin,
@@ -51,7 +51,7 @@ struct Better {
 }
 
 impl Loader {
-    /// Creates a loader without loaded plugins.
+    /// Creates a loader with the settings of a configuration.
     pub fn new(config: &Config) -> Self {
         let plugins = &config.plugins;
         let cache = match &plugins.cache {
@@ -74,13 +74,13 @@ impl Loader {
         Self { state: Arc::new(Mutex::new(state)), purpose: Purpose::Run }
     }
 
-    /// Returns a loader for a plan, which runs no shared object: `check`, and `run --dry-run`.
+    /// Returns a loader that runs no code of shared objects, for `check` and `run --dry-run`.
     pub fn planning(&self) -> Self {
         Self { purpose: Purpose::Plan, ..self.clone() }
     }
 
-    /// Returns a loader for planning a change of a running router. Admits plugins by `admitted`, whatever the
-    /// planned configuration says.
+    /// Returns a loader that checks a change of a running router. It admits plugins by `admitted`, whatever
+    /// the new configuration says.
     pub fn planning_change(&self, admitted: Admitted) -> Self {
         Self { purpose: Purpose::PlanChange(admitted), ..self.clone() }
     }
@@ -96,7 +96,7 @@ impl Loader {
             return Ok(compiler.clone());
         }
         let settings = state.sandbox;
-        // The sandbox starts a thread that only counts time.
+        // The sandbox has a thread that only counts time and needs no privileges.
         let made = Privileges::Files.apart(|| Sandbox::new(settings));
         let failed = |error: String| ControlError::system("make the sandbox of plugins", error);
         let sandbox = made.map_err(|error| failed(error.to_string()))?;
@@ -105,8 +105,8 @@ impl Loader {
         Ok(state.compiler.insert(compiler).clone())
     }
 
-    /// Loads the plugin of a file. Checks the signature, calls `admit`, and only then compiles the module, or
-    /// loads a shared object that is to run. This may be slow.
+    /// Loads a plugin file: checks the signature, calls `admit`, and only then compiles the module or loads
+    /// the shared object. This may take long.
     ///
     /// # Errors
     /// Returns an error if the file can't be read, is not admitted, or is no plugin for this router.
@@ -125,7 +125,7 @@ impl Loader {
         crate::plugins::load::load(&compiler, &admitted, path, admit, upgraded)
     }
 
-    /// Passes optimized code to the router, or keeps it until there is one.
+    /// Passes a result of optimised compilation to the router, or keeps it until there is one.
     fn tell(&self, better: Better) {
         let mut state = self.lock();
         let Some(router) = &state.router else { return state.early.push(better) };
@@ -136,7 +136,8 @@ impl Loader {
         }
     }
 
-    /// Registers the router that receives optimized code, including the code that is ready already.
+    /// Registers the router that receives the results of optimised compilation, and passes it those that have
+    /// arrived.
     pub fn serve(&self, router: &Router) {
         let mut state = self.lock();
         state.router = Some(Arc::downgrade(&router.0));

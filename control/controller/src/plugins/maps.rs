@@ -1,4 +1,4 @@
-//! Shared maps of instances, shown while the instances read and write them.
+//! Views of instances' shared maps, read while the instances write them.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::ControlError;
 use crate::router::Router;
 use crate::view::{MapEntryView, MapView};
 
-/// Most entries of a map in one answer.
+/// Maximum number of map entries in one answer.
 const MOST_SHOWN: usize = 4096;
 
 impl Router {
@@ -21,7 +21,8 @@ impl Router {
         Ok(inner.model.plugins.maps(instance)?.iter().map(summary).collect())
     }
 
-    /// Returns a shared map of an instance with up to 4,096 of its entries, ordered by key at each worker.
+    /// Returns a shared map of an instance with up to 4,096 of its entries. The entries of each worker are
+    /// ordered by key.
     ///
     /// # Errors
     /// No such instance or map.

@@ -41,14 +41,14 @@ pub(crate) struct Plugins {
     loader: Loader,
     /// Host companions of plugins.
     pub host_level: HostLevel,
-    /// Changes that plugin instances request, with the names of the instances.
+    /// Queued change requests of plugin instances, each with the name of its instance.
     requests: VecDeque<(String, Request)>,
-    /// Plugin versions before their last upgrade.
+    /// Version of each upgraded plugin before the upgrade.
     previous: HashMap<&'static str, Arc<dyn Plugin>>,
 }
 
 impl Plugins {
-    /// Creates the state of plugins without instances.
+    /// Creates the state at the start, without host companions or requests.
     pub fn new(loader: Loader, host_level: HostLevel) -> Self {
         Self { loader, host_level, requests: VecDeque::new(), previous: HashMap::new() }
     }
@@ -63,7 +63,7 @@ impl Plugins {
         Ok(())
     }
 
-    /// Unloads a plugin without instances, named by its name or by its file.
+    /// Unloads a plugin that has no instances; `plugin` is its name or its file.
     pub fn unload(
         &mut self,
         plugin: &str,
@@ -112,12 +112,12 @@ impl Plugins {
         self.loader.planning_change(admitted)
     }
 
-    /// Whether changes that instances request wait.
+    /// Whether change requests of instances wait.
     pub fn has_requests(&self) -> bool {
         !self.requests.is_empty()
     }
 
-    /// Queues a change that an instance requests, unless too many wait.
+    /// Queues a change request of an instance; drops it if 256 wait.
     pub fn note_request(&mut self, instance: &str, request: Request) {
         if self.requests.len() < MOST_REQUESTS {
             self.requests.push_back((instance.to_owned(), request));
@@ -126,7 +126,7 @@ impl Plugins {
 }
 
 impl Router {
-    /// Returns the plugins that instances can be created of.
+    /// Returns the available plugins.
     ///
     /// # Errors
     /// None so far.
@@ -145,14 +145,15 @@ impl Router {
         Ok(view)
     }
 
-    /// Loads the plugin of a file: a WebAssembly module, checked and compiled in the background, or a shared
-    /// object where the configuration allows shared objects.
+    /// Loads a plugin file: a WebAssembly module, compiled in the background, or a shared object if the
+    /// configuration allows them.
     ///
     /// # Errors
     /// An unreadable file, a missing signature that the configuration requires, a file that is no plugin for
     /// this router, a version downgrade, a name in use; nothing has changed then.
     pub async fn load_plugin(&self, new: &NewPlugin) -> Result<PluginView, ControlError> {
-        // An early refusal saves the compilation; `to_change` is asked again before the plugin is entered.
+        // This early check avoids a useless compilation; `to_change` is called again before the plugin is
+        // registered.
         drop(self.to_change()?);
         let loaded = self.read_plugin(new, None).await;
         let entered = loaded.and_then(|loaded| enter_plugin(&mut self.to_change()?.model, loaded, new));
@@ -160,7 +161,7 @@ impl Router {
         entered
     }
 
-    /// Logs the outcome of loading a plugin, and notes an event for a loaded plugin.
+    /// Logs the result of loading a plugin. If it was loaded, notes an event.
     pub(crate) fn say_loaded(&self, new: &NewPlugin, loaded: &Result<PluginView, ControlError>) {
         crate::plugins::load::log(&new.path, loaded.as_ref().map(|plugin| (plugin.name, plugin.version)));
         if let Ok(PluginView { name, version, home, signature, .. }) = loaded {
@@ -170,8 +171,8 @@ impl Router {
         }
     }
 
-    /// Loads the plugin of a file: a new plugin, or another version of the plugin `version_of`. Name, signer
-    /// and version are checked before any code of the plugin runs.
+    /// Loads a plugin file: of a new plugin, or of another version of plugin `version_of`. Name, signer and
+    /// version are checked before any code of the plugin runs.
     pub(crate) async fn read_plugin(
         &self,
         new: &NewPlugin,
@@ -198,7 +199,7 @@ impl Router {
         loaded.map_err(|error| ControlError::system("load the plugin", error))?
     }
 
-    /// Unloads a plugin without instances, named by its name or by its file.
+    /// Unloads a plugin that has no instances; `plugin` is its name or its file.
     ///
     /// # Errors
     /// No such plugin, a built-in plugin, a plugin with instances.
@@ -209,7 +210,7 @@ impl Router {
     }
 }
 
-/// Adds a loaded plugin to the known plugins.
+/// Registers a loaded plugin in the model, and returns its view.
 pub(crate) fn enter_plugin(
     model: &mut Model,
     loaded: Loaded,

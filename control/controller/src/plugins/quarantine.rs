@@ -18,8 +18,8 @@ use crate::workers::Workers;
 use crate::workers::crash_capture::since_1970;
 
 impl Router {
-    /// Returns the instances in quarantine at the next start: instances whose call ended the router, and
-    /// freed instances of shared objects.
+    /// Returns the quarantine entries for the next start: instances whose call ended the router, and
+    /// instances of shared objects that were freed in quarantine.
     ///
     /// # Errors
     /// None.
@@ -39,12 +39,12 @@ impl Router {
     }
 
     /// Releases an instance from quarantine, whatever the reason: the instance starts anew with its settings.
-    /// For an absent instance the entry is removed, so that the instance can be created again.
+    /// If no such instance exists, removes the entry, so that the instance can be created normally.
     ///
     /// # Errors
-    /// No instance of that name in quarantine, an instance that refuses to start, a disk that refuses the
-    /// change; [`ControlError::NeedsAdmin`] for a role below `admin` where code without a sandbox would run
-    /// again.
+    /// Returns an error if no instance of that name is in quarantine, if the instance can't start, or if the
+    /// disk refuses. Returns [`ControlError::NeedsAdmin`] for a role below `admin` if code without a sandbox
+    /// would run again.
     pub fn release_instance(&self, name: &str, role: Role) -> Result<ReleaseView, ControlError> {
         let mut guard = self.to_change()?;
         let inner = &mut *guard;
@@ -60,17 +60,17 @@ impl Router {
     }
 }
 
-/// Quarantine state of an instance after it was freed.
+/// Effect of freeing an instance on its quarantine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Freed {
     /// The instance leaves quarantine.
     Released,
-    /// An instance of a shared object stays in quarantine: created again, it runs no code.
+    /// An instance of a shared object stays in quarantine: if it is created again, its code doesn't run.
     Held,
 }
 
 impl Freed {
-    /// Returns the effect of freeing by a caller of this role.
+    /// Returns the effect if a caller of this role frees an instance.
     pub fn by(role: Role) -> Self {
         if role >= Role::Admin { Self::Released } else { Self::Held }
     }
@@ -83,7 +83,7 @@ pub(crate) struct Quarantine<'a> {
 }
 
 impl Quarantine<'_> {
-    /// Names the instances of a plugin that are in quarantine.
+    /// Returns the names of a plugin's instances that the workers have in quarantine.
     ///
     /// # Errors
     /// When the data plane does not answer.
@@ -95,8 +95,8 @@ impl Quarantine<'_> {
         Ok(own.map(|(_, name, _)| name.to_owned()).collect())
     }
 
-    /// Refuses a further instance of a shared object of which an instance is in quarantine, for a role below
-    /// `admin`: its code would run again under another name.
+    /// Refuses a new instance of a shared object that has an instance in quarantine, for a role below
+    /// `admin`: the same code would run under another name.
     ///
     /// # Errors
     /// [`ControlError::NeedsAdmin`]; when the data plane does not answer.
@@ -104,8 +104,8 @@ impl Quarantine<'_> {
         self.may_begin(plugin, role, "a further instance")
     }
 
-    /// Refuses a change of settings for an instance of a shared object of which an instance is in quarantine,
-    /// for a role below `admin`: the change would run the code again.
+    /// Refuses new settings for an instance of a shared object that has an instance in quarantine, for a role
+    /// below `admin`: new settings start the code again.
     ///
     /// # Errors
     /// [`ControlError::NeedsAdmin`]; when the data plane does not answer.
@@ -117,8 +117,8 @@ impl Quarantine<'_> {
         }
     }
 
-    /// Refuses an operation on an instance of a shared object that is in quarantine, for a role below
-    /// `admin`.
+    /// Refuses the operation `what` on an instance in quarantine, if it belongs to a shared object and the
+    /// role is below `admin`.
     ///
     /// # Errors
     /// [`ControlError::NeedsAdmin`]; when the data plane does not answer.
@@ -133,8 +133,9 @@ impl Quarantine<'_> {
         Err(needs_admin(plugin.name(), instance, what))
     }
 
-    /// Refuses a rename of an instance in quarantine for a role below `admin`, and a name that is in
-    /// quarantine for every role: the next start would hold the renamed instance.
+    /// Refuses to rename an instance of a shared object in quarantine, for a role below `admin`. Also
+    /// refuses, for every role, a new name that has a quarantine entry, as the next start would quarantine
+    /// the instance.
     ///
     /// # Errors
     /// [`ControlError::NeedsAdmin`], [`ControlError::Conflict`]; when the data plane does not answer.
@@ -154,8 +155,8 @@ impl Quarantine<'_> {
         )))
     }
 
-    /// Refuses an operation that starts code of a shared object of which a present or freed instance is in
-    /// quarantine.
+    /// Refuses the operation `what`, which starts code of a shared object, if an instance of it is in
+    /// quarantine, present or freed, and the role is below `admin`.
     fn may_begin(&mut self, plugin: &str, role: Role, what: &str) -> Result<(), ControlError> {
         let is_trusted =
             self.model.plugins.plugin_named(plugin).is_ok_and(|plugin| plugin.home() == Home::Trusted);
@@ -170,12 +171,12 @@ impl Quarantine<'_> {
         held.map_or(Ok(()), |held| Err(needs_admin(plugin, &held, what)))
     }
 
-    /// Returns whether an instance is in quarantine, since its creation or for its faults.
+    /// Returns whether an instance is in quarantine, from its creation on or after faults.
     pub fn is_quarantined(&mut self, id: InstanceId) -> Result<bool, ControlError> {
         Ok(self.model.plugins.is_held(id) || self.report(id)?.is_some())
     }
 
-    /// Returns the last fault of an instance that the data plane has in quarantine.
+    /// Returns the last fault of an instance that the workers have in quarantine; `None` if they don't.
     fn report(&mut self, id: InstanceId) -> Result<Option<String>, ControlError> {
         let reports = self.workers.snapshot()?.instances;
         let quarantined =
@@ -183,8 +184,8 @@ impl Quarantine<'_> {
         Ok(quarantined.map(|(_, report)| report.last_fault))
     }
 
-    /// Removes the quarantine entries of absent instances of a name; without such entries it returns the
-    /// error `otherwise`.
+    /// Removes the quarantine entries of instances that are absent from the router. Returns the error
+    /// `otherwise` if the name has none.
     fn release_absent(
         &mut self,
         observation: &mut Observation,
@@ -221,7 +222,8 @@ impl Quarantine<'_> {
         released.map(drop).map_err(|error| ControlError::system("let the instance out of quarantine", error))
     }
 
-    /// Updates the quarantine entry of an instance before it is freed.
+    /// Updates the quarantine entry of an instance that is to be freed. An instance of a shared object in
+    /// quarantine keeps or gets an entry, unless an admin frees it.
     ///
     /// # Errors
     /// When the data plane does not answer, or the disk refuses.
@@ -248,7 +250,7 @@ impl Inner {
         Quarantine { model: &mut self.model, workers: &mut self.workers }
     }
 
-    /// Replaces an instance in quarantine by a new one.
+    /// Replaces an instance in quarantine by a new one with the same settings.
     fn release_here(&mut self, id: InstanceId, name: &str, role: Role) -> Result<ReleaseView, ControlError> {
         let plugin = self.model.plugins.plugin_of(name)?;
         if role < role_to_release(Some(plugin.home())) {
@@ -262,7 +264,7 @@ impl Inner {
         let slow = self.model.plugins.host_companion_of(name)?;
         let maps = successors.maps.clone();
         let held = self.model.repository.quarantine().find(name, plugin.name()).cloned();
-        // The entry is removed first, because a crash of the new instance adds an entry of its own.
+        // The entry is removed first, because a crash of the new instance adds another entry.
         self.quarantine().forget(name, plugin.name())?;
         if let Err(error) =
             succeed_all(&mut self.workers, vec![successors], Inheritance::Renounced, (version, version))
@@ -278,9 +280,9 @@ impl Inner {
         Ok(ReleaseView { instance: name.to_owned(), is_here: true })
     }
 
-    /// Changes the settings of an instance for a configuration. An instance of a shared object that is in
-    /// quarantine for its faults gets the settings at its release: a configuration may be rolled back by
-    /// itself, so it must start no code in quarantine.
+    /// Changes the settings of an instance to those of a configuration. If an instance of a shared object is
+    /// in quarantine for its faults, its new settings take effect at its release. A rollback may happen
+    /// automatically, so a change of configuration must start no code in quarantine.
     ///
     /// # Errors
     /// The errors of [`set_instance`](Self::set_instance).
@@ -303,7 +305,7 @@ impl Inner {
 /// Noun for a rename in refusals.
 const RENAME: &str = "another name";
 
-/// Returns the refusal of an operation that would run code of a shared object while an instance of it is in
+/// Returns the refusal of the operation `what`, which would run code of a shared object with an instance in
 /// quarantine.
 fn needs_admin(plugin: &str, held: &str, what: &str) -> ControlError {
     ControlError::NeedsAdmin(format!(
@@ -312,8 +314,8 @@ fn needs_admin(plugin: &str, held: &str, what: &str) -> ControlError {
     ))
 }
 
-/// Returns the least role that releases an instance. Code of a shared object runs with the privileges of a
-/// worker, and the code of an absent instance may belong to a shared object.
+/// Returns the lowest role that may release an instance. Code of a shared object runs with the privileges of
+/// a worker; the code of an absent instance may be a shared object.
 fn role_to_release(home: Option<Home>) -> Role {
     match home {
         Some(Home::BuiltIn | Home::Contained) => Role::Operator,

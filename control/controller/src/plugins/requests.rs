@@ -1,4 +1,4 @@
-//! Changes that plugins ask for, as far as their capabilities allow: they are made as if an operator had asked.
+//! Changes that plugins request, within their capabilities. They are made with the rights of an operator.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -14,16 +14,16 @@ use crate::request::reading::read;
 use crate::request::{NewBinding, NewFilter, NewRoute, NodeRemoval};
 use crate::router::Router;
 
-/// The role that requests of plugins are made with.
+/// Role with which requests of plugins are carried out.
 const ROLE: Role = Role::Operator;
 
-/// What a plugin asks for: an object with one key.
+/// Request of a plugin: a JSON object with one key.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 enum PluginRequest {
     /// Adds a filter.
     AddFilter(NewFilter),
-    /// Removes filters and bindings by their numbers.
+    /// Removes filters and bindings by their ids.
     RemoveFilters(Vec<u64>),
     /// Adds a route.
     AddRoute(NewRoute),
@@ -40,9 +40,9 @@ enum PluginRequest {
     FreeInstance(String),
     /// Binds an instance.
     Bind(NewBinding),
-    /// Undoes a binding.
+    /// Removes a binding.
     Unbind { instance: String, gate: String, filter: String },
-    /// Sends an instance a message.
+    /// Sends an instance a control message.
     Control {
         instance: String,
         message: String,
@@ -51,16 +51,16 @@ enum PluginRequest {
     },
     /// Adds a node to the scheduler of a port.
     AddNode { port: String, node: Box<SchedulerNode> },
-    /// Gives a node other settings.
+    /// Changes settings of a node.
     SetNode { port: String, node: String, settings: Map<String, Value> },
-    /// Removes a node; what waits there goes to another leaf, or is dropped.
+    /// Removes a node; its queued packets move to leaf `to`, or are dropped.
     RemoveNode {
         port: String,
         node: String,
         #[serde(default)]
         to: Option<String>,
     },
-    /// Gives a queue, or a flow's own queue there, other settings.
+    /// Changes settings of a queue, or of a flow's queue in it.
     SetQueue {
         port: String,
         queue: String,
@@ -86,7 +86,7 @@ impl PluginRequest {
         }
     }
 
-    /// What is asked for, if it may be.
+    /// Parses a request, and checks that the plugin has the capability for it.
     fn read(request: &Request) -> Result<Self, ControlError> {
         let json = serde_json::from_str(&request.json);
         let json = json.map_err(|error| ControlError::Invalid(format!("the request is no JSON: {error}")))?;
@@ -100,10 +100,11 @@ impl PluginRequest {
 }
 
 impl Router {
-    /// Makes the changes that plugins ask for, one after the other. What is refused stands in the log.
+    /// Carries out the requests of plugins, one after the other. Logs each request and its outcome, and
+    /// records them in the audit log.
     pub(crate) async fn serve_requests(&self) -> Infallible {
         loop {
-            // What is applied is whole before anything is added to it.
+            // A request waits while a transaction runs.
             while self.is_applying() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
@@ -113,7 +114,8 @@ impl Router {
                 continue;
             };
             let json = &*request.json;
-            // What waits to be confirmed may wait for a day: then it is refused as other changes are.
+            // A confirmation may take a day, so a request doesn't wait for it, but is refused like other
+            // changes.
             let result = self.serve_request(&request).await;
             let asked = serde_json::from_str(json).unwrap_or_else(|_| Value::String(json.to_owned()));
             self.note_own(
@@ -157,7 +159,8 @@ impl Router {
                 self.set_scheduler_node(&port, &node, &settings).map(drop)
             }
             PluginRequest::RemoveNode { port, node, to } => {
-                // Filters are not asked for with it: where some would be left without a queue, it is refused.
+                // Filters are never removed with the node: if one would lose its queue, the request is
+                // refused.
                 let removal = NodeRemoval { to, with_filters: false };
                 self.remove_scheduler_node(&port, &node, &removal).await.map(drop)
             }
@@ -233,7 +236,7 @@ mod tests {
             while router.bindings(&crate::PageQuery::default()).unwrap().rows.is_empty() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
-            // One that comes when those before are done.
+            // A further request, after the earlier ones were carried out.
             request(r#"{"add-route": {"to": "10.9.0.0/16", "via": ["10.1.0.9"]}}"#);
             while !router
                 .routes(&Default::default())

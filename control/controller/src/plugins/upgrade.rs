@@ -22,10 +22,10 @@ use crate::view::{ShadowView, UpgradeView};
 use crate::workers::Workers;
 use crate::workers::handle::WorkerHandle;
 
-/// Longest time of a trial on fewer packets than requested.
+/// Time limit of a trial, whether or not enough packets have arrived.
 const TRIAL: Duration = Duration::from_secs(10);
 
-/// Instance that was replaced at one worker.
+/// Old instance after its replacement at one worker.
 struct Replaced {
     worker: usize,
     id: InstanceId,
@@ -33,12 +33,13 @@ struct Replaced {
 }
 
 impl Router {
-    /// Upgrades a plugin to the version in a file. Its instances become instances of the new version, with
-    /// their settings, bindings and state. No packet is lost.
+    /// Upgrades a plugin to the version in a file. Its instances keep their settings, bindings and state. No
+    /// packet is lost.
     ///
     /// # Errors
-    /// The errors of [`load_plugin`](Self::load_plugin); another name; settings or state that the new version
-    /// refuses; differences between the versions in a trial. The old version then continues.
+    /// Returns the errors of [`load_plugin`](Self::load_plugin), and an error for a file of another plugin,
+    /// for settings or state that the new version refuses, and for differences found in a trial. The old
+    /// version continues then.
     pub async fn upgrade_plugin(&self, name: &str, upgrade: &Upgrade) -> Result<UpgradeView, ControlError> {
         let upgraded = self.upgrade_to_file(name, upgrade).await;
         crate::plugins::load::log(&upgrade.path, upgraded.as_ref().map(|_| (name, "as an upgrade")));
@@ -95,11 +96,12 @@ impl Router {
         Ok(view)
     }
 
-    /// Restores the version of a plugin before the last upgrade, with the instances' state where that version
-    /// can take it.
+    /// Restores the version of a plugin before the last upgrade. Instances keep their state if that version
+    /// accepts it.
     ///
     /// # Errors
-    /// No such plugin, or no earlier version of it.
+    /// Returns an error for an unknown plugin, a plugin without an earlier version, or instances that can't
+    /// be replaced.
     pub fn roll_back_plugin(&self, name: &str) -> Result<UpgradeView, ControlError> {
         let mut inner = self.to_change()?;
         inner.model.plugins.plugin_named(name)?;
@@ -121,8 +123,8 @@ impl Router {
         self.events().note(kind, name, text, details);
     }
 
-    /// Handles the end of a plugin's optimised compilation. Instances that can hand over their state get the
-    /// new code at once, other instances when they are created anew.
+    /// Handles the end of a plugin's optimised compilation. Instances that can hand over their state use the
+    /// new code at once, the others from their next creation on.
     pub(crate) fn code_upgraded(&self, code: &WasmPlugin, result: Result<(), CompileError>) {
         let (name, tier) = (code.name(), code.current().tier());
         match result {
@@ -130,7 +132,7 @@ impl Router {
             Err(error) => return tracing::warn!("plugin {name} keeps its {tier} code: {error}"),
         }
         let mut inner = self.lock();
-        // The plugin may be unloaded or replaced by now.
+        // The plugin may have been unloaded or replaced since.
         let Ok(plugin) = inner.model.plugins.plugin_named(name) else { return };
         let workers = inner.workers.len();
         let Ok(successors) = inner.model.plugins.successors(&*plugin, workers) else { return };
@@ -147,10 +149,12 @@ impl Router {
         }
     }
 
-    /// Runs a new version on copies of packets beside each instance, and waits for the reports.
+    /// Runs a new version as shadow of each instance, on copies of its packets, and returns the summed
+    /// reports.
     ///
     /// # Errors
-    /// No instances to try it beside; fewer packets than requested; instances that were changed meanwhile.
+    /// Returns an error if the plugin has no instances, if an instance got too few packets, or if plugin or
+    /// instances changed during the trial.
     async fn try_out(&self, plugin: &Arc<dyn Plugin>, packets: u64) -> Result<ShadowView, ControlError> {
         let name = plugin.name();
         let refused = |problem: String| ControlError::Conflict(format!("plugin {name}: {problem}"));
@@ -173,8 +177,8 @@ impl Router {
             ));
         }
         let end = Instant::now() + TRIAL;
-        // The reports are ordered by instance, then by worker. A worker that gets no packets of the instance
-        // never reports.
+        // Reports are ordered by instance, then by worker. A worker without packets of the instance sends no
+        // report.
         let mut all = vec![None; reports.len()];
         let enough = |all: &[Option<ShadowReport>]| {
             all.chunks(workers).all(|one| {
@@ -212,8 +216,8 @@ impl Router {
     }
 }
 
-/// Returns the error text for a plugin without an earlier version, with the way to release its instances in
-/// quarantine.
+/// Returns the error text for a plugin without an earlier version. If instances are in quarantine, it tells
+/// how to release them.
 fn no_earlier_version(plugin: &str, held: &[String]) -> String {
     let text = format!(
         "plugin {plugin:?}: it was not upgraded since the router started: there is no earlier version"
@@ -226,7 +230,7 @@ fn no_earlier_version(plugin: &str, held: &[String]) -> String {
     )
 }
 
-/// Plugin and instances beside which a new version is tried.
+/// Plugin and instances beside which a new version runs as shadow.
 struct Tried {
     plugin: Arc<dyn Plugin>,
     /// Instances with their settings.
@@ -234,13 +238,13 @@ struct Tried {
 }
 
 impl Tried {
-    /// Whether plugin and instances are unchanged.
+    /// Whether plugin, instances and settings are the same.
     fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.plugin, &other.plugin) && self.instances == other.instances
     }
 }
 
-/// Collects the reports that have arrived.
+/// Stores the reports that have arrived in `all`.
 fn gather(reports: &[Receiver<Option<ShadowReport>>], all: &mut [Option<ShadowReport>]) {
     for (report, place) in reports.iter().zip(all) {
         if let Ok(report) = report.try_recv() {
@@ -249,8 +253,7 @@ fn gather(reports: &[Receiver<Option<ShadowReport>>], all: &mut [Option<ShadowRe
     }
 }
 
-/// Returns the state version of a plugin's host companion, and whether the successor's state version is the
-/// same.
+/// Returns the state version of the old plugin's host companion, and whether the new plugin's has the same.
 pub(crate) fn handed_on(old: &dyn Plugin, new: &dyn Plugin) -> (u32, bool) {
     let version = |plugin: &dyn Plugin| plugin.host_companion().map(Plugin::state_version);
     (version(old).unwrap_or(0), version(old) == version(new))
@@ -264,17 +267,17 @@ fn add(mut sum: ShadowView, report: ShadowReport) -> ShadowView {
     sum
 }
 
-/// Instance that has replaced another one.
+/// Result of replacing an instance.
 pub(crate) struct Succeeded {
     /// Name of the instance.
     pub name: String,
     /// Outcome of the state hand-over at each worker.
     pub inherited: Vec<Inherited>,
-    /// Reason why the old instance's state for flows is lost, if it had any.
+    /// Reason why the flow state of the old instance is lost; `None` if it had none, or it is kept.
     pub of_flows: Option<String>,
 }
 
-/// Returns the reason why state for flows is not kept; `old` and `new` are its bytes for each flow.
+/// Returns the text for lost flow state; `old` and `new` are its bytes for each flow.
 fn loss_of_flows(old: usize, new: usize, same_version: bool) -> String {
     let change = match same_version {
         true => format!("{old} bytes each before, {new} now"),
@@ -284,7 +287,7 @@ fn loss_of_flows(old: usize, new: usize, same_version: bool) -> String {
 }
 
 impl Inner {
-    /// Replaces a plugin by another version, at all workers or at none.
+    /// Replaces a plugin by another version: at all workers, or at none.
     fn replace(
         &mut self,
         plugin: &Arc<dyn Plugin>,
@@ -321,13 +324,13 @@ impl Inner {
         let old = self.model.plugins.replace_plugin(plugin.clone())?;
         self.plugins.previous.insert(plugin.name(), old);
         formed.into_iter().try_for_each(|id| self.offload.begin_form(id, &self.model, &mut self.workers))?;
-        // The plugin may have become a shared object, or may no longer be one.
+        // The new version may be a shared object where the old one was none, or the reverse.
         self.supervision.tell_names(&self.model.plugins, &self.workers);
         Ok(view)
     }
 }
 
-/// Returns a plugin and its current instances.
+/// Returns a plugin, and its instances with their settings.
 fn tried_beside(model: &Model, name: &str) -> Result<Tried, ControlError> {
     let plugins = &model.plugins;
     let plugin = plugins.plugin_named(name)?;
@@ -336,8 +339,8 @@ fn tried_beside(model: &Model, name: &str) -> Result<Tried, ControlError> {
     Ok(Tried { plugin, instances: instances.collect::<Result<_, ControlError>>()? })
 }
 
-/// Replaces instances, at all workers or at none; the tuple holds the state versions of the old and of
-/// the new instances. Returns the outcome of each state hand-over, worker by worker.
+/// Replaces instances: at all workers, or at none. `version` and `own_version` are the state versions of the
+/// old and the new instances. Returns the outcomes of the state hand-over, by instance and worker.
 pub(super) fn succeed_all(
     workers: &mut Workers,
     successors: Vec<Successors>,
@@ -369,7 +372,7 @@ pub(super) fn succeed_all(
     Ok(all)
 }
 
-/// Replaces an instance at a worker, and returns the old instance.
+/// Replaces an instance at a worker. Returns the old instance and the outcome of the state hand-over.
 fn succeed(
     worker: &mut WorkerHandle,
     id: InstanceId,
@@ -382,7 +385,7 @@ fn succeed(
     }
 }
 
-/// Restores replaced instances in their former state.
+/// Puts replaced instances back, with the state that they still have.
 fn undo(workers: &mut Workers, replaced: Vec<Replaced>) {
     for Replaced { worker, id, instance } in replaced {
         let inheritance = Inheritance::Renounced;

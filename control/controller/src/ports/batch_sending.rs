@@ -1,8 +1,8 @@
-//! Batch sending: transmits many packets at once by an eBPF program that is run on live frames.
+//! Batch sending: sends many packets at once. An eBPF program redirects the frames of a batch to a device.
 //!
-//! Only veth devices use it. Their sockets can only copy, and each packet of a socket first becomes a socket
-//! buffer. A physical NIC may transmit redirected frames by another queue than its socket's, so that packets
-//! could be reordered, and doesn't need batch sending.
+//! Only veth devices use it: their AF_XDP sockets copy each packet, and build a socket buffer for it first. A
+//! physical NIC doesn't need it. It may also send redirected frames through another queue than its socket's,
+//! which could reorder packets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use millrace_offload::{BatchSender, DeviceFacts};
 use millrace_packet::Packet;
 use millrace_port::BatchSend;
 
-/// State of batch sending for one device: control writes it, the worker's port reads it.
+/// State of batch sending for one device: control writes it, and the worker reads it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BatchWay(Arc<Known>);
 
@@ -27,7 +27,7 @@ impl BatchWay {
         self.0.takes_redirects.store(takes, Ordering::Relaxed);
     }
 
-    /// Whether batches currently leave by batch sending.
+    /// Whether packets leave by batch sending at present.
     pub fn is_open(&self) -> bool {
         self.0.takes_redirects.load(Ordering::Relaxed) && self.0.is_made.load(Ordering::Relaxed)
     }
@@ -41,11 +41,11 @@ pub(crate) struct DeviceBatches {
 }
 
 impl DeviceBatches {
-    /// Creates the batch sender of a device. Returns `None` if the device is no veth with one transmit queue,
-    /// or if the kernel refuses.
+    /// Creates the batch sender of a device. Returns `None` if the device is not a veth with exactly one
+    /// transmit queue, or if the kernel refuses.
     pub fn of(ifindex: u32, way: &BatchWay) -> Option<Self> {
         let facts = DeviceFacts::of(ifindex)?;
-        // One transmit queue keeps packets in order.
+        // With several transmit queues, packets could be reordered.
         if facts.driver != "veth" || facts.tx_queues != 1 {
             return None;
         }

@@ -1,7 +1,7 @@
 //! Claim of a router on a device: at most one router per device and network namespace.
 //!
 //! A claim is an abstract Unix socket named after the device. Abstract names belong to the network namespace,
-//! as device indices do. They vanish with the process that holds them, so no claim is ever stale.
+//! as device indexes do. The kernel removes the name when the process ends, so no claim is ever stale.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -19,10 +19,10 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Claims the device `ifindex`, called `name`.
+    /// Claims the device with index `ifindex` and name `name`.
     ///
     /// # Errors
-    /// Returns [`ControlError::Conflict`] with the process id of the router that holds the device.
+    /// Returns [`ControlError::Conflict`] if another router holds the device, with that router's process id.
     pub fn take(ifindex: u32, name: &str) -> Result<Self, ControlError> {
         let address = UnixAddr::new_abstract(format!("millrace/device/{ifindex}").as_bytes())
             .map_err(|error| ControlError::system("name the claim on a device", error))?;

@@ -1,5 +1,5 @@
-//! Control-plane policing: limits the packets for the router itself that reach the kernel, or the own stack
-//! of ports without one.
+//! Control-plane policing: limits the packets addressed to the router itself, on their way to the kernel or
+//! to the own stack.
 
 use std::collections::BTreeMap;
 
@@ -20,12 +20,12 @@ const _: () = assert!(CONTROL_CLASSES == millrace_offload::CONTROL_CLASSES);
 /// Minimum burst of a class, in packets.
 const LEAST_BURST: u32 = 32;
 
-/// Returns the burst of a class with this rate, in packets: the packets of a tenth of a second.
+/// Returns the burst of a class in packets: a tenth of a second at its rate, at least 32.
 fn burst(rate: u32) -> u32 {
     (rate / 10).max(LEAST_BURST)
 }
 
-/// Returns the limits of the classes from the settings.
+/// Returns the limit of each class from the settings; `None` for all classes if policing is off.
 pub(crate) fn limits_of(settings: &ControlPlane) -> ClassLimits {
     let rates = settings.rates();
     std::array::from_fn(|class| {

@@ -1,4 +1,4 @@
-//! Opens devices: turns configured ports into devices of this machine.
+//! Opens the devices of configured ports.
 
 mod own;
 
@@ -35,10 +35,10 @@ use crate::ports::control_plane::class_rates;
 use crate::workers::Workers;
 use crate::workers::handle::WorkerHandle;
 
-/// AF_XDP socket by which a worker receives from a device.
+/// AF_XDP socket through which a worker receives from a device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueSocket {
-    /// Receive queue of the socket.
+    /// Number of the receive queue.
     pub queue: u32,
     pub socket: i32,
     /// Number of the worker that owns the socket.
@@ -51,15 +51,15 @@ pub(crate) struct KernelDevice {
     pub ifindex: u32,
     pub device: DeviceId,
     pub programs: PortPrograms,
-    /// AF_XDP sockets that workers have for the device.
+    /// AF_XDP sockets of the device; empty with AF_PACKET.
     pub sockets: Vec<QueueSocket>,
-    /// Reason why the XDP program does not use the flow cache; `None` if it does and counts its upcalls.
+    /// Reason why the XDP program does not look up flows in the flow cache; `None` if it does.
     pub stays_up: Option<&'static str>,
-    /// Capabilities of the device's driver when last checked.
+    /// Offload capabilities last sent to the workers; `None` before the first time.
     pub driver: Option<DriverPort>,
-    /// Kernel queueing discipline of the device, if it is more than a plain queue.
+    /// Kernel queueing discipline of the device; `None` for a plain queue.
     pub queueing: Option<String>,
-    /// Longest packet that the peer device accepts, if shorter than the port's MTU.
+    /// Longest packet that the peer device accepts, in bytes; `None` if it accepts the port's MTU.
     pub short_of: Option<u32>,
     /// State of batch sending by the device.
     pub batches: BatchWay,
@@ -67,13 +67,13 @@ pub(crate) struct KernelDevice {
 }
 
 impl KernelDevice {
-    /// Returns the receive queues with a socket as a bit mask of the first 64 queues.
+    /// Returns a bit mask of the receive queues with a socket; bit N stands for queue N, up to 63.
     pub fn receive_queues(&self) -> u64 {
         self.sockets.iter().fold(0, |queues, own| queues | 1_u64.checked_shl(own.queue).unwrap_or(0))
     }
 
-    /// Whether the receive queues in use have changed since the device was opened. Always `false` in tcx
-    /// mode, which has no socket per queue. `name` is the device's.
+    /// Whether the receive queues in use differ from those when the device was opened. Always `false` in tcx
+    /// mode, which has no socket per queue. `name` is the device's name.
     pub fn has_other_queues(&self, name: &str) -> bool {
         let is_by_queue = self.programs.mode() != Attachment::Tcx;
         is_by_queue && receive_queues(name).is_some_and(|queues| queues != self.programs.queues())
@@ -84,19 +84,19 @@ impl KernelDevice {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KernelOptions {
     pub on_death: OnDeath,
-    /// MTU to which super-frames are cut, so that they fit every port.
+    /// MTU to which super-frames are segmented, so that the segments fit every port.
     pub segment_mtu: u16,
-    /// Reason for the missing flow cache; `None` if it exists.
+    /// Reason why there is no flow cache; `None` if there is one.
     pub no_cache: Option<&'static str>,
     /// Control-plane policing limits of packets punted to the kernel.
     pub control_plane: ClassLimits,
 }
 
-/// Kernel device whose programs are attached and whose sockets are not yet open.
+/// Kernel device with attached programs, before its sockets are opened.
 ///
 /// All devices are attached before any socket is opened. When the process is killed, Linux closes descriptors
-/// in reverse order: the sockets first, then the programs. When the sockets close, the programs pass packets
-/// on to the kernel. Removing a program takes milliseconds.
+/// in reverse order: first the sockets, then the programs, each of which takes milliseconds. As soon as the
+/// sockets are closed, the programs pass packets to the kernel.
 #[derive(Debug)]
 pub(crate) struct AttachedDevice {
     plan: PortPlan,
@@ -114,14 +114,14 @@ enum Stage {
     Packet(String),
 }
 
-/// Reason for no flow cache lookups at a port without an XDP program.
+/// Reason why a port without an XDP program looks up no flows.
 const NO_XDP: &str = "no XDP program runs there: the port is served by AF_PACKET";
-/// Reason for no flow cache lookups at a device with more receive queues than the flow cache counts.
+/// Reason why a device with more receive queues than the flow cache counts looks up no flows.
 const MANY_QUEUES: &str = "more than 64 receive queues are in use";
 const _: () = assert!(RX_QUEUES == 64);
 
 impl Stage {
-    /// Enables flow cache lookups of the XDP program, if possible. Returns the reason if not.
+    /// Enables flow cache lookups in the XDP program. Returns the reason if that is impossible.
     fn look_up_flows(&mut self, plan: &PortPlan) -> Result<Option<&'static str>, ControlError> {
         let Self::Xdp(attached) = self else { return Ok(Some(NO_XDP)) };
         let programs = &mut attached.0;
@@ -145,7 +145,7 @@ impl Stage {
 }
 
 impl AttachedDevice {
-    /// Attaches the programs of a port. The kernel gets all packets until [`KernelDevice::take_over`].
+    /// Attaches the programs of a port. The kernel still gets all packets, until [`KernelDevice::take_over`].
     pub fn attach(
         plan: &PortPlan,
         link: &HostLink,
@@ -169,7 +169,8 @@ impl AttachedDevice {
         Ok(Self { plan: plan.clone(), link: link.clone(), claim, options, stage })
     }
 
-    /// Opens the sockets of the device.
+    /// Opens the sockets of the device at the workers. Falls back to AF_PACKET if AF_XDP fails and the driver
+    /// is `auto`.
     pub fn open(self, workers: &mut Workers) -> Result<(KernelDevice, Capabilities), ControlError> {
         let Self { plan, link, claim, options, mut stage } = self;
         // Lookups are enabled before the first socket opens, so that every upcall is counted.
@@ -218,13 +219,13 @@ impl KernelDevice {
         (self.programs.detach().map_err(|error| offload_error(&error)), self.claim)
     }
 
-    /// Releases the device after a crash. With `on-death = "drop"` the programs stay, and drop the packets
-    /// that the router would forward.
+    /// Detaches after a crash. With `on-death = "drop"` the programs stay, and drop the packets that the
+    /// router would forward.
     pub fn leave(self) -> (Result<(), ControlError>, Claim) {
         (self.programs.leave().map_err(|error| offload_error(&error)), self.claim)
     }
 
-    /// Warns if a port has a sub-interface but its device removes VLAN tags before the XDP program sees them.
+    /// Warns if a port has a sub-interface, but the device strips VLAN tags before the XDP program sees them.
     pub fn warn_of_tags(&self, plan: &PortPlan, ports: &[PortPlan]) {
         let name = plan.config.device.as_deref().unwrap_or_default();
         let mut subs =
@@ -239,7 +240,8 @@ impl KernelDevice {
         }
     }
 
-    /// Sets the port's MAC address in the programs: from now on the router gets the packets that it forwards.
+    /// Sets the port's MAC address in the programs. From now on the router receives the packets to be
+    /// forwarded.
     pub fn take_over(&mut self, mac: MacAddr) -> Result<(), ControlError> {
         self.programs.set_own_mac(mac.0).map_err(|error| offload_error(&error))
     }
@@ -277,7 +279,7 @@ fn attach_xdp(
         None => PortPrograms::attach_xdp(ifindex, mode, frags, on_death),
     };
     let attached = match attach(settings.scatter) {
-        // The MTU of a veth's peer may be larger than the port's own.
+        // A veth's peer may have a larger MTU than the port.
         Err(OffloadError::MtuTooLarge { .. }) if !settings.scatter => {
             settings.scatter = true;
             attach(true)
@@ -302,7 +304,7 @@ fn open_xdp(
     workers: &mut Workers,
 ) -> Result<Opened, ControlError> {
     let device = plan.settings.device;
-    // A recorded or impaired port sees all of its frames, so one worker gets all of its queues.
+    // A recorded or impaired port wraps all queues in one device, so one worker owns them all.
     let spread = if is_wrapped(plan) { 1 } else { workers.len() };
     let (mut capabilities, mut sockets) = (None, Vec::new());
     for turn in 0..spread {
@@ -311,7 +313,7 @@ fn open_xdp(
         if part.queues.is_empty() {
             break;
         }
-        // The owner of the device has the first queue, and sends by it.
+        // The owner of the device gets the first queue, through which packets are sent.
         let worker = (Handover::owner(device, workers.len()) + turn) % workers.len();
         match open_queues(plan, part, (turn == 0).then_some(batches), workers.get(worker))? {
             Ok(report) => {
@@ -333,9 +335,9 @@ fn open_xdp(
     Ok((programs, capabilities, sockets))
 }
 
-/// Has a worker open the queues, and removes the last queue until the kernel accepts the rest: a device may
-/// have fewer queues than announced. Control creates the sockets because workers may not. `sends` is set for
-/// the first queue, by which packets are sent.
+/// Opens the AF_XDP sockets of queues at a worker. If the kernel refuses, as the device has fewer queues than
+/// announced, retries without the last queue. Control creates the sockets because workers may not. `sends` is
+/// set for the part with the first queue, through which packets are sent.
 fn open_queues(
     plan: &PortPlan,
     mut settings: af_xdp::Options,
@@ -396,7 +398,7 @@ pub(crate) fn mtu_of(link: &HostLink) -> u16 {
     u16::try_from(link.mtu).unwrap_or(u16::MAX)
 }
 
-/// Returns the VLAN tags of a sub-interface in the form of the XDP program.
+/// Returns the VLAN tags of a sub-interface as the XDP program needs them; `None` without tags.
 pub(crate) fn vlan_stack(tags: Tags) -> Option<VlanStack> {
     let mut tags = tags.iter().map(|(tpid, vid)| VlanTag { tpid, vid });
     Some(VlanStack { outer: tags.next()?, inner: tags.next() })
@@ -419,8 +421,8 @@ fn open_error(plan: &PortPlan, error: &PortError) -> ControlError {
     }
 }
 
-/// Returns the offset from [`Instant::ZERO`](millrace_units::Instant::ZERO) of the worker's clock to 1970, to
-/// be added.
+/// Returns the offset to be added to a worker clock, which starts at
+/// [`Instant::ZERO`](millrace_units::Instant::ZERO), to get the time since 1970.
 pub(crate) fn time_of_day() -> Duration {
     let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     since_1970.saturating_sub(Duration::from_nanos(millrace_pipeline::thread::now().as_nanos()))
@@ -431,11 +433,11 @@ fn is_wrapped(plan: &PortPlan) -> bool {
     plan.config.impair.is_some() || plan.config.record.is_some()
 }
 
-/// Wrappers that the configuration asks for around a port.
+/// Configured wrappers around a port.
 #[derive(Default)]
 struct Wrapping {
     impairment: Option<Impairment>,
-    /// Open file of a recording: workers may not open files for writing.
+    /// File of a recording, opened by control because workers may not open files for writing.
     record: Option<(PathBuf, File)>,
 }
 

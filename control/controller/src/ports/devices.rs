@@ -25,20 +25,20 @@ use crate::workers::Workers;
 pub(crate) struct Devices {
     /// Kernel devices, by port.
     pub kernel: HashMap<PortId, KernelDevice>,
-    /// Host outputs that catch the kernel's own packets, by egress port.
+    /// Host outputs, by egress port.
     pub host_outputs: HostOutputs,
-    /// Capabilities of devices.
+    /// Capabilities of devices, by device id.
     pub capabilities: HashMap<DeviceId, Capabilities>,
 }
 
 impl Devices {
-    /// Returns the ports by the indexes of their kernel devices.
+    /// Returns the ports by the index of their kernel device.
     pub fn by_index(&self) -> PortsByDevice {
         self.kernel.iter().map(|(port, device)| (device.ifindex, *port)).collect()
     }
 
-    /// Returns the counters of a port's XDP program since it was loaded. `sent` is the share that the
-    /// offload sent by the port.
+    /// Returns the counters of a port's XDP program since it was loaded. `sent` counts the packets that the
+    /// offload sent out of the port.
     pub fn share(&self, port: PortId, sent: DriverSent) -> KernelShare {
         let Some(device) = self.kernel.get(&port) else {
             return KernelShare { sent, ..KernelShare::default() };
@@ -58,7 +58,7 @@ impl Devices {
         }
     }
 
-    /// Sets the limits of control-plane policing in the programs.
+    /// Sets the limits of control-plane policing in all XDP programs.
     pub fn police(&mut self, limits: &ClassLimits) -> Result<(), ControlError> {
         let rates = class_rates(limits);
         let mut devices = self.kernel.values_mut();
@@ -67,18 +67,19 @@ impl Devices {
             .map_err(ControlError::refused)
     }
 
-    /// Redirects the kernel's output at the ports whose schedulers are configured for it.
+    /// Redirects the kernel's own packets at the ports whose schedulers are configured for it, and at no
+    /// others.
     pub fn set_host_outputs(&mut self, model: &Model, workers: &mut Workers) -> Result<(), ControlError> {
         self.host_outputs.set(&self.kernel, model, workers)
     }
 
-    /// Returns the view of a kernel port's host output.
+    /// Returns the view of a port's host output; `None` without a kernel device or a scheduler.
     pub fn host_view(&self, port: PortId, model: &Model, snapshot: &Snapshot) -> Option<HostOutputView> {
         self.kernel.get(&port)?;
         self.host_outputs.view(port, model, snapshot)
     }
 
-    /// Sets the kernel's addresses and Millrace's VLANs in the XDP programs.
+    /// Sets the kernel's local addresses and the sub-interfaces' VLANs in all XDP programs.
     pub fn refresh_programs(&mut self, model: &Model, kernel: &Kernel) -> Result<(), ControlError> {
         let Some(mirror) = &kernel.mirror else { return Ok(()) };
         let addresses = local_addresses(&mirror.state());
@@ -98,9 +99,8 @@ impl Devices {
         Ok(())
     }
 
-    /// Tells the workers whether a scheduler is planned at a port. One worker runs the scheduler, but any
-    /// worker may have offloaded flows that leave by the port. When this returns, no packet bypasses the
-    /// scheduler.
+    /// Informs the workers whether a port has a scheduler, because offloaded flows of any worker may leave by
+    /// the port. When this returns, no packet bypasses the scheduler.
     pub fn tell_scheduler(
         &mut self,
         port: PortId,
@@ -117,7 +117,7 @@ impl Devices {
     }
 }
 
-/// Whether packets that leave by a port wait in a planned scheduler.
+/// Whether a port has a planned scheduler with nodes, in which its packets wait.
 pub(crate) fn has_queues(model: &Model, port: PortId) -> bool {
     model.schedulers.of(port).is_some_and(|scheduler| !scheduler.node.is_empty())
 }

@@ -1,8 +1,8 @@
-//! Hardware of the router (*VERA*, section 2.1): its processors, ports and switches, with their capabilities.
+//! Hardware of the router: processors, ports and switches, with their capabilities (*VERA*, section 2.1).
 //!
 //! Each port belongs to one processor, which gets the port's packets first. A processor punts packets to the
-//! next one above: from the XDP program to a worker, from a worker to the host. So processors are a tree with
-//! the host as root and the ports as leaves.
+//! processor above: from the XDP program to a worker, from a worker to the host. The processors thus form a
+//! tree with the host as root and the ports as leaves.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -33,7 +33,7 @@ impl Router {
             let threads: Vec<i32> = inner.workers.watched().iter().map(|one| one.thread.as_raw()).collect();
             (threads, inner.devices.kernel.values().map(|device| device.ifindex).collect::<Vec<_>>())
         };
-        // The kernel may be slow to answer, so the query runs on a blocking thread without the lock.
+        // The kernel may answer slowly, so it is queried on a blocking thread without the lock.
         let asked = tokio::task::spawn_blocking(move || Machine::ask(threads, devices)).await;
         let machine =
             asked.map_err(|error| ControlError::system("ask the kernel for the hardware", error))?;
@@ -43,7 +43,7 @@ impl Router {
     }
 }
 
-/// Facts about the machine, from the kernel.
+/// Facts about the machine, as the kernel reports them.
 struct Machine {
     cpus: Vec<CpuView>,
     /// CPUs on which the process may run.
@@ -56,7 +56,7 @@ struct Machine {
 
 impl Machine {
     fn ask(threads: Vec<i32>, devices: Vec<u32>) -> Self {
-        // A device that vanished in the meantime has default facts.
+        // A device that has vanished since gets default facts.
         let facts = |device| (device, DeviceFacts::of(device).unwrap_or_default());
         Self {
             cpus: topology::cpus(),
@@ -91,7 +91,7 @@ fn host_and_workers(host: String, workers: Vec<String>) -> Vec<ProcessorView> {
     std::iter::once(host).chain(workers.into_iter().enumerate().map(worker)).collect()
 }
 
-/// Parts of the router that its hardware is described from.
+/// Parts of the router that the hardware view describes.
 struct Parts<'a> {
     model: &'a Model,
     devices: &'a Devices,
@@ -136,7 +136,8 @@ impl Parts<'_> {
         }]
     }
 
-    /// Returns the view of a port without a kernel device of its own; its processor is its worker.
+    /// Returns the view of a port without a kernel device of its own; its processor is the worker that owns
+    /// it.
     fn own_port(&self, plan: &PortPlan) -> HardwarePortView {
         let capabilities = self.devices.capabilities.get(&plan.settings.device);
         let is_vlan = plan.config.vlan.is_some();
@@ -162,7 +163,7 @@ impl Parts<'_> {
         }
     }
 
-    /// Adds a kernel device to the view: its program, the port, and the switches from and to it.
+    /// Adds a kernel device to the view: its program, its port, and the switches from and to it.
     fn describe_device(
         &self,
         plan: &PortPlan,
@@ -187,8 +188,8 @@ impl Parts<'_> {
             above: Some(self.owner_name(plan)),
             cpus: String::new(),
             treats: match device.stays_up {
-                None => format!("what is the kernel's; {flows}"),
-                Some(_) => "what is the kernel's".to_owned(),
+                None => format!("packets for the kernel; {flows}"),
+                Some(_) => "packets for the kernel".to_owned(),
             },
             why_not: device.stays_up.map(ToOwned::to_owned),
         });
@@ -211,7 +212,7 @@ impl Parts<'_> {
         });
     }
 
-    /// Returns the workers that receive from a device, each with its sockets.
+    /// Returns the workers that receive from a device, each with a description of its sockets.
     fn ways_up(&self, plan: &PortPlan, mode: &str, device: &KernelDevice) -> Vec<(String, String)> {
         if device.sockets.is_empty() {
             return vec![(self.owner_name(plan), "an AF_PACKET ring, one copy for each packet".to_owned())];
@@ -286,14 +287,14 @@ impl Parts<'_> {
     }
 }
 
-/// Returns the reason why no offloaded packet is redirected to a device; `None` if it is possible.
+/// Returns the reason why offloaded packets can't be redirected to a device; `None` if they can.
 fn why_no_redirects(device: &KernelDevice, facts: &DeviceFacts) -> Option<String> {
     let why = device.stays_up.or_else(|| facts.why_no_redirects()).map(ToOwned::to_owned);
     let refused = || "the kernel refused it: the log says why".to_owned();
     why.or_else(|| device.why_kept_up()).or_else(|| device.driver.is_some_and(|can| !can.sends).then(refused))
 }
 
-/// Returns the name of a port's receive mode.
+/// Returns the name of a receive mode in the hardware view.
 fn sockets(mode: Mode) -> &'static str {
     match mode {
         Mode::ZeroCopy => "zero-copy",

@@ -1,10 +1,10 @@
-//! Headers of a possibly truncated frame: formatted as one line, and compared.
+//! Headers of a frame, which may be truncated: for a one-line summary and for comparison.
 
 use std::net::IpAddr;
 
 use millrace_wire::{EtherType, MacAddr, Protocol, ethernet, ipv4, ipv6, ipv6_ext, vlan};
 
-/// Headers relevant to routing, as far as the frame contains them.
+/// Link, network and transport headers, as far as the frame contains them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Headers {
     /// Destination and source MAC address.
@@ -98,7 +98,7 @@ impl Headers {
         format!("{tags}{source} to {destination}, {}, ttl {}", Protocol(self.protocol), self.ttl)
     }
 
-    /// Returns the differences from these headers to `later`, the headers of the same packet at a later
+    /// Returns the changes of header fields from here to `later`, the headers of the same packet at a later
     /// stage.
     pub fn changes(&self, later: &Self) -> Vec<String> {
         let mut changes = Vec::new();
@@ -169,7 +169,7 @@ mod tests {
     fn extension_headers_are_passed() {
         let mut packet = vec![0x60, 0, 0, 0, 0, 16, 0, 9];
         packet.extend([0; 15].iter().chain(&[1]).chain(&[0; 15]).chain(&[2]));
-        // Hop-by-hop options that are padding, then UDP.
+        // A hop-by-hop options header with padding, then UDP.
         packet.extend([17, 0, 1, 4, 0, 0, 0, 0, 3, 232, 0, 53, 0, 8, 0, 0]);
         assert_eq!(Headers::of_packet(&packet).line(), "[::1]:1000 to [::2]:53, udp, ttl 9");
     }

@@ -1,4 +1,4 @@
-//! Settings of kernel ports, from the state of the kernel.
+//! Settings of kernel ports that follow from the kernel's state.
 
 use millrace_config::Forwarding;
 use millrace_host::{Family, HostLink, HostState};
@@ -8,7 +8,8 @@ use millrace_wire::MacAddr;
 use crate::model::Model;
 use crate::ports::device::mtu_of;
 
-/// Completes the settings of kernel ports from the kernel's state. Returns whether any setting changed.
+/// Updates the settings of ports with a kernel device from the kernel's state. Returns whether any setting
+/// changed.
 pub(crate) fn complete(model: &mut Model, state: &HostState) -> bool {
     let mut changed = false;
     let forwarding = model.router.forwarding;
@@ -58,7 +59,7 @@ fn kernel_settings(
     }
 }
 
-/// Warns of a port that does not forward.
+/// Warns for each address family that the port does not forward.
 pub(crate) fn warn_of_forwarding(settings: &PortSettings) {
     let families = [("IPv4", settings.forwards4), ("IPv6", settings.forwards6)];
     for (family, _) in families.into_iter().filter(|(_, forwards)| !forwards) {

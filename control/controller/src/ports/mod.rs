@@ -57,10 +57,10 @@ impl Router {
     }
 }
 
-/// Returns the packets that the devices of kernel ports dropped on transmit since each device was created, as
-/// the kernel counts them.
+/// Returns the transmit drops of each kernel port's device since the device was created, as the kernel counts
+/// them.
 pub(crate) fn device_drops_now(model: &Model) -> HashMap<PortId, u64> {
-    // Without /proc these counts are unknown.
+    // Without /proc, no counts are known.
     let counts = millrace_host::transmit_drops().unwrap_or_default();
     let own = |plan: &PortPlan| {
         let device = plan.config.device.as_deref().filter(|_| plan.is_kernel())?;
@@ -72,7 +72,7 @@ pub(crate) fn device_drops_now(model: &Model) -> HashMap<PortId, u64> {
 fn port_counters(inner: &Inner, plan: &PortPlan, snapshot: &Snapshot) -> PortCountersView {
     let count = snapshot.ports.iter().find(|(id, _)| *id == plan.id).map(|(_, count)| count);
     let share = inner.share(plan.id);
-    // As in Linux, the frames of sub-interfaces count at their device too.
+    // As in Linux, frames of sub-interfaces count at the device's port too.
     let (rx_packets, rx_bytes) = match inner.devices.kernel.contains_key(&plan.id) {
         true => (share.seen, share.seen_bytes),
         false => count.map_or((0, 0), |count| (count.rx_packets, count.rx_bytes)),

@@ -1,11 +1,11 @@
-//! Packets with comments, as a pcapng file.
+//! Pcapng files of packets with comments.
 
 use millrace_telemetry::CaptureFile;
 
 use crate::ControlError;
 use crate::view::RawFrame;
 
-/// Pcapng file that is being written, with one interface for each port.
+/// Growing pcapng file, with one interface for each port.
 #[derive(Debug)]
 pub struct PacketFile {
     file: CaptureFile,
@@ -16,7 +16,7 @@ impl PacketFile {
     /// Creates a file without packets.
     ///
     /// # Errors
-    /// None while memory is free.
+    /// Returns an error if memory is short.
     pub fn new() -> Result<Self, ControlError> {
         let file = CaptureFile::new(&[], u32::from(u16::MAX));
         let file = file.map_err(ControlError::refused)?;

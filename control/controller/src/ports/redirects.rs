@@ -1,18 +1,19 @@
-//! Reasons against redirecting flows to a device: a queueing discipline that redirected packets would bypass,
-//! and a far end that takes shorter packets than the port sends.
+//! Reasons not to redirect flows to a device: a queueing discipline, which redirected packets would bypass,
+//! or a peer that accepts only shorter packets than the port sends.
 
 use crate::follow::kernel_queueing::why_passed_by;
 use crate::ports::device::KernelDevice;
 
 impl KernelDevice {
-    /// Asks the kernel for the longest packet that the far end takes. Returns whether it takes all packets of
-    /// a port with this MTU.
+    /// Reads from the kernel the longest packet that the peer device accepts. Returns whether that is enough
+    /// for this MTU.
     pub fn fits_far_end(&mut self, mtu: u16) -> bool {
         self.short_of = self.programs.longest_at_far_end().filter(|longest| *longest < u32::from(mtu));
         self.short_of.is_none()
     }
 
-    /// Returns the reason why no flows are redirected to the device although it takes redirected frames.
+    /// Returns the reason why no flows are redirected to the device although it accepts redirected frames;
+    /// `None` if there is none.
     pub fn why_kept_up(&self) -> Option<String> {
         let short = |longest: u32| {
             format!(

@@ -8,7 +8,7 @@ use crate::view::CpuView;
 /// Folder of Linux's descriptions of processors.
 const CPUS: &str = "/sys/devices/system/cpu";
 
-/// Returns all online processors; an empty list where Linux does not report them.
+/// Returns the online processors; none if Linux does not report them.
 pub(crate) fn cpus() -> Vec<CpuView> {
     cpus_in(Path::new(CPUS))
 }
@@ -26,7 +26,7 @@ fn describe(directory: &Path, cpu: u32) -> CpuView {
     CpuView { cpu, core: number("topology/core_id"), package: number("topology/physical_package_id"), node }
 }
 
-/// Parses the numbers of a list such as `0-3,8`.
+/// Parses a list of numbers and ranges such as `0-3,8`.
 fn numbers(list: &str) -> Vec<u32> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -35,7 +35,7 @@ fn numbers(list: &str) -> Vec<u32> {
     list.trim().split(',').filter_map(range).flatten().collect()
 }
 
-/// Returns the list of processors on which a thread of this process may run; empty when the thread is gone.
+/// Returns the list of processors on which a thread may run, such as `0-3`; empty if the thread has ended.
 pub(crate) fn allowed(thread: i32) -> String {
     let status = fs::read_to_string(format!("/proc/self/task/{thread}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));

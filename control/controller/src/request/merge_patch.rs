@@ -25,8 +25,8 @@ pub(crate) fn patched<T: Serialize + DeserializeOwned>(
     read("what is asked for", Value::Object(object))
 }
 
-/// Applies `changes` as [`patched`] does, for objects that serialize all their settings. An error about an
-/// unknown setting lists the known settings; `what` is the noun for a setting.
+/// Works like [`patched`], but also refuses settings that `before` does not have. The error lists the known
+/// ones; `what` is the noun for a setting.
 ///
 /// # Errors
 /// Unknown settings, and the errors of [`patched`].

@@ -1,4 +1,4 @@
-//! Request types, as they stand in JSON.
+//! Request types, in their JSON form.
 
 pub(crate) mod merge_patch;
 pub(crate) mod page;
@@ -40,17 +40,17 @@ pub struct NewBinding {
     pub instance: String,
     /// Name of the gate.
     pub gate: String,
-    /// Filter of the packets.
+    /// Filter that selects the flows of the binding.
     pub filter: String,
     /// Priority of the binding; of several filters that match, the highest priority wins.
     #[serde(default)]
     pub priority: i32,
-    /// Treatment of packets at which the instance fails.
+    /// Treatment of a packet when the instance's call fails.
     #[serde(default)]
     pub on_fault: OnFault,
     /// Time limit of a whole call: `"1ms"`.
     pub budget: Option<Budget>,
-    /// Time limit of a call for each of its packets: `"20us"`.
+    /// Time limit of a call for each packet in it: `"20us"`.
     pub packet_budget: Option<Budget>,
 }
 
@@ -61,16 +61,16 @@ pub struct Upgrade {
     /// File of the new version.
     #[serde(rename = "file")]
     pub path: String,
-    /// Number of packets on which the new version first runs as a shadow.
+    /// Number of packets on which the new version is tried as a shadow first; without it there is no trial.
     #[serde(default)]
     pub shadow: Option<u64>,
-    /// Whether the new version is put in place although it treats packets differently.
+    /// Whether the upgrade happens even if the trial found differences.
     #[serde(default)]
     pub accept_differences: bool,
-    /// Whether the new instances start without the state of the old instances.
+    /// Whether the new instances start without the old instances' state.
     #[serde(default)]
     pub without_state: bool,
-    /// Whether a signed version lower than one loaded before is accepted.
+    /// Whether to accept a signed version below the highest one loaded before.
     #[serde(default)]
     pub allow_downgrade: bool,
 }
@@ -82,7 +82,7 @@ pub struct NewPlugin {
     /// File of the plugin, on the router's machine.
     #[serde(rename = "file")]
     pub path: String,
-    /// Whether a signed version lower than one loaded before is accepted.
+    /// Whether to accept a signed version below the highest one loaded before.
     #[serde(default)]
     pub allow_downgrade: bool,
 }
@@ -91,7 +91,7 @@ pub struct NewPlugin {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewFilter {
-    /// Expression of the packets; `*` matches all packets.
+    /// Filter expression; `*` matches all packets.
     #[serde(rename = "match")]
     pub filter: String,
     /// Action on the packets, as in the configuration.
@@ -107,13 +107,13 @@ pub struct NewFilter {
 /// Filter to remove, identified by its content.
 #[derive(Clone, Debug)]
 pub struct OldFilter {
-    /// Expression of the packets.
+    /// Filter expression.
     pub filter: String,
     /// Action on the packets, as in the configuration.
     pub action: String,
     /// Name of the gate, as for a [`NewFilter`].
     pub gate: Option<String>,
-    /// Priority of the filter; `None` if the other fields match only one filter.
+    /// Priority of the filter; may be absent if the other fields match only one filter.
     pub priority: Option<i32>,
 }
 
@@ -123,10 +123,10 @@ pub struct OldFilter {
 pub struct NewRoute {
     /// Destination prefix.
     pub to: String,
-    /// Next hops.
+    /// Next hops; empty for a directly connected prefix.
     #[serde(default)]
     pub via: Vec<IpAddr>,
-    /// Port by which the packets leave.
+    /// Egress port; by default the port whose subnet contains the next hop.
     #[serde(default)]
     pub port: Option<String>,
     /// Kind of the route.
@@ -138,7 +138,7 @@ pub struct NewRoute {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewNeighbour {
-    /// Port of the neighbour, which has no kernel device.
+    /// Port of the neighbour; it must be a port without a kernel device.
     pub port: String,
     /// IP address of the neighbour.
     pub address: IpAddr,
@@ -160,21 +160,21 @@ pub struct OldNeighbour {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RouteQuery {
-    /// Prefix that contains the listed routes; all routes by default.
+    /// Prefix within which routes are listed; all routes by default.
     pub within: Option<String>,
-    /// Most routes of the page, 1 to 10,000. The routes of pages are in a fixed order.
+    /// Maximum number of routes in the page, 1 to 10,000. Routes are ordered by prefix.
     #[schemars(range(min = 1, max = 10_000))]
     pub limit: Option<usize>,
-    /// Cursor that the page before returned; it is the start of this page.
+    /// Cursor from the previous page, where this page starts.
     pub cursor: Option<String>,
 }
 
-/// Treatment of packets and filters of a removed scheduler node.
+/// What happens to the packets and filters of a removed scheduler node.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct NodeRemoval {
-    /// Leaf that takes the queued packets, and the filters whose queue is removed; without it the packets are
-    /// dropped.
+    /// Leaf that gets the waiting packets, and the filters whose queue is removed. Without it, the packets
+    /// are dropped.
     pub to: Option<String>,
     /// Whether filters whose queue is removed are removed as well.
     pub with_filters: bool,
@@ -184,11 +184,11 @@ pub struct NodeRemoval {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FlowQuery {
-    /// Filter that some packet of a listed flow may match; all flows by default.
+    /// Filter; a flow is listed if one of its packets may match. All flows by default.
     pub filter: Option<String>,
     /// Order of the listed flows.
     pub order: FlowOrder,
-    /// Most flows in the list, 1 to 10,000; 100 by default.
+    /// Maximum number of listed flows, 1 to 10,000; 100 by default.
     pub limit: Option<usize>,
 }
 
@@ -196,13 +196,13 @@ pub struct FlowQuery {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FlowOrder {
-    /// Descending packets per second, measured over half a second.
+    /// By packets per second, measured over half a second, the highest first.
     Rate,
-    /// Descending bytes.
+    /// By bytes, the highest first.
     #[default]
     Bytes,
-    /// Descending packets.
+    /// By packets, the highest first.
     Packets,
-    /// Latest packet first.
+    /// By time of the last packet, the latest first.
     Recent,
 }

@@ -5,17 +5,17 @@ use serde::Deserialize;
 
 use crate::ControlError;
 
-/// Most entries of a page.
+/// Maximum number of entries of a page.
 const MOST: usize = 10_000;
 
 /// Requested part of a list; the whole list by default.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PageQuery {
-    /// Most entries of the page, 1 to 10,000. The entries of pages are in a fixed order.
+    /// Maximum number of entries in the page, 1 to 10,000. Entries have a fixed order.
     #[schemars(range(min = 1, max = 10_000))]
     pub limit: Option<usize>,
-    /// Cursor that the page before returned; it is the start of this page.
+    /// Cursor from the previous page, where this page starts.
     pub cursor: Option<String>,
 }
 
@@ -29,25 +29,25 @@ pub struct Page<T> {
 }
 
 impl PageQuery {
-    /// Whether the request is for a page, not for the whole list.
+    /// Whether a page is requested, instead of the whole list.
     pub fn is_asked(&self) -> bool {
         self.limit.is_some() || self.cursor.is_some()
     }
 
-    /// Returns the most entries of the page.
+    /// Returns the maximum number of entries of the page.
     ///
     /// # Errors
     /// A limit outside of 1 to 10,000.
     pub fn most(&self) -> Result<usize, ControlError> {
         match self.limit {
             Some(limit) if !(1..=MOST).contains(&limit) => {
-                Err(ControlError::Invalid(format!("limit {limit}: 1 to {MOST} are right")))
+                Err(ControlError::Invalid(format!("limit {limit} is out of range: give 1 to {MOST}")))
             }
             limit => Ok(limit.unwrap_or(MOST)),
         }
     }
 
-    /// Returns the page of a list whose entries have unique keys, in the order of the keys.
+    /// Returns the requested page of a list, ordered by unique keys.
     ///
     /// # Errors
     /// An invalid limit.
@@ -91,7 +91,7 @@ mod tests {
         let first = query.of(all.clone(), key).unwrap();
         assert_eq!((first.rows.len(), first.next.as_deref()), (10, Some("009")));
         query.cursor = first.next;
-        // The entry at the cursor is removed; the next page starts behind it.
+        // The entry of the cursor was removed; the next page starts after its place.
         all.retain(|number| *number != 9);
         let second = query.of(all.clone(), key).unwrap();
         assert_eq!((second.rows[0], second.rows.len()), (10, 10));

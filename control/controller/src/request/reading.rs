@@ -1,11 +1,11 @@
-//! Requests parsed from JSON; an error names the position and the valid values.
+//! Parsing of JSON requests; an error gives the position and the valid values.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::ControlError;
 
-/// Parses a value; `whole` names the value in an error about all of it.
+/// Parses a value. In an error about the value as a whole, `whole` names it.
 ///
 /// # Errors
 /// The error in the value, as [`ControlError::Invalid`].

@@ -1,7 +1,7 @@
 //! Routes added and removed while the router runs, and the lookup of an address's route.
 //!
-//! The rules are those of configured routes. A route through a kernel device goes to the kernel, and the
-//! mirror brings it back; other routes belong to the workers alone.
+//! The rules are those of configured routes. A route through a kernel device is installed in the kernel, and
+//! the mirror reports it back; the workers alone hold the others.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -19,15 +19,15 @@ use crate::routes::{PortsByDevice, from_kernel};
 use crate::show;
 use crate::view::RouteView;
 
-/// Longest wait until the mirror reports a route that the kernel was given; the usual time is a millisecond.
+/// Maximum time to wait until the mirror reports an installed route. Usually it takes a millisecond.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(500);
 
 impl Router {
-    /// Adds a route. On return, the next packet takes it.
+    /// Adds a route. When this returns, the next packet uses it.
     ///
     /// # Errors
-    /// Host bits, unknown ports, next hops that no port reaches, a prefix with a configured route, or a
-    /// refusal of the kernel; nothing has changed then.
+    /// Returns an error for a prefix with host bits, unknown ports, next hops in no subnet of a port, a
+    /// prefix with a configured route, or a refusal by the kernel. Nothing has changed then.
     pub async fn add_route(&self, new: &NewRoute) -> Result<RouteView, ControlError> {
         let route = parse_route(new)?;
         let prefix = *route.to.value();
@@ -35,7 +35,7 @@ impl Router {
         self.route_to_prefix(prefix)
     }
 
-    /// Returns the route just added to exactly this prefix.
+    /// Returns the view of the route to exactly this prefix, which was just added.
     pub(crate) fn route_to_prefix(&self, prefix: IpNet) -> Result<RouteView, ControlError> {
         let inner = self.lock();
         let views = inner.route_views();
@@ -44,10 +44,11 @@ impl Router {
         view.ok_or_else(|| ControlError::System("the new route is not there".into()))
     }
 
-    /// Removes a configured route. On return, no further packet takes it.
+    /// Removes a configured route. When this returns, no further packet uses it.
     ///
     /// # Errors
-    /// No such route; a route of another owner, which the error names.
+    /// Returns an error if there is no such route, or if it is not a configured route; the error then names
+    /// its owner.
     pub async fn remove_route(&self, to: &str) -> Result<RouteView, ControlError> {
         let prefix = parse_prefix(to)?;
         let (view, route) = {
@@ -65,7 +66,7 @@ impl Router {
     /// Returns the route that packets to an address take.
     ///
     /// # Errors
-    /// No address; no route; when the data plane does not answer.
+    /// Returns an error for an invalid address, if there is no route, or if the data plane does not answer.
     pub fn lookup_route(&self, address: &str) -> Result<RouteView, ControlError> {
         let wrong = |_| ControlError::Invalid(format!("{address:?} is no address"));
         let address: IpAddr = address.parse().map_err(wrong)?;
@@ -82,7 +83,7 @@ impl Router {
     }
 }
 
-/// Returns a route as it is installed in the kernel.
+/// Converts a configured route to the form in which it is installed in the kernel.
 pub(super) fn own_route(
     route: &millrace_config::Route,
     model: &Model,
@@ -123,13 +124,14 @@ pub(super) fn own_route(
     Ok(OwnRoute { prefix: *route.to.value(), kind, metric: 0, next_hops })
 }
 
-/// Returns the view of a kernel route, if the router uses the route.
+/// Returns the view of a kernel route; `None` for a kind that the router doesn't use.
 pub(crate) fn kernel_view(route: &HostRoute, ports: &PortsByDevice, model: &Model) -> Option<RouteView> {
     let target = from_kernel(route, ports)?;
     Some(show::route(&route.prefix, &target, Some(route.protocol), model))
 }
 
-/// Returns the kernel's name for the origin of a route (rtnetlink(7); iproute2's `rt_protos`).
+/// Returns the kernel's name for the protocol of a route, or its number (rtnetlink(7); iproute2's
+/// `rt_protos`).
 pub(crate) fn protocol(number: u8) -> String {
     let name = match number {
         PROTOCOL_MILLRACE => "millrace",

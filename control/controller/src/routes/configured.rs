@@ -1,4 +1,4 @@
-//! Changes of configured routes, and their comparison with the kernel's routes.
+//! Changes of configured routes, and repair of those that the kernel lacks.
 
 use std::time::Instant;
 
@@ -18,25 +18,25 @@ use crate::routes::changes::{PATIENCE, own_route, protocol};
 use crate::routes::wanted::TOGETHER;
 use crate::routes::{Routes, from_kernel};
 
-/// Reason why a route is missing.
+/// Reason for a missing route that the kernel has removed.
 const GONE: &str = "the kernel has it no more";
 const MOVED: &str = "its next hops are behind another device now";
 
-/// Handling of a route that the kernel refuses.
+/// What happens to a route that the kernel refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// The route is dropped, and the caller gets the error.
+    /// The route is not added, and the caller gets the error.
     IsError,
-    /// The route existed before: it stays wanted, and is offered to the kernel again.
+    /// The route existed before: it stays configured, and is offered to the kernel again.
     IsWanted,
 }
 
-/// Changed routes, by the receiver of the change.
+/// Prefixes of changed routes, by owner of the route.
 pub(crate) struct Changed {
     refused: Refused,
-    /// Prefixes whose route only the workers have or had.
+    /// Prefixes whose route only the workers hold, or held.
     own: Vec<IpNet>,
-    /// Prefixes changed in the kernel, and whether Millrace's route is there now.
+    /// Prefixes whose route was changed in the kernel, and whether it is Millrace's route now.
     kernel: Vec<(IpNet, bool)>,
 }
 
@@ -47,8 +47,8 @@ impl Changed {
 }
 
 impl Router {
-    /// Changes routes up to the first that fails. When this returns, the next packet uses them. Returns the
-    /// number of changes made, and the reason for the failure.
+    /// Makes changes of routes, up to the first that fails. When this returns, the next packet uses them.
+    /// Returns the number of changes made, and the reason for the failure.
     pub(crate) async fn change_routes(
         &self,
         changes: &[Change],
@@ -60,17 +60,17 @@ impl Router {
         (made, settled.and(outcome))
     }
 
-    /// Changes a single route. When this returns, the next packet uses it.
+    /// Makes a single change of a route. When this returns, the next packet uses it.
     ///
     /// # Errors
-    /// Returns the reason for the failure.
+    /// Returns the errors of [`to_change`](Self::to_change), and the reason for a failure.
     pub(crate) async fn change_route(&self, change: Change) -> Result<(), ControlError> {
         let mut changed = Changed::new(Refused::IsError);
         let (_, outcome) = self.to_change()?.configured_routes().change(&[change], &mut changed);
         self.settle(changed).await.and(outcome)
     }
 
-    /// Waits until the mirror has received the kernel's route changes, and the workers have all changes.
+    /// Waits until the mirror reports the changes in the kernel, and the workers have all changes.
     async fn settle(&self, changed: Changed) -> Result<(), ControlError> {
         {
             let mut inner = self.lock();
@@ -79,10 +79,10 @@ impl Router {
                 return inner.workers.barrier();
             }
         }
-        // If the kernel doesn't confirm in time, the state of the mirror counts.
+        // After a timeout, the workers get what the mirror has.
         let _ = tokio::time::timeout(PATIENCE, self.hear_of(&changed.kernel)).await;
         let mut inner = self.lock();
-        // The mirror may report the same changes again later; that is harmless.
+        // The mirror will report these changes again, which is harmless.
         let route = |(prefix, _): &(IpNet, bool)| HostChange::Route {
             prefix: *prefix,
             route: inner.kernel.route_to(*prefix),
@@ -92,7 +92,7 @@ impl Router {
         inner.workers.barrier()
     }
 
-    /// Waits until the mirror shows, for each prefix, that Millrace's route is present or absent.
+    /// Waits until, for each prefix, the mirror shows that Millrace's route is there, or is gone.
     async fn hear_of(&self, told: &[(IpNet, bool)]) {
         let Some(mut news) = self.lock().kernel.mirror.as_ref().map(Mirror::news) else { return };
         for (prefix, present) in told {
@@ -105,7 +105,7 @@ impl Router {
     }
 }
 
-/// Configured routes, and the components that hold them.
+/// Configured routes, with the parts of the router that hold them.
 pub(crate) struct ConfiguredRoutes<'a> {
     model: &'a mut Model,
     routes: &'a mut Routes,
@@ -121,7 +121,7 @@ impl Inner {
         ConfiguredRoutes { model, routes, kernel, devices, events: &observation.events }
     }
 
-    /// Sends the workers the current routes of prefixes that only workers have.
+    /// Sends the workers the current routes to prefixes whose configured route only they hold.
     pub(crate) fn tell_own(&mut self, prefixes: &[IpNet]) -> Result<(), ControlError> {
         let ports = self.devices.by_index();
         let route = |prefix: &IpNet| {
@@ -134,8 +134,8 @@ impl Inner {
 }
 
 impl ConfiguredRoutes<'_> {
-    /// Installs the configured routes through kernel devices in the kernel. The kernel keeps them when the
-    /// router dies, and the mirror reports them back.
+    /// Installs the configured routes that belong to the kernel. They stay there if the router dies, and the
+    /// mirror reports them back.
     pub fn begin(&mut self) -> Result<(), ControlError> {
         let routes: Vec<OwnRoute> = self
             .model
@@ -155,8 +155,8 @@ impl ConfiguredRoutes<'_> {
         Ok(())
     }
 
-    /// Makes changes of routes up to the first that fails. Returns the number of changes made, and the reason for
-    /// the failure.
+    /// Makes changes of routes, up to the first that fails, and collects their prefixes in `changed`. Returns
+    /// the number of changes made, and the reason for the failure.
     pub fn change(&mut self, changes: &[Change], changed: &mut Changed) -> (usize, Result<(), ControlError>) {
         for (made, change) in changes.iter().enumerate() {
             let outcome = match change {
@@ -185,7 +185,8 @@ impl ConfiguredRoutes<'_> {
         Ok(())
     }
 
-    /// Installs a route in the kernel. A refused route that existed before stays wanted.
+    /// Installs a route in the kernel. If the kernel refuses a route that existed before, the route stays
+    /// configured.
     fn give(&mut self, route: &Route, changed: &mut Changed) -> Result<(), ControlError> {
         let prefix = *route.to.value();
         match self.install(route) {
@@ -243,7 +244,7 @@ impl ConfiguredRoutes<'_> {
     /// Removes a route from the kernel.
     fn take_back(&mut self, prefix: IpNet) -> Result<(), ControlError> {
         let Some(route) = self.routes.installed.get(&prefix) else {
-            // The kernel lacks the route: it was only wanted.
+            // The kernel lacked the route, so there is nothing to remove.
             self.routes.wanted.forget(&prefix);
             return Ok(());
         };
@@ -264,8 +265,9 @@ impl ConfiguredRoutes<'_> {
             return Err(ControlError::System("there is no kernel to give the route to".into()));
         };
         actions.install_route(&route).map_err(|error| {
-            let owner =
-                in_the_way.map(|other| format!("; it has one of protocol {}", protocol(other.protocol)));
+            let owner = in_the_way.map(|other| {
+                format!("; the kernel has a route to this prefix, of protocol {}", protocol(other.protocol))
+            });
             ControlError::Conflict(format!("the kernel refuses: {error}{}", owner.unwrap_or_default()))
         })?;
         self.routes.wanted.given(route.prefix, Instant::now());
@@ -273,8 +275,8 @@ impl ConfiguredRoutes<'_> {
         Ok(())
     }
 
-    /// Compares configured routes with the kernel's routes to the same prefixes, and installs the missing
-    /// routes that are due. After a change of links or addresses all missing routes are due.
+    /// Compares the configured routes to these prefixes with the kernel's, and installs missing routes that
+    /// are due. After changes of links or addresses (`about_ports`) all missing routes are due.
     pub fn follow(&mut self, prefixes: &[IpNet], about_ports: bool) {
         let now = Instant::now();
         self.compare(prefixes, now, false);
@@ -284,8 +286,8 @@ impl ConfiguredRoutes<'_> {
         self.give_missing(now);
     }
 
-    /// Compares a bounded number of configured routes with the kernel's, about once a second; successive
-    /// calls reach all routes.
+    /// Compares a bounded number of configured routes with the kernel's. Called about once a second;
+    /// successive calls reach all routes.
     pub fn compare_next(&mut self) {
         let after = self.routes.wanted.take_compared();
         let prefixes: Vec<IpNet> = PrefixRange { after, within: None }
@@ -300,8 +302,8 @@ impl ConfiguredRoutes<'_> {
         self.give_missing(now);
     }
 
-    /// Notes the routes that the kernel no longer has, and with `whole` also the routes that lead elsewhere
-    /// than configured.
+    /// Notes routes that the kernel no longer has. With `whole`, also notes routes through other devices than
+    /// configured.
     fn compare(&mut self, prefixes: &[IpNet], now: Instant, whole: bool) {
         let Some(mirror) = &self.kernel.mirror else { return };
         let state = mirror.state();
@@ -326,7 +328,7 @@ impl ConfiguredRoutes<'_> {
         self.note_missing(&moved, MOVED);
     }
 
-    /// Whether the kernel has a route through devices that are no longer those of the configured next hops.
+    /// Whether the installed route uses other devices than the configured next hops have now.
     fn leads_elsewhere(&self, prefix: &IpNet) -> bool {
         let (Some(given), Some(route)) = (self.routes.installed.get(prefix), self.model.routes.get(prefix))
         else {
@@ -335,7 +337,7 @@ impl ConfiguredRoutes<'_> {
         own_route(route, self.model, self.devices).is_ok_and(|now| now != *given)
     }
 
-    /// Installs missing routes that are due in the kernel, a bounded number of them.
+    /// Installs missing routes that are due, a bounded number of them.
     fn give_missing(&mut self, now: Instant) {
         let mut back = Vec::new();
         for prefix in self.routes.wanted.due(now) {
@@ -360,7 +362,7 @@ impl ConfiguredRoutes<'_> {
         self.events.note(EventKind::RouteBack, &first.to_string(), text, details);
     }
 
-    /// Reports configured routes that the kernel lacks.
+    /// Notes an event for configured routes that the kernel lacks.
     fn note_missing(&self, prefixes: &[IpNet], why: &str) {
         let Some(first) = prefixes.first() else { return };
         let text = format!("the route to {} is missing: {why}", several(prefixes));
@@ -369,7 +371,7 @@ impl ConfiguredRoutes<'_> {
         self.events.note(EventKind::RouteMissing, &first.to_string(), text, details);
     }
 
-    /// Keeps a route configured that the kernel refuses at present.
+    /// Notes that the kernel refuses a route at present; it stays configured.
     fn want(&mut self, prefix: IpNet, error: &ControlError) {
         let why = error.to_string();
         if self.routes.wanted.refused(prefix, why.clone(), Instant::now()) {
@@ -378,7 +380,7 @@ impl ConfiguredRoutes<'_> {
     }
 }
 
-/// Returns the prefixes of configured routes among the kernel's changes.
+/// Returns the prefixes of configured routes that occur in the kernel's changes.
 pub(crate) fn wanted_among(model: &Model, changes: &[HostChange]) -> Vec<IpNet> {
     let prefix = |change: &HostChange| match change {
         HostChange::Route { prefix, .. } if model.routes.contains_key(prefix) => Some(*prefix),
@@ -387,7 +389,7 @@ pub(crate) fn wanted_among(model: &Model, changes: &[HostChange]) -> Vec<IpNet> 
     changes.iter().filter_map(prefix).collect()
 }
 
-/// Returns the text of several prefixes for an event: the first prefix, and the number of further ones.
+/// Returns a text for prefixes in an event: the first one, and the number of the others.
 fn several(prefixes: &[IpNet]) -> String {
     match prefixes {
         [] => String::new(),

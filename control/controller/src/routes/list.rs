@@ -1,7 +1,7 @@
-//! List of routes in the order of their prefixes, whole or a page at a time.
+//! List of routes, ordered by prefix: as a whole or in pages.
 //!
-//! A page is a walk that starts behind the last prefix of the page before. Its cost depends on its own
-//! length, not on the size of the table.
+//! Each page walks the tables from the last prefix of the previous page on. Its cost depends on its length,
+//! not on the size of the tables.
 
 use ipnet::IpNet;
 use millrace_forward::Route;
@@ -16,17 +16,16 @@ use crate::{ControlError, Page, PageQuery, show};
 
 /// Route of the list.
 enum Listed<'a> {
-    /// Route of the workers alone.
+    /// Route that only the workers hold.
     Own(&'a Route),
-    /// Route of the kernel that the router follows.
+    /// Route mirrored from the kernel.
     Kernel(HostRoute),
-    /// Route that the kernel should have and lacks.
+    /// Configured route that the kernel lacks.
     Missing(&'a millrace_config::Route),
 }
 
 impl Router {
-    /// Returns the kernel's routes that the router follows and its own routes; all routes, or the routes
-    /// within a prefix.
+    /// Returns the mirrored kernel routes and the router's own routes: all of them, or those within a prefix.
     ///
     /// # Errors
     /// An invalid prefix, limit or cursor; when the data plane does not answer.
@@ -47,7 +46,7 @@ impl Router {
     }
 }
 
-/// Returns the routes of a range with their views.
+/// Returns a page of routes of a range, with their views.
 fn listed(
     views: &RouteViews<'_>,
     range: PrefixRange,
@@ -75,14 +74,14 @@ fn listed(
     page(merged(merged(own, kernel), missing).filter_map(view), query)
 }
 
-/// Parses the cursor at which a page starts.
+/// Parses the cursor of a page.
 fn parse_cursor(text: &str) -> Result<IpNet, ControlError> {
     let wrong =
         |_| ControlError::Invalid(format!("cursor {text:?}: give what the page before said, or none"));
     text.parse().map_err(wrong)
 }
 
-/// Returns the first entries of a walk that starts at the page's start, up to the page's limit.
+/// Returns the first entries of `walk`, up to the page's limit.
 fn page<T>(
     mut walk: impl Iterator<Item = (IpNet, T)>,
     query: &PageQuery,

@@ -1,4 +1,4 @@
-//! Conversion of routes of the kernel and of the configuration to routes of the forwarding table.
+//! Conversion of kernel and configured routes to routes of the forwarding table.
 
 pub(crate) mod changes;
 pub(crate) mod configured;
@@ -24,9 +24,9 @@ use crate::view::{MissingRoutesView, RouteView};
 pub(crate) struct Routes {
     /// Forwarding table.
     pub table: RouteTable,
-    /// Routes that were installed in the kernel.
+    /// Routes installed in the kernel, by prefix.
     installed: BTreeMap<IpNet, OwnRoute>,
-    /// Routes that the kernel should have and lacks.
+    /// Configured routes that the kernel should have but lacks.
     wanted: WantedRoutes,
 }
 
@@ -36,7 +36,7 @@ impl Routes {
         Self { table, installed: BTreeMap::new(), wanted: WantedRoutes::default() }
     }
 
-    /// Takes the routes that were installed in the kernel, to remove them.
+    /// Takes the routes installed in the kernel, for their removal.
     pub fn take_installed(&mut self) -> impl Iterator<Item = OwnRoute> + use<> {
         std::mem::take(&mut self.installed).into_values()
     }
@@ -46,12 +46,12 @@ impl Routes {
         self.wanted.view()
     }
 
-    /// Adds to a view the reason why the kernel lacks the route.
+    /// Adds to the view of a route the reason why the kernel lacks the route, if it does.
     pub fn with_missing(&self, prefix: IpNet, view: RouteView) -> RouteView {
         RouteView { missing: self.wanted.why(&prefix).map(str::to_owned), ..view }
     }
 
-    /// Returns the error of a second configured route to a prefix.
+    /// Returns the error for adding a route to a prefix that already has a configured route.
     pub fn there_is_one(&self, prefix: IpNet) -> ControlError {
         match self.wanted.why(&prefix) {
             Some(why) => ControlError::Conflict(format!(
@@ -65,8 +65,7 @@ impl Routes {
 /// Ports by the index of their kernel device.
 pub type PortsByDevice = HashMap<u32, PortId>;
 
-/// Returns the forwarding-table route for the kernel's `route`. `None` where the router doesn't handle such
-/// destinations.
+/// Converts a kernel route to a route of the forwarding table; `None` for multicast.
 pub fn from_kernel(route: &HostRoute, ports: &PortsByDevice) -> Option<Route> {
     match route.kind {
         RouteKind::Unicast => Some(unicast(route, ports)),
@@ -80,7 +79,8 @@ pub fn from_kernel(route: &HostRoute, ports: &PortsByDevice) -> Option<Route> {
     }
 }
 
-/// Returns a forward route if each next hop is behind a port; else the kernel handles the packets.
+/// Returns a forward route if each next hop is behind a port of the router. Otherwise the kernel handles the
+/// packets.
 fn unicast(route: &HostRoute, ports: &PortsByDevice) -> Route {
     let hops: Option<Vec<NextHop>> = route
         .next_hops
@@ -94,29 +94,29 @@ fn unicast(route: &HostRoute, ports: &PortsByDevice) -> Route {
     hops.and_then(|hops| NextHops::new(&hops).ok()).map_or(Route::Kernel, Route::Forward)
 }
 
-/// Routes that the kernel does not know, through ports without a kernel device. They take precedence over the
-/// kernel's route to the same prefix.
+/// Routes that only the workers hold, mostly through ports without a kernel device. They take precedence over
+/// the kernel's route to the same prefix.
 #[derive(Clone, Debug, Default)]
 pub struct OwnRoutes {
-    /// Routes that follow from the ports' addresses.
+    /// Connected routes, from the ports' addresses.
     connected: BTreeMap<IpNet, Route>,
-    /// Routes that were configured or added later. They take precedence.
+    /// Configured and added routes. They take precedence over connected routes to the same prefix.
     added: BTreeMap<IpNet, Route>,
-    /// Subnets behind ports, among both kinds of routes.
+    /// Subnets of the ports, from both kinds of routes.
     subnets: Subnets,
 }
 
-/// Subnets, each behind a port. Destinations in a subnet are neighbours.
+/// Directly connected subnets. Destinations in a subnet are neighbours at its port.
 #[derive(Clone, Debug, Default)]
 struct Subnets {
-    /// Port of each subnet from an address, and port from an added route, which takes precedence.
+    /// Port of each subnet: first from a connected route, then from an added route, which takes precedence.
     ports: HashMap<IpNet, [Option<PortId>; 2]>,
-    /// Number of subnets of each family and prefix length.
+    /// Number of subnets by family (IPv6 is `true`) and prefix length.
     lengths: BTreeMap<(bool, u8), usize>,
 }
 
 impl Subnets {
-    /// Sets the port of a subnet, from an added route or from an address.
+    /// Sets the port of a subnet, from an added route or from a connected one; `None` removes it.
     fn set(&mut self, net: IpNet, added: bool, port: Option<PortId>) {
         let ports = self.ports.entry(net).or_default();
         let before = ports.iter().any(Option::is_some);
@@ -132,7 +132,7 @@ impl Subnets {
         }
     }
 
-    /// Returns the port of the smallest subnet that contains an address.
+    /// Returns the port of the longest subnet prefix that contains an address.
     fn port_of(&self, address: IpAddr) -> Option<PortId> {
         let family = (address.is_ipv6(), 0)..=(address.is_ipv6(), u8::MAX);
         let lengths = self.lengths.range(family).rev().filter(|(_, count)| **count > 0);
@@ -143,7 +143,8 @@ impl Subnets {
     }
 }
 
-/// Returns the port behind which a route's destinations are neighbours.
+/// Returns the port at which the destinations of a route are neighbours; `None` if all next hops are
+/// gateways.
 fn subnet_of(route: &Route) -> Option<PortId> {
     match route {
         Route::Forward(hops) => hops.iter().find(|hop| hop.gateway.is_none()).map(|hop| hop.port),
@@ -152,12 +153,12 @@ fn subnet_of(route: &Route) -> Option<PortId> {
 }
 
 impl OwnRoutes {
-    /// Adds the routes that follow from a port's address: the router's own address, and the subnet behind the
-    /// port.
+    /// Adds the routes of a port's address: to the address itself, to the subnet, and to an IPv4 broadcast
+    /// address.
     pub fn add_address(&mut self, port: PortId, net: IpNet) {
         let host = IpNet::from(net.addr());
         self.connected.insert(host, Route::Local);
-        // Link-local prefixes are at every port, so the port of such a destination is known by other means.
+        // Every port has the link-local prefix, so the prefix doesn't determine the port.
         let link_local = matches!(net, IpNet::V6(v6) if v6.addr().is_unicast_link_local());
         if net.prefix_len() == host.prefix_len() || link_local {
             return;
@@ -171,14 +172,14 @@ impl OwnRoutes {
         }
     }
 
-    /// Removes and returns the routes that follow from the ports' addresses.
+    /// Removes and returns the connected routes.
     pub fn take_connected(&mut self) -> BTreeMap<IpNet, Route> {
         let connected = std::mem::take(&mut self.connected);
         connected.keys().for_each(|net| self.subnets.set(*net, false, None));
         connected
     }
 
-    /// Returns the routes that follow from the ports' addresses.
+    /// Returns the connected routes.
     pub fn connected(&self) -> &BTreeMap<IpNet, Route> {
         &self.connected
     }
@@ -189,7 +190,7 @@ impl OwnRoutes {
         self.added.insert(prefix, route);
     }
 
-    /// Removes an added route; returns `None` when there is none.
+    /// Removes an added route and returns it; `None` if there is none.
     pub fn remove(&mut self, prefix: &IpNet) -> Option<Route> {
         self.subnets.set(*prefix, true, None);
         self.added.remove(prefix)
@@ -200,7 +201,7 @@ impl OwnRoutes {
         self.added.contains_key(prefix)
     }
 
-    /// Returns the route to exactly `prefix`.
+    /// Returns the route to exactly `prefix`; an added route takes precedence over a connected one.
     pub fn get(&self, prefix: &IpNet) -> Option<&Route> {
         self.added.get(prefix).or_else(|| self.connected.get(prefix))
     }
@@ -262,7 +263,7 @@ mod tests {
             [Some(PortId(4)), Some(PortId(3))]
         );
         assert_eq!([towards(&own, "fd00::9"), towards(&own, "fd01::9")], [Some(PortId(5)), None]);
-        // A route without a directly connected port is no subnet.
+        // A route without a directly connected port adds no subnet.
         own.add(net, Route::Blackhole);
         assert_eq!(towards(&own, "10.1.7.9"), Some(PortId(3)));
         own.take_connected();

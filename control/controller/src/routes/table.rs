@@ -1,4 +1,4 @@
-//! Forwarding table on the control side: the commands that workers get when routes change, and their order.
+//! Control's side of the forwarding table: the commands to the workers when routes change, and their order.
 
 use std::collections::HashSet;
 
@@ -9,19 +9,19 @@ use millrace_units::{NextHopIndex, QueueAccount};
 
 use crate::ControlError;
 
-/// Most route changes that a worker handles between two batches; more would delay packets.
+/// Maximum number of route changes in one worker command, because a longer command delays packets.
 const AT_ONCE: usize = 64;
-/// Most routes whose counters a worker reads between two batches.
+/// Maximum number of routes whose accounts a worker reads between two batches.
 const COUNTED_AT_ONCE: usize = 512;
-/// Number of removed table parts from which the workers are asked whether these can be reused.
+/// Number of removed table parts from which on control reclaims them.
 const WAITING: usize = 1024;
 
-/// Sends routes to the workers.
+/// Commands about routes that control sends to workers.
 pub(crate) trait TellRoutes {
     /// Sends a command to all workers.
     fn tell(&mut self, command: &dyn Fn() -> RouteCommand) -> Result<(), ControlError>;
 
-    /// Sends routes to all workers, and waits until each has returned the routes that it had before.
+    /// Sends routes to all workers, and waits until each has returned its earlier routes of these numbers.
     fn exchange(
         &mut self,
         command: &dyn Fn(ReplyTo<NumberedRoutes>) -> RouteCommand,
@@ -30,14 +30,14 @@ pub(crate) trait TellRoutes {
     /// Waits until all workers have carried out all earlier commands.
     fn barrier(&mut self) -> Result<(), ControlError>;
 
-    /// Asks all workers for the routes of held packets, within a bounded number of routes from `from` on.
+    /// Asks all workers for the routes used by held packets, in a bounded range that starts at `from`.
     fn waiting_routes(&mut self, from: NextHopIndex) -> Result<Vec<WaitingRoutes>, ControlError>;
 
-    /// Asks all workers for the queue accounts of routes, and returns the sums in the same order.
+    /// Asks all workers for the queue accounts of routes. Returns the sums in the same order.
     fn count_routes(&mut self, routes: &[NextHopIndex]) -> Result<Vec<QueueAccount>, ControlError>;
 }
 
-/// Returns the routes of packets that some worker holds.
+/// Returns the routes used by packets that a worker holds.
 fn waiting_routes(workers: &mut impl TellRoutes) -> Result<HashSet<NextHopIndex>, ControlError> {
     let (mut waiting, mut from) = (HashSet::new(), Some(NextHopIndex(0)));
     while let Some(start) = from.take() {
@@ -68,17 +68,16 @@ impl RouteTable {
         self.0.len()
     }
 
-    /// Returns the longest prefix of an address that has a route, and the route.
+    /// Returns the route of an address, with its prefix (longest prefix match).
     pub fn prefix_of(&self, address: std::net::IpAddr) -> Option<(IpNet, &Route)> {
         self.0.prefix_of(address)
     }
 
-    /// Sets routes, or removes the route of a prefix without a new one. On return, the workers find the
-    /// changes.
+    /// Sets routes; `None` removes the route of a prefix. When this returns, the workers find the changes.
     ///
     /// # Errors
-    /// When a worker does not answer: the earlier changes have been made. When a table is full: all other
-    /// changes have been made.
+    /// Returns an error if a worker does not answer; the earlier changes have been made then. Also returns an
+    /// error if a table is full; all other changes have been made then.
     pub fn change(
         &mut self,
         changes: Vec<(IpNet, Option<Route>)>,
@@ -93,7 +92,7 @@ impl RouteTable {
         refused.map_or(Ok(()), Err)
     }
 
-    /// Changes the routes of a piece. Returns the error of the first route for which a table has no room.
+    /// Changes the routes of a piece. Returns the error for the first route that finds a table full.
     fn change_piece(
         &mut self,
         changes: &[(IpNet, Option<Route>)],
@@ -136,7 +135,7 @@ impl RouteTable {
         Ok(refused)
     }
 
-    /// Frees the memory of removed routes once no worker can read it.
+    /// Reclaims the memory of removed routes, if there is enough of it and no worker can still read it.
     fn reuse(&mut self, workers: &mut impl TellRoutes) -> Result<(), ControlError> {
         if self.0.waiting() < WAITING {
             return Ok(());
@@ -153,7 +152,7 @@ impl RouteTable {
     }
 
     /// Returns the queue accounts of the routes to these prefixes, in the same order; `None` for a route
-    /// without an account: it leads to no port, or the limit of counted routes is reached.
+    /// without one, which leads to no port or exceeds the limit of counted routes.
     ///
     /// # Errors
     /// When a worker does not answer.

@@ -1,4 +1,4 @@
-//! Views of single routes, over the components that hold routes.
+//! Views of single routes, from all parts of the router that hold routes.
 
 use std::net::IpAddr;
 
@@ -18,7 +18,7 @@ use crate::view::RouteView;
 /// Number of the kernel's main table.
 const MAIN: u32 = 254;
 
-/// Components that hold routes.
+/// Parts of the router that hold routes.
 pub(crate) struct RouteViews<'a> {
     pub model: &'a Model,
     pub routes: &'a Routes,
@@ -38,7 +38,8 @@ impl RouteViews<'_> {
     /// Returns the configured route to exactly this prefix.
     ///
     /// # Errors
-    /// No such route; a route of another owner, which the error names.
+    /// Returns an error if there is no such route, or if it is not a configured route; the error then names
+    /// its owner.
     pub fn ours(&self, prefix: IpNet) -> Result<millrace_config::Route, ControlError> {
         self.model.routes.get(&prefix).cloned().ok_or_else(|| self.not_ours(prefix))
     }
@@ -59,7 +60,7 @@ impl RouteViews<'_> {
         }
     }
 
-    /// Returns the view of the route to exactly this prefix.
+    /// Returns the view of the route to exactly this prefix: the workers' own, or else the kernel's.
     pub fn of_prefix(&self, prefix: IpNet) -> Option<RouteView> {
         match self.model.own_routes.get(&prefix) {
             Some(route) => Some(show::route(&prefix, route, None, self.model)),
@@ -67,7 +68,7 @@ impl RouteViews<'_> {
         }
     }
 
-    /// Returns the view of a route that was installed in the kernel.
+    /// Returns the view of a configured route as it was installed in the kernel.
     pub fn installed(&self, prefix: IpNet) -> Option<RouteView> {
         let OwnRoute { kind, metric, ref next_hops, .. } = *self.routes.installed.get(&prefix)?;
         let route = HostRoute {

@@ -1,10 +1,9 @@
-//! Configured routes that the kernel lacks: they stay configured, and the router gives them to the kernel
-//! again.
+//! Configured routes that the kernel lacks. They stay configured, and the router installs them again.
 //!
 //! The model holds the routes for the kernel. The kernel removes some by itself, as when a link goes down,
-//! and other programs may delete them. While a link is down the kernel refuses them. A route that the kernel
-//! should have and lacks is *missing*: the router reports it, and installs it again at once, after changes of
-//! links and addresses, and after growing pauses.
+//! and other programs may delete them. While a link is down, the kernel refuses routes through it. A route
+//! that the kernel should have but lacks is *missing*. The router reports it, and installs it again: at once,
+//! after changes of links or addresses, and after growing pauses.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -14,30 +13,30 @@ use millrace_host::PrefixRange;
 
 use crate::view::{MissingRouteView, MissingRoutesView};
 
-/// Longest time until the kernel reports a route that it was given.
+/// Maximum time until the kernel reports an installed route.
 const HEARING: Duration = Duration::from_secs(2);
-/// Time after which a route that stays no longer counts as one that disappears repeatedly.
+/// Time that a reinstalled route must stay until its earlier disappearances are forgotten.
 const CALM: Duration = Duration::from_secs(60);
 /// Longest pause between two attempts, in seconds.
 const LONGEST: u64 = 60;
-/// Most routes that are installed or compared in one step; other work runs in between.
+/// Maximum number of routes installed or compared in one step; other work runs between steps.
 pub(super) const TOGETHER: usize = 2048;
-/// Number of missing routes that the status names.
+/// Maximum number of missing routes listed in the status.
 const NAMED: usize = 10;
 
-/// Watched routes: the missing routes, and routes that the kernel was given recently.
+/// Watched routes: missing ones, and recently installed ones.
 #[derive(Debug, Default)]
 pub(crate) struct WantedRoutes {
     watched: BTreeMap<IpNet, Watched>,
-    /// Prefix behind which the comparison continues.
+    /// Last prefix of the previous comparison; `None` to start anew.
     compared: Option<IpNet>,
 }
 
 #[derive(Debug)]
 struct Watched {
-    /// Reason why the kernel lacks the route; `None` once it was given the route.
+    /// Reason why the kernel lacks the route; `None` after it was installed.
     why: Option<String>,
-    /// Number of attempts in a row, including attempts after which the route did not stay.
+    /// Number of successive attempts that failed, or after which the route disappeared again.
     tries: u32,
     /// Time of the last attempt.
     given: Instant,
@@ -46,7 +45,7 @@ struct Watched {
 }
 
 impl WantedRoutes {
-    /// Notes that the kernel was given a route.
+    /// Notes that a route was installed in the kernel.
     pub fn given(&mut self, prefix: IpNet, now: Instant) {
         let fresh = Watched { why: None, tries: 0, given: now, next: now };
         let watched = self.watched.entry(prefix).or_insert(fresh);
@@ -54,7 +53,7 @@ impl WantedRoutes {
         watched.given = now;
     }
 
-    /// Notes that the kernel has a route that it was given.
+    /// Notes that the kernel has a route. A route that stays is no longer watched.
     pub(super) fn heard(&mut self, prefix: &IpNet, now: Instant) {
         let is_over = |watched: &Watched| watched.tries == 0 || now - watched.given > CALM;
         if self.watched.get(prefix).is_some_and(|watched| watched.why.is_none() && is_over(watched)) {
@@ -62,14 +61,14 @@ impl WantedRoutes {
         }
     }
 
-    /// Notes that the kernel lacks a route that it was given. Returns whether the route is newly missing.
+    /// Notes that the kernel lacks an installed route. Returns whether it is newly missing.
     pub(super) fn lost(&mut self, prefix: IpNet, why: &str, now: Instant) -> bool {
         let fresh = Watched { why: Some(why.to_owned()), tries: 0, given: now, next: now };
         let Some(watched) = self.watched.get_mut(&prefix) else {
             self.watched.insert(prefix, fresh);
             return true;
         };
-        // The kernel reports a route only some time after it was given it.
+        // The kernel reports an installed route only after some time.
         if watched.why.is_some() || now - watched.given < HEARING {
             return false;
         }
@@ -78,7 +77,7 @@ impl WantedRoutes {
         true
     }
 
-    /// Notes that the kernel refuses a route, which stays configured. Returns whether the reason is new.
+    /// Notes that the kernel refuses a route. Returns whether the reason is new.
     pub fn refused(&mut self, prefix: IpNet, why: String, now: Instant) -> bool {
         let fresh = Watched { why: None, tries: 0, given: now, next: now };
         let watched = self.watched.entry(prefix).or_insert(fresh);
@@ -87,12 +86,12 @@ impl WantedRoutes {
         watched.why.replace(why.clone()).is_none_or(|before| before != why)
     }
 
-    /// Stops watching a route that is removed, or is no longer for the kernel.
+    /// Stops watching a route that is removed, or no longer belongs to the kernel.
     pub fn forget(&mut self, prefix: &IpNet) {
         self.watched.remove(prefix);
     }
 
-    /// Makes all missing routes due at once, after a change that may let the kernel accept them.
+    /// Makes all missing routes due now, because the kernel may accept them after a change.
     pub fn hurry(&mut self, now: Instant) {
         self.watched
             .values_mut()
@@ -100,25 +99,24 @@ impl WantedRoutes {
             .for_each(|watched| watched.next = now);
     }
 
-    /// Takes the prefix behind which the comparison continues.
+    /// Takes the prefix after which the comparison continues.
     pub(super) fn take_compared(&mut self) -> Option<IpNet> {
         self.compared.take()
     }
 
-    /// Sets the prefix behind which the next comparison continues.
+    /// Sets the prefix after which the next comparison continues.
     pub(super) fn set_compared(&mut self, prefix: Option<IpNet>) {
         self.compared = prefix;
     }
 
-    /// Returns the missing routes that are due.
+    /// Returns missing routes that are due, a bounded number of them.
     pub(super) fn due(&self, now: Instant) -> Vec<IpNet> {
         let is_due = |watched: &Watched| watched.why.is_some() && watched.next <= now;
         let due = self.watched.iter().filter(|(_, watched)| is_due(watched));
         due.map(|(prefix, _)| *prefix).take(TOGETHER).collect()
     }
 
-    /// Returns the reason why the kernel lacks a configured route; `None` for a route that it was given, or
-    /// that is not configured.
+    /// Returns the reason why the kernel lacks a configured route; `None` if the route is not missing.
     pub fn why(&self, prefix: &IpNet) -> Option<&str> {
         self.watched.get(prefix)?.why.as_deref()
     }
@@ -137,7 +135,7 @@ impl WantedRoutes {
     }
 }
 
-/// Returns the pause after this number of attempts in a row.
+/// Returns the pause after this number of failed attempts.
 fn pause(tries: u32) -> Duration {
     match tries {
         0 => Duration::ZERO,
@@ -170,7 +168,7 @@ mod tests {
         }
         assert_eq!(pauses, [0, 1, 2, 4, 8, 16, 32, 60, 60]);
         assert_eq!((wanted.why(&prefix()), wanted.view().unwrap().count), (Some("down"), 1));
-        // A change has made all missing routes due.
+        // A change of links makes all missing routes due.
         wanted.hurry(now);
         assert_eq!(wanted.due(now), [prefix()]);
         wanted.given(prefix(), now);

@@ -1,4 +1,4 @@
-//! Changes that turn one scheduler of a port into another.
+//! Computes the changes that turn one scheduler of a port into another.
 
 use std::collections::HashSet;
 
@@ -11,29 +11,29 @@ use crate::ControlError;
 use crate::schedulers::node_settings::{kind, share};
 use crate::schedulers::{Schedulers, default_leaf};
 
-/// Lateness of a worker in nanoseconds for which the link compensates at once.
+/// Lateness of a worker, in nanoseconds, that the link makes up for by sending at once.
 const LATENESS: u64 = 200_000;
-/// Variation, in nanoseconds, of the time from a worker's clock reading to a packet's transmission.
+/// Jitter between a worker's clock reading and a packet's transmission, in nanoseconds.
 const ON_THE_WAY: u64 = 20_000;
-/// Most bytes that may be sent ahead of a rate.
+/// Maximum slack of a link, in bytes.
 const MOST_SLACK: u64 = 1_000_000_000;
-/// Bytes of a full-size packet on the wire.
+/// Length of a full-size packet on the wire, in bytes.
 const PACKET: u64 = 1538;
 
 impl Schedulers {
-    /// Returns the changes that create the schedulers of ports from nothing.
+    /// Returns the changes that create the schedulers of all ports.
     pub fn begin(&self) -> Result<Vec<(PortId, Vec<ScheduleChange>)>, ControlError> {
         let none = Scheduler::default();
         let changes = |scheduler| self.changes(&none, scheduler, None);
         self.all().map(|(port, scheduler)| Ok((port, changes(scheduler)?))).collect()
     }
 
-    /// Returns the changes that turn scheduler `before` into `after`; packets of removed nodes move to the
-    /// leaf `to`.
+    /// Returns the changes that turn scheduler `before` into `after`. Packets of removed nodes move to leaf
+    /// `to`, or are dropped without it.
     ///
-    /// A worker forwards packets between the changes of a long list. So nodes are removed one by one from the
-    /// leaves up. A moved leaf can't send until it is attached again, so it is attached before other leaves are
-    /// added.
+    /// A worker forwards packets between the pieces of a long list. Therefore nodes are removed singly, from
+    /// the leaves up. A moved leaf can't send while it is detached, so it is attached again before new leaves
+    /// are added.
     pub fn changes(
         &self,
         before: &Scheduler,
@@ -75,8 +75,7 @@ impl Schedulers {
         Ok(changes)
     }
 
-    /// Returns the changes that remove nodes, each behind the nodes below it, and detach the leaves that
-    /// move.
+    /// Returns the changes that remove nodes, children before parents, and detach the leaves that move.
     fn removals(
         &self,
         before: &Scheduler,
@@ -87,8 +86,8 @@ impl Schedulers {
         let number = |node: &SchedulerNode| self.known(&node.name).unwrap_or_default();
         let mut changes = Vec::new();
         let goes = |name: &str| fates.get(name) == Fate::Goes;
-        // Without a leaf `to`, packets of removed nodes are dropped. Packets that arrive meanwhile go to a
-        // leaf that stays.
+        // Without `to`, packets of removed nodes are dropped. New packets go to the new default leaf if it
+        // existed before.
         let default = default_leaf(after)?.filter(|default| to.is_none() && !goes(default));
         if let Some(default) = default.filter(|_| default_leaf(before).ok().flatten().is_some_and(goes)) {
             changes.push(ScheduleChange::Default(self.known(default).unwrap_or_default()));
@@ -113,7 +112,7 @@ fn above_all<'s>(
     let mut above = HashSet::new();
     for node in below {
         let mut next = node.under.as_deref();
-        // The ancestors of a node in the set are in the set too.
+        // If a node is in the set already, so are its ancestors.
         while let Some(name) = next.filter(|name| above.insert(*name)) {
             next = nodes.get(name).and_then(|node| node.under.as_deref());
         }
@@ -130,7 +129,8 @@ pub(crate) struct Addition {
 }
 
 impl Addition {
-    /// Reads the settings of a node among others, at a port of this rate.
+    /// Converts the configuration of a node. `nodes` are all nodes of its port, and `rate` is the port's
+    /// rate.
     pub fn of(
         schedulers: &Schedulers,
         nodes: &Nodes<'_>,
@@ -166,10 +166,10 @@ impl Addition {
     }
 }
 
-/// Returns the parent of a node, which must be another node.
+/// Returns the parent of a node; `None` for the root.
 ///
 /// # Errors
-/// No such node.
+/// Returns an error if the parent is unknown, or is the node itself.
 pub(crate) fn above<'s>(
     nodes: &Nodes<'s>,
     node: &SchedulerNode,
@@ -184,12 +184,12 @@ pub(crate) fn above<'s>(
     }
 }
 
-/// Whether the rate of the port is one of a node's settings.
+/// Whether the settings of a node depend on the port's rate.
 fn knows_rate(node: &SchedulerNode) -> bool {
     node.manage == Some(Manage::Red)
 }
 
-/// Returns the most queues of a port.
+/// Returns the maximum number of queues of a port: the configured one, or the default.
 pub(crate) fn most_queues(scheduler: &Scheduler) -> u32 {
     scheduler.queues.unwrap_or(BufferLimits::default().queues)
 }
@@ -205,13 +205,13 @@ fn link(scheduler: &Scheduler) -> ScheduleChange {
     ScheduleChange::Link(link_rate(scheduler.rate), overhead)
 }
 
-/// Returns a rate with its slack: the bytes that may be sent ahead of it, enough for a late worker or for two
-/// packets. The slack is smaller by one packet, because a further packet may be sent into debt. It is also
-/// smaller by the variation between clock and wire.
+/// Returns a rate with its slack: the bytes that may be sent ahead of the rate. The slack makes up for 200 us
+/// of lateness, or for two packets if that is more. It is reduced by one packet, because a further packet may
+/// be sent into debt, and by 20 us of jitter.
 pub(crate) fn link_rate(rate: Option<Bits>) -> LinkRate {
     let rate = rate.map(|Bits(bits)| Rate(bits));
     let slack = rate.map_or(0, |rate| {
-        // The deduction for the variation is at most a tenth of the compensation, even on the fastest link.
+        // The jitter is at most a tenth of the lateness, on any link.
         let ahead = rate.bytes_in(LATENESS).max(2 * PACKET) - PACKET - rate.bytes_in(ON_THE_WAY);
         ahead.min(MOST_SLACK)
     });
@@ -279,7 +279,7 @@ mod tests {
         }
     }
 
-    /// Run time that grows with the square of the leaves would be minutes here.
+    /// With quadratic run time, this test would take minutes.
     #[test]
     fn sixteen_thousand_leaves_are_planned_changed_and_refused() {
         let node = |text: &str| scheduler(text).node[0].clone();

@@ -31,19 +31,19 @@ use crate::view::SchedulerView;
 use crate::workers::Workers;
 use crate::workers::handle::WorkerHandle;
 
-/// Settings that `scheduler set PORT` changes without a node.
+/// Settings that `scheduler set PORT` changes: those of the port rather than of a node.
 const SETTINGS: [&str; 6] = ["rate", "overhead", "default", "queues", "host", "host-weight"];
 
-/// Most changes that a worker makes between two batches.
+/// Maximum number of scheduler changes that a worker makes between two batches.
 const CHANGES_AT_ONCE: usize = 64;
 
-/// Planned schedulers, and the numbers of their nodes. A name has the same number at every port, so that
-/// filters and plugins name a queue independently of the egress port.
+/// Planned schedulers of all ports, and the numbers of their nodes. A name has the same number at every port,
+/// so filters and plugins can name a queue independently of the egress port.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Schedulers {
     ports: BTreeMap<PortId, Scheduler>,
     names: Arc<Names>,
-    /// Numbers that filters name; filled only once all numbers are taken.
+    /// Numbers of queues that filters name. Filled only when no unused number is left.
     kept: HashSet<QueueId>,
 }
 
@@ -65,14 +65,14 @@ impl Schedulers {
         Ok(())
     }
 
-    /// Stores the settings of a flow's queue; `None` makes it like all other flows' queues.
+    /// Stores the settings of a flow's queue; `None` removes them.
     pub fn note_flow(&mut self, port: PortId, queue: &str, flow: &str, treated: Option<FlowQueue>) {
         let Some(scheduler) = self.ports.get_mut(&port) else { return };
         scheduler.flow.retain(|own| own.queue != queue || own.flow != flow);
         scheduler.flow.extend(treated);
     }
 
-    /// Returns the configured flow queues of all ports.
+    /// Returns the settings of flows' queues at all ports.
     pub fn flows(&self) -> impl Iterator<Item = &FlowQueue> {
         self.ports.values().flat_map(|scheduler| &scheduler.flow)
     }
@@ -82,12 +82,12 @@ impl Schedulers {
         self.ports.get(&port)
     }
 
-    /// Returns the number of a present or former leaf.
+    /// Returns the number of a node name that some port has, or had.
     pub fn known(&self, name: &str) -> Option<QueueId> {
         self.names.known(name)
     }
 
-    /// Returns the name of a number.
+    /// Returns the name that has a number; `?` for an unknown number.
     pub fn name(&self, number: QueueId) -> &str {
         self.names.name(number)
     }
@@ -97,7 +97,8 @@ impl Schedulers {
         self.ports.iter().map(|(port, scheduler)| (*port, scheduler))
     }
 
-    /// Stores the numbers that filters name, once all numbers are taken: no other name may get them.
+    /// Stores the numbers of queues that filters name, if no unused number is left: they must not be
+    /// reassigned.
     pub fn keep(&mut self, named: impl Iterator<Item = QueueId>) {
         self.kept = if self.names.are_all_given() { named.collect() } else { HashSet::new() };
     }
@@ -132,7 +133,7 @@ impl Schedulers {
         Arc::make_mut(names).number(name, in_use).map(drop)
     }
 
-    /// Returns the description of a leaf of a port.
+    /// Returns a description of a leaf of a port, for explanations of packets.
     pub fn describe(&self, port: PortId, leaf: QueueId) -> String {
         let name = self.name(leaf);
         let node = self.ports.get(&port).and_then(|scheduler| find(scheduler, name).ok());
@@ -140,7 +141,7 @@ impl Schedulers {
         format!("node {name:?}{kind} of the scheduler")
     }
 
-    /// Returns the number of a leaf at any port.
+    /// Returns the number of a leaf that some port has.
     pub fn queue(&self, name: &str) -> Result<QueueId, ControlError> {
         let leaf = |node: &&SchedulerNode| node.kind.is_leaf();
         let leaves = || self.ports.values().flat_map(|scheduler| scheduler.node.iter().filter(leaf));
@@ -150,7 +151,8 @@ impl Schedulers {
         }
     }
 
-    /// Returns the leaves at and below a node of a port's scheduler whose names no other port has.
+    /// Returns the leaves at or below a node of a port's scheduler, without leaves whose names another port
+    /// has too.
     pub fn leaves_alone(&self, port: PortId, node: &str) -> HashSet<&str> {
         let Some(own) = self.ports.get(&port) else { return HashSet::new() };
         let gone = below(own, node);
@@ -174,7 +176,7 @@ impl Schedulers {
         Ok((self.known(queue).unwrap_or_default(), node))
     }
 
-    /// Returns the error of a tree with node names in place of numbers.
+    /// Returns the error of a scheduler tree, with node names instead of numbers.
     pub fn refusal(&self, error: ScheduleError) -> ControlError {
         ControlError::Invalid(self.with_names(&error.to_string()))
     }
@@ -195,7 +197,7 @@ impl Schedulers {
     }
 }
 
-/// Splits a list of changes into the pieces that a worker gets. An empty list is one piece.
+/// Splits a list of changes into pieces for the worker. An empty list gives one empty piece.
 fn pieces(changes: Vec<ScheduleChange>) -> impl Iterator<Item = (Piece, Vec<ScheduleChange>)> {
     let (mut left, mut begins) = (changes.into_iter(), true);
     std::iter::from_fn(move || {
@@ -208,12 +210,12 @@ fn pieces(changes: Vec<ScheduleChange>) -> impl Iterator<Item = (Piece, Vec<Sche
     })
 }
 
-/// Returns the leaf for packets without another queue: the named default, else the first leaf.
+/// Returns the leaf for packets that no filter assigns to a queue: the configured default, or the first leaf.
 pub(crate) fn default_leaf(scheduler: &Scheduler) -> Result<Option<&str>, ControlError> {
     millrace_config::default_leaf(scheduler).map(|default| leaf(scheduler, default)).transpose()
 }
 
-/// Returns the name of a node, which must be a leaf.
+/// Returns the name of a leaf; refuses a node that is not a leaf.
 fn leaf<'s>(scheduler: &'s Scheduler, name: &str) -> Result<&'s str, ControlError> {
     let node = find(scheduler, name)?;
     if node.kind.is_leaf() {
@@ -242,7 +244,7 @@ fn check_name(name: &str) -> Result<(), ControlError> {
     Ok(())
 }
 
-/// Moves nodes behind their parents; nodes with an unknown parent stay at the end.
+/// Orders nodes so that each follows its parent. Nodes with an unknown parent come last.
 fn in_order(nodes: &mut Vec<SchedulerNode>) {
     let mut there = HashSet::new();
     let mut left = std::mem::take(nodes);
@@ -276,13 +278,12 @@ pub(crate) fn owner_of<'a>(
 }
 
 impl Inner {
-    /// Sends changes of a port's scheduler to the worker that owns the port's device, a long list piece by
-    /// piece.
+    /// Sends changes of a port's scheduler to the worker that owns the port's device, in pieces, and waits
+    /// for the answers.
     pub fn schedule(&mut self, port: PortId, changes: Vec<ScheduleChange>) -> Result<(), ControlError> {
         self.devices.tell_scheduler(port, &self.model, &mut self.workers)?;
         let worker = owner_of(port, &self.model, &mut self.workers)?;
-        // All pieces are sent before the first answer is awaited, so that a late worker still makes all
-        // changes.
+        // All pieces are sent before the first answer is awaited. So a late worker still makes all changes.
         let mut tell =
             |(piece, changes)| worker.begin(|reply| SchedulerCommand::Change(port, changes, piece, reply));
         let asked: Vec<_> = pieces(changes).map(&mut tell).collect::<Result<_, _>>()?;
@@ -292,8 +293,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Changes the planned scheduler of a port, then the scheduler at the worker. On a refusal nothing has
-    /// changed. Packets of removed nodes move to the leaf `to`.
+    /// Changes the scheduler of a port in the plan, then at the worker. After a refusal nothing has changed.
+    /// Packets of removed nodes move to leaf `to`.
     pub fn change_scheduler(
         &mut self,
         port: &str,
@@ -316,17 +317,17 @@ impl Inner {
         }
         let to = to.map(|to| leaf(&after, to)).transpose()?.and_then(|to| planned.known(to));
         let mut changes = planned.changes(&before, &after, to)?;
-        // The plan is stored first, because a refusal contains the names of new nodes.
+        // The new plan is stored first, because the text of a refusal needs the names of new nodes.
         let old = std::mem::replace(&mut self.model.schedulers, planned);
         let mut flows_before = before.flow.clone();
         let fates = Fates::of(&before, &after);
-        // The settings of a leaf's flows are dropped when the leaf is removed or changes its kind.
+        // A leaf loses the settings of its flows when it is removed or changes its kind.
         flows_before
             .retain(|flow| matches!(fates.get(&flow.queue), Fate::Stays | Fate::Leaf { changes: false, .. }));
         let flows = self.model.flow_changes(port, &flows_before, &after.flow);
         changes.extend(flows.inspect_err(|_| self.model.schedulers = old.clone())?);
         self.schedule(id, changes).inspect_err(|error| {
-            // A worker that does not answer makes the change nevertheless, as soon as it continues.
+            // A worker that doesn't answer still makes the change when it continues.
             if !error.is_failure() {
                 self.model.schedulers = old;
             }
@@ -353,11 +354,12 @@ impl Router {
         Ok(inner.model.schedulers.of(id).cloned())
     }
 
-    /// Adds a node to the scheduler of a port; the first node creates the scheduler. On return, the next
-    /// packet meets the node.
+    /// Adds a node to the scheduler of a port; the first node creates the scheduler. When this returns, the
+    /// next packet meets the node.
     ///
     /// # Errors
-    /// No such port, an invalid node: promises above the link's rate, unknown parents, settings out of range.
+    /// Returns an error for an unknown port or an invalid node: promises above the link's rate, an unknown
+    /// parent, settings out of range.
     pub fn add_scheduler_node(
         &self,
         port: &str,
@@ -371,8 +373,8 @@ impl Router {
         inner.scheduler_view(id)
     }
 
-    /// Changes the settings of a node of a port's scheduler, or its parent by `under`. A leaf may become a
-    /// leaf of another kind and keeps its packets.
+    /// Changes settings of a node of a port's scheduler; `under` moves it to another parent. A leaf may
+    /// become another kind of leaf, and keeps its packets.
     ///
     /// # Errors
     /// No such node, invalid settings; nothing has changed then.
@@ -402,8 +404,8 @@ impl Router {
             }
             let default = default_leaf(scheduler)?.map(str::to_owned);
             in_order(&mut scheduler.node);
-            // The first leaf may have changed: packets without another queue stay with the leaf that they
-            // went to.
+            // If the order of leaves has changed, the former default leaf becomes the configured one, so that
+            // unassigned packets stay in their queue.
             if default_leaf(scheduler)?.map(str::to_owned) != default {
                 scheduler.default = default;
             }
@@ -412,10 +414,12 @@ impl Router {
         inner.scheduler_view(id)
     }
 
-    /// Changes the rate, the overhead or the default queue of a port's scheduler.
+    /// Changes settings of a port's scheduler as a whole: rate, overhead, default queue, maximum number of
+    /// queues, and host output.
     ///
     /// # Errors
-    /// No scheduler, a rate below the promises of its nodes, an unknown leaf.
+    /// Returns an error if there is no scheduler, for a rate below the promises of its nodes, or for an
+    /// unknown leaf or setting.
     pub fn set_scheduler(
         &self,
         port: &str,
@@ -437,10 +441,11 @@ impl Router {
     }
 }
 
-/// Returns a scheduler without a node and all nodes below it; the leaf `to` gets their packets.
+/// Returns a scheduler without a node and the nodes below it. If the default leaf is among them, `to` becomes
+/// the default.
 ///
 /// # Errors
-/// No scheduler, no such node, no leaf `to` that stays.
+/// Returns an error if there is no scheduler or no such node, or if `to` is no leaf that stays.
 pub(crate) fn without(
     scheduler: &Scheduler,
     port: &str,
@@ -454,13 +459,14 @@ pub(crate) fn without(
     match to {
         Some(to) if gone.contains(to) => {
             return Err(ControlError::Invalid(format!(
-                "{to:?} goes with {name:?}: what waits there can go to a leaf that stays"
+                "{to:?} is removed with {name:?}: choose a leaf that stays"
             )));
         }
         Some(to) => drop(leaf(&left, to)?),
         None => {}
     }
-    // New packets must not overtake the packets of a removed default leaf, so they go to the same leaf `to`.
+    // Packets of a removed default leaf move to `to`. New packets must not overtake them, so they go there
+    // too.
     if default_leaf(scheduler)?.is_some_and(|default| gone.contains(default)) {
         left.default = to.map(str::to_owned);
     }
@@ -474,8 +480,8 @@ fn unless_empty<'s>(scheduler: &'s Scheduler, port: &str) -> Result<&'s Schedule
     Ok(scheduler)
 }
 
-/// Returns the names of a node and of all nodes below it. Each node stands behind its parent, so one pass is
-/// enough.
+/// Returns the names of a node and of all nodes below it. One pass suffices, because each node follows its
+/// parent.
 fn below<'s>(scheduler: &'s Scheduler, name: &str) -> HashSet<&'s str> {
     let mut names = HashSet::new();
     for node in &scheduler.node {

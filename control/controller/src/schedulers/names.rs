@@ -7,20 +7,20 @@ use millrace_units::QueueId;
 
 use crate::ControlError;
 
-/// Most names at a time; each has a number from 1 on.
+/// Maximum number of names; they have the numbers 1 to 65,535.
 const MOST: usize = u16::MAX as usize;
 
-/// Names by number, and numbers by name. A name that is at no port any more keeps its number, because a
-/// plugin may still use it. When all numbers are taken, a new name gets the number that has been at no port
-/// for the longest time.
+/// Numbers of node names, and names of numbers. A name that no port has any more keeps its number, because a
+/// plugin may still use it. When no unused number is left, a new name gets the number that has been at no
+/// port for the longest time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
     names: Vec<String>,
     numbers: HashMap<String, QueueId>,
-    /// Change count at which each number was last at a port.
+    /// For each number, the value of `changes` when it was last at a port.
     used: Vec<u64>,
     changes: u64,
-    /// Numbers that may be reassigned, with the longest unused one last; computed when it is first needed.
+    /// Numbers that may be reassigned, the longest unused one last; `None` until it is needed.
     free: Option<Vec<QueueId>>,
 }
 
@@ -30,18 +30,18 @@ impl Names {
         self.numbers.get(name).copied()
     }
 
-    /// Returns the name of a number.
+    /// Returns the name that has a number; `?` for an unknown number.
     pub fn name(&self, number: QueueId) -> &str {
         number.index().checked_sub(1).and_then(|index| self.names.get(index)).map_or("?", String::as_str)
     }
 
-    /// Whether a new name needs a number that another name had.
+    /// Whether no unused number is left, so that a new name gets another name's number.
     pub fn are_all_given(&self) -> bool {
         self.names.len() == MOST
     }
 
-    /// Returns the number of a name, and assigns one to a new name. `kept` selects the numbers in use, given the
-    /// numbers of all names.
+    /// Returns the number of a name, and assigns one to a new name. If no unused number is left, calls `kept`
+    /// with all numbers by name; it returns those that must not be reassigned.
     pub fn number(
         &mut self,
         name: &str,
@@ -83,7 +83,7 @@ impl Names {
         Ok(number)
     }
 
-    /// Notes that names are at a port at this time.
+    /// Notes that a port has these names, or had them until now.
     pub fn note<'n>(&mut self, names: impl Iterator<Item = &'n str>) {
         self.changes += 1;
         self.free = None;
@@ -107,8 +107,8 @@ mod tests {
             assert!(!names.are_all_given());
             assert_eq!(names.number(&format!("n{number}"), none), Ok(QueueId(number as u16 + 1)));
         }
-        // Number 1 is at a port, and a filter names number 2. The names from n5 on were at a port, then n3; n2 and
-        // n4 never were.
+        // Number 1 is at a port, and a filter names number 2. The names from n5 on were at a port, and later
+        // n3. The names n2 and n4 never were.
         names.note(
             (5..MOST).map(|number| format!("n{number}")).collect::<Vec<_>>().iter().map(String::as_str),
         );
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(names.number("newer", kept), Ok(QueueId(5)));
         assert_eq!((names.name(QueueId(3)), names.known("n2")), ("new", None));
         assert_eq!(names.known("new"), Some(QueueId(3)));
-        // The numbers that were at a port follow, longest ago first.
+        // Next come the numbers that were at a port, those of the longest time ago first.
         assert_eq!(names.number("newest", kept), Ok(QueueId(6)));
         let all = |_: &HashMap<String, QueueId>| (1..=MOST).map(|number| QueueId(number as u16)).collect();
         names.note(["new"].into_iter());

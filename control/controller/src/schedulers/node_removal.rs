@@ -1,4 +1,4 @@
-//! Removal of scheduler nodes, with the filters that name the removed queues: no filter is left without a
+//! Removal of scheduler nodes, with the filters that name their queues, so that no filter is left without a
 //! queue.
 
 use std::collections::HashSet;
@@ -17,7 +17,7 @@ use crate::schedulers::without;
 use crate::view::{BindingView, RemovedNodeView};
 use crate::workers::Workers;
 
-/// Number of filters that an error lists.
+/// Maximum number of filters listed in an error.
 const NAMED: usize = 5;
 
 impl Model {
@@ -29,8 +29,8 @@ impl Model {
         Ok(filters.map(|(id, _)| id).collect())
     }
 
-    /// Returns the changes that remove the filters, or let them name queue `to`. Where two filters become
-    /// equal, the filter of the higher priority stays.
+    /// Returns the changes that move the filters to queue `to`, or remove them without it. If two filters
+    /// become equal, the one with the higher priority stays.
     fn without_queue(&self, filters: &[BindingId], to: Option<&str>) -> Vec<Change> {
         let mut filters: Vec<_> = filters.iter().filter_map(|id| self.plugins.binding(*id)).collect();
         filters.sort_by_key(|bound| std::cmp::Reverse(bound.priority));
@@ -56,7 +56,7 @@ impl Model {
     }
 }
 
-/// Returns the changes that remove a node, and the affected filters.
+/// Returns the changes that remove a node, and the filters whose queue is removed with it.
 fn plan_removal(
     model: &Model,
     workers: &mut Workers,
@@ -76,13 +76,13 @@ fn plan_removal(
     let own = |scheduler: Scheduler| (!scheduler.node.is_empty()).then(|| Box::new(scheduler));
     let heir = removal.to.clone().map_or(Heir::Nobody, Heir::Leaf);
     let tree = Change::SetScheduler { port: port.to_owned(), from: own(from), to: own(after), heir };
-    // The filters change after the tree: until then, packets for the old queue follow its packets to the
-    // leaf `to`, so order is kept.
+    // The filters change after the tree. Until then, new packets for the old queue follow its packets to leaf
+    // `to`, in order.
     let filters = model.without_queue(&filters, to.filter(|_| !removal.with_filters));
     Ok((iter::once(tree).chain(filters).collect(), views))
 }
 
-/// Returns the error of a node that stays because filters name a queue at or below it.
+/// Returns the error for a node that can't be removed, because filters name a queue at or below it.
 fn named(port: &str, node: &str, filters: &[BindingView]) -> ControlError {
     let first: Vec<String> = filters
         .iter()
@@ -102,14 +102,14 @@ fn named(port: &str, node: &str, filters: &[BindingView]) -> ControlError {
 }
 
 impl Router {
-    /// Removes a node of a port's scheduler with all nodes below it; queued packets move to another leaf, or
-    /// are dropped. Filters whose queue is at no port any more then name that leaf, or are removed if the
-    /// request says so; else the node stays. A port without nodes is as if it never had a scheduler. The
-    /// removal happens completely or not at all, and continues if the caller disconnects.
+    /// Removes a node of a port's scheduler, with all nodes below it. Waiting packets move to a leaf, or are
+    /// dropped. Filters whose queue no port has any more move to that leaf, or are removed if requested;
+    /// otherwise the node stays. Removing the last node removes the scheduler. The removal is complete or
+    /// doesn't happen; dropping the returned future doesn't stop it.
     ///
     /// # Errors
-    /// No such node, no leaf that could take its packets, filters for which the request names neither leaf
-    /// nor removal.
+    /// Returns an error if there is no such node, if the given leaf doesn't stay, or if filters would be left
+    /// without a queue.
     pub async fn remove_scheduler_node(
         &self,
         port: &str,

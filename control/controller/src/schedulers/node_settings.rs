@@ -1,5 +1,5 @@
-//! Conversion of a scheduler node's configuration. A setting without effect on its kind, or on the kind of
-//! the parent, is refused.
+//! Converts the configuration of scheduler nodes. Refuses settings that have no effect on the node's kind, or
+//! on its parent's kind.
 
 use millrace_config::{
     Bits, CurveText, DelayTime, Length, LengthUnit, Manage, QueueSize, SchedulerKind, SchedulerNode,
@@ -14,7 +14,7 @@ use crate::ControlError;
 /// Default burst of a token bucket, in bytes: two Ethernet frames.
 const BURST: u32 = 2 * 1538;
 
-/// Returns the share of a node under its parent.
+/// Returns the share of a node under its parent: level, quantum or curves, depending on the parent's kind.
 pub(crate) fn share(node: &SchedulerNode, above: Option<SchedulerKind>) -> Result<Share, ControlError> {
     let needed = |what: &str| {
         ControlError::Invalid(format!(
@@ -44,7 +44,7 @@ fn curve(CurveText { first, micros, then }: CurveText) -> Curve {
     Curve { first: Rate(first.0), duration: micros.saturating_mul(1000), then: Rate(then.0) }
 }
 
-/// Returns the kind of a node, for a port of this rate.
+/// Returns the kind of a node with its settings. `port` is the port's rate.
 pub(crate) fn kind(
     node: &SchedulerNode,
     above: Option<SchedulerKind>,
@@ -88,8 +88,8 @@ pub(crate) fn kind(
     })
 }
 
-/// Returns the configured quantum of a node's flows. Under a deficit round robin the setting is the quantum
-/// of the node itself, and the result is `None`.
+/// Returns the configured quantum of a node's flows. Returns `None` under a deficit round robin, where the
+/// setting is the quantum of the node itself.
 fn own_quantum(node: &SchedulerNode, above: Option<SchedulerKind>) -> Option<u32> {
     node.quantum.filter(|_| above != Some(SchedulerKind::DeficitRoundRobin)).map(QueueSize::bytes_u32)
 }
@@ -115,7 +115,7 @@ fn queue(node: &SchedulerNode, port: Option<Bits>) -> Result<QueueSettings, Cont
                 weight: node.weight.unwrap_or(usual.weight),
                 gentle: node.gentle.unwrap_or(usual.gentle),
                 ecn: node.ecn.unwrap_or(true),
-                // While the queue is empty, the average falls as fast as the port would send.
+                // While the queue is empty, RED's average falls at the port's rate.
                 rate: port.map_or(usual.rate, |Bits(bits)| Rate(bits)),
                 ..usual
             })
@@ -124,7 +124,7 @@ fn queue(node: &SchedulerNode, port: Option<Bits>) -> Result<QueueSettings, Cont
     Ok(QueueSettings { threshold, aqm })
 }
 
-/// Returns an average queue length in `unit`, the unit of RED.
+/// Converts an average queue length to `unit`, the unit of RED.
 fn length(
     node: &SchedulerNode,
     key: &str,

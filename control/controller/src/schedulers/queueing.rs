@@ -1,4 +1,4 @@
-//! State of the schedulers beside their settings.
+//! State of schedulers that is no setting.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -11,10 +11,10 @@ use super::view::rate_key;
 use crate::flows::lookup::parse_packet;
 use crate::model::Model;
 
-/// Most flows remembered after their settings are removed.
+/// Maximum number of remembered flows without settings.
 const MOST_FORMER: usize = 1024;
 
-/// Flows whose settings were removed. Their queues may still exist, and keep their names.
+/// Flows whose settings were removed. Their queues may still exist; views need the flow to name them.
 #[derive(Debug, Default)]
 struct FormerFlows(VecDeque<FlowKey>);
 
@@ -26,9 +26,9 @@ impl FormerFlows {
     }
 }
 
-/// Rates of scheduler nodes, and flows without settings.
+/// Rates of scheduler nodes, and flows whose settings were removed.
 pub(crate) struct Queueing {
-    /// Rates of scheduler nodes, counted since each node was added.
+    /// Rates of scheduler nodes, since each node was added.
     pub(super) rates: Rate,
     /// Flows whose settings were removed.
     former_flows: FormerFlows,
@@ -41,7 +41,7 @@ impl Default for Queueing {
 }
 
 impl Queueing {
-    /// Returns the remembered flows.
+    /// Returns the flows whose settings were removed.
     pub fn former_flows(&self) -> impl Iterator<Item = &FlowKey> {
         self.former_flows.0.iter()
     }
@@ -56,8 +56,8 @@ impl Queueing {
         }
     }
 
-    /// Starts the rates of new nodes and forgets the rates of removed nodes, because a name may pass to
-    /// another node.
+    /// Starts the rates of new nodes, and removes those of removed nodes, because another node may get the
+    /// name.
     pub fn begin_rates(&mut self, port: &str, fates: &Fates<'_>, before: &Scheduler, after: &Scheduler) {
         let is_other = |node: &&SchedulerNode| fates.get(&node.name) == Fate::Goes;
         for gone in before.node.iter().filter(is_other) {

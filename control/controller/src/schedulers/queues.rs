@@ -1,4 +1,4 @@
-//! Queues of ports: their packets, offered and sent; queues of single flows and their settings.
+//! Queues of ports and of single flows: their counters and settings.
 
 use std::collections::{HashMap, HashSet};
 
@@ -26,15 +26,14 @@ use crate::workers::Workers;
 /// Error text for a flow with a quantum of 0.
 pub(super) const NO_QUANTUM: &str = "its quantum is 0, with which the flow would never send: give 1 to 1073741824 bytes, or none for the default of all flows";
 
-/// Settings of a flow's queue.
+/// Changes of the settings of a flow's queue. An absent setting stays as it is.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct FlowSettings {
-    /// Quantum in bytes for each round; `null` for the quantum of all other flows.
+    /// Quantum in bytes per round; `null` for the default of all flows.
     #[serde(default, deserialize_with = "said")]
     quantum: Option<Option<QueueSize>>,
-    /// Threshold in bytes above which arriving packets are dropped; `null` for the threshold of all other
-    /// flows.
+    /// Discard threshold in bytes; `null` for the default of all flows.
     #[serde(default, deserialize_with = "said")]
     threshold: Option<Option<QueueSize>>,
     /// Reserved rate; `null` for no reservation.
@@ -42,7 +41,7 @@ struct FlowSettings {
     rate: Option<Option<Bits>>,
 }
 
-/// Reads a present value, which may be `null`.
+/// Deserializes a value that is present but may be `null`.
 fn said<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Option<T>>, D::Error> {
@@ -58,8 +57,8 @@ impl FlowSettings {
         })
     }
 
-    /// Returns the settings of a flow after these changes; `None` if the flow is then like all others. A new
-    /// rate removes the quantum, and a new quantum removes the rate.
+    /// Returns the settings of a flow after these changes; `None` if all have defaults. A new rate replaces
+    /// the quantum, and a new quantum replaces the rate.
     fn after(
         self,
         before: Option<&FlowQueue>,
@@ -129,7 +128,7 @@ impl Router {
         Ok(self.schedulers()?.into_iter().flat_map(leaves).collect())
     }
 
-    /// Returns a queue of a port, with the queues of its flows if it has any.
+    /// Returns a queue of a port, with the queues of single flows if it has any.
     ///
     /// # Errors
     /// No such port or queue; when the data plane does not answer.
@@ -175,7 +174,7 @@ impl Router {
         };
         self.scan(FlowCommand::Scan, &CompiledSelection::any(), note).await?;
         let inner = self.lock();
-        // Flows with settings have names also while they send no packets.
+        // A flow with settings keeps its name even while it sends no packets.
         let said = inner.model.schedulers.of(id).into_iter().flat_map(|own| &own.flow);
         let said = said
             .filter(|flow| flow.queue == queue)
@@ -204,7 +203,8 @@ impl Router {
         Ok(reports.into_iter().map(view).collect())
     }
 
-    /// Changes settings of a port's queue, or of a flow's queue in it; `flow` describes a packet of the flow.
+    /// Changes settings of a queue of a port. If `flow` is given, it describes a packet of a flow, and the
+    /// settings are those of the flow's queue.
     ///
     /// # Errors
     /// No such port or queue, invalid settings; nothing has changed then.
@@ -216,7 +216,7 @@ impl Router {
         changes: &Map<String, Value>,
     ) -> Result<(), ControlError> {
         let Some(flow) = flow else { return self.set_scheduler_node(port, queue, changes).map(drop) };
-        // The state is not locked while a long text is parsed.
+        // Long texts are parsed without the lock.
         let flow = &*one_flow(flow).map_err(ControlError::Invalid)?;
         let mut guard = self.to_change()?;
         let inner = &mut *guard;
@@ -234,7 +234,7 @@ impl Router {
     }
 }
 
-/// Returns the error text for a flow whose queue already belongs to another flow with settings.
+/// Returns the error text for a flow whose queue belongs to another flow that has settings.
 pub(crate) fn same_queue(other: &str) -> String {
     format!(
         "its queue is that of {other:?}: a queue takes what comes by any port of one source, destination, protocol and ports; \
@@ -243,15 +243,14 @@ pub(crate) fn same_queue(other: &str) -> String {
 }
 
 impl Model {
-    /// Returns the flows with a reserved rate, in the queues of any port.
+    /// Returns the flows with a reserved rate, at all ports.
     pub(crate) fn reserved_flows(&self) -> Vec<FlowKey> {
         let reserved = self.schedulers.flows().filter(|flow| flow.rate.is_some());
         // The stored texts were parsed before, so parsing succeeds.
         reserved.filter_map(|flow| parse_packet(&flow.flow, self).ok()).map(|packet| packet.key).collect()
     }
 
-    /// Returns the changes that create the schedulers of all ports from nothing, with the settings of single
-    /// flows.
+    /// Returns the changes that create the schedulers of all ports, with the settings of single flows.
     pub(crate) fn begin_schedulers(&self) -> Result<Vec<(PortId, Vec<ScheduleChange>)>, ControlError> {
         let mut all = Vec::new();
         for (port, mut changes) in self.schedulers.begin()? {
@@ -262,8 +261,8 @@ impl Model {
         Ok(all)
     }
 
-    /// Stores changed settings of a flow, spelled as by [`one_flow`], and returns the changes of the port's
-    /// scheduler.
+    /// Stores changed settings of a flow, and returns the change of the port's scheduler. `flow` is spelled
+    /// as by [`one_flow`].
     pub(crate) fn change_flow(
         &mut self,
         port: &str,
@@ -283,7 +282,7 @@ impl Model {
         Ok(change)
     }
 
-    /// Returns the scheduler change that replaces all settings of a flow by these.
+    /// Returns the scheduler change that sets all settings of a flow; `None` resets them to the defaults.
     fn flow_change(
         &self,
         port: &str,
@@ -307,7 +306,7 @@ impl Model {
     }
 
     /// Returns the changes that turn the flow settings `before` of a port's scheduler into `after`. The
-    /// leaves of both exist.
+    /// leaves that both name must exist.
     pub fn flow_changes(
         &self,
         port: &str,
@@ -316,7 +315,7 @@ impl Model {
     ) -> Result<Vec<ScheduleChange>, ControlError> {
         let left: HashSet<_> = after.iter().map(FlowQueue::of_queue).collect();
         let gone = before.iter().filter(|own| !left.contains(&own.of_queue()));
-        // Flow settings of a removed leaf are removed with the leaf.
+        // A removed leaf has removed its flow settings.
         let released = gone.filter_map(|own| self.flow_change(port, &own.queue, &own.flow, None).ok());
         let there: HashMap<_, _> = before.iter().map(|own| (own.of_queue(), own)).collect();
         let new = after.iter().filter(|own| there.get(&own.of_queue()) != Some(own));
@@ -331,7 +330,7 @@ pub(super) fn tell_reserved(model: &Model, workers: &mut Workers) -> Result<(), 
     workers.tell(|| FlowCommand::Reserve(flows.clone()))
 }
 
-/// Returns the reports of the flows' queues in a leaf from `first` on.
+/// Returns a piece of the reports of flows' queues in a leaf, beginning with the report of index `first`.
 fn flow_queue_reports(
     model: &Model,
     workers: &mut Workers,
@@ -407,7 +406,7 @@ mod tests {
                 let change = Map::from_iter([("threshold".to_owned(), threshold.clone())]);
                 router.set_queue("lan", "flows", Some(FLOW), &change).unwrap();
                 let flows = router.queue("lan", "flows").await.unwrap().flows;
-                // The port's announcement of its address belongs to no flow.
+                // The announcement of the port's address belongs to no flow, but to the shared queue.
                 let names: Vec<_> = flows.iter().filter_map(|flow| flow.flow.as_deref()).collect();
                 assert_eq!(names, [FLOW], "threshold {threshold}");
             }

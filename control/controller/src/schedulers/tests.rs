@@ -76,7 +76,7 @@ fn a_node_goes_with_all_below_it() {
     assert_eq!(below(scheduler, "rest"), HashSet::from(["rest"]));
 }
 
-/// Run time that grows with the square of the nodes would be minutes here.
+/// With quadratic run time, this test would take minutes.
 #[test]
 fn forty_thousand_leaves_go_with_the_node_above_them() {
     let planned = planned(TREE).unwrap();

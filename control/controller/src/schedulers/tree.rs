@@ -1,5 +1,4 @@
-//! Check of planned scheduler trees: each is built without packets first, and an error names the invalid
-//! part.
+//! Checks planned scheduler trees: builds each without packets, so that an error can name the invalid part.
 
 use std::collections::HashMap;
 
@@ -31,15 +30,16 @@ impl Item for Nothing {
 pub(crate) enum Part {
     /// Whole scheduler.
     Whole,
-    /// Setting of the port.
+    /// Setting of the scheduler as a whole.
     Setting(&'static str),
-    /// Node by its index in the list, with the setting in error; an empty name where several settings are.
+    /// Node by its index in the list, and its invalid setting; an empty string if the error concerns several
+    /// settings.
     Node(usize, &'static str),
     /// Flow settings by their index in the list.
     Flow(usize),
 }
 
-/// Error of a tree that can't be built.
+/// Error of a scheduler whose tree can't be built.
 #[derive(Debug)]
 pub(crate) struct Unplanned {
     /// Invalid part.
@@ -55,8 +55,8 @@ impl From<Unplanned> for ControlError {
 }
 
 impl Unplanned {
-    /// Returns the error with the position in the configuration file, in the scheduler of the port of this
-    /// name.
+    /// Returns the error with its position in the configuration file. `port` is the name of the scheduler's
+    /// port.
     pub fn placed(self, config: &Config, port: &str) -> ControlError {
         let Some(place) = config.port.iter().position(|own| &*own.name == port) else { return self.error };
         let mut path = vec![Step::Key("port"), Step::Entry(place), Step::Key("scheduler")];
@@ -76,7 +76,7 @@ fn at_node(index: usize, key: &'static str) -> impl Fn(ControlError) -> Unplanne
 }
 
 impl Schedulers {
-    /// Checks that the nodes form a tree whose promises can be kept.
+    /// Checks that the nodes form a tree, and that all promises can be kept.
     pub fn check(&self, scheduler: &Scheduler) -> Result<(), Unplanned> {
         if scheduler.node.is_empty() {
             let needed = "it has no node: give it one, as node = [{ name = \"all\", kind = \"fifo\" }]";
@@ -93,8 +93,8 @@ impl Schedulers {
         Ok(())
     }
 
-    /// Builds the tree without packets, for a link of this rate. The promises are summed once for the whole
-    /// tree. Only on failure does a search find the first node that breaks them.
+    /// Builds the tree without packets, for a link of this rate. Normally it sums up all promises only once.
+    /// On failure, it searches for the first node whose promise can't be kept.
     pub fn build(
         &self,
         scheduler: &Scheduler,
@@ -138,7 +138,7 @@ impl Schedulers {
             self.plant(scheduler, nodes, index, &mut tree)?;
         }
         tree.defer_promises(false);
-        // All nodes are present, so their promises can be checked against the link.
+        // With all nodes present, the sum of their promises is checked against the link.
         let beyond = |error: ScheduleError| {
             let named = error.node().and_then(|node| nodes.place(self.name(QueueId(node.0 as u16))));
             let part = named.map_or(Part::Setting("rate"), |index| Part::Node(index, ""));
@@ -184,7 +184,7 @@ impl Schedulers {
                 return Err(at_flow(same_queue(other)));
             }
             let leaf = NodeId(self.known(&said.queue).unwrap_or_default().0.into());
-            // Any number that no other flow has is valid.
+            // Any number that is unique among the flows is valid.
             let flow = FlowNumber(index as u32);
             if said.rate.is_some() && said.quantum.is_some() {
                 return Err(at_flow(
@@ -199,7 +199,7 @@ impl Schedulers {
     }
 }
 
-/// Checks that each leaf with reserved flows has a rate.
+/// Checks that each leaf with reserved flows has a rate, of which the reservations are parts.
 fn check_reserved(scheduler: &Scheduler) -> Result<(), Unplanned> {
     let mut reserved = HashMap::new();
     for said in &scheduler.flow {
@@ -237,7 +237,7 @@ fn check_place(nodes: &Nodes<'_>, index: usize, node: &SchedulerNode) -> Result<
             node.name, root.name, root.name
         ))));
     };
-    // All nodes before this one are valid, so none of them has this node as an ancestor.
+    // The nodes before this one are valid, so this node is no ancestor of theirs.
     if nodes.place(under).is_some_and(|place| place < index) {
         return Ok(());
     }
@@ -256,7 +256,7 @@ fn check_place(nodes: &Nodes<'_>, index: usize, node: &SchedulerNode) -> Result<
     Err(at_node(index, "under")(ControlError::Invalid(problem)))
 }
 
-/// Returns the path from a node upwards back to itself, if there is one.
+/// Returns the path from a node upwards to itself; `None` if the node is not its own ancestor.
 fn circle(nodes: &Nodes<'_>, node: &SchedulerNode) -> Option<String> {
     let mut way = format!("{:?}", node.name);
     let mut above = node;
@@ -275,7 +275,7 @@ fn circle(nodes: &Nodes<'_>, node: &SchedulerNode) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Returns the error of a scheduler of 10 Mb/s, whose nodes start in line 8.
+    /// Returns the error of a 10 Mb/s scheduler with these nodes. The nodes start in line 8.
     fn refused(nodes: &str) -> String {
         let text = format!(
             "[[port]]\nname = \"wan\"\nkind = \"memory\"\n\n[port.scheduler]\nrate = \"10mbit\"\nnode = [\n{nodes}\n]\n"

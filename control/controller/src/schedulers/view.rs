@@ -1,5 +1,4 @@
-//! Views of the schedulers of ports: the promised and the delivered rate of each node, and the speed of the
-//! link.
+//! Views of ports' schedulers: promised and delivered rate of each node, and link speed.
 
 use std::collections::HashMap;
 
@@ -18,12 +17,12 @@ use crate::schedulers::{Schedulers, owner_of};
 use crate::view::{SchedulerNodeView, SchedulerView};
 use crate::workers::Workers;
 
-/// Promised rates of a scheduler's nodes, by node number.
+/// Promised rates in bit/s, by node number; no entry for a node whose rate is not bounded.
 type Promises = HashMap<QueueId, u64>;
 
 impl Schedulers {
-    /// Returns the promised rates of nodes over a link of this rate, or without a rate. An error names what
-    /// such a link can't carry.
+    /// Returns the promised rates of nodes on a link of this rate; `None` for no limit. The error names what
+    /// the link can't carry.
     fn promises(&self, scheduler: &Scheduler, link: Option<Bits>) -> Result<Promises, ControlError> {
         let nodes = self.build(scheduler, link)?.tree();
         let promised = |view: NodeView| Some((QueueId(view.node.0 as u16), view.promised?.0));
@@ -31,7 +30,7 @@ impl Schedulers {
     }
 }
 
-/// Returns a warning about promises that a link of this speed can't keep.
+/// Returns a warning about promises that a link of this speed can't keep; `None` if it can keep all.
 fn beyond_link(schedulers: &Schedulers, scheduler: &Scheduler, link: Bits) -> Option<String> {
     let speed = BitRate(link.0 as f64);
     if let Err(error) = schedulers.promises(scheduler, Some(link)) {
@@ -44,13 +43,13 @@ fn beyond_link(schedulers: &Schedulers, scheduler: &Scheduler, link: Bits) -> Op
     ))
 }
 
-/// Returns a warning about leaf limits above the capacity of a port whose queues hold `room` packets in all.
-/// A single leaf gets at most half of the room, so that it never takes all from the others.
+/// Returns a warning about leaf limits above `room`, the number of packets that all queues of the port can
+/// hold. A single leaf may use half of the room, so that something is left for the others.
 fn beyond_room(scheduler: &Scheduler, room: u32) -> Option<String> {
     let beyond = scheduler.node.iter().find_map(|node| {
         let limit = node.limit.filter(|limit| *limit > room / 2).map(|limit| {
             let limit = count(limit, "packet");
-            format!("node {:?} is to hold up to {limit}, and can hold {}", node.name, room / 2)
+            format!("node {:?} has the limit {limit}, but only {} fit", node.name, room / 2)
         });
         let queues = || {
             let queues = node.queues.filter(|queues| *queues > room)?;
@@ -77,7 +76,7 @@ fn warning(one: Option<String>, other: Option<String>) -> Option<String> {
     }
 }
 
-/// Returns the link speed of a port if the kernel knows it. Virtual devices are left out, because their
+/// Returns the speed of a port's link; `None` if the kernel doesn't know it, or for virtual devices, whose
 /// speed is only nominal.
 fn link_speed(port: PortId, devices: &Devices, kernel: &Kernel) -> Option<Bits> {
     let ifindex = devices.kernel.get(&port)?.ifindex;
@@ -86,8 +85,8 @@ fn link_speed(port: PortId, devices: &Devices, kernel: &Kernel) -> Option<Bits> 
     millrace_offload::link_speed(&link.name).map(Bits)
 }
 
-/// Logs the promises of a port's scheduler that its link can't carry. This is no error: a link that is
-/// slow today, because of its cable or its far end, must not keep a router from starting.
+/// Logs the promises of a port's scheduler that its link can't keep. This is no error: a cable or a peer that
+/// is slow today must not prevent a start.
 pub(crate) fn say_beyond_link(port: PortId, model: &Model, devices: &Devices, kernel: &Kernel) {
     let (Some(scheduler), Some(link)) = (model.schedulers.of(port), link_speed(port, devices, kernel)) else {
         return;
@@ -158,7 +157,7 @@ impl Inner {
         let settings = schedulers.of(port);
         let specs = settings.map(Nodes::of);
         let link = link_speed(port, &self.devices, &self.kernel);
-        // Where the link is slower than the configured rate, the nodes share the link's speed.
+        // If the link is slower than the configured rate, the promises follow from the link's speed.
         let slower =
             link.filter(|link| settings.is_some_and(|own| own.rate.is_none_or(|rate| rate.0 > link.0)));
         let by_link = |own| slower.and_then(|link| schedulers.promises(own, Some(link)).ok());
@@ -213,7 +212,7 @@ impl Inner {
     }
 }
 
-/// Returns the key of a node's rate.
+/// Returns the key of a node's rate among all rates.
 pub(super) fn rate_key(port: &str, node: &str) -> String {
     format!("{port} {node}")
 }

@@ -36,7 +36,7 @@ pub(super) fn start_workers(
             Handover::mesh(&sleepers).into_iter().map(Some).collect()
         }
     };
-    // All workers have the same seed, so that they agree on the owner and the next hop of a flow.
+    // All workers have the same seed, so they agree on each flow's owner and next hop.
     let seed = std::hash::RandomState::new().build_hasher().finish();
     let (mut workers, mut threads) = (Vec::new(), Vec::new());
     let (panic_sender, panics) = channel();
@@ -58,14 +58,14 @@ pub(super) fn start_workers(
     Ok((Workers::new(workers, seed), threads, panics))
 }
 
-/// Stops workers that have no work yet.
+/// Stops workers before they have any work, and joins their threads.
 pub(super) fn stop(workers: &mut Workers, threads: Vec<JoinHandle<()>>) {
-    // The earlier error is reported, so an error here is dropped.
+    // The error that led to this stop is reported instead.
     let _ = workers.tell(|| Command::Stop);
     threads.into_iter().for_each(|thread| drop(thread.join()));
 }
 
-/// Parts from which a worker is created on its own thread.
+/// Parts of a worker; the worker is created from them on its own thread.
 pub(super) struct Making {
     frames: u32,
     prefixes: FibReader,
@@ -73,7 +73,7 @@ pub(super) struct Making {
     handover: Option<Handover>,
 }
 
-/// Starts the thread of a worker, which maps its own packet memory.
+/// Starts the thread of a worker. The thread drops its privileges and maps its own packet memory.
 pub(super) fn start_worker(
     number: usize,
     making: Making,
@@ -95,7 +95,7 @@ pub(super) fn start_worker(
             }
         }
         Err(error) => {
-            // The starter of the worker gets the error; if the starter is gone, nobody needs the error.
+            // The caller gets the error, unless it no longer waits.
             let _ = sender.send(Err(error));
         }
     };

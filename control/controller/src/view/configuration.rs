@@ -24,43 +24,43 @@ pub struct Pending {
 pub struct ConfigurationView {
     /// Text of the configuration, as a file.
     pub text: String,
-    /// Name of the file that was applied last, or with which the router was started.
+    /// Origin of the base configuration: name of a file or revision.
     pub origin: String,
-    /// File of the revisions; `null` where revisions end with the router.
+    /// File of the revisions; `null` if revisions are lost when the router ends.
     pub store: Option<String>,
     /// Revision that waits for its confirmation.
     pub pending: Option<Pending>,
 }
 
-/// Difference between the running configuration and another one.
+/// Changes from the running configuration to another one.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DifferenceView {
     /// Name of the other configuration.
     pub origin: String,
-    /// Commands that would make the changes.
+    /// Changes as commands.
     pub changes: Vec<String>,
-    /// Changes that need a restart.
+    /// Settings that differ and need a restart.
     pub restart: Vec<String>,
 }
 
 /// Outcome of applying a configuration.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct AppliedView {
-    /// Number of the new revision. It is absent where nothing changed and the newest revision was running
-    /// already, or where the previous revision runs again.
+    /// Number of the new revision. Absent if nothing changed and the newest revision already ran, or if the
+    /// router returned to the previous revision.
     pub revision: Option<u64>,
-    /// Commands that would make the same changes.
+    /// Changes made, as commands.
     pub changes: Vec<String>,
-    /// Time after which the change is rolled back unless it is confirmed: `60s`.
+    /// Time until the change is rolled back unless it is confirmed: `60s`. Absent if no confirmation is
+    /// needed.
     pub confirm: Option<ConfirmTime>,
-    /// Source of the configuration.
+    /// Origin of the configuration: name of a file or revision.
     pub origin: String,
-    /// Revision that runs now, even if it is an earlier one; absent where nothing changed. The audit log
-    /// records it.
+    /// Number of the revision that runs now, which may be an earlier one; absent if nothing changed. The
+    /// audit log records it.
     #[serde(skip)]
     pub runs: Option<u64>,
-    /// Filters and bindings that never win, each with the filters that precede it; empty where nothing
-    /// changed.
+    /// Filters and bindings that never win, each with the filters that shadow it; empty if nothing changed.
     pub shadowed: Vec<ShadowedView>,
 }
 
@@ -84,8 +84,8 @@ pub struct RevisionView {
     /// Revision.
     #[serde(flatten)]
     pub revision: Revision,
-    /// Whether the revision was applied last, and not withdrawn. It runs, with the later changes of single
-    /// commands.
+    /// Whether the revision was applied last, and not withdrawn. Single commands may have changed the running
+    /// configuration since.
     pub runs: bool,
 }
 

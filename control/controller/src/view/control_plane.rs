@@ -21,9 +21,9 @@ pub struct ControlClassView {
     pub class: &'static str,
     /// Packets that belong to the class.
     pub meaning: &'static str,
-    /// Rate of each port, in packets per second.
+    /// Rate limit for each port, in packets per second.
     pub rate: u32,
-    /// Burst, in packets.
+    /// Burst for each port, in packets.
     pub burst: u32,
     /// Packets passed.
     pub passed: u64,
@@ -31,7 +31,7 @@ pub struct ControlClassView {
     pub dropped: u64,
     /// Packets dropped per second since the last request.
     pub dropped_rate: f64,
-    /// Counts by port, without ports that have none.
+    /// Counts by port; ports without packets of the class are absent.
     pub ports: BTreeMap<String, PortClassView>,
 }
 

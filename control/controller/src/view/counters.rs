@@ -27,6 +27,6 @@ pub struct PortCountersView {
     pub tx_packets: u64,
     /// Bytes sent.
     pub tx_bytes: u64,
-    /// Frames dropped that arrived at the port.
+    /// Frames dropped that arrived at the port, or were lost in its device.
     pub dropped: u64,
 }

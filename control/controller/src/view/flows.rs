@@ -3,12 +3,12 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Explanation of a packet's journey.
+/// Explanation of how the router would treat a packet.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct LookupView {
     /// Steps of the journey, stage by stage.
     pub steps: Vec<StepView>,
-    /// Final outcome for the packet.
+    /// Result for the packet: where it goes, or why it is dropped.
     pub verdict: String,
 }
 
@@ -17,7 +17,7 @@ pub struct LookupView {
 pub struct StepView {
     /// Name of the stage.
     pub stage: &'static str,
-    /// Outcome at the stage, and its reason.
+    /// Result of the stage, and its reason.
     pub text: String,
 }
 
@@ -26,7 +26,7 @@ pub struct StepView {
 pub struct FlowsView {
     /// Number of matching flows, including flows that are not listed.
     pub found: usize,
-    /// First of the matching flows.
+    /// First of the matching flows, in the requested order.
     pub flows: Vec<FlowView>,
 }
 
@@ -51,9 +51,9 @@ pub struct FlowView {
     pub packets: u64,
     /// Bytes of the flow's packets, with link headers.
     pub bytes: u64,
-    /// Packets per second, if requested.
+    /// Packets per second; absent unless flows are ordered by rate.
     pub packet_rate: Option<f64>,
-    /// Bits per second, if rates were requested.
+    /// Bits per second; absent unless flows are ordered by rate.
     pub bit_rate: Option<f64>,
     /// Seconds since the router learned the flow.
     pub age: f64,
@@ -65,12 +65,12 @@ pub struct FlowView {
     pub why_not_driver: Option<String>,
     /// Whether a placement determines the level of the flow.
     pub placed: bool,
-    /// Number of the worker that owns the flow; 0 where there is only one worker.
+    /// Number of the worker that owns the flow, from 0.
     pub worker: usize,
-    /// `new` while other new flows may displace the flow, then `established`; `reserved` while a reserved
-    /// rate protects the flow from displacement.
+    /// `new` while other new flows may displace the flow, `established` afterwards, or `reserved` if a
+    /// reserved rate protects the flow from displacement.
     pub state: &'static str,
-    /// Bindings of the flow, in the order of the journey.
+    /// Bindings that the flow's packets meet, in order.
     pub bindings: Vec<String>,
     /// Route of the flow.
     pub route: String,

@@ -8,8 +8,7 @@ use super::QueuesView;
 /// Binding of an instance, or of another action, to flows.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct BindingView {
-    /// Number of the binding. No other binding gets it while the router runs, and older bindings have smaller
-    /// numbers.
+    /// Number of the binding. It is not reused while the router runs, and newer bindings have larger numbers.
     pub id: u64,
     /// Action on the packets: `instance NAME`, `drop`, `reject`, `host`, `port NAME`, `ports NAME,NAME` or
     /// `copy-to NAME`.
@@ -22,26 +21,26 @@ pub struct BindingView {
     pub filter: String,
     /// Priority of the filter; of several filters that match, the highest priority wins.
     pub priority: i32,
-    /// Treatment of packets at which the instance fails; `null` without an instance.
+    /// Treatment of a packet when the instance's call fails; `null` without an instance.
     pub on_fault: Option<&'static str>,
-    /// Time limit of an instance's call, in microseconds.
+    /// Time limit of the instance's call in microseconds; `null` without an instance.
     pub budget: Option<u64>,
-    /// Time limit for each packet of a call in microseconds, if there is one.
+    /// Time limit of the call for each of its packets, in microseconds; `null` without one.
     pub packet_budget: Option<u64>,
-    /// Packets of the binding.
+    /// Number of packets that chose the binding.
     pub packets: u64,
     /// Bytes of the binding's packets.
     pub bytes: u64,
     /// Packets of the binding that the instance dropped.
     pub drops: u64,
-    /// Account of the binding's packets in the queues of ports; at a gate for copies, of the copies.
+    /// Queue account of the binding's packets; at a gate for copies, of the copies.
     #[serde(flatten)]
     pub queues: QueuesView,
-    /// Filters that precede a new binding so that it never wins; empty where the binding can win. Absent in
-    /// lists.
+    /// Filters that shadow a new binding, so that it never wins; empty if it can win. Absent in lists, and if
+    /// the gate has too many filters to compare.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shadowed_by: Option<Vec<NamedFilterView>>,
-    /// Reason why no arriving packet meets a new binding. Absent where packets can meet it, and in lists.
+    /// Reason why no received packet meets a new binding. Absent if packets can meet it, and in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unreached: Option<String>,
 }
@@ -51,16 +50,17 @@ pub struct BindingView {
 pub struct GateView {
     /// Name of the gate.
     pub name: String,
-    /// Position of the gate in the journey.
+    /// Position of the gate in the pipeline.
     pub position: &'static str,
-    /// Filter table of the gate: `linear`, `tuple-space`, `cutting-tree`, `dag`, `dag-patricia` or
+    /// Kind of the gate's filter table: `linear`, `tuple-space`, `cutting-tree`, `dag`, `dag-patricia` or
     /// `dag-tree-bitmap`.
     pub table: &'static str,
-    /// Reason why another kind of table is used at present.
+    /// Reason why another kind of table is in use at present; `null` if none is.
     pub moved: Option<String>,
     /// Memory of the filter table in bytes.
     pub memory: usize,
-    /// Links from the filters of the previous gate into this gate's table, where both tables are DAGs.
+    /// Links from the filters of the previous gate into this gate's table; `null` unless both tables are
+    /// DAGs.
     pub links: Option<GateLinksView>,
     /// Bindings at the gate.
     pub bindings: Vec<BindingView>,
@@ -73,26 +73,26 @@ pub struct GateLinksView {
     pub from: String,
     /// Number of filters of the previous gate.
     pub filters: usize,
-    /// Number of links that lead further than to the root.
+    /// Number of links to a node below the root.
     pub ahead: usize,
     /// Memory of the links in bytes.
     pub bytes: usize,
 }
 
-/// Explanation of a packet's outcome at a gate with filters.
+/// Explanation of which filter a packet chooses at a gate.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct GateExplanationView {
     /// Name of the gate.
     pub gate: String,
-    /// Position of the gate in the journey.
+    /// Position of the gate in the pipeline.
     pub position: &'static str,
-    /// Filters of the gate in the order in which they win: all that match the packet, and some that do not.
+    /// Filters of the gate in the order in which they win: all that match the packet, and some others.
     pub candidates: Vec<CandidateView>,
-    /// Number of further filters that do not match.
+    /// Number of omitted filters, none of which matches.
     pub left_out: usize,
 }
 
-/// Filter in the explanation of a packet.
+/// Filter in an explanation.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CandidateView {
     /// Number of the filter.
@@ -119,18 +119,18 @@ pub struct GateCheckView {
     pub filters: usize,
     /// Filters that never win.
     pub shadowed: Vec<ShadowedView>,
-    /// Filters that no single other filter covers. Whether several others cover them together would take too
-    /// long to determine.
+    /// Filters that no single other filter shadows, but maybe several together; determining that would take
+    /// too long.
     pub undecided: Vec<NamedFilterView>,
-    /// Pairs of filters of equal priority that overlap although neither contains the other; up to 100.
+    /// Pairs of filters of equal priority that overlap, although neither contains the other. Up to 100 pairs.
     pub ambiguous: Vec<AmbiguousView>,
-    /// Number of such pairs.
+    /// Number of all such pairs.
     pub ambiguous_pairs: usize,
-    /// Filters that compete with routes and lose to each route because of their priority.
+    /// Filters whose priority is below that of routes, so that every route wins against them.
     pub below_routes: Vec<NamedFilterView>,
 }
 
-/// Filter as other views refer to it.
+/// Filter, identified for other views.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct NamedFilterView {
     /// Number of the filter.
@@ -149,11 +149,12 @@ pub struct NamedFilterView {
 pub struct ShadowedView {
     /// Filter.
     pub filter: NamedFilterView,
-    /// Preceding filters that together match all packets of the filter; none of them can be left out.
+    /// Filters with precedence that together match all packets of the filter. Each of them is necessary for
+    /// that.
     pub by: Vec<NamedFilterView>,
 }
 
-/// Two filters whose winner is hard to see.
+/// Two overlapping filters whose winner is hard to predict.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct AmbiguousView {
     /// Filter that wins.

@@ -18,7 +18,7 @@ pub struct HostCompanionView {
     pub faults: BTreeMap<&'static str, u64>,
     /// Text of the last fault.
     pub last_fault: Option<String>,
-    /// Number of calls suspended at the end of their slice.
+    /// Number of times that a call was suspended at the end of its slice.
     pub suspensions: u64,
     /// Messages from the workers to the companion.
     pub up: MessagesView,
@@ -31,8 +31,8 @@ pub struct HostCompanionView {
 pub struct MessagesView {
     /// Messages sent.
     pub sent: u64,
-    /// Messages received, by the instance of each worker.
+    /// Messages received, counted at the instance of each worker.
     pub heard: u64,
-    /// Messages lost: the queue was full, or the receiver was pausing.
+    /// Messages lost because the queue was full or the receiver was paused.
     pub lost: u64,
 }

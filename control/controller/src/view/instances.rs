@@ -25,18 +25,18 @@ pub struct InstanceView {
     pub faults: BTreeMap<&'static str, u64>,
     /// Text of the last fault.
     pub last_fault: Option<String>,
-    /// Number of calls suspended at the end of their slice.
+    /// Number of times that a call was suspended at the end of its slice.
     pub suspensions: u64,
-    /// Packets dropped, by the instance's own reasons.
+    /// Packets dropped, by the number of the instance's own drop reason.
     pub drops: BTreeMap<u8, u64>,
     /// Counters of the plugin, by name.
     pub counters: BTreeMap<&'static str, u64>,
     /// Host companion of the instance; absent where the plugin has none.
     pub host_companion: Option<HostCompanionView>,
-    /// Lowest level that processes the instance's packets: `xdp` where the plugin's eBPF variant is loaded
-    /// there, else `worker`.
+    /// Lowest level at which the instance treats packets: `xdp` if the plugin's eBPF variant is loaded and
+    /// may be called, else `worker`.
     pub level: &'static str,
-    /// Reason why the instance is not offloaded, where it isn't.
+    /// Reason why packets of the instance are not offloaded; absent if they may be.
     pub why_worker: Option<String>,
     /// Packets of the instance's bindings.
     pub packets: u64,
@@ -46,7 +46,8 @@ pub struct InstanceView {
     pub bindings: Vec<BindingView>,
 }
 
-/// Instance in quarantine at the next start: one of its calls ended the router, or it was freed in quarantine.
+/// Quarantine entry for the next start: a call of the instance ended the router, or it was freed in
+/// quarantine.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct HeldView {
     /// Name of the instance.
@@ -57,7 +58,7 @@ pub struct HeldView {
     pub since: String,
     /// Reason of the quarantine.
     pub why: String,
-    /// Whether this router has an instance of that name.
+    /// Whether this router has an instance of that name and plugin.
     pub is_here: bool,
 }
 
@@ -66,6 +67,6 @@ pub struct HeldView {
 pub struct ReleaseView {
     /// Name of the instance.
     pub instance: String,
-    /// Whether this router has the instance, so that it runs now.
+    /// Whether this router has the instance, which therefore runs again.
     pub is_here: bool,
 }

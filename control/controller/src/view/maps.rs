@@ -8,19 +8,19 @@ use serde::Serialize;
 pub struct MapView {
     /// Name of the map.
     pub name: String,
-    /// Bytes of each key.
+    /// Length of each key in bytes.
     pub key: u16,
-    /// Bytes of each value.
+    /// Length of each value in bytes.
     pub value: u16,
-    /// Most entries at each worker.
+    /// Maximum number of entries at each worker.
     pub most: u32,
     /// Number of entries at all workers together.
     pub entries: u64,
-    /// Number of new keys so far for which there was no room.
+    /// Number of new keys that found the map full, so far.
     pub refused: u64,
     /// Entries of the map; only in the answer about a single map.
     pub content: Vec<MapEntryView>,
-    /// Whether the map has more entries than those in `content`.
+    /// Whether the map has entries that are missing in `content`.
     pub more: bool,
 }
 

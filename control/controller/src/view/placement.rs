@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Placements, and the level of all flows.
+/// Placements, and the number of flows at each level.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PlacementsView {
     /// Placements of flows; the first placement that matches a flow counts.
@@ -20,7 +20,7 @@ pub struct PlacementsView {
     pub budget: DriverBudgetView,
 }
 
-/// Placement of flows, and the level of these flows.
+/// Placement of flows, with the number of these flows at each level.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PlacementView {
     /// Flows of the placement: a filter, or `instance NAME`.
@@ -35,21 +35,21 @@ pub struct PlacementView {
     pub why_worker: BTreeMap<String, u64>,
 }
 
-/// Static budget of the offload level, in instructions for each packet.
+/// Instruction budget of the XDP program for a packet.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct DriverBudgetView {
-    /// Budget of a flow.
+    /// Maximum number of instructions for a packet of a flow.
     pub instructions: u32,
-    /// Assumed cost of forwarding or dropping.
+    /// Assumed instructions for forwarding or dropping.
     pub forward: u32,
-    /// Assumed additional cost of a token bucket.
+    /// Assumed additional instructions for a token bucket.
     pub police: u32,
-    /// Assumed additional cost of calling the eBPF variant of a plugin, without the variant's own
-    /// instructions.
+    /// Assumed additional instructions for calling the eBPF variant of a plugin, not counting the variant
+    /// itself.
     pub ask: u32,
-    /// Budget of the eBPF variant of a plugin.
+    /// Maximum number of instructions of a plugin's eBPF variant.
     pub form: u32,
-    /// Instructions on the longest path through the compiled program, without a token bucket and without
-    /// completing a checksum.
+    /// Instructions on the longest path through the compiled program, without token bucket and checksum
+    /// completion.
     pub longest_way: Option<u32>,
 }

@@ -30,11 +30,11 @@ pub struct PluginDetailView {
     /// Description of the plugin in lists.
     #[serde(flatten)]
     pub plugin: PluginView,
-    /// JSON Schema of the plugin's settings; absent for a plugin without settings.
+    /// JSON Schema of the plugin's settings; absent if it has none.
     pub settings: Option<Map<String, Value>>,
-    /// Manual page of the plugin; absent for a plugin without one.
+    /// Manual page of the plugin; absent if it has none.
     pub manual: Option<String>,
-    /// Shared maps that the instances write.
+    /// Shared maps that instances of the plugin write.
     pub maps: Vec<MapShapeView>,
     /// Version of the state that the instances save.
     pub state_version: u32,
@@ -46,16 +46,16 @@ pub struct PluginDetailView {
     pub driver_form: Option<DriverFormView>,
     /// Names of the plugin's instances.
     pub instances: Vec<String>,
-    /// Version that a rollback would restore; absent without an upgrade.
+    /// Version that a rollback restores; absent if the plugin was not upgraded.
     pub previous: Option<&'static str>,
 }
 
 /// eBPF variant of a plugin.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DriverFormView {
-    /// Number of words of its settings.
+    /// Number of setting words.
     pub settings: usize,
-    /// Number of words of its counters, on each processor.
+    /// Number of counter words for each processor.
     pub counters: usize,
     /// Size of its object file in bytes.
     pub bytes: usize,
@@ -66,11 +66,11 @@ pub struct DriverFormView {
 pub struct MapShapeView {
     /// Name of the map.
     pub name: String,
-    /// Bytes of each key.
+    /// Length of each key in bytes.
     pub key: u16,
-    /// Bytes of each value.
+    /// Length of each value in bytes.
     pub value: u16,
-    /// Most entries at each worker.
+    /// Maximum number of entries at each worker.
     pub entries: u32,
     /// Memory of the map at each worker, in bytes.
     pub memory: usize,
@@ -84,7 +84,7 @@ impl From<&MapShape> for MapShapeView {
 }
 
 impl PluginDetailView {
-    /// Converts the statement of a plugin; `view` makes the list's view of it.
+    /// Converts the description of a plugin; `view` makes its view for lists.
     pub(crate) fn of(
         statement: PluginStatement,
         view: &impl Fn(millrace_plugin::PluginDescription) -> PluginView,
@@ -116,8 +116,8 @@ pub struct PluginView {
     pub summary: &'static str,
     /// Positions of the gates at which the plugin may be bound.
     pub positions: Vec<&'static str>,
-    /// Code of the plugin at each position (*Router Plugins*, section 4). The upper 16 bits hold the type,
-    /// which stands for the position; the lower 16 bits hold the plugin's number.
+    /// Code of the plugin at each position: the position's type in the upper 16 bits, the plugin's number in
+    /// the lower (*Router Plugins*, section 4).
     #[schemars(with = "BTreeMap<String, u32>")]
     pub codes: BTreeMap<&'static str, PluginCode>,
     /// Control messages of the plugin, with their descriptions.
@@ -126,7 +126,7 @@ pub struct PluginView {
     pub home: &'static str,
     /// `signed by` and the key's id, or `unsigned`; absent for a built-in plugin.
     pub signature: Option<String>,
-    /// Features that the plugin needs of the interface to the router.
+    /// Features of the plugin interface that the plugin needs.
     pub features: Vec<String>,
     /// Capabilities that the plugin requests.
     pub capabilities: Vec<&'static str>,

@@ -16,24 +16,25 @@ pub struct PortView {
     pub driver: String,
     /// Mode of the driver: `zero-copy`, `native`, `generic`, `ring`, `call`, `in-process`.
     pub mode: String,
-    /// Reason why the driver works in no better mode; empty in the best mode.
+    /// Reason why no better mode is in use; empty in the best mode.
     pub why: String,
     /// State of the link: `up` or `down`.
     pub state: &'static str,
     /// MAC address of the port.
     pub mac: String,
-    /// Largest network packet in bytes.
+    /// MTU of the port in bytes.
     pub mtu: u16,
     /// Addresses of the port.
     pub addresses: Vec<String>,
-    /// Treatment of the port's packets after the router has died: `kernel` or `drop`.
+    /// Treatment of the port's packets after the router has died: `kernel` or `drop`. Absent without a kernel
+    /// device.
     pub on_death: Option<&'static str>,
     /// Reverse-path check of packets from the port: `off`, `strict` or `loose`.
     pub reverse_path: &'static str,
-    /// Queueing discipline of the kernel at the port, if it is no plain queue: packets of the router bypass
-    /// it.
+    /// Queueing discipline of the kernel at the port, which the router's packets bypass; absent for a plain
+    /// queue.
     pub queueing_discipline: Option<String>,
-    /// Most packets that a worker takes from the port in an iteration.
+    /// Maximum number of packets that a worker takes from the port in an iteration.
     pub input_weight: u16,
     /// Frames received, including frames that the kernel kept.
     pub rx_packets: u64,
@@ -43,12 +44,12 @@ pub struct PortView {
     pub tx_packets: u64,
     /// Bytes sent.
     pub tx_bytes: u64,
-    /// Received frames that the offload forwarded.
+    /// Frames received here that the offload forwarded.
     pub driver_packets: u64,
-    /// Sent frames that a worker sent in batches, bypassing its socket.
+    /// Frames sent by batch sending, bypassing the worker's socket.
     pub batched_packets: u64,
-    /// Frames that the router or the kernel gave to the device and the device did not send, as the kernel
-    /// counts them. Frames of the router also count as sent.
+    /// Frames that the device dropped on transmit, as the kernel counts them. Those of the router also count
+    /// as sent.
     pub device_drops: u64,
     /// Frames received per second since the last request.
     pub rx_rate: f64,
@@ -75,6 +76,7 @@ pub struct NeighbourView {
     pub address: String,
     /// MAC address of the neighbour, if known.
     pub mac: Option<String>,
-    /// State of the neighbour: the kernel's name for it; at ports without a kernel `known` or `incomplete`.
+    /// State of the neighbour, with the kernel's name; `known` or `incomplete` at ports without a kernel
+    /// device.
     pub state: String,
 }

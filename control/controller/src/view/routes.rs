@@ -12,34 +12,33 @@ pub struct RouteView {
     pub kind: &'static str,
     /// Next hops; empty unless the route forwards.
     pub next_hops: Vec<NextHopView>,
-    /// Source of the route: `kernel` for mirrored routes, else `millrace`.
+    /// Holder of the route: `kernel` for mirrored routes, `millrace` for the router's own.
     pub source: &'static str,
-    /// Origin of the route, in the kernel's names: `static`, `kernel`, `bgp`…; `millrace` for the router's
-    /// own routes.
+    /// Protocol of the route, with the kernel's name: `static`, `kernel`, `bgp`, …; `millrace` for the
+    /// router's own routes.
     pub protocol: String,
-    /// Reason why the kernel lacks the configured route, so that no packet takes it. Absent where the kernel
-    /// has the route.
+    /// Reason why the kernel lacks the configured route, so that packets don't use it. Absent if the kernel
+    /// has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
-    /// Queue account of the route; absent where it is not counted: the route leads to no port, or the limit
-    /// of counted routes was reached before.
+    /// Queue account of the route; absent if the route leads to no port, or the limit of counted routes was
+    /// reached.
     #[serde(flatten)]
     pub queues: Option<QueuesView>,
 }
 
-/// Account of a route's or a filter's packets in the queues of ports: queued = sent + lost + waiting. Bytes
-/// are those of whole frames.
+/// Queue account of a route or filter: queued = sent + lost + waiting. Bytes are those of whole frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct QueuesView {
-    /// Packets given to the queues of ports; each copy and each fragment is one packet.
+    /// Packets that entered queues; each copy and each fragment counts as a packet.
     pub queued_packets: u64,
     /// Bytes of the queued packets.
     pub queued_bytes: u64,
-    /// Packets that went on to devices.
+    /// Packets handed to devices.
     pub sent_packets: u64,
     /// Bytes of the sent packets.
     pub sent_bytes: u64,
-    /// Packets dropped in queues or behind them, before a device took them.
+    /// Packets dropped in a queue, or after it but before a device took them.
     pub lost_packets: u64,
     /// Bytes of the lost packets.
     pub lost_bytes: u64,
@@ -52,9 +51,9 @@ pub struct QueuesView {
 /// Next hop of a route.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct NextHopView {
-    /// Address of the next hop; absent where the destinations are neighbours themselves.
+    /// Address of the gateway; absent if the destinations are neighbours themselves.
     pub via: Option<String>,
-    /// Port by which the packets leave.
+    /// Egress port.
     pub port: String,
     /// Weight among the route's next hops.
     pub weight: u16,

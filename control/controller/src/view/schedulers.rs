@@ -13,52 +13,53 @@ use super::BindingView;
 pub struct SchedulerView {
     /// Name of the port.
     pub port: String,
-    /// Most bits per second that the port sends; absent where its rate is unlimited.
+    /// Rate of the port in bits per second; absent if it is unlimited.
     pub rate: Option<u64>,
-    /// Speed of the link in bits per second, where the kernel knows it; absent for virtual devices.
+    /// Link speed in bits per second; absent if the kernel doesn't know it, and for virtual devices.
     pub link: Option<u64>,
-    /// Warning about promises that exceed the link, and about leaf limits that exceed the packet memory.
+    /// Warning about promises above the link speed, or leaf limits above the packet memory; absent if there
+    /// is none.
     pub warning: Option<String>,
     /// Overhead that the link adds to each packet, as in the configuration.
     #[schemars(with = "String")]
     pub overhead: millrace_config::Overhead,
-    /// Queue of packets without another queue.
+    /// Queue of packets that no filter assigns to a queue.
     pub default: Option<String>,
-    /// Output of the kernel itself by the port; absent at ports without a kernel device.
+    /// Output of the kernel's own packets; absent without a kernel device.
     pub host: Option<HostOutputView>,
     /// Packets waiting.
     pub held: u32,
     /// Bytes of the waiting packets.
     pub held_bytes: u32,
-    /// Most packets that may wait in all queues, from the room in packet memory; a single leaf gets half of
-    /// it.
+    /// Maximum number of packets that may wait in all queues, from the size of packet memory. A single leaf
+    /// may use half of it.
     pub room_packets: u32,
-    /// Most bytes that may wait in all queues.
+    /// Maximum number of bytes that may wait in all queues.
     pub room_bytes: u32,
     /// Queues in use, including queues of flows.
     pub queues: u32,
-    /// Most queues.
+    /// Maximum number of queues.
     pub most_queues: u32,
-    /// Nodes of the scheduler, each behind its parent.
+    /// Nodes of the scheduler, each after its parent.
     pub nodes: Vec<SchedulerNodeView>,
 }
 
-/// Output of the kernel itself by a port with a scheduler.
+/// Host output: the kernel's own packets, sent out of a port with a scheduler.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct HostOutputView {
     /// Treatment of the kernel's packets: `queue`, `filter` or `direct`.
     pub setting: &'static str,
-    /// Most packets that a worker takes in an iteration.
+    /// Maximum number of these packets that a worker takes in an iteration.
     pub weight: u16,
-    /// Whether the packets are caught and wait in the queues.
+    /// Whether the packets are redirected into the queues at present.
     pub caught: bool,
-    /// Reason why the packets are not caught although they should be.
+    /// Reason why the packets are not redirected as configured; absent if they are.
     pub why: Option<String>,
-    /// Packets caught.
+    /// Packets redirected.
     pub packets: u64,
-    /// Bytes of the caught packets.
+    /// Bytes of the redirected packets.
     pub bytes: u64,
-    /// Caught packets that were lost before they were read, or for which there was no memory.
+    /// Redirected packets that were lost before the worker read them, or for lack of packet memory.
     pub lost: u64,
 }
 
@@ -76,8 +77,8 @@ pub struct SchedulerNodeView {
     /// Settings of the node, with underscores where a file has hyphens.
     #[serde(serialize_with = "as_in_json")]
     pub settings: Map<String, Value>,
-    /// Bits per second on the wire that the node gets when all others send as much as they can; absent where
-    /// that is not bounded.
+    /// Bits per second on the wire that the node gets when all others send at their maximum; absent if the
+    /// rate is unlimited.
     pub promised: Option<u64>,
     /// Bits per second on the wire that the node sent since the last request.
     pub delivered: u64,
@@ -91,9 +92,9 @@ pub struct SchedulerNodeView {
     pub held_packets: u32,
     /// Bytes of the waiting packets.
     pub held_bytes: u32,
-    /// Peak of the waiting bytes.
+    /// Maximum of the waiting bytes so far.
     pub peak_bytes: u32,
-    /// Peak of the waiting packets, possibly at another moment than the peak of bytes.
+    /// Maximum of the waiting packets so far, possibly at another time than that of the bytes.
     pub peak_packets: u32,
     /// Queues in use.
     pub queues: u32,
@@ -101,7 +102,7 @@ pub struct SchedulerNodeView {
     pub drops: BTreeMap<&'static str, u64>,
     /// Bytes of the dropped packets.
     pub dropped_bytes: u64,
-    /// Packets marked (ECN) at or below the node, rather than dropped.
+    /// Packets at or below the node that were marked (ECN) instead of dropped.
     pub marked_packets: u64,
 }
 
@@ -112,11 +113,11 @@ pub struct RemovedNodeView {
     pub port: String,
     /// Name of the node.
     pub node: String,
-    /// Leaf that took the packets; absent if the packets were dropped.
+    /// Leaf that got the packets; absent if they were dropped.
     pub to: Option<String>,
-    /// Whether the filters were removed; if not, they name the leaf `to` now.
+    /// Whether the filters were removed; otherwise they now name leaf `to`.
     pub with_filters: bool,
-    /// Filters whose queue was removed, in their former state.
+    /// Filters whose queue was removed, as they were before.
     pub filters: Vec<BindingView>,
 }
 
@@ -128,9 +129,9 @@ pub struct QueueView {
     /// Leaf.
     #[serde(flatten)]
     pub node: SchedulerNodeView,
-    /// Packets that arrived: packets sent, waiting or dropped.
+    /// Packets offered to the queue: sent, waiting or dropped.
     pub offered_packets: u64,
-    /// Bytes of the arrived packets.
+    /// Bytes of the offered packets.
     pub offered_bytes: u64,
     /// Queues of flows in the queue; only in the answer about a single queue.
     pub flows: Vec<FlowQueueView>,
@@ -139,26 +140,26 @@ pub struct QueueView {
 /// Queue of a flow.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FlowQueueView {
-    /// Filter that matches only the flow's packets; absent where the router has forgotten the flow or does
-    /// not know it yet.
+    /// Filter that matches only the flow's packets; absent for the shared queue, and if the router doesn't
+    /// know the flow.
     pub flow: Option<String>,
-    /// Whether the queue is the one shared by flows without a queue of their own.
+    /// Whether this is the queue shared by flows without their own.
     pub shared: bool,
-    /// Quantum in bytes for each round.
+    /// Quantum in bytes per round.
     pub quantum: u32,
-    /// Threshold in bytes above which arriving packets are dropped.
+    /// Discard threshold in bytes: new packets are dropped above it.
     pub threshold: u32,
     /// Reserved rate in bits per second.
     pub rate: Option<u64>,
-    /// Packets that arrived: packets sent, moved, waiting or dropped.
+    /// Packets offered to the queue: sent, moved, waiting or dropped.
     pub offered_packets: u64,
-    /// Bytes of the arrived packets.
+    /// Bytes of the offered packets.
     pub offered_bytes: u64,
     /// Packets sent.
     pub sent_packets: u64,
     /// Bytes of the sent packets.
     pub sent_bytes: u64,
-    /// Packets moved to another queue, because their flow got a queue of its own.
+    /// Packets moved to another queue, because their flow got its own.
     pub moved_packets: u64,
     /// Bytes of the moved packets.
     pub moved_bytes: u64,
@@ -166,19 +167,19 @@ pub struct FlowQueueView {
     pub held_packets: u32,
     /// Bytes of the waiting packets.
     pub held_bytes: u32,
-    /// Peak of the waiting bytes.
+    /// Maximum of the waiting bytes so far.
     pub peak_bytes: u32,
-    /// Peak of the waiting packets, possibly at another moment than the peak of bytes.
+    /// Maximum of the waiting packets so far, possibly at another time than that of the bytes.
     pub peak_packets: u32,
     /// Packets dropped, by cause.
     pub drops: BTreeMap<&'static str, u64>,
     /// Bytes of the dropped packets.
     pub dropped_bytes: u64,
-    /// Packets marked (ECN) rather than dropped.
+    /// Packets marked (ECN) instead of dropped.
     pub marked_packets: u64,
 }
 
-/// Serializes settings with the keys of JSON: underscores in place of hyphens.
+/// Serializes settings with the keys of JSON, which have underscores instead of hyphens.
 fn as_in_json<S: Serializer>(settings: &Map<String, Value>, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(settings.iter().map(|(key, value)| (key.replace('-', "_"), value)))
 }

@@ -13,7 +13,7 @@ use super::{Pending, PluginInterfaceView};
 pub struct SummaryView {
     /// Packets received, including packets that the kernel kept at a port.
     pub received: u64,
-    /// Received packets that the kernel itself sent by ports with a scheduler.
+    /// Packets received from the kernel: its own packets, sent by ports with a scheduler.
     pub received_from_host: u64,
     /// Packets that the router created.
     pub created: u64,
@@ -27,8 +27,8 @@ pub struct SummaryView {
     pub dropped: u64,
     /// Packets held inside the router.
     pub held: u64,
-    /// Unaccounted packets: received + created less all the others, 0 when no packet was lost or invented.
-    /// While packets flow, the packets that pass between two readings may show here.
+    /// Unaccounted packets: received + created - transmitted - to_host - consumed - dropped - held; 0 if no
+    /// packet is lost. While packets flow, those between two readings may appear here.
     pub imbalance: i64,
     /// Packets created, by reason.
     pub created_by: BTreeMap<&'static str, u64>,
@@ -47,9 +47,9 @@ pub struct DropView {
     pub packets: u64,
     /// Packets per second since the last request.
     pub rate: f64,
-    /// Number of packets by port; `-` for packets without a port.
+    /// Number of packets by port; `-` if the port is unknown.
     pub ports: BTreeMap<String, u64>,
-    /// Number of packets by EtherType, for the reason `ether_type`; up to 64 EtherTypes.
+    /// Number of packets by EtherType, only for the reason `ether_type`; up to 64 EtherTypes.
     pub ether_types: BTreeMap<String, u64>,
 }
 
@@ -81,30 +81,29 @@ pub struct StatusView {
     pub flow_states: FlowStatesView,
     /// Offloaded flows; absent without a flow cache.
     pub driver_flows: Option<DriverFlowsView>,
-    /// Iterations of the workers.
+    /// Iterations of all workers.
     pub turns: TurnsView,
     /// Number of times that workers slept.
     pub sleeps: u64,
-    /// Progress of the configuration, or of the list of changes, that is being applied; absent when there is
-    /// none.
+    /// Progress of the running transaction; absent if none runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub applying: Option<ApplyingView>,
-    /// Applied revision that waits for its confirmation; absent when there is none.
+    /// Revision that waits for confirmation; absent if none waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pending: Option<Pending>,
-    /// Configured routes that the kernel should have and lacks; absent when there are none.
+    /// Configured routes that the kernel should have but lacks; absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing_routes: Option<MissingRoutesView>,
-    /// Crashes of workers whose captures are kept, the oldest first; absent when there are none.
+    /// Worker panics with a stored capture, the oldest first; absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub crashes: Option<Vec<CrashView>>,
-    /// Number of copies of shared objects that no instance uses any longer and that stay in memory; absent
-    /// when there are none.
+    /// Number of copies of shared objects that no instance uses any more but that stay in memory; absent if
+    /// there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leftover_objects: Option<u64>,
     /// Interface that the router offers to plugins.
     pub plugin_interface: PluginInterfaceView,
-    /// Statistics of the mirror of the kernel.
+    /// Statistics of the mirror of the kernel; absent without kernel ports.
     pub mirror: Option<MirrorView>,
 }
 
@@ -113,13 +112,13 @@ pub struct StatusView {
 pub struct OnDeathView {
     /// Description of the treatment.
     pub packets: &'static str,
-    /// Whether the configuration, `run` or `router set` states the treatment. Filters that drop, reject or
-    /// police require the statement.
+    /// Whether the treatment is configured explicitly, by configuration, `run` or `router set`. Bindings and
+    /// filters require that.
     #[serde(rename = "said")]
     pub is_said: bool,
 }
 
-/// Progress of a transaction of several changes.
+/// Progress of a transaction.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct ApplyingView {
     /// Number of changes made.
@@ -128,8 +127,8 @@ pub struct ApplyingView {
     pub of: usize,
 }
 
-/// Configured routes that the kernel should have and lacks, so that no packet takes them. The router gives
-/// them to the kernel again.
+/// Configured routes that the kernel should have but lacks, so that packets don't use them. The router
+/// installs them again.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct MissingRoutesView {
     /// Number of missing routes.
@@ -163,7 +162,7 @@ pub struct FlowStatesView {
     pub flows: u32,
     /// Memory of the state in bytes.
     pub bytes: usize,
-    /// Number of flows so far whose state found no room: plugins see them without state.
+    /// Number of flows whose state found no room, so far. Plugins see these flows without state.
     pub refused: u64,
 }
 
@@ -174,7 +173,7 @@ pub struct TurnsView {
     pub busy: u64,
     /// Iterations that found no packets.
     pub empty: u64,
-    /// Microseconds of the longest iteration in which a worker handled a command; packets waited that long.
+    /// Duration in microseconds of the longest iteration with a command; packets waited that long.
     pub longest_change: u64,
 }
 
@@ -185,15 +184,15 @@ pub struct FlowTableView {
     pub known: u32,
     /// Number of known flows that have had only one packet.
     pub new: u32,
-    /// Most flows.
+    /// Maximum number of flows.
     pub most: u32,
-    /// Packets of known flows.
+    /// Packets whose flow was known.
     pub hits: u64,
-    /// Packets of unknown flows.
+    /// Packets whose flow was unknown.
     pub misses: u64,
-    /// Number of flows whose route was looked up again after a change.
+    /// Number of known flows whose route was looked up again after a change.
     pub rerouted: u64,
-    /// Number of flows that were classified again after a change.
+    /// Number of known flows that were classified again after a change.
     pub reclassified: u64,
     /// Number of flows that expired because no packet arrived for too long.
     pub expired: u64,
@@ -206,23 +205,23 @@ pub struct FlowTableView {
 pub struct DriverFlowsView {
     /// Number of flows in the flow cache.
     pub flows: u64,
-    /// Most flows of the flow cache.
+    /// Maximum number of flows in the flow cache.
     pub most: u64,
     /// Number of flows offloaded so far.
     pub inserted: u64,
-    /// Number of flows renewed in the flow cache after a change.
+    /// Number of flow cache entries renewed after a change.
     pub renewed: u64,
-    /// Number of flows evicted because no packet arrived for a time.
+    /// Number of flows evicted because they were idle.
     pub idle: u64,
-    /// Number of flows evicted for heavier flows, or for flows placed there.
+    /// Number of flows evicted in favour of heavier or placed flows.
     pub evicted: u64,
-    /// Number of flows that found no room, each counted once.
+    /// Number of flows for which the flow cache had no room; each flow counts once.
     pub refused: u64,
     /// Flows offloaded per second since the last request.
     pub inserted_rate: f64,
     /// Flows evicted as idle per second since the last request.
     pub idle_rate: f64,
-    /// Flows evicted for others per second since the last request.
+    /// Flows evicted in favour of others per second since the last request.
     pub evicted_rate: f64,
     /// Flows that found no room, per second since the last request.
     pub refused_rate: f64,
@@ -231,17 +230,17 @@ pub struct DriverFlowsView {
 /// Statistics of the mirror of the kernel.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct MirrorView {
-    /// Number of messages.
+    /// Number of netlink messages received.
     pub messages: u64,
-    /// Number of overruns; after each one all tables were read again.
+    /// Number of overruns of the netlink socket; after each, all tables are read again.
     pub overruns: u64,
-    /// Number of complete readings.
+    /// Number of complete readings of the kernel's tables.
     pub dumps: u64,
-    /// Number of differences that a comparison found and repaired.
+    /// Number of differences from the kernel that a comparison found and repaired.
     pub divergences_repaired: u64,
 }
 
-/// Crash with a stored capture.
+/// Worker panic with a stored capture.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CrashView {
     /// Time of the crash, UTC.
@@ -252,9 +251,9 @@ pub struct CrashView {
     pub message: String,
     /// File, line and column of the panic.
     pub location: String,
-    /// Instance whose call panicked; absent if no call of an instance was running.
+    /// Instance whose call panicked; absent if no call was running.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
-    /// Path of the frames of the last batch; the report is next to it, as `.json`.
+    /// Path of the capture with the frames of the last batch; the report is beside it, as `.json`.
     pub capture: PathBuf,
 }

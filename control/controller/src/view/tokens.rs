@@ -5,7 +5,7 @@ use millrace_store::Who;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// API token without its secret, which is not kept.
+/// API token without its secret, which is not stored.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct TokenView {
     /// Name of the token.
@@ -20,18 +20,18 @@ pub struct TokenView {
     pub expires: Option<String>,
     /// Whether the token has expired.
     pub expired: bool,
-    /// Time of the last use, as far as it is known; absent for an unused token.
+    /// Time of the last use; absent if no use is known.
     pub used: Option<String>,
-    /// Address of the last use.
+    /// Client address of the last use.
     pub used_from: Option<String>,
 }
 
 /// Newly created token.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CreatedTokenView {
-    /// Description of the token.
+    /// Token without its secret.
     #[serde(flatten)]
     pub about: TokenView,
-    /// Token itself. It is shown only this once.
+    /// Secret token; it is shown only this once.
     pub token: String,
 }

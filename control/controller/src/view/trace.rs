@@ -14,23 +14,23 @@ pub struct TraceView {
     pub time: String,
     /// Port of arrival.
     pub port: String,
-    /// Level that processed the packet: `worker 0` is the first worker.
+    /// Level that treated the packet: `worker 0` is the first worker.
     pub level: String,
     /// Length of the packet in bytes, with the link header.
     pub length: u32,
-    /// First bytes of the packet at arrival, up to 128, in hexadecimal.
+    /// First 128 bytes of the packet at arrival, in hexadecimal.
     pub frame: String,
     /// Steps of the journey, stage by stage.
     pub steps: Vec<TraceStepView>,
-    /// Final outcome for the packet.
+    /// Result for the packet: where it went, or why it was dropped.
     pub verdict: String,
     /// Drop reason, if the packet was dropped.
     pub reason: Option<&'static str>,
-    /// Sum of the known cycles of all steps, on the processor's time-stamp counter.
+    /// Sum of the known cycles of all steps, from the time-stamp counter; absent if none is known.
     pub cycles: Option<u64>,
-    /// Whether the end of the journey was seen; the packet may still be held.
+    /// Whether the end of the journey was recorded; otherwise the packet may still be held.
     pub is_over: bool,
-    /// Frame for capture files.
+    /// First bytes of the packet, for capture files.
     #[serde(skip)]
     pub raw: RawFrame,
 }
@@ -43,39 +43,39 @@ pub struct TraceStepView {
     pub stage: &'static str,
     /// Number of the worker.
     pub worker: u8,
-    /// Cycles of the step; `null` where they are unknown because the step was shared with other packets.
+    /// Cycles of the step; `null` if unknown, because other packets shared the step.
     pub cycles: Option<u64>,
     /// Outcome of the step, and its reason.
     pub text: String,
-    /// At a gate: name of the gate.
+    /// Name of the gate, at steps of stage `gate`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gate: Option<String>,
-    /// At a gate: number of the filter or binding.
+    /// Number of the filter or binding, at a gate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub binding: Option<u64>,
-    /// At a gate: expression of the filter.
+    /// Expression of the filter, at a gate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filter: Option<String>,
-    /// At a gate: action of the filter.
+    /// Action of the filter, at a gate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
-    /// At a gate: name of the bound instance, if there is one.
+    /// Name of the bound instance, at a gate with one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
-    /// Decision: at gates `pass`, `drop`, `consume`, `hold`, `queue`, `send` or `classify`; at the flow table
-    /// `hit`, `checked`, `rerouted`, `reclassified`, `miss` or `none`.
+    /// Decision at a gate (`pass`, `drop`, `consume`, `hold`, `queue`, `send`, `classify`), or at the flow
+    /// table (`hit`, `checked`, `rerouted`, `reclassified`, `miss`, `none`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<&'static str>,
     /// Port of the step, where it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<String>,
-    /// Of a route: neighbour that gets the packet.
+    /// Neighbour that gets the packet, at the step of its route.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_hop: Option<String>,
-    /// Of a route: prefix of the route.
+    /// Prefix of the route, at its step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
-    /// Of a drop: drop reason.
+    /// Drop reason, at a drop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<&'static str>,
 }
@@ -91,24 +91,24 @@ pub struct DroppedView {
     pub worker: usize,
     /// Port of arrival; `-` for packets that the router creates.
     pub port: String,
-    /// Egress port, if it was decided.
+    /// Egress port; absent if none was chosen yet.
     pub out_port: Option<String>,
     /// Length of the packet in bytes.
     pub length: u32,
     /// Headers of the packet in one line.
     pub summary: String,
-    /// Number of the filter or binding that dropped the packet, where it is known.
+    /// Number of the filter or binding that dropped the packet, if known.
     pub binding: Option<u64>,
     /// Expression of that filter.
     pub filter: Option<String>,
-    /// Instance that dropped the packet, where it is known.
+    /// Instance that dropped the packet, if known.
     pub instance: Option<String>,
-    /// Description of the instance or filter that dropped the packet; a list where several instances are
-    /// possible.
+    /// Filter or instance that dropped the packet, as text; several ones joined by `or` if any of them may
+    /// have done it.
     pub by: Option<String>,
-    /// First bytes of the packet, up to 128, in hexadecimal.
+    /// First 128 bytes of the packet, in hexadecimal.
     pub frame: String,
-    /// Frame for capture files.
+    /// First bytes of the packet, for capture files.
     #[serde(skip)]
     pub raw: RawFrame,
 }
@@ -127,7 +127,7 @@ pub struct RawFrame {
 }
 
 impl TraceView {
-    /// Returns the journey in lines, as a comment in a capture file.
+    /// Returns the journey as text, for the comment in a capture file.
     pub fn comment(&self) -> String {
         let line = |step: &TraceStepView| match step.cycles {
             Some(cycles) => format!("{}: {} [{cycles} cycles]\n", step.stage, step.text),
@@ -138,7 +138,7 @@ impl TraceView {
 }
 
 impl DroppedView {
-    /// Returns the drop reason in one line, as a comment in a capture file.
+    /// Returns the drop as a line of text, for the comment in a capture file.
     pub fn comment(&self) -> String {
         match &self.by {
             Some(by) => format!("dropped: {}, by {by}", self.reason),

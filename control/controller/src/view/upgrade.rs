@@ -21,9 +21,9 @@ pub struct UpgradeView {
     pub instances: Vec<String>,
     /// Bytes of state handed over, at all workers.
     pub state: u64,
-    /// Losses of state, instance by instance.
+    /// Reasons for lost state, by instance.
     pub lost: Vec<String>,
-    /// Outcome of the trial, if there was one.
+    /// Result of the trial; absent without one.
     pub shadow: Option<ShadowView>,
 }
 
@@ -33,7 +33,7 @@ impl UpgradeView {
         Self { name, from, to, instances: Vec::new(), state: 0, lost: Vec::new(), shadow: None }
     }
 
-    /// Adds the outcome of an instance's state hand-over, by worker, and the reason why its state for flows is
+    /// Adds the result of an instance's state hand-over at each worker, and the reason why its flow state is
     /// lost.
     pub(crate) fn add(&mut self, instance: &str, inherited: &[Inherited], of_flows: Option<&str>) {
         let mut lost: BTreeMap<&str, usize> = BTreeMap::new();
@@ -53,7 +53,7 @@ impl UpgradeView {
     }
 }
 
-/// Outcome of the trial of a new version on copies of packets.
+/// Result of a trial of the new version, on copies of packets.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct ShadowView {
     /// Packets that both versions processed.
@@ -62,12 +62,12 @@ pub struct ShadowView {
     pub different: u64,
     /// Description of the first difference.
     pub first: Option<String>,
-    /// Fault of the new version.
+    /// Fault of the new version; absent if it had none.
     pub fault: Option<String>,
 }
 
 impl ShadowView {
-    /// Whether the new version behaved as the old one.
+    /// Whether the trial found neither a difference nor a fault.
     pub(crate) fn is_clean(&self) -> bool {
         self.different == 0 && self.fault.is_none()
     }

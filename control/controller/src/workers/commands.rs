@@ -1,4 +1,4 @@
-//! Commands to workers: the initial commands, and the commands of changed plugins, gates and tables.
+//! Commands to workers: at the start, and after changes of plugins, gates and filter tables.
 
 use millrace_classify::CompiledExpression;
 use millrace_pipeline::{Command, FilterCommand, FlowCommand, GateTables, NeighbourCommand, PluginCommand};
@@ -8,8 +8,8 @@ use millrace_units::GateId;
 use crate::ControlError;
 use crate::model::{Model, Plugins};
 
-/// Returns the commands that set up the workers as planned, except devices, ports, their schedulers and
-/// routes. Each inner list holds one command for each worker.
+/// Returns the commands that configure the workers at the start, except those for devices, ports, schedulers
+/// and routes. Each inner list holds one command for each worker.
 pub(crate) fn start_commands(
     model: &Model,
     tables: &mut GateTables,
@@ -28,13 +28,12 @@ pub(crate) fn start_commands(
     Ok(vec![options, plugins, neighbours, reserved])
 }
 
-/// Returns the same command for each of this number of workers.
+/// Returns the same command once for each worker.
 fn all<C: Into<Command>>(workers: usize, command: impl Fn() -> C) -> Vec<Command> {
     (0..workers).map(|_| command().into()).collect()
 }
 
-/// Returns changes of instances, gates and bindings as a command for each worker, which has instances of its
-/// own.
+/// Returns a command for each worker with these changes. Each worker gets its own instances.
 pub(crate) fn plugin_commands(
     plugins: &Plugins,
     tables: &mut GateTables,
@@ -55,7 +54,8 @@ pub(crate) fn plugin_commands(
     Ok(commands)
 }
 
-/// Links the tables of neighbouring gates where filters have changed. Returns the commands for each worker.
+/// Links the filter tables of neighbouring gates whose filters have changed. Returns a command for each
+/// changed table.
 pub(crate) fn links(
     plugins: &Plugins,
     tables: &mut GateTables,
@@ -65,7 +65,7 @@ pub(crate) fn links(
     linked.map(|(gate, table)| move || FilterCommand::SetTable(gate, table.clone()))
 }
 
-/// Returns the router's own routes as changes of an empty table.
+/// Returns the router's own routes as changes for an empty forwarding table.
 pub(crate) fn own_routes(model: &Model) -> Vec<(ipnet::IpNet, Option<millrace_forward::Route>)> {
     model.own_routes.iter().map(|(prefix, route)| (prefix, Some(route.clone()))).collect()
 }

@@ -1,10 +1,10 @@
-//! Crash handler: records which instance's call of a shared object crashed the process, so that the next
-//! start creates the instance in quarantine. The process still dies and can leave a core dump.
+//! Crash handler: records the instance whose call of a shared object crashed the process, so that the next
+//! start puts it into quarantine. The process still dies, and can leave a core dump.
 //!
-//! A signal handler writes the record. Everything it needs is prepared before: the line of each instance, the
-//! open file, and the words in which workers publish whose code they run. The handler reads these words, gets
-//! the thread id and the time, and writes the record. Then it restores the earlier action of the signal. It
-//! is installed before the handlers of the WebAssembly engine, which handles its own traps.
+//! The signal handler writes the record. Everything is prepared in advance: the record's text, the open file,
+//! and the words in which workers publish their current call. The handler reads these words, gets thread id
+//! and time, writes the record, and restores the earlier action of the signal. The handlers of the
+//! WebAssembly engine are installed later; they handle its own traps first.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -39,13 +39,13 @@ struct Known {
     instances: Vec<(InstanceId, Record)>,
 }
 
-/// Record of worker calls, read by the signal handler. A replacement frees the old record, unless the process
-/// is dying.
+/// Workers and records that the signal handler uses. Replacing them frees the old ones, unless the process is
+/// dying.
 static KNOWN: AtomicPtr<Known> = AtomicPtr::new(std::ptr::null_mut());
 static DYING: AtomicBool = AtomicBool::new(false);
 /// Earlier signal actions, in the order of [`SIGNALS`].
 static EARLIER: OnceLock<[libc::sigaction; SIGNALS.len()]> = OnceLock::new();
-/// Place of crash records; `None` until the handlers are installed.
+/// Directory and file of crash records; `None` until the handlers are installed.
 static PLACE: Mutex<Option<Place>> = Mutex::new(None);
 
 thread_local! {
@@ -56,12 +56,12 @@ thread_local! {
 #[derive(Default)]
 struct Place {
     directory: Option<PathBuf>,
-    /// Crash file, opened with the first instance that can crash.
+    /// Crash file, opened for the first instance of a shared object.
     file: Option<File>,
 }
 
 impl Place {
-    /// Returns the crash file, and opens it if necessary. Logs an error if it can't be opened.
+    /// Returns the crash file, and opens it at the first call. Logs an error if that fails.
     fn file(&mut self) -> Option<RawFd> {
         if let (Some(directory), None) = (&self.directory, &self.file) {
             let opened = crash_file(directory);
@@ -79,7 +79,9 @@ fn place() -> MutexGuard<'static, Option<Place>> {
 impl Record {
     fn of(instance: &str, plugin: &str, place: &mut Place) -> Self {
         let after = match place.directory {
-            Some(_) => format!("it is in quarantine until `millrace instance release {instance}`"),
+            Some(_) => {
+                format!("the instance stays in quarantine until `millrace instance release {instance}`")
+            }
             None => "nothing remembers that, for [plugins] state is \"none\"".to_owned(),
         };
         let said = format!(
@@ -103,8 +105,8 @@ impl Record {
     }
 }
 
-/// Installs the crash handlers; records go to `directory`, if given. Must be called before any other handler
-/// of these signals is installed.
+/// Installs the crash handlers. Records go to `directory`, if given. Must precede all other handlers of these
+/// signals.
 ///
 /// # Errors
 /// Returns an error if the system refuses a handler.
@@ -119,12 +121,12 @@ pub(crate) fn watch(directory: Option<&Path>) -> Result<(), ControlError> {
         // SAFETY: the call only writes the current action into `earlier`.
         nix::errno::Errno::result(unsafe { libc::sigaction(signal, null(), earlier) }).map_err(refused)?;
     }
-    // A crash from here on finds these actions.
+    // From here on, the handler finds the earlier actions.
     let _ = EARLIER.set(earlier);
     // SAFETY: as above.
     let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
     action.sa_sigaction = handle as extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) as usize;
-    // A thread with an alternate signal stack needs it when its own stack is exhausted.
+    // A thread whose stack is exhausted needs its alternate signal stack.
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
     for signal in SIGNALS {
         // SAFETY: the handler calls only async-signal-safe functions.
@@ -138,7 +140,7 @@ fn refused(error: nix::errno::Errno) -> ControlError {
     ControlError::system("handle the signals of crashes", error)
 }
 
-/// Publishes the worker threads to the crash handler, and the instances that can crash, with plugin names.
+/// Publishes to the crash handler the worker threads, and the instances of shared objects with their plugins.
 pub(crate) fn tell<'a>(
     workers: Vec<WorkerThread>,
     instances: impl Iterator<Item = (InstanceId, &'a str, &'static str)>,
@@ -148,15 +150,16 @@ pub(crate) fn tell<'a>(
     let instances = instances.map(|(id, name, plugin)| (id, Record::of(name, plugin, place))).collect();
     let known = Box::into_raw(Box::new(Known { workers, instances }));
     let old = KNOWN.swap(known, Ordering::SeqCst);
-    // The handler sets `DYING` before it reads the record. If `DYING` is unset here, no handler holds the old
-    // record.
+    // The handler sets `DYING` before it reads `KNOWN`. If `DYING` is unset here, no handler holds the old
+    // records.
     if !old.is_null() && !DYING.load(Ordering::SeqCst) {
         // SAFETY: `into_raw` made the pointer, and no handler reads it any more.
         drop(unsafe { Box::from_raw(old) });
     }
 }
 
-/// Creates an instance of a shared object, with its crash record set for this thread.
+/// Runs `begin`, which creates an instance of a shared object. A crash on this thread meanwhile is recorded
+/// for the instance.
 pub(crate) fn beginning<R>(instance: &str, plugin: &str, begin: impl FnOnce() -> R) -> R {
     let record = place().as_mut().map(|place| Record::of(instance, plugin, place));
     /// Restores the earlier record, even if `begin` panics.
@@ -172,7 +175,7 @@ pub(crate) fn beginning<R>(instance: &str, plugin: &str, begin: impl FnOnce() ->
 
 /// Handles a crash signal.
 extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
-    // If two threads crash, or the handler itself, only the first crash is recorded.
+    // Only the first crash is recorded, even if several threads crash, or the handler itself.
     if !DYING.swap(true, Ordering::SeqCst) {
         // SAFETY: the running call of `beginning` on this thread keeps the record alive.
         if let Some(record) = unsafe { BEGINS.get().as_ref() } {

@@ -1,4 +1,5 @@
-//! Crash capture: the frames of a worker's last batch, and a report with the other inputs of a replay.
+//! Crash capture: the frames of a panicked worker's last batch, and a report with what a replay needs
+//! besides.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -26,7 +27,7 @@ const MOST_BACKTRACE: usize = 64 << 10;
 /// Maximum number of stored routes.
 const MOST_ROUTES: usize = 512;
 
-/// Inputs of a replay other than the frames.
+/// Report beside the frames, for the replay.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct CrashReport {
     /// Time of the crash, UTC.
@@ -39,15 +40,15 @@ pub(crate) struct CrashReport {
     pub message: String,
     /// File, line and column of the panic.
     pub location: String,
-    /// Instance whose call panicked.
+    /// Instance whose call panicked; `None` if no call was running.
     pub instance: Option<String>,
-    /// Port of the device that received the frames.
+    /// Port that received the frames; `None` if no device was being read.
     pub port: Option<String>,
-    /// Number of frames of the batch omitted because the capture was full.
+    /// Number of frames of the batch that did not fit into the capture.
     pub left_out: usize,
     /// State of the ports at the panic.
     pub ports: Vec<PortState>,
-    /// Routes of the source and destination addresses of the frames.
+    /// Routes to the sources and destinations of the frames.
     pub routes: Vec<RouteState>,
     /// Resolved neighbours.
     pub neighbours: Vec<NeighbourState>,
@@ -64,7 +65,7 @@ pub(crate) struct PortState {
     pub mac: String,
     pub mtu: u16,
     pub up: bool,
-    /// Kernel index of the device; `None` for a port with an own stack.
+    /// Kernel index of the device; `None` for a port with the own stack.
     pub ifindex: Option<u32>,
     pub forwards: [bool; 2],
     pub addresses: Vec<IpNet>,
@@ -100,7 +101,8 @@ fn view(captures: &CrashCaptures, name: &str) -> Option<CrashView> {
 }
 
 impl Inner {
-    /// Writes the capture of a crash, and quarantines the instance whose call panicked.
+    /// Writes the capture of a crash, and puts the instance whose call panicked into quarantine. Without a
+    /// state directory, only logs the crash.
     pub fn capture_crash(&mut self, panic: WorkerPanic) {
         let WorkerPanic { worker, ref note, .. } = panic;
         tracing::error!(worker, "a worker panicked at {}: {}", note.location, note.message);
@@ -125,7 +127,7 @@ impl Inner {
     }
 }
 
-/// Reports crashes that no earlier start has reported.
+/// Notes an event for each crash that no earlier start has reported.
 pub(crate) fn note_crashes(state: &Path, events: &Events) {
     let captures = CrashCaptures::of(state);
     for name in captures.take_unreported() {
@@ -167,7 +169,7 @@ fn write_capture(
     };
     let mut text = serde_json::to_vec_pretty(&report).map_err(|error| error.to_string())?;
     if text.len() > MOST_REPORT_BYTES {
-        // The report omits a configuration of this size; it is stored as a revision anyway.
+        // A configuration that makes the report too long is left out; a revision holds it anyway.
         report.configuration.clear();
         text = serde_json::to_vec_pretty(&report).map_err(|error| error.to_string())?;
     }
@@ -188,7 +190,7 @@ fn quarantine_for_panic(model: &mut Model, instance: InstanceId) {
     }
 }
 
-/// Returns the routes of the frames' sources and destinations.
+/// Returns the routes to the frames' sources and destinations.
 fn routes_of(model: &Model, table: &RouteTable, frames: &[Vec<u8>]) -> Vec<RouteState> {
     let mut routes = std::collections::BTreeMap::new();
     for address in frames.iter().flat_map(|frame| addresses(frame)) {
@@ -227,7 +229,7 @@ impl PortState {
         }
     }
 
-    /// Copies the state into the settings of a port of the same name.
+    /// Copies the state into the settings of the port.
     pub fn put_into(&self, settings: &mut PortSettings) {
         if let Ok(mac) = self.mac.parse() {
             settings.mac = mac;
@@ -251,7 +253,7 @@ impl RouteState {
         Self { to, kind: route.kind().to_owned(), via }
     }
 
-    /// Returns the route with its ports looked up; `None` if the router lacks one of the ports.
+    /// Converts to a route of this router; `None` if it lacks one of the ports.
     pub fn route(&self, port: impl Fn(&str) -> Option<PortId>) -> Option<Route> {
         let others = [
             Route::Local,
@@ -272,7 +274,7 @@ impl RouteState {
     }
 }
 
-/// Returns the pcapng file of the frames, and the number of frames that fit.
+/// Returns a pcapng file of the frames, and the number of frames that fit.
 fn frames_file(port: &str, at: Duration, frames: &[Vec<u8>]) -> Result<(Vec<u8>, usize), String> {
     let failed = |error: millrace_telemetry::CaptureFileError| error.to_string();
     let mut capture = CaptureFile::new(&[port], u32::from(u16::MAX)).map_err(failed)?;
@@ -289,7 +291,7 @@ fn frames_file(port: &str, at: Duration, frames: &[Vec<u8>]) -> Result<(Vec<u8>,
     Ok((file, frames.len()))
 }
 
-/// Returns source and destination of a frame's packet, behind up to two VLAN tags.
+/// Returns source and destination of the IP packet in a frame with up to two VLAN tags.
 fn addresses(frame: &[u8]) -> Vec<IpAddr> {
     let word = |at: usize| frame.get(at..at + 2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]));
     let tags = [12, 16].into_iter().take_while(|at| matches!(word(*at), Some(0x8100 | 0x88a8))).count();
@@ -308,7 +310,7 @@ pub(crate) fn since_1970() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// Returns the beginning of a text.
+/// Returns the first `most` bytes of a text.
 fn cut(mut text: String, most: usize) -> String {
     if text.len() > most {
         let end = (0..=most).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);

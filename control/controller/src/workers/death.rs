@@ -1,4 +1,4 @@
-//! Handling of packets after the router has died, and whether it is configured explicitly.
+//! `on-death`: treatment of packets after the router has died, and whether it is configured explicitly.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use crate::ControlError;
 use crate::model::Model;
 use crate::view::OnDeathView;
 
-/// Additions that have no effect after the router has died.
+/// Changes that require an explicit `on-death`, because they have no effect after the router has died.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Need {
     /// Bindings of instances.
@@ -18,16 +18,17 @@ pub(crate) enum Need {
     Filters,
 }
 
-/// Handling of packets after the router's death, for each kernel port.
+/// `on-death` of each kernel port.
 #[derive(Clone, Debug)]
 pub(crate) struct Death {
     ports: HashMap<PortId, OnDeath>,
-    /// Kernel port without a configured `on-death`; `None` if all are configured or confirmed.
+    /// Kernel port whose `on-death` is not configured explicitly; `None` if there is none, or if the defaults
+    /// were confirmed.
     silent: Option<String>,
 }
 
 impl Death {
-    /// Reads the setting of each kernel port from the start configuration, options of `run` included.
+    /// Reads the settings from the configuration of the start, with the options of `run` applied.
     pub fn of(config: &Config, model: &Model) -> Self {
         let kernel_ports = || model.ports.iter().filter(|plan| plan.is_kernel());
         let silent = kernel_ports().find(|plan| plan.config.on_death.is_none());
@@ -44,16 +45,15 @@ impl Death {
         self.ports.get(&port).copied()
     }
 
-    /// Confirms that the current settings are intended.
+    /// Accepts the current settings as explicitly configured.
     pub fn confirm(&mut self) {
         self.silent = None;
     }
 
-    /// Refuses bindings or filters, as `need` says, while a kernel port has no configured `on-death`. A
-    /// configuration file with bindings or filters must declare it as well.
+    /// Refuses bindings or filters, as `need` tells, while a kernel port has no explicit `on-death`.
     ///
     /// # Errors
-    /// Returns an error with the port that lacks the setting, and how to set it.
+    /// Returns an error with the name of the port, and how to configure it.
     pub fn refuse_silent(&self, need: Need) -> Result<(), ControlError> {
         let need = match need {
             Need::Bindings => "bindings need",

@@ -1,4 +1,4 @@
-//! Control's handle on a worker: commands with their answers.
+//! Handle to a worker: sends commands, and waits for answers.
 
 use std::sync::atomic::{Ordering, fence};
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -10,7 +10,8 @@ use millrace_pipeline::{Command, Event, ReplyTo, WorkerLink};
 use crate::ControlError;
 use crate::workers::watchdog::WorkerThread;
 
-/// Longest time for an answer. A worker answers between two batches, so within microseconds unless it hangs.
+/// Maximum time to wait for an answer. A worker answers between two batches, within microseconds unless it
+/// hangs.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Worker on a thread of its own.
@@ -46,8 +47,8 @@ impl WorkerHandle {
             match self.link.commands.push(command) {
                 Ok(()) => {
                     self.wake.signal();
-                    // A worker that ends empties its command ring once; this command may have come after
-                    // that.
+                    // A worker that ends empties its command ring once. This command may have come too late
+                    // for that.
                     fence(Ordering::SeqCst);
                     return if self.has_ended() { Err(ended()) } else { Ok(()) };
                 }

@@ -1,4 +1,4 @@
-//! Checks of free memory before requests, and events when memory is short.
+//! Memory guard: checks for free memory before requests, and reports shortages.
 
 use serde_json::json;
 
@@ -6,26 +6,26 @@ use crate::ControlError;
 use crate::observe::Observation;
 use crate::router::Router;
 
-/// Functions that measure the free memory of this process, supplied by the code that starts the router.
+/// Functions that check the free memory of this process; the program that starts the router supplies them.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryGuard {
-    /// Returns whether this number of bytes is free, beside the reserve for requests already running.
+    /// Returns whether this many bytes are free, in addition to the reserve for running requests.
     pub has_room: fn(usize) -> bool,
-    /// Refills the reserve after an allocation has used it. Returns whether memory is free again.
+    /// Refills the reserve if an allocation has used it. Returns whether memory is sufficient.
     pub recover: fn() -> bool,
 }
 
-/// Most bytes of memory that a request takes for each byte of its body: the text, the parsed value and the
-/// data built from it.
+/// Maximum memory that a request takes for each byte of its body: for the text, the parsed value and the data
+/// made from it.
 const PER_BYTE: usize = 32;
 
 impl Router {
-    /// Starts checking free memory, once a second and at each change.
+    /// Starts checking memory, once a second and before each request that takes memory.
     pub fn guard_memory(&self, guard: MemoryGuard) {
         self.lock().supervision.memory = Some(guard);
     }
 
-    /// Checks that memory is free for a request with a body of this many bytes.
+    /// Checks that memory suffices for a request with a body of this many bytes.
     ///
     /// # Errors
     /// [`ControlError::NoRoom`] when memory is short.
@@ -41,7 +41,7 @@ impl Router {
 }
 
 impl Observation {
-    /// Checks whether memory is short, and reports when a shortage begins and ends.
+    /// Checks whether memory is short. Notes an event when a shortage begins or ends.
     pub fn observe_memory(&mut self, guard: Option<MemoryGuard>) {
         let Some(guard) = guard else { return };
         let is_short = !(guard.recover)();

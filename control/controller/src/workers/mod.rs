@@ -1,5 +1,4 @@
-//! Control's handle on all workers: commands to all of them or to the owner of a device, and their merged
-//! answers.
+//! Handle to all workers: sends commands to all of them or to an owner, and merges their answers.
 
 pub(crate) mod commands;
 pub(crate) mod crash;
@@ -31,7 +30,7 @@ use crate::workers::watchdog::WorkerThread;
 #[derive(Debug)]
 pub(crate) struct Workers {
     workers: Vec<WorkerHandle>,
-    /// Seed of the flow hashes of all workers.
+    /// Seed of the workers' flow hashes.
     seed: u64,
 }
 
@@ -39,12 +38,12 @@ impl Workers {
     /// Creates the handle on workers.
     ///
     /// # Panics
-    /// In later calls, if there is no worker.
+    /// Later calls panic if `workers` is empty.
     pub fn new(workers: Vec<WorkerHandle>, seed: u64) -> Self {
         Self { workers, seed }
     }
 
-    /// Returns the hash by which workers know a flow.
+    /// Returns the flow hash of a flow.
     pub fn hash_of(&self, key: &FlowKey) -> u32 {
         flow_hash(key, self.seed)
     }
@@ -95,7 +94,7 @@ impl Workers {
     /// Sends the command to stop to all workers that have not ended.
     ///
     /// # Errors
-    /// A worker that can't be reached; all others get the command.
+    /// Returns the first error of a worker that can't be reached. All other workers get the command.
     pub fn stop(&mut self) -> Result<(), ControlError> {
         let there = self.workers.iter_mut().filter(|worker| !worker.has_ended());
         let stop = |worker: &mut WorkerHandle| match worker.tell(Command::Stop) {
@@ -106,12 +105,12 @@ impl Workers {
         there.map(stop).fold(Ok(()), Result::and)
     }
 
-    /// Sends one command of the list to each worker.
+    /// Sends the first command of the list to the first worker, the second to the second, and so on.
     pub fn tell_each(&mut self, commands: Vec<impl Into<Command>>) -> Result<(), ControlError> {
         self.workers.iter_mut().zip(commands).try_for_each(|(worker, command)| worker.tell(command))
     }
 
-    /// Sends a change of a neighbour to all workers but one.
+    /// Sends a change of a neighbour to all workers except worker `from`.
     pub fn tell_others(&mut self, from: usize, change: NeighbourChange) -> Result<(), ControlError> {
         let mut others = self.workers.iter_mut().enumerate().filter(|(worker, _)| *worker != from);
         others.try_for_each(|(_, worker)| worker.tell(NeighbourCommand::Set(vec![change])))
@@ -125,8 +124,7 @@ impl Workers {
         self.ask_each(|_, reply| question(reply))
     }
 
-    /// Asks each worker a question of its own, by the worker's number, all at the same time, and waits for
-    /// the answers.
+    /// Asks all workers at the same time, each the question made for its number, and waits for the answers.
     pub fn ask_each<T, C: Into<Command>>(
         &mut self,
         question: impl Fn(usize, ReplyTo<T>) -> C,
@@ -139,7 +137,7 @@ impl Workers {
         answered.map_err(|error| if self.has_one_ended() { ended() } else { error })
     }
 
-    /// Waits until all workers have reached a barrier, so that all earlier commands are in force.
+    /// Waits until all workers have carried out all earlier commands.
     ///
     /// # Errors
     /// When a worker does not answer.
@@ -152,20 +150,19 @@ impl Workers {
         self.ask(CounterCommand::Snapshot).map(sum)
     }
 
-    /// Returns the summed counters without the long lists: schedulers, EtherTypes and neighbours.
+    /// Returns the summed counters without the long lists: scheduler nodes, EtherTypes and neighbours.
     pub fn counters(&mut self) -> Result<Snapshot, ControlError> {
         self.ask(CounterCommand::Summary).map(sum)
     }
 
-    /// Sets all counters to zero. The counters of routes and bindings, which may be many, are cleared in
-    /// pieces.
+    /// Sets all counters to zero. Those of routes and bindings may be many, so they are cleared in pieces.
     ///
     /// # Errors
     /// When a worker does not answer.
     pub fn clear_counters(&mut self) -> Result<(), ControlError> {
         for worker in &mut self.workers {
-            // Workers read the offload's counts four times a second. Reading them here keeps earlier packets
-            // out of the new counts.
+            // Workers read the counts of offloaded flows only four times a second. Reading them now keeps
+            // earlier packets out of the new counts.
             let mut entry = Some(0);
             while let Some(from) = entry {
                 entry = worker.ask(|reply| OffloadCommand::Account(from, reply))?;
@@ -205,7 +202,7 @@ impl Workers {
         ids.sort_unstable_by_key(|id| id.0);
         let mut sums = Counts::default();
         for worker in &mut self.workers {
-            // Counts of smaller ids were read already.
+            // A page holds the counts of several ids; ids below `asked` were in the previous page.
             let mut asked = Some(BindingId(0));
             for id in &ids {
                 if asked.is_some_and(|next| id.0 >= next.0) {

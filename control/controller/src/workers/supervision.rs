@@ -1,4 +1,4 @@
-//! Supervision of the workers: their threads, panics, hanging calls, and free memory.
+//! Supervision of the workers: threads, panics, hanging calls, memory shortage.
 
 use std::sync::mpsc::Receiver;
 use std::thread::JoinHandle;
@@ -16,15 +16,15 @@ use crate::model::Plugins;
 pub(crate) struct Supervision {
     /// Threads of the workers.
     threads: Vec<JoinHandle<()>>,
-    /// Panics of workers, to be captured.
+    /// Panics of workers, waiting to be captured.
     panics: Receiver<WorkerPanic>,
-    /// Handling of packets after the router has died.
+    /// Treatment of packets after the router has died.
     pub death: Death,
     /// Names of instances, for the watchdog.
     names: Names,
-    /// Watchdog of calls of instances.
+    /// Watchdog of instances' calls; `None` if it is off.
     pub watchdog: Option<Watchdog>,
-    /// Functions that measure free memory; `None` where memory is not checked.
+    /// Functions that check free memory; `None` if memory is not checked.
     pub memory: Option<MemoryGuard>,
 }
 
@@ -44,12 +44,12 @@ impl Supervision {
         self.names.clone()
     }
 
-    /// Returns the panics of workers since the last call.
+    /// Takes the panics of workers since the last call.
     pub fn take_panics(&mut self) -> Vec<WorkerPanic> {
         self.panics.try_iter().collect()
     }
 
-    /// Sends the names of instances to the watchdogs of workers and to the crash handler.
+    /// Sends the names of instances to the watchdog and to the crash handler.
     pub fn tell_names(&self, plugins: &Plugins, workers: &Workers) {
         self.names.set(plugins.instance_names());
         let is_trusted =

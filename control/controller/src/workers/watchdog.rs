@@ -1,10 +1,10 @@
-//! Watchdog of calls of instances. A worker that hangs in a call can neither be stopped nor bypassed. The
-//! watchdog therefore ends the router, so that the kernel forwards, and puts the instance into quarantine for
-//! the next start.
+//! Watchdog of instances' calls. A worker that hangs in a call can neither be stopped nor bypassed. Therefore
+//! the watchdog ends the router, so that the kernel forwards, and puts the instance into quarantine for the
+//! next start.
 //!
-//! Wall-clock time does not count, because on a busy or stopped machine every call takes long. The watchdog
-//! counts the time that the worker's thread has run inside one call, by that thread's clock, and the time
-//! that it slept in the call.
+//! Wall-clock time is no measure, because on a busy or stopped machine every call takes long. The watchdog
+//! adds up the processor time of the worker's thread during the call, and the time that the thread slept in
+//! the call.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -21,12 +21,12 @@ use nix::unistd::Pid;
 
 use crate::ControlError;
 
-/// Number of checks per call limit.
+/// Number of checks within the time limit of a call.
 const LOOKS: u32 = 8;
-/// Longest time to write the quarantine record before the process ends.
+/// Maximum time for writing the quarantine record before the process ends.
 const DISK: Duration = Duration::from_secs(1);
 
-/// Names of instances and of their plugins, for threads that can't wait for control.
+/// Names of instances and of their plugins, for threads that must not wait for control.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names(Arc<Mutex<HashMap<InstanceId, (String, &'static str)>>>);
 
@@ -52,14 +52,14 @@ pub(crate) struct WorkerThread {
 impl WorkerThread {
     /// Returns the processor time of the thread so far; `None` when the thread has ended.
     pub fn cpu_time(&self) -> Option<Duration> {
-        // clock_getcpuclockid(3): all but the lowest three bits hold the inverted thread id. In the lowest
-        // bits, 4 selects a thread's clock, and 2 the scheduler's own count.
+        // clock_getcpuclockid(3): the upper bits are the inverted thread id. Of the lowest three bits, 4
+        // selects a thread's clock, and 2 the scheduler's count of its time.
         let clock = ClockId::from_raw(!self.thread.as_raw() << 3 | 6);
         Some(clock_gettime(clock).ok()?.into())
     }
 
-    /// Whether the thread sleeps in a wait. A thread that runs, waits for a processor, is stopped, or waits
-    /// for memory or a disk doesn't sleep.
+    /// Whether the thread is in an interruptible sleep. A thread that runs, waits for a processor, is
+    /// stopped, or waits for memory or a disk is not.
     fn is_asleep(&self) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/self/task/{}/stat", self.thread));
         // The name of the thread stands in brackets, and may contain any character.
@@ -67,19 +67,19 @@ impl WorkerThread {
     }
 }
 
-/// Suspicion against a worker.
+/// Current call of a worker, and its duration so far.
 #[derive(Debug, Default)]
 struct Suspicion {
     call: Option<Calling>,
-    /// Processor time of the thread at the last look.
+    /// Processor time of the thread at the last check.
     ran: Duration,
-    /// Time that the call has certainly run or slept.
+    /// Time that the call has run or slept, at least.
     spent: Duration,
 }
 
 impl Suspicion {
-    /// Takes a look at a worker: its current call, its thread's processor time so far, and its sleep since
-    /// the last look. Returns the time that the call has taken.
+    /// Updates the suspicion with the worker's current call, the processor time of its thread, and the time
+    /// it slept since the last check. Returns the duration of the call.
     fn look(&mut self, call: Option<Calling>, ran: Duration, slept: Duration) -> Duration {
         if call.is_none() || call != self.call {
             (self.call, self.spent) = (call, Duration::ZERO);
@@ -91,20 +91,20 @@ impl Suspicion {
     }
 }
 
-/// Watched threads, and settings of the watchdog.
+/// Threads under watch, and settings of the watchdog.
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
     pub workers: Vec<WorkerThread>,
-    /// Longest time of a call.
+    /// Time limit of a call.
     pub limit: Duration,
     pub names: Names,
-    /// Folder of the quarantine records; `None` keeps no records.
+    /// Directory of the quarantine records; `None` writes none.
     pub state: Option<PathBuf>,
     /// Function that ends the process at once.
     pub end: fn(),
 }
 
-/// Watchdog thread, which runs until this is dropped.
+/// Handle to the watchdog thread, which ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     _stop: Sender<()>,
@@ -114,7 +114,7 @@ impl Watchdog {
     /// Starts the watchdog.
     ///
     /// # Errors
-    /// A failure to start its thread.
+    /// Returns an error if its thread can't be started.
     pub fn start(watch: Watch) -> Result<Self, ControlError> {
         let (stop, stopped) = channel();
         let body = move || watch.go_on(&stopped);
@@ -132,8 +132,7 @@ impl Watch {
         let interval = self.limit / LOOKS;
         let mut last = Instant::now();
         while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
-            // After a long stop or wait for a processor, the watchdog has not seen the worker's activity
-            // meanwhile.
+            // After a long pause of the watchdog itself, it is unknown what the worker did meanwhile.
             let passed = last.elapsed().min(interval * 2);
             last = Instant::now();
             for (worker, suspicion) in self.workers.iter().zip(&mut suspicions) {
@@ -144,7 +143,7 @@ impl Watch {
         }
     }
 
-    /// Looks at a worker, and returns the call that does not return, if there is one.
+    /// Checks a worker. Returns its call if the call has exceeded the limit.
     fn look(&self, worker: &WorkerThread, suspicion: &mut Suspicion, passed: Duration) -> Option<Calling> {
         let call = worker.pulse.calling();
         let ran = worker.cpu_time()?;
@@ -158,7 +157,9 @@ impl Watch {
         let limit = self.limit.as_millis();
         let why = format!("a call of it did not return within {limit} ms, and the router was ended");
         let after = match self.state {
-            Some(_) => format!("it is in quarantine until `millrace instance release {instance}`"),
+            Some(_) => {
+                format!("the instance stays in quarantine until `millrace instance release {instance}`")
+            }
             None => "nothing remembers that, for [plugins] state is \"none\"".to_owned(),
         };
         tracing::error!(
@@ -172,12 +173,12 @@ impl Watch {
         (self.end)();
     }
 
-    /// Writes the quarantine record of the instance to the disk, within a time limit.
+    /// Writes a quarantine record to disk, within a time limit.
     fn remember(&self, held: Held) {
         let Some(state) = self.state.clone() else { return };
         let (done, remembered) = channel();
         let write = move || {
-            // The receiver may have given up by then.
+            // The receiver may no longer wait.
             let _ = done.send(Quarantine::open(Some(&state)).put(held));
         };
         let problem = match std::thread::Builder::new().name("quarantine".to_owned()).spawn(write) {

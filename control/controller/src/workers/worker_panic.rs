@@ -1,8 +1,8 @@
-//! Panics of workers: the record of a panic, and the end of the worker's thread.
+//! Panics of workers: recording a panic, and ending the worker's thread.
 //!
-//! The panic hook records message, location and backtrace. Looking up the names of functions in the backtrace
-//! takes long, so it happens later: the kernel is to forward at once. The worker first closes its devices,
-//! then passes the rest to control, which writes the capture.
+//! The panic hook records message, location and backtrace. Resolving the backtrace's function names takes
+//! long, so it happens later. First the worker closes its devices, so that the kernel forwards at once. Then
+//! control gets the record, and writes the capture.
 
 use std::backtrace::Backtrace;
 use std::cell::RefCell;
@@ -31,12 +31,12 @@ pub(crate) struct WorkerPanic {
     pub worker: usize,
     /// Record of the panic.
     pub note: PanicNote,
-    /// State that the worker left behind.
+    /// State that the worker left.
     pub post_mortem: PostMortem,
 }
 
 thread_local! {
-    /// Panic of this thread, if its panics are recorded.
+    /// Whether panics of this thread are recorded, and the recorded panic.
     static NOTED: RefCell<Noted> = const { RefCell::new(Noted { watched: false, note: None }) };
 }
 
@@ -53,8 +53,8 @@ fn install_hook() {
         let is_set = |name| std::env::var_os(name).is_some_and(|value| value != "0");
         let prints_backtraces = is_set("RUST_BACKTRACE");
         std::panic::set_hook(Box::new(move |panic| {
-            // Printing a backtrace takes hundreds of milliseconds, and the worker would hold its devices
-            // meanwhile.
+            // Printing a backtrace takes hundreds of milliseconds, during which the worker would still hold
+            // its devices.
             if !(note(panic) && prints_backtraces) {
                 usual(panic);
             }
@@ -62,10 +62,9 @@ fn install_hook() {
     });
 }
 
-/// Records a panic, unless this thread is not watched or has a recorded panic already. Returns whether it was
-/// recorded.
+/// Records a panic if this thread's panics are recorded, and none is yet. Returns whether it was recorded.
 fn note(panic: &PanicHookInfo<'_>) -> bool {
-    // A panic during the recording of another one, or at the end of a thread, is not recorded.
+    // A panic while another one is recorded, or while the thread's storage is destroyed, is not recorded.
     let noted = NOTED.try_with(|noted| {
         let Ok(mut noted) = noted.try_borrow_mut() else { return false };
         let is_first = noted.watched && noted.note.is_none();
@@ -81,10 +80,10 @@ fn note(panic: &PanicHookInfo<'_>) -> bool {
     noted.unwrap_or(false)
 }
 
-/// Runs a closure and catches its panic.
+/// Runs a closure and catches a panic.
 ///
 /// # Errors
-/// The panic of the closure.
+/// Returns the record of the panic.
 pub(crate) fn catch<R>(run: impl FnOnce() -> R) -> Result<R, PanicNote> {
     install_hook();
     NOTED.with_borrow_mut(|noted| *noted = Noted { watched: true, note: None });
@@ -101,7 +100,7 @@ pub(crate) fn catch<R>(run: impl FnOnce() -> R) -> Result<R, PanicNote> {
     ran.map_err(|_| note.unwrap_or_else(unnoted))
 }
 
-/// Runs a worker on this thread until it gets the command to stop, or panics. `control` is signalled then.
+/// Runs a worker on this thread until the stop command or a panic, then signals `control`.
 pub(crate) fn run_worker(
     number: usize,
     worker: &mut Worker,
@@ -110,10 +109,10 @@ pub(crate) fn run_worker(
     panics: &Sender<WorkerPanic>,
 ) {
     if let Err(note) = catch(|| thread::run(worker, mode, wake, control)) {
-        // From here on the kernel forwards the packets of ports that are configured so.
+        // From here on the kernel forwards the packets of ports with `on-death = "kernel"`.
         let _ = catch(|| worker.close_devices());
         let post_mortem = catch(|| worker.post_mortem()).unwrap_or_default();
-        // Sending fails when control ends too; then nobody needs the record.
+        // If control is ending too, nobody receives the record.
         let _ = panics.send(WorkerPanic { worker: number, note, post_mortem });
     }
     worker.end();

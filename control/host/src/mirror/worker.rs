@@ -212,7 +212,7 @@ impl Worker {
         self.ask()
     }
 
-    /// Sends the next request of the list in progress.
+    /// Sends the next netlink request of the list in progress.
     fn ask(&mut self) -> Result<(), HostError> {
         if let Some(listing) = &mut self.listing
             && let Some(request) = listing.steps.pop_front()

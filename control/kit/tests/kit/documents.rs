@@ -1,4 +1,4 @@
-//! Tests of the code in `docs/plugins.md`, which builds unchanged, and of a plugin in C with several files.
+//! Tests that the code in `docs/plugins.md` builds unchanged, and that a C plugin of several files builds.
 
 use std::fs;
 use std::path::Path;

@@ -88,7 +88,7 @@ fn table() -> String {
 }
 
 /// Returns whether C code compiles with the first clang found; `None` without a clang. The test also compiles
-/// a wrong layout, whose failure shows that layouts are compared.
+/// a wrong layout, which must fail: so layouts are really compared.
 fn compiles(text: &str, flags: &[&str]) -> Option<bool> {
     let folder = Folder::new("header");
     let file = folder.0.join(format!("{}.c", flags.len()));

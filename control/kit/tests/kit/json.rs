@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Folder, Native, build};
 
-/// Plugin that answers a message with the unchanged value of the key that the message names.
+/// Plugin that answers a message with the value of the key that the message names, unchanged.
 const SOURCE: &str = r#"#include "millrace.h"
 MILLRACE_PLUGIN("{\"abi\":1,\"name\":\"json\",\"version\":\"0.1.0\",\"summary\":\"For tests.\",\"positions\":[\"early\"]}");
 int32_t millrace_init(const uint8_t *settings, size_t bytes) { return (void)settings, (int32_t)(bytes & 0); }

@@ -33,7 +33,7 @@ impl Drop for Folder {
 }
 
 /// Returns the folder of intermediate files, so that Rust's library is compiled once for all tests and runs.
-/// It lies beside this test program, or in the cache folder when that place is in the repository.
+/// It lies beside this test program, or in the cache folder if the test program is in the repository.
 pub fn target() -> PathBuf {
     let clone = repository().canonicalize().unwrap();
     let beside = Path::new(env!("CARGO_TARGET_TMPDIR"));
@@ -162,7 +162,7 @@ static HOST: RawHost = RawHost {
     count: None,
 };
 
-/// Shared object. Its file is loaded once, because its variables belong to one instance.
+/// Loaded shared object. Its file can be loaded only once, because its variables belong to one instance.
 pub struct Native(*mut c_void);
 
 // SAFETY: no function is called from two threads at once: a plugin that tests share is called under `CALL`.
@@ -254,8 +254,8 @@ impl Native {
         self.frames(&mut frames, &mut []).iter().map(|packet| (packet.verdict, packet.reason)).collect()
     }
 
-    /// Returns the plugin's verdicts for frames of one flow with this state. The frames are described in
-    /// memory of the plugin.
+    /// Returns the plugin's verdicts for frames of one flow with this state. The descriptions of the frames
+    /// are in memory that the plugin has reserved.
     pub fn frames(&self, frames: &mut [Vec<u8>], state: &mut [u64]) -> Vec<RawPacket> {
         let size = frames.len() * size_of::<RawPacket>();
         let state = if state.is_empty() { 0 } else { state.as_mut_ptr() as u64 };

@@ -36,8 +36,8 @@ impl CrashCaptures {
     /// Writes a capture and returns the path of its frames. Removes the oldest captures beyond
     /// [`MOST_CAPTURES`], and frames without a report.
     ///
+    /// # Errors
     /// The system refuses, or a part exceeds its limit.
-    /// When the system refuses, or a part is larger than its limit.
     pub fn add(&self, name: &str, frames: &[u8], report: &[u8]) -> Result<PathBuf, NotebookError> {
         if frames.len() > MOST_FRAME_BYTES || report.len() > MOST_REPORT_BYTES {
             let error = io::Error::other("frames or report of the crash capture exceed 4 MiB");
@@ -79,7 +79,7 @@ impl CrashCaptures {
         entries.filter_map(name).collect()
     }
 
-    /// Returns the captures since the last call, also of another process, and marks them as reported.
+    /// Returns the captures that no process has reported yet, and marks them as reported.
     pub fn take_unreported(&self) -> Vec<String> {
         let mark = self.0.join(REPORTED);
         let reported = fs::read_to_string(&mark).unwrap_or_default();
@@ -112,7 +112,7 @@ impl CrashCaptures {
         self.0.join(format!("{name}.{extension}"))
     }
 
-    /// Removes the oldest captures, but never the newest, `added`, which looks old after a clock step back.
+    /// Removes the oldest captures, but never `added`: after the clock was set back, its name may sort first.
     fn remove_oldest(&self, added: &str) {
         let names = self.names();
         let without_report = self.names_of(FRAMES).into_iter().filter(|name| !names.contains(name));

@@ -1,8 +1,8 @@
 //! Crash records: lines written while the process dies, and read at the next start.
 //!
-//! A signal handler writes the line, so it can neither allocate nor wait. Therefore a line is prepared for
-//! each instance, except for two numbers, and the file is already open. No sync follows: the line survives
-//! the process, but maybe not the machine.
+//! A signal handler writes the line, so it can neither allocate nor wait. Therefore the file is already open,
+//! and each instance has a prepared line that lacks only two numbers. The handler does not sync: the line
+//! survives the process, but maybe not the machine.
 
 pub(crate) mod captures;
 
@@ -30,7 +30,7 @@ struct Crash {
 /// Prepared line of a crash, without the two numbers that are known only at the crash.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CrashLine {
-    /// Text before the signal number, with a leading line end in case the previous line is incomplete.
+    /// Text before the signal number. It begins with a line end, in case the previous line is incomplete.
     pub before_signal: String,
     /// Text before the time, in seconds since 1970.
     pub before_time: &'static str,
@@ -74,7 +74,7 @@ impl Quarantine {
     /// Puts the crashed instances in a directory's file into quarantine, and empties the file.
     ///
     /// # Errors
-    /// The file can't be read or emptied, or the quarantine can't be written; the error is a sentence.
+    /// A sentence: the file can't be read or emptied, or the quarantine can't be written.
     pub fn take_crashes(&mut self, directory: &Path) -> Result<Found, String> {
         let path = directory.join(FILE);
         let text = read_own(&path)?.unwrap_or_default();

@@ -100,8 +100,8 @@ impl Filter {
     }
 
     /// Returns a filter for packets whose [varying fields](crate::Candidate::varying) equal `value` in the
-    /// bits of `mask`. Leaves out conditions that filters lack: unknown TCP flags, and single bits of a
-    /// number.
+    /// bits of `mask`. Leaves out conditions that a filter can't express: unknown TCP flags, and single bits
+    /// of a number.
     pub fn of_varying(value: u32, mask: u32) -> Self {
         let part = |shift: u32, bits: u32| (value >> shift & mask >> shift & bits, mask >> shift & bits);
         let number = |(value, mask): (u32, u32), all: u32| (mask == all).then_some(value as u8);

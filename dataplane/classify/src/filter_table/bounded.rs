@@ -1,5 +1,5 @@
-//! Filter table that starts as one kind, whose memory may grow with the product of its filters, and changes
-//! to another kind at a memory bound.
+//! Filter table that changes its kind at a memory bound. It starts as a kind whose memory may grow with the
+//! product of its filters.
 
 use std::fmt;
 
@@ -10,9 +10,9 @@ use crate::Candidate;
 use super::memory_bound::{MemoryBound, OverMemory};
 use super::{DagTable, Entry, Explanation, FilterId, FilterTable, TupleSpace};
 
-/// Filters in a table of kind `B`. When a filter would exceed the bound of that table, all filters move for
-/// good to a table of kind `O`. Filters keep their ids, and so their ages, so lookups find the same before
-/// and after.
+/// Filters in a table of kind `B`. When a filter would exceed the bound of that table, all filters move
+/// permanently to a table of kind `O`. Filters keep their ids, and so their ages. So lookups have the same
+/// results before and after.
 #[derive(Clone, Debug)]
 pub struct BoundedTable<T, B = DagTable<T>, O = TupleSpace<T>> {
     table: Table<B, O>,

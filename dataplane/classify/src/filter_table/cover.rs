@@ -75,7 +75,7 @@ fn needed(mut places: Vec<usize>, mut cover: impl FnMut(&[usize]) -> Option<bool
 
 /// Whether the other shapes cover a shape completely; `None` when the budget of comparisons is used up.
 fn taken_away(shape: &Shape, shapes: &[Shape], places: &[usize], budget: &mut usize) -> Option<bool> {
-    // Pieces, each with the first index whose shape may overlap it.
+    // Pieces of the shape, each with the first index of another shape that may overlap it.
     let mut pieces = vec![(*shape, 0)];
     while let Some((piece, from)) = pieces.pop() {
         let found = places[from..].iter().position(|place| shapes[*place].overlaps(&piece));

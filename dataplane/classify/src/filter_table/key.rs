@@ -6,8 +6,8 @@ use millrace_wire::Protocol;
 use crate::candidate::{EXCEPTIONS_SHIFT, PORTS_UNKNOWN};
 use crate::{Candidate, CompiledFilter, PortRange};
 
-/// Flag for known transport ports in the meta half of the last word. That half also holds the protocol (bits
-/// 0 to 7) and the incoming port (bits 16 to 31).
+/// Flag in the meta half of a key's word: the transport ports are known. That half also holds the protocol
+/// (bits 0 to 7) and the incoming port (bits 16 to 31).
 const PORTS_KNOWN: u32 = 1 << 8;
 
 /// [`PORTS_KNOWN`] for each protocol with ports, 0 for the others.
@@ -20,7 +20,7 @@ const HAVING_PORTS: [u32; 256] = {
     known
 };
 
-/// Packet as words: source and destination, then meta and varying, then both ports.
+/// Packet as words: source and destination address, then the halves meta and varying, then both ports.
 ///
 /// `W` is 2 for IPv4, where both addresses share a word, and 5 for IPv6, where each takes two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,7 +30,8 @@ pub(super) struct Key<const W: usize> {
     pub ports: u32,
 }
 
-/// Number of words of an IPv4 key and of an IPv6 key.
+/// Number of words of an IPv4 key.
+/// Number of words of an IPv6 key.
 pub(super) const V4: usize = 2;
 pub(super) const V6: usize = 5;
 
@@ -148,7 +149,7 @@ impl<const W: usize> Condition<W> {
         [0, 1].map(|side| (self.first[side], self.first[side] + self.width[side]))
     }
 
-    /// Returns a packet that meets the conditions in all bits that a tuple can contain.
+    /// Returns a packet with the required value in each bit that a tuple can contain.
     pub fn example(&self) -> Key<W> {
         Key { words: self.value, ports: u32::from(self.first[0]) << 16 | u32::from(self.first[1]) }
     }

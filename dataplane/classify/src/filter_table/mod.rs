@@ -140,7 +140,7 @@ pub trait FilterTable<T> {
     /// Removes a filter and returns its value; `None` if the table has no filter of that id.
     fn remove(&mut self, id: FilterId) -> Option<T>;
 
-    /// Returns the best filter that matches the packet.
+    /// Returns the best filter that matches the packet; `None` if no filter matches.
     fn lookup(&self, candidate: &Candidate) -> Option<(FilterId, &T)>;
 
     /// Looks up many packets: `found[i]` becomes the result of [`lookup`](Self::lookup) for `candidates[i]`,

@@ -19,7 +19,7 @@ pub struct Rank {
 }
 
 impl Rank {
-    /// Rank behind all possible filters.
+    /// Rank after the ranks of all possible filters.
     pub const LAST: Self = Self { upper: u64::MAX, lower: u32::MAX, id: FilterId(u64::MAX) };
 
     /// Computes the rank of a filter from its priority, specificity and id.

@@ -6,8 +6,8 @@
 //! goes to the table's [`Overflow`] until its group has room.
 //!
 //! The number of groups doubles by linear hashing (Litwin, VLDB 1980). Each split divides one group into
-//! itself and a new one behind all others. So any hash has its entry in one group at any time, and a step has
-//! a bounded cost. Entries store no hash beside the tag, so callers of splits and removals pass a function
+//! itself and a new one after all others. So any hash has its entry in one group at any time, and a step has
+//! a bounded cost. Entries store no hash besides the tag, so callers of splits and removals pass a function
 //! from slot to hash.
 
 use std::hint::select_unpredictable;
@@ -143,7 +143,7 @@ impl Buckets {
         self.buckets[home as usize].is_full()
     }
 
-    /// Finds the slot under `hash` that `is_it` accepts.
+    /// Finds the slot under `hash` that `is_it` accepts; `None` if there is none.
     #[inline]
     pub fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let home = self.home(hash);
@@ -181,8 +181,8 @@ impl Buckets {
         entries.filter(|&entry| entry != 0).map(|entry| self.slot(entry))
     }
 
-    /// Iterates over the slots in the group of `hash` and in the overflow. If both are full, one of them must
-    /// go before an entry of `hash` has a place.
+    /// Iterates over the slots in the group of `hash` and in the overflow. If both are full, an entry of
+    /// `hash` has a place only after one of these entries is removed.
     pub fn rivals_of(&self, hash: u64) -> impl Iterator<Item = u32> {
         self.group_of(hash).chain(self.overflow.entries().iter().map(|&entry| self.slot(entry)))
     }
@@ -227,7 +227,7 @@ impl Buckets {
         debug_assert!(removed.is_some(), "slot {slot} is not in its buckets");
     }
 
-    /// Moves an entry from the overflow to its group, the one of `home`, in which a place has become free.
+    /// Moves an entry from the overflow into the group of bucket `home`, where a place has become free.
     fn refill(&mut self, home: u32, hash_of: impl Fn(u32) -> u64) {
         if self.overflow.is_empty() {
             return;

@@ -49,7 +49,7 @@ pub struct RemovedFlow {
     pub bytes: u64,
     /// Time at which the record was made.
     pub created: Instant,
-    /// Time of the flow's last packet, to 17 ms.
+    /// Time of the flow's last packet, with a resolution of 17 ms.
     pub last_used: Instant,
     /// Whether the record belonged to a reservation.
     pub reserved: bool,
@@ -101,7 +101,7 @@ impl FlowTable {
         live
     }
 
-    /// Returns the next ended record, in the order of their ends, and frees its slot.
+    /// Returns the next ended record, in the order of their ends, and frees its slot; `None` if none is left.
     #[inline]
     pub fn pop_removed(&mut self) -> Option<RemovedFlow> {
         let slot = self.ended.pop_front(&mut self.upkeep)?;

@@ -14,11 +14,11 @@ pub fn flow_hash(key: &FlowKey, seed: u64) -> u32 {
 
 /// Hash whose key is drawn when the table is made.
 ///
-/// The words of the flow key go through NH, the almost universal hash of UMAC (Black, Halevi, Krawczyk,
-/// Krovetz and Rogaway, CRYPTO '99, section 4), here with 64-bit words. Without the hash's key, two flow keys
-/// can't be chosen that collide with a probability above 2^-64. One more multiplication with words of the
-/// hash's key reduces its 128 bits to 64. The incoming port, times one more word, is added last. So the value
-/// before that addition is a hash of the five-tuple.
+/// The words of the flow key go through NH, an almost universal hash, here with 64-bit words. A sender
+/// without the hash's key can't choose two flow keys that collide with a probability above 2^-64. One more
+/// multiplication with words of the hash's key reduces the 128 bits to 64. The incoming port, times one more
+/// word, is added last. So the value before that addition is a hash of the five-tuple. (UMAC: Black, Halevi,
+/// Krawczyk, Krovetz and Rogaway, CRYPTO '99, section 4.)
 #[derive(Clone)]
 pub(super) struct FlowHash {
     secrets: [u64; 6],

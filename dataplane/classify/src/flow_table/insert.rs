@@ -17,7 +17,7 @@ const SPLITS: u32 = 1;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Full {
     /// The table has its maximum of records, and all records that the search visited are reserved or
-    /// stateful. A search visits 256 slots; the next search continues behind them.
+    /// stateful. A search visits 256 slots; the next search continues after them.
     #[error("the flow table is full, and all records that a search visited are reserved or stateful")]
     Protected,
     /// Too many ended records wait for [`FlowTable::pop_removed`].
@@ -160,8 +160,8 @@ impl FlowTable {
         }
     }
 
-    /// Returns the least recently used of the next [`SAMPLE`] records that may be recycled and are not on
-    /// probation.
+    /// Returns the least recently used of the next [`SAMPLE`] records that may be recycled and are off
+    /// probation; `None` if the search finds no such record.
     fn least_recently_used(&mut self) -> Option<u32> {
         let (mut oldest, mut seen) = (None, 0);
         for _ in 0..LOOK_AT.min(self.fresh) {

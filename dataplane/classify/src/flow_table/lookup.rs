@@ -54,7 +54,8 @@ impl FlowTable {
         self.records.prefetch(index.slot());
     }
 
-    /// Finds the record of a flow. Variant 0 is its base record. `hash` is the hash of the key.
+    /// Finds the record of a flow; `None` if it has none. Variant 0 is its base record. `hash` is the key's
+    /// hash.
     #[inline]
     pub fn find(&self, key: &FlowKey, hash: u64, variant: u32) -> Option<FlowIndex> {
         let near = NearKey::of(key);

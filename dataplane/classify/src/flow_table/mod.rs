@@ -16,7 +16,7 @@
 //! recycles the oldest record on probation. Records on probation are kept in order, so this choice is exact.
 //! Once a [share](PROBATION_SHARE) of the records is on probation, a flood of new flows displaces no
 //! established flow. Below that share, the table recycles about the least recently used established record.
-//! It takes the record with the oldest last packet among the next [`SAMPLE`] records behind a moving index
+//! It takes the record with the oldest last packet among the next [`SAMPLE`] records after a moving index
 //! (sampled LRU). Without a share for probation, interleaved new flows in a table full of old flows would
 //! displace each other before their second packets (as in 2Q: Johnson and Shasha, VLDB 1994). The table never
 //! recycles reserved records, nor records with state that are off probation. So a flood of flows with state
@@ -73,7 +73,7 @@ pub const SAMPLE: usize = 24;
 pub const LARGEST: u32 = 1 << 24;
 
 /// Number of records per group of buckets. A full table uses 32 of the 64 entries of a group on average. By
-/// Poisson's law, one table of a million records in 150 then has a group with too few entries (see
+/// Poisson's law, one in 150 tables of a million records then has a group that needs more than 64 (see
 /// [`overflow`]). One entry in 1,000 is outside its home bucket.
 const RECORDS_PER_GROUP: u32 = 32;
 
@@ -292,7 +292,7 @@ impl FlowTable {
         Instant::from_nanos(self.upkeep[index.slot() as usize].created)
     }
 
-    /// Returns the time of the flow's last packet, to 17 ms.
+    /// Returns the time of the flow's last packet, with a resolution of 17 ms.
     #[inline]
     pub fn last_used(&self, index: FlowIndex) -> Instant {
         record::last_used(self.now, self.record(index).used).max(self.created(index))

@@ -1,8 +1,8 @@
 //! Entries of full groups of buckets, in one short list for the whole table.
 //!
-//! Groups fill at random: by Poisson's law, one table of a million records in 150 has a group that lacks a
-//! place. The surplus entries of such a group go to this list. So a table with free records refuses and
-//! displaces none. A search reads the list only when every bucket of the group is full.
+//! Groups fill at random: by Poisson's law, one in 150 tables of a million records has a group that lacks a
+//! place. The surplus entries of such a group go to this list. So a table with free records neither refuses
+//! nor displaces any. A search reads the list only when every bucket of the group is full.
 
 /// Number of entries that the list holds.
 pub(super) const PLACES: usize = 32;

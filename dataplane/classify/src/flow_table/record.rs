@@ -39,7 +39,7 @@ zeroable! {
         pub varying_mask: u32,
         /// Generation of the tables from which the answer was computed.
         pub generation: u32,
-        /// Number of the adjacency by which the flow's packets leave; 0 for none. The pipeline sets it.
+        /// Number of the adjacency that the flow's packets use; 0 for none. The pipeline sets it.
         pub adjacency: u32,
         /// Next hop of the flow's packets.
         pub next_hop: NextHopIndex,
@@ -169,8 +169,9 @@ zeroable! {
     pub(super) struct Upkeep {
         /// Time at which the record was made, in nanoseconds.
         pub created: u64,
-        /// Slots before and after the record in its list; 0 at the ends.
+        /// Slot before the record in its list; 0 for the first.
         pub previous: u32,
+        /// Slot after the record in its list; 0 for the last.
         pub next: u32,
         /// Upper half of the packet count.
         pub packets_high: u32,

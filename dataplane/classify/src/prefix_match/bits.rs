@@ -15,8 +15,8 @@ pub trait AddressBits: Copy + Eq + Ord + Hash + Default + Debug {
     /// Returns the bit at `position`, 0 or 1, counted from the first bit; `position` is below
     /// [`WIDTH`](Self::WIDTH).
     fn bit(self, position: u8) -> usize;
-    /// Returns six bits from `position` on, which is below [`WIDTH`](Self::WIDTH), with zeros behind the
-    /// address.
+    /// Returns six bits from `position` on, which is below [`WIDTH`](Self::WIDTH), with zeros after the end
+    /// of the address.
     fn six_bits(self, position: u8) -> usize;
     /// Returns the address with six bits set at `position`, where it has zeros.
     #[must_use]
@@ -72,7 +72,7 @@ impl<A: AddressBits> Prefix<A> {
         Self { bits: bits.masked(length), length: length.min(A::WIDTH) }
     }
 
-    /// Returns the bits, with zeros behind the prefix.
+    /// Returns the bits, with zeros after the prefix.
     #[inline]
     pub fn bits(self) -> A {
         self.bits

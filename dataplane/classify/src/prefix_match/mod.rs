@@ -36,14 +36,14 @@ pub trait PrefixMatch<A: AddressBits> {
     /// Removes a prefix; returns its value, if it was in the set.
     fn remove(&mut self, prefix: Prefix<A>) -> Option<u32>;
 
-    /// Returns the value of exactly this prefix.
+    /// Returns the value of exactly this prefix; `None` if it is not in the set.
     fn get(&self, prefix: Prefix<A>) -> Option<u32>;
 
-    /// Returns the value of the longest prefix that contains the address. Counts each dependent memory
-    /// access; a hash probe counts as one.
+    /// Returns the value of the longest prefix that contains the address; `None` if no prefix does. Counts
+    /// each dependent memory access; a hash probe counts as one.
     fn lookup(&self, address: A, count: &mut impl Count) -> Option<u32>;
 
-    /// Returns the value of the longest prefix that is shorter than this one and covers it.
+    /// Returns the value of the longest prefix that is shorter than this one and covers it, if there is one.
     fn above(&self, prefix: Prefix<A>) -> Option<u32>;
 
     /// Calls `found` for every prefix in the set that this one covers, itself included, with its value.

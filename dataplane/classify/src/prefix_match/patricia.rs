@@ -69,7 +69,8 @@ impl<A: AddressBits> Patricia<A> {
         self.unused = index;
     }
 
-    /// Returns the links to the first node that `prefix` covers, or to an empty place, and to its parent.
+    /// Returns the link to the first node that `prefix` covers, or to an empty place, and the link to its
+    /// parent.
     fn way_to(&self, prefix: Prefix<A>) -> (Link, Link) {
         let (mut before, mut link) = (None, None);
         loop {

@@ -8,8 +8,8 @@ use foldhash::fast::FixedState;
 use super::Route;
 use crate::retired::{Epoch, Retired};
 
-/// Routes by number. A number is shared by all prefixes with the route, and counts them, or belongs to one
-/// prefix. A route without prefixes keeps its number until its epoch is over for all workers.
+/// Routes by number. All prefixes of equal routes share a number, or a prefix has its own. Each number counts
+/// its prefixes. A number without prefixes is kept until its epoch is over for all workers.
 #[derive(Debug, Default)]
 pub(super) struct Routes {
     slots: Vec<Slot>,
@@ -34,8 +34,8 @@ struct Slot {
 }
 
 impl Routes {
-    /// Returns the number of a route, and whether no prefix ever had it. Without a prefix, the number is
-    /// freed with this epoch.
+    /// Returns the number of a route, and whether no prefix ever had it. A number that no prefix acquires is
+    /// freed when the current epoch is over.
     pub fn number(&mut self, route: Route) -> (u32, bool) {
         if let Some(&number) = self.numbers.get(&route) {
             let slot = &mut self.slots[number as usize];
@@ -52,8 +52,9 @@ impl Routes {
     }
 
     /// Returns a number below `limit` for the route of a single prefix, and whether the number is new. If the
-    /// prefix `has` its own number with the same route, returns that number. `None` if no such number is
-    /// free. If the prefix does not acquire a new number, it is freed with this epoch.
+    /// prefix `has` its own number with the same route, returns that number. `None` if no number below
+    /// `limit` is free. A new number that the prefix does not acquire is freed when the current epoch is
+    /// over.
     pub fn own_number(&mut self, route: &Route, has: Option<u32>, limit: u32) -> Option<(u32, bool)> {
         let is_same = |number: &u32| {
             let slot = &self.slots[*number as usize];
@@ -110,7 +111,7 @@ impl Routes {
         let (now, mut freed) = (self.retired.epoch(), Vec::new());
         while let Some((retired, number)) = self.retired.pop_upto(epoch) {
             let slot = &mut self.slots[number as usize];
-            // A number that was acquired and released again is also further behind in the list.
+            // A number that was acquired and released again also occurs later in the list.
             if slot.prefixes > 0 || slot.unused != retired || !slot.given {
                 continue;
             }

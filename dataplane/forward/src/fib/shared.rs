@@ -125,7 +125,7 @@ impl SharedFib {
         Ok(FibChange { index, is_new, old })
     }
 
-    /// Removes the route to exactly `prefix` and returns it.
+    /// Removes the route to exactly `prefix` and returns it; `None` if there was none.
     pub fn remove(&mut self, prefix: IpNet) -> Option<Route> {
         let number = match prefix {
             IpNet::V4(net) => self.v4.remove(net.network().to_bits(), net.prefix_len()),
@@ -163,7 +163,7 @@ impl SharedFib {
         self.v4.waiting() + self.v6.waiting() + self.routes.waiting()
     }
 
-    /// Returns the route to exactly `prefix`.
+    /// Returns the route to exactly `prefix`; `None` if there is none.
     pub fn get(&self, prefix: IpNet) -> Option<&Route> {
         self.number_of(prefix).map(|number| self.routes.route(number))
     }
@@ -243,19 +243,19 @@ pub struct FibReader {
 }
 
 impl FibReader {
-    /// Returns the number of the route with the longest prefix of `destination`.
+    /// Returns the number of the route with the longest prefix of `destination`; `None` without a route.
     #[inline]
     pub fn lookup4(&self, destination: Ipv4Addr) -> Option<RouteIndex> {
         self.v4.lookup(destination.octets()).map(RouteIndex)
     }
 
-    /// Returns the number of the route with the longest prefix of `destination`.
+    /// Returns the number of the route with the longest prefix of `destination`; `None` without a route.
     #[inline]
     pub fn lookup6(&self, destination: Ipv6Addr) -> Option<RouteIndex> {
         self.v6.lookup(destination.octets()).map(RouteIndex)
     }
 
-    /// Returns the number of the route with the longest prefix of `destination`.
+    /// Returns the number of the route with the longest prefix of `destination`; `None` without a route.
     #[inline]
     pub fn lookup(&self, destination: IpAddr) -> Option<RouteIndex> {
         match destination {

@@ -9,8 +9,8 @@ use millrace_wire::{Protocol, ipv4, ipv6};
 use super::IcmpError;
 
 /// Whether `original`, whose network offset is set and which passed the sanity checks, may be answered with
-/// `error`. `link_broadcast` tells that it arrived in a broadcast or multicast frame, or that its destination
-/// is a directed broadcast of a connected network.
+/// `error`. `link_broadcast` is set if the frame was broadcast or multicast, or the destination is a directed
+/// broadcast of a connected network.
 pub fn may_send_error(original: &Packet, error: &IcmpError, link_broadcast: bool) -> bool {
     let network = original.network();
     match network.first().map(|octet| octet >> 4) {
@@ -57,8 +57,8 @@ fn is_one_host6(address: Ipv6Addr) -> bool {
     !(address.is_unspecified() || address.is_multicast() || address.is_loopback())
 }
 
-/// Whether the packet is an ICMPv6 error (types below 128) or a redirect (137) behind any extension headers,
-/// or undecidable.
+/// Whether the packet is an ICMPv6 error (types below 128) or a redirect (137). Also `true` for a later
+/// fragment of ICMPv6, and if the extension headers can't be read to the end.
 fn is_icmp_error6(packet: &ipv6::Packet<&[u8]>) -> bool {
     let walk = ipv6_ext::walk(packet);
     match walk.end {

@@ -11,7 +11,7 @@ fn router6() -> IpAddr {
     "2001:db8:a::fe".parse().unwrap()
 }
 
-/// Returns the error about `bytes`, which have a link header before and padding behind.
+/// Returns the error about `bytes`, which have a link header before them and padding after them.
 fn error_about(bytes: &[u8], error: IcmpError) -> Option<Vec<u8>> {
     let pool = Pool::new(64).unwrap();
     let mut original = pool.packet_from(&[&[0xee; 14][..], bytes, &[0xdd; 5]].concat()).unwrap();

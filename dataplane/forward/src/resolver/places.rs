@@ -16,7 +16,7 @@ use crate::{NeighbourKey, RateLimit};
 /// Learned neighbours of a port.
 #[derive(Debug)]
 struct PortPlaces {
-    /// Neighbours by rank, then in the order in which they got it.
+    /// Neighbours by rank, then in the order in which they got the rank.
     order: BTreeSet<(Rank, u64, NeighbourKey)>,
     counts: [usize; Rank::LEARNED],
     requests: Requests,
@@ -87,7 +87,7 @@ impl Places {
         self.entries.iter().map(|(key, (entry, _))| (*key, *entry))
     }
 
-    /// Returns the earliest deadline of a state.
+    /// Returns the earliest deadline, and its neighbour.
     pub fn first_deadline(&self) -> Option<(Instant, NeighbourKey)> {
         self.deadlines.first().copied()
     }
@@ -152,7 +152,7 @@ impl Places {
         }
     }
 
-    /// Returns the neighbour that yields its entry to a wanted neighbour of a port.
+    /// Returns the neighbour that yields its entry to a wanted neighbour of a port; `None` if none yields.
     pub fn yields_to(&self, port: PortId) -> Option<NeighbourKey> {
         let held = |places: &PortPlaces| places.order.len();
         let (largest, places) = self.ports.iter().max_by_key(|(id, places)| (held(places), **id == port))?;
@@ -163,8 +163,8 @@ impl Places {
         usable.iter().find_map(|rank| places.oldest(*rank))
     }
 
-    /// Returns the unresolved neighbour that yields to another unresolved one of a port: the oldest of the
-    /// port with the most.
+    /// Returns the unresolved neighbour that yields to another unresolved one of `port`: the oldest one of
+    /// the port with the most. `None` if all neighbours are resolved.
     pub fn unresolved_yields_to(&self, port: PortId) -> Option<NeighbourKey> {
         let most = |(id, places): &(&PortId, &PortPlaces)| (places.count(Rank::Unresolved), **id == port);
         self.ports.iter().max_by_key(most)?.1.oldest(Rank::Unresolved)

@@ -13,9 +13,9 @@ use millrace_units::{Instant, PortId, TokenBucket};
 
 use crate::RateLimit;
 
-/// Number of shares by incoming port, and number of shares by source.
+/// Number of buckets for the shares of incoming ports, and of buckets for the shares of sources.
 const SHARES: usize = 16;
-/// Divisor of the rate for all shares of a kind together: a quarter.
+/// Divisor of the rate: the shares of all ports together get a quarter of it, as do those of all sources.
 const PART: u32 = 4;
 
 /// Origin of a packet that waits for a neighbour.
@@ -39,7 +39,8 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    /// Creates the limiter of `limit`, with a quarter more burst for origins with a share left.
+    /// Creates a limiter. Its burst is a quarter above that of `limit`: this part is reserved for origins
+    /// with a share left.
     pub fn new(limit: RateLimit, seed: u64) -> Self {
         let RateLimit { per_second, burst } = limit;
         let kept = burst / PART;

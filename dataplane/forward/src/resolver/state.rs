@@ -30,7 +30,7 @@ pub(super) struct Entry {
     pub wanted: bool,
 }
 
-/// Rank of a neighbour in keeping its entry, weakest first.
+/// Rank of a neighbour, the weakest first: neighbours of the lowest rank lose their entries first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
     /// Neighbour that only sent requests to the router; no packet was ever sent to it and confirmed.
@@ -75,7 +75,7 @@ impl State {
     }
 }
 
-/// Returns the state after a message of a station; `None` when nothing changes.
+/// Returns the state of a neighbour after a message with this MAC address; `None` when nothing changes.
 pub(super) fn after_heard(known: Option<State>, mac: MacAddr, how: Heard) -> Option<State> {
     if matches!(known, Some(State::Static(_))) {
         return None;
@@ -97,7 +97,7 @@ pub(super) fn after_heard(known: Option<State>, mac: MacAddr, how: Heard) -> Opt
 /// Returns the state after an expired state; `None` when the neighbour is to be forgotten.
 ///
 /// A neighbour that does not answer probes is forgotten instead of failed. Its address may have moved to
-/// another station, which only a request to all stations finds.
+/// another station, which only a broadcast or multicast request finds.
 pub(super) fn after_deadline(state: State, max_tries: u8) -> Option<State> {
     match state {
         State::Incomplete { tries } if tries < max_tries => Some(State::Incomplete { tries: tries + 1 }),

@@ -38,7 +38,7 @@ impl<A: PrefixBits> RouteTable<A> {
         (!node.is_empty()).then_some(Stride(node))
     }
 
-    /// Returns length and value of the longest prefix of `address` that is shorter than `length`.
+    /// Returns length and value of the longest prefix of `address` that is shorter than `length`, if any.
     pub(crate) fn covering(&self, address: A, length: u8) -> Option<(u8, u32)> {
         (0..length).rev().find_map(|shorter| Some((shorter, self.get(address, shorter)?)))
     }

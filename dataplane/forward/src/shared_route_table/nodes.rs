@@ -15,7 +15,7 @@ const fn lines(runs: usize) -> usize {
     (2 * HEAD + runs).div_ceil(2 * LINE)
 }
 
-/// Entry of each octet, with a mark of its prefix: neighbouring octets with equal marks share a run.
+/// Entry of each octet, with a mark of its prefix or child: neighbouring octets with equal marks share a run.
 pub(super) type Octets = [(u16, Entry); 256];
 
 /// Nodes of a table, and the free lines.
@@ -155,7 +155,7 @@ impl Nodes {
         others
     }
 
-    /// Frees a node that no reader ever saw.
+    /// Frees a node at once, when no reader can use it.
     pub fn discard(&mut self, node: Entry) {
         let lines = self.lines_of(node);
         self.free[lines - 1].push(node.line() as u32);

@@ -27,14 +27,14 @@ pub(super) const ROOT_OCTETS: usize = 3;
 pub(super) const LINE: usize = 8;
 /// Number of words of a node before its entries.
 pub(super) const HEAD: usize = 5;
-/// Maximum number of lines of a table: 1 GiB of address space, of which only used parts take memory.
+/// Maximum number of lines of a table: 1 GiB of address space. Only used parts take memory.
 const MOST_LINES: usize = 1 << 24;
 /// Minimum number of lines worth trying.
 const FEWEST_LINES: usize = 1 << 16;
 /// Number of addresses whose lookups descend below the root side by side.
 const BATCH: usize = 128;
-/// Number of addresses whose root entries are prefetched together, while the group before is read. A
-/// processor cannot fetch that many at once, so it is never idle.
+/// Number of addresses whose root entries are prefetched together, while the previous group is read. A
+/// processor fetches fewer at once, so memory accesses stay in flight.
 const GROUP: usize = 32;
 
 /// Entry of the root or a node.
@@ -74,7 +74,7 @@ impl Entry {
         self.0 >= Self::NODE
     }
 
-    /// Returns the line of the entry's node; a harmless line if the entry is no node.
+    /// Returns the line of the entry's node; 0, which is no node's line, if the entry is no node.
     #[inline(always)]
     pub fn line(self) -> usize {
         // All bits are set for a node.

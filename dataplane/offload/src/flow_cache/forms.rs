@@ -1,10 +1,10 @@
 //! eBPF variants of plugins: separate programs that the port programs call for packets (include/form.h of the
 //! crate `bpf`).
 //!
-//! Each instance has a program of its own, and two maps that the instance sees as memory: settings, in two
-//! banks of which one is in use, and counters, one or more cache lines for each processor. A flow cache entry
-//! names a slot in an array of programs. The port's program calls a function that ends in a tail call to this
-//! slot, so the variant returns to the port's program. If the slot is empty, the packet is an upcall.
+//! Each instance has its own program, and two maps that it sees as memory. The settings have two banks, one
+//! of them in use. The counters have one or more cache lines for each processor. A flow cache entry names a
+//! slot in an array of programs. The port's program calls a function that ends in a tail call to this slot,
+//! so the variant returns to the port's program. If the slot is empty, the packet is an upcall.
 
 use std::fmt;
 use std::sync::Arc;
@@ -114,11 +114,13 @@ impl FormMemory {
 }
 
 impl FlowCache {
-    /// Loads the eBPF variant of a plugin for an instance. From then on programs call it by its number.
+    /// Loads the eBPF variant of a plugin for an instance. From then on, the XDP programs of ports can call it by
+    /// its number.
     ///
     /// # Errors
-    /// [`OffloadError::Form`] if the object file is invalid, has a loop or takes too many instructions, the
-    /// kernel's verifier refuses it, or there are 256 eBPF variants. Nothing stays loaded then.
+    /// [`OffloadError::Form`] if the object file is invalid, has a loop or takes too many instructions, if the
+    /// kernel's verifier refuses it, or if all 256 places are taken; [`OffloadError::Map`] if the kernel refuses
+    /// the entry. Nothing stays loaded then.
     pub fn load_form(&mut self, form: FormObject<'_>) -> Result<LoadedForm, OffloadError> {
         let instructions = check(form)?;
         let place = self.forms.iter().position(|taken| !taken);

@@ -18,7 +18,7 @@ const ICMP: [u8; 2] = [1, 58];
 pub(crate) struct Read {
     pub key: [u8; KEY_BYTES],
     pub network_length: usize,
-    /// Offset of a checksum that the sender left to its network card.
+    /// Offset of a partial checksum; `None` if the checksum is complete.
     pub partial: Option<usize>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn read(frame: &[u8], port: u16) -> Option<Read> {
     Some(Read { key, network_length, partial })
 }
 
-/// Whether an address may be the source of a frame: no group address, and not zero.
+/// Returns whether an address may be the source of a frame: neither a multicast address nor zero.
 fn is_station(address: &[u8]) -> bool {
     address[0] & 1 == 0 && address.iter().any(|byte| *byte != 0)
 }

@@ -4,15 +4,15 @@ use std::mem::{offset_of, size_of};
 
 use aya::Pod;
 
-/// Number of ports, by their numbers in the router, whose flows the cache supports.
+/// Number of ports whose flows the cache supports: those with a lower number in the router.
 pub(crate) const PORTS: usize = 256;
 /// Number of token buckets for programs.
 pub(crate) const POLICERS: usize = 1024;
-/// Number of eBPF variants of plugins.
+/// Maximum number of eBPF variants of plugins.
 pub(crate) const FORMS: usize = 256;
-/// Number of workers that can fill the cache.
+/// Maximum number of workers that fill the cache.
 pub(crate) const WORKERS: usize = 64;
-/// Number of receive queues of a port.
+/// Maximum number of receive queues of a port.
 pub const RX_QUEUES: usize = 64;
 /// Length of a key in bytes: that of `FlowKey` of the crate `packet`.
 pub const KEY_BYTES: usize = 40;
@@ -89,7 +89,7 @@ pub(crate) struct QueueWay {
     pub reserved: [u8; 40],
 }
 
-/// Packets and bytes sent by a port, `struct sent` of bpf/flow_cache.h.
+/// Packets and bytes that the flow cache sent out of a port, `struct sent` of bpf/flow_cache.h.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sent {

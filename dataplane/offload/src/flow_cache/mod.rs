@@ -50,7 +50,7 @@ use crate::bpf_syscall::delete_key;
 use crate::object::{map_mut, missing};
 use crate::{OffloadError, object};
 
-/// Frames sent by a port from the flow cache.
+/// Frames that the flow cache sent out of a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DriverSent {
     /// Number of frames.
@@ -69,7 +69,7 @@ pub struct FlowCache {
     table: Table,
     workers: u16,
     policers: Arc<Policers>,
-    /// Numbers of eBPF variants in use.
+    /// Whether each number of an eBPF variant is in use.
     forms: [bool; FORMS],
 }
 
@@ -124,14 +124,13 @@ impl FlowCache {
         FlowCacheWriter::new(&mut self.object, (self.capacity, self.table), policers, (worker, self.workers))
     }
 
-    /// Whether the cache supports a port of that number.
+    /// Returns whether the cache supports a port of that number.
     pub fn knows(port: u16) -> bool {
         usize::from(port) < PORTS
     }
 
     /// Sets the device, of the calling thread's namespace, that sends packets of a port; `None` for no
-    /// device. `long` tells whether the device accepts frames of several buffers. Ports from number 256 on
-    /// are ignored.
+    /// device. `long`: the device accepts frames of several buffers. Ports from number 256 on are ignored.
     ///
     /// # Errors
     /// [`OffloadError::Map`] when the device is gone, or accepts no redirected frames.
@@ -153,7 +152,7 @@ impl FlowCache {
         Ok(())
     }
 
-    /// Returns the frames that the cache sent by a port since it was created.
+    /// Returns the frames that the cache sent out of a port since the cache was created.
     ///
     /// # Errors
     /// [`OffloadError::Map`] when the kernel refuses.

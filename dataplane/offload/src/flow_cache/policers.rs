@@ -30,9 +30,9 @@ impl Policers {
         Ok(Arc::new(Self { map, taken, next: AtomicUsize::new(0) }))
     }
 
-    /// Takes a full bucket; `None` when all are in use. Buckets are assigned in turn. So a program that just
-    /// read an entry, and still takes from the bucket of that entry, does not take from a new bucket. `byte`
-    /// and `depth` are the values that programs compute with.
+    /// Takes a full bucket; `None` when all are in use. Buckets are assigned in turn, so a released bucket is
+    /// reused late: a program that has just read an old entry may still take tokens from it. `byte`: cost of
+    /// a byte, in 65,536ths of a tick. `depth`: ticks between a full bucket and an empty one.
     pub fn take(self: &Arc<Self>, byte: u64, depth: u64) -> Option<PolicerPlace> {
         let is_free =
             |place: &usize| self.taken.get(*place).is_some_and(|taken| !taken.swap(true, Ordering::AcqRel));

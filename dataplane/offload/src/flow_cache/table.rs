@@ -1,8 +1,8 @@
 //! Index of flows: the hash of bpf/flow_cache.h, and the buckets of words that name entries.
 //!
-//! A removed flow leaves a tombstone, not a free word. A program searches a flow's second bucket only while
-//! no word of the first bucket is free. So a bucket without free words may have flows in their second bucket.
-//! New flows use tombstones first.
+//! A removed flow leaves a tombstone, not a free word. A program searches a flow's second bucket only if the
+//! first bucket has no free word, so a free word would hide flows in their second bucket. New flows use
+//! tombstones first.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ use crate::mapped_map::MappedMap;
 const FREE: u32 = 0;
 /// Length of a bucket in bytes.
 const BUCKET: usize = WORDS * 4;
-/// Shift of the hash for the first bucket, and for the second.
+/// Shifts of the hash that select a flow's first and second bucket.
 const CHOICES: [u32; 2] = [36, 12];
 
 impl Table {

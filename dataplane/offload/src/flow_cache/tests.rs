@@ -110,7 +110,7 @@ fn no_packet_overtakes_one_that_went_up() {
     assert!(bench.forwards(&v4_frame()));
     assert!(!bench.forwards(&v6_frame()), "packets of others go up");
     assert!(bench.forwards(&v4_frame()), "and don't hold up this one");
-    // A frame above the output MTU is punted, and so are the frames behind it.
+    // A frame above the output MTU is punted, and so are the frames after it.
     let long = frame_to(OWN, 0x0800, &ipv4_packet(V4.0, V4.1, 1600));
     assert!(!bench.forwards(&long) && !bench.forwards(&v4_frame()));
     bench.writer.set_done(PORT, bench.writer.up(PORT));

@@ -17,8 +17,8 @@ const WORKER: usize = std::mem::offset_of!(Treatment, worker);
 const DROPS: usize = std::mem::offset_of!(Treatment, drops);
 const POLICER: usize = std::mem::offset_of!(Treatment, policer);
 const FORM: usize = std::mem::offset_of!(Treatment, form);
-/// Number of released numbers that rest before one is reused: a program that just read a number still reads
-/// the old treatment.
+/// Number of released treatment numbers that rest before the oldest is reused, so that a program that has
+/// just read a number still finds its treatment.
 const RESTING: usize = 1024;
 
 /// Treatments of a worker.

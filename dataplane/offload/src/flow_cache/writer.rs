@@ -44,8 +44,9 @@ pub struct FlowCacheWriter {
     /// Generations published last, and the number by which programs know each.
     published: [(u64, u32); 2],
     last: u32,
-    /// Free entries: released entries, and the unused entries from `fresh` to `end`.
+    /// Released entries. The entries from `fresh` to `end` are free as well.
     free: Vec<u32>,
+    /// First entry of this worker's part.
     begin: u32,
     fresh: u32,
     end: u32,
@@ -63,8 +64,9 @@ const DROPPED_BYTES: usize = std::mem::offset_of!(Aside, dropped_bytes);
 const DONE: usize = std::mem::offset_of!(Way, done);
 const READ: [usize; 2] = [std::mem::offset_of!(QueueWay, read), std::mem::offset_of!(QueueWay, read) + 8];
 const OVERLOADED: usize = std::mem::offset_of!(Way, overloaded);
-/// Number of a generation that no entry has, and number of entries not in use.
+/// Number of a generation that no entry has.
 const NONE: u32 = u32::MAX;
+/// Generation number of entries not in use.
 const UNUSED: u32 = 0;
 
 impl FlowCacheWriter {
@@ -139,8 +141,8 @@ impl FlowCacheWriter {
     }
 
     /// Inserts an entry for a flow, which [`begin`](Self::begin) puts into use. `None` when there is no room,
-    /// too many flows meet in the table, or the flow has an entry already. `key` is a `FlowKey`, byte by
-    /// byte.
+    /// no word of the flow's two buckets is free, or the flow has an entry already. `key` is a `FlowKey`,
+    /// byte by byte.
     pub fn insert(&mut self, key: &[u8; KEY_BYTES], flow: &DriverFlow) -> Option<FlowSlot> {
         let slot = match self.free.last() {
             Some(slot) => *slot,
@@ -183,8 +185,8 @@ impl FlowCacheWriter {
         self.store_version(slot, self.number_of(generation).unwrap_or(UNUSED));
     }
 
-    /// Changes the entry of a flow, whose generation must not be the published one, and gives it this
-    /// generation. With too many different treatments, some 64,000, the entry is not used.
+    /// Replaces the contents of a flow's entry, and sets its generation. The old generation must not be the
+    /// published one. The entry is not used if the worker's share of the 65,536 treatments is exhausted.
     pub fn renew(&mut self, slot: FlowSlot, flow: &DriverFlow, generation: u64) {
         let old = self.treatment(slot);
         self.change(slot);
@@ -194,7 +196,7 @@ impl FlowCacheWriter {
         self.store_version(slot, self.number_of(generation).unwrap_or(UNUSED));
     }
 
-    /// Ends the use of an entry.
+    /// Ends the use of an entry, which stays in the cache.
     pub fn stop(&mut self, slot: FlowSlot) {
         self.change(slot);
     }
@@ -228,14 +230,14 @@ impl FlowCacheWriter {
         way(port).map_or(0, |at| self.ways.word64(at).load(Ordering::Acquire))
     }
 
-    /// Returns the number of upcalls by one receive queue of a port so far. A call after [`up`](Self::up)
-    /// includes all upcalls that `up` counted.
+    /// Returns the number of upcalls by one receive queue of a port so far. Read after [`up`](Self::up), it
+    /// includes all upcalls of the queue that `up` counts.
     pub fn up_by(&self, port: u16, queue: usize) -> u64 {
         queue_way(port, queue).map_or(0, |at| self.queue_ways.word64(at).load(Ordering::Acquire))
     }
 
-    /// Records the number of upcalls of a port that a receive queue has passed in an epoch. See
-    /// [`noted_read`](Self::noted_read).
+    /// Records the watermark of a receive queue in an epoch: it has no unread upcall below this number of the
+    /// port's upcalls. See [`noted_read`](Self::noted_read).
     pub fn note_read(&self, (port, queue): (u16, usize), epoch: u64, read: u64) {
         if let Some(at) = queue_way(port, queue) {
             self.queue_ways.word64(at + read_at(epoch)).store(read, Ordering::Release);
@@ -256,9 +258,9 @@ impl FlowCacheWriter {
         }
     }
 
-    /// Sets whether a receive queue of a port has more upcalls than its worker can handle. While it is
-    /// overloaded, cached flows of the port that wait for packets under way lose new packets. When the
-    /// packets under way are done, the flow cache forwards the flow.
+    /// Sets whether a receive queue of a port has more upcalls than its worker can handle. While any queue is
+    /// overloaded, programs drop new packets of the port's cached flows that have upcalls in flight. Once
+    /// these upcalls are done, the flow cache forwards the flow.
     pub fn set_overloaded(&self, (port, queue): (u16, usize), overloaded: bool) {
         let Some(at) = way(port).filter(|_| queue < RX_QUEUES) else { return };
         let (word, bit) = (self.ways.word64(at + OVERLOADED), 1 << queue);
@@ -270,7 +272,7 @@ impl FlowCacheWriter {
         }
     }
 
-    /// Whether any receive queue of a port is overloaded, as set by any worker.
+    /// Returns whether any receive queue of a port is overloaded, as set by any worker.
     pub fn is_overloaded(&self, port: u16) -> bool {
         way(port).is_some_and(|at| self.ways.word64(at + OVERLOADED).load(Ordering::Relaxed) != 0)
     }

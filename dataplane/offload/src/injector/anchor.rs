@@ -1,4 +1,4 @@
-//! Anchor that keeps a program fast to run that is only run, never attached to a port.
+//! Anchor that keeps runs of a program fast, although the program is attached to no port.
 //!
 //! For a run of more than one frame, the kernel adds the program to its XDP dispatcher and removes it
 //! afterwards, unless that program is in it already. Each change waits for all processors. Measured on Linux

@@ -1,4 +1,4 @@
-//! Frame tape: frames written one behind the other, for a program that runs on an equal number of live frames
+//! Frame tape: frames written one after the other, for a program that runs on an equal number of live frames
 //! (bpf/frame_tape.h).
 
 use std::os::fd::BorrowedFd;
@@ -13,7 +13,7 @@ use crate::{InjectError, OffloadError};
 const BYTES: usize = 0x40000;
 const ENTRY_HEAD: usize = 8;
 const LONGEST: usize = 4096;
-/// Offsets of fields of `struct tape_cursor`.
+/// Length of `struct tape_cursor`, and offsets of its fields.
 const CURSOR_BYTES: usize = 16;
 const AT: usize = 0;
 const TAKEN: usize = 4;
@@ -52,7 +52,7 @@ impl FrameTape {
         self.frames
     }
 
-    /// Whether no further frame fits.
+    /// Returns whether no further frame fits.
     pub(crate) fn is_full(&self) -> bool {
         self.frames == MAX_BATCH || self.end >= BYTES
     }

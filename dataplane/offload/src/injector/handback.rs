@@ -14,10 +14,10 @@ use crate::{Attachment, InjectError, OffloadError, PortPrograms, object};
 /// Punts frames to the kernel as received from a port.
 ///
 /// The program of a port in native mode never sees such a frame, because it runs before this point. The
-/// program of a port in generic mode, or of an AF_PACKET port, does, and would take the frame again. Frames
-/// of such a port must go through [`KernelHandback::through`], so that its program recognises them. With
-/// receive packet steering (`rps_cpus`) on such a port that fails. The frame then reaches the program on
-/// another processor and is taken again, until its TTL expires.
+/// program of a port in generic mode, or of an AF_PACKET port, sees it, and would send it to user space
+/// again. Frames of such a port must go through [`KernelHandback::through`], so that its program recognises
+/// them. With receive packet steering (`rps_cpus`) on such a port that fails: the frame reaches the program
+/// on another processor, and goes to user space again until its TTL expires.
 #[derive(Debug)]
 pub struct KernelHandback {
     program: OwnedFd,
@@ -63,7 +63,8 @@ impl KernelHandback {
     /// thread's namespace.
     ///
     /// # Errors
-    /// [`InjectError::TooLong`] for a frame longer than the room in a page, [`InjectError::DeviceGone`].
+    /// [`InjectError::TooLong`] or [`InjectError::TooShort`] for a frame of a wrong length,
+    /// [`InjectError::DeviceGone`], [`InjectError::Kernel`].
     pub fn hand_back(&mut self, ifindex: u32, frame: &[u8]) -> Result<(), InjectError> {
         check_lengths(&[frame])?;
         self.hand_back_batch(ifindex, &[frame]).map(drop)
@@ -74,7 +75,7 @@ impl KernelHandback {
     /// processed the frames, including their forwarding.
     ///
     /// # Errors
-    /// [`InjectError::DeviceGone`].
+    /// [`InjectError::DeviceGone`], [`InjectError::Kernel`].
     pub fn hand_back_batch(&mut self, ifindex: u32, frames: &[&[u8]]) -> Result<usize, InjectError> {
         let mut taken = 0;
         for frame in frames {
@@ -92,8 +93,8 @@ impl KernelHandback {
         run.map(|taken| taken as usize)
     }
 
-    /// Clears the count of frames that the kernel dropped before the port's program saw them again, so that
-    /// no other frame passes instead.
+    /// Clears the count of frames that the kernel dropped before the port's program saw them again. Otherwise
+    /// the program would pass other frames in their place.
     fn forget_lost(&mut self) -> Result<(), InjectError> {
         let Some(pending) = &mut self.again else { return Ok(()) };
         let mut pending = PerCpuArray::<_, u64>::try_from(pending).map_err(|error| map_error(&error))?;

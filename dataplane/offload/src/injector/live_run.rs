@@ -39,7 +39,7 @@ pub(crate) fn run(
     })
 }
 
-/// Whether a signal interrupted a run. The program's map has the number of frames done.
+/// Returns whether a signal interrupted a run. The program's map has the number of frames done.
 pub(crate) fn was_interrupted(error: &InjectError) -> bool {
     matches!(error, InjectError::Kernel(error) if error.kind() == io::ErrorKind::Interrupted)
 }

@@ -1,4 +1,4 @@
-//! Transmission of batches by a device without a socket.
+//! Transmission of batches out of a device, without a socket.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -12,8 +12,8 @@ use super::live_run::MAX_FRAME;
 use crate::object::map_mut;
 use crate::{InjectError, OffloadError, object};
 
-/// Sender of frames by a device that accepts redirected frames, a batch per system call. The call lasts until
-/// the kernel has processed the batch; for a veth, until its other end has received it.
+/// Sender of frames out of a device that accepts redirected frames, a batch per system call. The call lasts
+/// until the kernel has processed the batch; for a veth, until its other end has received it.
 #[derive(Debug)]
 pub struct BatchSender {
     program: OwnedFd,
@@ -55,7 +55,7 @@ impl BatchSender {
         self.tape.len()
     }
 
-    /// Whether the batch has no frame.
+    /// Returns whether the batch has no frame.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

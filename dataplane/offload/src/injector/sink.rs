@@ -30,7 +30,8 @@ impl FrameSink {
         Self::attach(object::source()?, "millrace_sink", ifindex)
     }
 
-    /// Sends frames received by one device unchanged by another: the minimum work of a forwarding program.
+    /// Sends frames received by the device `ifindex`, unchanged, out of the device `to`: the minimum work of
+    /// a forwarding program.
     ///
     /// # Errors
     /// Errors as for [`Self::dropping`].

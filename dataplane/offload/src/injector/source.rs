@@ -1,4 +1,4 @@
-//! Traffic generator: sends frames by a device at rates no socket reaches.
+//! Traffic generator: sends frames out of a device at rates that no socket reaches.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -20,10 +20,10 @@ const NUMBER_AT: usize = 24;
 /// apply to untagged IPv4 and IPv6 templates; fields that a template lacks do not vary.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Flows {
-    /// Number of source addresses, used in turn, counted up from the template's; 0 and 1 mean one.
+    /// Number of successive source addresses, used in turn, from the template's address on; 0 and 1 mean one.
     pub addresses: u32,
-    /// Number of UDP or TCP source ports, counted up from the template's; 0 and 1 mean one. Each port is used
-    /// for a whole pass over the addresses.
+    /// Number of successive UDP or TCP source ports, from the template's port on; 0 and 1 mean one. Each port
+    /// is used for a whole pass over the addresses.
     pub ports: u32,
     /// Whether the first 8 bytes of a UDP payload of 16 or more bytes get a 64-bit big-endian sequence
     /// number, from 0.
@@ -46,6 +46,7 @@ pub struct FrameSource {
 impl FrameSource {
     /// Loads the program with `templates` (1 to 256, used in turn).
     ///
+    /// # Errors
     /// [`InjectError::Program`], [`InjectError::TooLong`], [`InjectError::TooShort`],
     /// [`InjectError::Templates`].
     pub fn new(templates: &[&[u8]], flows: Flows) -> Result<Self, InjectError> {
@@ -65,9 +66,9 @@ impl FrameSource {
         Ok(Self { program, control, longest, _anchor: anchor, _object: object })
     }
 
-    /// Sends `count` frames by `ifindex` of the calling thread's namespace, `batch` (1 to 256) at a time
-    /// inside the kernel. Returns the number of frames generated. The calling thread's processor does all the
-    /// work, for a veth also the reception at its peer.
+    /// Sends `count` frames out of the device `ifindex` of the calling thread's namespace, `batch` (1 to 256)
+    /// at a time inside the kernel. Returns the number of frames generated. The calling thread's processor
+    /// does all the work, for a veth also the reception at its peer.
     ///
     /// A device may still lose frames. A veth does so silently unless its peer has an XDP program in the
     /// driver or GRO on.

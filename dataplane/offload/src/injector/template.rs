@@ -11,7 +11,7 @@ pub(crate) struct Fields {
     address: u16,
     /// Source port.
     port: u16,
-    /// UDP payload, if it has 16 bytes.
+    /// UDP payload, if it has 16 bytes or more.
     payload: u16,
     /// IPv4 header checksum.
     address_sum: u16,
@@ -19,8 +19,8 @@ pub(crate) struct Fields {
     port_sum: u16,
 }
 
-/// Whether an IPv4 frame has a whole header and is no fragment. Bytes behind a short header, or in a later
-/// fragment, are no ports.
+/// Returns whether an IPv4 frame has a whole header and is no fragment. Bytes after a short header, or in a
+/// later fragment, are no ports.
 fn is_whole4(frame: &[u8]) -> bool {
     let half = |at: usize| {
         frame.get(at..).and_then(|rest| rest.first_chunk()).copied().map_or(0, u16::from_be_bytes)

@@ -14,10 +14,10 @@ use crate::gates::{Gates, Treatment};
 
 /// Minimum number of packets for which a batch lookup is faster than single lookups.
 const FEWEST: usize = 4;
-/// Position of packets without a lookup.
+/// Value of `places` for packets without a batch lookup.
 const NOWHERE: u16 = u16::MAX;
 
-/// Answers for some packets of a batch.
+/// Packets of a batch that are looked up together, and their routes and treatments.
 #[derive(Debug)]
 pub(crate) struct Ahead {
     /// Position of each packet of the batch in the lists.
@@ -126,7 +126,8 @@ impl Ahead {
         self.candidates.push(candidate);
     }
 
-    /// Looks up all packets. `route`: priority of the route of flows that have one.
+    /// Looks up all packets, unless there are fewer than [`FEWEST`]. `route`: priority of the routes of the
+    /// FIB.
     pub fn look_up(&mut self, fib: &Fib, gates: &mut Gates, route: i32) {
         if self.candidates.len() < FEWEST {
             return;

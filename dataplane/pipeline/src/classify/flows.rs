@@ -48,7 +48,7 @@ impl Classifier {
 }
 
 impl Router {
-    /// Returns the flows in a part of the flow table.
+    /// Returns the flows of a part of the flow table that the filter of the scan matches, at most [`FOUND`].
     pub(crate) fn scan_flows(&self, scan: &FlowScan, now: Instant) -> FlowPage {
         let (mut flows, mut next) = (Vec::new(), self.classifier.next_part(scan));
         for (index, record) in self.classifier.found(scan) {
@@ -61,7 +61,7 @@ impl Router {
         FlowPage { flows, next }
     }
 
-    /// Removes the flows in a part of the flow table, and returns them.
+    /// Removes the flows that [`scan_flows`](Self::scan_flows) finds, and returns them.
     pub(crate) fn flush_flows(&mut self, scan: &FlowScan, now: Instant) -> FlowPage {
         let page = self.scan_flows(scan, now);
         let found: Vec<FlowIndex> =

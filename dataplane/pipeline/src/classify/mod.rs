@@ -35,10 +35,10 @@ const FULL_BATCHES: u32 = 4;
 /// fragment that begins within them, if its first fragment is unknown. A link's minimum MTU of 1,280 octets
 /// leaves this number for a fragment (RFC 8200, 5), and the first one holds all headers (RFC 7112).
 const HEADERS_END: u16 = 1232;
-/// As [`HEADERS_END`], while no binding refuses packets, but some exist: the TCP flags lie within this number
-/// of octets.
+/// As [`HEADERS_END`], if bindings exist but none refuses packets: the TCP flags lie within this number of
+/// octets.
 const UNSEEN_HEADERS_END: u16 = 16;
-/// Number of records whose age is checked per batch, and of growth steps.
+/// Maximum number of flow records that the upkeep of the flow table (expiry and growth) visits per batch.
 const UPKEEP: usize = 64;
 /// As [`UPKEEP`], for an idle worker.
 const IDLE_UPKEEP: usize = 1024;
@@ -105,7 +105,8 @@ impl Classifier {
         })
     }
 
-    /// Applies the flow options. A table of another size replaces one without records, also ended ones.
+    /// Applies the flow options. A new size takes effect only if the flow table holds no records, ended ones
+    /// included.
     pub fn set_options(&mut self, options: &Options, seed: u64) {
         let config = config(options, seed);
         // Without memory for a new table, the present one stays.
@@ -123,7 +124,7 @@ impl Classifier {
         self.remembers
     }
 
-    /// Returns the time of the next upkeep while no packets arrive.
+    /// Returns the time of the next upkeep while no packets arrive; `None` if none is needed.
     pub fn next_upkeep(&self) -> Option<Instant> {
         let upkeep = if self.reserved.is_behind() { Some(Instant::ZERO) } else { self.upkeep };
         upkeep.filter(|_| !self.flows.is_empty())
@@ -188,7 +189,8 @@ impl Classifier {
 }
 
 impl Router {
-    /// Assigns a later fragment to the flow of its first fragment, and records a first fragment.
+    /// Assigns a later fragment to the flow of its first fragment, and records a first fragment. Returns the
+    /// drop reason of a fragment that could evade filters.
     pub(crate) fn join_fragments(
         &mut self,
         packet: &mut Packet,

@@ -16,8 +16,8 @@ use millrace_units::{Instant, PortId};
 use std::net::IpAddr;
 
 impl Router {
-    /// Returns the answer for a packet whose flow has no record, by filters and routes, and records the
-    /// answer.
+    /// Classifies a packet whose flow has no record, by filters and routes, and inserts the record. Drops the
+    /// packet if an overload has used up the budget for new flows.
     #[cold]
     pub(super) fn met(
         &mut self,
@@ -117,7 +117,8 @@ impl Router {
         Ok(answer)
     }
 
-    /// Returns the answer with a new route lookup; `None` if more than the route may have changed.
+    /// Looks up the route of an answer again. Returns `None` if the flow has to be classified again, because
+    /// more than its route may have changed.
     pub(super) fn rerouted(&self, work: &Work, index: usize, old: &FlowAnswer) -> Option<FlowAnswer> {
         let key = &work.keys[index];
         let port = self.ports.get(key.port);

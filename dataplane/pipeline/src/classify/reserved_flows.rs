@@ -1,7 +1,7 @@
 //! Flows with a reservation, whose records no other flow displaces.
 //!
-//! A flow is identified by its hash, as in queues: flows that share a reserved queue are treated like the
-//! reserved flow. A new record is marked on its creation. After a change of the reservations, existing
+//! A flow is identified by its flow hash, as in queues. So a flow with the same hash as a reserved flow is
+//! treated like it. A new record is marked on its creation. After a change of the reservations, existing
 //! records are marked in pieces, a bounded number per batch.
 
 use std::collections::HashSet;

@@ -15,7 +15,7 @@ pub type OpenDevice = Box<dyn FnOnce(&Pool) -> Result<OpenedDevice, PortError> +
 pub struct OpenedDevice {
     /// Device.
     pub port: Box<dyn Port>,
-    /// Sockets by device queue, for the XDP program.
+    /// AF_XDP sockets for the map of the XDP program: receive queue and file descriptor of each.
     pub sockets: Vec<(u32, i32)>,
 }
 
@@ -31,7 +31,7 @@ impl OpenedDevice {
 pub struct DeviceReport {
     /// Kind and capabilities of the device.
     pub capabilities: millrace_port::Capabilities,
-    /// Sockets by device queue, for the XDP program.
+    /// AF_XDP sockets for the map of the XDP program: receive queue and file descriptor of each.
     pub sockets: Vec<(u32, i32)>,
 }
 

@@ -36,7 +36,7 @@ pub struct FlowReport {
     pub key: FlowKey,
     /// Varying fields that filters distinguish; 0 if no filter does.
     pub varying: u32,
-    /// Bits of `varying` in the conditions of filters.
+    /// Mask of the bits of `varying` that filters match.
     pub varying_mask: u32,
     /// Number of packets since the record was made.
     pub packets: u64,

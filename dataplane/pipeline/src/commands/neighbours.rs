@@ -52,7 +52,7 @@ pub enum NeighbourKnowledge {
 pub enum NeighbourCommand {
     /// Reports changed states of neighbours.
     Set(Vec<NeighbourChange>),
-    /// Asks for neighbours used since the last such command: a bounded number, of kernel ports and of ports
+    /// Asks for a bounded number of neighbours used since the last such command, at kernel ports and at ports
     /// whose devices other workers own.
     TakeUsed(ReplyTo<UsedNeighbours>),
 }

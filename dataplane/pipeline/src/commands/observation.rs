@@ -15,7 +15,7 @@ use crate::observe::trace::TraceSink;
 pub struct Question {
     /// Flow key.
     pub key: FlowKey,
-    /// TCP flags.
+    /// TCP flags; `None` for other protocols, or if unknown.
     pub tcp_flags: Option<u8>,
     /// Differentiated services code point.
     pub dscp: u8,

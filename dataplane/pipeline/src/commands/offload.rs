@@ -14,11 +14,11 @@ pub enum OffloadCommand {
     SetPort(PortId, DriverPort),
     /// Sets the placements of flows; the first one that matches a flow applies.
     Place(Vec<Placement>),
-    /// Sets the eBPF variant of an instance.
+    /// Sets the eBPF variant of an instance; `None` for none.
     SetForm(InstanceId, Option<LoadedForm>),
-    /// Accounts offloaded packets to flows, routes and filters, for a bounded number of entries, from this
-    /// one on. The answer is the first entry of the next command. Counters cleared after that don't include
-    /// these packets.
+    /// Accounts offloaded packets to flows, routes and filters, for a bounded number of entries from this
+    /// slot on. The answer is the first slot of the next command. Counters that are cleared afterwards don't
+    /// include these packets.
     Account(u32, ReplyTo<Option<u32>>),
 }
 

@@ -18,9 +18,9 @@ pub enum PluginCommand {
     Message(InstanceId, Vec<u8>),
     /// Replaces an instance.
     Replace(InstanceId, Successor, ReplyTo<Option<Succession>>),
-    /// Tries an instance on copies of this number of packets of another.
+    /// Runs a new instance as a shadow: on copies of this number of packets of an existing instance.
     Shadow(InstanceId, Box<dyn Instance>, u64, ReplyTo<Option<ShadowReport>>),
-    /// Ends a trial; the worker sends the report as answer to `Shadow`.
+    /// Ends the shadow of an instance; the worker sends the report as answer to `Shadow`.
     EndShadow(InstanceId),
 }
 

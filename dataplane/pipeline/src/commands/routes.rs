@@ -7,8 +7,8 @@ use millrace_units::{NextHopIndex, QueueAccount};
 use super::{FEW, ReplyTo};
 use crate::driver_flows::Invalidation;
 
-/// Routes with their numbers. A worker exchanges them with its previous routes, and returns the previous
-/// ones. So memory is freed where it was allocated, and no packet waits for that.
+/// Routes with their numbers. A worker swaps them with its previous routes, and returns these to control,
+/// which frees their memory. So no packet waits for that.
 pub type NumberedRoutes = Vec<(NextHopIndex, Route)>;
 
 /// Routes with waiting packets, and the first number of the next command.
@@ -29,7 +29,7 @@ pub struct RouteChange {
 pub enum RouteCommand {
     /// Sets the routes of numbers. Control assigns the numbers to prefixes after the answer.
     Set(NumberedRoutes, ReplyTo<NumberedRoutes>),
-    /// Removes the routes of numbers. No prefix has had the numbers since every worker answered.
+    /// Removes the routes of numbers that no prefix has any more, and that no flow uses.
     Forget(NumberedRoutes, ReplyTo<NumberedRoutes>),
     /// Reports changed prefixes of the table that all workers read.
     Changed(Vec<RouteChange>),

@@ -24,7 +24,7 @@ pub enum SchedulerCommand {
 impl SchedulerCommand {
     pub(super) fn invalidation(&self) -> Invalidation<'_> {
         match self {
-            // The change may add or remove a tree in which packets of all flows by the port wait.
+            // The change may add or remove the tree in which packets of all flows out of the port wait.
             Self::Change(..) => Invalidation::Entries,
             Self::ShowNodes(..) | Self::ShowQueues(..) | Self::FindLeaf(..) => Invalidation::Nothing,
         }

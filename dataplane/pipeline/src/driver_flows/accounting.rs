@@ -10,7 +10,7 @@ use super::entry::Entry;
 use super::{DriverFlows, ENTRIES_PER_TURN, IDLE_WHEN_FULL, SUSPENDED};
 use crate::router::Router;
 
-/// Entries that one command accounts.
+/// Maximum number of entries that one command accounts.
 const ACCOUNTED_AT_ONCE: u32 = 1024;
 /// Interval at which all entries are accounted.
 const INTERVAL: Duration = Duration::from_millis(250);
@@ -40,8 +40,8 @@ impl Sweep {
 }
 
 impl Router {
-    /// Accounts the offloaded packets of the next entries, and removes entries that are idle, without a
-    /// record, or better off at the worker.
+    /// Accounts the offloaded packets of the next entries. Removes entries that are idle, or whose flow has
+    /// no record or too many upcalls.
     pub(crate) fn keep_offloaded(&mut self, now: Instant) {
         let Some(driver) = &mut self.driver else { return };
         if now < driver.sweep.due || driver.counts.flows == 0 {
@@ -76,8 +76,8 @@ impl Router {
         (end < count).then_some(end)
     }
 
-    /// Returns whether a flow has many upcalls although nothing else keeps the offload from treating its
-    /// packets.
+    /// Returns whether a flow has so many upcalls that the worker should treat it. Upcalls during an
+    /// overload, a stalled grace period or a suspension of the cache don't count.
     fn is_better_up(&mut self, slot: u32, now: Instant) -> bool {
         let Some(driver) = &mut self.driver else { return false };
         let DriverFlows { entries, cache, quiescence, published, .. } = &mut **driver;
@@ -94,8 +94,8 @@ impl Router {
         }
     }
 
-    /// Accounts the offloaded packets of an entry since the last time to the flow's record, route and
-    /// filters. Returns whether the flow still has a record, and the entry.
+    /// Accounts the packets that an entry has treated since the last call to the flow's record, route and
+    /// filters. Returns whether the flow still has a record, and the entry; `None` for a free slot.
     pub(super) fn account_offloaded(&mut self, slot: u32, now: Instant) -> Option<(bool, Entry)> {
         let driver = self.driver.as_mut()?;
         let entry = driver.entries.get_mut(slot as usize)?.as_mut()?;
@@ -132,14 +132,14 @@ impl Router {
     }
 }
 
-/// Returns the packets since they were last accounted.
+/// Returns the packets and bytes that are not accounted yet.
 fn since(now: DriverTotals, accounted: DriverTotals) -> DriverTotals {
     let less = |now: Amount, accounted: Amount| Amount {
         packets: now.packets.wrapping_sub(accounted.packets),
         bytes: now.bytes.wrapping_sub(accounted.bytes),
     };
     let mut sent = less(now.sent, accounted.sent);
-    // The driver counts packets in 32 bits.
+    // The XDP program counts sent packets in 32 bits.
     sent.packets &= u64::from(u32::MAX);
     DriverTotals { sent, dropped: less(now.dropped, accounted.dropped) }
 }

@@ -1,14 +1,14 @@
 //! Static instruction budget of the XDP program (*VERA*, sections 3.3.3 and 3.3.5).
 //!
 //! A driver keeps up with the rate of its link only if it treats each packet before the next one arrives. So
-//! the cost of a packet is bounded beforehand: each step has a price, the longest path through the program
-//! that it adds. A flow is offloaded only if its steps together fit the budget. A test of the crate `offload`
-//! checks the prices against the compiled programs.
+//! the cost of a packet is bounded beforehand. Each step has a price: the number of instructions that it adds
+//! to the longest path through the program. A flow is offloaded only if its steps together fit the budget. A
+//! test of the crate `offload` checks the prices against the compiled programs.
 
 use millrace_plugin::{DriverForm, DriverStep};
 
-/// Maximum number of instructions that the XDP program spends on a packet. Not included: completion of
-/// checksums that a sender left to its card, and a second lookup in the flow cache.
+/// Maximum number of instructions that the XDP program spends on a packet. Not included: completion of a
+/// partial checksum, and a second lookup in the flow cache.
 pub const BUDGET: u32 = 1_310;
 /// Number of instructions of the longest path of a forwarded or dropped packet: IPv6, TCP, and a flow that is
 /// not in its first slot. Instructions of called kernel functions are not included.

@@ -55,7 +55,8 @@ impl DriverFlows {
 }
 
 impl Router {
-    /// Carries over some of the entries that a change has outdated.
+    /// Compares the next entries with the change log, at most [`ENTRIES_PER_TURN`], and carries over those
+    /// that no change concerns.
     pub(super) fn carry_over(&mut self) {
         for _ in 0..ENTRIES_PER_TURN {
             let Some(driver) = self.driver.as_mut().filter(|driver| driver.carry.is_under_way()) else {

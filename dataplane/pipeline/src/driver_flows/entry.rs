@@ -14,7 +14,7 @@ pub(super) struct Entry {
     pub key: FlowKey,
     pub flow: FlowIndex,
     pub plan: Plan,
-    /// Generation in which the plan was right.
+    /// Latest generation for which the plan is valid.
     pub generation: u64,
     pub phase: EntryPhase,
     /// Packets accounted so far.
@@ -27,7 +27,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Returns whether the entry has settled.
+    /// Returns whether the entry has settled, and so has begun.
     pub fn is_begun(&self) -> bool {
         match self.phase {
             EntryPhase::Begun => true,
@@ -39,7 +39,7 @@ impl Entry {
 /// Phase of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum EntryPhase {
-    /// Programs may still treat packets whose flow they looked up before the entry was inserted.
+    /// XDP programs may still be treating packets whose flow they looked up before the entry was inserted.
     Settling {
         /// Time at which the entry has settled.
         until: Instant,

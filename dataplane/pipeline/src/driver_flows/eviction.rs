@@ -2,7 +2,7 @@
 //!
 //! One in [`SAMPLED`] packets of flows without an entry requests an entry. The rate of its flow follows from
 //! the flow's previous request. The rate of an entry is measured whenever its packets are accounted. A flow
-//! evicts an entry of half its rate or less, so flows of similar rates don't evict each other.
+//! evicts an entry of less than half its rate, so flows of similar rates don't evict each other.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use super::{DriverFlows, ENTRIES_PER_TURN, IDLE_WHEN_FULL};
 const SAMPLED: u32 = 256;
 /// Number of entries compared with a flow that requests an entry.
 const LOOKED_AT: usize = 32;
-/// Least ratio of a flow's rate to that of the entry that it evicts.
+/// Ratio that a flow's rate must exceed, compared with the entry that it evicts.
 const TIMES: u64 = 2;
 /// Longest time over which a rate is measured.
 const LONGEST: Duration = Duration::from_secs(10);
@@ -27,7 +27,7 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// Flows that request an entry in the full flow cache.
 #[derive(Debug, Default)]
 pub(super) struct Asking {
-    /// Packets of each flow at its last request, and the time.
+    /// Number of packets of each flow at its last request, and the time of the request.
     asked: RecentFlows<(u32, Instant)>,
     /// Packets of flows without an entry so far.
     packets: u32,
@@ -42,8 +42,9 @@ impl Asking {
         self.packets.is_multiple_of(SAMPLED)
     }
 
-    /// Returns the packets per second of a flow with a request, by its packets so far; `None` without an
-    /// earlier request.
+    /// Returns the packets per second of a flow since its previous request. `packets`: packets of the flow so
+    /// far. `None` if the previous request is less than [`SHORTEST`] or more than [`LONGEST`] ago, or
+    /// missing.
     fn rate(&mut self, flow: u32, packets: u32, now: Instant) -> Option<u64> {
         let before = self.asked.get(flow).copied();
         if before.is_some_and(|(_, at)| now < at + SHORTEST) {
@@ -71,8 +72,8 @@ impl DriverFlows {
         unasked.min_by_key(|(_, entry)| entry.last_used).map(|(place, _)| place as u32)
     }
 
-    /// Returns the entry that a flow evicts, by its packets so far: the lightest of [`LOOKED_AT`] entries, if
-    /// the flow's rate is [`TIMES`] that of the entry.
+    /// Returns the slot of the entry that a flow evicts: the lightest of the next [`LOOKED_AT`] entries, if
+    /// the flow's rate is more than [`TIMES`] times that of the entry. `packets`: packets of the flow so far.
     pub(super) fn lighter_than(&mut self, flow: FlowIndex, packets: u32, now: Instant) -> Option<u32> {
         let asks = self.asking.rate(flow.slot(), packets, now)?;
         let count = self.entries.len();

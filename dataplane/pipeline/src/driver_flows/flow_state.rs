@@ -14,7 +14,7 @@ pub(super) enum FlowState {
     AtWorker,
     /// The flow gets an entry with its next packet, if it can be offloaded.
     Due,
-    /// The flow has left the offload because of its upcalls, and stays at the worker for now.
+    /// The flow has left the offload because of its upcalls, and stays at the worker for some time.
     KeptUp,
     /// The flow cache had no room for the flow.
     Refused,
@@ -87,8 +87,8 @@ impl FlowStates {
         }
     }
 
-    /// Returns whether a flow without an entry had one, or would have got one but for the insertion limit of
-    /// an iteration.
+    /// Returns whether a flow without an entry had one before, or missed one only because of the insertion
+    /// limit of an iteration.
     pub fn is_due(&self, flow: FlowIndex) -> bool {
         match self.get(flow) {
             FlowState::Due | FlowState::Entry(_) => true,

@@ -58,9 +58,9 @@ pub enum StaysUp {
     Traced,
     /// The XDP program of the ingress port doesn't look up flows.
     Arrival(PortId),
-    /// The XDP program can't send by the egress port.
+    /// The XDP program can't send out of the egress port.
     Departure(PortId),
-    /// The flow leaves by its ingress port.
+    /// The egress port of the flow is its ingress port.
     SamePort,
     /// A scheduler at this egress port decides when the packets leave.
     Scheduler(PortId),

@@ -7,12 +7,12 @@
 //! flow has no entry (`offer`). Once the flow has an entry, the XDP program forwards its packets
 //! ([`DriverCache`]). The worker treats upcalls like all packets, and renews the flow's entry.
 //!
-//! *Changes.* An entry has the generation of the change log. The generation contains a count of the other
-//! changes that entries depend on: neighbours, routes of next-hop indices, schedulers. Each command declares
-//! its [`Invalidation`], and the worker publishes the new generation before it carries the command out. So no
-//! packet is treated by the old state once the change is reported as done. The worker carries over entries
-//! that a change in the log does not concern ([`Carry`]). A change of a neighbour or next-hop index that no
-//! entry uses changes no generation ([`Uses`]).
+//! *Changes.* Each entry has a generation. It contains the generation of the change log, and a count of the
+//! other changes that entries depend on: neighbours, routes of next-hop indices, schedulers. Each command
+//! declares its [`Invalidation`], and the worker publishes the new generation before it carries the command
+//! out. So no packet is treated by the old state once the change is reported as done. The worker carries over
+//! entries that a change in the log does not concern ([`Carry`]). A change of a neighbour or next-hop index
+//! that no entry uses changes no generation ([`Uses`]).
 //!
 //! *Order.* An entry is used only when the workers are done with all earlier packets of its flow
 //! ([`Quiescence`]).
@@ -67,15 +67,15 @@ use self::uses::Uses;
 use crate::egress::ports::DeviceId;
 use crate::router::Router;
 
-/// Bit that is set in each generation of an entry.
+/// Bit that is set in every published generation except [`SUSPENDED`].
 const IN_FORCE: u64 = 1 << 63;
 /// Published generation while no entry is used.
 const SUSPENDED: u64 = 1;
-/// Time after which no program still treats a packet whose flow it looked up before the entry was inserted.
+/// Time from the insertion of an entry until no XDP program still treats a packet that it looked up before.
 const SETTLING: Duration = Duration::from_micros(100);
-/// Most entries that an iteration looks at.
+/// Maximum number of entries that an iteration checks.
 const ENTRIES_PER_TURN: usize = 128;
-/// Most entries that an iteration inserts.
+/// Maximum number of entries that an iteration inserts.
 const INSERTS_PER_TURN: usize = 128;
 /// Time without offloaded packets after which an entry is removed while the flow cache is full.
 const IDLE_WHEN_FULL: Duration = Duration::from_secs(1);
@@ -195,12 +195,13 @@ impl DriverFlows {
         entry.is_some_and(|entry| entry.is_begun() && entry.generation == self.published)
     }
 
-    /// Sets the placements of flows. Each flow has an upcall then, and moves to its placement.
+    /// Sets the placements of flows. The command has ended all entries, so the next packet of each flow is an
+    /// upcall and applies the flow's placement.
     pub fn place(&mut self, placements: Vec<Placement>) {
         self.placements = Placements::new(placements);
     }
 
-    /// Returns whether a placement concerns a flow.
+    /// Returns whether a placement matches a flow.
     pub fn is_placed(&self, key: &FlowKey) -> bool {
         self.placements.of(key).is_some()
     }
@@ -220,7 +221,8 @@ impl DriverFlows {
         Some(DriverFlow { action: plan.action, policer, form: plan.form.asks() })
     }
 
-    /// Inserts the entry of a flow that has none. The entry settles first.
+    /// Inserts the entry of a flow that has none; the entry settles first. Beyond the insertion limit of an
+    /// iteration, marks the flow as due instead.
     fn insert(&mut self, entry: Entry, content: &DriverFlow) {
         if self.inserts == 0 {
             self.states.set(entry.flow, FlowState::Due);
@@ -357,8 +359,8 @@ impl Router {
         ports.for_each(|(port, _)| driver.quiescence.close(port, &*driver.cache));
     }
 
-    /// Begins settled entries, and advances the grace period after which entries may be used. `devices`: the
-    /// worker's, by their numbers.
+    /// Begins settled entries, and advances the grace period that they wait for. `devices`: devices of the
+    /// worker, by number.
     pub(crate) fn advance_offload(&mut self, devices: &mut Devices, now: Instant) {
         self.publish_generation();
         self.carry_over();

@@ -38,8 +38,8 @@ struct Offer<'a> {
 }
 
 impl DriverFlows {
-    /// Returns the slot of the entry that a flow without an entry evicts; `None` if there is room, or the
-    /// flow evicts none.
+    /// Returns the slot of the entry that a flow without an entry evicts. `None` if the flow cache has room,
+    /// the flow evicts none, or this iteration may insert no more entries.
     fn victim_of(&mut self, offer: &Offer<'_>, now: Instant) -> Option<u32> {
         match self.inserts > 0 && self.cache.room() == 0 {
             true if offer.placed => self.least_wanted(),

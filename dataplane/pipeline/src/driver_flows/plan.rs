@@ -116,7 +116,8 @@ impl Router {
     }
 }
 
-/// Checks that a port neither changes packets nor, if they leave by it, reorders them.
+/// Checks that a port is up and has no VLAN tag. With `leaves`, the port is the egress port, which must have
+/// no scheduler either.
 fn may_pass(entry: &PortEntry, port: PortId, leaves: bool) -> Result<(), StaysUp> {
     match entry {
         entry if !entry.settings.up => Err(StaysUp::Down(port)),

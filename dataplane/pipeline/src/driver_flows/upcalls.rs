@@ -1,5 +1,5 @@
-//! Upcalls of offloaded flows: packets longer than the MTU, in several buffers, or long with checksums left
-//! to the card. A flow with many upcalls leaves the offload for [`STAYS_UP`].
+//! Upcalls of offloaded flows: packets longer than the MTU, in several buffers, or long with a partial
+//! checksum. A flow with many upcalls leaves the offload for [`STAYS_UP`].
 
 use std::time::Duration;
 
@@ -9,8 +9,9 @@ use millrace_units::Instant;
 
 use super::recent_flows::RecentFlows;
 
-/// Minimum number of upcalls, and minimum time, before a flow is judged.
+/// Minimum number of upcalls before a flow is judged.
 const ENOUGH: u32 = 32;
+/// Minimum time before a flow is judged.
 const LONG_ENOUGH: Duration = Duration::from_secs(1);
 /// Ratio of upcalls to offloaded packets above which a flow leaves the offload.
 const TIMES: u64 = 4;
@@ -40,8 +41,8 @@ impl Upcalls {
         self.treated += packets;
     }
 
-    /// Returns whether the flow is better off at the worker. If `is_hindered` (the offload can't treat
-    /// packets for another reason), restarts the counts and returns `false`.
+    /// Returns whether the flow has too many upcalls for the offload. If `is_hindered` (the offload can't
+    /// treat packets for another reason), restarts the counts and returns `false`.
     pub fn is_better_up(&mut self, is_hindered: bool, now: Instant) -> bool {
         if is_hindered {
             *self = Self::from(now);

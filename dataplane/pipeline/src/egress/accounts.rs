@@ -22,7 +22,7 @@ use crate::gates::tables::WorkerTable;
 use crate::observe::drop_log::DropLog;
 use crate::work::Accounts;
 
-/// Number of routes with an account of their own: those with lower numbers.
+/// Number of routes with an account: only routes with lower numbers have one.
 pub const ROUTES: u32 = 1 << 16;
 /// Maximum number of routes reported between two batches.
 const WAITING_AT_ONCE: usize = 4096;
@@ -39,7 +39,8 @@ struct Behind {
 /// Accounts of routes, by route number.
 #[derive(Debug)]
 pub(crate) struct RouteAccounts {
-    /// Queued packets and bytes, the only counters of most packets: four routes in a cache line.
+    /// Packets and bytes put into queues, for four routes in a cache line. Most packets change no other
+    /// counter.
     queued: Vec<Amount>,
     behind: Vec<Behind>,
 }
@@ -162,8 +163,8 @@ impl Ledger<'_> {
         }
     }
 
-    /// Ends the wait of a packet in the accounts. Without a recorded wait, nothing is subtracted. That
-    /// happens if another worker handed the packet over before this worker knew its filter.
+    /// Ends the wait of a packet in the accounts. Subtracts nothing if no wait was recorded, because another
+    /// worker handed the packet over before this worker knew its filter.
     pub fn goes_on(&mut self, packet: &Packet) {
         let amount = Amount::packet(packet.len());
         if let Some(behind) = self.routes.behind.get_mut(packet.next_hop.index()) {

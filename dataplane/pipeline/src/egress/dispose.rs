@@ -44,8 +44,8 @@ impl Router {
         self.gates.plugins_mut().end_of_batch();
     }
 
-    /// Carries out the fates of the first packets left in a batch. `notes`: the indices of their entries in
-    /// the other fields of `work`.
+    /// Carries out the fates of the first packets left in a batch, as many as `notes` has indices. `notes`:
+    /// indices of these packets in the other fields of `work`.
     pub(crate) fn dispose_first(&mut self, work: &mut Work, notes: Range<usize>, now: Instant) {
         let Work { packets, keys, states, fates, destinations, .. } = work;
         let (mut index, tapped) = (notes.start, self.observation.is_tapped());
@@ -142,7 +142,7 @@ impl Router {
         }
     }
 
-    /// Sends a packet to a station on the link of its `out_port`, and fragments the packet if necessary.
+    /// Sends a packet out of its `out_port` to a link address, and fragments the packet if necessary.
     fn send(&mut self, packet: Packet, key: &FlowKey, destination: MacAddr, now: Instant) {
         let Some(out) = self.ports.get(packet.out_port) else {
             return self.drop_packet(packet, DropReason::PortDown);
@@ -400,9 +400,9 @@ impl Router {
         self.punt.frames = frames;
     }
 
-    /// Calls `send` with the packets that each port sends now. Packets that `send` leaves in the queue stay
-    /// there. `send` returns the amount dropped for want of room, or `None` if the device is gone; then all
-    /// packets of the queue are dropped.
+    /// Calls `send` for each port with the queue of packets to send now. Packets that `send` leaves in the
+    /// queue wait there. `send` returns the amount that it dropped for lack of room. `None` means that the
+    /// device is gone: then all packets of the queue are dropped.
     pub(crate) fn for_each_queue(
         &mut self,
         now: Instant,

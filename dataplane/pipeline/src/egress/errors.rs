@@ -20,7 +20,7 @@ pub(crate) struct IcmpErrors {
 }
 
 impl IcmpErrors {
-    /// Returns the default limit. The first identification follows from `seed`.
+    /// Returns the state with the default rate limit. The first identification follows from `seed`.
     pub fn new(seed: u64) -> Self {
         Self { limiter: ErrorLimiter::default(), identification: seed as u16 }
     }
@@ -64,8 +64,8 @@ impl Router {
         }
     }
 
-    /// Returns the router's address at the egress port towards `peer`; for IPv4, the router id if the port
-    /// has none.
+    /// Returns the router's address at the egress port towards `peer`. If the port has none: for IPv4 the
+    /// router id, for IPv6 an address of any port that is not link-local.
     pub(super) fn source_towards(&self, hop: NextHop, peer: IpAddr) -> Option<IpAddr> {
         // An IPv4 route may lead to an IPv6 gateway (RFC 8950); the address shown is of the peer's family.
         let near = Some(hop.neighbour(peer)).filter(|near| near.is_ipv4() == peer.is_ipv4()).unwrap_or(peer);
@@ -140,7 +140,7 @@ impl Router {
     }
 }
 
-/// Source of the ICMP error about a packet.
+/// Maker of the ICMP error about a packet: the router, the kernel, or none.
 pub(super) enum ErrorPath {
     /// The router sends this packet.
     Made(Packet),

@@ -99,11 +99,11 @@ impl Piece {
 /// Complete treatment of a flow with a queue of its own.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum FlowTreatment {
-    /// Quantum in bytes per round, and discard threshold of the flow. Quantum 0 and threshold `None` stand
-    /// for the leaf's settings.
+    /// Quantum in bytes per round, and discard threshold in bytes. Quantum 0 and threshold `None` stand for
+    /// the leaf's settings.
     BestEffort(u32, Option<u32>),
-    /// Reserved rate, whatever the number of other flows, and discard threshold; `None` stands for the leaf's
-    /// setting.
+    /// Reserved rate, which is independent of the number of other flows, and discard threshold in bytes;
+    /// `None` stands for the leaf's setting.
     Reserved(Rate, Option<u32>),
     /// Settings of the leaf.
     Common,
@@ -159,7 +159,7 @@ pub struct PortScheduler {
     /// Leaf of each queue number: the node itself, or the leaf that received its packets on removal. 0 if
     /// unknown.
     leaves: Vec<QueueId>,
-    /// Queue numbers whose packets enter another leaf: pairs of leaf and queue number.
+    /// Queue numbers of removed leaves whose packets enter another leaf: pairs of that leaf and queue number.
     heirs: BTreeSet<(QueueId, QueueId)>,
     /// Lower bound of all leaf numbers.
     lowest: usize,
@@ -271,7 +271,8 @@ impl PortScheduler {
     /// Returns a bounded part of the flow queues of a leaf, from number `first` on. The order is stable while
     /// no flow gets or loses a queue.
     ///
-    /// # Errors [`ScheduleError`] when the leaf has no queue for each flow.
+    /// # Errors
+    /// [`ScheduleError`] when the leaf is not one with a queue per flow.
     pub(crate) fn flow_queues(
         &self,
         leaf: QueueId,
@@ -299,8 +300,8 @@ impl PortScheduler {
         }
     }
 
-    /// Removes leaves. Their queue numbers lead to leaf `to`, behind the moved packets, until that leaf has
-    /// been empty.
+    /// Forgets removed leaves. Packets for their queue numbers enter leaf `to`, after the moved packets,
+    /// until that leaf has been empty.
     fn forget_leaves(&mut self, gone: &[NodeId], to: Option<QueueId>) {
         for node in gone.iter().map(|node| QueueId(node.0 as u16)) {
             if self.is_leaf(node) {
@@ -312,7 +313,7 @@ impl PortScheduler {
         }
     }
 
-    /// Removes one leaf. Only the queue numbers that lead to it are visited.
+    /// Forgets one removed leaf. Visits only the queue numbers whose packets enter it.
     fn forget_leaf(&mut self, node: QueueId, to: QueueId) {
         let sent_there = self.heirs.range((node, QueueId(0))..=(node, QueueId(u16::MAX)));
         let numbers: Vec<QueueId> = sent_there.map(|(_, number)| *number).chain([node]).collect();
@@ -327,7 +328,7 @@ impl PortScheduler {
         }
     }
 
-    /// Returns the leaf with the lowest number; 0 if there is none. Numbers below `lowest` are not searched.
+    /// Returns the leaf with the lowest number, searched from `lowest` on; 0 if there is none.
     fn first_leaf(&mut self) -> QueueId {
         let mut own = (self.lowest..self.leaves.len()).map(|index| QueueId(index as u16));
         let first = own.find(|node| self.is_leaf(*node));

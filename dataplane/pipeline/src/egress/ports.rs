@@ -65,7 +65,8 @@ pub enum ReversePath {
     /// Every source is valid.
     #[default]
     Off,
-    /// Sources with a route by the same port (RFC 3704, 2.2 and 2.3; one of several next hops suffices).
+    /// Sources whose route leads out of the same port (RFC 3704, 2.2 and 2.3; one of several next hops
+    /// suffices).
     Strict,
     /// Sources with any route, a default route included (RFC 3704, 2.4).
     Loose,
@@ -107,7 +108,7 @@ pub struct PortEntry {
     pub is_here: bool,
     /// Scheduler in front of the queue; `None` sends all packets at once.
     pub scheduler: Option<Box<PortScheduler>>,
-    /// Maximum length of the queue when packets bypass the scheduler: the room of the device in this
+    /// Maximum length up to which packets enter the queue past the scheduler: the room of the device in this
     /// iteration.
     room: usize,
 }
@@ -264,7 +265,7 @@ pub struct PortTable {
     by_device: Vec<Vec<(Tags, PortId)>>,
     /// Maximum number of packets received from each device per iteration.
     weights: Vec<u16>,
-    /// Drops of packets without a port: router-made packets, and frames with tags of no port.
+    /// Drops of packets without a port: router-made packets, and frames whose VLAN tags belong to no port.
     pub unassigned: DropCounts,
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct Queues<'a> {
 }
 
 impl Queues<'_> {
-    /// Returns the egress port of a packet, if its route determines one.
+    /// Returns the egress port of a packet by its route; `None` if the route does not forward.
     fn way(&self, packet: &Packet) -> Option<PortId> {
         if packet.next_hop == NO_ROUTE {
             return None;

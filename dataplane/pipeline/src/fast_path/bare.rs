@@ -1,5 +1,5 @@
 //! Fast path without a flow table: if no filter is bound, the route alone determines the egress port and link
-//! header of a plain packet. They are the same for all packets of a route by a single gateway.
+//! header of a plain packet. Both are the same for all packets of a route with a single gateway.
 //!
 //! The fast path skips the general path's checks of addresses only where they can't object. A packet takes
 //! the general path if a quick check can't rule out an objection, or if its route has no adjacency yet. The
@@ -28,7 +28,8 @@ use crate::work::{Alike, Fate, Work};
 #[derive(Debug)]
 pub(crate) struct OwnAddresses {
     addresses: HashSet<IpAddr, FixedState>,
-    /// Bit set with one bit for the hash of each address (Bloom, 1970, with one hash).
+    /// Bloom filter of the addresses: 64 bits, one hash function. An address whose bit is clear is not in the
+    /// set (Bloom, 1970).
     marks: u64,
 }
 

@@ -1,12 +1,12 @@
 //! Fast path of known flows: from the flow table straight to the queue of the egress port, or through the
 //! instances of bound flows.
 //!
-//! A packet that is forwarded to a resolved neighbour by another port leaves the number of an adjacency in
-//! its flow record. Later packets take the fast path if no filter distinguishes packets of the flow. In
-//! addition, all instances of its path must be at gates of `early` and `late`. Packets on the fast path need
-//! only the record, the adjacency, their own headers and the instances. A packet that an instance redirects,
-//! that has exceptions, or that is too long takes the general path, which defines the treatment of all
-//! packets.
+//! When a packet is forwarded to a resolved neighbour out of another port, its flow record gets the number of
+//! an adjacency. Later packets take the fast path if no filter distinguishes packets of the flow. In
+//! addition, all instances of its path must be at gates of positions `early` and `late`. Packets on the fast
+//! path need only the record, the adjacency, their own headers and the instances. Packets that an instance
+//! redirects, that have exceptions, or that are too long take the general path, which defines the treatment
+//! of all packets.
 //!
 //! The adjacency number becomes invalid when a change affects the adjacency. The generation of the flow
 //! record covers all changes that affect the rest of the record.
@@ -34,7 +34,7 @@ use crate::router::Router;
 use crate::work::{Accounts, Alike, Fate, Leaving, Work};
 
 /// Makes the open packets of a batch ready to leave by the adjacencies of their flows, and [counts](Leaving)
-/// them. Packets that need the general path stay open. Returns whether there are none of these.
+/// them. Packets that need the general path stay open. Returns whether no packet stays open.
 pub(crate) fn leave_known(adjacencies: &mut AdjacencyTable, work: &mut Work) -> bool {
     let Work { packets, fates, adjacencies: numbers, leaving, .. } = work;
     let count = packets.len().min(BATCH_SIZE);
@@ -109,16 +109,18 @@ struct Leave<'a, const BOUND: bool, const PLAIN: bool> {
     joining: Joining<'a>,
     adjacencies: &'a mut AdjacencyTable,
     leaving: &'a mut Leaving,
-    /// Validity of answers of the current generation that depend on no varying field.
+    /// Value of [`FlowAnswer::validity`] for answers of the current generation that depend on no varying
+    /// field.
     validity: u64,
-    /// Number of the current adjacency, and the parts that packets need.
+    /// Number of the current adjacency, followed by its egress port and exit.
     number: u32,
     out_port: PortId,
     exit: Exit,
-    /// Route that accounts for the current packets, `way` as one word of route and adjacency, and their
-    /// amount so far.
+    /// Route to which the current packets are accounted.
     route: NextHopIndex,
+    /// Route and adjacency of the current packets in one word.
     way: u64,
+    /// Amount of the current packets so far.
     amount: Amount,
     /// Number of packets that left before the current ones.
     before: u64,
@@ -162,8 +164,8 @@ impl<const BOUND: bool, const PLAIN: bool> Leave<'_, BOUND, PLAIN> {
     }
 }
 
-/// Packets of a batch whose flows are bound and pass only gates of `early` and `late`. Their TTL and link
-/// header are set after the instances.
+/// Packets of a batch whose flows are bound at gates of positions `early` and `late` only. Their TTL and link
+/// header are set after the instances have run.
 struct Joining<'a> {
     plugins: &'a WorkerPlugins<WorkerTable>,
     keeps_states: bool,
@@ -275,7 +277,7 @@ impl<const BOUND: bool, const PLAIN: bool> Meeting<Packet, Fate> for Leave<'_, B
 
 impl Router {
     /// Makes the packets of known flows ready to leave, or adds them to the groups of their paths. Other
-    /// packets stay in `work.left`. Returns whether there are none of these.
+    /// packets stay in `work.left`. Returns whether only packets [aside](Work::aside) are left there.
     #[inline]
     pub(crate) fn express(&mut self, work: &mut Work, now: Instant) -> bool {
         self.classifier.begin(work, self.options.new_flows);
@@ -392,7 +394,7 @@ impl Router {
         let packet = work.packets.at_mut(index);
         let takes_it = match answer.path {
             EMPTY_PATH => packet.exceptions == Exceptions::NONE && adjacency.takes(packet),
-            // Instances come first: the other conditions are checked behind them.
+            // Instances come first: the other conditions are checked after them.
             path => self.gates.plugins().is_through(path),
         };
         if answer.varying_mask != 0 || !takes_it {
@@ -475,7 +477,8 @@ impl Router {
         self.forwarding.adjacencies.intern(neighbour, key.family(), made)
     }
 
-    /// Sends every flow through the general path once, because of a change that affects adjacencies.
+    /// Invalidates all adjacency numbers, after a change that affects adjacencies. Each flow then takes the
+    /// general path once.
     pub(crate) fn forget_adjacencies(&mut self) {
         let Self { classifier, forwarding: ForwardingTables { adjacencies, bare, .. }, .. } = self;
         if adjacencies.forget() {

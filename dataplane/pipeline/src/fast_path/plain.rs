@@ -26,9 +26,9 @@ const SHORTEST: usize = LINK + 20 + 8;
 const IPV4: u16 = EtherType::IPV4.0.swap_bytes();
 const IPV6: u16 = EtherType::IPV6.0.swap_bytes();
 const VLAN: u16 = EtherType::VLAN.0.swap_bytes();
-/// Mask of the EtherType and the next byte in a little-endian word of the frame, and their values before an
-/// IPv4 header without options.
+/// Mask of the EtherType and the byte after it, in a little-endian word of the frame.
 const TYPE_AND_FIRST: u32 = 0xff_ffff;
+/// Value of these three bytes for IPv4 without options.
 const PLAIN_IPV4: u32 = IPV4 as u32 | 0x45 << 16;
 /// Address family in the last word of an IPv4 flow key.
 const V4: u64 = (Family::V4 as u64) << 40;
@@ -54,9 +54,9 @@ struct Arrival {
     /// frames.
     mac: u64,
     mtu: usize,
-    /// Last word of the flow keys of the port's IPv4 packets, without the packet's fields, and the port's
-    /// part of their hashes.
+    /// Last word of the flow keys of the port's IPv4 packets, without the packet's fields.
     last: u64,
+    /// Part of the packets' hashes that the port contributes.
     hash: u64,
 }
 
@@ -205,7 +205,7 @@ fn tag_of(start: &[u8; SHORTEST]) -> Option<u16> {
     (half(start, 12) == VLAN && tag != 0).then_some(tag)
 }
 
-/// Results for one packet.
+/// Slots for the results of one packet: compact flow key, flow key, hash.
 type Place<'a> = (&'a mut NearKey, &'a mut FlowKey, &'a mut u64);
 
 impl Arrival {
@@ -250,7 +250,8 @@ impl Arrival {
         self.v6::<TAGGED, true>(opened, place, flows)
     }
 
-    /// Reads an IPv4 packet without options, behind a link header of `NETWORK` bytes.
+    /// Reads an IPv4 packet without options after a link header of `NETWORK` bytes. Returns the length of the
+    /// frame; `None` if it is not plain.
     #[inline(always)]
     fn v4<const NETWORK: usize, const FETCH: bool>(
         &self,
@@ -286,7 +287,8 @@ impl Arrival {
         Some(length)
     }
 
-    /// Reads an IPv6 packet without extension headers, behind a link header of `NETWORK` bytes.
+    /// Reads an IPv6 packet without extension headers after a link header of `NETWORK` bytes. Returns the
+    /// length of the frame; `None` if it is not plain.
     #[inline(always)]
     fn v6<const NETWORK: usize, const FETCH: bool>(
         &self,

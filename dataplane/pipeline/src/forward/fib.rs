@@ -1,5 +1,5 @@
-//! FIB of a worker. Prefixes are in a table that control writes and all workers read. The routes of the
-//! numbers in that table come by commands.
+//! FIB of a worker. A table that control writes and all workers read maps prefixes to route numbers. Commands
+//! set the routes of these numbers.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -31,7 +31,7 @@ pub enum FilterRoute<'a> {
     Forward(&'a NextHops),
 }
 
-/// Egresses (port and gateway) that filters have named so far: one for each neighbour that filters name.
+/// Egresses (port and gateway) that filters have named so far, each once.
 #[derive(Debug, Default)]
 pub struct FilterRoutes {
     ways: Vec<NextHops>,

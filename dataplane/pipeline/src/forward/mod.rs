@@ -54,7 +54,7 @@ impl Forwarder<'_> {
             if !is_copy(packet.next_hop) {
                 return Decision::end(self.framed(packet.next_hop));
             }
-            // A copy that a filter sends by another port gets the link header of that port.
+            // A copy that a filter sends out of another port gets the link header of that port.
             packet.is_framed = false;
         }
         if packet.port != ROUTER
@@ -94,8 +94,8 @@ impl Forwarder<'_> {
         self.send_by(packet, key, hop)
     }
 
-    /// Decides the fate of a packet of a port where forwarding is off: packets for this host go to the
-    /// kernel, all others are dropped.
+    /// Decides the fate of a packet received by a port where forwarding is off: packets for this host go to
+    /// the kernel, all others are dropped.
     #[cold]
     fn not_forwarded(&self, packet: &Packet) -> Fate {
         let index = packet.next_hop;
@@ -106,7 +106,8 @@ impl Forwarder<'_> {
         }
     }
 
-    /// Returns the fate of a frame that leaves unchanged. No filter sends it by another port.
+    /// Returns the fate of a frame that leaves unchanged. Filters may drop it, but not send it out of another
+    /// port.
     fn framed(&self, next_hop: NextHopIndex) -> Fate {
         match self.filter_routes.route(next_hop) {
             Some(FilterRoute::Drop | FilterRoute::Reject) => Fate::Drop(DropReason::Filter),

@@ -41,8 +41,9 @@ impl Router {
         }
     }
 
-    /// Returns neighbours used since the last call that the kernel or other workers resolve, a bounded number
-    /// at a time. The own stack of this worker is notified of its neighbours, and confirms them itself.
+    /// Returns a bounded number of neighbours that were used since the last call, and that the kernel or
+    /// another worker resolves. Reports the other used neighbours to the own stack of this worker, which
+    /// confirms them itself.
     pub(crate) fn take_used_neighbours(&mut self, now: Instant) -> UsedNeighbours {
         let neighbours = &mut self.forwarding.neighbours;
         let note = |key: NeighbourKey| _ = neighbours.lookup(key.port, key.address);
@@ -60,8 +61,8 @@ impl Router {
         UsedNeighbours { used, more: more || more_behind }
     }
 
-    /// Notifies control, and through it other workers, of a neighbour of a port without a kernel whose device
-    /// this worker owns.
+    /// Reports the state of a neighbour to control, which notifies the other workers. Only for ports without
+    /// a kernel whose device this worker owns.
     pub(crate) fn tell_others(&mut self, key: NeighbourKey, state: NeighbourKnowledge) {
         let here = |port: PortId| self.ports.get(port).is_none_or(|entry| self.has(entry.settings.device));
         if here(key.port) && self.observation.events.len() < EVENT_LIMIT {

@@ -46,7 +46,7 @@ pub(crate) fn admit_addresses(ports: &PortTable, key: &FlowKey, policy: MartianP
     }
 }
 
-/// Returns the fate of a packet for a destination that must not be forwarded to: a group, a broadcast or a
+/// Returns the fate of a packet whose destination must not be forwarded to: a multicast, broadcast or
 /// link-local address.
 fn local_destination(key: &FlowKey, kernel: bool, reason: DropReason) -> Fate {
     let local = match key.destination() {

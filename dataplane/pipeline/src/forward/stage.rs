@@ -23,8 +23,8 @@ impl Router {
         self.forward_known(work, probe, now);
     }
 
-    /// As [`forward`](Self::forward), for a batch that no capture sees and whose frames that leave may be counted
-    /// already.
+    /// As [`forward`](Self::forward), for a batch that no capture sees. [`Leaving`](crate::work::Leaving) may
+    /// have counted some of its frames already.
     #[inline]
     pub(crate) fn forward_known<P: Probe>(&mut self, work: &mut Work, probe: P, now: Instant) {
         let is_observed = |fate| matches!(fate, Fate::Forward | Fate::Queue);

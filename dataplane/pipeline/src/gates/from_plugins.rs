@@ -1,5 +1,5 @@
-//! Queue of packets made by instances, until an iteration takes them, as received packets wait in the rings
-//! of devices.
+//! Queue of packets made by instances. They wait until an iteration takes them, as received packets wait in
+//! the rings of devices.
 
 use std::collections::VecDeque;
 
@@ -61,7 +61,7 @@ mod tests {
         assert_eq!(taken(&mut all), [0; 0]);
         all.begin(3);
         assert_eq!(taken(&mut all), [0, 1, 2]);
-        // A packet added during the iteration waits behind the others.
+        // A packet added during the iteration waits after the others.
         all.push(packet(5), &pool).unwrap();
         assert_eq!(taken(&mut all), [0; 0]);
         all.begin(256);

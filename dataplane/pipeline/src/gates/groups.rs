@@ -69,8 +69,8 @@ impl Groups {
         group.bytes += bytes;
     }
 
-    /// Inserts a packet that joins after packets with higher indices at its position in the group. Returns
-    /// whether the groups are still in the order of their first packets.
+    /// Adds a packet after packets with higher indices have joined, and keeps the group in the order of
+    /// indices. Returns whether the groups are still in the order of their first packets.
     pub fn join_late(&mut self, path: PathId, index: usize, bytes: usize) -> bool {
         let group = self.of(path);
         let place = group.members.partition_point(|member| usize::from(*member) < index);

@@ -1,5 +1,5 @@
-//! Links from the filters of one gate into the DAG of the next gate. They are valid for one state of each of
-//! the two tables.
+//! Links from the filters of one gate into the DAG of the next gate. They are valid only for the states of
+//! both tables for which they were made.
 //!
 //! A change of filters at either gate invalidates the links. Searches of the next gate's DAG then start at
 //! its root, until control has made new links ([`GateTables::link`](crate::GateTables::link)).

@@ -1,4 +1,4 @@
-//! Resumption of packets that plugins kept: they continue at their stage, or end there.
+//! Resumption of packets that plugins kept: each packet continues at its stage, or ends there.
 
 use millrace_forward::NO_ADJACENCY;
 use millrace_packet::{DropReason, FlowKey, Packet};
@@ -33,7 +33,7 @@ impl Observation {
 }
 
 impl Router {
-    /// Resumes suspended calls of plugins, and forwards packets that wait no longer.
+    /// Resumes suspended calls of plugins, and forwards the packets that plugins have released.
     pub(crate) fn resume_kept(&mut self, now: Instant) {
         let mut released = std::mem::take(&mut self.scratch.released);
         self.gates.resume(&self.forwarding.fib, &self.ports, &mut released, now);
@@ -110,8 +110,9 @@ impl Router {
     }
 
     /// Injects a packet that an instance made, from the network header on, as if `port` had received it.
-    /// `passes` is the count of the original packet, which bounds multiplication. Returns `false` for an
-    /// unknown port: only the router itself makes packets without an ingress port, which no stage checks.
+    /// `passes`: number of times that the original packet was classified again. Its limit prevents that
+    /// packets multiply without end. Returns `false` for an unknown port: only the router itself makes
+    /// packets without an ingress port, which no stage checks.
     pub(crate) fn begin_made(&mut self, bytes: &[u8], port: PortId, passes: u8) -> bool {
         if self.ports.get(port).is_none() {
             return false;
@@ -138,7 +139,8 @@ impl Router {
         }
     }
 
-    /// Takes a packet that an instance sends back to classification.
+    /// Queues a packet to be classified again. Drops a packet that was classified again [`MOST_PASSES`]
+    /// times.
     pub(crate) fn classify_again(&mut self, mut packet: Packet) {
         if packet.passes == MOST_PASSES {
             return self.drop_packet(packet, DropReason::PluginLoop);
@@ -147,7 +149,7 @@ impl Router {
         self.pending.again.push(packet);
     }
 
-    /// Parses packets that are classified again, as they are now.
+    /// Parses packets that are classified again: a plugin may have changed them.
     pub(crate) fn start_again(&mut self, work: &mut Work, now: Instant) {
         work.begin();
         for index in 0..work.packets.len() {
@@ -165,7 +167,7 @@ impl Router {
         }
     }
 
-    /// Continues packets at one place.
+    /// Resumes the packets of a batch at their common path, position and stage.
     fn resume_at(&mut self, place: Place, work: &mut Work, now: Instant) {
         if place.position != Position::Copy {
             // The number of the route may have another meaning by now.

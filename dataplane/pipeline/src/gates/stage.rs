@@ -19,7 +19,7 @@ use crate::gates::groups::{Groups, PathGroup};
 use crate::gates::tables::{Published, WorkerTable};
 use crate::work::{Fate, Work};
 
-/// Gates of a worker, and the memory that groups a batch by path.
+/// Gates of a worker, and reused memory for the groups of a batch.
 #[derive(Debug)]
 pub struct Gates {
     plugins: WorkerPlugins<WorkerTable>,
@@ -28,7 +28,7 @@ pub struct Gates {
     judges: bool,
     /// Whether some binding may end packets.
     refuses: bool,
-    /// Whether some binding sends copies by ports.
+    /// Whether some binding sends packets or copies out of ports.
     copying: bool,
     routes: FilterRoutes,
     pub(crate) groups: Groups,
@@ -236,7 +236,7 @@ impl Gates {
         self.plugins.resume(now, &queues, released);
     }
 
-    /// Directs packets as instances request, unless their journey has ended since.
+    /// Sends packets out of the ports that instances have chosen, unless their journey has ended since.
     #[cold]
     fn direct_all(&mut self, position: Position, work: &mut Work, outlet: &mut Outlet<'_>) {
         let mut directed = std::mem::take(&mut self.directed);
@@ -285,8 +285,8 @@ impl Gates {
         packet.next_hop = next_hop.unwrap_or(packet.next_hop);
     }
 
-    /// Returns the egress of a packet by a port: the port, with the gateway of the packet's route if the
-    /// route leaves by that port.
+    /// Returns the egress of a packet out of a given port. It has the gateway of the packet's route if that
+    /// route uses the port.
     fn way(&mut self, packet: &Packet, port: PortId, fib: &Fib) -> Way {
         let via = match packet.next_hop {
             index if index == NO_ROUTE || is_filter(index) => None,
@@ -300,8 +300,8 @@ impl Gates {
         way
     }
 
-    /// Adds the copies that filters send by ports to `made`, each with its route. They are accounted to the
-    /// filter that requests them. Returns their number.
+    /// Adds the copies that filters send out of ports to `made`, each with its route. They are accounted to
+    /// the filter that requests them. Returns their number.
     pub fn replicate(&mut self, work: &Work, pool: &Pool, made: &mut Vec<Packet>) -> u64 {
         if !self.copying {
             return 0;
@@ -383,7 +383,7 @@ pub struct CopyCounts {
     pub kept: u64,
 }
 
-/// Tables and memory needed to send packets by ports that instances choose.
+/// Tables and memory needed to send packets out of ports that instances choose.
 pub struct Outlet<'a> {
     /// FIB, for gateways.
     pub fib: &'a Fib,

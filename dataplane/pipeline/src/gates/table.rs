@@ -119,7 +119,7 @@ pub struct GateTable {
     /// Filters of each binding; most bindings have one.
     ids: HashMap<BindingId, Vec<FilterId>>,
     touching: Touching,
-    /// Filters that refuse packets by ports or flags, without the conditions on ports and flags.
+    /// Filters that drop or reject packets by ports or flags, stored without these conditions.
     strict: TupleSpace<BindingId>,
     strict_ids: HashMap<BindingId, (Vec<FilterId>, i32)>,
 }
@@ -201,8 +201,8 @@ impl GateTable {
         self.filters().memory() + self.touching.flows.memory() + self.strict.memory()
     }
 
-    /// Returns the reason, as a sentence, for another kind of table than the configured one; `None` if the
-    /// kinds are the same.
+    /// Returns the reason why the filters are in another kind of table than the configured one, as a
+    /// sentence; `None` if they are not.
     pub fn moved(&self) -> Option<String> {
         let moved = match &self.filters {
             Filters::Dag(table) => table.moved(),
@@ -321,7 +321,8 @@ impl GateTable {
         }
     }
 
-    /// Returns the refusing filter of the highest priority that some transport header would make match.
+    /// Returns the refusing filter of the highest priority that would match with some transport header, and
+    /// its priority.
     #[cold]
     fn refusal(&self, candidate: &Candidate) -> Option<(i32, BindingId)> {
         let refusals = Candidate::hidden_keys(&candidate.key).filter_map(|key| {

@@ -80,7 +80,7 @@ impl BindingTable for WorkerTable {
     }
 }
 
-/// Change of a table, kept until it is made in both copies.
+/// Change of a gate's filter table, kept until it is applied to both copies of the table.
 #[derive(Clone)]
 enum Change {
     Insert { filter: CompiledExpression, priority: i32, binding: BindingId, refuses: bool },
@@ -109,12 +109,13 @@ struct Twins {
     behind: Vec<Change>,
     /// Changes made in `spare`, but not in `published`.
     changed: Vec<Change>,
-    /// Tables that a worker still read at their next change: control drops them, not the worker.
+    /// Tables that a worker may still read. Control keeps them, so that it and not the worker frees their
+    /// memory.
     retired: Vec<Arc<GateTable>>,
 }
 
 impl Twins {
-    /// Makes a change in the copy that workers don't read, and sets its stamp.
+    /// Makes a change in the copy that workers don't read, and sets the stamp of that copy.
     fn change(&mut self, change: Change, stamp: u64) {
         self.retired.retain(|table| Arc::strong_count(table) > 1);
         if Arc::get_mut(&mut self.spare).is_none() {
@@ -146,7 +147,8 @@ pub struct GateTables {
     gates: HashMap<GateId, Twins>,
     /// Links by the gate into whose DAG they lead.
     links: HashMap<GateId, Arc<GateLinks>>,
-    /// Links that a worker may still read: control drops them, not the worker.
+    /// Links that a worker may still read. Control keeps them, so that it and not the worker frees their
+    /// memory.
     retired: Vec<Arc<GateLinks>>,
     /// Number of stamps given so far.
     stamps: u64,

@@ -1,5 +1,5 @@
-//! Host output: packets that the kernel sends by a port with a scheduler. They are caught, and enter the
-//! port's queues like other packets.
+//! Host output: packets that the kernel sends out of a port with a scheduler. The router intercepts them, and
+//! puts them into the port's queues like other packets.
 
 use std::os::fd::RawFd;
 

@@ -179,8 +179,8 @@ fn overlaps_header(protocol: Protocol, offset: usize) -> bool {
     protocol == Protocol::TCP && (1..16).contains(&offset)
 }
 
-/// Cuts off the bytes behind the network packet. Fails for memory frames shared with copies. Such a packet
-/// was parsed before, so only an instance can have reduced its length field.
+/// Cuts off the bytes after the network packet. Fails if they are in memory frames shared with copies. Such a
+/// packet was parsed before, so only an instance can have reduced its length field.
 #[inline]
 fn trim(packet: &mut Packet, network_len: usize) -> Result<(), DropReason> {
     let wanted = packet.network_offset() + network_len;

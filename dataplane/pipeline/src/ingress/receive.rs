@@ -13,7 +13,7 @@ use crate::work::Fate;
 
 /// Result of the receive stage for a frame.
 pub(crate) struct Link {
-    /// EtherType behind the VLAN tags.
+    /// EtherType after the VLAN tags.
     pub ether_type: EtherType,
     /// Fate of the frame after the checks of the link layer.
     pub fate: Fate,

@@ -109,7 +109,7 @@ impl CaptureSink {
         is_here && self.filter.as_ref().is_none_or(|filter| filter.may_match_flow(key))
     }
 
-    /// Returns whether the capture is at this stage.
+    /// Returns whether the capture covers this stage: its gate or its instance.
     fn is_at(&self, stop: Stop) -> bool {
         match self.place {
             CapturePlace::Gate(gate) => stop.gate == gate,

@@ -38,7 +38,7 @@ pub struct DroppedPacket {
     pub reason: DropReason,
     /// Ingress port; [`PortId::NONE`] for packets made by the router.
     pub port: PortId,
-    /// Egress port, if it was decided.
+    /// Egress port; [`PortId::NONE`] if it was not decided.
     pub out_port: PortId,
     /// Length in bytes.
     pub length: u32,
@@ -62,8 +62,9 @@ impl DroppedPacket {
 /// Last dropped packets of a reason.
 #[derive(Debug)]
 struct Last {
-    /// Last iteration with a recorded drop, and number of further drops to record in it.
+    /// Start of the last iteration with a recorded drop.
     turn: Instant,
+    /// Number of further drops to record in that iteration.
     left: u8,
     /// Index of the next record.
     next: u8,

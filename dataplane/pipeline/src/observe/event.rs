@@ -12,9 +12,10 @@ use crate::commands::NeighbourChange;
 /// Report of a worker to control.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// Packets wait for this neighbour: of a kernel port, or of a port whose device another worker has.
+    /// Packets wait for the resolution of this neighbour, by the kernel or by the worker that owns the port's
+    /// device.
     Resolve(PortId, IpAddr),
-    /// New knowledge of a neighbour of a port without a kernel, for control and the other workers.
+    /// New state of a neighbour at a port without a kernel, for control and the other workers.
     Neighbour(NeighbourChange),
     /// Another station claims an address of an own-stack port.
     AddressConflict(PortId, IpAddr, MacAddr),

@@ -23,7 +23,7 @@ use crate::observe::trace::Tracer;
 /// Maximum number of EtherTypes with a counter of their own.
 const ETHER_TYPES: usize = 64;
 
-/// Counters and records of a router: what it counts, keeps and shows of packets.
+/// Counters, drop log, events, captures and trace of a router.
 pub(crate) struct Observation {
     pub totals: Totals,
     /// Packets and bytes of each route that were queued, wait, or were dropped.

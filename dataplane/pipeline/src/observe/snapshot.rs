@@ -47,7 +47,7 @@ pub struct Snapshot {
     pub instances: Vec<(InstanceId, InstanceReport)>,
     /// Frames of EtherTypes that are not forwarded, by EtherType.
     pub ether_types: BTreeMap<u16, u64>,
-    /// Neighbours of ports without a kernel stack.
+    /// Neighbours of ports without a kernel stack; without a link address if unresolved.
     pub neighbours: Vec<(PortId, IpAddr, Option<MacAddr>)>,
     /// Frames of packet memory in use, and frames in all.
     pub memory: (u32, u32),
@@ -99,7 +99,7 @@ pub struct Totals {
     pub consumed: u64,
     /// Packets dropped in the pipeline.
     pub dropped: u64,
-    /// Packets inside the pipeline: queued, or waiting for a neighbour.
+    /// Packets inside the pipeline: queued, held for a neighbour, kept by a plugin, or between two stages.
     pub held: u64,
     /// Packets handed over to other workers since the start; never cleared.
     pub handed: u64,

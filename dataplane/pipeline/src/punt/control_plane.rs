@@ -57,8 +57,8 @@ impl ControlPlane {
 }
 
 impl Router {
-    /// Returns whether a packet may enter the own stack, and counts it. It may not if its class exceeds its
-    /// rate.
+    /// Returns whether a packet may enter the own stack, which it may unless its class exceeds its rate.
+    /// Counts the packet in its class.
     pub(crate) fn enters(&mut self, packet: &Packet, now: Instant) -> bool {
         let Some(class) = class_of(packet, ether_type(packet)) else { return true };
         let enters = self.punt.control_plane.takes(packet.port, class, now);
@@ -73,8 +73,8 @@ impl Router {
     }
 }
 
-/// Returns the class of a packet for the router itself, whose network offset is set; `None` if the packet may
-/// be in transit.
+/// Returns the class of a packet for the router itself, whose network offset is set; `None` for multicast
+/// beyond the link, which may be in transit.
 fn class_of(packet: &Packet, ether_type: EtherType) -> Option<ControlClass> {
     match ether_type {
         EtherType::ARP => Some(ControlClass::Neighbours),
@@ -118,7 +118,7 @@ fn class_of_ipv6(packet: &Packet) -> Option<ControlClass> {
     })
 }
 
-/// Returns the class by the protocol and, if the packet has ports, by these.
+/// Returns the class of a packet by its protocol and, for TCP and UDP, its ports.
 fn class_of_transport(protocol: Protocol, header: Option<&[u8]>) -> ControlClass {
     let ports = header.and_then(|header| header.first_chunk::<4>());
     let ports = ports.map(|&[a, b, c, d]| (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])));

@@ -3,7 +3,7 @@
 /// Interface that punts frames to the kernel, as if their device had received them.
 pub trait HostPath {
     /// Punts `frames` to the kernel as received from the device `ifindex`. Returns the number of accepted
-    /// frames. A frame that the kernel refuses does not delay the others.
+    /// frames. The implementation must not stop at a frame that the kernel refuses.
     fn hand_back(&mut self, ifindex: u32, frames: &[&[u8]]) -> usize;
 }
 

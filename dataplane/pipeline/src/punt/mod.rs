@@ -1,5 +1,5 @@
-//! Punting to the kernel: frames wait here until the end of the iteration. Each has a link header as its
-//! device would have received.
+//! Punting to the kernel: frames wait here until the end of the iteration. Each has the link header with
+//! which its device would have received it.
 
 pub(crate) mod control_plane;
 pub(crate) mod host_path;
@@ -118,8 +118,8 @@ impl Router {
     }
 }
 
-/// Returns whether the port receives frames with the link header of a packet, and its EtherType matches the
-/// network header.
+/// Returns whether the port would receive the packet's link header, and the EtherType matches the network
+/// header.
 fn is_frame_of(port: &PortSettings, packet: &Packet) -> bool {
     let Ok(frame) = ethernet::Frame::new_checked(packet.data()) else { return false };
     let Ok(stack) = vlan::Stack::parse(frame.ether_type(), frame.payload()) else { return false };

@@ -70,27 +70,27 @@ pub(crate) struct Handed<'a> {
     pub port: PortId,
     /// Egress port, for [`Errand::Transmit`].
     pub out_port: PortId,
-    /// Transport header fields known to the receiving worker, for [`Errand::Flow`].
+    /// Transport header fields, as parsed by the worker that received the packet, for [`Errand::Flow`].
     pub transport: Transport,
-    /// Flow hash, and queue at the egress port, for [`Errand::Transmit`].
+    /// Flow hash, followed by the queue at the egress port, for [`Errand::Transmit`].
     pub hash: u32,
     pub queue: QueueId,
     /// Route number, for [`Errand::Transmit`].
     pub next_hop: NextHopIndex,
     /// Filters that account for the packet: a word of eight bytes for each.
     pub counts_for: &'a [u8],
-    /// Exceptions known to the worker that received the packet from a device.
+    /// Exceptions, as found by the worker that received the packet from a device.
     pub exceptions: Exceptions,
     /// Mark of a traced packet; 0 for none.
     pub trace: u16,
     pub bytes: &'a [u8],
 }
 
-/// Code that stands for an errand in a step record. Such a record announces the sender's step, behind all
+/// Code that a step record has in place of an errand. Such a record announces the sender's step after all
 /// earlier packets.
 const STEP: u8 = u8::MAX;
 const HEADER: usize = 32;
-/// Length in bytes of each filter account behind the header.
+/// Length in bytes of each filter account after the header.
 const FILTER: usize = 8;
 /// Maximum number of filter accounts handed over with a packet; no path has more filters.
 const FILTERS: usize = 255;
@@ -129,7 +129,7 @@ impl Outgoing {
         true
     }
 
-    /// Announces a step behind all packets put so far. Without room, a later call announces it.
+    /// Announces a step after all packets put so far. Without room, a later call announces it.
     fn announce(&mut self, step: u64) {
         if self.announced == step {
             return;
@@ -375,7 +375,7 @@ impl Handover {
         self.peers.get_mut(from)?.as_mut()?.incoming.next()
     }
 
-    /// Announces a step of this worker to all others, with the next [`publish`](Self::publish), behind all
+    /// Sets the step that the next [`publish`](Self::publish) announces to all other workers, after all
     /// packets put until then.
     pub(crate) fn announce(&mut self, step: u64) {
         self.step = step;

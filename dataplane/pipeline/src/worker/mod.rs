@@ -150,8 +150,8 @@ impl Worker {
     }
 
     /// Runs one iteration, which begins at `now`. If packets were received, `look` reads the clock again
-    /// before queues send. The duration of the receive step varies, and a shaped port would send in one burst
-    /// the bytes that accrue in that time.
+    /// before queues send: the receive step takes a varying time, and a shaped port would send the bytes that
+    /// accrue in it in one burst.
     pub fn turn(&mut self, now: Instant, look: impl FnOnce() -> Instant) -> Turn {
         self.router.observation.drop_log.begin(now);
         let commands = self.take_commands(now);
@@ -177,8 +177,8 @@ impl Worker {
         }
     }
 
-    /// Closes all devices. From then on, the ports' settings for the death of the router decide whether the
-    /// kernel gets their packets.
+    /// Closes all devices. From then on, the setting of each port for the death of the router decides whether
+    /// the kernel gets its packets.
     pub fn close_devices(&mut self) {
         self.devices.clear();
     }
@@ -411,8 +411,7 @@ impl Worker {
         }
     }
 
-    /// Sets the MTU of each device, and the least MTU of all ports, which the segments of a super-frame must
-    /// fit.
+    /// Sets the MTU of each device, and the segment MTU of super-frames: the least MTU of all ports.
     fn spread_mtu(&mut self) {
         let mtus: Vec<(DeviceId, u16)> = self.router.mtus().collect();
         let least = mtus.iter().map(|(_, mtu)| *mtu).min().unwrap_or(u16::MAX);

@@ -33,7 +33,7 @@ pub enum IoMode {
 pub const PATIENCE: Duration = Duration::from_micros(50);
 
 /// Time before a due event in which an adaptive worker doesn't sleep. One sleep in a hundred ends about 110
-/// microseconds late. From about 80 Mb/s on, a queue can make up for less than that at once.
+/// microseconds late. A queue above about 80 Mb/s can't make up for such a delay at once.
 const SOON: Duration = Duration::from_micros(150);
 
 /// Longest sleep: the maximum delay of an event that nothing signals.

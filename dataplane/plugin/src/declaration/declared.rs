@@ -104,7 +104,7 @@ pub(crate) fn parse_reply(reply: &[u8]) -> Result<Value, String> {
 }
 
 /// Returns the time of the next call of `millrace_periodic`: the timer, or one period after the `last` call,
-/// whichever is earlier.
+/// whichever is earlier; `None` without timer and period.
 pub(crate) fn due(manifest: &Manifest, timer: Option<Instant>, last: Option<Instant>) -> Option<Instant> {
     let regular = manifest.period.map(|period| last.map_or(Instant::ZERO, |last| last + period));
     match (timer, regular) {
@@ -123,7 +123,7 @@ pub(crate) fn writes_packets(manifest: &Manifest) -> bool {
     ["packet-write", "packet-resize"].iter().any(|capability| manifest.has_capability(capability))
 }
 
-/// Whether a plugin with this manifest ever produces output beside verdicts.
+/// Whether a plugin with this manifest ever produces output besides verdicts.
 pub(crate) fn has_output(manifest: &Manifest) -> bool {
     ["log", "packet-make", "request", "message"].iter().any(|capability| manifest.has_capability(capability))
 }

@@ -7,9 +7,10 @@ use std::time::Duration;
 pub struct Limits {
     /// Length of a slice, the unit of call budgets.
     pub slice: Duration,
-    /// Number of faults within [`fault_window`](Self::fault_window) that lead to quarantine; 1 or more.
+    /// Number of faults that lead to quarantine, each within [`fault_window`](Self::fault_window) of the one
+    /// before; 1 or more.
     pub faults: u32,
-    /// Time for which a fault counts.
+    /// Time without a fault after which earlier faults no longer count.
     pub fault_window: Duration,
 }
 

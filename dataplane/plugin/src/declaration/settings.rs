@@ -20,7 +20,7 @@ const MAP: &str = "map";
 #[derive(Debug, Default)]
 pub(crate) struct Prepared {
     pub settings: Map<String, Value>,
-    /// Maps of other instances, numbered behind the plugin's own maps.
+    /// Maps of other instances, numbered after the plugin's own maps.
     pub maps: Vec<Arc<SharedMap>>,
 }
 

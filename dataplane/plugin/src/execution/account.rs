@@ -1,4 +1,4 @@
-//! Queue accounting of bindings: selects the bindings that count a packet in the queues behind their gates.
+//! Queue accounting of bindings: selects the bindings that count a packet in the queues after their gates.
 //!
 //! A packet carries a path number ([`counts_for`](millrace_packet::Annotations::counts_for)). For a packet of
 //! a flow, this path is the flow's path without the bindings at copy gates. For a copy, this path holds only

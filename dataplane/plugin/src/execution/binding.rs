@@ -45,12 +45,12 @@ pub enum Action {
     Drop,
     /// The worker drops the packets and sends their sources an ICMP "prohibited" error.
     Reject,
-    /// The worker sends the packets by this port, whatever their route. With several ports, each port sends:
-    /// the others send copies.
+    /// The worker sends the packets out of the first port, whatever their route, and copies of them out of
+    /// the other ports.
     Send(Arc<[Way]>),
     /// The worker punts the packets to the kernel.
     Host,
-    /// The worker sends copies of the packets by these ports.
+    /// The worker sends copies of the packets out of these ports.
     Copy(Arc<[Way]>),
     /// The packets wait in this queue of their output port, or in the default queue if the port has no such
     /// queue.
@@ -156,7 +156,7 @@ pub trait BindingTable: Default {
     /// Removes a binding by its filter. Does nothing if the table lacks the binding.
     fn remove(&mut self, filter: Self::Filter, binding: BindingId);
 
-    /// Returns the binding that wins for the packet.
+    /// Returns the binding that wins for the packet; `None` if no filter matches.
     fn lookup(&self, candidate: &Self::Candidate) -> Option<BindingId>;
 
     /// Looks up many packets, which may be faster: sets `found[i]` to the binding of `candidates[i]`. Both

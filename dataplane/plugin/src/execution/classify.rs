@@ -72,7 +72,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
     }
 
     /// Returns the candidates of [`classify`](Self::classify): each gate that has bindings, with its winning
-    /// binding. The flag states whether the binding loses against the flow's route.
+    /// binding, if any filter matches. The flag states whether the binding loses against the flow's route.
     pub fn winners(
         &self,
         candidate: &T::Candidate,
@@ -195,7 +195,7 @@ fn move_parts(states: &mut FlowStateBlocks, (old, from): (&[Stage], u32), (new, 
 }
 
 /// Fills `found` with the path's stages, one for each winning binding. Returns the binding that replaces the
-/// route.
+/// route, if any does.
 fn select(
     winners: impl Iterator<Item = (Position, Option<BindingId>)>,
     bindings: &Slab<Binding>,

@@ -39,9 +39,9 @@ impl Health {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Record {
     pub health: Health,
-    /// Number of recent faults.
+    /// Number of recent faults. A fault that comes a fault window or later after the previous one resets it.
     recent: u32,
-    /// Number of recent faults that were calls beyond their budget.
+    /// Number of these faults that were overruns: calls beyond their time limit.
     overruns: u32,
     /// Time of the latest fault.
     last: Option<Instant>,

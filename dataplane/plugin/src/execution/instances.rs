@@ -42,7 +42,7 @@ pub struct Failure {
     pub health: Health,
 }
 
-/// Output of an instance beside verdicts.
+/// Output of an instance besides verdicts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Given {
     /// The instance.
@@ -98,13 +98,13 @@ pub(crate) struct Hosted {
     pub counted: BTreeMap<&'static str, u64>,
     /// Messages between the halves of the instance's plugin.
     pub messages: MessageCounts,
-    /// Whether the instance ever produces output beside verdicts.
+    /// Whether the instance ever produces output besides verdicts.
     pub has_output: bool,
     /// Whether the instance ever reads packets.
     looks: bool,
     /// Whether the instance ever changes packets.
     pub writes: bool,
-    /// Shadow instance that is tried out beside this one.
+    /// Shadow instance that is compared with this one.
     pub shadow: Option<Box<Shadow>>,
     /// Words in which the worker publishes the instance that it runs.
     pub pulse: Arc<Pulse>,
@@ -116,8 +116,8 @@ pub(crate) struct Hosted {
 pub(crate) const REASONS: usize = Verdict::MOST_REASON as usize + 1;
 
 impl Hosted {
-    /// Runs code of the instance and publishes the call in the pulse. Use this for any call that may not
-    /// return.
+    /// Runs code of the instance and publishes the call in the pulse. Use this for every call that could
+    /// hang.
     #[inline]
     pub fn call<R>(&mut self, what: impl FnOnce(&mut dyn Instance) -> R) -> R {
         self.pulse.begin(self.id);
@@ -247,7 +247,7 @@ impl Hosted {
         self.counted = own.map(|(name, count)| (name, count.wrapping_neg())).collect();
     }
 
-    /// Collects the instance's outputs beside verdicts.
+    /// Collects the instance's outputs besides verdicts.
     #[inline]
     pub fn take_outputs(&mut self, news: &mut News) {
         if self.has_output {
@@ -290,7 +290,7 @@ impl Instances {
         self.slab.iter_mut().for_each(|hosted| hosted.limits = limits);
     }
 
-    /// Adds an instance, and returns the previous instance with this id.
+    /// Adds an instance. Returns the previous instance with this id, if there was one.
     pub fn add(&mut self, id: InstanceId, instance: Box<dyn Instance>) -> Option<Box<dyn Instance>> {
         let hosted = Hosted {
             has_output: instance.has_output(),

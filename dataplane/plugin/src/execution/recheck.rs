@@ -36,7 +36,7 @@ pub(crate) enum Malformed {
          truncated"
     )]
     Shared,
-    /// Hop limit of 0 behind the forward stage, which no later stage checks.
+    /// Hop limit of 0 after the forward stage, which no later stage checks.
     #[error("the TTL (hop limit) is 0 at a gate of position queue")]
     Hops,
 }
@@ -111,8 +111,8 @@ fn check6(packet: &Packet) -> Result<Headers, Malformed> {
     Ok(Headers { length: header.total_len(), transport: walk.offset, hops: header.hop_limit(), options, cut })
 }
 
-/// Sets the exceptions of a packet from its headers, and keeps those that a first fragment decided. Behind
-/// the forward stage, at least one hop is left, and a hop limit of 1 is no exception.
+/// Sets the exceptions of a packet from its headers, and keeps those that a first fragment decided. After the
+/// forward stage, at least one hop is left, and a hop limit of 1 is no exception.
 fn note_exceptions(packet: &mut Packet, headers: &Headers, position: Position) {
     let kept = packet.exceptions.bits() & (Exceptions::FRAGMENT.bits() | Exceptions::CUT.bits());
     let mut exceptions = Exceptions::from_bits(kept);

@@ -1,5 +1,5 @@
-//! Waiting packets of instances: packets of a suspended call, packets queued behind the call, and packets
-//! held until a time.
+//! Waiting packets of instances: packets of a suspended call, packets that wait for the end of the call, and
+//! packets held until a time.
 //!
 //! A batch can't lose packets in its middle. An instance's request to keep packets is therefore first
 //! recorded as a [`Ticket`]. When the batch is disposed of, each packet with a ticket moves here.
@@ -134,7 +134,7 @@ pub(crate) struct Call {
     passed_on: u8,
     /// Number of slices so far.
     pub slices: u32,
-    /// Whether the packets' instances may have written to the packets.
+    /// Whether the instance of the call may have written to the packets.
     pub written: bool,
 }
 
@@ -170,7 +170,7 @@ impl Call {
     }
 }
 
-/// Packets that wait behind a call of an instance.
+/// Packets that wait for the end of an instance's call.
 #[derive(Default)]
 pub(crate) struct Behind {
     packets: VecDeque<Waiting>,
@@ -301,7 +301,7 @@ impl WaitingRoom {
         self.ticket(Wish::Turn(instance), place, passed_on)
     }
 
-    /// Records that an instance holds a packet until a time. The packet then continues behind the stage.
+    /// Records that an instance holds a packet until a time. The packet then continues after the stage.
     pub fn hold(&mut self, instance: Key, until: Instant, place: Place) -> Ticket {
         self.ticket(Wish::Until(instance.slot, until), place.next(), 0)
     }
@@ -311,9 +311,9 @@ impl WaitingRoom {
         Ticket(self.tickets.len() as u32 - 1)
     }
 
-    /// Takes a packet that has a ticket. The packets of a batch come in their order. At most `most` packets
-    /// may wait. If the instance has used its share of them, takes only packets of a suspended call and gives
-    /// others back.
+    /// Takes a packet that has a ticket. The caller passes the packets of a batch in their order. At most
+    /// `most` packets may wait in all. Once the instance has used up its share, takes only packets of its
+    /// suspended call and returns the others.
     pub fn keep(&mut self, ticket: Ticket, most: usize, kept: Kept) -> Option<Packet> {
         let Kept { packet, key, destination, state } = kept;
         let Some(Noted { wish, place, passed_on }) = self.tickets.get(ticket.0 as usize).copied() else {
@@ -350,7 +350,7 @@ impl WaitingRoom {
         self.backlogs.iter_mut().find(|backlog| backlog.instance == instance)
     }
 
-    /// Queues a packet behind the call of an instance.
+    /// Queues a packet until the instance's call ends.
     ///
     /// # Errors
     /// The packet if too many packets wait.
@@ -441,7 +441,7 @@ impl WaitingRoom {
         Some(held.waiting)
     }
 
-    /// Returns the time of the next action: now if calls are running.
+    /// Returns the time of the next action: now if calls are running, `None` if no packet waits.
     pub fn next_event(&self, now: Instant) -> Option<Instant> {
         if self.backlogs.is_empty() { self.held.peek().map(|held| held.until) } else { Some(now) }
     }
@@ -461,7 +461,7 @@ impl WaitingRoom {
         self.held.len() + self.backlogs.iter().map(Backlog::len).sum::<usize>()
     }
 
-    /// Whether no action is pending.
+    /// Whether no packet is held, and no call is running or waiting.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.held.is_empty() && self.backlogs.is_empty()

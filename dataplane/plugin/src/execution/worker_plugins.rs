@@ -83,7 +83,7 @@ pub(crate) struct Binding {
     pub gate: GateId,
     pub action: Action,
     pub priority: i32,
-    /// Step of the binding; `None` if its instance didn't exist, in which case the binding has no effect.
+    /// Step of the binding; `None` if its instance did not exist when it was bound. It then has no effect.
     pub step: Option<Step>,
     /// Whether the binding's instance subscribes to the ends of flows.
     pub hears: bool,
@@ -441,7 +441,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         self.instances.iter().map(|hosted| (hosted.id, InstanceReport::of(hosted)))
     }
 
-    /// Removes and returns a failure of an instance.
+    /// Removes and returns the latest failure of an instance.
     pub fn take_failure(&mut self) -> Option<Failure> {
         self.news.pop()
     }

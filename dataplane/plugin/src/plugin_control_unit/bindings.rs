@@ -155,7 +155,8 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok((binding, change))
     }
 
-    /// Returns the binding of an action to a filter at a gate with this priority.
+    /// Returns the binding of an action to a filter at a gate with this priority; `None` if it does not
+    /// exist.
     pub fn find_binding(
         &self,
         action: &Action,

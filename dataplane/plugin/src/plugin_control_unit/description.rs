@@ -152,7 +152,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         &self.gates
     }
 
-    /// Returns the settings of an instance as written.
+    /// Returns the settings of an instance as written; `None` for an unknown id.
     pub fn settings_of(&self, id: InstanceId) -> Option<&Map<String, Value>> {
         self.instances.get(&id).map(|named| &named.settings)
     }

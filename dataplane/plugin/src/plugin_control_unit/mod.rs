@@ -60,7 +60,7 @@ struct NamedInstance {
     name: String,
     plugin: Arc<dyn Plugin>,
     settings: Map<String, Value>,
-    /// Reason for quarantine since creation; no code of the plugin has run in that case.
+    /// Reason for quarantine since creation, if any; no code of the plugin has run in that case.
     held: Option<String>,
     /// Maps of the instance.
     maps: Vec<Arc<SharedMap>>,
@@ -125,8 +125,8 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         }
     }
 
-    /// Returns the changes that bring the last worker to this state: gates, instances created from their
-    /// settings, and bindings, the oldest first.
+    /// Returns the changes that bring the worker with the highest number to this state: gates, instances
+    /// created from their settings, and bindings, the oldest first.
     ///
     /// # Errors
     /// Error of a plugin about the settings of an instance.
@@ -139,8 +139,8 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok(changes)
     }
 
-    /// Creates the instances for [`PluginChange::again`] at another worker than the last: one for each
-    /// instance that `changes` add, from its settings.
+    /// Creates the instances for [`PluginChange::again`] at another worker: one for each instance that
+    /// `changes` add, from its settings.
     ///
     /// # Errors
     /// Error of a plugin about the settings of an instance.
@@ -224,7 +224,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok(self.plugin(name)?.plugin.clone())
     }
 
-    /// Creates an instance without bindings for the last worker.
+    /// Creates an instance without bindings, for the worker with the highest number.
     ///
     /// # Errors
     /// [`Unknown`](Error::Unknown) for the plugin, [`Taken`](Error::Taken) or [`Name`](Error::Name) for the
@@ -302,7 +302,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok(users)
     }
 
-    /// Returns the instance that a control message is for, after checking that its plugin has such a message.
+    /// Checks that the instance's plugin has a control message. Returns the id of the instance.
     ///
     /// # Errors
     /// [`Unknown`](Error::Unknown), or [`Plugin`](Error::Plugin) with [`PluginError::UnknownMessage`].
@@ -313,7 +313,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         Ok(id)
     }
 
-    /// Creates a gate at a position: behind the last gate there, or at the given `order`.
+    /// Creates a gate at a position: after the last gate there, or at the given `order`.
     ///
     /// # Errors
     /// [`Name`](Error::Name), [`Taken`](Error::Taken), [`OrderTaken`](Error::OrderTaken),
@@ -424,7 +424,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         self.gates.iter().find(|gate| gate.id == id).map_or("", |gate| &gate.name)
     }
 
-    /// Returns the binding with this id.
+    /// Returns the binding with this id; `None` for an unknown id.
     pub fn binding(&self, id: BindingId) -> Option<&Bound<S, F>> {
         self.bindings.get(&id)
     }

@@ -38,8 +38,8 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         self.instances.get(&id).is_some_and(|named| named.held.is_some())
     }
 
-    /// Creates an instance from its settings for each of `workers` workers, to release the instance from
-    /// quarantine.
+    /// Creates the successors that replace an instance in quarantine: one for each of `workers` workers, from
+    /// its settings.
     ///
     /// # Errors
     /// [`Unknown`](Error::Unknown), or an error of the plugin about the settings.

@@ -112,8 +112,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         self.host_companion(&*named.plugin, &named.settings)
     }
 
-    /// Returns the instance for whose host companion a control message is, after checking that the companion
-    /// has such a message.
+    /// Checks that the instance's host companion has a control message. Returns the id of the instance.
     ///
     /// # Errors
     /// [`Unknown`](Error::Unknown), [`NoHostCompanion`](Error::NoHostCompanion), or [`Plugin`](Error::Plugin)

@@ -48,7 +48,7 @@ pub(crate) struct Call {
     pub active: bool,
     /// Number of packets that have their verdicts; they precede the others in the batch.
     pub settled: usize,
-    /// Number of packets after these that the plugin holds.
+    /// Number of packets that the plugin holds now; they follow the settled packets.
     pub under_way: usize,
 }
 
@@ -108,7 +108,7 @@ pub(crate) struct Exchange {
     pub timer: Option<Instant>,
     /// Pending request to the plugin.
     pub job: Option<Job>,
-    /// Result of the request: the reply, or the error text.
+    /// Result of the latest request: the reply, or the error text.
     pub outcome: Option<Result<Vec<u8>, String>>,
     /// Whether the plugin has no work left and waits.
     pub idle: bool,
@@ -190,7 +190,7 @@ impl Exchange {
         self.outputs.pop_front()
     }
 
-    /// Starts to accept a reply or an error text from the plugin.
+    /// Starts to accept a reply or an error text from the plugin; discards earlier ones.
     pub fn listen(&mut self) {
         (self.answering, self.reply, self.failure) = (true, None, None);
     }
@@ -269,7 +269,7 @@ impl Exchange {
         message.len() <= MOST_MESSAGE && self.give(Output::Message(message.to_vec()))
     }
 
-    /// Converts the plugin's answer into a verdict. A wrong verdict is counted and kept for the report.
+    /// Converts the plugin's answer into a verdict. Counts a wrong verdict, and keeps it for the report.
     #[inline]
     pub fn judge(&mut self, written: Written) -> Result<Verdict, WrongVerdict> {
         let verdict = verdict_of(written);
@@ -287,7 +287,7 @@ impl Exchange {
         self.not_granted = Some(function);
     }
 
-    /// Takes the pending report of a fault that the plugin survives.
+    /// Takes the report of a fault that the plugin survives; `None` without such a fault.
     pub fn take_fault(&mut self) -> Option<Fault> {
         if let Some(wrong) = self.untold.take() {
             return Some(Fault { kind: FaultKind::WrongVerdict.name(), text: wrong.to_string() });

@@ -33,7 +33,7 @@ use transmit::Transmitter;
 
 /// Length of a link header with two VLAN tags.
 const MAX_LINK_HEADER: usize = ethernet::HEADER_LEN + 8;
-/// Length of the longest frame from a socket's queue: 64 KiB of data, and all headers.
+/// Length in bytes of the buffer for a frame from a socket's queue: room for 64 KiB of data and all headers.
 const MAX_COPY: usize = 1 << 17;
 const NEEDS_CHECKSUM: u8 = 1;
 
@@ -57,7 +57,7 @@ pub struct AfPacket {
     capabilities: Capabilities,
 }
 
-/// Bound sockets of a port. A worker without the privilege to bind opens the port with them.
+/// Bound sockets of a port. A worker that lacks the privilege to bind sockets opens the port with them.
 #[derive(Debug)]
 pub struct Sockets(socket::Both);
 
@@ -174,7 +174,7 @@ impl AfPacket {
     }
 }
 
-/// Creates a packet of `bytes`, with the VLAN tag inserted behind the addresses; `None` when the pool is
+/// Creates a packet of `bytes`, with the VLAN tag inserted after the addresses; `None` when the pool is
 /// empty.
 fn with_tag(pool: &Pool, bytes: &[u8], tag: Option<[u8; 4]>) -> Option<Packet> {
     const ADDRESSES: usize = 12;

@@ -34,7 +34,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Whether the slot holds the whole frame.
+    /// Returns whether the slot holds the whole frame.
     pub(super) fn is_whole(&self) -> bool {
         self.captured >= self.length
     }

@@ -63,7 +63,7 @@ fn bind_receiver(fd: BorrowedFd<'_>, options: &Options) -> Result<RingSize, Port
     Ok(ring)
 }
 
-/// Configures and binds the sending socket. It has no protocol, so it receives nothing.
+/// Configures and binds the sending socket. It is bound to no protocol, so it receives nothing.
 fn bind_sender(fd: BorrowedFd<'_>, options: &Options) -> Result<(), PortError> {
     let explain = |call| move |error| explain(options, call, error);
     // The bypass also skips tcx egress, where the program must not redirect the router's frames as the host's

@@ -32,7 +32,7 @@ impl LentFrames {
         Some(packet.data().as_ptr().addr().wrapping_sub(self.start)).filter(|address| *address < self.length)
     }
 
-    /// Whether all frames of the packet belong to this pool.
+    /// Returns whether all frames of the packet belong to this pool.
     pub(super) fn owns(&self, packet: &Packet) -> bool {
         let frames = packet.frames();
         frames

@@ -2,16 +2,17 @@
 //! (`Documentation/networking/af_xdp.rst`).
 //!
 //! A port is one device, with a socket for each receive queue. All sockets share the pool, which is
-//! registered with each. The port sends by the first socket, so one call sends a batch. The caller loads the
-//! XDP program that redirects frames to the sockets, and registers [`AfXdp::sockets`] in the program's map.
+//! registered with each. The port sends through the first socket only, so one call sends a batch. The caller
+//! loads the XDP program that redirects frames to the sockets, and registers [`AfXdp::sockets`] in the
+//! program's map.
 //!
 //! Counters: *transmitted* are the packets whose pieces the kernel has taken from the transmit ring; packets
 //! that wait in the ring are *held*. Frames that the kernel lost before the receive ring (`XDP_STATISTICS`)
 //! count as received and dropped.
 //!
 //! When a port in copy mode is dropped, its sockets close and the kernel no longer touches its frames. So
-//! those frames return to the pool. In zero-copy mode the network card may write for a while longer, so those
-//! frames stay out of the pool until the process ends.
+//! those frames return to the pool. In zero-copy mode the NIC may still write for a while, so those frames
+//! stay out of the pool until the process ends.
 
 mod lent_frames;
 mod options;
@@ -48,7 +49,7 @@ const MAX_LINK_HEADER: usize = ethernet::HEADER_LEN + 8;
 const REDIRECTED_LINK_HEADER: usize = ethernet::HEADER_LEN + 4;
 /// Largest MTU whose frames fit one frame of the pool, VLAN tags included.
 const SINGLE_FRAME_MTU: u16 = (FRAME_SIZE - XDP_HEADROOM - MAX_LINK_HEADER) as u16;
-/// Entries of the rings that a socket must have and that this port doesn't use.
+/// Number of entries of rings that a socket must have, but that this port doesn't use.
 const UNUSED_RING: u32 = 64;
 
 /// AF_XDP port on a device.
@@ -72,7 +73,7 @@ pub struct AfXdp {
     capabilities: Capabilities,
 }
 
-/// Sockets of a port to be opened, one per queue: the part that takes privileges.
+/// Sockets of a port that is not open yet, one per queue. Their creation needs privileges.
 #[derive(Debug)]
 pub struct Sockets(Vec<OwnedFd>);
 
@@ -95,7 +96,8 @@ impl AfXdp {
     /// pool. Waits up to 1 s for a queue that is still in use.
     ///
     /// # Errors
-    /// [`PortError`]: no such device or queue, no permission, taken, no memory, ring sizes out of range.
+    /// [`PortError`]: no such device or queue, no permission, queue in use, no memory, ring sizes out of
+    /// range.
     pub fn open(pool: &Pool, options: Options) -> Result<Self, PortError> {
         let sockets = Self::make_sockets(&options)?;
         Self::open_by(sockets, pool, options)
@@ -105,7 +107,7 @@ impl AfXdp {
     /// CAP_IPC_LOCK, for the memory.
     ///
     /// # Errors
-    /// [`PortError`]: no such device or queue, taken, no memory.
+    /// [`PortError`]: no such device or queue, queue in use, no memory.
     pub fn open_by(Sockets(sockets): Sockets, pool: &Pool, options: Options) -> Result<Self, PortError> {
         let mut lent = LentFrames::new(pool);
         let mut queues = Vec::new();

@@ -78,7 +78,7 @@ impl RingSizes {
 
 /// Busy polling: reception by the worker's own system calls instead of interrupts (`SO_PREFER_BUSY_POLL`).
 ///
-/// Busy polling pays if the card's interrupts would disturb the worker: one call per batch, and no interrupts
+/// Busy polling pays if the NIC's interrupts would disturb the worker: one call per batch, and no interrupts
 /// while it polls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BusyPoll {
@@ -102,8 +102,8 @@ pub struct Options {
     pub mac: MacAddr,
     /// MTU of the device: largest network-layer packet, in bytes.
     pub mtu: u16,
-    /// Length of the segments of a super-frame (longer than the MTU), in network-layer bytes. Default: the
-    /// MTU. With the smallest MTU of all ports, the sender gets no "packet too big" errors.
+    /// Maximum length of the segments of a super-frame (longer than the MTU), in network-layer bytes.
+    /// Default: the MTU. With the smallest MTU of all ports, the sender gets no "packet too big" errors.
     pub segment_mtu: u16,
     /// Numbers of ring entries.
     pub rings: RingSizes,
@@ -118,7 +118,7 @@ pub struct Options {
     pub program: ProgramMode,
     /// Reason why the program runs in no better mode; for [`Capabilities::why`](crate::Capabilities::why).
     pub why: String,
-    /// Whether the port completes transport checksums that the sender left to its network card: see
+    /// Whether the port completes partial transport checksums: see
     /// [`partial_checksum`](crate::partial_checksum). Default: yes.
     pub partial_checksums: bool,
     /// Busy polling. Default: off.

@@ -6,8 +6,7 @@ use super::lent_frames::LentFrames;
 use super::socket::Socket;
 use crate::Arrivals;
 
-/// Number of free frames that a refill leaves to the rest of the router, once the fill ring itself holds that
-/// many.
+/// Number of free frames that a refill leaves in the pool, once the fill ring holds as many.
 const RESERVE: u32 = 256;
 
 /// Receiver of one socket.
@@ -25,7 +24,7 @@ impl Receiver {
         Self { partial: None, missing: fill_size, arrivals: Arrivals::default() }
     }
 
-    /// Notes that the number of waiting frames is unknown until the ring is read.
+    /// Clears the flag that the queue is empty, which holds only after the ring was read.
     #[inline]
     pub(super) fn begin(&mut self) {
         self.arrivals.drained = false;

@@ -181,7 +181,7 @@ impl<T: Slot> ProducerRing<T> {
         (0..waiting).map(|n| ring.memory.read(ring.tail.wrapping_add(n)))
     }
 
-    /// Whether the kernel sleeps and needs a system call.
+    /// Returns whether the kernel sleeps and needs a system call.
     #[inline]
     pub(super) fn needs_wakeup(&self) -> bool {
         self.memory.needs_wakeup()

@@ -32,7 +32,7 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// Creates an unbound socket, which is the part that takes privileges.
+    /// Creates an unbound socket, which needs privileges.
     pub(super) fn create(options: &Options, queue: u32) -> Result<OwnedFd, PortError> {
         let fd = create().map_err(|error| Errors { options, queue }.explain("socket(AF_XDP)", error))?;
         tune(fd.as_fd(), options);
@@ -146,7 +146,7 @@ fn map_rings(fd: BorrowedFd<'_>, sizes: &RingSizes, offsets: &libc::xdp_mmap_off
     ))
 }
 
-/// Sets options that make the socket faster. A refusal does no harm.
+/// Sets options that make the socket faster. Ignores errors, because the socket works without them.
 fn tune(fd: BorrowedFd<'_>, options: &Options) {
     let _ = socket_option::set(fd, libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &options.rings.transmit);
     // In copy mode each frame in transmission counts against the send buffer, which must not be the limit.

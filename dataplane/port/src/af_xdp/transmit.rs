@@ -28,10 +28,10 @@ pub const LEAST_BATCH: usize = 24;
 /// Transmitter of one socket.
 #[derive(Debug, Default)]
 pub(super) struct Transmitter {
-    /// Number of packets put into the ring or sent past it so far, and their bytes.
+    /// Number of packets put into the ring or sent by `batch_send` so far, and their bytes.
     queued: u64,
     queued_bytes: u64,
-    /// Number of packets sent past the ring.
+    /// Number of packets sent by `batch_send`.
     pub(super) batched: u64,
     /// Number of pieces put into the ring whose frames have not come back.
     outstanding: u32,
@@ -40,8 +40,9 @@ pub(super) struct Transmitter {
 }
 
 impl Transmitter {
-    /// Sends a whole batch past the ring by the other sender. This needs such a sender that takes all
-    /// packets, and an empty ring. Returns whether the batch was sent.
+    /// Sends a whole batch by `batch_send` instead of the ring, if the batch has at least [`LEAST_BATCH`]
+    /// packets, the sender takes packets of their lengths, and the ring is empty. Returns whether the batch
+    /// was sent.
     #[inline]
     pub(super) fn send_batch(&mut self, socket: &mut Socket, limit: usize, batch: &mut Batch) -> bool {
         let Some(way) = &mut self.batch_send else { return false };
@@ -230,7 +231,7 @@ impl Transmitter {
         completed
     }
 
-    /// Returns the number of packets put into the ring or sent past it so far.
+    /// Returns the number of packets put into the ring or sent by `batch_send` so far.
     pub(super) fn queued(&self) -> u64 {
         self.queued
     }
@@ -247,8 +248,8 @@ impl Transmitter {
     }
 }
 
-/// Whether the same call may succeed at once: the kernel's budget of one call was used up, or memory that
-/// completed frames free was missing.
+/// Returns whether the same call may succeed at once: the kernel's budget of one call was used up, or memory
+/// that completed frames free was missing.
 fn may_pass(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS))
 }

@@ -19,7 +19,7 @@ pub(super) struct Link {
     entered: u64,
     /// Due time of the last packet that did not skip the delay.
     last_due: Instant,
-    /// Time at which the link has sent all its packets, with a rate.
+    /// Time at which the link has sent all packets that entered it; meaningful only with a rate limit.
     idle_from: Instant,
     created: u64,
     lost: u64,

@@ -14,12 +14,12 @@ const AHEAD: usize = 1024;
 
 /// Port that fills each batch with copies of template frames, in turn, and drops transmitted frames.
 ///
-/// The templates are contiguous and prefetched, so that even a million templates take little of the caches
-/// and of the memory's time. A bench does not measure that part.
+/// The templates are contiguous and prefetched, so that even a million templates put little load on caches
+/// and memory. A bench should not measure that load.
 ///
 /// Neither side makes a system call. A 60-byte frame received and transmitted (allocated, copied from its
 /// template, counted, freed) takes 110 instructions, 20 to 30 ns on a busy virtual AMD EPYC. Subtract that
-/// from the cost of a pipeline between the two sides.
+/// from a measured cost to get the cost of the pipeline.
 #[derive(Debug)]
 pub struct Generator {
     /// Bytes of all templates, and the end of each.

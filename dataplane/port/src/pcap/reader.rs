@@ -97,12 +97,12 @@ impl Recording {
         self.packets.len()
     }
 
-    /// Whether there is no packet.
+    /// Returns whether there is no packet.
     pub fn is_empty(&self) -> bool {
         self.packets.is_empty()
     }
 
-    /// Returns the number of skipped packets, whose end is missing in the recording.
+    /// Returns the number of packets that were skipped because the recording lacks their end.
     pub fn truncated(&self) -> u64 {
         self.truncated
     }

@@ -84,8 +84,8 @@ impl<W: Write> PcapngWriter<W> {
         Ok(Self { writer, origin, body: Vec::new(), status: Rc::default() })
     }
 
-    /// Writes a packet. Returns `false`, with the packet lost, when this or an earlier write failed. A later
-    /// failed write also loses the contents of the buffer.
+    /// Writes a packet. Returns `false`, with the packet lost, when this or an earlier write failed. A write
+    /// may also fail later, when the buffer is written out; then the packets in the buffer are lost.
     pub fn write(&mut self, now: Instant, packet: &Packet, direction: Option<Direction>) -> bool {
         let mut status = self.status.borrow_mut();
         if status.error.is_none() {

@@ -64,7 +64,7 @@ impl Redirect {
 }
 
 /// Generator of frames inside the kernel, by test runs of an XDP program with live frames, which sends them
-/// by a device.
+/// out of a device.
 #[derive(Debug)]
 pub struct Generator {
     program: OwnedFd,

@@ -11,8 +11,8 @@ pub struct CodelSettings {
     /// Target: standing queueing delay that CoDel accepts, in nanoseconds. RFC 8289, 4.3: 5 to 10 % of the
     /// interval.
     pub target: u64,
-    /// Interval that the delay may stay above the target, in nanoseconds: the slowest round-trip time of most
-    /// flows (RFC 8289, 4.2).
+    /// Time for which the delay may stay above the target, in nanoseconds: the slowest round-trip time of
+    /// most flows (RFC 8289, 4.2).
     pub interval: u64,
     /// Whether CoDel marks packets of ECN-capable senders instead of dropping them (RFC 8289, 5.8, and RFC
     /// 3168).

@@ -100,7 +100,7 @@ pub(crate) struct Red {
     pub settings: RedSettings,
     average: f64,
     count: i64,
-    /// Moment at which the queue became empty; `None` while it holds packets.
+    /// Time at which the queue became empty; `None` while it holds packets.
     idle_since: Option<Instant>,
     random: Random,
 }

@@ -31,16 +31,16 @@ pub(crate) trait PacketScheduler<T> {
     /// Returns the length in bytes of the packet that would be sent next; `None` when the leaf is empty.
     fn head_length(&mut self, queues: &mut QueueManager<T>) -> Option<u32>;
 
-    /// Takes a packet out to move it to another leaf. The order inside each flow is kept.
+    /// Removes the next packet, to move it to another leaf. The packets of a flow come out in order.
     fn take_to_move(&mut self, queues: &mut QueueManager<T>, now: Instant) -> Option<Held<T>>;
 
-    /// Puts a packet in that was taken from another leaf. Its arrival may be long before `now`. The leaf
-    /// drops nothing.
+    /// Adds a packet that was taken from another leaf. Its arrival may be long before `now`. The leaf drops
+    /// nothing.
     fn put(&mut self, queues: &mut QueueManager<T>, held: Held<T>, now: Instant);
 }
 
-/// Scheduler that chooses among children, by their slots. Only children that may send now are active in it.
-/// Lengths are lengths on the wire.
+/// Scheduler that chooses among children, by their slots. A child is active while it may send. Lengths are
+/// lengths on the wire.
 pub(crate) trait Discipline {
     /// Activates a child that has something to send from now on. Its first packet takes `length` bytes.
     fn activate(&mut self, slot: u32, length: u32, now: Instant);
@@ -48,8 +48,8 @@ pub(crate) trait Discipline {
     /// Deactivates a child that has nothing to send any more, or must wait.
     fn deactivate(&mut self, slot: u32, now: Instant);
 
-    /// Returns the slot of the child that sends next. Repeated calls without a change in between return the
-    /// same slot.
+    /// Returns the slot of the child that sends next; `None` if no child may send now. Repeated calls without
+    /// a change in between return the same slot.
     fn choose(&mut self, now: Instant) -> Option<u32>;
 
     /// Notes that the chosen child sent `bytes`. Its next packet takes `next` bytes, `None` when it has

@@ -46,9 +46,9 @@ impl Default for FlowQueuesSettings {
     }
 }
 
-/// Number of queues checked for an empty one when a flow needs a queue.
+/// Maximum number of queues searched for an empty one when a flow needs a queue.
 const SWEEP: usize = 64;
-/// Number of queues checked when the configured number of queues falls.
+/// Maximum number of queues checked when the configured number of queues falls.
 const SHED: usize = 4096;
 
 /// Leaf with a queue per flow.
@@ -200,7 +200,7 @@ impl FlowQueues {
         queue
     }
 
-    /// Finds the next queue that its flow does not need, among up to `most` queues. Resets and returns it.
+    /// Takes the next dispensable queue, among up to `most` queues, from its flow. Resets and returns it.
     fn reuse<T: Item>(&mut self, queues: &mut QueueManager<T>, most: usize) -> Option<u32> {
         for _ in 0..most.min(self.owned.len()) {
             if self.has_too_many() {

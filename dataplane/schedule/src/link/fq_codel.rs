@@ -88,8 +88,9 @@ pub(crate) struct FqCodel {
     old: Line,
     load: Load,
     max_packet: u32,
-    /// Part of the flows that is searched next for the fattest flow, and the fattest flow found last.
+    /// Number of the next part of the flows in which to search for the fattest flow.
     next_part: usize,
+    /// Index of the fattest flow found last.
     fattest: usize,
     drops: DropCounts,
 }
@@ -100,8 +101,8 @@ impl Default for FqCodel {
     }
 }
 
-/// Maximum number of packets dropped at once from the fattest flow, so that the search pays (RFC 8290, 4.1.3
-/// recommends a batch).
+/// Maximum number of packets dropped at once from the fattest flow: a batch pays for the search (RFC 8290,
+/// 4.1.3).
 const DROP_BATCH: u32 = 64;
 
 /// Number of flows per search for the fattest flow. A larger table is searched part by part.
@@ -242,7 +243,8 @@ impl FqCodel {
         }
     }
 
-    /// Returns the flow to serve next, with credit left and packets in it. New flows come before old flows.
+    /// Returns the flow to serve next, with credit and packets; `None` without packets. New flows come before
+    /// old.
     #[inline(always)]
     fn choose(&mut self) -> Option<(Place, u32)> {
         loop {

@@ -1,4 +1,4 @@
-//! Priority queue: a heap with four children per node, whose items can change their key or leave in
+//! Priority queue: a heap with four children per node. Items can be removed, or change their keys, in
 //! logarithmic time.
 
 use crate::arena::NONE;
@@ -10,7 +10,7 @@ struct Member {
 }
 
 impl Member {
-    /// Empty entry, behind all members.
+    /// Empty entry, whose key is the greatest of all.
     const NOBODY: Self = Self { key: u64::MAX, item: NONE };
 }
 
@@ -92,7 +92,7 @@ impl Heap {
         positions[member.item as usize] = place as u32;
     }
 
-    /// Adds an item that is in no heap with these positions.
+    /// Adds an item that is in no heap that shares `positions`.
     #[inline]
     pub fn push(&mut self, positions: &mut [u32], key: u64, item: u32) {
         let place = self.length + FIRST;

@@ -32,7 +32,7 @@ impl Priority {
         }
     }
 
-    /// Returns the child at a level.
+    /// Returns the child at a level; `None` for a level without a child.
     pub fn at(&self, level: u32) -> Option<u32> {
         self.children.get(level as usize).copied().filter(|child| *child != NONE)
     }
@@ -42,12 +42,12 @@ impl Priority {
         (0..PRIORITY_LEVELS).rev().find(|level| self.at(*level).is_none())
     }
 
-    /// Returns the child of the lowest level.
+    /// Returns the child of the lowest level, backlogged or not.
     pub fn first(&self) -> Option<u32> {
         self.at(self.lowest as u32)
     }
 
-    /// Returns the lowest backlogged level.
+    /// Returns the lowest backlogged level; `None` if no child is backlogged.
     #[inline]
     pub fn first_backlogged(&self) -> Option<u32> {
         if self.top == 0 {
@@ -58,7 +58,7 @@ impl Priority {
         Some(word as u32 * 64 + self.backlogged[word].trailing_zeros())
     }
 
-    /// Marks the first backlogged level as empty. Returns the next backlogged level.
+    /// Marks the first backlogged level as empty. Returns the next backlogged level, if there is one.
     #[inline(always)]
     pub fn next_without(&mut self, first: u32) -> Option<u32> {
         let number = first / 64;

@@ -72,7 +72,7 @@ impl FlowQueues {
         true
     }
 
-    /// Removes the own settings of a flow. Returns whether it had any.
+    /// Removes a flow's own quantum, threshold and reservation. Returns whether it had any of them.
     pub fn forget<T: Item>(&mut self, queues: &mut QueueManager<T>, flow: FlowNumber) -> bool {
         let is_reserved = self.release(queues, flow);
         let Some(queue) = self.table.get(flow) else { return is_reserved };
@@ -82,7 +82,7 @@ impl FlowQueues {
         is_reserved || is_own
     }
 
-    /// Ends a flow's reservation. The flow continues as best effort.
+    /// Ends a flow's reservation. The flow continues as best effort. Returns whether it had a reservation.
     pub fn release<T: Item>(&mut self, queues: &mut QueueManager<T>, flow: FlowNumber) -> bool {
         let Some(index) = self.reservation(queues, flow) else { return false };
         let gone = self.weights.reservations.swap_remove(index);

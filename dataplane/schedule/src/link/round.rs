@@ -120,8 +120,8 @@ impl Round {
         }
     }
 
-    /// Serves one entry after the other, each while its credit lasts, for `most` packets. The result equals
-    /// alternate calls of [`choose`](Self::choose) and [`served`](Self::served).
+    /// Serves one entry after the other, each while its credit lasts, up to `most` packets in all. The result
+    /// equals alternate calls of [`choose`](Self::choose) and [`served`](Self::served).
     #[inline]
     pub fn serve(&mut self, entries: &mut impl Server, most: usize) {
         let (mut passed, mut sent) = (0, 0);
@@ -199,7 +199,7 @@ impl Round {
         }
     }
 
-    /// Removes an entry from the round: at once if it is the current entry, otherwise by a walk.
+    /// Removes an entry from the round: at once if it is the current entry, otherwise after a search.
     pub fn leave(&mut self, entries: &mut impl Entries, entry: u32) {
         let mut before = self.previous;
         for _ in 0..self.length {

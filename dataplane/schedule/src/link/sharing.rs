@@ -1,8 +1,9 @@
 //! Record of the flows that may have packets in a shared queue.
 //!
-//! Two sets of marks alternate (Bloom, 1970, with one hash). When all packets that arrived before the current
-//! set began have left, the other set is void. So an unmarked flow has no packets in the queue. A flow that
-//! stops sending loses its mark, even if the queue is never empty.
+//! A packet that arrives marks its flow in the current one of two sets (Bloom filters with one hash; Bloom,
+//! 1970). When all packets that arrived before the current set began have left, the older set is cleared and
+//! becomes current. So an unmarked flow has no packets in the queue. A flow that stops sending loses its
+//! mark, even if the queue is never empty.
 
 use crate::FlowNumber;
 
@@ -15,7 +16,7 @@ pub(crate) struct Sharing {
     current: usize,
     /// Number of packets that ever arrived.
     entered: u64,
-    /// Number of packets that must have left before the older marks are void.
+    /// Number of packets that must have left before the older set is cleared.
     boundary: u64,
 }
 

@@ -1,8 +1,8 @@
 //! Token bucket: limits its child to a rate and a burst.
 //!
-//! In every interval of length t at most burst + rate * t bytes pass, counted on the wire. CoDel below the
-//! bucket may add the difference of one packet that it replaces. A packet longer than the burst passes when
-//! the bucket is full, and leaves a debt.
+//! In every interval of length t at most burst + rate * t bytes pass, counted on the wire. If CoDel below the
+//! bucket replaces the packet whose length was checked, the difference in length may be added. A packet
+//! longer than the burst passes when the bucket is full, and leaves a debt.
 
 use millrace_units::Instant;
 

@@ -14,7 +14,7 @@ const BYTE: u64 = 1 << 32;
 pub(super) struct Reservation {
     pub queue: u32,
     pub rate: Rate,
-    /// Credit beyond whole bytes so far.
+    /// Credit below a whole byte, for later rounds, in units of 1 / [`BYTE`] byte.
     pub rest: u32,
 }
 
@@ -26,8 +26,9 @@ pub(super) struct Weights {
     capacity: u64,
     pub reserved: u64,
     pub reservations: Vec<Reservation>,
-    /// Number of backlogged queues with the common quantum, and sum of the own quanta of backlogged queues.
+    /// Number of backlogged queues with the common quantum.
     common: u32,
+    /// Sum of the own quanta of backlogged queues.
     own_quanta: u64,
 }
 
@@ -97,7 +98,7 @@ impl Weights {
         u64::try_from(share).unwrap_or(most).clamp(1, most)
     }
 
-    /// Returns the reserved rate of a queue's quantum field.
+    /// Returns the reserved rate of a queue's quantum field; `None` if the field is no reservation.
     pub fn rate(&self, number: u32) -> Option<Rate> {
         let index = (number & RESERVED != 0).then_some((number & !RESERVED) as usize)?;
         self.reservations.get(index).map(|reservation| reservation.rate)

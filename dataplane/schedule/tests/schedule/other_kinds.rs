@@ -48,7 +48,7 @@ fn tree(parent: u8, kind: u8) -> Port {
     port
 }
 
-/// Checks that the counters of each node equal the packets that are there.
+/// Checks that the counters of each inner node are the sums of its children, and those of the root the port's.
 fn check_counts(port: &Port) {
     let tree = port.tree();
     for node in &tree {

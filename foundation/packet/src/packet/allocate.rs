@@ -4,8 +4,8 @@ use crate::pool::HEADROOM;
 use crate::{FRAME_SIZE, Packet, Pool};
 
 impl Pool {
-    /// Allocates an empty packet, whose first byte will be behind [`HEADROOM`]. Returns `None`, and counts
-    /// it, when all frames are in use.
+    /// Allocates an empty packet with [`HEADROOM`] bytes of headroom. Returns `None`, and counts the failed
+    /// request, when all frames are in use.
     #[inline]
     pub fn allocate(&self) -> Option<Packet> {
         let frame = self.take()?;

@@ -1,5 +1,5 @@
-//! Description of a frame as the router gives it: offsets, flow and exceptions. Covers Ethernet with VLAN
-//! tags, IPv4, IPv6 with extension headers, and the ports of TCP, UDP, SCTP and UDP-Lite.
+//! Description of a frame as the router passes it to a plugin: offsets, flow and exceptions. Covers Ethernet
+//! with VLAN tags, IPv4, IPv6 with extension headers, and the ports of TCP, UDP, SCTP and UDP-Lite.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::vec;
@@ -60,11 +60,11 @@ impl FlowName {
 pub struct Description {
     /// Offset of the network header.
     pub network: u16,
-    /// Offset of the transport header if it can be read.
+    /// Offset of the transport header; `None` if it can't be read.
     pub transport: Option<u16>,
-    /// EtherType behind all VLAN tags.
+    /// EtherType after all VLAN tags.
     pub ether_type: u16,
-    /// Flow key, with port 0.
+    /// Flow key, with 0 as its incoming port.
     pub flow: FlowName,
     /// Exception bits.
     pub exceptions: u8,
@@ -74,7 +74,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Describes a frame; returns `None` for a frame that is not IP, or is truncated in its network header.
+/// Describes a frame; returns `None` if the frame is not IP, or its network header is truncated.
 #[must_use]
 pub fn describe(frame: &[u8]) -> Option<Description> {
     let mut at = 12;
@@ -165,8 +165,7 @@ fn ipv6(header: &[u8]) -> Option<Network> {
     Some(found)
 }
 
-/// Builds a frame of a flow with a payload, for tests. UDP and TCP frames have a transport header, others
-/// only the payload.
+/// Builds a frame of a flow with a payload, for tests. The frame has a transport header only for UDP and TCP.
 #[must_use]
 pub fn frame_of_ports(
     source: IpAddr,
@@ -213,7 +212,7 @@ pub fn frame_of_ports(
     frame
 }
 
-/// Computes the checksums of the IPv4 header, TCP and UDP, for a frame that is no fragment.
+/// Sets the checksums of the IPv4 header, TCP and UDP in a frame that is not a fragment.
 pub fn mend_checksums(frame: &mut [u8]) {
     let Some(about) = describe(frame) else { return };
     let network = usize::from(about.network);
@@ -241,7 +240,7 @@ pub fn mend_checksums(frame: &mut [u8]) {
     frame[place..place + 2].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Computes the checksum of RFC 1071 over pieces, of which only the last may have an odd length.
+/// Computes the checksum of RFC 1071 over the pieces in order. Only the last piece may have an odd length.
 fn checksum(pieces: &[&[u8]]) -> u16 {
     let words = pieces.iter().flat_map(|piece| piece.chunks(2));
     let mut sum: u32 =

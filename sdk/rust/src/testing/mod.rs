@@ -1,4 +1,4 @@
-//! Test router for native tests of a plugin: passes frames to the plugin through the same interface as the
+//! Test router for native tests of a plugin. It passes frames to the plugin through the same interface as the
 //! real router, and records the plugin's calls of host functions.
 //!
 //! ```ignore
@@ -63,8 +63,8 @@ pub struct Router<P: Declared> {
     pub tag: u8,
     /// Whether frames are copies.
     pub copies: bool,
-    /// Maps of the instance, followed by maps of other instances that its settings name; the test adds the
-    /// latter.
+    /// Maps of the instance, followed by maps of other instances that its settings name. The test must add
+    /// the maps of other instances.
     pub maps: Vec<TestMap>,
     /// Backlog of the frames' queue and of the instance.
     pub backlog: Backlog,
@@ -92,7 +92,7 @@ impl<P: Declared> Router<P> {
         Ok(router)
     }
 
-    /// Restarts the instance, as after a fault. Only the state that the router keeps survives.
+    /// Restarts the instance, as after a fault. Only the state that the router stores survives.
     ///
     /// # Errors
     /// Refusal of the plugin.
@@ -126,7 +126,7 @@ impl<P: Declared> Router<P> {
     /// Sends all frames of a pcap file to the plugin.
     ///
     /// # Errors
-    /// Error at reading the file.
+    /// The file can't be read, or is not a pcap file of Ethernet frames.
     pub fn send_pcap(&mut self, file: &Path) -> Result<Vec<Fate>, PcapError> {
         Ok(self.send(&frames_of_pcap(file)?))
     }
@@ -214,7 +214,7 @@ impl<P: Declared> Router<P> {
         finish(&packets, &windows, P::CAPABILITIES.contains(&"packet-write"))
     }
 
-    /// Builds a frame's description, without its window.
+    /// Builds the plugin's description of a frame, without its window.
     fn packet(&mut self, about: &Description, length: usize, number: usize) -> RawPacket {
         let mut packet = RawPacket {
             size: size_of::<RawPacket>() as u16,
@@ -277,7 +277,7 @@ fn raw(bytes: &[u8]) -> (*const u8, usize) {
     (bytes.as_ptr(), bytes.len())
 }
 
-/// Returns the fates of the frames. Writes the windows back if the plugin `writes` packets.
+/// Returns the fates of the frames. If `writes` is true, changes of the windows are written to the frames.
 fn finish(packets: &[RawPacket], windows: &[Vec<u8>], writes: bool) -> Vec<Fate> {
     let frames = record::release();
     let fate = |(frame, _): &(Vec<u8>, bool)| Fate { verdict: Verdict::Pass, frame: frame.clone(), tag: 0 };

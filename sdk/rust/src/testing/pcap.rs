@@ -6,12 +6,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::vec::Vec;
 
-/// Error at reading a pcap file.
+/// Error of reading a pcap file.
 #[derive(Debug)]
 pub enum PcapError {
     /// Error of the operating system.
     Io(PathBuf, io::Error),
-    /// File that is no classic pcap file of Ethernet frames, or is damaged at this byte.
+    /// The file is not a classic pcap file of Ethernet frames, or is damaged at this byte.
     Format(PathBuf, usize),
 }
 
@@ -32,15 +32,15 @@ impl core::fmt::Display for PcapError {
 impl core::error::Error for PcapError {}
 
 /// Reads all frames of a file.
-///
 /// # Errors
+/// The file can't be read, or is not a pcap file of Ethernet frames.
 /// Error at reading the file.
 pub fn frames_of_pcap(file: &Path) -> Result<Vec<Vec<u8>>, PcapError> {
     let bytes = fs::read(file).map_err(|error| PcapError::Io(file.to_path_buf(), error))?;
     frames(&bytes).map_err(|place| PcapError::Format(file.to_path_buf(), place))
 }
 
-/// Parses all frames; the error is the offset of the damage.
+/// Parses all frames; the error is the offset of the damaged byte.
 pub(super) fn frames(bytes: &[u8]) -> Result<Vec<Vec<u8>>, usize> {
     let big = match bytes.first_chunk::<4>() {
         Some([0xd4 | 0x4d, 0xc3 | 0x3c, 0xb2, 0xa1]) => false,

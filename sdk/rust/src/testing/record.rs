@@ -86,7 +86,7 @@ pub(super) fn attach() {
     host::raw::attach(&raw const TABLE);
 }
 
-/// Returns the answer of an export that returned `code`.
+/// Returns the plugin's answer after an export has returned `code`; the refusal for a code other than 0.
 pub(super) fn answer(code: i32) -> Result<Vec<u8>, Refusal> {
     let (failure, reply) = with(|calls| (calls.failure.take(), calls.reply.take()));
     match code {
@@ -115,7 +115,7 @@ extern "C" fn service_state() -> *mut u8 {
     with(|calls| calls.service.map_or(core::ptr::null_mut(), |first| first.as_ptr().cast()))
 }
 
-/// Lends maps for a call, or takes them back. Returns the previous maps.
+/// Gives maps to the thread for a call, and returns the maps that it had before.
 pub(super) fn lend_maps(maps: Vec<TestMap>) -> Vec<TestMap> {
     with(|calls| core::mem::replace(&mut calls.maps, maps))
 }
@@ -159,12 +159,12 @@ extern "C" fn map_remove(map: u32, key: *const u8, bytes: usize) -> i32 {
     })
 }
 
-/// Stores the frames of a call.
+/// Gives the frames of a call to the thread's record.
 pub(super) fn hold(frames: Vec<Vec<u8>>) {
     with(|calls| calls.frames = frames.into_iter().map(|frame| (frame, false)).collect());
 }
 
-/// Removes and returns the frames after a call, each with a flag for a resize.
+/// Removes and returns the frames after a call. The flag tells whether the plugin has resized the frame.
 pub(super) fn release() -> Vec<(Vec<u8>, bool)> {
     with(|calls| core::mem::take(&mut calls.frames))
 }

@@ -1,6 +1,5 @@
-//! Router, and a model that counts packet by packet beside it. From the packets sent in, the model derives
-//! the amounts that each route and filter gives to queues. From the transmitted packets it derives the
-//! amounts sent.
+//! Router, and a model that counts beside it packet by packet. The packets sent to the router give the
+//! amounts that each route and filter should enqueue. The transmitted packets give the amounts sent.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -44,8 +43,8 @@ const PORTS: [&str; 4] = ["a", "b", "c", "d"];
 /// Length of the payload of each packet, in bytes. The payload begins with the packet's number.
 const PAYLOAD: usize = 60;
 
-/// Filters of the test: their text, and a function that tells whether they match. Its arguments are source
-/// port, destination port, and whether the destination is within 10.9.1.0/24.
+/// Function that tells whether a filter matches, by source port, destination port, and whether the
+/// destination is in 10.9.1.0/24.
 type Matches = fn(u16, u16, bool) -> bool;
 pub const FILTERS: [(&str, Matches); 6] = [
     ("match = \"proto udp dport 443\"\naction = \"drop\"\npriority = 9", |_, to, _| to == 443),
@@ -58,8 +57,8 @@ pub const FILTERS: [(&str, Matches); 6] = [
     ("match = \"dst 10.9.1.0/24\"\naction = \"copy-to d via 10.4.0.2\"", |_, _, near| near),
     ("match = \"proto udp sport 1001\"\naction = \"drop\"\ngate = \"firewall\"", |from, _, _| from == 1001),
 ];
-/// Indices of filters: the drop at the gate `route`, the filter that sends by port `c`, the filter that
-/// copies, and the drop before all others.
+/// Index of the filter that drops at the gate `route`. Below: of the filter that sends out of port `c`, of
+/// the filter that copies, and of the drop before all others.
 const DROP: usize = 0;
 const PORT: usize = 1;
 const COPY: usize = 4;
@@ -75,7 +74,7 @@ pub const ROUTES: [(&str, &str); 6] = [
     ("10.9.2.0/24", "kind = \"blackhole\""),
 ];
 
-/// Number of an account: a route or a filter during its life.
+/// Index of an account. A route or a filter has an account from its addition to its removal.
 type Account = usize;
 
 /// Observed amounts of an account.
@@ -100,7 +99,7 @@ pub struct Twin {
     seen: Vec<Seen>,
     routes: BTreeMap<IpNet, Known>,
     filters: Vec<(usize, BindingId, Account)>,
-    /// Accounts of each packet: for its copies, which leave by port `d`, and for the packet itself.
+    /// Accounts of each packet, by number: of its copies, which leave by port `d`, and of the packet itself.
     packets: Vec<(Vec<Account>, Vec<Account>)>,
 }
 
@@ -263,8 +262,8 @@ impl Twin {
         }
     }
 
-    /// Compares the counters of the router with the observed amounts. Returns the numbers of waiting and of
-    /// dropped packets over all routes.
+    /// Compares the router's counters with the observed amounts. Returns the total numbers of waiting packets
+    /// and of dropped packets of all routes.
     pub fn check(&mut self) -> (u64, u64) {
         self.look();
         let (mut waiting, mut dropped) = (0, 0);

@@ -1,5 +1,4 @@
-//! Model of the offload: the treatment of packets by the XDP program and its flow cache, slow and simple, in
-//! memory.
+//! Simple model of the offload in memory: how the XDP program and its flow cache treat packets.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -26,7 +25,7 @@ struct State {
     room: u32,
     forwarded: u64,
     dropped: u64,
-    /// Token buckets: the shared word, ticks per byte (times 65,536), and depth in ticks.
+    /// Token buckets: the shared word, ticks per byte (times 65,536), and the depth in ticks.
     buckets: Vec<(Arc<AtomicU64>, u64, u64)>,
     now: u64,
 }
@@ -127,9 +126,9 @@ impl Driver {
 /// Fate of a frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Received {
-    /// Upcall to the worker.
+    /// Upcall.
     Up,
-    /// Transmission by this port, of these bytes.
+    /// Sent out of this port, with these bytes.
     Sent(PortId, Vec<u8>),
     /// Drop.
     Dropped,
@@ -159,7 +158,7 @@ fn takes((word, byte, depth): &(Arc<AtomicU64>, u64, u64), bytes: u64, now: u64)
     fits
 }
 
-/// Returns flow key and length of a complete plain packet.
+/// Returns flow key and length of a complete plain packet; `None` for any other frame.
 fn read(port: PortId, own: [u8; 6], frame: &[u8]) -> Option<(FlowKey, usize)> {
     // The source MAC address must be unicast and not zero.
     let is_station = |source: &[u8]| source[0] & 1 == 0 && source != [0; 6];

@@ -1,4 +1,4 @@
-//! Offloaded flows: after any change the same packets leave as without offload, in the order of each flow.
+//! Offloaded flows: after any change, each flow's packets leave unchanged and in order, as without offload.
 
 pub mod driver;
 mod order;
@@ -174,8 +174,8 @@ impl Pair {
 /// Transmitted frames, by port and flow.
 type ByFlow = BTreeMap<(String, Vec<u8>), Vec<Vec<u8>>>;
 
-/// Returns the flows with ICMP errors replaced by their number. Errors belong to many flows, whose packets
-/// may overtake each other. Not every packet held for an absent station gets an error.
+/// Replaces the ICMP errors by their number. Errors belong to many flows, whose packets may overtake each
+/// other, and not every packet held for an absent host gets an error.
 fn count_errors(flows: ByFlow) -> ByFlow {
     let mut counted = ByFlow::new();
     for ((port, mut flow), frames) in flows {
@@ -208,7 +208,7 @@ enum Change {
     Wait(u64),
 }
 
-/// Change, and the bursts after it: seed and number of packets that arrive before the router runs.
+/// Change, and the bursts after it: seed, and number of packets that arrive before the router runs.
 type Step = (Change, Vec<(u64, usize)>);
 
 fn any_change() -> impl Strategy<Value = Change> {
@@ -255,7 +255,7 @@ fn frame(random: &mut Random, number: u32) -> (&'static str, Vec<u8>) {
     }
 }
 
-/// Make-up of a router with an offload: room of the flow cache, workers, receive queues of each port.
+/// Size of a router with an offload: flow cache capacity, workers, receive queues per port.
 type Made = (u32, usize, usize);
 
 fn runs_alike(steps: &[Step], (room, workers, queues): Made) -> u64 {
@@ -299,7 +299,7 @@ fn runs_alike(steps: &[Step], (room, workers, queues): Made) -> u64 {
     with.driver.as_ref().map_or(0, Driver::forwarded)
 }
 
-/// Returns a receive queue number that keeps each flow in one queue, as a card would choose it.
+/// Returns the receive queue for a frame: the same for all frames of a flow, as with a NIC's RSS.
 fn queue_of(frame: &[u8]) -> usize {
     frame[14..].iter().skip(20).take(4).map(|byte| usize::from(*byte)).sum()
 }
@@ -341,7 +341,7 @@ fn what_is_plain_goes_down() {
     assert_eq!((pair.router.router.driver_flows().flows, pair.router.router.driver_flows().idle), (0, 2));
 }
 
-/// Sends packets of one flow to an address. Returns the number of packets that the offload forwarded.
+/// Sends packets of one flow to an address. Returns the number that the offload forwarded.
 fn driven(pair: &mut Pair, to: &str, count: u64) -> u64 {
     let before = pair.driver.as_ref().unwrap().forwarded();
     for number in 0..count {
@@ -385,7 +385,7 @@ fn a_flow_that_comes_back_goes_down_at_once() {
     assert!(driven(&mut pair, "10.2.0.2", 10) >= 8);
 }
 
-/// Sends heavy and light packets. Returns the heavy ones that the offload forwarded in the last second.
+/// Sends heavy and light flows. Returns the heavy packets that the offload forwarded in the last second.
 fn crowded(pair: &mut Pair, heavy: u16, light: &[(u16, u64)], millis: u64) -> u64 {
     let mut before = 0;
     for number in 0..millis {

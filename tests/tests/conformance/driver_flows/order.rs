@@ -1,5 +1,5 @@
-//! Order inside flows: no packet overtakes another packet of its flow, at any point of a router with several
-//! workers and queues.
+//! Order inside flows: no packet overtakes another packet of its flow, wherever in a router with several
+//! workers and queues the packets are.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use millrace_tests::{Frame, Ipv4Frame};
 use super::Pair;
 use super::driver::Driver;
 
-/// Returns the numbers of the packets of each flow in the order of transmission. For a fragmented packet the
-/// first fragment counts.
+/// Returns the packet numbers of each flow in the order of transmission. A fragmented packet is counted at
+/// its first fragment.
 fn numbers(frames: &[Vec<u8>]) -> BTreeMap<u16, Vec<u32>> {
     let mut flows: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for frame in frames.iter().filter(|frame| frame[23] == 17 && frame[20] & 0x1f == 0 && frame[21] == 0) {
@@ -20,8 +20,8 @@ fn numbers(frames: &[Vec<u8>]) -> BTreeMap<u16, Vec<u32>> {
     flows
 }
 
-/// Sends packets of a few flows while earlier packets are anywhere in the router. Some packets are too long
-/// for the offload.
+/// Sends packets of a few flows while earlier packets are still at any stage of the router. Some packets are
+/// too long for the offload.
 fn sends_in_order(workers: usize, queues: usize, seed: u64) -> u64 {
     let (mut pair, mut random) = (Pair::of_workers(Some(64), workers, queues), Random::new(seed));
     pair.router.router.set_mtu("b", 1280);

@@ -1,15 +1,15 @@
 //! End of a capture after a number of frames.
 
-/// pcapng's number for blocks that hold a frame (draft-ietf-opsawg-pcapng, 4.3).
+/// Type of a pcapng block with a frame (draft-ietf-opsawg-pcapng, 4.3).
 const ENHANCED_PACKET: u32 = 6;
 
-/// Number of frames that a capture may still take; `None` for no limit.
+/// Number of frames until the end of a capture; `None` for no limit.
 #[derive(Debug)]
 pub(crate) struct FramesLeft(pub Option<u64>);
 
 impl FramesLeft {
-    /// Cuts `blocks`, which have `frames` frames, behind the last wanted frame. Returns whether the capture
-    /// has all its frames.
+    /// Truncates `blocks`, which hold `frames` frames, after the last wanted frame. Returns whether the
+    /// capture is complete.
     pub fn take(&mut self, blocks: &mut Vec<u8>, frames: u64) -> bool {
         let Some(left) = &mut self.0 else { return false };
         let is_last = frames >= *left;
@@ -21,15 +21,15 @@ impl FramesLeft {
     }
 }
 
-/// Returns the number of bytes of `blocks` up to the end of frame number `count`; all bytes when there are
-/// fewer frames. `blocks` are whole pcapng blocks in this machine's byte order.
+/// Returns the length of `blocks` up to the end of the frame with number `count`; the whole length if there
+/// are fewer. `blocks` are complete pcapng blocks in this machine's byte order.
 fn bytes_of_first(count: u64, blocks: &[u8]) -> usize {
     let (mut at, mut left) = (0, count);
     while left > 0 {
         let (Some(kind), Some(length)) = (word(blocks, at), word(blocks, at + 4)) else {
             return blocks.len();
         };
-        // A block whose declared length is below its own head is invalid.
+        // A block can't be shorter than its own head.
         at = at.saturating_add((length as usize).max(12));
         left -= u64::from(kind == ENHANCED_PACKET);
     }

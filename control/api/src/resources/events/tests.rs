@@ -5,13 +5,13 @@ use super::*;
 
 fn noted(events: &Events, count: u64) {
     for number in 0..count {
-        // Distinct subjects, so that each is an event: up to 16 of a kind.
+        // Distinct subjects keep the events separate; there are up to 16 of each kind.
         let kind = EventKind::ALL[number as usize / 16];
         events.note(kind, &format!("s{number}"), "it happened", json!({"number": number}));
     }
 }
 
-/// Returns the messages of a follower as sent, until no more come.
+/// Returns all messages of a follower as they are sent, until it would wait.
 async fn heard(events: &Events, query: EventQuery) -> String {
     let (_end, ending) = watch::channel(false);
     let follower = Follower::new(events.clone(), query, Ending(ending));
@@ -68,7 +68,7 @@ async fn a_follower_that_comes_too_late_is_told_how_many_are_gone() {
     let all = MOST_EVENTS as u64 + 100;
     for number in 0..all {
         let (kind, subject, text) = (EventKind::LinkUp, "lan".to_owned(), String::new());
-        // Two seconds apart, so that each is an event.
+        // Events two seconds apart are not merged.
         log.note(Occurrence { kind, subject, text, details: serde_json::Map::new() }, 2000 * number);
     }
     let events = Events::from(log);

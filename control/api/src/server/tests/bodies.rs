@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Sends a request with a body of `length` bytes without the last byte.
+/// Sends a request with a body of `length` bytes, except the last byte.
 async fn almost_sent(socket: &Path, length: usize) -> UnixStream {
     let mut client = UnixStream::connect(socket).await.unwrap();
     let head = format!("POST /routes HTTP/1.1\r\nhost: m\r\ncontent-length: {length}\r\n\r\n");
@@ -39,7 +39,7 @@ async fn long_bodies_share_a_memory_and_short_ones_get_through() {
         if answer.status() == StatusCode::SERVICE_UNAVAILABLE {
             break (waiting, answer);
         }
-        // The request arrived before the end of the second one, which is refused instead.
+        // The request was admitted before the second one had ended; then the second one is refused instead.
         assert!(Instant::now() < deadline, "{}", answer.status());
     };
     assert_eq!(refused.headers()["retry-after"], "1");
@@ -88,7 +88,7 @@ async fn a_body_is_refused_where_it_would_not_be_read() {
         }
     }
     assert!(count > 40, "{count}");
-    // A body that is read must have the right keys.
+    // The keys of an optional body are checked too.
     let (status, problem) = server.ask("POST", "/configuration/confirm", r#"{"revison": 1}"#).await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
     assert!(problem["detail"].as_str().unwrap().contains("did you mean \"revision\""), "{problem}");
@@ -115,7 +115,7 @@ async fn a_change_is_made_only_where_the_tag_holds() {
     let (status, headers, problem) = free("\"0\"").await;
     assert_eq!((status, headers["etag"].to_str().unwrap()), (412, &*tag));
     assert_eq!(problem["current"]["name"], "s1");
-    // A changed counter doesn't change the tag; a new binding does.
+    // Counters don't change the tag, but a new binding does.
     let binding = json!({"instance": "s1", "gate": "monitor", "filter": "proto udp"}).to_string();
     server.ask("POST", "/bindings", binding).await;
     let (status, headers, _) = free(&tag).await;

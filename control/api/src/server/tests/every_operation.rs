@@ -6,7 +6,8 @@ use millrace_controller::{Apply, Who};
 
 use super::*;
 
-/// Operations that change the running configuration, with a path and a body that this router takes.
+/// Operations that change the running configuration, with a path and a body that are valid for the test
+/// router.
 pub(super) const CHANGES: &[(&str, &str, &str)] = &[
     ("PATCH /ports/{name}", "/ports/lan", r#"{"input_weight": 3}"#),
     ("POST /neighbours", "", r#"{"port": "wan", "address": "10.2.0.9", "mac": "02:00:00:00:00:09"}"#),
@@ -132,7 +133,7 @@ async fn every_change_is_refused_while_a_configuration_waits_to_be_confirmed() {
         let (status, answer) = ask(&server, other).await;
         assert_ne!(status, StatusCode::CONFLICT, "{other:?}: {answer}");
     }
-    // The same changes at the resulting router, without those of absent plugins.
+    // The same changes are made at the resulting router, except those of plugins.
     for change in CHANGES.iter().filter(|(operation, ..)| !operation.contains("plugins")) {
         let (status, answer) = ask(&server, change).await;
         let is_no_error =

@@ -92,7 +92,7 @@ async fn a_change_is_answered_when_its_line_is_written_and_a_disk_that_stalls_is
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert!(!first.is_finished(), "its line is not written");
     assert_eq!(server.ask("GET", "/instances", "").await.0, StatusCode::OK, "questions don't wait");
-    // The test empties the pipe.
+    // Reading the pipe lets the log continue.
     let mut read = Vec::new();
     let reading = std::thread::spawn(move || {
         let (deadline, mut piece) = (Instant::now() + Duration::from_secs(10), vec![0; 1 << 16]);

@@ -144,7 +144,7 @@ async fn flows_are_asked_for_in_an_order_and_forgotten() {
     server.end().await;
 }
 
-/// Wrong requests: method, path, body, the status of the answer, and a part of its detail.
+/// Invalid requests: method, path, body, expected status, and a part of the expected detail.
 const WRONG: &[(&str, &str, &str, u16, &str)] = &[
     ("GET", "/statsu", "", 404, "did you mean \"/status\""),
     ("GET", "/ports/la", "", 404, "no port is named \"la\""),
@@ -224,7 +224,7 @@ async fn errors_are_problems_that_say_what_would_be_right() {
 #[tokio::test]
 async fn a_configuration_is_applied_in_the_name_of_who_sent_it() {
     let server = Server::start().await;
-    // Longer than other requests may be.
+    // The body is longer than the limit of other operations.
     let text = format!("{}{}", "# a comment\n".repeat(200_000), CONFIG.replace("dport 25", "dport 26"));
     let body = json!({"text": text, "origin": "router.toml", "comment": "why", "confirm": "60s"}).to_string();
     let (status, value) = server.ask("POST", "/configuration", body).await;

@@ -15,7 +15,8 @@ fn with_a_drop(directory: &TestDirectory) -> String {
     )
 }
 
-/// Returns an IPv4 packet of a header in hexadecimal digits and four bytes, with its checksum.
+/// Returns an IPv4 packet with this header, given in hexadecimal, and four bytes of payload. Sets the
+/// checksum.
 fn ipv4(header: &str) -> Vec<u8> {
     let mut packet: Vec<u8> =
         (0..header.len()).step_by(2).map(|at| u8::from_str_radix(&header[at..at + 2], 16).unwrap()).collect();
@@ -34,7 +35,7 @@ fn pcap(frame: &[u8]) -> Vec<u8> {
     words.chain(frame.iter().copied()).collect()
 }
 
-/// Requests a path with an `Accept` header. Returns the type of the answer, and its body.
+/// Requests a path with an `Accept` header. Returns content type and body of the answer.
 async fn ask(server: &Server, path: &str, accept: &str) -> (String, Bytes) {
     let headers = [("accept", accept)];
     let response = request_with(&server.socket(), "GET", path, &headers, Bytes::new()).await;

@@ -1,5 +1,5 @@
-//! Tests of error messages: the product's words, and the place of the error, at every operation and for every
-//! key.
+//! Tests of error messages at every operation and for every key: they use the product's words, and name the
+//! place of the error.
 
 use schemars::SchemaGenerator;
 
@@ -7,7 +7,7 @@ use super::every_operation::{CHANGES, OTHERS, ask};
 use super::*;
 use crate::operation::{Content, Describe, Operation};
 
-/// Words of libraries' parsers.
+/// Words that only parsers of libraries use.
 const NOT_OURS: &[&str] = &[
     "missing field",
     "unknown field",
@@ -25,7 +25,7 @@ const NOT_OURS: &[&str] = &[
     "invalid IP address syntax",
 ];
 
-/// Words by which an answer names the remedy.
+/// Words that introduce a remedy.
 const RIGHT: &[&str] = &[
     " right",
     "lacks the key",
@@ -55,7 +55,7 @@ fn is_required(schema: &Value, key: &str) -> bool {
     schema["required"].as_array().is_some_and(|all| all.iter().any(|one| one == key))
 }
 
-/// Returns bodies with an error in one key, and that key.
+/// Returns bodies with an error in one key, each with that key.
 fn wrong_bodies(body: &Value, schema: &Value) -> Vec<(String, Value)> {
     let Some(keys) = body.as_object() else { return Vec::new() };
     let mut all = Vec::new();
@@ -74,7 +74,7 @@ fn wrong_bodies(body: &Value, schema: &Value) -> Vec<(String, Value)> {
     all
 }
 
-/// Returns arguments with an error in one key, and that key.
+/// Returns query arguments with an error in one key, each with that key.
 fn wrong_arguments(schema: &Value) -> Vec<(String, String)> {
     let none = serde_json::Map::new();
     let properties = schema["properties"].as_object().unwrap_or(&none);
@@ -94,7 +94,7 @@ fn wrong_arguments(schema: &Value) -> Vec<(String, String)> {
     all
 }
 
-/// Returns the fault of an answer to an error in `key`, if there is one.
+/// Returns what is wrong with the answer to an error in `key`; `None` if it is good.
 fn problem(key: &str, (status, answer): &(StatusCode, Value)) -> Option<String> {
     let detail = answer["detail"].as_str().unwrap_or_default();
     let why = if *status != StatusCode::BAD_REQUEST {
@@ -138,7 +138,7 @@ async fn what_is_wrong_with_an_argument_is_told_by_its_key_in_words_of_ours() {
     let (server, mut problems) = (Server::start().await, Vec::new());
     for resource in catalogue() {
         for Operation { method, arguments, .. } in resource.operations {
-            // An operation without arguments knows none.
+            // An operation without arguments has no schema for them.
             let schema = arguments.map_or(Value::Null, schema);
             if method != "GET" && arguments.is_none() {
                 continue;

@@ -1,4 +1,4 @@
-//! Tests of several changes of which a worker leaves one unanswered.
+//! Tests of transactions in which a worker doesn't answer one of the changes.
 
 use millrace_config::Config;
 use millrace_store::Who;
@@ -86,7 +86,7 @@ async fn apply(router: &Router, text: &str) -> Result<Vec<String>, ControlError>
     router.apply(order, Who::router()).await.map(|view| view.changes)
 }
 
-/// Returns the state that control reports, and the decisions of the worker.
+/// Returns the state reported by control, and the worker's decisions.
 fn seen(router: &Router) -> String {
     let packets = ["10.9.0.1", "10.8.0.1", "10.1.0.9", "10.1.0.1"]
         .map(|to| ["tcp dport 25", "tcp dport 26", "udp dport 9"].map(|what| (to, what)));

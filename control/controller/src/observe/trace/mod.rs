@@ -17,11 +17,11 @@ use crate::ports::device::time_of_day;
 use crate::router::Router;
 use crate::view::TraceView;
 
-/// Default for the longest time of a trace.
+/// Default time limit of a trace.
 const TIME: Duration = Duration::from_secs(60);
-/// Longest time of a trace, 1 s to 1 h.
+/// Time limit of a trace, 1 s to 1 h.
 pub type TraceTime = Time<1_000_000, 3_600_000_000>;
-/// Longest wait for the end of a journey after its last recorded step.
+/// Maximum time to wait for the next step of an unfinished journey.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Selection of packets to trace.
@@ -29,11 +29,11 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub struct TraceRequest {
     /// Filter of the arriving packets; `None` for all packets.
     pub filter: Option<String>,
-    /// Number of arriving packets of which one is considered; `None` for every packet.
+    /// Considers one of this many arriving packets, 1 to 1,048,576; every packet if `None`.
     pub every: Option<u32>,
     /// Number of packets to trace, 1 to 4,000; 10 if `None`.
     pub count: Option<u32>,
-    /// Time after which the trace ends, whatever its number of packets; 60 s if `None`.
+    /// Time limit, after which the trace ends with fewer packets; 60 s if `None`.
     pub time: Option<TraceTime>,
 }
 
@@ -42,7 +42,7 @@ impl TraceRequest {
     pub const COUNT: u32 = 10;
 }
 
-/// Running trace. It ends when it has its packets, when its time is over, or when it is dropped.
+/// Running trace. It ends when enough packets were traced, at its time limit, or when dropped.
 #[derive(Debug)]
 pub struct Trace {
     router: Router,
@@ -50,7 +50,7 @@ pub struct Trace {
     /// Readers of the steps, one for each worker.
     sources: Vec<TraceSource>,
     journeys: HashMap<u16, Journey>,
-    /// Time between 1970 and the start of the workers' clock.
+    /// Offset to be added to the workers' clock to get the time since 1970.
     origin: Duration,
     until: Instant,
     left: u32,
@@ -63,12 +63,14 @@ struct Journey {
     events: Vec<TraceEvent>,
     /// Time at which the last step was read.
     read: Instant,
-    /// Whether the latest reading brought no further step, so that all earlier steps were read as well.
+    /// Whether the latest reading brought no further step, so that no earlier step of another worker is
+    /// missing.
     is_settled: bool,
 }
 
 impl Journey {
-    /// Returns the number of ends still to come: one for the packet, and one for each fragment but the first.
+    /// Returns the number of ends still missing: the packet has one, and each fragment after the first one
+    /// more.
     fn open_ends(&self) -> i64 {
         self.events.iter().map(|event| ends(&event.step)).sum()
     }
@@ -78,7 +80,7 @@ impl Journey {
     }
 }
 
-/// Returns the number of ends that a step adds or removes.
+/// Returns the change in the number of missing ends after a step.
 fn ends(step: &TraceStep) -> i64 {
     match step {
         TraceStep::Arrived(..) => 1,
@@ -92,7 +94,7 @@ impl Router {
     /// Starts a trace. Only one trace runs at a time.
     ///
     /// # Errors
-    /// An invalid filter, a number out of range; a running trace.
+    /// Returns an error for an invalid filter, a number out of range, or while another trace is running.
     pub fn trace(&self, request: &TraceRequest) -> Result<Trace, ControlError> {
         let in_range = |what: &str, value: u64, most: u64| {
             let right = (1..=most).contains(&value);
@@ -134,12 +136,12 @@ impl Router {
 }
 
 impl Trace {
-    /// Returns the journeys that ended since the last call, or whose further steps are given up, in order of
-    /// arrival. The flag is true when the trace is over.
+    /// Returns the journeys that have ended since the last call, or whose next step was awaited in vain, in
+    /// order of arrival. The flag tells whether the trace is over.
     pub fn take(&mut self) -> (Vec<TraceView>, bool) {
         let now = Instant::now();
-        // A worker records its steps before it hands a packet over, so they precede the steps of the next
-        // worker. Reading twice therefore gets all steps.
+        // A worker records its steps before it hands the packet over. If a reading of all workers sees a
+        // step, the next reading therefore sees all steps before it.
         self.journeys.values_mut().for_each(|journey| journey.is_settled = true);
         self.read(now, true);
         self.read(now, false);
@@ -159,7 +161,7 @@ impl Trace {
             .filter_map(|(mark, is_over)| Some((self.journeys.remove(&mark)?.events, is_over)))
             .collect();
         for (events, _) in &mut journeys {
-            // Where workers process a packet one after the other, the counter gives the order.
+            // The counter gives the order of steps at different workers.
             events.sort_by_key(|event| event.counter);
         }
         journeys.sort_by_key(|(events, _)| events.first().map(|event| (event.at, event.counter)));
@@ -191,8 +193,7 @@ impl Trace {
         journeys.into_iter().map(render).collect()
     }
 
-    /// Returns the packets that were left out, or have an incomplete journey, because steps were read too
-    /// slowly.
+    /// Returns the number of packets missing or incomplete in the trace, because steps were read too slowly.
     pub fn lost(&self) -> u64 {
         self.sources.iter().map(TraceSource::lost).sum()
     }
@@ -202,7 +203,7 @@ impl Drop for Trace {
     fn drop(&mut self) {
         let mut inner = self.router.lock();
         inner.observation.tracing = None;
-        // A router that has stopped traces nothing.
+        // A stopped router has no trace to stop.
         let _ = inner.workers.tell(|| ObservationCommand::StopTrace(self.number));
     }
 }

@@ -1,4 +1,4 @@
-//! Texts of the steps of a journey, with the names that only control knows.
+//! Texts of a journey's steps, with names that only control knows.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -22,12 +22,12 @@ use crate::view::{RawFrame, TraceStepView, TraceView};
 pub(super) struct Words<'a> {
     pub model: &'a Model,
     pub routes: &'a RouteTable,
-    /// Time between 1970 and the start of the workers' clock.
+    /// Offset to be added to the workers' clock to get the time since 1970.
     pub origin: Duration,
 }
 
 impl Words<'_> {
-    /// Returns the journey of the packet to which these events belong.
+    /// Returns the view of a journey, made of all steps of a packet.
     pub fn view(&self, number: u64, events: &[TraceEvent], is_over: bool) -> TraceView {
         let arrived = events.iter().find_map(|event| match event.step {
             TraceStep::Arrived(port, length) => Some((event, port, length)),
@@ -250,7 +250,7 @@ impl Words<'_> {
     }
 }
 
-/// Whether the worker of this step owns the packet's flow.
+/// Whether a step happens at the worker that owns the packet's flow.
 fn is_of_flow(step: &TraceStep) -> bool {
     matches!(step, TraceStep::Classified { .. })
 }
@@ -315,7 +315,7 @@ fn icmp(error: IcmpError) -> String {
     }
 }
 
-/// Returns the first bytes of a frame with a link header; a frame without a link header gets one with zero
+/// Returns the first bytes of a frame, with a link header. A frame without one gets a header with zero
 /// addresses.
 pub(crate) fn with_link(head: &Head, network: u16, ether_type: u16) -> Vec<u8> {
     let bytes = head.bytes();

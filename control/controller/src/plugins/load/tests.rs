@@ -32,7 +32,8 @@ fn module_with(keys: &str, name: &str, version: &str, salt: &str) -> Vec<u8> {
     wat::parse_str(text).unwrap()
 }
 
-/// Router state for loading plugins, and a temporary directory with a key, removed with the test.
+/// Model and loader under test, in a temporary directory with a signing key. The directory is removed with
+/// the test.
 struct Bench {
     folder: PathBuf,
     sandbox: Sandbox,
@@ -65,7 +66,7 @@ impl Bench {
         path
     }
 
-    /// Compiles in this process, without the compiling process.
+    /// Compiles in this process instead of the compiling process.
     fn compile(&self, module: &[u8]) -> Result<WasmPlugin, String> {
         self.sandbox.compile(module).map_err(|error| error.to_string())
     }
@@ -143,7 +144,7 @@ fn what_is_unsigned_is_loaded_only_where_that_is_allowed() {
     let mut strict = Bench::new("refuse", "");
     let path = strict.write("a.wasm", &module("a", "1.0.0", ""));
     assert!(strict.load(&path).unwrap_err().contains("it is unsigned"));
-    // The file's contents are not looked at: a file that is no module is refused for the same reason.
+    // An unsigned file is refused without being parsed: a file that is no module gets the same error.
     let junk = strict.write("junk.wasm", b"junk");
     assert!(strict.load(&junk).unwrap_err().contains("it is unsigned"));
     let mut lax = Bench::new("allow", "unsigned = \"allow\"");
@@ -160,7 +161,7 @@ fn a_signature_of_another_plugin_is_of_no_use() {
     let second = bench.write("b.wasm", &b);
     fs::copy(format!("{first}.minisig"), format!("{second}.minisig")).unwrap();
     assert!(bench.load(&second).unwrap_err().contains("does not fit"));
-    // A signature of these bytes, but with the claims of another plugin.
+    // Signature of the same bytes, but for the name and version of another plugin.
     let made = generate(&bench.folder.join("second.key")).unwrap();
     let claims = Claims { name: "a".into(), version: "1.0.0".into(), capabilities: vec!["packet-read"] };
     let key: SecretKey = fs::read_to_string(&made.secret).unwrap().parse().unwrap();
@@ -191,7 +192,7 @@ fn versions_do_not_go_back_unless_that_is_said() {
 #[test]
 fn what_cannot_be_remembered_is_not_loaded() {
     let mut bench = Bench::new("forgets", "");
-    // The lock file can't be opened, so nothing can be stored.
+    // The lock file can't be opened, so no version can be stored.
     let state = bench.folder.join("state");
     fs::create_dir_all(state.join("lock")).unwrap();
     let memory = Memory::open(Some(&state));
@@ -215,7 +216,7 @@ fn a_file_that_is_swapped_after_it_was_read_changes_nothing() {
     let examined = file.examine(&admitted).ok().unwrap();
     let loaded = file.load(&admitted, examined.origin, |module| bench.compile(module)).ok().unwrap();
     assert_eq!(loaded.plugin.name(), "a");
-    // A module and a signature of different versions of the file don't fit each other.
+    // A module and a signature that come from different versions of the file don't fit.
     let mut mixed = PluginFile::read(Path::new(&path)).unwrap();
     mixed.module = file.module;
     assert!(mixed.examine(&admitted).err().unwrap().contains("does not fit"));
@@ -241,8 +242,8 @@ fn a_key_that_is_none_is_an_error_of_the_configuration() {
     assert!(error.contains("plugins.keys") && error.contains("RWno"), "{error}");
 }
 
-/// Returns a shared object that only creates the file `constructor-ran` in the folder when it is loaded;
-/// `None` without a C compiler.
+/// Returns a shared object whose constructor creates the file `constructor-ran` in the folder; `None` without
+/// a C compiler.
 fn object(folder: &Path, name: &str, version: &str) -> Option<Vec<u8>> {
     object_with("", folder, name, version)
 }
@@ -377,7 +378,7 @@ fn no_constructor_runs_before_the_host_companion_is_checked() {
     refused(&mut bench, "it is a shared object");
     bench.write_signed("slow.wasm", &slow(r#""capabilities": ["log"], "host-companion": "x.wasm""#, "1.1.0"));
     refused(&mut bench, "it has a host companion itself");
-    // Code whose type differs from its function's, with a correct manifest.
+    // Code that doesn't match the type of its function, with a correct manifest.
     let mut broken = slow(log, "1.1.0");
     let code = broken.windows(4).position(|code| code == [0x41, 0x80, 0x08, 0x0b]).unwrap();
     broken[code] = 0x42;

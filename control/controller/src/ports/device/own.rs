@@ -13,7 +13,7 @@ use crate::model::PortPlan;
 use crate::router::Inner;
 use crate::workers::Workers;
 
-/// Device of a port without a kernel device, not yet given to a worker.
+/// Device of a port without a kernel device, before a worker gets it.
 pub(crate) struct OwnDevice {
     plan: PortPlan,
     open: OpenDevice,
@@ -22,8 +22,8 @@ pub(crate) struct OwnDevice {
 }
 
 impl OwnDevice {
-    /// Opens the devices of all ports without a kernel device, and stores their MAC addresses in `ports`. All
-    /// steps that need privileges or files happen here. No packet is received until
+    /// Opens the devices of all ports without a kernel device, and stores their MAC addresses in `ports`.
+    /// Does everything that needs privileges or files. No packet is received before
     /// [`give_all`](Self::give_all).
     ///
     /// # Errors
@@ -61,15 +61,15 @@ impl OwnDevice {
         Ok(Self { plan: plan.clone(), open, mac })
     }
 
-    /// Gives the device to its worker, which receives from it at once.
+    /// Gives the device to the worker that owns it; the worker receives from it at once.
     ///
     /// # Errors
     /// Returns an error if the worker can't open the device, or does not answer.
     fn give(self, workers: &mut Workers) -> Result<Capabilities, ControlError> {
         open_on_worker(&self.plan, self.open, workers).map(|report| report.capabilities)
     }
-    /// Gives all devices to their workers. Must be called when all ports, filters and routes are in place, as
-    /// packets arrive at once.
+    /// Gives all devices to their workers. Ports, filters and routes must be complete, because packets arrive
+    /// at once.
     ///
     /// # Errors
     /// Returns an error if a worker can't open a device, or does not answer.

@@ -1,5 +1,5 @@
-//! Test double of a silent worker: the worker carries out its commands, but selected answers are lost.
-//! Commands pass through a thread that decides which answers are lost.
+//! Test double of a silent worker: a relay thread between control and a worker. The worker carries out all
+//! commands, but selected answers are lost.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,21 +14,21 @@ use rtrb::{Consumer, Producer, RingBuffer};
 
 use super::WorkerHandle;
 
-/// Counts of the questions that are answered and lost.
+/// Numbers of questions to answer and to leave unanswered.
 #[derive(Debug, Default)]
 struct Plan {
     /// Number of questions that are answered first.
     answered: AtomicU64,
-    /// Number of further questions whose answers are lost.
+    /// Number of questions after those whose answers are lost.
     lost: AtomicU64,
     over: AtomicBool,
 }
 
-/// Relay between control and a worker, until it is dropped.
+/// Relay between control and a worker, which stops when dropped.
 #[derive(Debug)]
 pub(crate) struct Silence {
     plan: Arc<Plan>,
-    /// Lock that is held while a command passes.
+    /// Lock held while a command passes the relay.
     turn: Arc<Mutex<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -55,7 +55,7 @@ impl Silence {
         self.plan.lost.store(lost, Ordering::Relaxed);
     }
 
-    /// Whether further answers are to be lost.
+    /// Whether answers to further questions will be lost.
     pub fn is_to_come(&self) -> bool {
         self.plan.lost.load(Ordering::Relaxed) > 0
     }
@@ -117,8 +117,8 @@ fn is_question(command: &Command) -> bool {
     )
 }
 
-/// Returns the same question with a closed reply channel, so that the caller learns at once that no answer
-/// comes, instead of after seconds.
+/// Returns the same question with a closed reply channel: the caller learns at once that no answer comes,
+/// instead of after a timeout.
 fn unheard(question: Command) -> Command {
     match question {
         Command::Barrier(_) => Barrier::new(nobody()).into(),

@@ -139,8 +139,8 @@ fn weight(terms: &[Term]) -> usize {
     terms.iter().map(Term::weight).sum()
 }
 
-/// Returns the steps of combining terms with a term. Merging excluded prefixes takes about as long as sixteen
-/// comparisons of filters.
+/// Returns the number of steps that combining these terms with one more term takes. Merging excluded prefixes
+/// takes about as long as sixteen comparisons of filters.
 fn cost(terms: &[Term]) -> usize {
     let cost = |term: &Term| if term.weight() > 1 { 16 * term.weight() } else { 1 };
     terms.iter().map(cost).sum()
@@ -201,7 +201,7 @@ fn covers(wide: &Filter, narrow: &Filter) -> bool {
         && covers_value(wide.dscp, narrow.dscp, |wide, narrow| wide == narrow)
 }
 
-/// Whether a condition covers another; no condition covers every condition.
+/// Whether a condition covers another. `None` is no condition, which covers all conditions.
 fn covers_value<T>(wide: Option<T>, narrow: Option<T>, covers: impl FnOnce(T, T) -> bool) -> bool {
     match (wide, narrow) {
         (None, _) => true,

@@ -64,7 +64,7 @@ pub(super) fn whole(text: &str) -> Token<'_> {
 }
 
 /// Splits a text into words at white space. Parentheses and `!` are separate words, and a value list may have
-/// blanks behind commas.
+/// blanks after commas.
 fn tokens(text: &str) -> Vec<Token<'_>> {
     let mut tokens: Vec<Token<'_>> = Vec::new();
     for word in text.split_whitespace() {
@@ -231,7 +231,7 @@ impl<'a> Parser<'a> {
         any_of(field, &self.values(field)?)
     }
 
-    /// Reads the values behind a keyword, separated by commas; blanks may follow a comma.
+    /// Reads the values after a keyword, separated by commas; blanks may follow a comma.
     fn values(&mut self, field: Field) -> Result<Vec<Token<'a>>, FilterError> {
         let value = self.next().ok_or_else(|| missing(field, self.text))?;
         if field == Field::Exceptions {

@@ -139,7 +139,7 @@ impl Term {
     }
 }
 
-/// Returns a prefix, or the prefixes of all addresses of both families.
+/// Returns the prefix; for `None`, 0.0.0.0/0 and ::/0.
 fn whole(net: Option<IpNet>) -> Vec<IpNet> {
     let all = || vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())];
     net.map_or_else(all, |net| vec![net])
@@ -156,8 +156,7 @@ fn merged(one: &[IpNet], other: &[IpNet], net: Option<IpNet>) -> Vec<IpNet> {
     all
 }
 
-/// Whether all addresses in `net` (all addresses for `None`) outside `narrow` are outside each prefix of
-/// `wide`.
+/// Whether `narrow` excludes every address of `net` (every address for `None`) that `wide` excludes.
 fn implied(wide: &[IpNet], net: Option<IpNet>, narrow: &[IpNet]) -> bool {
     let is_apart = |outside: &IpNet| net.is_some_and(|net| !net.contains(outside) && !outside.contains(&net));
     wide.iter().all(|outside| is_apart(outside) || narrow.iter().any(|other| other.contains(outside)))

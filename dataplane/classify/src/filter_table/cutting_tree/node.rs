@@ -82,7 +82,7 @@ pub(super) struct Cut {
 }
 
 impl Cut {
-    /// Makes a cut behind each of at most [`PARTS`] - 1 ascending values.
+    /// Makes a cut into parts that end at these ascending values, at most [`PARTS`] - 1 of them.
     pub fn behind(dimension: usize, values: impl Iterator<Item = u32>) -> Self {
         let mut bounds = [u32::MAX; BOUNDS];
         bounds.iter_mut().zip(values).for_each(|(bound, value)| *bound = value);
@@ -175,7 +175,7 @@ pub(super) struct Upkeep {
     pub filters: u32,
     /// Number of filters when the node was built.
     pub made_for: u32,
-    /// Copies of a filter that further cuts below may make, on average.
+    /// Average number of copies of a filter that cuts at the node and below may make.
     pub copies: f32,
 }
 

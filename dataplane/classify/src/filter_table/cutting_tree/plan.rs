@@ -18,7 +18,7 @@ const COME: f32 = 4.0;
 const TRY: f32 = 3.0;
 /// Estimated cost of passing a node.
 const GO: f32 = 10.0;
-/// Lookup cost that one copy of each filter is worth: memory is time as well.
+/// Lookup cost charged for one copy of each filter, because larger tables have slower lookups.
 const COPY: f32 = 10.0;
 
 /// Cut, its expected lookup cost, and the copies that it makes of a filter on average.

@@ -21,7 +21,7 @@ const fn of_addresses(words: usize) -> usize {
     dimensions(words) - FURTHER
 }
 
-/// Number of dimensions behind the addresses.
+/// Number of dimensions other than those of addresses.
 const FURTHER: usize = 6;
 
 /// Range of values, both ends included.

@@ -13,7 +13,7 @@ use super::point::{EVERYWHERE, Point, Region, point, range};
 
 /// Maximum depth of the tree. At this depth, filters stay in one leaf.
 pub(super) const DEPTH: usize = 16;
-/// Average copies of a filter that cuts may make when a tree is built.
+/// Average number of copies of a filter that cuts may make when a tree is built.
 const COPIES: f32 = 2.0;
 /// Growth factor of a subtree's filters since its build, at which it is rebuilt.
 const GROWN: u32 = 2;

@@ -90,7 +90,7 @@ impl Graph {
         self.root = now_at(self.root);
     }
 
-    /// Returns the slot of the best matching filter at or below `from`.
+    /// Returns the slot of the best matching filter at or below `from`; `None` if no filter matches.
     #[inline]
     pub fn find(&self, from: Target, seen: &Seen<'_>, count: &mut impl Count) -> Option<u32> {
         let mut at = from;
@@ -139,8 +139,8 @@ impl Graph {
         self.rules[one as usize].condition(level) == self.rules[other as usize].condition(level)
     }
 
-    /// Adds a filter at `at`, divided by the levels `ahead`; returns the new target. Moves the reference from
-    /// `at` to it.
+    /// Adds a filter to the filters at `at`, divided by the levels `ahead`; returns the new target. The
+    /// caller's reference to `at` becomes its reference to the new target.
     fn with(&mut self, at: Target, ahead: &'static [Level], slot: u32) -> Change {
         let index = match at.to() {
             To::Nothing => return Ok(Target::filter(slot)),
@@ -259,7 +259,7 @@ impl Graph {
         }
     }
 
-    /// Adds a filter to a branch with one incoming edge, or one to come. At the bound, leaves the branch
+    /// Adds a filter to a branch that at most one edge leads to. At the memory bound, leaves the branch
     /// unchanged.
     fn add(&mut self, index: u32, slot: u32) -> Result<(), Full> {
         let (level, set) = self.nodes.meaning(index);
@@ -301,7 +301,7 @@ impl Graph {
         references.fewer.into_iter().for_each(|target| self.nodes.release(target));
     }
 
-    /// Removes a filter at `at`; returns the new target. Moves the reference from `at` to it.
+    /// Removes a filter at `at`; returns the new target, to which the caller's reference moves.
     fn without(&mut self, at: Target, slot: u32) -> Target {
         let To::Node(index) = at.to() else { return Target::NOTHING };
         let (level, before) = self.nodes.meaning(index);

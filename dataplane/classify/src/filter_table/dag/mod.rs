@@ -85,7 +85,7 @@ impl<T> DagTable<T> {
         }
     }
 
-    /// Returns a filter with its priority and value.
+    /// Returns a filter with its priority and value; `None` for an unknown id.
     pub fn get(&self, id: FilterId) -> Option<&Entry<T>> {
         self.entries[*self.slots.get(&id)? as usize].as_ref()
     }

@@ -60,8 +60,8 @@ fn mixed(number: u64) -> u64 {
     state ^ state >> 31
 }
 
-/// Meaning of a node: a set of filters, and the level from which on it is divided; `None` for a leaf. All
-/// edges to one meaning share one node, which makes the tree a DAG.
+/// Meaning of a node: a set of filters, and the first level by which the set is divided; `None` for a leaf.
+/// All edges to one meaning share one node, which makes the tree a DAG.
 pub(super) type Meaning = (Option<Level>, Set);
 
 /// [`Meaning`] of a node, and the number of edges that lead to it.
@@ -154,7 +154,7 @@ impl Nodes {
         *record = Record::new(meaning, record.references);
     }
 
-    /// Frees a node without incoming edges; keeps the references to its targets.
+    /// Frees a node without incoming edges. Returns its content, which still holds references to its targets.
     pub fn discard(&mut self, index: u32) -> Node {
         self.unused.push(index);
         self.take(index)
@@ -171,7 +171,7 @@ impl Nodes {
         }
     }
 
-    /// Returns the node of this meaning, with one more reference.
+    /// Returns the node of this meaning, with one more reference; `None` if there is no such node.
     pub fn shared(&mut self, meaning: Meaning) -> Option<Target> {
         let index = *self.known.get(&key(meaning))?;
         (self.meaning(index) == meaning).then(|| {

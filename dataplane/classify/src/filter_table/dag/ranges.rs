@@ -4,8 +4,8 @@ use crate::prefix_match::Count;
 
 use super::edges::{EdgeId, References, Target};
 
-/// Overlapping port ranges and their segments. A segment leads to all filters of the node whose ranges cover
-/// it.
+/// Port ranges of a node, which may overlap, and the segments into which they cut the ports. A segment stands
+/// for all filters whose ranges cover it.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Ranges {
     /// First and last port of each range, and the number of filters with this range; ascending.
@@ -25,8 +25,8 @@ struct Segment {
 const LINE: usize = 64 / size_of::<Segment>();
 
 impl Ranges {
-    /// Returns the target of a port. Halves the segments, with one access each, until the rest fits into a
-    /// cache line.
+    /// Returns the target of a port; `None` if the port is outside all ranges. Halves the segments, with one
+    /// access each, until the rest fits into a cache line.
     #[inline]
     pub fn step(&self, port: u16, count: &mut impl Count) -> Option<Target> {
         let (mut low, mut high) = (0, self.segments.len());

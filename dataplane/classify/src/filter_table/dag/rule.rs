@@ -37,7 +37,7 @@ impl Level {
         Self::Dscp,
     ];
 
-    /// Returns the levels behind this one.
+    /// Returns the levels after this one.
     pub fn behind(self) -> &'static [Self] {
         &Self::ALL[self as usize + 1..]
     }

@@ -93,7 +93,7 @@ impl Values {
         References::one_fewer(target)
     }
 
-    /// Moves displaced entries up into the gap behind a removed value.
+    /// Moves displaced entries up into the gap left by a removed value.
     fn close_gap(&mut self, value: u16) {
         let mask = self.places.len() - 1;
         let mut at = self.find(value);

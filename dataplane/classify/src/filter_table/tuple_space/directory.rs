@@ -97,7 +97,7 @@ impl Directory {
         self.fingerprints[cursor.bucket as usize].passed() > 0
     }
 
-    /// Returns the next place that may have the key.
+    /// Returns the next place that may have the key; `None` at the end of the search.
     #[inline(always)]
     pub fn next(&self, hash: u32, cursor: &mut Cursor) -> Option<Place> {
         loop {
@@ -127,7 +127,7 @@ impl Directory {
         count.read(&self.keys[place.bucket]);
     }
 
-    /// Returns the place of a key.
+    /// Returns the place of a key; `None` for an unknown key.
     pub fn place(&self, hash: u32) -> Option<Place> {
         let mut cursor = self.start(hash);
         while let Some(place) = self.next(hash, &mut cursor) {

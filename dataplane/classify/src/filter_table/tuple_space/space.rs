@@ -268,14 +268,14 @@ impl<const W: usize> Space<W> {
         closest.unwrap_or_else(|| self.add_table(Tuple::NONE))
     }
 
-    /// Returns the number of filters with the example's key in a table.
+    /// Returns the number of filters of the table at `position` whose key equals that of `example`.
     fn crowd(&self, position: usize, example: &Key<W>) -> usize {
         let table = &self.tables[position];
         let place = table.directory.place(table.tuple.hash(example));
         place.map_or(0, |place| self.groups.records(table.directory.group(place)).len())
     }
 
-    /// Adds an empty table behind the others.
+    /// Adds an empty table after the others.
     fn add_table(&mut self, tuple: Tuple<W>) -> usize {
         self.tables.push(Table { tuple, best: Rank::LAST, directory: Directory::default() });
         self.tables.len() - 1

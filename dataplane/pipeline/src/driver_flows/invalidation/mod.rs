@@ -31,8 +31,8 @@ pub(crate) enum Invalidation<'a> {
     Prefixes(&'a [RouteChange]),
     /// Entries of all flows, if a flow of one of these routes has an entry.
     Routes(&'a [(NextHopIndex, Route)]),
-    /// Entries of all flows, if a flow with an entry leaves to a neighbour that moves. The table of
-    /// neighbours records it with the move.
+    /// Entries of all flows, if an entry uses a neighbour whose link address changes.
+    /// [`Router::neighbour_moved`] records it with that change.
     Neighbours,
     /// Records and entries of flows that the filters of these bindings may match; entries of all flows, if a
     /// change is a quarantine.

@@ -1,26 +1,27 @@
-//! Backlogs of ports, and when the packets of a backlog have left although others are queued behind them.
+//! Backlogs of ports. A mark tells when the packets of a backlog have left, although others are queued after
+//! them.
 //!
-//! The queue of a port and the ring of its device are first in, first out. So the worker sets a mark behind
+//! The queue of a port and the ring of its device are first in, first out. So the worker sets a mark after
 //! the current backlog. The mark is passed when as many packets have left, however many were queued since.
 
 use millrace_units::PortId;
 
-/// Packets that wait to leave by a port.
+/// Packets that wait to be sent out of a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Backlog {
-    /// Packets that have left so far, or fewer.
+    /// Lower bound of the number of packets that have left so far.
     pub sent: u64,
     /// Packets in the queue and the ring.
     pub waiting: u64,
 }
 
-/// Mark behind the backlogs of a worker's ports: for each port with a backlog, the number of packets sent at
+/// Mark after the backlogs of a worker's ports: for each port with a backlog, the number of packets sent at
 /// which the mark is passed.
 #[derive(Debug, Default)]
 pub(super) struct BacklogMark(Vec<(PortId, u64)>);
 
 impl BacklogMark {
-    /// Moves the mark behind the current backlog of each port.
+    /// Moves the mark after the current backlog of each port.
     pub fn set(&mut self, backlogs: impl Iterator<Item = (PortId, Backlog)>) {
         let waiting = backlogs.filter(|(_, backlog)| backlog.waiting > 0);
         self.0.clear();

@@ -1,5 +1,4 @@
-//! Grace periods: the time after which packets that workers have read are done with, wherever in the router
-//! they went.
+//! Grace periods: at the end of a grace period, all packets that workers had read at its start are done with.
 //!
 //! One worker reads a packet, the owner of its flow treats it, and the owner of its egress port sends it.
 //! Packets keep their order on the rings between workers, and so do the *steps* that workers announce between
@@ -89,7 +88,7 @@ impl GracePeriod {
     }
 
     /// Returns the epoch: the number of the current grace period, or of the next one between grace periods.
-    /// At any time workers are in two epochs at most, one behind the other.
+    /// At any time workers are in at most two epochs, which are successive.
     pub fn epoch(&self) -> u64 {
         self.step / STEPS
     }

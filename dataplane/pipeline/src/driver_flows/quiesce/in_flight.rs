@@ -6,8 +6,9 @@
 //! too early.
 //!
 //! One worker or several read the receive queues of a device one by one. So the packets read are not the
-//! first upcalls of the port. A port with several queues therefore keeps a [`Checkpoint`] for each queue: the
-//! upcalls by all queues and by this queue at one time.
+//! first upcalls of the port. A port with several queues therefore keeps a [`Checkpoint`] for each queue: its
+//! upcall count and that of the port at one time. A queue that was read up to its own count has no unread
+//! upcall below the port's.
 
 use std::time::Duration;
 
@@ -18,9 +19,10 @@ use crate::driver_flows::cache::DriverCache;
 
 /// Interval at which a port asks the kernel for losses while packets are missing.
 const INQUIRY: Duration = Duration::from_millis(5);
-/// Upper bound of the frames in flight by a receive queue.
+/// Maximum number of frames in flight in a receive queue.
 const RING: u64 = 8192;
-/// Number of inquiries in a row with losses that are an overload, and without losses that end the overload.
+/// Number of successive inquiries with losses that start an overload, and of inquiries without losses that
+/// end it.
 const STREAK: u8 = 2;
 
 /// Upcalls in flight from a port, by the receive queues that this worker reads.
@@ -31,11 +33,11 @@ pub(super) struct InFlight {
     base: u64,
 }
 
-/// Count of a receive queue.
+/// Progress of a receive queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct QueueRead {
     pub queue: usize,
-    /// Upcalls by all queues of the port before which this queue has no unread packet.
+    /// Watermark: number of the port's upcalls, all queues counted. This queue has no unread upcall below it.
     pub read: u64,
     /// Whether the queue gets more upcalls than the worker reads.
     pub overloaded: bool,
@@ -55,7 +57,7 @@ impl InFlight {
         Self { queues: queues.collect(), base }
     }
 
-    /// Returns the count of each queue that this worker reads. `is_only`: the port has no other queue.
+    /// Returns the progress of each queue that this worker reads. `is_only`: the port has no other queue.
     pub fn read(
         &mut self,
         port: PortId,
@@ -97,7 +99,7 @@ impl InFlight {
     }
 }
 
-/// Upcalls at one time: by all queues, and by one queue since it was opened.
+/// Upcall counts at one time: of all queues of the port, and of one queue since it was opened.
 #[derive(Clone, Copy, Debug, Default)]
 struct Checkpoint {
     up: u64,
@@ -123,7 +125,8 @@ struct Queue {
     reached: u64,
     /// Losses before the last packet read.
     lost: u64,
-    /// Losses that the port has reported and `lost` does not contain yet, and the packets read at the report.
+    /// Losses that the port has reported and `lost` does not contain yet, and the number of packets read at
+    /// that report.
     reported: Option<(u64, u64)>,
     /// Losses that the port has reported and `lost` contains.
     counted: u64,

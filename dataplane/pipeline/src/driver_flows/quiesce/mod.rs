@@ -18,7 +18,7 @@
 //! *Cost.* A grace period starts only when a worker has requested one ([`Quiescence::request`]), so idle
 //! workers sleep. Only the backlog at its start has to leave, so full queues and rings delay a grace period
 //! but don't prevent it. While a grace period is stalled, the published overload of the receive queues ends:
-//! no entry is nearer to its use by dropping packets.
+//! dropping packets would bring no entry closer to its use.
 
 mod backlog;
 mod grace_period;

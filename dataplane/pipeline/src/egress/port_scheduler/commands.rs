@@ -7,9 +7,9 @@ use millrace_units::{Instant, PortId};
 
 impl Router {
     /// Changes the scheduler of a port. The first node creates the scheduler. After the last piece of a list,
-    /// a scheduler without nodes and packets is removed. Control has checked the resulting tree; a change
-    /// that is refused nevertheless, such as of a missing node, ends the list. Nothing changes at a worker
-    /// that does not own the port's device.
+    /// a scheduler without nodes and packets is removed. Control has checked the resulting tree. If a change
+    /// is refused nevertheless, such as one of a missing node, the rest of the list is skipped. Nothing
+    /// changes at a worker that does not own the port's device.
     pub(crate) fn schedule(
         &mut self,
         port: PortId,

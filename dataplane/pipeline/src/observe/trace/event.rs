@@ -176,7 +176,7 @@ pub enum StageOutcome {
 pub enum RouteTaken {
     /// The packet has no route.
     None,
-    /// Route of this kind that doesn't forward, from the FIB or a filter.
+    /// The route does not forward: name of its kind, such as a blackhole or a filter's drop.
     Ends(&'static str),
     /// The packet is forwarded.
     Sent {
@@ -193,7 +193,7 @@ pub enum RouteTaken {
         /// Whether the packet took the fast path: its adjacency came from the flow record or route.
         noted: bool,
     },
-    /// The frame was made by the kernel, and leaves unchanged by this port.
+    /// The kernel made the frame, which leaves unchanged out of this port.
     Framed(PortId),
 }
 

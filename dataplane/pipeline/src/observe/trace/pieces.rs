@@ -82,7 +82,7 @@ impl Classifier {
         })
     }
 
-    /// Returns the [`Turn`] of a traced packet; `None` if the order of its flow permits neither.
+    /// Returns the [`Turn`] of a traced packet; `None` if either one would change the order of its flow.
     fn turn_of(&self, work: &Work, place: usize) -> Option<Turn> {
         if !work.fates[place].is_open() {
             return Some(Turn::Last);
@@ -139,8 +139,8 @@ impl Router {
         self.go_around(work, traced, alone, now);
     }
 
-    /// Sets the [`Turn`] of each traced packet, up to the first packet that requires a cut. Returns the
-    /// number of that packet.
+    /// Sets the [`Turn`] of each traced packet, up to the first one before which the batch must be cut. Returns
+    /// its index in `traced`.
     fn next_cut(&self, work: &Work, traced: &mut [Traced]) -> Option<usize> {
         if !self.gates.is_bound() {
             // No instance sees the packets, and dispose sends them in their order.
@@ -265,7 +265,7 @@ impl Work {
     }
 
     /// Moves the packets from index `from` on out of another batch, with all results of the stages before
-    /// classify. Packets read in brief stay so, as most of them need no further fields.
+    /// classify. Packets read in brief remain so, because most of them need no further fields.
     fn take_tail(&mut self, other: &mut Self, from: usize) {
         let end = other.packets.len();
         let count = end - from;

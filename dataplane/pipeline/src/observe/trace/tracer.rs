@@ -27,8 +27,9 @@ const USUAL: usize = 24;
 const LEAVING: usize = QUEUE_LIMIT + BATCH_SIZE;
 /// Number of low bits of a mark that hold the packet number; the bits above hold the worker number.
 const NUMBER: u32 = 12;
-/// Ranges of positions in a queue: none, and all.
+/// Empty range of positions in a queue.
 const NOWHERE: Range<usize> = Range { start: usize::MAX, end: 0 };
+/// Range of all positions in a queue.
 const ANYWHERE: Range<usize> = 0..usize::MAX;
 /// Maximum number of packets of a trace.
 pub const MOST_TRACED: u32 = (1 << NUMBER) - 96;
@@ -38,7 +39,7 @@ pub const MOST_TRACED: u32 = (1 << NUMBER) - 96;
 pub struct TraceOrder {
     /// Filter of the packets; `None` for all packets.
     pub filter: Option<CompiledSelection>,
-    /// Sampling interval: on average, one of this number of received packets is considered; 1 for every
+    /// Sampling interval: on average, the trace considers one of this number of received packets; 1 for every
     /// packet.
     pub every: u32,
     /// Number of packets to trace, at most [`MOST_TRACED`].
@@ -143,7 +144,7 @@ impl std::fmt::Debug for Tracer {
 
 impl Tracer {
     /// Starts a trace. `first` is the number of the first packet; no packet of an earlier trace that is still
-    /// inside has that number.
+    /// inside the router has that number.
     pub fn new(sink: TraceSink, worker: usize, first: u16, now: Instant) -> Self {
         let TraceOrder { every, count, time, .. } = sink.order;
         let mut tracer = Self {
@@ -181,7 +182,7 @@ impl Tracer {
         self.left == 0 || now >= self.until || self.sink.ring.is_abandoned()
     }
 
-    /// Returns whether the trace may select packets of a flow, so that they have to come to the worker.
+    /// Returns whether the trace may select packets of a flow, so that the flow must not be offloaded.
     pub fn wants(&self, key: &FlowKey) -> bool {
         self.left > 0 && self.sink.order.filter.as_ref().is_none_or(|filter| filter.may_match_flow(key))
     }

@@ -54,7 +54,8 @@ pub(super) fn handle6(packet: &Packet, context: &mut Context<'_>) -> Outcome {
     let pseudo = header.pseudo_header(Protocol::ICMPV6, length as u32);
     let sum = message(packet, offset).fold(pseudo, |sum, bytes| sum.bytes(bytes));
     let is_request = message_type(packet, offset) == Some(ECHO_REQUEST6);
-    // RFC 4443, 4.2 permits a reply to a request for a group; this router is in no group and doesn't reply.
+    // RFC 4443, 4.2 permits a reply to a request for a multicast group; this router is in no multicast group
+    // and doesn't reply.
     if !is_request || destination.is_multicast() || !sum.is_valid() || offset != ipv6::HEADER_LEN {
         return Outcome::Dropped(DropReason::LocalUnknown);
     }
@@ -107,7 +108,7 @@ fn set_type(message: &mut [u8], to: u8) -> Option<()> {
     Some(())
 }
 
-/// Returns the type of the ICMP message `offset` bytes behind the start of the network header. Returns `None`
+/// Returns the type of the ICMP message `offset` bytes after the start of the network header. Returns `None`
 /// unless the whole ICMP header (8 bytes in both versions) is in the first memory frame.
 fn message_type(packet: &Packet, offset: usize) -> Option<u8> {
     let [kind, ..] = packet.network().get(offset..)?.first_chunk::<{ icmpv4::HEADER_LEN }>()?;
@@ -121,7 +122,7 @@ fn refusal(protocol: Protocol) -> Outcome {
     })
 }
 
-/// Returns the bytes from `offset` behind the start of the network header on, by memory frame.
+/// Returns the bytes of the network packet from `offset` on, by memory frame.
 fn message(packet: &Packet, offset: usize) -> impl Iterator<Item = &[u8]> {
     let mut skip = packet.network_offset() + offset;
     packet.frames().map(move |bytes| {

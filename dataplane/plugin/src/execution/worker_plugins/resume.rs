@@ -49,8 +49,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
         }
     }
 
-    /// Releases packets held for a removed instance or binding. Call this once after changes, before any
-    /// packet that the changes let pass without waiting, so that packets keep their order.
+    /// Releases packets held for a removed instance or binding. Call this once after changes, before later
+    /// packets pass without waiting, so that packets keep their order.
     pub fn release_orphans(&mut self) {
         let Self { waiting, instances, bindings, paths, .. } = self;
         waiting.let_go(|holder, place| {
@@ -77,8 +77,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
         });
     }
 
-    /// Resumes the call of an instance, and begins calls that wait behind it. Returns whether any call is
-    /// left.
+    /// Resumes the call of an instance, and begins the calls that wait for its end. Returns whether any call
+    /// is left.
     fn resume_backlog(
         &mut self,
         backlog: &mut Backlog,
@@ -265,7 +265,7 @@ impl<T: BindingTable> WorkerPlugins<T> {
         true
     }
 
-    /// Returns the time at which a waiting packet, a timer or a pause is due.
+    /// Returns the time at which a waiting packet, a timer or a pause is due; `None` if nothing is pending.
     pub fn next_event(&self, now: Instant) -> Option<Instant> {
         let timers = self.timed.iter().filter_map(|key| self.instances.get(*key)?.next_call());
         let paused = self.news.paused.iter().filter_map(|id| {

@@ -99,7 +99,7 @@ pub(crate) enum Outcome {
     Failed,
 }
 
-/// Data that calls need beside packets and bindings.
+/// Data that calls need besides packets and bindings.
 pub(crate) struct Desk<'a> {
     pub instances: &'a mut Instances,
     pub waiting: &'a mut WaitingRoom,
@@ -211,8 +211,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
     }
 
     /// Takes a packet that was removed from its group in order to wait. At most `most` packets wait at the
-    /// worker, and an instance may keep as many of them as there are free places beside its own. Gives a
-    /// packet without room back, to be dropped as [`DropReason::PluginBusy`].
+    /// worker. An instance may keep at most as many packets as there are free places. Returns a packet
+    /// without a place, to be dropped as [`DropReason::PluginBusy`].
     pub fn keep(&mut self, ticket: Ticket, most: usize, kept: Kept) -> Option<Packet> {
         self.waiting.keep(ticket, most, kept)
     }
@@ -262,7 +262,7 @@ impl Desk<'_> {
         false
     }
 
-    /// Removes the members that don't pass, and passes members on to other instances.
+    /// Carries out the verdicts: removes members that don't pass, or passes them on to other instances.
     #[inline]
     fn part(&mut self, visit: Visit, binding: &mut Binding, group: &mut Group<'_>, now: Instant) {
         let mut onward: Vec<(Key, Vec<u16>)> = Vec::new();

@@ -8,7 +8,7 @@ use crate::Manifest;
 use crate::declaration::declared::{Declared, check};
 use crate::runtime::quarantined::Quarantined;
 
-/// Plugin of which only the manifest is known. Its instances handle no packets.
+/// Plugin without code, described by its manifest only. Its instances handle no packets.
 #[derive(Debug)]
 pub struct DescribedPlugin {
     manifest: Manifest,

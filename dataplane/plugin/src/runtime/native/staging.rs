@@ -16,8 +16,9 @@ use crate::runtime::raw_packet::{Written, describe, goes_on, transport_offset};
 pub(super) struct Area {
     call: RawCall,
     packets: [RawPacket; MOST_PACKETS],
-    /// Bytes of a window, and bytes of a flow's state.
+    /// Bytes of a window.
     window: usize,
+    /// Bytes of a flow's state.
     state: usize,
 }
 

@@ -69,7 +69,7 @@ impl WasmPlugin {
         &self.loaded.inspected.manifest
     }
 
-    /// Returns the maximum bytes of an instance beside memory and table entries.
+    /// Returns the maximum bytes of an instance besides memory and table entries.
     pub(super) fn instance_bytes(&self) -> usize {
         self.loaded.inspected.instance_bytes
     }

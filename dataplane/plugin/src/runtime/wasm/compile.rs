@@ -9,7 +9,7 @@ use super::inspect::ModuleError;
 
 /// Bytes of stack for the calls of a plugin.
 const STACK: usize = 256 << 10;
-/// Bytes of stack for these calls and for the host functions that they call.
+/// Bytes of stack for the calls of a plugin and for the host functions that they call.
 const WHOLE_STACK: usize = STACK + (256 << 10);
 
 /// Compiler of a plugin's code. The later variant is the better one.

@@ -18,8 +18,9 @@ const ENTRY: usize = size_of::<usize>();
 /// Data in the store of an instance.
 pub(super) struct Data {
     pub shared: Shared,
-    /// Memory of the plugin, and the area for calls in it; `None` until known.
+    /// Memory of the plugin; `None` until known.
     pub memory: Option<Memory>,
+    /// Area for calls in that memory; `None` until known.
     pub area: Option<Area>,
     /// Address of the state common to all flows; 0 without such state.
     pub service: u32,

@@ -159,7 +159,7 @@ fn type_name(function: &FuncType) -> String {
 pub struct Inspected {
     /// Manifest of the module.
     pub manifest: Manifest,
-    /// Maximum bytes that the engine allocates for each instance beside memory and table entries.
+    /// Maximum bytes that the engine allocates for each instance besides memory and table entries.
     pub instance_bytes: usize,
 }
 
@@ -221,7 +221,7 @@ struct Outline<'a> {
     memories: Vec<wasmparser::MemoryType>,
     imported_memories: usize,
     exports: Vec<(&'a str, ExternalKind, u32)>,
-    /// Bytes of each instance beside memory and table entries.
+    /// Bytes of each instance besides memory and table entries.
     instance_bytes: usize,
 }
 

@@ -143,7 +143,7 @@ impl WasmInstance {
         self.fault.as_ref()
     }
 
-    /// Returns the latest wrong verdict.
+    /// Returns the latest wrong verdict; `None` if all were valid.
     pub fn wrong_verdict(&self) -> Option<WrongVerdict> {
         self.shared.with(|exchange| exchange.wrong)
     }

@@ -162,8 +162,8 @@ struct Message {
     bytes: u32,
 }
 
-/// Uncounted bytes of an instance beside memory and tables. Ordinary plugins take less, so a limit of whole
-/// pages grants that number of pages.
+/// Bytes of an instance besides memory and tables that don't count towards its memory limit. Ordinary plugins
+/// take less, so a limit of whole pages grants that number of pages.
 const UNCOUNTED: usize = 64 << 10;
 
 /// Returns the bytes that count before the plugin has memory or a table.

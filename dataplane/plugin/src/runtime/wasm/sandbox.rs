@@ -89,7 +89,7 @@ impl Sandbox {
         self.engine(tier).is_ok()
     }
 
-    /// Hashes everything that artifacts of a tier depend on beside their module: engine version, processor
+    /// Hashes everything that artifacts of a tier depend on besides their module: engine version, processor
     /// features and compiler settings. An artifact is valid in sandboxes with the same hash.
     ///
     /// # Errors

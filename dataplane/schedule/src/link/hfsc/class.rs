@@ -22,8 +22,9 @@ pub(crate) struct Class {
     pub sharing: Sharing,
     /// Whether the class has a real-time curve.
     pub has_guarantee: bool,
-    /// Virtual curve [V], and the virtual time on it [v].
+    /// Virtual curve [V].
     pub running: Running,
+    /// Virtual time [v], on the virtual curve.
     pub virtual_time: u64,
     /// Bytes sent by both criteria [w].
     pub total: u64,
@@ -35,16 +36,18 @@ pub(crate) struct Class {
     /// children may send.
     pub fit: u64,
     pub upper_limit: Option<Box<UpperLimit>>,
-    /// Number of active periods of the class, and the parent's number of periods when the class last became
-    /// active.
+    /// Number of active periods of the class.
     pub period: u32,
+    /// Parent's number of active periods when the class last became active.
     pub parent_period: u32,
 
-    /// Deadline curve [D], bytes sent by the real-time criterion [c], and deadline of the next packet [d].
+    /// Deadline curve [D].
     pub deadlines: Running,
+    /// Bytes sent by the real-time criterion [c].
     pub cumulative: u64,
+    /// Deadline of the next packet [d].
     pub deadline: u64,
-    /// Total bytes to be sent by that deadline: the bytes sent so far and the next packet.
+    /// Bytes sent by the real-time criterion, the next packet included.
     pub due: u64,
     pub real_time: Option<Curve>,
 }
@@ -61,9 +64,9 @@ pub(crate) struct UpperLimit {
 }
 
 impl UpperLimit {
-    /// Notes that the class has sent `total` bytes by `now`. The class makes up for its unused share at once,
-    /// by [`MADE_UP`] at most. The paper has no upper limits; the ALTQ implementation, which added them, lets
-    /// unused service add up.
+    /// Notes that the class has sent `total` bytes by `now`. The class may make up for unused service, up to
+    /// the limit at [`MADE_UP`]. (The paper has no upper limits. The ALTQ implementation, which added them,
+    /// lets unused service add up.)
     #[inline]
     pub fn advance(&mut self, total: u64, now: u64) {
         self.from = self.running.time_of(&self.curve, total);
@@ -75,9 +78,11 @@ impl UpperLimit {
     }
 }
 
-/// Unused service that a class at its upper limit may make up for: the bytes of two full packets, or the
-/// limit's bytes in [`LATENESS`] nanoseconds. Other packets may delay the class, and the caller may be late.
+/// Unused service that a class at its upper limit may make up for, in bytes: two full packets, because other
+/// packets may delay the class.
 const MADE_UP: u64 = 2 * 1538;
+/// Time whose service at the limit such a class may make up for instead, if that is more, in nanoseconds: the
+/// caller may be late.
 const LATENESS: u64 = 1_000_000;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -81,8 +81,9 @@ impl Curves {
 pub(crate) struct Running {
     x: u64,
     y: u64,
-    /// Width and height of the remaining first piece.
+    /// Remaining duration of the first piece, in nanoseconds.
     dx: u64,
+    /// Remaining bytes of the first piece.
     dy: u64,
 }
 
@@ -151,7 +152,7 @@ impl Running {
         *self = Self { x, y, dx: width, dy: curve.first.bytes_in(width) };
     }
 
-    /// Raises the curve by `bytes` that do not count.
+    /// Raises the curve by `bytes`, which are then not charged to the class.
     pub fn pass_over(&mut self, bytes: u64) {
         self.y = self.y.saturating_add(bytes);
     }

@@ -2,10 +2,10 @@
 //! within the upper limits (section IV.C of the paper).
 //!
 //! A class that becomes active begins at the least virtual time of its siblings, as in start-time fair
-//! queueing (Goyal, Vin and Cheng, 1996). That keeps siblings together to within a packet of each. The paper
-//! takes the mean of the least and the greatest virtual time instead. But virtual time also counts the bytes
-//! sent by the real-time criterion. So a class with a guarantee far above its share runs ahead of its
-//! siblings without bound. The mean would move new classes ahead as well.
+//! queueing (Goyal, Vin and Cheng, 1996). So the virtual times of siblings differ by at most a packet of
+//! each. The paper takes the mean of the least and the greatest virtual time instead. But virtual time also
+//! counts the bytes sent by the real-time criterion. So a class with a guarantee far above its share runs
+//! ahead of its siblings without bound. The mean would move new classes ahead as well.
 
 use super::Hfsc;
 use super::class::{Class, Inner, ROOT, Sharing};

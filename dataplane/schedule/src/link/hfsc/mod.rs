@@ -38,8 +38,9 @@ pub(crate) struct Hfsc {
     inners: Slots<Inner>,
     free: Vec<u32>,
     free_inners: Vec<u32>,
-    /// Leaves that wait to become eligible, and eligible leaves.
+    /// Leaves that wait to become eligible, by eligible time.
     pending: Heap,
+    /// Eligible leaves, by deadline.
     eligible: Heap,
     /// Child of each class, apart from the classes because it is read before them.
     children: Slots<Child>,

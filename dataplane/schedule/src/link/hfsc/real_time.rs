@@ -71,7 +71,7 @@ impl Hfsc {
         }
     }
 
-    /// Returns the eligible leaf with the earliest deadline.
+    /// Returns the eligible leaf with the earliest deadline; `None` if no leaf is eligible.
     #[inline]
     pub(super) fn most_urgent(&mut self, now: u64) -> Option<u32> {
         while let Some((_, index)) = self.pending.first().filter(|(eligible, _)| *eligible <= now) {

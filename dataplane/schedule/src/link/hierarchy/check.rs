@@ -51,7 +51,7 @@ fn named(curves: &Curves) -> impl Iterator<Item = (&'static str, Curve)> {
 }
 
 /// Checks that the sum of `curves` stays below `limit` at all times. All curves are piecewise straight, so
-/// the check covers the points where a curve bends, and the slopes behind the last point.
+/// the check covers the points where a curve bends, and the slopes after the last point.
 fn check_sum(node: NodeId, mut curves: Vec<Curve>, limit: Curve, name: String) -> Result<(), ScheduleError> {
     curves.sort_by_key(|curve| curve.duration);
     let mut sum = Sum::default();
@@ -97,12 +97,13 @@ fn nanobits(curve: &Curve, time: u64) -> i128 {
     i128::from(curve.first.0) * i128::from(first) + i128::from(curve.then.0) * i128::from(time - first)
 }
 
-/// Sum of curves from a time on: a constant and slopes, in nanobits.
+/// Sum of several curves after a time: a constant and slopes, in nanobits.
 #[derive(Default)]
 struct Sum {
     constant: i128,
-    /// Slopes of the curves in their first piece, and of the curves in their second piece.
+    /// Sum of the slopes of the curves that are in their first piece.
     first: i128,
+    /// Sum of the slopes of the curves that are in their second piece.
     then: i128,
 }
 
@@ -135,8 +136,9 @@ impl<T: Item> LinkScheduler<T> {
         false
     }
 
-    /// Checks every H-FSC hierarchy against the rate that serves it. Errors name `node`, the subject of the
-    /// change. Nodes that are in no tree below the root are checked against the link as well.
+    /// Checks all guarantees against the rates that serve them: the curves of each H-FSC hierarchy, the
+    /// guarantees below each priority scheduler, and the capacity of each leaf with a queue per flow. Trees
+    /// apart from the root are checked against the link. Errors name `node`, the subject of the change.
     pub(super) fn check_promises(&self, node: NodeId) -> Result<(), ScheduleError> {
         if self.trusting || self.deferring {
             return Ok(());

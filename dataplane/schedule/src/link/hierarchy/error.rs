@@ -147,7 +147,7 @@ pub enum ScheduleError {
         /// Rate of the limit in the long run.
         rate: Rate,
     },
-    /// Reservations of flows exceed the rate that serves the scheduler.
+    /// The reservations of a leaf's flows would reach the leaf's capacity.
     #[error(
         "node {node}: {others} reserved by others + {wanted} = {sum}, which must stay below the capacity of \
          {capacity}"

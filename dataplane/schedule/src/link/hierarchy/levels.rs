@@ -4,7 +4,7 @@ use super::LinkScheduler;
 use super::node::{Kind, Node};
 use crate::{Item, Rate};
 
-/// Rate that the children of a class or round robin share, as far as it is known.
+/// Distribution of a rate among the children of a class or round robin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Level {
     /// Rate left for sharing, without the children at their guarantee or limit.
@@ -155,7 +155,7 @@ impl Served {
 }
 
 impl<T: Item> LinkScheduler<T> {
-    /// Returns the rate of a token bucket.
+    /// Returns the rate of a node that is a token bucket; `None` for other nodes.
     fn bucket_rate(&self, node: usize) -> Option<Rate> {
         match self.nodes[node].kind {
             Kind::TokenBucket(index) => Some(self.token_buckets.get(index).settings().0),
@@ -163,7 +163,8 @@ impl<T: Item> LinkScheduler<T> {
         }
     }
 
-    /// Returns the part of a node in `whole`, the rate of its parent, whose children share a `level`.
+    /// Returns the rate of a node whose parent has the rate `whole`, distributed among its children by
+    /// `level`.
     fn part_of(
         &self,
         node: usize,

@@ -62,7 +62,7 @@ pub const MOST_DEPTH: usize = 16;
 /// Rate at which a port sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LinkRate {
-    /// Bits per second on the wire; `None` sends at every call.
+    /// Bits per second on the wire; `None` for no limit: each call may send.
     pub rate: Option<Rate>,
     /// Bytes that may leave ahead of the rate, to make up for late calls: up to 10^9. With 0 no packet begins
     /// before the end of the packet before it. With the length of the largest packet, at most two leave at
@@ -97,7 +97,7 @@ pub struct LinkScheduler<T> {
     deferring: bool,
     /// Drops of removed nodes, by the node above them.
     gone: HashMap<NodeId, DropCounts>,
-    /// Drops of packets for unknown nodes, and of packets dropped with their class.
+    /// Drops of packets for unknown nodes, and of packets dropped with their node.
     lost: DropCounts,
 }
 
@@ -182,10 +182,10 @@ impl<T: Item> LinkScheduler<T> {
         Ok(scheduler)
     }
 
-    /// Sets whether the caller has checked the result of coming changes, on a tree without packets with the
-    /// same nodes and flows. Then the tree refuses no change that becomes valid after further changes or
-    /// departures. It does not add up guarantees after each change, and two nodes may exchange their levels.
-    /// A node, or a flow with its own settings, gets its queue even if all queues are full.
+    /// Sets whether to trust the coming changes: the caller has checked their common result, on a tree
+    /// without packets with the same nodes and flows. The tree then accepts changes that become valid only
+    /// with later changes or departures. It does not add up guarantees, and two nodes may exchange their
+    /// levels. A node, or a flow with its own settings, gets its queue even if all queues are in use.
     pub fn trust(&mut self, trusting: bool) {
         self.trusting = trusting;
     }
@@ -223,7 +223,7 @@ impl<T: Item> LinkScheduler<T> {
         self.queues.arena.load.bytes()
     }
 
-    /// Returns the drops of packets for unknown nodes, and of packets dropped with their class.
+    /// Returns the drops of packets for unknown nodes, and of packets dropped with their node.
     pub fn lost(&self) -> &DropCounts {
         &self.lost
     }

@@ -1,6 +1,6 @@
-//! Usual case: FIFOs without active queue management, below their thresholds, take packets while the port
-//! holds little, or FIFOs below strict priority send. This module looks at the tree once per batch. The
-//! general path handles all other cases.
+//! Usual cases: FIFOs without active queue management take packets below their thresholds while the port has
+//! much room, and FIFOs below strict priority send. This module looks at the tree once per batch. The general
+//! path handles all other cases.
 
 use millrace_units::Instant;
 

@@ -70,8 +70,8 @@ impl<T: Item> LinkScheduler<T> {
         }, else None)
     }
 
-    /// Marks a leaf as ready and notifies the nodes above it. Below strict priority this costs a bit or two,
-    /// because such a node is ready as soon as one child is.
+    /// Marks a leaf as ready and notifies the nodes above it. Below strict priority this sets only a bit or
+    /// two, because such a node is ready as soon as one child is.
     #[inline(always)]
     pub(super) fn rouse_leaf(&mut self, leaf: u32, now: Instant) {
         let Node { parent, slot, .. } = self.nodes[leaf as usize];

@@ -96,7 +96,7 @@ impl<T: Item> LinkScheduler<T> {
     /// Moves all packets of one leaf to another, each flow in its order. Returns their number.
     ///
     /// # Errors
-    /// [`ScheduleError`] when one of the nodes is no leaf, or both are the same.
+    /// [`ScheduleError`] when a node is unknown, or the target is no leaf, or is `from` or below it.
     pub fn move_packets(&mut self, from: NodeId, to: NodeId, now: Instant) -> Result<u32, ScheduleError> {
         self.known(from)?;
         self.check_target(from, to)?;

@@ -1,4 +1,4 @@
-//! Tests of outputs of instances beside verdicts.
+//! Tests of outputs of instances besides verdicts.
 
 use millrace_plugin_abi::{LogLevel, Output};
 
