@@ -43,8 +43,9 @@ pub fn plugin(
         PluginAction::Keygen { out } => keygen(out, json)?,
         PluginAction::Sign { file, key } => sign(file, key, json)?,
         PluginAction::Load { file, allow_downgrade } => {
-            let body = json!({"file": at_router(file)?, "allow_downgrade": allow_downgrade});
-            let value = remote()?.send(Method::POST, "/plugins", Some(&body))?;
+            let client = remote()?;
+            let body = json!({"file": at_router(&client, file)?, "allow_downgrade": allow_downgrade});
+            let value = client.send(Method::POST, "/plugins", Some(&body))?;
             let [name, version, signature, home] =
                 ["name", "version", "signature", "home"].map(|key| plain(&value[key]));
             done(&value, &format!("plugin {name} {version} is loaded, {signature}; {home}"), json);
@@ -104,16 +105,22 @@ fn sign(file: &Path, key: &Path, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the absolute path of a plugin file. The file may be absent here: a remote router reads its own file.
-fn at_router(file: &Path) -> Result<PathBuf, Failure> {
-    let path = file.canonicalize().or_else(|_| std::path::absolute(file));
-    path.map_err(|error| Failure::new(format!("{}: {error}", file.display())))
+/// Returns the path by which the router opens a plugin file. A remote router opens a file of its own machine.
+fn at_router(client: &Client, file: &Path) -> Result<PathBuf, Failure> {
+    if !client.is_elsewhere() {
+        let path = file.canonicalize();
+        return path.map_err(|error| Failure::new(format!("{}: {error}", file.display())));
+    }
+    file.is_absolute().then(|| file.to_owned()).ok_or_else(|| {
+        let what = "with --server, give the absolute path of the file on the router's machine";
+        Failure::usage(format!("{}: {what}", file.display()))
+    })
 }
 
 /// Upgrades a plugin to another version.
 fn upgrade_by(client: &Client, upgrade: &PluginUpgrade, json: bool) -> Result<(), Failure> {
     let body = json!({
-        "file": at_router(&upgrade.file)?,
+        "file": at_router(client, &upgrade.file)?,
         "shadow": upgrade.shadow,
         "accept_differences": upgrade.accept_differences,
         "without_state": upgrade.without_state,

@@ -263,6 +263,11 @@ fn threads_that_speak_with_clients_have_no_privileges_and_the_router_does_all_it
         String::from_utf8_lossy(&load.stderr).contains("hold.wasm"),
         "the router reads the file, and says what is wrong with it: {load:?}"
     );
+    let relative = served.far(&admin).args(["plugin", "load", "hold.wasm"]).output().expect("millrace");
+    assert_eq!(relative.status.code(), Some(2), "{relative:?}");
+    let absent = served.far(&admin).args(["plugin", "load", "/nowhere.wasm"]).output().expect("millrace");
+    let refusal = String::from_utf8_lossy(&absent.stderr).into_owned();
+    assert!(refusal.contains("/nowhere.wasm") && refusal.contains("millrace: "), "{refusal}");
     run(&["route", "add", "10.9.0.0/16", "via", "10.2.0.2"]);
     assert!(served.line.r.run("ip route show proto 213").contains("10.9.0.0/16"));
     let text = served.line.file("router.toml").display().to_string();
