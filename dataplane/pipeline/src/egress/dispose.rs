@@ -21,6 +21,7 @@ use crate::egress::ports::{DeviceId, PortEntry, PortSettings};
 use crate::egress::transmit::amount_of;
 use crate::forward::filter_route::is_copy;
 use crate::forward::route::NO_ROUTE;
+use crate::gates::Gates;
 use crate::ingress::parse::ROUTER;
 use crate::observe::Observation;
 use crate::observe::capture::Direction;
@@ -33,6 +34,11 @@ use crate::work::{Fate, Work};
 
 /// Maximum number of events, such as neighbour requests, that wait for control.
 pub(crate) const EVENT_LIMIT: usize = 1024;
+
+/// Returns the ledger that counts packets entering and leaving queues.
+fn ledger_of<'a>(observation: &'a mut Observation, gates: &'a mut Gates) -> Ledger<'a> {
+    Ledger { routes: &mut observation.route_accounts, filters: gates.plugins_mut() }
+}
 
 impl Router {
     /// Carries out the fate of every packet, in order.
@@ -105,8 +111,7 @@ impl Router {
     /// Counts the finished frames of a batch that were put into the queue of a port.
     fn count_leaving(&mut self, work: &Work, port: Option<PortId>) {
         let Some(out) = port.and_then(|port| self.ports.get_mut(port)) else { return };
-        let mut ledger =
-            Ledger { routes: &mut self.observation.route_accounts, filters: self.gates.plugins_mut() };
+        let mut ledger = ledger_of(&mut self.observation, &mut self.gates);
         for (accounts, amount) in work.leaving.amounts() {
             out.queue_bytes += amount.bytes;
             ledger.amount_queued(accounts, amount);
@@ -116,16 +121,9 @@ impl Router {
     /// Puts the first `count` frames of a batch, all with egress port `port`, into the queue of that port.
     fn queue_run(&mut self, packets: &mut Drain<'_, Packet>, port: PortId, count: usize, now: Instant) {
         let run = packets.by_ref().take(count);
-        let Self {
-            ports,
-            gates,
-            scratch: Scratch { queue_drops, .. },
-            observation: Observation { route_accounts, .. },
-            ..
-        } = self;
-        let mut ledger = Ledger { routes: route_accounts, filters: gates.plugins_mut() };
-        match ports.get_mut(port).filter(|out| out.is_here) {
-            Some(out) => out.enqueue_all(run, now, queue_drops, &mut ledger),
+        let mut ledger = ledger_of(&mut self.observation, &mut self.gates);
+        match self.ports.get_mut(port).filter(|out| out.is_here) {
+            Some(out) => out.enqueue_all(run, now, &mut self.scratch.queue_drops, &mut ledger),
             None => return run.for_each(|packet| self.queue_frame(packet, now)),
         }
         if !self.scratch.queue_drops.is_empty() {
@@ -210,17 +208,10 @@ impl Router {
     /// Puts a finished frame into the queue or scheduler of its `out_port`, a port of this worker.
     #[inline]
     pub(crate) fn queue_here(&mut self, packet: Packet, now: Instant) {
-        let Self {
-            ports,
-            gates,
-            scratch: Scratch { queue_drops, .. },
-            observation: Observation { route_accounts, .. },
-            ..
-        } = self;
-        let mut ledger = Ledger { routes: route_accounts, filters: gates.plugins_mut() };
-        match ports.get_mut(packet.out_port) {
+        let mut ledger = ledger_of(&mut self.observation, &mut self.gates);
+        match self.ports.get_mut(packet.out_port) {
             None => self.drop_packet(packet, DropReason::PortDown),
-            Some(out) => out.enqueue(packet, now, queue_drops, &mut ledger),
+            Some(out) => out.enqueue(packet, now, &mut self.scratch.queue_drops, &mut ledger),
         }
         if !self.scratch.queue_drops.is_empty() {
             self.drop_queued();
@@ -242,7 +233,7 @@ impl Router {
 
     /// Returns the ledger that counts packets entering and leaving queues.
     pub(crate) fn ledger(&mut self) -> Ledger<'_> {
-        Ledger { routes: &mut self.observation.route_accounts, filters: self.gates.plugins_mut() }
+        ledger_of(&mut self.observation, &mut self.gates)
     }
 
     /// Drops a packet and sends an ICMP error to its source, unless the rules or the rate limit forbid the

@@ -10,12 +10,10 @@ use millrace_wire::{EtherType, MacAddr};
 use crate::egress::dispose::EVENT_LIMIT;
 use crate::forward::filter_route::{is_copy, is_filter};
 use crate::forward::route::look_up;
-use crate::forward::tables::ForwardingTables;
 use crate::gates::Outlet;
 use crate::observe::Observation;
 use crate::observe::event::Event;
 use crate::router::Router;
-use crate::router::pending::Pending;
 use crate::work::{Fate, Work};
 
 /// Maximum number of times that a packet is classified again.
@@ -199,16 +197,9 @@ impl Router {
             self.gates.plugins_mut().paths.touch(path);
         }
         if let Some(direction) = direction {
-            let Self {
-                gates,
-                ports,
-                pool,
-                forwarding: ForwardingTables { fib, .. },
-                pending: Pending { resumed, .. },
-                ..
-            } = self;
-            let mut outlet = Outlet { fib, ports, pool, made: resumed, copies: 0 };
-            gates.direct(&mut packet, direction, place.position, &mut outlet);
+            let mut outlet =
+                Outlet::new(&self.forwarding.fib, &self.ports, &self.pool, &mut self.pending.resumed);
+            self.gates.direct(&mut packet, direction, place.position, &mut outlet);
             self.observation.totals.created.copies += outlet.copies;
         }
         let index = work.packets.len();

@@ -3,13 +3,12 @@
 use millrace_plugin_abi::Position;
 use millrace_units::Instant;
 
-use crate::forward::tables::ForwardingTables;
 use crate::gates::Outlet;
 use crate::observe::Observation;
 use crate::observe::capture::{Both, CaptureSink, GateTap};
 use crate::observe::trace::{GateWriter, Probe, TraceStep};
 use crate::router::Router;
-use crate::router::pending::{Pending, Scratch};
+use crate::router::pending::Scratch;
 use crate::work::Work;
 
 impl Router {
@@ -21,16 +20,8 @@ impl Router {
         probe: P,
         now: Instant,
     ) {
-        let Self {
-            gates,
-            ports,
-            pool,
-            forwarding: ForwardingTables { fib, .. },
-            pending: Pending { resumed, .. },
-            observation: Observation { captures, trace, .. },
-            ..
-        } = self;
-        let mut outlet = Outlet { fib, ports, pool, made: resumed, copies: 0 };
+        let Self { gates, pool, observation: Observation { captures, trace, .. }, .. } = self;
+        let mut outlet = Outlet::new(&self.forwarding.fib, &self.ports, pool, &mut self.pending.resumed);
         let writer = probe.mark().zip(trace.as_deref_mut());
         let writer = writer.map(|(mark, tracer)| GateWriter::new(tracer, mark, work.packets.at(0), now));
         let taps_gates = captures.iter().any(CaptureSink::is_at_gates);
@@ -55,17 +46,9 @@ impl Router {
     #[inline]
     pub(crate) fn make_copies<P: Probe>(&mut self, work: &Work, probe: P, now: Instant) {
         let before = self.observation.totals.created.copies;
-        let Self {
-            gates,
-            ports,
-            pool,
-            scratch: Scratch { copies, .. },
-            forwarding: ForwardingTables { fib, .. },
-            pending: Pending { resumed, .. },
-            observation: Observation { captures, .. },
-            ..
-        } = self;
-        let mut outlet = Outlet { fib, ports, pool, made: resumed, copies: 0 };
+        let Self { gates, pool, scratch: Scratch { copies, .. }, observation, .. } = self;
+        let captures = &mut observation.captures;
+        let mut outlet = Outlet::new(&self.forwarding.fib, &self.ports, pool, &mut self.pending.resumed);
         let copies = match captures.iter().any(CaptureSink::is_at_gates) {
             false => gates.run_copies(work, copies, &mut outlet, now, &mut ()),
             true => {

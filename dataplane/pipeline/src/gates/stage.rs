@@ -397,6 +397,13 @@ pub struct Outlet<'a> {
     pub copies: u64,
 }
 
+impl<'a> Outlet<'a> {
+    /// Returns an outlet that has made no copies yet.
+    pub fn new(fib: &'a Fib, ports: &'a PortTable, pool: &'a Pool, made: &'a mut Vec<Packet>) -> Self {
+        Self { fib, ports, pool, made, copies: 0 }
+    }
+}
+
 /// Result of the filters for a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Treatment {
