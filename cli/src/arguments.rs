@@ -118,7 +118,7 @@ Examples:
   millrace run --port eth1 --port eth2 --on-death kernel   # forward between two devices
   millrace run --config router.toml                        # read a configuration file
 
-Ports on kernel devices need root. Their addresses, routes and neighbours are those of the kernel.
+Ports on kernel devices need root. They use the addresses, routes and neighbours of the kernel.
 Filters and bindings need an on-death action: --on-death, or `on-death` in the file.")]
     Run(Run),
     /// Generate a configuration file for this machine.

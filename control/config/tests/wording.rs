@@ -1,4 +1,4 @@
-//! Tests that error messages about every key are in the router's own words, not those of a parser library.
+//! Error messages about every key are worded by the router, not by the parser library.
 
 use millrace_config::Config;
 use serde_json::{Map, Value, json};

@@ -5,8 +5,8 @@ use nix::sys::prctl;
 
 use crate::{Calls, ConfineError};
 
-/// Removes all capabilities from the calling thread, for good: those that it has, and those that it could
-/// gain by starting programs. Allows only the system calls `calls`. Threads that it starts are confined too;
+/// Removes all capabilities from the calling thread permanently: its own, and the capabilities that it could
+/// gain by executing programs. Allows only the system calls `calls`. Threads that it starts are confined too;
 /// other threads are not.
 ///
 /// # Errors

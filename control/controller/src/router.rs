@@ -78,7 +78,7 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    /// Returns all counters. The drops of the XDP programs are added to those of the workers.
+    /// Returns all counters. Drops include the drops of workers and of XDP programs.
     pub fn snapshot(&mut self) -> Result<Snapshot, ControlError> {
         Ok(self.snapshot_and_shares()?.0)
     }

@@ -249,7 +249,7 @@ fn the_commands_that_a_difference_is_told_in_make_it_so() {
         (&["router", "set", "icmp-dscp=64"], &["icmp-dscp", "0 to 63"]),
         (&["router", "set", "workers=2", "icmp-rate=7"], &["only a restart", "router.workers"]),
         (&["neighbour", "add", "lan", "10.1.0.9", "02:00"], &["is no MAC address"]),
-        (&["neighbour", "remove", "wan", "10.2.0.78"], &["no neighbour 10.2.0.78 is known for good"]),
+        (&["neighbour", "remove", "wan", "10.2.0.78"], &["no static neighbour 10.2.0.78"]),
         (&["port", "set", "lan", "address=10.1.0.1"], &["port \"lan\"", "is no IP address"]),
         (
             &["route", "replace", "10.9.0.0/16", "via", "10.77.0.1"],

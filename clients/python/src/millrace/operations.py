@@ -123,7 +123,7 @@ class Operations(Transport):
     def delete_counters(
         self,
     ) -> types.Cleared:
-        """DELETE /counters: resets packet counters, except those of queues, schedulers and flows. Role: operator."""
+        """DELETE /counters: resets packet counters; counters of queues, schedulers and flows continue. Role: operator."""
         return self.json('DELETE', '/counters')
 
     def get_drops(

@@ -1027,7 +1027,7 @@ class NextHopView(TypedDict):
 
 
 class NodeRemoval(TypedDict):
-    """What happens to the packets and filters of a removed scheduler node."""
+    """Treatment of the packets and filters of a removed scheduler node."""
     to: NotRequired[str | None]
     """Leaf that gets the waiting packets, and the filters whose queue is removed. Without it, the packets are
     dropped."""

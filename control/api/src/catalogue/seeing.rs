@@ -65,7 +65,7 @@ pub(super) fn counters() -> Vec<Resource> {
         Resource::new("/counters").on(
             Operation::delete::<resources::Cleared>(
                 Operator,
-                "resets packet counters, except those of queues, schedulers and flows",
+                "resets packet counters; counters of queues, schedulers and flows continue",
             ),
             delete(resources::clear),
         ),

@@ -82,7 +82,7 @@ fn plan_port(model: &Model, name: &str, settings: PortSettings) -> Result<Change
 }
 
 impl Inner {
-    /// Sets the reverse-path check, input weight and addresses of a port to those of `to`.
+    /// Gives a port the reverse-path check, input weight and addresses of `to`.
     pub fn set_port(&mut self, to: &millrace_config::Port) -> Result<(), ControlError> {
         let id = self.model.port(&to.name)?.id;
         let Some(plan) = self.model.ports.iter_mut().find(|plan| plan.id == id) else { return Ok(()) };

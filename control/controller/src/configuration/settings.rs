@@ -81,7 +81,7 @@ impl Settings {
     /// Refuses a change once the router is shutting down.
     pub fn unless_ending(&self) -> Result<(), ControlError> {
         match self.ending {
-            true => Err(ControlError::Conflict("the router ends: nothing is changed any more".into())),
+            true => Err(ControlError::Conflict("the router is shutting down, and accepts no changes".into())),
             false => Ok(()),
         }
     }
@@ -105,7 +105,7 @@ impl Settings {
         match &self.waiting {
             None => Ok(()),
             Some(waiting) => Err(ControlError::Conflict(format!(
-                "revision {} waits to be confirmed: `millrace confirm` keeps it, `millrace rollback` goes back at once",
+                "revision {} waits to be confirmed: `millrace confirm` keeps it, `millrace rollback` reverts it",
                 waiting.revision
             ))),
         }

@@ -131,7 +131,7 @@ fn plan_forgetting(model: &Model, old: &OldNeighbour) -> Result<Change, ControlE
     let known = known_neighbour(model, &old.port, old.address).cloned();
     known.map(Change::RemoveNeighbour).ok_or_else(|| {
         ControlError::NotFound(format!(
-            "no neighbour {} is known for good at port {:?}: what was learnt is forgotten by itself",
+            "no static neighbour {} at port {:?}: learnt neighbours expire by themselves",
             old.address, old.port
         ))
     })

@@ -19,7 +19,7 @@ impl HostPath for KernelPath {
     }
 }
 
-/// Makes one socket the witness of all ports: the one that a dying process closes first. See
+/// Makes the socket that a dying process closes first the witness of all ports. See
 /// [`PortPrograms::set_witness`](millrace_offload::PortPrograms::set_witness).
 pub(crate) fn set_witness(devices: &mut Devices) -> Result<(), ControlError> {
     let sockets = devices.kernel.values().flat_map(|device| &device.sockets);

@@ -280,7 +280,7 @@ impl Inner {
         Ok(ReleaseView { instance: name.to_owned(), is_here: true })
     }
 
-    /// Changes the settings of an instance to those of a configuration. If an instance of a shared object is
+    /// Gives an instance its settings from a configuration. If an instance of a shared object is
     /// in quarantine for its faults, its new settings take effect at its release. A rollback may happen
     /// automatically, so a change of configuration must start no code in quarantine.
     ///

@@ -169,7 +169,7 @@ pub struct RouteQuery {
     pub cursor: Option<String>,
 }
 
-/// What happens to the packets and filters of a removed scheduler node.
+/// Treatment of the packets and filters of a removed scheduler node.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct NodeRemoval {

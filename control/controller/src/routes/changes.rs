@@ -1,6 +1,6 @@
 //! Routes added and removed while the router runs, and the lookup of an address's route.
 //!
-//! The rules are those of configured routes. A route through a kernel device is installed in the kernel, and
+//! The same rules hold as for configured routes. A route through a kernel device is installed in the kernel, and
 //! the mirror reports it back; the workers alone hold the others.
 
 use std::net::IpAddr;

@@ -22,7 +22,7 @@ use crate::routes::{Routes, from_kernel};
 const GONE: &str = "the kernel has it no more";
 const MOVED: &str = "its next hops are behind another device now";
 
-/// What happens to a route that the kernel refuses.
+/// Treatment of a route that the kernel refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// The route is not added, and the caller gets the error.

@@ -31,7 +31,7 @@ use crate::view::SchedulerView;
 use crate::workers::Workers;
 use crate::workers::handle::WorkerHandle;
 
-/// Settings that `scheduler set PORT` changes: those of the port rather than of a node.
+/// Settings of the port, not of a node, which `scheduler set PORT` changes.
 const SETTINGS: [&str; 6] = ["rate", "overhead", "default", "queues", "host", "host-weight"];
 
 /// Maximum number of scheduler changes that a worker makes between two batches.

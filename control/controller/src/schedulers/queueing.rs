@@ -56,7 +56,7 @@ impl Queueing {
         }
     }
 
-    /// Starts the rates of new nodes, and removes those of removed nodes, because another node may get the
+    /// Starts the rates of new nodes, and forgets the rates of removed nodes, because another node may get the
     /// name.
     pub fn begin_rates(&mut self, port: &str, fates: &Fates<'_>, before: &Scheduler, after: &Scheduler) {
         let is_other = |node: &&SchedulerNode| fates.get(&node.name) == Fate::Goes;

@@ -204,7 +204,7 @@ impl Router {
     }
 
     /// Changes settings of a queue of a port. If `flow` is given, it describes a packet of a flow, and the
-    /// settings are those of the flow's queue.
+    /// settings apply to the queue of this flow.
     ///
     /// # Errors
     /// No such port or queue, invalid settings; nothing has changed then.
