@@ -13,12 +13,13 @@ const LIMIT: u64 = 4 << 20;
 const INSTANCES: u64 = 4;
 
 /// Builds a counter that first allocates pages until the router refuses more, and writes to all of them. Its
-/// packet count is the number of pages.
+/// packet count is the number of pages that it has.
 fn grows(line: &Line, name: &str, then: &str) -> String {
     let does = format!(
-        "for (size_t page; (page = __builtin_wasm_memory_grow(0, 1)) != (size_t)-1; packets++)
+        "for (size_t page; (page = __builtin_wasm_memory_grow(0, 1)) != (size_t)-1;)
              for (size_t at = 0; at < 65536; at += 1024)
                  ((volatile uint8_t *)(page << 16))[at] = 1;
+         packets = __builtin_wasm_memory_size(0);
          {then}"
     );
     let source = COUNTER.replace("packets += call->count;", &format!("(void)call;\n{does}"));
@@ -51,7 +52,9 @@ fn instances_that_grow_get_what_they_may_have_and_no_more() {
     {
         let (name, port) = (format!("{plugin}{number}"), 9001 + number);
         router.ask(&["instance", "create", plugin, &name]);
-        router.ask(&["bind", &name, "--gate", "process", "--filter", &format!("dport {port}")]);
+        let filter = format!("dport {port}");
+        // On a busy machine the pages take many slices, and each overrun halves the budget.
+        router.ask(&["bind", &name, "--gate", "process", "--filter", &filter, "--budget", "1s"]);
         flows.push(Flow::start(&line.h1, &line.h2, to(&format!("10.2.0.2:{port}")), 100, 64));
         names.push((plugin, name));
     }
@@ -76,7 +79,7 @@ fn instances_that_grow_get_what_they_may_have_and_no_more() {
     );
     for (_, name) in names.iter().filter(|(plugin, _)| *plugin == "keeps") {
         let pages = read(&router, name, "packets");
-        assert!((1..LIMIT >> 16).contains(&pages), "{name} got {pages} pages");
+        assert!((LIMIT >> 17..=LIMIT >> 16).contains(&pages), "{name} got {pages} pages");
     }
     assert!(highest <= most, "{highest} bytes of memory, from {base}; at most {most}");
     assert!(highest > base + INSTANCES * (LIMIT / 2), "nothing has grown: {highest} from {base}");
