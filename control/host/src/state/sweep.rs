@@ -68,9 +68,14 @@ impl HostState {
 
     fn sweep_devices(&mut self, changes: &mut Vec<HostChange>) {
         let generation = self.generation;
-        let addresses = self.addresses.values().filter(|address| address.generation < generation);
-        let addresses: Vec<_> = addresses.map(|address| address.value).collect();
-        addresses.iter().for_each(|address| self.remove_address(address, changes));
+        // The list has named the routes that have outlived these addresses.
+        self.addresses.retain(|(ifindex, ..), address| {
+            if address.generation < generation {
+                let net = address.value.net();
+                changes.push(HostChange::Address { ifindex: *ifindex, net, present: false });
+            }
+            address.generation >= generation
+        });
         let neighbours = self.neighbours.values().filter(|neighbour| neighbour.generation < generation);
         let neighbours: Vec<_> = neighbours.map(|neighbour| neighbour.value).collect();
         neighbours
@@ -79,6 +84,10 @@ impl HostState {
         let links = self.links.values().filter(|link| link.generation < generation);
         let links: Vec<_> = links.map(|link| link.value.ifindex).collect();
         links.into_iter().for_each(|ifindex| self.remove_link(ifindex, changes));
+        // A device that came and went during a loss may have left its switches.
+        let switches: BTreeSet<u32> = self.forwarding.devices.keys().map(|(ifindex, _)| *ifindex).collect();
+        let left = switches.into_iter().filter(|ifindex| !self.links.contains_key(ifindex));
+        left.for_each(|ifindex| self.forwarding.remove_device(ifindex, changes));
     }
 
     /// Whether a listed entry can differ from ours only by changes that the kernel does not report.

@@ -393,6 +393,16 @@ proptest! {
     }
 }
 
+#[test]
+fn a_sweep_of_the_last_address_of_a_device_keeps_the_listed_routes() {
+    let mut state = two_ports();
+    state.apply(KernelMessage::Address(address(1, 1)));
+    let route = add(entry("10.1.0.0/16", &[hop(1, "10.0.0.2")]));
+    listed(&mut state, vec![link(1, true, true), link(2, true, true), route]);
+    assert_eq!(state.addresses().count(), 0);
+    assert!(effective(&state, "10.1.0.0/16").is_some());
+}
+
 /// Returns the processor time of this thread, which other threads don't affect.
 fn processor_time() -> std::time::Duration {
     nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).expect("a clock").into()
