@@ -38,6 +38,36 @@ pub struct SwitchesUpdate {
     pub multicast_forwarding: Option<bool>,
 }
 
+impl SwitchesUpdate {
+    /// All switches off.
+    pub(crate) const ALL_OFF: Self = Self {
+        forwarding: Some(false),
+        force_forwarding: Some(false),
+        rp_filter: Some(0),
+        multicast_forwarding: Some(false),
+    };
+
+    /// Returns the switches of both, and of `self` where both have a switch.
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self {
+            forwarding: self.forwarding.or(other.forwarding),
+            force_forwarding: self.force_forwarding.or(other.force_forwarding),
+            rp_filter: self.rp_filter.or(other.rp_filter),
+            multicast_forwarding: self.multicast_forwarding.or(other.multicast_forwarding),
+        }
+    }
+
+    /// Returns the switches that `other` omits.
+    pub(crate) fn without(self, other: &Self) -> Self {
+        Self {
+            forwarding: self.forwarding.filter(|_| other.forwarding.is_none()),
+            force_forwarding: self.force_forwarding.filter(|_| other.force_forwarding.is_none()),
+            rp_filter: self.rp_filter.filter(|_| other.rp_filter.is_none()),
+            multicast_forwarding: self.multicast_forwarding.filter(|_| other.multicast_forwarding.is_none()),
+        }
+    }
+}
+
 /// Forwarding switches of a namespace.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Forwarding {

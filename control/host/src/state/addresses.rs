@@ -31,14 +31,17 @@ impl HostState {
 
     pub(super) fn remove_address(&mut self, address: &HostAddress, changes: &mut Vec<HostChange>) {
         let key = (address.ifindex, address.address, address.prefix_length);
-        if self.addresses.remove(&key).is_none() {
-            return;
-        }
+        let was_known = self.addresses.remove(&key).is_some();
         let (ifindex, net) = (address.ifindex, address.net());
-        changes.push(HostChange::Address { ifindex, net, present: false });
+        if was_known {
+            changes.push(HostChange::Address { ifindex, net, present: false });
+        }
         if address.address.is_ipv4() {
             self.drop_routes_from(address.address, changes);
-            self.disable_ipv4_without_address(ifindex, changes);
+            // The device of an unknown address may have other unknown addresses.
+            if was_known {
+                self.disable_ipv4_without_address(ifindex, changes);
+            }
         }
     }
 
@@ -67,6 +70,7 @@ impl HostState {
         if self.has_address(source) {
             return;
         }
+        self.outdated.note_removed(Dependency::Source(source));
         let users: Vec<IpNet> = self.routes.dependants(Dependency::Source(source)).collect();
         let affected = self.with_hidden(users.iter().copied().collect());
         self.transition(affected, changes, |state| {

@@ -100,14 +100,21 @@ impl HostState {
     }
 
     /// Removes all routes and next-hop objects of a removed device. One next hop on the device removes the
-    /// whole multipath route.
+    /// whole IPv4 multipath route.
     fn drop_routes_of(&mut self, ifindex: u32) {
         for id in self.next_hops.on_device(ifindex) {
             self.drop_next_hop(id);
         }
         let users: Vec<IpNet> = self.routes.dependants(Dependency::Device(ifindex)).collect();
         for prefix in users {
-            self.routes.retain(prefix, |route| !uses(route, ifindex));
+            self.routes.retain(prefix, |route| {
+                // A known object has lost its routes already.
+                let by_unknown_object =
+                    route.entry.next_hop_id.is_some_and(|id| self.next_hops.resolve(id).is_none());
+                let hops = &route.entry.next_hops;
+                let has_lost_object = by_unknown_object && hops.iter().all(|hop| hop.ifindex == ifindex);
+                !has_lost_object && !uses(route, ifindex)
+            });
         }
     }
 

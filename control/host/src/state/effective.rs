@@ -8,7 +8,7 @@ use ipnet::IpNet;
 
 use super::HostState;
 use super::message::RouteEntry;
-use super::route_table::{DEFAULT, LOCAL, MAIN, StoredRoute};
+use super::route_table::{DEFAULT, LOCAL, MAIN, StoredRoute, joined};
 use crate::{HostNextHop, HostRoute, PrefixRange, RouteKind};
 
 impl HostState {
@@ -51,10 +51,10 @@ impl HostState {
     }
 
     fn first_usable(&self, routes: &[StoredRoute], table: u32) -> Option<HostRoute> {
-        let mut of_table = routes.iter().map(|route| &route.entry).filter(|entry| entry.table == table);
+        let of_table = routes.iter().map(|route| &route.entry).filter(|entry| entry.table == table);
         let conditional = |entry: &RouteEntry| entry.service_type != 0 || entry.from_source;
         let only_kernel = of_table.clone().any(conditional);
-        let mut route = of_table.find_map(|entry| self.usable(entry))?;
+        let mut route = joined(of_table).find_map(|entry| self.usable(&entry))?;
         if only_kernel {
             route.kind = RouteKind::Other;
         }

@@ -103,42 +103,21 @@ impl HostState {
 
     /// Applies a notification and appends the resulting changes.
     pub fn apply_to(&mut self, message: KernelMessage, changes: &mut Vec<HostChange>) {
-        match message {
-            KernelMessage::Link(link) => self.set_link(link, changes),
-            KernelMessage::LinkGone(ifindex) => self.remove_link(ifindex, changes),
-            KernelMessage::Address(address) => self.set_address(address, changes),
-            KernelMessage::AddressGone(address) => self.remove_address(&address, changes),
-            KernelMessage::Route(entry, placement) => self.set_route(entry, placement, changes),
-            KernelMessage::RouteGone(entry) => self.remove_route(&entry, changes),
-            KernelMessage::NextHop(object) => self.set_next_hop(object, changes),
-            KernelMessage::NextHopGone(id) => self.remove_next_hop(id, changes),
-            KernelMessage::Neighbour(neighbour) => self.set_neighbour(neighbour, changes),
-            KernelMessage::NeighbourGone(neighbour) => {
-                self.remove_neighbour(neighbour.ifindex, neighbour.ip, changes);
-            }
-            KernelMessage::Queueing(ifindex) => changes.push(HostChange::Queueing(Some(ifindex))),
-            KernelMessage::Switches { ifindex, family, update } => {
-                self.forwarding.update(ifindex, family, update, changes);
-            }
-            KernelMessage::SwitchesGone { ifindex, family } => {
-                self.forwarding.remove(ifindex, family, changes)
-            }
-        }
+        self.outdated.note(&message);
+        change(self, message, changes);
     }
 
     /// Applies an entry of a list begun by [`HostState::begin_list`], and counts a difference from our state.
-    /// Leaves out [outdated](outdated) routes.
+    /// Leaves out [outdated](outdated) objects.
     pub fn apply_listed(&mut self, message: KernelMessage, changes: &mut Vec<HostChange>) {
-        if matches!(&message, KernelMessage::Route(entry, _) if self.outdated.contains(entry)) {
-            return;
-        }
+        let Some(message) = self.outdated.current_part(message, &self.routes) else { return };
         let known = changes.len();
         let unimportant = self.differs_little(&message);
         let message = match message {
             KernelMessage::Route(entry, _) => KernelMessage::Route(entry, Placement::Listed),
             message => message,
         };
-        self.apply_to(message, changes);
+        change(self, message, changes);
         if !unimportant {
             changes[known..].iter().for_each(|change| tracing::debug!(?change, "a list differs"));
             self.differences += (changes.len() - known) as u64;
@@ -185,6 +164,29 @@ impl HostState {
                 changes.push(HostChange::Route { prefix, route });
             }
         }
+    }
+}
+
+/// Applies a notification, or a current entry of a list.
+fn change(state: &mut HostState, message: KernelMessage, changes: &mut Vec<HostChange>) {
+    match message {
+        KernelMessage::Link(link) => state.set_link(link, changes),
+        KernelMessage::LinkGone(ifindex) => state.remove_link(ifindex, changes),
+        KernelMessage::Address(address) => state.set_address(address, changes),
+        KernelMessage::AddressGone(address) => state.remove_address(&address, changes),
+        KernelMessage::Route(entry, placement) => state.set_route(entry, placement, changes),
+        KernelMessage::RouteGone(entry) => state.remove_route(&entry, changes),
+        KernelMessage::NextHop(object) => state.set_next_hop(object, changes),
+        KernelMessage::NextHopGone(id) => state.remove_next_hop(id, changes),
+        KernelMessage::Neighbour(neighbour) => state.set_neighbour(neighbour, changes),
+        KernelMessage::NeighbourGone(neighbour) => {
+            state.remove_neighbour(neighbour.ifindex, neighbour.ip, changes);
+        }
+        KernelMessage::Queueing(ifindex) => changes.push(HostChange::Queueing(Some(ifindex))),
+        KernelMessage::Switches { ifindex, family, update } => {
+            state.forwarding.update(ifindex, family, update, changes);
+        }
+        KernelMessage::SwitchesGone { ifindex, family } => state.forwarding.remove(ifindex, family, changes),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Routes of the kernel's three tables by prefix, in the kernel's order of preference.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 
@@ -21,11 +22,14 @@ pub(super) enum Dependency {
     Source(IpAddr),
 }
 
-/// Route with the generation in which the kernel last confirmed it.
+/// Route with the generation in which the kernel last confirmed it. An IPv6 multipath route is stored as the
+/// kernel has it: one route per next hop.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct StoredRoute {
     pub entry: RouteEntry,
     pub generation: u32,
+    /// Placement of the last message: routes of a list come before routes appended since it began.
+    placement: Placement,
 }
 
 /// All routes; the routes of one prefix are in the order in which the kernel would try them.
@@ -62,22 +66,28 @@ impl RouteTable {
 
     /// Adds or changes a route in the same manner as the kernel.
     pub fn insert(&mut self, entry: RouteEntry, placement: Placement, generation: u32) {
-        self.edit(entry.prefix, |routes| match entry.prefix {
-            IpNet::V4(_) => insert_v4(routes, entry, placement, generation),
-            IpNet::V6(_) => insert_v6(routes, entry, placement, generation),
+        self.edit(entry.prefix, |routes| match placement {
+            Placement::Listed => {
+                siblings(entry).into_iter().for_each(|route| insert_listed(routes, route, generation));
+            }
+            placement => insert_notified(routes, entry, placement, generation),
         });
     }
 
     /// Removes a route, or removes next hops from an IPv6 route.
     pub fn remove(&mut self, entry: &RouteEntry) {
-        self.edit(entry.prefix, |routes| match entry.prefix {
-            IpNet::V4(_) => {
-                if let Some(at) = routes.iter().position(|route| same_route(&route.entry, entry)) {
+        self.edit(entry.prefix, |routes| {
+            for gone in siblings(entry.clone()) {
+                if let Some(at) = routes.iter().position(|route| same_route(&route.entry, &gone)) {
                     routes.remove(at);
                 }
             }
-            IpNet::V6(_) => remove_v6(routes, entry),
         });
+    }
+
+    /// Whether the table has this route, perhaps with other flags and metrics.
+    pub fn contains(&self, entry: &RouteEntry) -> bool {
+        self.get(entry.prefix).iter().any(|route| same_route(&route.entry, entry))
     }
 
     /// Keeps the routes of a prefix for which `keep` returns true; `keep` may change them.
@@ -147,54 +157,27 @@ fn same_hops(a: &RouteEntry, b: &RouteEntry) -> bool {
 
 /// Whether both are the same kernel route; flags of next hops, and metrics other than the priority, don't
 /// count.
-fn same_route(a: &RouteEntry, b: &RouteEntry) -> bool {
+pub(super) fn same_route(a: &RouteEntry, b: &RouteEntry) -> bool {
+    if joins(a) && joins(b) {
+        return same_group(a, b) && a.next_hops.iter().map(hop_key).eq(b.next_hops.iter().map(hop_key));
+    }
     same_group(a, b)
         && (a.kind == b.kind || a.next_hop_id.is_some())
         && (a.protocol, a.scope, a.preferred_source) == (b.protocol, b.scope, b.preferred_source)
         && same_hops(a, b)
 }
 
-fn insert_v4(routes: &mut Vec<StoredRoute>, entry: RouteEntry, placement: Placement, generation: u32) {
-    let group_start = routes.iter().position(|route| rank(&route.entry) >= rank(&entry));
-    let start = group_start.unwrap_or(routes.len());
-    let known = routes.iter().position(|route| same_route(&route.entry, &entry));
-    let stored = StoredRoute { entry, generation };
-    if placement == Placement::Listed {
-        if let Some(at) = known {
-            routes.remove(at);
-        }
-        // A list has the kernel's order: insert after the routes already listed and before the routes not
-        // confirmed yet.
-        let behind = routes[start..]
-            .iter()
-            .take_while(|route| rank(&route.entry) == rank(&stored.entry) && route.generation == generation);
-        let at = start + behind.count();
-        routes.insert(at, stored);
-        return;
-    }
-    if let Some(at) = known {
-        routes[at] = stored;
-        return;
-    }
-    let in_group = |route: &StoredRoute| same_group(&route.entry, &stored.entry);
-    match placement {
-        Placement::Replace => match routes.iter().position(in_group) {
-            Some(at) => routes[at] = stored,
-            None => routes.insert(start, stored),
-        },
-        Placement::Append => {
-            let end = routes.iter().rposition(in_group).map_or(start, |last| last + 1);
-            routes.insert(end, stored);
-        }
-        Placement::Prepend | Placement::Listed => routes.insert(start, stored),
-    }
+/// Whether one route may replace the other: same metric, and for IPv6 both or neither in a multipath route.
+pub(super) fn same_slot(a: &RouteEntry, b: &RouteEntry) -> bool {
+    same_group(a, b) && joins(a) == joins(b)
 }
 
-/// Whether the kernel joins the route with others of the same metric into a multipath route.
+/// Whether the kernel joins the route with others of the same metric into a multipath route (IPv6).
 fn joins(entry: &RouteEntry) -> bool {
     const REDIRECT: u8 = 1;
     const ROUTER_ADVERTISEMENT: u8 = 9;
-    entry.next_hop_id.is_none()
+    entry.prefix.addr().is_ipv6()
+        && entry.next_hop_id.is_none()
         && !matches!(entry.protocol, REDIRECT | ROUTER_ADVERTISEMENT)
         && !entry.next_hops.is_empty()
         && entry.next_hops.iter().all(|hop| hop.gateway.is_some())
@@ -204,68 +187,100 @@ fn hop_key(hop: &HostNextHop) -> (u32, Option<IpAddr>) {
     (hop.ifindex, hop.gateway)
 }
 
-fn same_hop(a: &HostNextHop, b: &HostNextHop) -> bool {
-    hop_key(a) == hop_key(b)
+/// Splits an IPv6 multipath route into one route per next hop; returns any other route whole.
+pub(super) fn siblings(entry: RouteEntry) -> Vec<RouteEntry> {
+    if !joins(&entry) || entry.next_hops.len() == 1 {
+        return vec![entry];
+    }
+    let with = |hop: &HostNextHop| RouteEntry { next_hops: vec![*hop], ..entry.clone() };
+    entry.next_hops.iter().map(with).collect()
 }
 
-fn contains_hops(whole: &[HostNextHop], part: &[HostNextHop]) -> bool {
-    part.iter().all(|hop| whole.iter().any(|other| same_hop(hop, other)))
-}
-
-fn insert_v6(routes: &mut Vec<StoredRoute>, mut entry: RouteEntry, placement: Placement, generation: u32) {
-    // The kernel's order of next hops differs between additions and lists.
-    entry.next_hops.sort_by_key(hop_key);
-    let in_group = |route: &StoredRoute| same_group(&route.entry, &entry);
-    let joinable = |route: &StoredRoute| in_group(route) && joins(&route.entry) == joins(&entry);
-    if placement == Placement::Replace {
-        let at = routes.iter().position(joinable).or_else(|| routes.iter().position(in_group));
-        match at {
-            Some(at) => routes[at] = StoredRoute { entry, generation },
-            None => insert_last(routes, StoredRoute { entry, generation }),
+/// Returns the routes of one prefix with the siblings of each IPv6 multipath route joined in its first one.
+pub(super) fn joined<'a>(
+    routes: impl Iterator<Item = &'a RouteEntry> + Clone,
+) -> impl Iterator<Item = Cow<'a, RouteEntry>> + Clone {
+    routes.clone().enumerate().filter_map(move |(number, entry)| {
+        if !joins(entry) {
+            return Some(Cow::Borrowed(entry));
         }
-        return;
-    }
-    let known = if joins(&entry) {
-        routes.iter().position(joinable)
-    } else {
-        routes.iter().position(|route| same_route(&route.entry, &entry))
-    };
-    let Some(at) = known else {
-        insert_last(routes, StoredRoute { entry, generation });
-        return;
-    };
-    let stored = &mut routes[at];
-    let first_of_list = placement == Placement::Listed && stored.generation != generation;
-    let joined = !first_of_list && joins(&entry) && !contains_hops(&entry.next_hops, &stored.entry.next_hops);
-    if joined {
-        let new =
-            entry.next_hops.iter().filter(|hop| !stored.entry.next_hops.iter().any(|old| same_hop(old, hop)));
-        let new: Vec<_> = new.copied().collect();
-        stored.entry.next_hops.extend(new);
-        stored.entry.next_hops.sort_by_key(hop_key);
-    } else {
-        stored.entry = entry;
-    }
-    stored.generation = generation;
-}
-
-fn insert_last(routes: &mut Vec<StoredRoute>, stored: StoredRoute) {
-    let end = routes.iter().position(|route| rank(&route.entry) > rank(&stored.entry));
-    routes.insert(end.unwrap_or(routes.len()), stored);
-}
-
-fn remove_v6(routes: &mut Vec<StoredRoute>, entry: &RouteEntry) {
-    if !joins(entry) {
-        if let Some(at) = routes.iter().position(|route| same_route(&route.entry, entry)) {
-            routes.remove(at);
+        let others = routes.clone().enumerate().filter(|(_, other)| same_slot(other, entry));
+        if others.clone().next().is_some_and(|(first, _)| first < number) {
+            return None;
         }
-        return;
-    }
-    let same = |route: &StoredRoute| same_group(&route.entry, entry) && joins(&route.entry);
-    let Some(at) = routes.iter().position(same) else { return };
-    let hops = &mut routes[at].entry.next_hops;
-    hops.retain(|hop| !entry.next_hops.iter().any(|gone| same_hop(gone, hop)));
-    if hops.is_empty() {
+        let hops = |(_, sibling): (usize, &RouteEntry)| sibling.next_hops.clone();
+        let mut next_hops: Vec<HostNextHop> = others.flat_map(hops).collect();
+        // The kernel's order of next hops differs between additions and lists.
+        next_hops.sort_by_key(hop_key);
+        Some(Cow::Owned(RouteEntry { next_hops, ..entry.clone() }))
+    })
+}
+
+/// Inserts a route of a list, which has the kernel's order. A known route keeps its place if the order
+/// allows: the list of one device names only some routes of a prefix.
+fn insert_listed(routes: &mut Vec<StoredRoute>, entry: RouteEntry, generation: u32) {
+    let stored = StoredRoute { entry, generation, placement: Placement::Listed };
+    let is_current =
+        |route: &StoredRoute| rank(&route.entry) == rank(&stored.entry) && route.generation == generation;
+    let is_listed = |route: &StoredRoute| is_current(route) && route.placement == Placement::Listed;
+    if let Some(at) = routes.iter().position(|route| same_route(&route.entry, &stored.entry)) {
+        if !routes[at..].iter().any(is_listed) {
+            routes[at] = stored;
+            return;
+        }
         routes.remove(at);
     }
+    let at = routes.iter().rposition(is_listed).map(|last| last + 1).unwrap_or_else(|| {
+        let start = start_of_rank(routes, &stored.entry);
+        let comes_before = |route: &&StoredRoute| is_current(route) && route.placement != Placement::Append;
+        start + routes[start..].iter().take_while(comes_before).count()
+    });
+    routes.insert(at, stored);
+}
+
+fn insert_notified(
+    routes: &mut Vec<StoredRoute>,
+    entry: RouteEntry,
+    mut placement: Placement,
+    generation: u32,
+) {
+    let replaces = placement == Placement::Replace;
+    if entry.prefix.addr().is_ipv6() && !replaces {
+        // The kernel appends all IPv6 routes.
+        placement = Placement::Append;
+    }
+    let place = if replaces { remove_replaced(routes, &entry) } else { None };
+    for entry in siblings(entry) {
+        let known = routes.iter().position(|route| same_route(&route.entry, &entry));
+        if let Some(at) = known.filter(|_| replaces || joins(&entry)) {
+            routes[at] = StoredRoute { entry, generation, placement: Placement::Replace };
+            continue;
+        }
+        // A known route is new to the kernel: a list has brought it before its notification.
+        if let Some(at) = known {
+            routes.remove(at);
+        }
+        let last = || routes.iter().rposition(|route| same_group(&route.entry, &entry));
+        let end = if placement == Placement::Append { last().map(|last| last + 1) } else { place };
+        let at = end.unwrap_or_else(|| start_of_rank(routes, &entry));
+        routes.insert(at, StoredRoute { entry, generation, placement });
+    }
+}
+
+/// Removes the routes that a route replaces; returns their place.
+fn remove_replaced(routes: &mut Vec<StoredRoute>, entry: &RouteEntry) -> Option<usize> {
+    if entry.prefix.addr().is_ipv4() && routes.iter().any(|route| same_route(&route.entry, entry)) {
+        return None;
+    }
+    let find = |same: fn(&RouteEntry, &RouteEntry) -> bool| {
+        routes.iter().position(|route| same(&route.entry, entry))
+    };
+    let at = find(same_slot).or_else(|| find(same_group))?;
+    let first = routes.remove(at).entry;
+    routes.retain(|route| !joins(&first) || !same_slot(&route.entry, &first));
+    Some(at)
+}
+
+fn start_of_rank(routes: &[StoredRoute], entry: &RouteEntry) -> usize {
+    routes.iter().position(|route| rank(&route.entry) >= rank(entry)).unwrap_or(routes.len())
 }

@@ -18,18 +18,13 @@ impl HostState {
         changes: &mut Vec<HostChange>,
     ) {
         let affected = self.affected(entry.prefix, entry.table);
-        let (generation, prefix) = (self.generation, entry.prefix);
-        let is_listed = placement == Placement::Listed;
-        let before = if is_listed { None } else { self.outdated.before(prefix, &self.routes) };
+        let generation = self.generation;
         self.transition(affected, changes, |state| state.routes.insert(entry, placement, generation));
-        self.outdated.note(prefix, before, &self.routes);
     }
 
     pub(super) fn remove_route(&mut self, entry: &RouteEntry, changes: &mut Vec<HostChange>) {
         let affected = self.affected(entry.prefix, entry.table);
-        let before = self.outdated.before(entry.prefix, &self.routes);
         self.transition(affected, changes, |state| state.routes.remove(entry));
-        self.outdated.note(entry.prefix, before, &self.routes);
     }
 
     pub(super) fn set_next_hop(&mut self, object: NextHopObject, changes: &mut Vec<HostChange>) {

@@ -10,7 +10,7 @@ use super::{HostState, Scope, local_addresses};
 use crate::forwarding::SwitchesUpdate;
 use crate::{Family, HostAddress, HostChange, HostLink, HostNextHop, HostRoute, RouteKind};
 
-fn link(ifindex: u32, admin_up: bool, carrier: bool) -> KernelMessage {
+pub(super) fn link(ifindex: u32, admin_up: bool, carrier: bool) -> KernelMessage {
     KernelMessage::Link(HostLink {
         ifindex,
         name: format!("port{ifindex}"),
@@ -30,12 +30,12 @@ fn link(ifindex: u32, admin_up: bool, carrier: bool) -> KernelMessage {
     })
 }
 
-fn hop(ifindex: u32, gateway: &str) -> HostNextHop {
+pub(super) fn hop(ifindex: u32, gateway: &str) -> HostNextHop {
     let gateway = (!gateway.is_empty()).then(|| gateway.parse().unwrap());
     HostNextHop { ifindex, gateway, weight: 1, onlink: false, dead: false, linkdown: false, encap: false }
 }
 
-fn entry(prefix: &str, hops: &[HostNextHop]) -> RouteEntry {
+pub(super) fn entry(prefix: &str, hops: &[HostNextHop]) -> RouteEntry {
     RouteEntry {
         prefix: prefix.parse().unwrap(),
         kind: RouteKind::Unicast,
@@ -216,7 +216,7 @@ fn a_device_that_goes_takes_everything_on_it_along() {
     assert_eq!((state.addresses().count(), state.routes().count()), (0, 0));
 }
 
-fn address(ifindex: u32, last: u8) -> HostAddress {
+pub(super) fn address(ifindex: u32, last: u8) -> HostAddress {
     HostAddress {
         ifindex,
         address: IpAddr::from([10, 0, ifindex as u8, last]),
@@ -311,7 +311,7 @@ impl Model {
     }
 }
 
-fn listed(state: &mut HostState, messages: Vec<KernelMessage>) -> Vec<HostChange> {
+pub(super) fn listed(state: &mut HostState, messages: Vec<KernelMessage>) -> Vec<HostChange> {
     let mut changes = Vec::new();
     state.begin_list();
     messages.into_iter().for_each(|message| state.apply_listed(message, &mut changes));
@@ -335,37 +335,6 @@ proptest! {
                 state.apply(message);
             }
         }
-        let mut fresh = HostState::default();
-        listed(&mut fresh, model.list());
-        prop_assert_eq!(as_text(&state), as_text(&fresh));
-        prop_assert_eq!(listed(&mut state, model.list()), []);
-    }
-
-    /// The kernel builds the list first, and queues each part of it behind any number of later notifications.
-    #[test]
-    fn notifications_outweigh_a_list_that_was_built_before(
-        steps in prop::collection::vec(step(), 1..40), later in prop::collection::vec(step(), 1..20),
-        behind in prop::collection::vec(0usize..20, 40),
-    ) {
-        let (mut model, mut state) = (Model::default(), HostState::default());
-        for step in &steps {
-            model.apply(step).into_iter().for_each(|message| drop(state.apply(message)));
-        }
-        let list = model.list();
-        let mut behind: Vec<usize> = list.iter().zip(behind.iter().cycle()).map(|(_, behind)| *behind).collect();
-        behind.sort_unstable();
-        let mut parts = list.into_iter().zip(behind).peekable();
-        let mut changes = Vec::new();
-        state.begin_list();
-        let is_route = |step: &&Step| matches!(step, Step::Route { .. } | Step::RouteGone(_));
-        for (number, step) in later.iter().filter(is_route).enumerate() {
-            while let Some((part, _)) = parts.next_if(|(_, behind)| *behind <= number) {
-                state.apply_listed(part, &mut changes);
-            }
-            model.apply(step).into_iter().for_each(|message| drop(state.apply(message)));
-        }
-        parts.for_each(|(part, _)| state.apply_listed(part, &mut changes));
-        state.sweep(Scope::All, &mut changes);
         let mut fresh = HostState::default();
         listed(&mut fresh, model.list());
         prop_assert_eq!(as_text(&state), as_text(&fresh));
@@ -401,6 +370,22 @@ fn a_sweep_of_the_last_address_of_a_device_keeps_the_listed_routes() {
     listed(&mut state, vec![link(1, true, true), link(2, true, true), route]);
     assert_eq!(state.addresses().count(), 0);
     assert!(effective(&state, "10.1.0.0/16").is_some());
+}
+
+#[test]
+fn a_list_of_one_device_keeps_the_order_of_the_routes_of_a_prefix() {
+    let routes = |prefix| [1, 2].map(|device| add(entry(prefix, &[hop(device, "")])));
+    for prefix in ["10.1.0.0/16", "fe80::/64"] {
+        let mut state = two_ports();
+        let [first, second] = routes(prefix);
+        state.apply(first);
+        state.apply(second.clone());
+        let mut changes = Vec::new();
+        state.begin_list();
+        state.apply_listed(second, &mut changes);
+        state.sweep(Scope::RoutesOf(2), &mut changes);
+        assert_eq!((changes, effective(&state, prefix).unwrap().next_hops), (vec![], vec![hop(1, "")]));
+    }
 }
 
 /// Returns the processor time of this thread, which other threads don't affect.
