@@ -22,7 +22,7 @@ pub fn apply(state: &mut HostState, buffer: &[u8], listed: bool) -> Vec<HostChan
 
 /// Begins a list of the whole state.
 pub fn begin_list(state: &mut HostState) {
-    state.begin_list();
+    state.begin_list(Scope::All);
 }
 
 /// Ends a list; returns the changes, for entries that were not listed.

@@ -200,7 +200,7 @@ impl Worker {
 
     fn begin(&mut self, mut listing: Listing) -> Result<(), HostError> {
         let mut state = self.shared.write();
-        state.begin_list();
+        state.begin_list(listing.scope);
         if listing.attempts == 0 {
             listing.differences = state.differences();
         }

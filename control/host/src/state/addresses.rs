@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::IpNet;
 
-use super::route_table::Dependency;
+use super::route_table::{Dependency, StoredRoute};
 use super::{HostState, Stamped};
 use crate::{HostAddress, HostChange};
 
@@ -37,7 +37,7 @@ impl HostState {
             changes.push(HostChange::Address { ifindex, net, present: false });
         }
         if address.address.is_ipv4() {
-            self.drop_routes_from(address.address, changes);
+            self.lose_source(address.address, changes);
             // The device of an unknown address may have other unknown addresses.
             if was_known {
                 self.disable_ipv4_without_address(ifindex, changes);
@@ -51,11 +51,13 @@ impl HostState {
         self.addresses.range((ifindex, FIRST, 0)..=last).next().is_some()
     }
 
-    /// Whether any device has an address. Examines each device once, not each address.
-    fn has_address(&self, wanted: IpAddr) -> bool {
+    /// Whether any device has an address that the kernel has confirmed since `generation`. Examines each
+    /// device once, not each address.
+    fn has_address(&self, wanted: IpAddr, generation: u32) -> bool {
         let mut from = 0;
         while let Some(((ifindex, ..), _)) = self.addresses.range((from, FIRST, 0)..).next() {
-            if self.addresses.range((*ifindex, wanted, 0)..=(*ifindex, wanted, u8::MAX)).next().is_some() {
+            let mut found = self.addresses.range((*ifindex, wanted, 0)..=(*ifindex, wanted, u8::MAX));
+            if found.any(|(_, address)| address.generation >= generation) {
                 return true;
             }
             let Some(next) = ifindex.checked_add(1) else { return false };
@@ -65,19 +67,19 @@ impl HostState {
     }
 
     /// Drops IPv4 routes whose preferred source is no longer an address of the host, as the kernel does
-    /// without a message.
-    fn drop_routes_from(&mut self, source: IpAddr, changes: &mut Vec<HostChange>) {
-        if self.has_address(source) {
+    /// without a message. While a list is to confirm the addresses of other devices, leaves the routes in
+    /// doubt.
+    fn lose_source(&mut self, source: IpAddr, changes: &mut Vec<HostChange>) {
+        let is_unsure = self.outdated.awaits_addresses();
+        if self.has_address(source, if is_unsure { self.generation } else { 0 }) {
             return;
         }
         self.outdated.note_removed(Dependency::Source(source));
-        let users: Vec<IpNet> = self.routes.dependants(Dependency::Source(source)).collect();
-        let affected = self.with_hidden(users.iter().copied().collect());
-        self.transition(affected, changes, |state| {
-            for prefix in users {
-                state.routes.retain(prefix, |route| route.entry.preferred_source != Some(source));
-            }
-        });
+        if is_unsure {
+            self.routes.doubt_source(source);
+        } else {
+            drop_routes_from(self, source, |_| true, changes);
+        }
     }
 
     /// Disables IPv4 on a device that has lost its last IPv4 address, as the kernel does without a message.
@@ -88,4 +90,19 @@ impl HostState {
         let affected = self.affected_by_device(ifindex);
         self.transition(affected, changes, |state| state.kill_next_hops(ifindex));
     }
+}
+
+/// Drops the IPv4 routes from a source address for which `is_lost` returns true.
+pub(super) fn drop_routes_from(
+    state: &mut HostState,
+    source: IpAddr,
+    is_lost: impl Fn(&StoredRoute) -> bool,
+    changes: &mut Vec<HostChange>,
+) {
+    let users: Vec<IpNet> = state.routes.dependants(Dependency::Source(source)).collect();
+    let affected = state.with_hidden(users.iter().copied().collect());
+    let keep = |route: &StoredRoute| route.entry.preferred_source != Some(source) || !is_lost(route);
+    state.transition(affected, changes, |state| {
+        users.into_iter().for_each(|prefix| state.routes.retain(prefix, |route| keep(route)));
+    });
 }

@@ -103,7 +103,9 @@ impl HostState {
     /// whole IPv4 multipath route.
     fn drop_routes_of(&mut self, ifindex: u32) {
         for id in self.next_hops.on_device(ifindex) {
-            self.drop_next_hop(id);
+            self.outdated.note_lost_member(id);
+            let groups = self.drop_next_hop(id).into_iter().filter(|gone| *gone != id);
+            groups.for_each(|group| self.outdated.note_removed(Dependency::NextHop(group)));
         }
         let users: Vec<IpNet> = self.routes.dependants(Dependency::Device(ifindex)).collect();
         for prefix in users {

@@ -103,7 +103,7 @@ impl HostState {
 
     /// Applies a notification and appends the resulting changes.
     pub fn apply_to(&mut self, message: KernelMessage, changes: &mut Vec<HostChange>) {
-        self.outdated.note(&message);
+        self.outdated.note(&message, &self.routes);
         change(self, message, changes);
     }
 

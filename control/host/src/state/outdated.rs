@@ -5,24 +5,30 @@
 //! notification since the start of the list names it, or removes an object that it depends on. The next hops
 //! of an IPv6 route count one by one, and so do the switches of a device.
 //!
-//! The next list finds what is left out wrongly:
+//! A list may leave out wrongly, until the next list:
 //! - a change that no notification reports (an XDP link, a queueing discipline, the neighbour state),
 //! - a route that the mirror does not know yet, if a notification replaces another route of the same metric,
-//! - a route by a next-hop object that moves to a device created anew.
+//! - a route that the mirror takes for the replaced one, because it does not know the kernel's first route,
+//! - a route by a next-hop object that moves to a device created anew,
+//! - a route from an address of two devices, if the list is newer than the notifications of the address.
 //!
-//! A list may bring back routes that the kernel drops silently as a device goes down. The list of the
-//! device's routes, which the mirror makes afterwards, removes them.
+//! A list may bring back wrongly:
+//! - routes that the kernel drops silently as a device goes down, until the mirror lists the device's routes,
+//! - until the next list, a replaced IPv6 route that the mirror does not know, if only one of both routes has
+//!   a gateway and no next-hop object,
+//! - until the next list, a replaced route that the mirror knows behind a route which the kernel has no more.
+//!   A rule against it would remove current routes after each replacement.
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 
 use super::AddressKey;
-use super::message::{KernelMessage, Placement, RouteEntry};
+use super::message::{KernelMessage, NextHopObject, Placement, RouteEntry};
 use super::route_table::{Dependency, RouteTable, same_route, same_slot, siblings};
 use crate::forwarding::SwitchesUpdate;
 use crate::{Family, HostNextHop};
@@ -33,11 +39,15 @@ pub(crate) struct Outdated(Option<Notes>);
 
 #[derive(Clone, Debug, Default)]
 struct Notes {
+    /// Whether the list names the addresses of all devices.
+    has_addresses: bool,
     objects: HashSet<Object>,
     switches: HashMap<(Option<u32>, Family), SwitchesUpdate>,
     routes: HashMap<IpNet, Vec<RouteNote>>,
     /// Removed objects; the kernel removes most of their dependants without a notification.
     removed: HashSet<Dependency>,
+    /// Next-hop objects that groups have lost with a device. A list does not name the devices of members.
+    lost_members: HashSet<u32>,
 }
 
 /// Object that each notification describes as a whole.
@@ -58,9 +68,9 @@ struct RouteNote {
 }
 
 impl Outdated {
-    /// Begins to note notifications.
-    pub fn begin(&mut self) {
-        self.0 = Some(Notes::default());
+    /// Begins to note notifications. `has_addresses`: whether the list names the addresses of all devices.
+    pub fn begin(&mut self, has_addresses: bool) {
+        self.0 = Some(Notes { has_addresses, ..Notes::default() });
     }
 
     /// Ends the notes, also of a list that stays incomplete.
@@ -68,13 +78,41 @@ impl Outdated {
         self.0 = None;
     }
 
-    /// Notes the objects that a notification names.
-    pub(super) fn note(&mut self, message: &KernelMessage) {
+    /// Whether a list is under way.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Whether a list of the addresses of all devices is under way.
+    pub(super) fn awaits_addresses(&self) -> bool {
+        self.0.as_ref().is_some_and(|notes| notes.has_addresses)
+    }
+
+    /// Returns the source addresses that no device has.
+    pub(super) fn removed_sources(&self) -> Vec<IpAddr> {
+        let removed = self.0.iter().flat_map(|notes| &notes.removed);
+        let source = |dependency: &Dependency| match dependency {
+            Dependency::Source(source) => Some(*source),
+            _ => None,
+        };
+        removed.filter_map(source).collect()
+    }
+
+    /// Returns the devices whose switches a notification has named.
+    pub(super) fn devices_with_switches(&self) -> BTreeSet<u32> {
+        let switches = self.0.iter().flat_map(|notes| notes.switches.keys());
+        switches.filter_map(|(ifindex, _)| *ifindex).collect()
+    }
+
+    /// Notes the objects that a notification names. `table` has the routes before the notification.
+    pub(super) fn note(&mut self, message: &KernelMessage, table: &RouteTable) {
         let Some(notes) = &mut self.0 else { return };
         notes.objects.extend(object(message));
         match message {
             KernelMessage::Route(entry, placement) => {
-                notes.note_route(entry, *placement == Placement::Replace);
+                // The kernel announces a route as replaced when it changes the next-hop object of the route.
+                let is_object_change = entry.next_hop_id.is_some() && table.contains(entry);
+                notes.note_route(entry, *placement == Placement::Replace && !is_object_change);
             }
             KernelMessage::RouteGone(entry) => notes.note_route(entry, false),
             KernelMessage::Switches { ifindex, family, update } => {
@@ -84,8 +122,14 @@ impl Outdated {
                 notes.note_switches(Some(*ifindex), *family, SwitchesUpdate::ALL_OFF);
             }
             KernelMessage::LinkGone(ifindex) => self.note_removed(Dependency::Device(*ifindex)),
-            KernelMessage::NextHopGone(id) => self.note_removed(Dependency::NextHop(*id)),
             _ => {}
+        }
+    }
+
+    /// Notes a route that a notification has replaced without naming it.
+    pub(super) fn note_replaced(&mut self, entry: &RouteEntry) {
+        if let Some(notes) = &mut self.0 {
+            notes.note_route(entry, false);
         }
     }
 
@@ -96,15 +140,35 @@ impl Outdated {
         }
     }
 
-    /// Returns the part of a listed message that no notification has outdated.
-    pub(super) fn current_part(&self, message: KernelMessage, table: &RouteTable) -> Option<KernelMessage> {
-        let Some(notes) = &self.0 else { return Some(message) };
-        if object(&message).is_some_and(|object| notes.objects.contains(&object))
-            || device(&message).is_some_and(|ifindex| notes.is_removed(ifindex))
-        {
+    /// Notes a next-hop object that groups have lost with its device.
+    pub(super) fn note_lost_member(&mut self, id: u32) {
+        if let Some(notes) = &mut self.0 {
+            notes.lost_members.insert(id);
+        }
+    }
+
+    /// Returns the part of a listed message that no notification has outdated, or the removal of a next-hop
+    /// object that has vanished without a notification.
+    pub(super) fn current_part(
+        &mut self,
+        message: KernelMessage,
+        table: &RouteTable,
+    ) -> Option<KernelMessage> {
+        let Some(notes) = &mut self.0 else { return Some(message) };
+        if object(&message).is_some_and(|object| notes.objects.contains(&object)) {
             return None;
         }
+        let is_on_removed = device(&message).is_some_and(|ifindex| notes.is_removed(ifindex));
         match message {
+            // Groups that the list has named before may have the object as a member.
+            KernelMessage::NextHop(object) if is_on_removed => Some(KernelMessage::NextHopGone(object.id)),
+            _ if is_on_removed => None,
+            KernelMessage::NextHop(object) => Some(notes.current_next_hop(object)),
+            KernelMessage::Address(address) => {
+                // Another device has kept the address.
+                notes.removed.remove(&Dependency::Source(address.address));
+                Some(KernelMessage::Address(address))
+            }
             KernelMessage::Route(entry, placement) => {
                 let entry = notes.current_route(entry, table)?;
                 Some(KernelMessage::Route(entry, placement))
@@ -125,7 +189,8 @@ impl Outdated {
 
 impl Notes {
     fn note_route(&mut self, entry: &RouteEntry, replaces: bool) {
-        let notes = self.routes.entry(entry.prefix).or_default();
+        // Most prefixes have one route.
+        let notes = self.routes.entry(entry.prefix).or_insert_with(|| Vec::with_capacity(1));
         for entry in siblings(entry.clone()) {
             match notes.iter_mut().find(|note| same_route(&note.entry, &entry)) {
                 Some(note) => note.replaces |= replaces,
@@ -143,8 +208,28 @@ impl Notes {
         self.removed.contains(&Dependency::Device(ifindex))
     }
 
+    /// Returns a listed next-hop object without lost members, or the removal of an emptied group.
+    fn current_next_hop(&mut self, mut object: NextHopObject) -> KernelMessage {
+        let is_lost =
+            |id: u32| self.lost_members.contains(&id) || self.removed.contains(&Dependency::NextHop(id));
+        if let Some(group) = &mut object.group {
+            let members = group.len();
+            group.retain(|(member, _)| !is_lost(*member));
+            if group.is_empty() && members > 0 {
+                return KernelMessage::NextHopGone(object.id);
+            }
+        }
+        // The mirror may have known another device of the object, or fewer members of the group.
+        self.lost_members.remove(&object.id);
+        self.removed.remove(&Dependency::NextHop(object.id));
+        KernelMessage::NextHop(object)
+    }
+
     /// Returns a listed route without outdated next hops; `None` if the route is outdated.
     fn current_route(&self, entry: RouteEntry, table: &RouteTable) -> Option<RouteEntry> {
+        if self.removed.is_empty() && !self.routes.contains_key(&entry.prefix) {
+            return Some(entry);
+        }
         let mut routes = siblings(entry);
         routes.retain(|route| !self.outdates(route, table));
         let hops = routes.iter().flat_map(|route| &route.next_hops);

@@ -10,6 +10,9 @@ use super::message::{Placement, RouteEntry};
 use crate::prefix_range::span;
 use crate::{HostNextHop, PrefixRange};
 
+#[cfg(test)]
+mod tests;
+
 pub(super) const LOCAL: u32 = 255;
 pub(super) const MAIN: u32 = 254;
 pub(super) const DEFAULT: u32 = 253;
@@ -28,8 +31,22 @@ pub(super) enum Dependency {
 pub(super) struct StoredRoute {
     pub entry: RouteEntry,
     pub generation: u32,
-    /// Placement of the last message: routes of a list come before routes appended since it began.
+    /// Whether the source address has left a device, and a list is to tell whether another device has it.
+    source_in_doubt: bool,
+    /// Placement by the last message, or `Replace` if a notification has left the route in its place. A list
+    /// puts its routes before the routes appended since it began.
     placement: Placement,
+}
+
+impl StoredRoute {
+    fn new(entry: RouteEntry, placement: Placement, generation: u32) -> Self {
+        Self { entry, generation, source_in_doubt: false, placement }
+    }
+
+    /// Whether the route depends on an address that may be gone.
+    pub fn is_in_doubt(&self) -> bool {
+        self.source_in_doubt
+    }
 }
 
 /// All routes; the routes of one prefix are in the order in which the kernel would try them.
@@ -64,14 +81,22 @@ impl RouteTable {
         self.dependants.get(&dependency).into_iter().flatten().copied()
     }
 
-    /// Adds or changes a route in the same manner as the kernel.
-    pub fn insert(&mut self, entry: RouteEntry, placement: Placement, generation: u32) {
+    /// Adds or changes a route in the same manner as the kernel; returns the routes that it replaces.
+    /// `listing` tells whether a list is under way.
+    pub fn insert(
+        &mut self,
+        entry: RouteEntry,
+        placement: Placement,
+        generation: u32,
+        listing: bool,
+    ) -> Vec<RouteEntry> {
         self.edit(entry.prefix, |routes| match placement {
             Placement::Listed => {
                 siblings(entry).into_iter().for_each(|route| insert_listed(routes, route, generation));
+                Vec::new()
             }
-            placement => insert_notified(routes, entry, placement, generation),
-        });
+            placement => insert_notified(routes, entry, placement, generation, listing),
+        })
     }
 
     /// Removes a route, or removes next hops from an IPv6 route.
@@ -95,12 +120,23 @@ impl RouteTable {
         self.edit(prefix, |routes| routes.retain_mut(|route| keep(route)));
     }
 
-    fn edit(&mut self, prefix: IpNet, change: impl FnOnce(&mut Vec<StoredRoute>)) {
+    /// Marks the routes from a source address that has left a device.
+    pub fn doubt_source(&mut self, source: IpAddr) {
+        let users: Vec<IpNet> = self.dependants(Dependency::Source(source)).collect();
+        for prefix in users {
+            self.retain(prefix, |route| {
+                route.source_in_doubt |= route.entry.preferred_source == Some(source);
+                true
+            });
+        }
+    }
+
+    fn edit<T>(&mut self, prefix: IpNet, change: impl FnOnce(&mut Vec<StoredRoute>) -> T) -> T {
         let routes = self.by_prefix.entry(prefix).or_default();
         for dependency in routes.iter().flat_map(|route| dependencies(&route.entry)) {
             forget(&mut self.dependants, dependency, prefix);
         }
-        change(routes);
+        let outcome = change(routes);
         for dependency in routes.iter().flat_map(|route| dependencies(&route.entry)) {
             self.dependants.entry(dependency).or_default().insert(prefix);
         }
@@ -110,6 +146,7 @@ impl RouteTable {
         if routes.is_empty() {
             self.by_prefix.remove(&prefix);
         }
+        outcome
     }
 }
 
@@ -151,7 +188,7 @@ fn same_hops(a: &RouteEntry, b: &RouteEntry) -> bool {
     if a.next_hop_id.is_some() || b.next_hop_id.is_some() {
         return a.next_hop_id == b.next_hop_id;
     }
-    let key = |hop: &HostNextHop| (hop.ifindex, hop.gateway, hop.weight);
+    let key = |hop: &HostNextHop| (hop_key(hop), hop.weight);
     a.next_hops.iter().map(key).eq(b.next_hops.iter().map(key))
 }
 
@@ -183,17 +220,19 @@ fn joins(entry: &RouteEntry) -> bool {
         && entry.next_hops.iter().all(|hop| hop.gateway.is_some())
 }
 
-fn hop_key(hop: &HostNextHop) -> (u32, Option<IpAddr>) {
-    (hop.ifindex, hop.gateway)
+/// Returns the identity of a next hop. Two encapsulations by one gateway count as one next hop, though the
+/// kernel distinguishes them.
+fn hop_key(hop: &HostNextHop) -> (u32, Option<IpAddr>, bool) {
+    (hop.ifindex, hop.gateway, hop.encap)
 }
 
 /// Splits an IPv6 multipath route into one route per next hop; returns any other route whole.
-pub(super) fn siblings(entry: RouteEntry) -> Vec<RouteEntry> {
+pub(super) fn siblings(mut entry: RouteEntry) -> Vec<RouteEntry> {
     if !joins(&entry) || entry.next_hops.len() == 1 {
         return vec![entry];
     }
-    let with = |hop: &HostNextHop| RouteEntry { next_hops: vec![*hop], ..entry.clone() };
-    entry.next_hops.iter().map(with).collect()
+    let hops = std::mem::take(&mut entry.next_hops);
+    hops.into_iter().map(|hop| RouteEntry { next_hops: vec![hop], ..entry.clone() }).collect()
 }
 
 /// Returns the routes of one prefix with the siblings of each IPv6 multipath route joined in its first one.
@@ -204,12 +243,16 @@ pub(super) fn joined<'a>(
         if !joins(entry) {
             return Some(Cow::Borrowed(entry));
         }
-        let others = routes.clone().enumerate().filter(|(_, other)| same_slot(other, entry));
-        if others.clone().next().is_some_and(|(first, _)| first < number) {
+        let mut siblings = routes.clone().enumerate().filter(|(_, other)| same_slot(other, entry));
+        if siblings.next().is_some_and(|(first, _)| first < number) {
             return None;
         }
-        let hops = |(_, sibling): (usize, &RouteEntry)| sibling.next_hops.clone();
-        let mut next_hops: Vec<HostNextHop> = others.flat_map(hops).collect();
+        let mut others = siblings.map(|(_, other)| other).peekable();
+        if others.peek().is_none() {
+            return Some(Cow::Borrowed(entry));
+        }
+        let hops = entry.next_hops.iter().chain(others.flat_map(|other| &other.next_hops));
+        let mut next_hops: Vec<HostNextHop> = hops.copied().collect();
         // The kernel's order of next hops differs between additions and lists.
         next_hops.sort_by_key(hop_key);
         Some(Cow::Owned(RouteEntry { next_hops, ..entry.clone() }))
@@ -219,7 +262,7 @@ pub(super) fn joined<'a>(
 /// Inserts a route of a list, which has the kernel's order. A known route keeps its place if the order
 /// allows: the list of one device names only some routes of a prefix.
 fn insert_listed(routes: &mut Vec<StoredRoute>, entry: RouteEntry, generation: u32) {
-    let stored = StoredRoute { entry, generation, placement: Placement::Listed };
+    let stored = StoredRoute::new(entry, Placement::Listed, generation);
     let is_current =
         |route: &StoredRoute| rank(&route.entry) == rank(&stored.entry) && route.generation == generation;
     let is_listed = |route: &StoredRoute| is_current(route) && route.placement == Placement::Listed;
@@ -238,47 +281,71 @@ fn insert_listed(routes: &mut Vec<StoredRoute>, entry: RouteEntry, generation: u
     routes.insert(at, stored);
 }
 
+/// Inserts a route of a notification; returns the routes that it replaces.
 fn insert_notified(
     routes: &mut Vec<StoredRoute>,
     entry: RouteEntry,
     mut placement: Placement,
     generation: u32,
-) {
+    listing: bool,
+) -> Vec<RouteEntry> {
     let replaces = placement == Placement::Replace;
     if entry.prefix.addr().is_ipv6() && !replaces {
         // The kernel appends all IPv6 routes.
         placement = Placement::Append;
     }
-    let place = if replaces { remove_replaced(routes, &entry) } else { None };
+    let (place, replaced) = if replaces { remove_replaced(routes, &entry) } else { (None, Vec::new()) };
+    // A known route may be new to the kernel: the list has brought it before its notification, or has yet to
+    // sweep it. Between two lists, the kernel announces a known route again, in its place.
+    let may_be_new = |route: &StoredRoute| {
+        listing && (route.generation < generation || route.placement == Placement::Listed)
+    };
     for entry in siblings(entry) {
         let known = routes.iter().position(|route| same_route(&route.entry, &entry));
-        if let Some(at) = known.filter(|_| replaces || joins(&entry)) {
-            routes[at] = StoredRoute { entry, generation, placement: Placement::Replace };
+        if let Some(at) = known.filter(|at| replaces || joins(&entry) || !may_be_new(&routes[*at])) {
+            update(&mut routes[at], entry, replaces, generation);
             continue;
         }
-        // A known route is new to the kernel: a list has brought it before its notification.
         if let Some(at) = known {
             routes.remove(at);
         }
         let last = || routes.iter().rposition(|route| same_group(&route.entry, &entry));
         let end = if placement == Placement::Append { last().map(|last| last + 1) } else { place };
         let at = end.unwrap_or_else(|| start_of_rank(routes, &entry));
-        routes.insert(at, StoredRoute { entry, generation, placement });
+        routes.insert(at, StoredRoute::new(entry, placement, generation));
     }
+    replaced
 }
 
-/// Removes the routes that a route replaces; returns their place.
-fn remove_replaced(routes: &mut Vec<StoredRoute>, entry: &RouteEntry) -> Option<usize> {
-    if entry.prefix.addr().is_ipv4() && routes.iter().any(|route| same_route(&route.entry, entry)) {
-        return None;
+/// Changes a known route in its place.
+fn update(stored: &mut StoredRoute, entry: RouteEntry, replaces: bool, generation: u32) {
+    let in_place = replaces || stored.generation < generation;
+    let placement = if in_place { Placement::Replace } else { stored.placement };
+    let entry = if replaces || !joins(&entry) {
+        entry
+    } else {
+        // A message with several next hops has the other attributes of the first one.
+        RouteEntry { next_hops: entry.next_hops, ..stored.entry.clone() }
+    };
+    *stored = StoredRoute::new(entry, placement, generation);
+}
+
+/// Removes the routes that a route replaces; returns their place, and the routes.
+fn remove_replaced(routes: &mut Vec<StoredRoute>, entry: &RouteEntry) -> (Option<usize>, Vec<RouteEntry>) {
+    // The kernel announces the routes by a next-hop object as replaced when it changes the object.
+    let may_be_known = entry.prefix.addr().is_ipv4() || entry.next_hop_id.is_some();
+    if may_be_known && routes.iter().any(|route| same_route(&route.entry, entry)) {
+        return (None, Vec::new());
     }
     let find = |same: fn(&RouteEntry, &RouteEntry) -> bool| {
         routes.iter().position(|route| same(&route.entry, entry))
     };
-    let at = find(same_slot).or_else(|| find(same_group))?;
+    let Some(at) = find(same_slot).or_else(|| find(same_group)) else { return (None, Vec::new()) };
     let first = routes.remove(at).entry;
-    routes.retain(|route| !joins(&first) || !same_slot(&route.entry, &first));
-    Some(at)
+    let is_sibling = |route: &mut StoredRoute| joins(&first) && same_slot(&route.entry, &first);
+    let mut replaced: Vec<RouteEntry> = routes.extract_if(.., is_sibling).map(|route| route.entry).collect();
+    replaced.push(first);
+    (Some(at), replaced)
 }
 
 fn start_of_rank(routes: &[StoredRoute], entry: &RouteEntry) -> usize {

@@ -18,8 +18,11 @@ impl HostState {
         changes: &mut Vec<HostChange>,
     ) {
         let affected = self.affected(entry.prefix, entry.table);
-        let generation = self.generation;
-        self.transition(affected, changes, |state| state.routes.insert(entry, placement, generation));
+        let (generation, listing) = (self.generation, self.outdated.is_under_way());
+        self.transition(affected, changes, |state| {
+            let replaced = state.routes.insert(entry, placement, generation, listing);
+            replaced.iter().for_each(|route| state.outdated.note_replaced(route));
+        });
     }
 
     pub(super) fn remove_route(&mut self, entry: &RouteEntry, changes: &mut Vec<HostChange>) {
@@ -35,17 +38,23 @@ impl HostState {
 
     pub(super) fn remove_next_hop(&mut self, id: u32, changes: &mut Vec<HostChange>) {
         let affected = self.affected_by_objects([id]);
-        self.transition(affected, changes, |state| state.drop_next_hop(id));
+        self.transition(affected, changes, |state| {
+            let gone = state.drop_next_hop(id);
+            gone.into_iter().for_each(|id| state.outdated.note_removed(Dependency::NextHop(id)));
+        });
     }
 
-    /// Removes a next-hop object and the routes that use it, as the kernel does.
-    pub(super) fn drop_next_hop(&mut self, id: u32) {
-        for gone in self.next_hops.remove(id) {
-            let users: Vec<IpNet> = self.routes.dependants(Dependency::NextHop(gone)).collect();
+    /// Removes a next-hop object and the routes that use it, as the kernel does; returns the ids of the
+    /// object and of the emptied groups.
+    pub(super) fn drop_next_hop(&mut self, id: u32) -> Vec<u32> {
+        let gone = self.next_hops.remove(id);
+        for id in &gone {
+            let users: Vec<IpNet> = self.routes.dependants(Dependency::NextHop(*id)).collect();
             for prefix in users {
-                self.routes.retain(prefix, |route| route.entry.next_hop_id != Some(gone));
+                self.routes.retain(prefix, |route| route.entry.next_hop_id != Some(*id));
             }
         }
+        gone
     }
 
     /// Returns the prefixes whose effective route may change with a route of this prefix and table.

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use ipnet::IpNet;
 
 use super::HostState;
+use super::addresses::drop_routes_from;
 use super::devices::uses;
 use super::message::KernelMessage;
-use super::route_table::Dependency;
+use super::route_table::{Dependency, StoredRoute};
 use crate::HostChange;
 
 /// Scope of a list.
@@ -20,14 +21,18 @@ pub enum Scope {
 }
 
 impl HostState {
-    /// Starts a generation: the sweep removes entries that are not listed from here on.
-    pub fn begin_list(&mut self) {
+    /// Starts a list, and a generation: the sweep removes entries that are not listed from here on.
+    pub fn begin_list(&mut self, scope: Scope) {
         self.generation += 1;
-        self.outdated.begin();
+        self.outdated.begin(scope == Scope::All);
     }
 
     /// Ends a list: removes the unlisted entries in its scope, and counts them as differences.
     pub fn sweep(&mut self, scope: Scope, changes: &mut Vec<HostChange>) {
+        for source in self.outdated.removed_sources() {
+            drop_routes_from(self, source, StoredRoute::is_in_doubt, changes);
+        }
+        let arriving = self.outdated.devices_with_switches();
         self.outdated.end();
         let known = changes.len();
         for id in self.next_hops.older_than(self.generation) {
@@ -41,7 +46,7 @@ impl HostState {
             self.sweep_prefix(prefix, scope, changes);
         }
         if scope == Scope::All {
-            self.sweep_devices(changes);
+            self.sweep_devices(&arriving, changes);
         }
         changes[known..].iter().for_each(|change| tracing::debug!(?change, "not in the list"));
         self.differences += (changes.len() - known) as u64;
@@ -66,7 +71,7 @@ impl HostState {
         });
     }
 
-    fn sweep_devices(&mut self, changes: &mut Vec<HostChange>) {
+    fn sweep_devices(&mut self, arriving: &BTreeSet<u32>, changes: &mut Vec<HostChange>) {
         let generation = self.generation;
         // The list has named the routes that have outlived these addresses.
         self.addresses.retain(|(ifindex, ..), address| {
@@ -84,10 +89,11 @@ impl HostState {
         let links = self.links.values().filter(|link| link.generation < generation);
         let links: Vec<_> = links.map(|link| link.value.ifindex).collect();
         links.into_iter().for_each(|ifindex| self.remove_link(ifindex, changes));
-        // A device that came and went during a loss may have left its switches.
+        // A device that came and went during a loss may have left its switches. But the kernel announces the
+        // switches of a new device before the device.
         let switches: BTreeSet<u32> = self.forwarding.devices.keys().map(|(ifindex, _)| *ifindex).collect();
-        let left = switches.into_iter().filter(|ifindex| !self.links.contains_key(ifindex));
-        left.for_each(|ifindex| self.forwarding.remove_device(ifindex, changes));
+        let left = switches.difference(arriving).filter(|ifindex| !self.links.contains_key(*ifindex));
+        left.for_each(|ifindex| self.forwarding.remove_device(*ifindex, changes));
     }
 
     /// Whether a listed entry can differ from ours only by changes that the kernel does not report.

@@ -313,7 +313,7 @@ impl Model {
 
 pub(super) fn listed(state: &mut HostState, messages: Vec<KernelMessage>) -> Vec<HostChange> {
     let mut changes = Vec::new();
-    state.begin_list();
+    state.begin_list(Scope::All);
     messages.into_iter().for_each(|message| state.apply_listed(message, &mut changes));
     state.sweep(Scope::All, &mut changes);
     changes
@@ -381,7 +381,7 @@ fn a_list_of_one_device_keeps_the_order_of_the_routes_of_a_prefix() {
         state.apply(first);
         state.apply(second.clone());
         let mut changes = Vec::new();
-        state.begin_list();
+        state.begin_list(Scope::RoutesOf(2));
         state.apply_listed(second, &mut changes);
         state.sweep(Scope::RoutesOf(2), &mut changes);
         assert_eq!((changes, effective(&state, prefix).unwrap().next_hops), (vec![], vec![hop(1, "")]));
