@@ -32,21 +32,8 @@ impl HostState {
     }
 
     pub(super) fn remove_link(&mut self, ifindex: u32, changes: &mut Vec<HostChange>) {
-        let affected = self.affected_by_device(ifindex);
-        let mut was_here = false;
-        self.transition(affected, changes, |state| {
-            state.drop_routes_of(ifindex);
-            was_here = state.links.remove(&ifindex).is_some();
-        });
-        let addresses: Vec<_> =
-            self.addresses().filter(|address| address.ifindex == ifindex).copied().collect();
-        addresses.iter().for_each(|address| self.remove_address(address, changes));
-        let neighbours: Vec<_> = self.neighbours().filter(|n| n.ifindex == ifindex).copied().collect();
-        neighbours.iter().for_each(|n| self.remove_neighbour(n.ifindex, n.ip, changes));
         self.forwarding.remove_device(ifindex, changes);
-        if was_here {
-            changes.push(HostChange::LinkGone(ifindex));
-        }
+        remove_without_switches(self, ifindex, changes);
     }
 
     fn follow_link(&mut self, ifindex: u32, was: (bool, bool), now: (bool, bool)) {
@@ -126,6 +113,24 @@ impl HostState {
         for prefix in users {
             self.routes.retain(prefix, |route| !uses(route, ifindex) || keep(route));
         }
+    }
+}
+
+/// Removes a device and all objects on it, except for the switches: a new device with the same index may have
+/// announced them.
+pub(super) fn remove_without_switches(state: &mut HostState, ifindex: u32, changes: &mut Vec<HostChange>) {
+    let affected = state.affected_by_device(ifindex);
+    let mut was_here = false;
+    state.transition(affected, changes, |state| {
+        state.drop_routes_of(ifindex);
+        was_here = state.links.remove(&ifindex).is_some();
+    });
+    let addresses: Vec<_> = state.addresses().filter(|address| address.ifindex == ifindex).copied().collect();
+    addresses.iter().for_each(|address| state.remove_address(address, changes));
+    let neighbours: Vec<_> = state.neighbours().filter(|n| n.ifindex == ifindex).copied().collect();
+    neighbours.iter().for_each(|n| state.remove_neighbour(n.ifindex, n.ip, changes));
+    if was_here {
+        changes.push(HostChange::LinkGone(ifindex));
     }
 }
 

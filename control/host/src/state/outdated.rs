@@ -10,7 +10,8 @@
 //! - a route that the mirror does not know yet, if a notification replaces another route of the same metric,
 //! - a route that the mirror takes for the replaced one, because it does not know the kernel's first route,
 //! - a route by a next-hop object that moves to a device created anew,
-//! - a route from an address of two devices, if the list is newer than the notifications of the address.
+//! - a route from an address of two devices, if the list is newer than the notifications of the address,
+//! - a group with a lower id than a member, if the mirror knows the member on another device that goes.
 //!
 //! A list may bring back wrongly:
 //! - routes that the kernel drops silently as a device goes down, until the mirror lists the device's routes,
@@ -18,6 +19,8 @@
 //!   a gateway and no next-hop object,
 //! - until the next list, a replaced route that the mirror knows behind a route which the kernel has no more.
 //!   A rule against it would remove current routes after each replacement.
+//!
+//! If a list stays incomplete, routes from an address that has gone meanwhile stay until the next list.
 
 #[cfg(test)]
 mod tests;

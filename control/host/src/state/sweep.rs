@@ -6,7 +6,7 @@ use ipnet::IpNet;
 
 use super::HostState;
 use super::addresses::drop_routes_from;
-use super::devices::uses;
+use super::devices::{remove_without_switches, uses};
 use super::message::KernelMessage;
 use super::route_table::{Dependency, StoredRoute};
 use crate::HostChange;
@@ -88,7 +88,7 @@ impl HostState {
             .for_each(|neighbour| self.remove_neighbour(neighbour.ifindex, neighbour.ip, changes));
         let links = self.links.values().filter(|link| link.generation < generation);
         let links: Vec<_> = links.map(|link| link.value.ifindex).collect();
-        links.into_iter().for_each(|ifindex| self.remove_link(ifindex, changes));
+        links.into_iter().for_each(|ifindex| remove_without_switches(self, ifindex, changes));
         // A device that came and went during a loss may have left its switches. But the kernel announces the
         // switches of a new device before the device.
         let switches: BTreeSet<u32> = self.forwarding.devices.keys().map(|(ifindex, _)| *ifindex).collect();

@@ -181,10 +181,15 @@ fn a_replaced_ipv6_route_of_another_kind_stays_away() {
 
 #[test]
 fn switches_announced_before_their_device_survive_a_list() {
-    let mut state = HostState::default();
-    list_after(&mut state, vec![switches(1, true)], Vec::new());
-    state.apply(device(1, 0));
-    assert!(state.forwarding().enabled(1, Family::Ipv4));
+    // The mirror may have missed the removal of an older device with the same index.
+    for before in [Vec::new(), vec![device(1, 0)]] {
+        let mut state = HostState::default();
+        listed(&mut state, before);
+        list_after(&mut state, vec![switches(1, true)], Vec::new());
+        assert_eq!(state.links().count(), 0);
+        state.apply(device(1, 0));
+        assert!(state.forwarding().enabled(1, Family::Ipv4));
+    }
 }
 
 #[test]
@@ -219,4 +224,84 @@ fn a_listed_group_loses_its_members_on_a_removed_device() {
             assert_eq!(state.routes().count(), usize::from(ids.contains(&id)));
         }
     }
+}
+
+#[test]
+fn a_source_address_that_the_list_does_not_confirm_keeps_no_route() {
+    // The mirror has missed the removal of the address of device 2.
+    let mut state = HostState::default();
+    let lost = an_address(1, SHARED, false);
+    let route = RouteEntry { preferred_source: Some(lost.address), ..entry("10.1.0.0/16", &[hop(1, "")]) };
+    let list = vec![device(1, 0), device(2, 0), KernelMessage::Address(lost), add(&route)];
+    listed(&mut state, list.clone());
+    state.apply(KernelMessage::Address(an_address(2, SHARED, false)));
+    list_after(&mut state, vec![KernelMessage::AddressGone(lost)], list);
+    assert_eq!((state.addresses().count(), state.routes().count()), (0, 0));
+}
+
+#[test]
+fn a_listed_group_loses_a_known_member_that_the_list_does_not_name() {
+    // The kernel has built the part with the group before the device went, and the next part after that.
+    let mut state = HostState::default();
+    let part = vec![device(2, 0), KernelMessage::NextHop(group(1, &[2, 3]))];
+    let member = |id, device| KernelMessage::NextHop(object(id, (device, 0)));
+    listed(&mut state, [vec![device(1, 0)], part.clone(), vec![member(2, 1), member(3, 2)]].concat());
+    list_after(&mut state, vec![KernelMessage::LinkGone(1)], [part, vec![member(3, 2)]].concat());
+    let objects: Vec<_> = state.next_hop_objects().cloned().collect();
+    assert_eq!(objects, [group(1, &[3]), object(3, (2, 0))]);
+}
+
+#[test]
+fn a_listed_route_by_a_group_that_notifications_have_emptied_stays_away() {
+    let mut state = HostState::default();
+    let route = RouteEntry { next_hop_id: Some(1), ..entry("10.1.0.0/16", &[hop(1, ""), hop(2, "")]) };
+    let mut list = vec![device(1, 0), device(2, 0), KernelMessage::NextHop(group(1, &[2, 3]))];
+    list.extend([object(2, (1, 0)), object(3, (2, 0))].map(KernelMessage::NextHop));
+    let behind: Vec<usize> = list.iter().map(|_| 0).chain([usize::MAX]).collect();
+    list.push(add(&route));
+    let notifications = vec![
+        KernelMessage::NextHopGone(3),
+        KernelMessage::NextHop(group(1, &[2])),
+        KernelMessage::LinkGone(1),
+    ];
+    list_behind(&mut state, list, &behind, usize::MAX, notifications);
+    assert_eq!((state.next_hop_objects().count(), state.routes.prefixes().count()), (0, 0));
+}
+
+#[test]
+fn a_change_of_a_next_hop_object_outdates_no_other_listed_route() {
+    for prefix in ["10.1.0.0/16", SOLE] {
+        let mut state = HostState::default();
+        let by_object = RouteEntry { next_hop_id: Some(5), ..entry(prefix, &[hop(1, "")]) };
+        let other = entry(prefix, &[hop(2, "")]);
+        let list = vec![device(1, 0), device(2, 0), add(&by_object), add(&other)];
+        let notification = KernelMessage::Route(by_object, Placement::Replace);
+        list_behind(&mut state, list, &[0, 0, 0, 1], usize::MAX, vec![notification]);
+        assert_eq!(state.routes.get(other.prefix).len(), 2);
+    }
+}
+
+#[test]
+fn a_listed_object_that_has_changed_its_device_keeps_its_group() {
+    // The mirror has missed the change from device 1 to device 2.
+    let mut state = HostState::default();
+    let route = RouteEntry { next_hop_id: Some(9), ..entry("10.1.0.0/16", &[hop(2, "")]) };
+    let list = |ifindex| {
+        let objects = [object(2, (ifindex, 0)), group(9, &[2])].map(KernelMessage::NextHop);
+        [vec![device(2, 0)], objects.into(), vec![add(&route)]].concat()
+    };
+    listed(&mut state, [vec![device(1, 0)], list(1)].concat());
+    list_after(&mut state, vec![KernelMessage::LinkGone(1)], list(2));
+    assert_eq!((state.next_hop_objects().count(), state.routes().count()), (2, 1));
+}
+
+#[test]
+fn a_route_from_an_address_that_comes_back_outlives_the_sweep() {
+    let mut state = HostState::default();
+    let lost = an_address(1, 1, false);
+    let route = RouteEntry { preferred_source: Some(lost.address), ..entry("10.1.0.0/16", &[hop(1, "")]) };
+    let list = vec![device(1, 0), KernelMessage::Address(lost), add(&route)];
+    let again = [KernelMessage::AddressGone(lost), KernelMessage::Address(lost), add(&route)];
+    list_after(&mut state, again.into(), list);
+    assert_eq!((state.addresses().count(), state.routes().count()), (1, 1));
 }
