@@ -6,7 +6,8 @@ use std::sync::LazyLock;
 
 use millrace_api::in_process::{Asking, InProcess};
 use millrace_config::{Config, Role};
-use millrace_controller::{Router, StartOptions};
+use millrace_controller::operation::GetConfiguration;
+use millrace_controller::{Principal, Router, StartOptions};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
@@ -120,7 +121,8 @@ impl World {
     /// Returns the configuration, tokens, plugins, instances, quarantine and gates, without the rates that
     /// change by themselves.
     async fn read_state(&mut self) -> Vec<String> {
-        let mut state = vec![self.router.configuration().expect("the configuration can be told").text];
+        let configuration = self.router.execute(&Principal::router(), GetConfiguration).await;
+        let mut state = vec![configuration.expect("the configuration can be told").text];
         for path in STATE {
             let answer = self.interface.ask(Asking::Role(Some(Role::Admin)), "GET", path, Vec::new()).await;
             let (status, body) = answer.expect("a request");

@@ -3,12 +3,14 @@
 
 mod access;
 mod configurations;
+mod filters;
+mod flows;
 mod gates;
 mod plugins;
 mod queues;
 mod router;
+mod routes;
 mod seeing;
-mod traffic;
 
 use std::sync::Arc;
 
@@ -19,6 +21,7 @@ use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use millrace_controller::ControlError;
 
+use crate::endpoint::{Endpoint, JSON, Resource};
 use crate::entrance::access_control::Needs;
 use crate::http::body_budget;
 use crate::http::body_budget::BodyBudget;
@@ -27,8 +30,7 @@ use crate::http::extract::Longest;
 use crate::http::problem::Problem;
 use crate::limits::room;
 use crate::openapi;
-use crate::operation::{JSON, Operation, Resource};
-use crate::resources::audit;
+use crate::resources::observe::audit;
 use crate::served::Served;
 use crate::served::{Documents, ListView, ResourceView};
 
@@ -49,8 +51,8 @@ pub(crate) fn needs() -> Vec<(&'static str, Needs)> {
 pub(crate) fn table() -> String {
     let mut rows = String::from("| operation | role | can cause | audited |\n|---|---|---|---|\n");
     for resource in catalogue() {
-        for Operation { method, role, effect, .. } in &resource.operations {
-            let audited = if effect.is_audited(method) { "each request" } else { "refusals" };
+        for Endpoint { method, role, effect, .. } in &resource.operations {
+            let audited = if effect.is_audited() { "each request" } else { "refusals" };
             rows += &format!("| `{method} {}` | {role} | {} | {audited} |\n", resource.path, effect.words());
         }
     }
@@ -133,15 +135,16 @@ pub(crate) fn catalogue() -> Vec<Resource> {
         seeing::packets(),
         access::access(),
         seeing::counters(),
-        traffic::routes(),
-        traffic::filters(),
-        traffic::flows(),
+        routes::routes(),
+        filters::filters(),
+        flows::flows(),
         plugins::plugins(),
         plugins::instances(),
         gates::gates(),
         queues::schedulers(),
         queues::queues(),
         configurations::configurations(),
+        configurations::revisions(),
     ];
     groups.into_iter().flatten().collect()
 }

@@ -16,9 +16,9 @@ use crate::entrance::access_control::{AccessControl, Caller, Needs, Standing};
 use crate::entrance::control_channel::{ControlChannel, Message};
 use crate::entrance::users::Users;
 use crate::limits::Limits;
-use crate::principal::Principal;
 use crate::served::{Interface, Served};
 use crate::server::take;
+use millrace_controller::Principal;
 
 /// Number of user ids that requests rotate through, so that none exceeds the rate limit.
 const CALLERS: u32 = 1000;
@@ -70,7 +70,7 @@ impl InProcess {
 
     /// Returns method, path and needed role of each operation.
     pub fn operations() -> Vec<(&'static str, &'static str, Role)> {
-        let of = |resource: crate::operation::Resource| {
+        let of = |resource: crate::endpoint::Resource| {
             let path = resource.path;
             resource.operations.into_iter().map(move |one| (one.method, path, one.role)).collect::<Vec<_>>()
         };

@@ -13,7 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod catalogue;
-mod effect;
+mod endpoint;
 mod entrance;
 mod error;
 mod http;
@@ -21,8 +21,6 @@ mod http;
 pub mod in_process;
 mod limits;
 mod openapi;
-mod operation;
-mod principal;
 mod resources;
 mod served;
 mod server;

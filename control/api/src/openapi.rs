@@ -5,8 +5,8 @@ use schemars::generate::SchemaSettings;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
+use crate::endpoint::{Content, Endpoint, JSON, Resource};
 use crate::http::problem::ProblemBody;
-use crate::operation::{Content, JSON, Operation, Resource};
 
 /// Path under which the schemas of answers stand.
 const SCHEMAS: &str = "/components/schemas";
@@ -60,7 +60,7 @@ pub(crate) fn document(resources: &[Resource]) -> Value {
 
 fn describe(
     path: &str,
-    operation: &Operation,
+    operation: &Endpoint,
     answers: &mut SchemaGenerator,
     requests: &mut SchemaGenerator,
 ) -> Value {
@@ -98,7 +98,7 @@ fn describe(
 }
 
 /// Returns the header parameters of an operation.
-fn headers(operation: &Operation) -> Vec<Value> {
+fn headers(operation: &Endpoint) -> Vec<Value> {
     let mut headers = Vec::new();
     let mut add = |name: &str, schema: Value, description: &str| {
         headers.push(
@@ -126,7 +126,7 @@ fn headers(operation: &Operation) -> Vec<Value> {
 }
 
 /// Returns the description of the successful answer.
-fn answer(operation: &Operation, answers: &mut SchemaGenerator) -> Value {
+fn answer(operation: &Endpoint, answers: &mut SchemaGenerator) -> Value {
     let mut content = json!({operation.media: {"schema": (operation.answer)(answers)}});
     if operation.streams {
         content["text/event-stream"] = json!({"schema": {"type": "string"}});

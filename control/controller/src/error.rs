@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use millrace_config::{Config, ConfigErrors, Step};
+use millrace_config::{Config, ConfigErrors, Role, Step};
 
 /// Reason why a request was refused. The text is one sentence for people: the problem, its place and the
 /// remedy.
@@ -32,9 +32,9 @@ pub enum ControlError {
     /// Full or read-only disk, or lack of memory: nothing was changed.
     #[error("{0}")]
     NoRoom(String),
-    /// Request that needs the role admin.
-    #[error("{0}")]
-    NeedsAdmin(String),
+    /// Request that needs a higher role: the needed role, and the text.
+    #[error("{1}")]
+    Forbidden(Role, String),
     /// List with faulty entries; no entry was carried out.
     #[error(transparent)]
     List(Refused),

@@ -4,7 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use millrace_config::Config;
-use millrace_controller::{Apply, ControlError, Keep, Overrides, Role, Router, StartOptions, Who, start};
+use millrace_controller::operation::CompareConfiguration;
+use millrace_controller::view::DifferenceView;
+use millrace_controller::{
+    Apply, ControlError, Keep, Operation, Overrides, Principal, Role, Router, StartOptions, start,
+};
 
 /// Configuration of a router: `plugins` are keys of `[plugins]`, and `more` follows the port.
 fn text(plugins: &str, more: &str) -> String {
@@ -76,6 +80,15 @@ fn with_router(plugins: &str, work: impl AsyncFn(Router)) {
     });
 }
 
+/// Requests an operation as a caller of this role.
+async fn ask<O: Operation>(router: &Router, role: Role, operation: O) -> Result<O::Answer, ControlError> {
+    router.execute(&Principal { role: Some(role), ..Principal::router() }, operation).await
+}
+
+async fn compare(router: &Router, role: Role, text: &str) -> Result<DifferenceView, ControlError> {
+    ask(router, role, CompareConfiguration { text: text.to_owned(), origin: "x.toml".to_owned() }).await
+}
+
 /// Policy that refuses all plugins, as nothing is signed with its key.
 fn refusing(folder: &Path) -> String {
     let key = millrace_repository::generate(&folder.join("test.key")).unwrap().key;
@@ -89,7 +102,7 @@ const ALLOWING: &str = "shared-objects = \"allow\"\nunsigned = \"allow\"";
 fn a_difference_runs_no_constructor_of_a_submitted_shared_object() {
     let Some(object) = Object::build("difference") else { return };
     with_router(&refusing(&object.folder), async |router| {
-        let refused = router.difference(&text(ALLOWING, &object.loaded()), "x.toml", Role::Admin).await;
+        let refused = compare(&router, Role::Admin, &text(ALLOWING, &object.loaded())).await;
         assert!(!object.has_run(), "{refused:?}");
         assert!(refused.is_err());
     });
@@ -100,7 +113,7 @@ fn an_apply_that_what_runs_refuses_runs_no_constructor() {
     let Some(object) = Object::build("apply") else { return };
     with_router(&refusing(&object.folder), async |router| {
         let order = Apply { text: text(ALLOWING, &object.loaded()), ..Apply::default() };
-        let refused = router.apply(order, Who::router()).await;
+        let refused = ask(&router, Role::Admin, order).await;
         assert!(!object.has_run(), "{refused:?}");
         assert!(refused.is_err());
     });
@@ -111,13 +124,13 @@ fn a_difference_describes_an_admitted_shared_object_and_runs_none_of_it() {
     let Some(object) = Object::build("described") else { return };
     with_router("shared-objects = \"allow\"", async |router| {
         let submitted = text("shared-objects = \"allow\"", &object.loaded());
-        let difference = router.difference(&submitted, "x.toml", Role::Admin).await.unwrap();
+        let difference = compare(&router, Role::Admin, &submitted).await.unwrap();
         assert_eq!(difference.changes.len(), 3, "{difference:?}");
         assert!(!object.has_run());
         let late = submitted.replace("monitor", "early");
-        let refused = router.difference(&late, "x.toml", Role::Admin).await.unwrap_err().to_string();
+        let refused = compare(&router, Role::Admin, &late).await.unwrap_err().to_string();
         assert!(refused.contains("early") && !object.has_run(), "{refused}");
-        router.apply(Apply { text: submitted, ..Apply::default() }, Who::router()).await.unwrap();
+        ask(&router, Role::Admin, Apply { text: submitted, ..Apply::default() }).await.unwrap();
         assert!(object.has_run(), "what is applied runs");
     });
 }
@@ -133,7 +146,7 @@ fn a_check_of_a_file_runs_no_constructor() {
 #[test]
 fn an_operator_compares_only_texts_with_the_plugins_and_callers_that_run() {
     with_router("", async |router| {
-        let compare = async |text: &str| router.difference(text, "x.toml", Role::Operator).await;
+        let compare = async |text: &str| compare(&router, Role::Operator, text).await;
         let route = "[[route]]\nto = \"10.9.0.0/16\"\nvia = \"10.1.0.254\"\n";
         assert_eq!(compare(&text("", route)).await.unwrap().changes.len(), 1);
         for (plugins, more, table) in [
@@ -142,10 +155,10 @@ fn an_operator_compares_only_texts_with_the_plugins_and_callers_that_run() {
             ("", "[api]\ngroups = { users = \"admin\" }\n", "[api]"),
         ] {
             let refused = compare(&text(plugins, more)).await.unwrap_err();
-            assert!(matches!(&refused, ControlError::NeedsAdmin(why) if why.contains(table)), "{refused}");
+            assert!(matches!(&refused, ControlError::Forbidden(_, why) if why.contains(table)), "{refused}");
         }
         let state = text("", "").replace("state = \"none\"", "state = \"/tmp/elsewhere\"");
-        assert!(matches!(compare(&state).await, Err(ControlError::NeedsAdmin(_))));
+        assert!(matches!(compare(&state).await, Err(ControlError::Forbidden(..))));
         // A syntax error elsewhere in the text prevents that files are read.
         let wrong = text("", "[[plugin]]\nfile = \"/etc/shadow\"\n[[route]]\nto = \"10.9.0.0\"\n");
         let refused = compare(&wrong).await.unwrap_err().to_string();
@@ -164,15 +177,14 @@ fn an_operator_stores_no_revision_that_permits_more_than_what_runs() {
         let source = millrace_controller::Source { origin: "base.toml".into(), text: said.clone() };
         let options = StartOptions { overrides, source: Some(source), ..StartOptions::default() };
         let router = start(config, options).await.unwrap();
-        let keep = async |text: String, role| {
-            router.keep(Keep { text: Some(text), ..Keep::default() }, Who::router(), role).await
-        };
+        let keep =
+            async |text: String, role| ask(&router, role, Keep { text: Some(text), ..Keep::default() }).await;
         let downgrade = said.replace("object.so\"", "object.so\"\nallow-downgrade = true");
         let listening = format!("{said}[api]\nlisten = [\"0.0.0.0:8443\"]\n");
         keep(said.clone(), Role::Operator).await.unwrap();
         for (text, word) in [(downgrade, "allow-downgrade"), (listening, "api.listen")] {
             let refused = keep(text.clone(), Role::Operator).await.unwrap_err();
-            assert!(matches!(&refused, ControlError::NeedsAdmin(why) if why.contains(word)), "{refused}");
+            assert!(matches!(&refused, ControlError::Forbidden(_, why) if why.contains(word)), "{refused}");
             assert!(keep(text, Role::Admin).await.is_ok());
         }
         router.shutdown().await.unwrap();

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use millrace_config::Config;
-use millrace_controller::{StartOptions, start};
+use millrace_controller::operation::{GetSummary, ListDrops};
+use millrace_controller::{Principal, StartOptions, start};
 
 /// File that is removed with the test.
 struct File(PathBuf);
@@ -24,8 +25,9 @@ async fn a_port_announces_its_addresses_when_its_device_is_opened() {
     );
     let config = Config::parse(&text, "test").unwrap();
     let router = start(config, StartOptions::default()).await.unwrap();
-    let summary = router.summary().unwrap();
-    assert_eq!((summary.created, summary.dropped), (2, 0), "{:?}", router.drops().unwrap());
+    let summary = router.execute(&Principal::router(), GetSummary).await.unwrap();
+    let drops = router.execute(&Principal::router(), ListDrops).await.unwrap();
+    assert_eq!((summary.created, summary.dropped), (2, 0), "{drops:?}");
     router.shutdown().await.unwrap();
     let written = std::fs::read(&file.0).unwrap();
     // Gratuitous ARP request (RFC 5227), and unsolicited neighbour advertisement.

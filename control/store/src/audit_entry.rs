@@ -33,7 +33,7 @@ pub struct AuditEntry {
     pub time: String,
     /// User, router or plugin instance that made the request.
     pub who: Who,
-    /// Role of the requester; none for a requester without a role, the router or a plugin.
+    /// Role of the requester; none for a requester without a role, and for the router.
     #[serde(default)]
     pub role: Option<String>,
     /// Process id of the requester; none for the router, a plugin or a remote client.

@@ -1,41 +1,29 @@
 //! Resources of the audit log and of API tokens.
 
 use axum::routing::{delete, get, post};
-use millrace_controller::Role::Admin;
-use millrace_controller::view::{CreatedTokenView, TokenView};
-use millrace_controller::{AuditEntry, NewToken};
+use millrace_controller::NewToken;
+use millrace_controller::operation::{CreateToken, ListTokens, ReadAudit, RevokeToken};
 
-use crate::effect::Effect;
-use crate::operation::{Operation, Resource};
-use crate::resources::{audit, tokens};
+use crate::endpoint::{Endpoint, Resource};
+use crate::resources::observe::audit;
+use crate::resources::{create, show, tokens};
 
 /// Returns the resources of the audit log and of tokens.
 pub(super) fn access() -> Vec<Resource> {
     vec![
         Resource::new("/audit").on(
-            Operation::get::<Vec<AuditEntry>>(
-                Admin,
-                "the audit log: who requested which change, and the outcome",
-            )
-            .effect(Effect::Access)
-            .arguments::<audit::Wanted>(),
+            Endpoint::get::<ReadAudit>("the audit log: who requested which change, and the outcome")
+                .arguments::<audit::Wanted>(),
             get(audit::audit),
         ),
         Resource::new("/tokens")
+            .on(Endpoint::get::<ListTokens>("API tokens, with owner and last use"), show::<ListTokens>())
             .on(
-                Operation::get::<Vec<TokenView>>(Admin, "API tokens, with owner and last use")
-                    .effect(Effect::Access),
-                get(tokens::list),
-            )
-            .on(
-                Operation::create::<CreatedTokenView>(Admin, "creates a token; the answer shows it once")
-                    .effect(Effect::Access)
+                Endpoint::create::<CreateToken>("creates a token; the answer shows it once")
                     .body::<NewToken>(),
-                post(tokens::create),
+                post(create::<CreateToken>),
             ),
-        Resource::new("/tokens/{name}").on(
-            Operation::delete::<TokenView>(Admin, "revokes a token").effect(Effect::Access),
-            delete(tokens::revoke),
-        ),
+        Resource::new("/tokens/{name}")
+            .on(Endpoint::delete::<RevokeToken>("revokes a token"), delete(tokens::revoke)),
     ]
 }

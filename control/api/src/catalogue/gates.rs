@@ -1,52 +1,50 @@
 //! Resources of gates and bindings.
 
 use axum::routing::{delete, get, patch, post};
-use millrace_controller::Role::{Operator, Viewer};
+use millrace_controller::operation::{
+    Bind, CreateGate, ListBindings, ListGates, RemoveGate, SetGateTable, Unbind,
+};
 use millrace_controller::view::{BindingView, GateView};
-use millrace_controller::{NewBinding, PageQuery, Router};
+use millrace_controller::{NewBinding, PageQuery};
 
-use crate::operation::{Operation, Resource};
+use crate::endpoint::{Endpoint, Resource};
 use crate::resources;
-use crate::resources::{find, read};
+use crate::resources::{create, run, show};
 
 /// Returns the resources of gates and bindings.
 pub(super) fn gates() -> Vec<Resource> {
     vec![
         Resource::new("/gates")
-            .on(Operation::get::<Vec<GateView>>(Viewer, "gates and their bindings"), read(Router::gates))
+            .on(Endpoint::get::<ListGates>("gates and their bindings"), show::<ListGates>())
             .on(
-                Operation::create::<GateView>(Operator, "creates a gate, the last at its position")
-                    .body::<resources::NewGate>(),
-                post(resources::create_gate),
+                Endpoint::create::<CreateGate>("creates a gate, the last at its position")
+                    .body::<CreateGate>(),
+                post(create::<CreateGate>),
             ),
         Resource::new("/gates/{name}")
             .on(
-                Operation::get::<GateView>(Viewer, "a gate").tagged(),
-                find("gate", Router::gates, |gate| &gate.name),
+                Endpoint::get::<ListGates>("a gate").answers::<GateView>().tagged(),
+                get(resources::gates::find_gate),
             )
             .on(
-                Operation::patch::<GateView>(Operator, "changes the lookup algorithm of a gate")
-                    .body::<resources::GateSettings>()
+                Endpoint::patch::<SetGateTable>("changes the lookup algorithm of a gate")
+                    .body::<resources::gates::GateSettings>()
                     .tagged(),
-                patch(resources::set_gate),
+                patch(resources::gates::set_gate),
             )
             .on(
-                Operation::delete::<GateView>(Operator, "removes an unused gate").tagged(),
-                delete(resources::remove_gate),
+                Endpoint::delete::<RemoveGate>("removes an unused gate").tagged(),
+                delete(resources::gates::remove_gate),
             ),
         Resource::new("/bindings")
             .on(
-                Operation::get::<Vec<BindingView>>(Viewer, "bindings").arguments::<PageQuery>().paged(),
-                get(resources::bindings),
+                Endpoint::get::<ListBindings>("bindings")
+                    .answers::<Vec<BindingView>>()
+                    .arguments::<PageQuery>()
+                    .paged(),
+                get(resources::gates::bindings),
             )
-            .on(
-                Operation::create::<BindingView>(Operator, "binds an instance").body::<NewBinding>(),
-                post(resources::bind),
-            )
-            .on(
-                Operation::delete::<BindingView>(Operator, "removes a binding")
-                    .body::<resources::OldBinding>(),
-                delete(resources::unbind),
-            ),
+            .on(Endpoint::create::<Bind>("binds an instance").body::<NewBinding>(), post(create::<Bind>))
+            .on(Endpoint::delete::<Unbind>("removes a binding").body::<Unbind>(), delete(run::<Unbind>)),
     ]
 }

@@ -1,56 +1,43 @@
 //! Resources of plugins and their instances.
 
 use axum::routing::{delete, get, patch, post, put};
-use millrace_controller::Role::{Admin, Operator, Viewer};
-use millrace_controller::view::{
-    HeldView, InstanceView, MapView, PluginDetailView, PluginView, ReleaseView, UpgradeView,
+use millrace_controller::operation::{
+    ControlInstance, CreateInstance, FreeInstance, GetInstanceMap, GetPlugin, ListInstanceMaps,
+    ListInstances, ListPlugins, ListQuarantine, LoadPlugin, ReleaseInstance, RollBackPlugin, SetInstance,
+    UnloadPlugin, UpgradePlugin,
 };
-use millrace_controller::{NewPlugin, PageQuery, Router, Upgrade};
-use serde_json::Value;
+use millrace_controller::view::InstanceView;
+use millrace_controller::{NewPlugin, PageQuery, Upgrade};
 
-use crate::effect::Effect;
-use crate::operation::{Operation, Resource};
-use crate::resources::instances;
-use crate::resources::{find, read};
-use crate::served::paging::pages;
+use crate::endpoint::{Endpoint, Resource};
+use crate::resources::{create, instances, show};
 
 /// Returns the resources of plugins.
 pub(super) fn plugins() -> Vec<Resource> {
     vec![
-        Resource::new("/plugins")
-            .on(Operation::get::<Vec<PluginView>>(Viewer, "plugins"), read(Router::plugins))
-            .on(
-                Operation::create::<PluginView>(Admin, "loads a plugin from a file on the router's machine")
-                    .effect(Effect::Code)
-                    .body::<NewPlugin>(),
-                post(instances::load_plugin),
-            ),
+        Resource::new("/plugins").on(Endpoint::get::<ListPlugins>("plugins"), show::<ListPlugins>()).on(
+            Endpoint::create::<LoadPlugin>("loads a plugin from a file on the router's machine")
+                .body::<NewPlugin>(),
+            post(create::<LoadPlugin>),
+        ),
         Resource::new("/plugins/{name}")
             .on(
-                Operation::get::<PluginDetailView>(
-                    Viewer,
-                    "a plugin: settings, messages, capabilities and counters",
-                )
-                .tagged(),
+                Endpoint::get::<GetPlugin>("a plugin: settings, messages, capabilities and counters")
+                    .tagged(),
                 get(instances::find_plugin),
             )
             .on(
-                Operation::put::<UpgradeView>(Admin, "replaces a plugin by another version")
-                    .effect(Effect::Code)
+                Endpoint::put::<UpgradePlugin>("replaces a plugin by another version")
                     .body::<Upgrade>()
                     .tagged(),
                 put(instances::upgrade_plugin),
             )
             .on(
-                Operation::delete::<PluginView>(Admin, "unloads a plugin without instances")
-                    .effect(Effect::Code)
-                    .tagged(),
+                Endpoint::delete::<UnloadPlugin>("unloads a plugin without instances").tagged(),
                 delete(instances::unload_plugin),
             ),
         Resource::new("/plugins/{name}/rollback").on(
-            Operation::post::<UpgradeView>(Admin, "restores the previous version of a plugin")
-                .effect(Effect::Code)
-                .tagged(),
+            Endpoint::post::<RollBackPlugin>("restores the previous version of a plugin").tagged(),
             post(instances::roll_back_plugin),
         ),
     ]
@@ -61,50 +48,46 @@ pub(super) fn instances() -> Vec<Resource> {
     vec![
         Resource::new("/instances")
             .on(
-                Operation::get::<Vec<InstanceView>>(Viewer, "plugin instances")
-                    .arguments::<PageQuery>()
-                    .paged(),
-                pages(Router::instances, |one| one.name.clone()),
+                Endpoint::get::<ListInstances>("plugin instances").arguments::<PageQuery>().paged(),
+                get(instances::list_instances),
             )
             .on(
-                Operation::create::<InstanceView>(Operator, "creates an instance")
-                    .body::<instances::NewInstance>(),
+                Endpoint::create::<CreateInstance>("creates an instance").body::<CreateInstance>(),
                 post(instances::create_instance),
             ),
         Resource::new("/instances/{name}")
             .on(
-                Operation::get::<InstanceView>(Viewer, "an instance").tagged(),
-                find("instance", Router::instances, |one| &one.name),
+                Endpoint::get::<ListInstances>("an instance").answers::<InstanceView>().tagged(),
+                get(instances::find_instance),
             )
             .on(
-                Operation::patch::<InstanceView>(Operator, "changes settings of an instance, or renames it")
+                Endpoint::patch::<SetInstance>("changes settings of an instance, or renames it")
                     .body::<instances::InstanceChange>()
                     .tagged(),
                 patch(instances::change_instance),
             )
             .on(
-                Operation::delete::<InstanceView>(Operator, "removes an instance and its bindings").tagged(),
+                Endpoint::delete::<FreeInstance>("removes an instance and its bindings").tagged(),
                 delete(instances::free_instance),
             ),
         Resource::new("/instances/{name}/release").on(
-            Operation::post::<ReleaseView>(Operator, "releases an instance from quarantine"),
+            Endpoint::post::<ReleaseInstance>("releases an instance from quarantine"),
             post(instances::release_instance),
         ),
         Resource::new("/quarantine").on(
-            Operation::get::<Vec<HeldView>>(Viewer, "instances that stay in quarantine at the next start"),
-            read(Router::quarantine),
+            Endpoint::get::<ListQuarantine>("instances that stay in quarantine at the next start"),
+            show::<ListQuarantine>(),
         ),
         Resource::new("/instances/{name}/maps").on(
-            Operation::get::<Vec<MapView>>(Viewer, "shared maps of an instance"),
+            Endpoint::get::<ListInstanceMaps>("shared maps of an instance"),
             get(instances::instance_maps),
         ),
         Resource::new("/instances/{name}/maps/{map}").on(
-            Operation::get::<MapView>(Viewer, "a shared map, with up to 4,096 entries"),
+            Endpoint::get::<GetInstanceMap>("a shared map, with up to 4,096 entries"),
             get(instances::instance_map),
         ),
         Resource::new("/instances/{name}/control").on(
-            Operation::post::<Value>(
-                Operator,
+            Endpoint::post::<ControlInstance>(
                 "sends a control message to an instance or to its host companion",
             )
             .body::<instances::Message>(),

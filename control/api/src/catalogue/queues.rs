@@ -1,54 +1,54 @@
 //! Resources of schedulers and queues.
 
 use axum::routing::{delete, get, patch, post};
-use millrace_controller::Role::{Operator, Viewer};
-use millrace_controller::view::{QueueView, RemovedNodeView, SchedulerView};
-use millrace_controller::{NodeRemoval, PageQuery, Router, SchedulerNode};
+use millrace_controller::operation::{
+    AddSchedulerNode, GetQueue, ListQueues, ListSchedulers, RemoveSchedulerNode, SetQueue, SetScheduler,
+    SetSchedulerNode,
+};
+use millrace_controller::view::SchedulerView;
+use millrace_controller::{NodeRemoval, PageQuery, SchedulerNode};
 use serde_json::{Map, Value};
 
+use crate::endpoint::{Endpoint, Resource};
 use crate::http::naming::Settings;
-use crate::operation::{Operation, Resource};
-use crate::resources::read;
-use crate::resources::schedulers;
+use crate::resources::{schedulers, show};
 use crate::served::paging::pages;
 
 /// Returns the resources of schedulers.
 pub(super) fn schedulers() -> Vec<Resource> {
     vec![
         Resource::new("/schedulers").on(
-            Operation::get::<Vec<SchedulerView>>(Viewer, "schedulers, with promised and delivered rates"),
-            read(Router::schedulers),
+            Endpoint::get::<ListSchedulers>("schedulers, with promised and delivered rates"),
+            show::<ListSchedulers>(),
         ),
         Resource::new("/schedulers/{port}")
             .on(
-                Operation::get::<SchedulerView>(Viewer, "the scheduler of a port").tagged(),
+                Endpoint::get::<ListSchedulers>("the scheduler of a port")
+                    .answers::<SchedulerView>()
+                    .tagged(),
                 get(schedulers::show),
             )
             .on(
-                Operation::create::<SchedulerView>(Operator, "adds a scheduler node")
+                Endpoint::create::<AddSchedulerNode>("adds a scheduler node")
                     .body::<Settings<SchedulerNode>>()
                     .tagged(),
                 post(schedulers::add),
             )
             .on(
-                Operation::patch::<SchedulerView>(Operator, "changes settings of a port's scheduler")
+                Endpoint::patch::<SetScheduler>("changes settings of a port's scheduler")
                     .body::<Settings<Map<String, Value>>>()
                     .tagged(),
                 patch(schedulers::set),
             ),
         Resource::new("/schedulers/{port}/{node}")
             .on(
-                Operation::patch::<SchedulerView>(
-                    Operator,
-                    "changes settings of a scheduler node; null removes one",
-                )
-                .body::<Settings<Map<String, Value>>>()
-                .tagged(),
+                Endpoint::patch::<SetSchedulerNode>("changes settings of a scheduler node; null removes one")
+                    .body::<Settings<Map<String, Value>>>()
+                    .tagged(),
                 patch(schedulers::set_node),
             )
             .on(
-                Operation::delete::<RemovedNodeView>(
-                    Operator,
+                Endpoint::delete::<RemoveSchedulerNode>(
                     "removes a scheduler node and its children, and moves their packets to another leaf",
                 )
                 .body::<NodeRemoval>()
@@ -62,23 +62,18 @@ pub(super) fn schedulers() -> Vec<Resource> {
 pub(super) fn queues() -> Vec<Resource> {
     vec![
         Resource::new("/queues").on(
-            Operation::get::<Vec<QueueView>>(Viewer, "queues of schedulers, with backlog and counters")
+            Endpoint::get::<ListQueues>("queues of schedulers, with backlog and counters")
                 .arguments::<PageQuery>()
                 .paged(),
-            pages(Router::queues, |one| format!("{} {:05}", one.port, one.node.id)),
+            pages::<ListQueues>(|one| format!("{} {:05}", one.port, one.node.id)),
         ),
         Resource::new("/queues/{port}/{queue}")
+            .on(Endpoint::get::<GetQueue>("a queue, with its flow queues").tagged(), get(schedulers::queue))
             .on(
-                Operation::get::<QueueView>(Viewer, "a queue, with its flow queues").tagged(),
-                get(schedulers::queue),
-            )
-            .on(
-                Operation::patch::<schedulers::QueueChanged>(
-                    Operator,
-                    "changes settings of a queue, or of one flow queue",
-                )
-                .body::<schedulers::QueueChanges>()
-                .tagged(),
+                Endpoint::patch::<SetQueue>("changes settings of a queue, or of one flow queue")
+                    .answers::<schedulers::QueueChanged>()
+                    .body::<schedulers::QueueChanges>()
+                    .tagged(),
                 patch(schedulers::set_queue),
             ),
     ]

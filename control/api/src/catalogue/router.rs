@@ -1,69 +1,60 @@
 //! Resources of the router itself: its status, ports, neighbours and settings.
 
 use axum::routing::{delete, get, patch, post};
-use millrace_controller::Role::{Admin, Operator, Viewer};
-use millrace_controller::view::{HardwareView, NeighbourView, PortView, SummaryView};
-use millrace_controller::{NewNeighbour, OldNeighbour, PageQuery, Router, RouterSettings};
+use millrace_controller::operation::{
+    AddNeighbour, GetHardware, GetSettings, GetStatus, GetSummary, ListNeighbours, ListPorts,
+    RemoveNeighbour, SetPort, SetSettings,
+};
+use millrace_controller::view::PortView;
+use millrace_controller::{NewNeighbour, OldNeighbour, PageQuery, RouterSettings};
 use serde_json::{Map, Value};
 
 use super::{description, list};
-use crate::effect::Effect;
+use crate::endpoint::{Endpoint, Resource};
 use crate::http::naming::Settings;
-use crate::operation::{Operation, Resource};
-use crate::resources::read;
-use crate::resources::status::StatusAnswer;
-use crate::resources::{self, control_plane, status};
+use crate::resources::status::{StatusAnswer, status};
+use crate::resources::{control_plane, create, ports, run, settings, show};
 use crate::served::ListView;
 use crate::served::paging::pages;
 
 /// Returns the resources of the router, its ports and their neighbours.
 pub(super) fn router() -> Vec<Resource> {
     vec![
-        Resource::new("/").on(Operation::get::<ListView>(Viewer, "resources and their methods"), get(list)),
-        Resource::new("/openapi.json").on(
-            Operation::get::<Map<String, Value>>(Viewer, "the API description, in OpenAPI 3.1"),
-            get(description),
-        ),
+        Resource::new("/").on(Endpoint::own::<ListView>("resources and their methods"), get(list)),
+        Resource::new("/openapi.json")
+            .on(Endpoint::own::<Map<String, Value>>("the API description, in OpenAPI 3.1"), get(description)),
         Resource::new("/status")
-            .on(Operation::get::<StatusAnswer>(Viewer, "router status"), get(status::status)),
-        Resource::new("/summary")
-            .on(Operation::get::<SummaryView>(Viewer, "packet totals"), read(Router::summary)),
-        Resource::new("/ports").on(
-            Operation::get::<Vec<PortView>>(Viewer, "ports with counters and rates"),
-            read(Router::ports),
-        ),
+            .on(Endpoint::get::<GetStatus>("router status").answers::<StatusAnswer>(), get(status)),
+        Resource::new("/summary").on(Endpoint::get::<GetSummary>("packet totals"), show::<GetSummary>()),
+        Resource::new("/ports")
+            .on(Endpoint::get::<ListPorts>("ports with counters and rates"), show::<ListPorts>()),
         Resource::new("/ports/{name}")
-            .on(Operation::get::<PortView>(Viewer, "a port"), get(resources::find_port))
+            .on(Endpoint::get::<ListPorts>("a port").answers::<PortView>(), get(ports::find_port))
             .on(
-                Operation::patch::<PortView>(
-                    Operator,
-                    "changes settings of a port; null restores the default",
-                )
-                .body::<Settings<Map<String, Value>>>(),
-                patch(resources::set_port),
+                Endpoint::patch::<SetPort>("changes settings of a port; null restores the default")
+                    .body::<Settings<Map<String, Value>>>(),
+                patch(ports::set_port),
             ),
         Resource::new("/hardware").on(
-            Operation::get::<HardwareView>(
-                Viewer,
+            Endpoint::get::<GetHardware>(
                 "processors, ports and the switches between them, with their capabilities",
             ),
-            get(resources::hardware),
+            show::<GetHardware>(),
         ),
         neighbours(),
         Resource::new("/router")
             .on(
-                Operation::get::<Settings<RouterSettings>>(Viewer, "router-wide settings").tagged(),
-                get(resources::settings),
+                Endpoint::get::<GetSettings>("router-wide settings")
+                    .answers::<Settings<RouterSettings>>()
+                    .tagged(),
+                get(settings::settings),
             )
             .on(
-                Operation::patch::<Settings<RouterSettings>>(
-                    Admin,
-                    "changes router-wide settings; null restores the default",
-                )
-                .effect(Effect::Protection)
-                .body::<Settings<Map<String, Value>>>()
-                .tagged(),
-                patch(resources::set_settings),
+                Endpoint::patch::<SetSettings>("changes router-wide settings; null restores the default")
+                    .answers::<Settings<RouterSettings>>()
+                    .body::<Settings<Map<String, Value>>>()
+                    .tagged(),
+                patch(settings::set_settings),
             ),
         control_plane::resource(),
     ]
@@ -73,17 +64,15 @@ pub(super) fn router() -> Vec<Resource> {
 fn neighbours() -> Resource {
     Resource::new("/neighbours")
         .on(
-            Operation::get::<Vec<NeighbourView>>(Viewer, "neighbours of the ports")
-                .arguments::<PageQuery>()
-                .paged(),
-            pages(Router::neighbours, |one| format!("{} {}", one.port, one.address)),
+            Endpoint::get::<ListNeighbours>("neighbours of the ports").arguments::<PageQuery>().paged(),
+            pages::<ListNeighbours>(|one| format!("{} {}", one.port, one.address)),
         )
         .on(
-            Operation::create::<NeighbourView>(Operator, "adds a static neighbour").body::<NewNeighbour>(),
-            post(resources::add_neighbour),
+            Endpoint::create::<AddNeighbour>("adds a static neighbour").body::<NewNeighbour>(),
+            post(create::<AddNeighbour>),
         )
         .on(
-            Operation::delete::<NeighbourView>(Operator, "removes a static neighbour").body::<OldNeighbour>(),
-            delete(resources::remove_neighbour),
+            Endpoint::delete::<RemoveNeighbour>("removes a static neighbour").body::<OldNeighbour>(),
+            delete(run::<RemoveNeighbour>),
         )
 }

@@ -1,42 +1,38 @@
 //! Resources of observation: drops, traces, rates, events, counters and captures.
 
 use axum::routing::{delete, get};
-use millrace_controller::Role::{Operator, Viewer};
-use millrace_controller::view::{DropView, DroppedView, TraceView};
-use millrace_controller::{EventPage, Router};
+use millrace_controller::operation::{
+    ClearCounters, GetCounters, GetStatus, ListDrops, ListEvents, ReadLastDrops, StartCapture, StartTrace,
+};
+use millrace_controller::view::{DroppedView, TraceView};
 
-use crate::effect::Effect;
-use crate::operation::{Operation, Resource};
-use crate::resources::rates::RatesView;
-use crate::resources::read;
-use crate::resources::{self, capture, drops, events, metrics, rates, trace};
+use crate::endpoint::{Endpoint, Resource};
+use crate::resources::observe::rates::RatesView;
+use crate::resources::observe::{capture, drops, events, metrics, rates, trace};
+use crate::resources::{settings, show};
 
 /// Returns the resources of dropped and traced packets, rates and events.
 pub(super) fn packets() -> Vec<Resource> {
     vec![
-        Resource::new("/drops")
-            .on(Operation::get::<Vec<DropView>>(Viewer, "drops by reason"), read(Router::drops)),
+        Resource::new("/drops").on(Endpoint::get::<ListDrops>("drops by reason"), show::<ListDrops>()),
         Resource::new("/drops/packets").on(
-            Operation::get::<Vec<DroppedView>>(
-                Operator,
+            Endpoint::get_as::<ReadLastDrops, Vec<DroppedView>>(
                 "the last dropped packets, up to 8 for each reason and worker; as pcapng, or as a stream, if accepted",
-            ).effect(Effect::Packets)
+            )
             .arguments::<drops::Wanted>()
             .streams(),
             get(drops::packets),
         ),
         Resource::new("/trace").on(
-            Operation::get::<Vec<TraceView>>(
-                Operator,
+            Endpoint::get_as::<StartTrace, Vec<TraceView>>(
                 "traces of packets, stage by stage, until there are ?count=; as pcapng, or as a stream, if accepted",
-            ).effect(Effect::Packets)
+            )
             .arguments::<trace::Wanted>()
             .streams(),
             get(trace::trace),
         ),
         Resource::new("/rates").on(
-            Operation::get::<RatesView>(
-                Viewer,
+            Endpoint::get_as::<GetCounters, RatesView>(
                 "packet and byte rates of ports, ?hz= times a second as a stream, or once",
             )
             .arguments::<rates::Wanted>()
@@ -44,8 +40,7 @@ pub(super) fn packets() -> Vec<Resource> {
             get(rates::rates),
         ),
         Resource::new("/events").on(
-            Operation::get::<EventPage>(
-                Viewer,
+            Endpoint::get::<ListEvents>(
                 "events; with `Accept: text/event-stream` as a stream, after Last-Event-ID",
             )
             .arguments::<events::Wanted>()
@@ -59,22 +54,20 @@ pub(super) fn packets() -> Vec<Resource> {
 pub(super) fn counters() -> Vec<Resource> {
     vec![
         Resource::new("/metrics").on(
-            Operation::get::<String>(Viewer, "metrics in OpenMetrics format").media(metrics::MEDIA),
+            Endpoint::get_as::<GetStatus, String>("metrics in OpenMetrics format").media(metrics::MEDIA),
             get(metrics::metrics),
         ),
         Resource::new("/counters").on(
-            Operation::delete::<resources::Cleared>(
-                Operator,
+            Endpoint::delete::<ClearCounters>(
                 "resets packet counters; counters of queues, schedulers and flows continue",
-            ),
-            delete(resources::clear),
+            )
+            .answers::<settings::Cleared>(),
+            delete(settings::clear),
         ),
         Resource::new("/capture").on(
-            Operation::get::<String>(
-                Operator,
+            Endpoint::get_as::<StartCapture, String>(
                 "captures frames as pcapng, until there are ?count= or the client disconnects",
             )
-            .effect(Effect::Packets)
             .arguments::<capture::Wanted>()
             .media("application/x-pcapng"),
             get(capture::capture),

@@ -20,7 +20,7 @@ use crate::http::extract::LONG_BODY;
 use crate::http::problem::Problem;
 use crate::limits::places::{KnownPlace, Source, StrangersPlace};
 use crate::limits::{Key, Limits};
-use crate::principal::Principal;
+use millrace_controller::Principal;
 
 /// Client of a connection.
 #[derive(Debug)]

@@ -23,7 +23,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::entrance::users::Known;
 use crate::http::problem::Problem;
 use crate::limits::remote_limit::RemoteLimit;
-use crate::principal::Principal;
+use millrace_controller::Principal;
 
 /// Maximum number of messages in the channel.
 const WAITING: usize = 64;

@@ -17,7 +17,7 @@ use axum::response::Response;
 use hyper::body::{Frame, SizeHint};
 
 use crate::http::problem::Problem;
-use crate::principal::Principal;
+use millrace_controller::Principal;
 
 /// Total budget in bytes, for all bodies being received or processed, without their free parts.
 const ALL: usize = 128 << 20;

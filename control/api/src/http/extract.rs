@@ -1,6 +1,6 @@
 //! Extractors of request parts. Invalid input gives a [`Problem`].
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body as AnyBody, Bytes, to_bytes};
@@ -9,7 +9,7 @@ use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use millrace_controller::{ControlError, Wrong};
+use millrace_controller::{Call, ControlError, Wrong};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -97,7 +97,7 @@ async fn bytes<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Pro
     }
     let longest = Longest::of(&request);
     longest.check(&request)?;
-    let noted = request.extensions().get::<Noted>().cloned();
+    let call = request.extensions().get::<Call>().cloned();
     let share = request.extensions().get::<Arc<Share>>().cloned();
     let bytes = tokio::time::timeout(BODY_PATIENCE, Bytes::from_request(request, state)).await;
     let bytes = bytes.map_err(|_| late())?.map_err(|rejection| {
@@ -107,16 +107,11 @@ async fn bytes<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Pro
             status => Problem::new(status, rejection.body_text()),
         })
     })?;
-    if let Some(Noted(noted)) = noted {
-        // A request has a single body, so the cell is empty.
-        let _ = noted.set(bytes.clone());
+    if let Some(call) = call {
+        call.set_body(&bytes);
     }
     Ok(bytes)
 }
-
-/// Cell in which the body of a request is stored for the audit log.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Noted(pub Arc<OnceLock<Bytes>>);
 
 /// Arguments of an operation that has none.
 #[derive(Deserialize)]

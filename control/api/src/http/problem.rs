@@ -81,7 +81,7 @@ fn status(error: &ControlError) -> StatusCode {
         ControlError::Invalid(_) | ControlError::Config(_) => StatusCode::BAD_REQUEST,
         ControlError::NotFound(_) => StatusCode::NOT_FOUND,
         ControlError::Conflict(_) => StatusCode::CONFLICT,
-        ControlError::NeedsAdmin(_) => StatusCode::FORBIDDEN,
+        ControlError::Forbidden(..) => StatusCode::FORBIDDEN,
         ControlError::Changed(_) => StatusCode::PRECONDITION_FAILED,
         ControlError::System(_) | ControlError::Silent(_) => StatusCode::INTERNAL_SERVER_ERROR,
         ControlError::NoRoom(_) => StatusCode::INSUFFICIENT_STORAGE,

@@ -169,12 +169,15 @@ impl Condition {
         self.0.is_some()
     }
 
-    /// If there is a condition, reads the resource and checks its tag.
+    /// If there is a condition, awaits the resource and checks its tag.
     ///
     /// # Errors
     /// Returns 412 with the current state if the tag differs, or the error of reading the resource.
-    pub fn check<V: Tagged>(&self, current: impl FnOnce() -> Result<V, Problem>) -> Result<(), Problem> {
-        if self.0.is_none() { Ok(()) } else { self.check_this(&current()?) }
+    pub async fn check<V: Tagged>(
+        &self,
+        current: impl Future<Output = Result<V, Problem>>,
+    ) -> Result<(), Problem> {
+        if self.0.is_none() { Ok(()) } else { self.check_this(&current.await?) }
     }
 
     /// Checks the tag of a resource that was already read.

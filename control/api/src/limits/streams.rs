@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use millrace_controller::Role;
 
 use crate::http::problem::Problem;
-use crate::principal::Principal;
+use millrace_controller::Principal;
 
 /// Maximum number of streams: of events, rates, traces, drops and captures.
 const ALL: usize = 64;

@@ -1,44 +1,37 @@
 //! Handlers of the configuration and its revisions.
 
 use axum::Json;
-use axum::extract::{Extension, State};
 use axum::response::Response;
-use millrace_controller::{Apply, ConfirmTime, Keep, RollBack, Save, words};
+use millrace_controller::operation::{
+    CompareConfiguration, CompareWithBase, Confirm, GetConfiguration, GetRevision,
+};
+use millrace_controller::{Apply, Save, words};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Answer;
 use crate::http::extract::{Body, MaybeBody, Name};
 use crate::http::problem::Problem;
 use crate::http::tag::{Condition, WithTag};
-use crate::principal::Principal;
-use crate::resources::audit::Led;
-use crate::served::Served;
-use crate::served::long::long;
-
-type Answer<T> = Result<Json<T>, Problem>;
+use crate::served::Session;
 
 /// Returns the running configuration.
-pub(crate) async fn running(
-    State(served): State<Served>,
-    Extension(principal): Extension<Principal>,
-) -> Response {
-    long(&served, &principal, |control| Ok(WithTag(control.configuration()?))).await
+pub(crate) async fn running(session: Session) -> Response {
+    session.execute_long(GetConfiguration, |running| Ok(WithTag(running))).await
 }
 
 pub(crate) async fn apply(
-    State(served): State<Served>,
-    Extension(principal): Extension<Principal>,
+    session: Session,
     condition: Condition,
     Body(mut order): Body<Apply>,
-) -> Result<Led<impl Serialize>, Problem> {
+) -> Answer<impl Serialize> {
     if condition.is_there() {
-        let running = served.control.configuration()?;
+        let running = session.execute(GetConfiguration).await?;
         condition.check_this(&running)?;
         // Control checks the condition again, immediately before the change.
         order.only_if = Some(running.text);
     }
-    let applied = served.control.apply(order, principal.who).await?;
-    Ok(Led(applied.runs, applied))
+    session.execute(order).await.map(Json)
 }
 
 /// Configuration to compare with the running one; without a text, the base is compared.
@@ -52,31 +45,20 @@ pub(crate) struct Compared {
 }
 
 pub(crate) async fn difference(
-    State(served): State<Served>,
-    Extension(principal): Extension<Principal>,
-    Body(compared): Body<Compared>,
+    session: Session,
+    Body(Compared { text, origin }): Body<Compared>,
 ) -> Answer<impl Serialize> {
-    let origin = compared.origin.as_deref().unwrap_or("configuration");
-    let difference = match &compared.text {
-        Some(text) => served.control.difference(text, origin, principal.least()).await?,
-        None => served.control.difference_from_base().await?,
+    let origin = origin.unwrap_or_else(|| "configuration".to_owned());
+    let difference = match text {
+        Some(text) => session.execute(CompareConfiguration { text, origin }).await?,
+        None => session.execute(CompareWithBase).await?,
     };
     Ok(Json(difference))
 }
 
-pub(crate) async fn save(State(served): State<Served>, Body(order): Body<Save>) -> Answer<Saved> {
-    let text = served.control.save_into(order).await?;
+pub(crate) async fn save(session: Session, Body(order): Body<Save>) -> Answer<Saved> {
+    let text = session.execute(order).await?;
     Ok(Json(Saved { text }))
-}
-
-pub(crate) async fn keep(
-    State(served): State<Served>,
-    Extension(principal): Extension<Principal>,
-    Body(order): Body<Keep>,
-) -> Result<Led<impl Serialize>, Problem> {
-    let role = principal.least();
-    let kept = served.control.keep(order, principal.who, role).await?;
-    Ok(Led(Some(kept.number), kept))
 }
 
 /// File with the running configuration written into it.
@@ -93,51 +75,13 @@ pub(crate) struct Confirmed {
     revision: u64,
 }
 
-/// Request for a confirmation.
-#[derive(Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct Confirm {
-    /// Revision that must be waiting; if another one waits, nothing is confirmed.
-    revision: Option<u64>,
+pub(crate) async fn confirm(session: Session, MaybeBody(order): MaybeBody<Confirm>) -> Answer<Confirmed> {
+    let revision = session.execute(order).await?;
+    Ok(Json(Confirmed { revision }))
 }
 
-pub(crate) async fn confirm(
-    State(served): State<Served>,
-    MaybeBody(Confirm { revision }): MaybeBody<Confirm>,
-) -> Result<Led<Confirmed>, Problem> {
-    let revision = served.control.confirm(revision).await?;
-    Ok(Led(Some(revision), Confirmed { revision }))
-}
-
-/// Request for a rollback, to a revision or to the one before.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Return {
-    revision: Option<u64>,
-    #[serde(default, deserialize_with = "words::comment")]
-    #[schemars(length(max = 1024))]
-    comment: Option<String>,
-    confirm: Option<ConfirmTime>,
-    if_revision: Option<u64>,
-}
-
-pub(crate) async fn roll_back(
-    State(served): State<Served>,
-    Extension(principal): Extension<Principal>,
-    Body(order): Body<Return>,
-) -> Result<Led<impl Serialize>, Problem> {
-    let Return { revision, comment, confirm, if_revision } = order;
-    let order = RollBack { comment, confirm, if_revision };
-    let returned = served.control.roll_back(revision, &order, principal.who).await?;
-    Ok(Led(returned.runs, returned))
-}
-
-pub(crate) async fn revision(
-    State(served): State<Served>,
-    Extension(principal): Extension<Principal>,
-    Name(number): Name,
-) -> Result<Response, Problem> {
+pub(crate) async fn revision(session: Session, Name(number): Name) -> Result<Response, Problem> {
     let wrong = |_| Problem::bad_request(format!("{number:?} is no revision number: give a whole number"));
     let number = number.parse().map_err(wrong)?;
-    Ok(long(&served, &principal, move |control| Ok(Json(control.revision(number)?))).await)
+    Ok(session.execute_long(GetRevision { number }, |revision| Ok(Json(revision))).await)
 }

@@ -1,118 +1,116 @@
 //! Handlers of plugins and their instances.
 
 use axum::Json;
-use axum::extract::{Extension, State};
-use axum::http::StatusCode;
+use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
+use millrace_controller::operation::{
+    ControlHostCompanion, ControlInstance, CreateInstance, FreeInstance, GetInstanceMap, GetPlugin,
+    ListInstanceMaps, ListInstances, ReleaseInstance, RenameInstance, RollBackPlugin, SetInstance,
+    UnloadPlugin, UpgradePlugin,
+};
 use millrace_controller::view::{InstanceView, PluginDetailView};
-use millrace_controller::{ControlError, NewPlugin, Upgrade};
+use millrace_controller::{ControlError, PageQuery, Upgrade};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Answer, Created, named};
-use crate::http::extract::{Body, Name, Names};
+use super::{Answer, named};
+use crate::http::extract::{Arguments, Body, Name, Names};
 use crate::http::problem::Problem;
 use crate::http::tag::{Condition, WithTag};
-use crate::principal::Principal;
-use crate::served::Served;
+use crate::served::Session;
+use crate::served::paging::paged;
 
-fn instance(served: &Served, name: &str) -> Result<InstanceView, Problem> {
-    named("instance", served.control.instances()?, |one| &one.name, name)
+async fn instance(session: &Session, name: &str) -> Result<InstanceView, Problem> {
+    named("instance", session.execute(ListInstances).await?, |one| &one.name, name)
 }
 
-fn plugin(served: &Served, name: &str) -> Result<PluginDetailView, Problem> {
-    Ok(served.control.plugin(name)?)
+async fn plugin(session: &Session, name: &str) -> Result<PluginDetailView, Problem> {
+    session.execute(GetPlugin { name: name.to_owned() }).await
 }
 
 pub(crate) async fn find_plugin(
-    State(served): State<Served>,
+    session: Session,
     Name(name): Name,
 ) -> Result<WithTag<PluginDetailView>, Problem> {
-    plugin(&served, &name).map(WithTag)
-}
-
-pub(crate) async fn load_plugin(
-    State(served): State<Served>,
-    Body(new): Body<NewPlugin>,
-) -> Created<impl Serialize> {
-    Ok((StatusCode::CREATED, Json(served.control.load_plugin(&new).await?)))
+    plugin(&session, &name).await.map(WithTag)
 }
 
 pub(crate) async fn unload_plugin(
-    State(served): State<Served>,
+    session: Session,
     Name(name): Name,
     condition: Condition,
 ) -> Answer<impl Serialize> {
-    condition.check(|| plugin(&served, &name))?;
-    Ok(Json(served.control.unload_plugin(&name)?))
+    condition.check(plugin(&session, &name)).await?;
+    session.execute(UnloadPlugin { name }).await.map(Json)
 }
 
 pub(crate) async fn upgrade_plugin(
-    State(served): State<Served>,
+    session: Session,
     Name(name): Name,
     condition: Condition,
     Body(upgrade): Body<Upgrade>,
 ) -> Answer<impl Serialize> {
-    condition.check(|| plugin(&served, &name))?;
-    Ok(Json(served.control.upgrade_plugin(&name, &upgrade).await?))
+    condition.check(plugin(&session, &name)).await?;
+    session.execute(UpgradePlugin { name, upgrade }).await.map(Json)
 }
 
 pub(crate) async fn roll_back_plugin(
-    State(served): State<Served>,
+    session: Session,
     Name(name): Name,
     condition: Condition,
 ) -> Answer<impl Serialize> {
-    condition.check(|| plugin(&served, &name))?;
-    Ok(Json(served.control.roll_back_plugin(&name)?))
+    condition.check(plugin(&session, &name)).await?;
+    session.execute(RollBackPlugin { name }).await.map(Json)
 }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct NewInstance {
-    plugin: String,
-    name: String,
-    #[serde(default)]
-    settings: Map<String, Value>,
+/// Returns the instances, ordered by name if a page is requested.
+pub(crate) async fn list_instances(
+    session: Session,
+    uri: Uri,
+    Arguments(query): Arguments<PageQuery>,
+) -> Response {
+    session
+        .execute_long(ListInstances, move |instances| {
+            Ok(paged(&uri, query.of(instances, |one| one.name.clone())?))
+        })
+        .await
+}
+
+pub(crate) async fn find_instance(
+    session: Session,
+    Name(name): Name,
+) -> Result<WithTag<InstanceView>, Problem> {
+    instance(&session, &name).await.map(WithTag)
 }
 
 pub(crate) async fn create_instance(
-    State(served): State<Served>,
-    Extension(principal): Extension<Principal>,
-    Body(new): Body<NewInstance>,
+    session: Session,
+    Body(new): Body<CreateInstance>,
 ) -> Result<Response, Problem> {
-    let NewInstance { plugin, name, settings } = new;
-    let instance = served.control.create_instance(&plugin, &name, &settings, principal.least())?;
+    let instance = session.execute(new).await?;
     Ok((StatusCode::CREATED, WithTag(instance)).into_response())
 }
 
 pub(crate) async fn free_instance(
-    State(served): State<Served>,
-    Extension(principal): Extension<Principal>,
+    session: Session,
     Name(name): Name,
     condition: Condition,
 ) -> Answer<impl Serialize> {
-    condition.check(|| instance(&served, &name))?;
-    Ok(Json(served.control.free_instance(&name, principal.least())?))
+    condition.check(instance(&session, &name)).await?;
+    session.execute(FreeInstance { name }).await.map(Json)
 }
 
-pub(crate) async fn release_instance(
-    State(served): State<Served>,
-    Extension(principal): Extension<Principal>,
-    Name(name): Name,
-) -> Answer<impl Serialize> {
-    Ok(Json(served.control.release_instance(&name, principal.least())?))
+pub(crate) async fn release_instance(session: Session, Name(name): Name) -> Answer<impl Serialize> {
+    session.execute(ReleaseInstance { name }).await.map(Json)
 }
 
-pub(crate) async fn instance_maps(State(served): State<Served>, Name(name): Name) -> Answer<impl Serialize> {
-    Ok(Json(served.control.instance_maps(&name)?))
+pub(crate) async fn instance_maps(session: Session, Name(instance): Name) -> Answer<impl Serialize> {
+    session.execute(ListInstanceMaps { instance }).await.map(Json)
 }
 
-pub(crate) async fn instance_map(
-    State(served): State<Served>,
-    Names([instance, map]): Names,
-) -> Answer<impl Serialize> {
-    Ok(Json(served.control.instance_map(&instance, &map)?))
+pub(crate) async fn instance_map(session: Session, Names([instance, map]): Names) -> Answer<impl Serialize> {
+    session.execute(GetInstanceMap { instance, map }).await.map(Json)
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -127,17 +125,16 @@ pub(crate) struct Message {
 }
 
 pub(crate) async fn control(
-    State(served): State<Served>,
-    Extension(principal): Extension<Principal>,
-    Name(name): Name,
+    session: Session,
+    Name(instance): Name,
     Body(message): Body<Message>,
 ) -> Answer<Value> {
     let Message { message, arguments, companion } = message;
-    let role = principal.least();
-    Ok(Json(match companion {
-        true => served.control.control_host_companion(&name, &message, &arguments, role).await?,
-        false => served.control.control(&name, &message, &arguments, role)?,
-    }))
+    let reply = match companion {
+        true => session.execute(ControlHostCompanion { instance, message, arguments }).await,
+        false => session.execute(ControlInstance { instance, message, arguments }).await,
+    };
+    reply.map(Json)
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -150,17 +147,15 @@ pub(crate) struct InstanceChange {
 }
 
 pub(crate) async fn change_instance(
-    State(served): State<Served>,
-    Extension(principal): Extension<Principal>,
+    session: Session,
     Name(name): Name,
     condition: Condition,
     Body(change): Body<InstanceChange>,
 ) -> Result<WithTag<InstanceView>, Problem> {
-    condition.check(|| instance(&served, &name))?;
-    let (control, role) = (&served.control, principal.least());
+    condition.check(instance(&session, &name)).await?;
     let changed = match (change.settings, change.name) {
-        (Some(settings), None) => control.set_instance(&name, &settings, role)?,
-        (None, Some(to)) => control.rename_instance(&name, &to, role)?,
+        (Some(settings), None) => session.execute(SetInstance { name, settings }).await?,
+        (None, Some(to)) => session.execute(RenameInstance { name, to }).await?,
         _ => {
             let problem = "give either `settings` or `name`: a request changes one of them".to_owned();
             return Err(ControlError::Invalid(problem).into());

@@ -1,74 +1,81 @@
 //! Handlers of schedulers and queues.
 
 use axum::Json;
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
-use millrace_controller::view::{RemovedNodeView, SchedulerView};
+use millrace_config::Scheduler;
+use millrace_controller::operation::{
+    AddSchedulerNode, GetQueue, GetSchedulerSettings, ListSchedulers, RemoveSchedulerNode, SetQueue,
+    SetScheduler, SetSchedulerNode,
+};
+use millrace_controller::view::{QueueView, RemovedNodeView, SchedulerView};
 use millrace_controller::{ControlError, NodeRemoval, SchedulerNode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::{Answer, change_settings};
 use crate::http::extract::{Body, Name, Names};
-use crate::http::naming::{Settings, refused};
+use crate::http::naming::Settings;
 use crate::http::problem::Problem;
 use crate::http::tag::{Condition, WithTag};
-use crate::served::Served;
+use crate::served::Session;
+
+type TaggedScheduler = Result<WithTag<SchedulerView>, Problem>;
 
 /// Adds a node.
 pub(crate) async fn add(
-    State(served): State<Served>,
+    session: Session,
     Name(port): Name,
     condition: Condition,
     Body(Settings(node)): Body<Settings<SchedulerNode>>,
 ) -> Result<impl IntoResponse, Problem> {
-    condition.check(|| scheduler(&served, &port))?;
-    Ok((
-        StatusCode::CREATED,
-        WithTag(served.control.add_scheduler_node(&port, &node).map_err(refused(&Map::new()))?),
-    ))
+    condition.check(scheduler(&session, &port)).await?;
+    let view = change_settings(&session, &Map::new(), AddSchedulerNode { port, node }).await?;
+    Ok((StatusCode::CREATED, WithTag(view)))
 }
 
 /// Changes settings of a scheduler as a whole.
 pub(crate) async fn set(
-    State(served): State<Served>,
+    session: Session,
     Name(port): Name,
     condition: Condition,
-    Body(Settings(changes)): Body<Settings<Map<String, Value>>>,
-) -> Result<impl IntoResponse, Problem> {
-    condition.check(|| scheduler(&served, &port))?;
-    Ok(WithTag(served.control.set_scheduler(&port, &changes).map_err(refused(&changes))?))
+    Body(Settings(given)): Body<Settings<Map<String, Value>>>,
+) -> TaggedScheduler {
+    condition.check(scheduler(&session, &port)).await?;
+    let operation = SetScheduler { port, changes: given.clone() };
+    change_settings(&session, &given, operation).await.map(WithTag)
 }
 
 /// Changes a node.
 pub(crate) async fn set_node(
-    State(served): State<Served>,
-    Names([port, node]): Names,
+    session: Session,
+    Names([port, name]): Names,
     condition: Condition,
-    Body(Settings(changes)): Body<Settings<Map<String, Value>>>,
-) -> Result<impl IntoResponse, Problem> {
-    condition.check(|| scheduler(&served, &port))?;
-    Ok(WithTag(served.control.set_scheduler_node(&port, &node, &changes).map_err(refused(&changes))?))
+    Body(Settings(given)): Body<Settings<Map<String, Value>>>,
+) -> TaggedScheduler {
+    condition.check(scheduler(&session, &port)).await?;
+    let operation = SetSchedulerNode { port, name, changes: given.clone() };
+    change_settings(&session, &given, operation).await.map(WithTag)
 }
 
 /// Removes a node.
 pub(crate) async fn remove_node(
-    State(served): State<Served>,
+    session: Session,
     Names([port, node]): Names,
     condition: Condition,
     Body(removal): Body<NodeRemoval>,
-) -> Result<Json<RemovedNodeView>, Problem> {
-    condition.check(|| scheduler(&served, &port))?;
-    Ok(Json(served.control.remove_scheduler_node(&port, &node, &removal).await?))
+) -> Answer<RemovedNodeView> {
+    condition.check(scheduler(&session, &port)).await?;
+    session.execute(RemoveSchedulerNode { port, node, removal }).await.map(Json)
 }
 
 /// Returns a queue with the queues of flows in it.
 pub(crate) async fn queue(
-    State(served): State<Served>,
+    session: Session,
     Names([port, queue]): Names,
-) -> Result<impl IntoResponse, Problem> {
-    Ok(WithTag(served.control.queue(&port, &queue).await?))
+) -> Result<WithTag<QueueView>, Problem> {
+    session.execute(GetQueue { port, queue }).await.map(WithTag)
 }
 
 /// Changed settings of a queue, or of a flow's queue in it.
@@ -94,38 +101,45 @@ pub(crate) struct QueueChanged {
 
 /// Changes settings of a queue, or of a flow's queue in it.
 pub(crate) async fn set_queue(
-    State(served): State<Served>,
+    session: Session,
     Names([port, queue]): Names,
     condition: Condition,
     Body(QueueChanges { flow, changes }): Body<QueueChanges>,
-) -> Result<Json<QueueChanged>, Problem> {
+) -> Answer<QueueChanged> {
     while condition.is_there() {
-        let before = served.control.scheduler_settings(&port)?;
-        condition.check_this(&served.control.queue(&port, &queue).await?)?;
+        let before = scheduler_settings(&session, &port).await?;
+        let current = session.execute(GetQueue { port: port.clone(), queue: queue.clone() }).await?;
+        condition.check_this(&current)?;
         // The scheduler may have changed while the queue was read; then the check is repeated.
-        if served.control.scheduler_settings(&port)? == before {
+        if scheduler_settings(&session, &port).await? == before {
             break;
         }
     }
-    served.control.set_queue(&port, &queue, flow.as_deref(), &changes.0).map_err(refused(&changes.0))?;
-    Ok(Json(QueueChanged { port, queue, flow, changes }))
+    let done = QueueChanged { port, queue, flow, changes };
+    let QueueChanged { port, queue, flow, changes: Settings(given) } = &done;
+    let [port, queue] = [port, queue].map(String::clone);
+    let operation = SetQueue { port, queue, flow: flow.clone(), changes: given.clone() };
+    change_settings(&session, given, operation).await?;
+    Ok(Json(done))
 }
 
 /// Returns the scheduler of a port.
-pub(crate) async fn show(
-    State(served): State<Served>,
-    Name(port): Name,
-) -> Result<WithTag<SchedulerView>, Problem> {
-    scheduler(&served, &port).map(WithTag)
+pub(crate) async fn show(session: Session, Name(port): Name) -> TaggedScheduler {
+    scheduler(&session, &port).await.map(WithTag)
 }
 
-fn scheduler(served: &Served, port: &str) -> Result<SchedulerView, Problem> {
-    match served.control.schedulers()?.into_iter().find(|one| one.port == port) {
+async fn scheduler(session: &Session, port: &str) -> Result<SchedulerView, Problem> {
+    let schedulers = session.execute(ListSchedulers).await?;
+    match schedulers.into_iter().find(|one| one.port == port) {
         Some(scheduler) => Ok(scheduler),
         None => {
             // For an unknown port, this returns the error.
-            served.control.scheduler_settings(port)?;
+            scheduler_settings(session, port).await?;
             Err(ControlError::no_scheduler(port).into())
         }
     }
+}
+
+async fn scheduler_settings(session: &Session, port: &str) -> Result<Option<Scheduler>, Problem> {
+    session.execute(GetSchedulerSettings { port: port.to_owned() }).await
 }

@@ -1,14 +1,13 @@
 //! Status of the daemon and of its interface.
 
 use axum::Json;
-use axum::extract::State;
+use millrace_controller::operation::GetStatus;
 use millrace_controller::view::StatusView;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::http::problem::Problem;
-use crate::served::InterfaceView;
-use crate::served::Served;
+use super::Answer;
+use crate::served::{InterfaceView, Session};
 
 /// Status of the daemon and of its interface.
 #[derive(Serialize, JsonSchema)]
@@ -19,7 +18,8 @@ pub(crate) struct StatusAnswer {
     interface: InterfaceView,
 }
 
-pub(crate) async fn status(State(served): State<Served>) -> Result<Json<StatusAnswer>, Problem> {
-    let interface = served.interface.view();
-    Ok(Json(StatusAnswer { status: served.control.status()?, interface }))
+/// Returns the status of the daemon and of its interface.
+pub(crate) async fn status(session: Session) -> Answer<StatusAnswer> {
+    let interface = session.served.interface.view();
+    Ok(Json(StatusAnswer { status: session.execute(GetStatus).await?, interface }))
 }

@@ -8,7 +8,7 @@ use millrace_controller::Role;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::effect::Effect;
+use millrace_controller::Effect;
 
 /// Resource in the list of resources.
 #[derive(Clone, Debug, Serialize, JsonSchema)]

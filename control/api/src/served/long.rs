@@ -10,8 +10,8 @@ use tokio::sync::Semaphore;
 
 use crate::http::problem::Problem;
 use crate::limits::shares::Shares;
-use crate::principal::Principal;
 use crate::served::Served;
+use millrace_controller::Principal;
 
 /// Maximum number of slow answers in progress.
 const ALL: usize = 2;

@@ -5,6 +5,7 @@ mod interface;
 pub(crate) mod long;
 pub(crate) mod paging;
 mod sampler;
+mod session;
 
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use tokio::sync::watch;
 pub(crate) use documents::{Documents, ListView, ResourceView};
 pub(crate) use interface::{Interface, InterfaceView};
 pub(crate) use sampler::Sampler;
+pub(crate) use session::Session;
 
 use self::long::LongAnswers;
 use crate::limits::Limits;

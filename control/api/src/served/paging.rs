@@ -1,28 +1,25 @@
 //! Pages of long lists, each with a link to the next one.
 
 use axum::Json;
-use axum::extract::{Extension, State};
 use axum::http::{HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
-use millrace_controller::{ControlError, Page, PageQuery, Router};
+use millrace_controller::{Operation, Page, PageQuery};
 use serde::Serialize;
 
 use crate::http::extract::Arguments;
-use crate::principal::Principal;
-use crate::served::Served;
-use crate::served::long::long;
+use crate::served::{Served, Session};
 
-/// Returns the handler for GET of a noun with many objects. Pages are ordered by `key`.
-pub(crate) fn pages<V: Serialize + 'static>(
-    read: fn(&Router) -> Result<Vec<V>, ControlError>,
-    key: fn(&V) -> String,
-) -> MethodRouter<Served> {
-    let answer = move |State(served): State<Served>,
-                       Extension(principal): Extension<Principal>,
-                       uri: Uri,
-                       Arguments(query): Arguments<PageQuery>| async move {
-        long(&served, &principal, move |control| Ok(paged(&uri, query.of(read(control)?, key)?))).await
+/// Returns the handler that executes an operation without arguments, which lists many objects. Pages are
+/// ordered by `key`.
+pub(crate) fn pages<O>(key: fn(&<O::Answer as IntoIterator>::Item) -> String) -> MethodRouter<Served>
+where
+    O: Operation<Answer: IntoIterator<Item: Serialize + 'static>> + Default + 'static,
+{
+    let answer = move |session: Session, uri: Uri, Arguments(query): Arguments<PageQuery>| async move {
+        session
+            .execute_long(O::default(), move |all| Ok(paged(&uri, query.of(all.into_iter().collect(), key)?)))
+            .await
     };
     get(answer)
 }

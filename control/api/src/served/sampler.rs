@@ -1,10 +1,12 @@
 //! Sampler of port counters, shared by all clients.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use millrace_controller::operation::GetCounters;
 use millrace_controller::view::CountersView;
-use millrace_controller::{ControlError, Router};
+use millrace_controller::{Call, ControlError, Operation, Router};
+use tokio::sync::Mutex;
 
 /// Maximum age of a shared sample, so that many clients cost the data plane no more than one.
 const FRESH: Duration = Duration::from_millis(80);
@@ -21,16 +23,19 @@ struct Sample {
 }
 
 impl Sampler {
-    /// Returns the last sample if it is recent, else a new one.
+    /// Returns the last sample if it is recent, else a new one that the caller reads.
     ///
     /// # Errors
-    /// When the data plane does not answer.
-    pub fn sample(&self, control: &Router) -> Result<Arc<CountersView>, ControlError> {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Returns an error if the caller may not read the counters, or if the data plane does not answer.
+    pub async fn sample(&self, control: &Router, call: &Call) -> Result<Arc<CountersView>, ControlError> {
+        // A shared sample needs the same role as a new one.
+        call.principal().may(GetCounters::ROLE)?;
+        // The lock is held while the counters are read, so that other callers wait for this sample.
+        let mut last = self.0.lock().await;
         if let Some(sample) = last.as_ref().filter(|sample| sample.at.elapsed() < FRESH) {
             return Ok(sample.counters.clone());
         }
-        let counters = Arc::new(control.counters()?);
+        let counters = Arc::new(control.execute(call, GetCounters).await?);
         *last = Some(Sample { at: Instant::now(), counters: counters.clone() });
         Ok(counters)
     }

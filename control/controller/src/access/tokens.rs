@@ -48,6 +48,14 @@ pub struct NewToken {
     pub expires: Option<TokenTime>,
 }
 
+/// Runs work that waits for the disk on a blocking thread.
+pub(crate) async fn on_blocking_thread<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ControlError> + Send + 'static,
+) -> Result<T, ControlError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| ControlError::system("store the API tokens", error))?
+}
+
 /// Token as stored in the token file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -138,7 +146,7 @@ impl Tokens {
     /// # Errors
     /// An invalid or used name, an expiry that is too far away, too many tokens, or a file that can't be
     /// written.
-    pub fn create(&self, new: &NewToken, who: &Who) -> Result<CreatedTokenView, ControlError> {
+    pub(crate) fn create(&self, new: &NewToken, who: &Who) -> Result<CreatedTokenView, ControlError> {
         let now = now();
         check(new)?;
         let mut book = self.book();
@@ -167,7 +175,7 @@ impl Tokens {
     }
 
     /// Returns all tokens, by name.
-    pub fn list(&self) -> Vec<TokenView> {
+    pub(crate) fn list(&self) -> Vec<TokenView> {
         let (now, uses) = (now(), self.uses());
         let mut all: Vec<TokenView> =
             self.book().entries().iter().map(|kept| view(&with_use(kept.clone(), &uses), now)).collect();
@@ -179,7 +187,7 @@ impl Tokens {
     ///
     /// # Errors
     /// No token of that name, or a file that can't be written.
-    pub fn revoke(&self, name: &str) -> Result<TokenView, ControlError> {
+    pub(crate) fn revoke(&self, name: &str) -> Result<TokenView, ControlError> {
         let uses = self.uses();
         let mut book = self.book();
         let Some(kept) = book.entries().iter().find(|kept| kept.name == name).cloned() else {

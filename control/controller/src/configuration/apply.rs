@@ -1,4 +1,4 @@
-//! Applies a configuration atomically.
+//! Comparing a configuration with the running one, and applying it atomically.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::model::Model;
 use crate::router::{Inner, Router};
 use crate::view::{AppliedView, ConfirmTime, DifferenceView};
 
-/// Request to apply a configuration.
+/// Applies a configuration atomically.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Apply {
@@ -40,28 +40,15 @@ pub struct Apply {
     /// Revision that must be running without later changes; otherwise nothing is applied.
     #[serde(default)]
     pub if_revision: Option<u64>,
-    /// Expected text of the running configuration, as returned by [`Router::configuration`]. If the text
-    /// differs, nothing is applied.
+    /// Expected text of the running configuration, as returned by
+    /// [`GetConfiguration`](crate::operation::GetConfiguration). If the text differs, nothing is applied.
     #[serde(skip)]
     pub only_if: Option<String>,
 }
 
 impl Router {
-    /// Returns the changes that a configuration text would make, as commands. No code of shared objects runs.
-    /// For a role below `admin`, no file that the text names is read.
-    ///
-    /// # Errors
-    /// Returns the problems of the text, [`ControlError::NeedsAdmin`], or an error while another
-    /// configuration is being applied.
-    pub async fn difference(
-        &self,
-        text: &str,
-        origin: &str,
-        role: Role,
-    ) -> Result<DifferenceView, ControlError> {
-        if role < Role::Admin {
-            self.unless_privileged(text, origin).await?;
-        }
+    /// Returns the changes that a configuration text would make, as commands.
+    pub(crate) async fn difference(&self, text: &str, origin: &str) -> Result<DifferenceView, ControlError> {
         let candidate = self.candidate(text, origin).await?;
         let inner = self.lock();
         inner.settings.unless_applying()?;
@@ -73,18 +60,8 @@ impl Router {
         })
     }
 
-    /// Returns the changes from the running configuration to the base: last applied or saved, or used at the
-    /// start.
-    ///
-    /// # Errors
-    /// Returns an error if the base can no longer be read, or while another configuration is being applied.
-    pub async fn difference_from_base(&self) -> Result<DifferenceView, ControlError> {
-        let base = self.lock().settings.base.draft.clone();
-        self.difference(&base.text, &base.origin, Role::Admin).await
-    }
-
     /// Refuses a text whose `[plugins]`, `[[plugin]]` or `[api]` differs from the running configuration.
-    async fn unless_privileged(&self, text: &str, origin: &str) -> Result<(), ControlError> {
+    pub(crate) async fn unless_privileged(&self, text: &str, origin: &str) -> Result<(), ControlError> {
         let (running, overrides) = (self.running(), self.lock().settings.overrides.clone());
         let (text, origin) = (text.to_owned(), origin.to_owned());
         let work = tokio::task::spawn_blocking(move || {
@@ -96,31 +73,17 @@ impl Router {
             ];
             match differing.iter().find(|(_, differs)| *differs) {
                 None => Ok(()),
-                Some((table, _)) => Err(ControlError::NeedsAdmin(format!(
-                    "{table} of {origin} differs from what runs: comparing it needs the role admin"
-                ))),
+                Some((table, _)) => Err(ControlError::Forbidden(
+                    Role::Admin,
+                    format!("{table} of {origin} differs from what runs: comparing it needs the role admin"),
+                )),
             }
         });
         work.await.map_err(|error| ControlError::system("read the configuration", error))?
     }
 
-    /// Applies a configuration. Dropping the returned future doesn't stop the work.
-    ///
-    /// # Errors
-    /// Returns the problems of the text, the changes that need a restart, or the failed step and its reason.
-    /// The earlier configuration runs then.
-    pub async fn apply(&self, order: Apply, who: Who) -> Result<AppliedView, ControlError> {
-        let router = self.clone();
-        let work = tokio::spawn(async move {
-            let result = router.apply_at_once(&order, &who).await;
-            router.tell_applied(&order, &who, &result);
-            result
-        });
-        work.await.map_err(|error| ControlError::system("apply the configuration", error))?
-    }
-
     /// Logs the result of applying a configuration, and notes an event.
-    pub(super) fn tell_applied(&self, order: &Apply, who: &Who, result: &Result<AppliedView, ControlError>) {
+    pub(crate) fn tell_applied(&self, order: &Apply, who: &Who, result: &Result<AppliedView, ControlError>) {
         match result {
             Ok(view) => {
                 tracing::info!(%who, changes = view.changes.len(), revision = view.revision, "configuration applied");
@@ -154,7 +117,7 @@ impl Router {
         self.events().note(EventKind::ConfigurationRefused, origin, text, details);
     }
 
-    async fn apply_at_once(&self, order: &Apply, who: &Who) -> Result<AppliedView, ControlError> {
+    pub(crate) async fn apply_at_once(&self, order: &Apply, who: &Who) -> Result<AppliedView, ControlError> {
         let origin = order.origin.as_deref().unwrap_or("configuration");
         let candidate = self.candidate(&order.text, origin).await?;
         let turn = self.begin_apply()?;
@@ -164,7 +127,7 @@ impl Router {
     /// Applies the configuration of `order`, already parsed as `candidate`.
     ///
     /// # Errors
-    /// Returns the errors of [`apply`](Self::apply), except for problems of the text.
+    /// Returns the errors of [`Apply`], except for problems of the text.
     pub(super) async fn apply_whole(
         &self,
         _turn: &Turn,
@@ -239,7 +202,7 @@ impl Router {
     }
 
     /// Returns the running configuration in normal form.
-    pub(super) fn running(&self) -> Config {
+    pub(crate) fn running(&self) -> Config {
         // Normalization takes long, so it runs after the lock is released.
         let written = {
             let inner = self.lock();
@@ -252,7 +215,7 @@ impl Router {
     ///
     /// # Errors
     /// Returns an error while a configuration or a list is being applied.
-    pub(super) fn whole_running(&self) -> Result<Config, ControlError> {
+    pub(crate) fn whole_running(&self) -> Result<Config, ControlError> {
         let written = {
             let inner = self.lock();
             inner.settings.unless_in_between()?;
@@ -297,7 +260,7 @@ impl Router {
     ///
     /// # Errors
     /// Returns the errors of [`to_change`](Self::to_change).
-    pub(super) fn begin_apply(&self) -> Result<Turn, ControlError> {
+    pub(crate) fn begin_apply(&self) -> Result<Turn, ControlError> {
         let mut inner = self.to_change()?;
         Ok(self.turn(&mut inner))
     }

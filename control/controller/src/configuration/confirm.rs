@@ -1,4 +1,4 @@
-//! Automatic rollback of configurations that are not confirmed in time.
+//! Confirmation of configurations, and automatic rollback of those that are not confirmed in time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,19 +118,7 @@ impl Router {
         self.lock().settings.waiting.as_ref().is_some_and(|waiting| waiting.revision == revision)
     }
 
-    /// Confirms the waiting revision and returns its number. If `revision` is given, it must be that number.
-    /// Dropping the returned future doesn't stop the work.
-    ///
-    /// # Errors
-    /// Returns an error if no revision waits, if another one does, during a rollback, or if the confirmation
-    /// can't be written. In the last case the revision still waits.
-    pub async fn confirm(&self, revision: Option<u64>) -> Result<u64, ControlError> {
-        let router = self.clone();
-        let work = tokio::spawn(async move { router.confirm_whole(revision).await });
-        work.await.map_err(|error| ControlError::system("confirm", error))?
-    }
-
-    async fn confirm_whole(&self, meant: Option<u64>) -> Result<u64, ControlError> {
+    pub(crate) async fn confirm_whole(&self, meant: Option<u64>) -> Result<u64, ControlError> {
         let _turn = self.begin_turn().map_err(|busy| self.why_not_now(busy))?;
         let (store, revision) = {
             let inner = self.lock();
@@ -223,6 +211,7 @@ mod tests {
     use millrace_telemetry::EventQuery;
 
     use super::*;
+    use crate::operation::{Confirm, GetConfiguration, Principal};
     use crate::{Apply, RollBack, StartOptions, start};
 
     const BASE: &str = r#"
@@ -242,9 +231,10 @@ action = "drop"
     async fn what_cannot_go_back_keeps_nothing_else_from_it_and_is_told_once() {
         let config = Config::parse(BASE, "base.toml").unwrap();
         let router = start(config, StartOptions::default()).await.unwrap();
+        let admin = Principal::router();
         let text = BASE.replace("25", "26");
         let order = Apply { text, confirm: Some("1s".parse().unwrap()), ..Apply::default() };
-        router.apply(order, Who::router()).await.unwrap();
+        router.execute(&admin, order).await.unwrap();
         // The earlier configuration had an instance whose plugin is gone.
         let gone = Instance { plugin: "gone".into(), name: "g".into(), settings: Default::default() };
         if let Some(waiting) = &mut router.lock().settings.waiting {
@@ -252,10 +242,10 @@ action = "drop"
         }
         // Rollback attempts happen at 1 s, 2 s and 4 s.
         tokio::time::sleep(Duration::from_millis(4500)).await;
-        let running = router.configuration().unwrap();
+        let running = router.execute(&admin, GetConfiguration).await.unwrap();
         assert!(running.text.contains("dport 25") && running.pending.is_some(), "{}", running.text);
         // Between two rollback attempts, a confirmation is refused too.
-        let refused = router.confirm(None).await.unwrap_err();
+        let refused = router.execute(&admin, Confirm::default()).await.unwrap_err();
         assert!(
             matches!(&refused, ControlError::Conflict(text) if text.contains("is going back")),
             "{refused}"
@@ -270,8 +260,8 @@ action = "drop"
         if let Some(waiting) = &mut router.lock().settings.waiting {
             Arc::make_mut(&mut waiting.before).instance.clear();
         }
-        router.roll_back(None, &RollBack::default(), Who::router()).await.unwrap();
-        assert!(router.configuration().unwrap().pending.is_none());
+        router.execute(&admin, RollBack::default()).await.unwrap();
+        assert!(router.execute(&admin, GetConfiguration).await.unwrap().pending.is_none());
         router.shutdown().await.unwrap();
     }
 }

@@ -9,12 +9,15 @@ use super::apply::{Apply, without_restart};
 use super::base::Base;
 use crate::ControlError;
 use crate::router::Router;
-use crate::view::{AppliedView, ConfigurationView, ConfirmTime, RevisionTextView, RevisionView};
+use crate::view::{AppliedView, ConfirmTime, RevisionView};
 
-/// Options of a rollback to a revision.
+/// Applies a revision again, as a new one.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RollBack {
+    /// Number of the revision. Without it, withdraws the waiting revision, or else applies the newest good
+    /// revision that differs from the running configuration.
+    pub revision: Option<u64>,
     /// Reason for the rollback.
     #[serde(deserialize_with = "super::words::comment")]
     #[schemars(length(max = 1024))]
@@ -26,26 +29,11 @@ pub struct RollBack {
 }
 
 impl Router {
-    /// Returns the running configuration as text, and its origin.
-    ///
-    /// # Errors
-    /// Returns an error while a configuration or a list is being applied.
-    pub fn configuration(&self) -> Result<ConfigurationView, ControlError> {
-        let running = self.whole_running()?;
-        let inner = self.lock();
-        Ok(ConfigurationView {
-            text: running.to_text()?,
-            origin: inner.settings.base.draft.origin.clone(),
-            store: inner.settings.store.path().map(|path| path.display().to_string()),
-            pending: inner.settings.waiting.as_ref().map(super::Waiting::pending),
-        })
-    }
-
     /// Returns all stored revisions, the newest first.
     ///
     /// # Errors
     /// Returns an error if the revisions can't be read.
-    pub fn revisions(&self) -> Result<Vec<RevisionView>, ControlError> {
+    pub(crate) fn revisions(&self) -> Result<Vec<RevisionView>, ControlError> {
         let (store, waiting, base) = {
             let inner = self.lock();
             let waiting = inner.settings.waiting.as_ref().map(|waiting| waiting.revision);
@@ -59,36 +47,8 @@ impl Router {
         Ok(revisions.map(|one| RevisionView { runs: Some(one.number) == runs, revision: one }).collect())
     }
 
-    /// Returns a revision with its text.
-    ///
-    /// # Errors
-    /// Returns an error if the revision doesn't exist or can't be read.
-    pub fn revision(&self, number: u64) -> Result<RevisionTextView, ControlError> {
-        let store = self.lock().settings.store.clone();
-        let (revision, text) = store.revision(number).map_err(of_store)?;
-        Ok(RevisionTextView { revision, text })
-    }
-
-    /// Applies a revision again, as a new one. Without a number, applies the newest good revision that
-    /// differs from the running configuration. Dropping the returned future doesn't stop the work.
-    ///
-    /// # Errors
-    /// Returns an error if the revision doesn't exist, and the errors of [`apply`](Self::apply). Nothing has
-    /// changed then, unless the text says that the waiting revision is withdrawn.
-    pub async fn roll_back(
+    pub(crate) async fn roll_back_whole(
         &self,
-        number: Option<u64>,
-        order: &RollBack,
-        who: Who,
-    ) -> Result<AppliedView, ControlError> {
-        let (router, order) = (self.clone(), order.clone());
-        let work = tokio::spawn(async move { router.roll_back_whole(number, order, &who).await });
-        work.await.map_err(|error| ControlError::system("go back", error))?
-    }
-
-    async fn roll_back_whole(
-        &self,
-        number: Option<u64>,
         order: RollBack,
         who: &Who,
     ) -> Result<AppliedView, ControlError> {
@@ -98,7 +58,7 @@ impl Router {
         }
         let waits = self.lock().settings.waiting.is_some();
         // An invalid target is reported before the waiting revision is withdrawn.
-        let target = match number {
+        let target = match order.revision {
             Some(number) => Some(self.target(number).await?),
             None if waits => None,
             None => Some(self.target(self.newest_other().await?).await?),
@@ -170,7 +130,7 @@ impl Router {
     }
 }
 
-fn of_store(error: StoreError) -> ControlError {
+pub(crate) fn of_store(error: StoreError) -> ControlError {
     match error {
         StoreError::Unknown { .. } => ControlError::NotFound(error.to_string()),
         StoreError::Foreign { .. } => ControlError::Conflict(error.to_string()),

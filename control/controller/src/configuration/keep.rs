@@ -4,10 +4,8 @@ use std::sync::Arc;
 
 use millrace_config::{Config, Role};
 use millrace_store::{Draft, Revision, State, Store, StoreError, Who};
-use millrace_telemetry::EventKind;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
 
 use super::apply::Apply;
 use super::base::Base;
@@ -16,7 +14,7 @@ use crate::overrides::Overrides;
 use crate::router::Router;
 use crate::view::AppliedView;
 
-/// Request to write the running configuration into a file.
+/// Returns the running configuration, written into the text of a file whose comments stay.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Save {
@@ -30,7 +28,8 @@ pub struct Save {
     pub force: bool,
 }
 
-/// Request to store the running configuration as a revision.
+/// Stores the running configuration as a revision for the next start. Returns the newest good revision
+/// instead if its text is the same.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Keep {
@@ -51,46 +50,6 @@ pub struct Keep {
 const NAMED: usize = 10;
 
 impl Router {
-    /// Returns the running configuration, written into the text of a file whose comments stay.
-    ///
-    /// # Errors
-    /// Returns an error if the text is no configuration, or while a configuration is being applied. Without
-    /// `force`, also refuses to lose entries of the file that were neither applied nor saved.
-    pub async fn save_into(&self, order: Save) -> Result<String, ControlError> {
-        // A half-applied configuration is not saved.
-        self.lock().settings.unless_applying()?;
-        let (running, kept) = (self.running(), self.kept());
-        let work = tokio::task::spawn_blocking(move || kept.saved(&running, order));
-        work.await.map_err(|error| ControlError::system("write the configuration", error))?
-    }
-
-    /// Stores the running configuration as a revision for the next start. Returns the newest good revision
-    /// instead if its text is the same.
-    ///
-    /// # Errors
-    /// Returns an error if the text differs from the running configuration, if the disk refuses, or while a
-    /// configuration is being applied or waits for confirmation. Returns [`ControlError::NeedsAdmin`] for a
-    /// role below `admin` whose text permits more at the next start.
-    pub async fn keep(&self, order: Keep, who: Who, role: Role) -> Result<Revision, ControlError> {
-        let _turn = self.begin_apply()?;
-        let (running, kept, by) = (self.running(), self.kept(), who.clone());
-        let order = Keep { comment: Some(order.comment.unwrap_or_else(|| "saved".to_owned())), ..order };
-        let work = tokio::task::spawn_blocking(move || {
-            if role < Role::Admin {
-                kept.unless_privileged(&running, &order)?;
-            }
-            kept.keep(&running, order, by)
-        });
-        let (draft, revision) =
-            work.await.map_err(|error| ControlError::system("write the revision", error))??;
-        let (number, origin) = (revision.number, revision.origin.clone());
-        self.lock().settings.base = Base { draft, revision: Some(number) };
-        let text = format!("{who} saved what runs as revision {number}: {origin}");
-        let details = json!({"who": who, "revision": number, "origin": origin});
-        self.events().note(EventKind::ConfigurationSaved, &origin, text, details);
-        Ok(revision)
-    }
-
     /// Stores the text of an apply request that changed nothing as a revision. Does nothing if the base and
     /// the newest good revision already equal the running configuration.
     ///
@@ -116,7 +75,7 @@ impl Router {
         Ok(AppliedView { revision: number, runs: number, ..AppliedView::nothing(&name) })
     }
 
-    fn kept(&self) -> Kept {
+    pub(crate) fn kept(&self) -> Kept {
         let inner = self.lock();
         Kept {
             store: inner.settings.store.clone(),
@@ -127,14 +86,14 @@ impl Router {
 }
 
 /// Stored revisions, base and overrides.
-struct Kept {
+pub(crate) struct Kept {
     store: Store,
     base: Base,
     overrides: Overrides,
 }
 
 impl Kept {
-    fn saved(&self, running: &Config, order: Save) -> Result<String, ControlError> {
+    pub(crate) fn saved(&self, running: &Config, order: Save) -> Result<String, ControlError> {
         let Save { text, origin, force } = order;
         let Some(text) = text else {
             let Draft { text, origin, .. } = &self.base.draft;
@@ -174,7 +133,7 @@ impl Kept {
     /// Refuses a text that permits more at the next start than the running configuration. Command-line
     /// overrides may now hide `[api]`, state paths and `on-death` of the text. A loaded plugin no longer
     /// needs `allow-downgrade`.
-    fn unless_privileged(&self, running: &Config, order: &Keep) -> Result<(), ControlError> {
+    pub(crate) fn unless_privileged(&self, running: &Config, order: &Keep) -> Result<(), ControlError> {
         let Some(text) = &order.text else { return Ok(()) };
         let origin = order.origin.as_deref().unwrap_or("configuration");
         let submitted = Config::parse(text, origin)?.normalized();
@@ -185,7 +144,7 @@ impl Kept {
         }
         let refused = |what: &str| {
             let problem = format!("{origin} differs from what runs: {what}: storing it needs the role admin");
-            Err(ControlError::NeedsAdmin(problem))
+            Err(ControlError::Forbidden(Role::Admin, problem))
         };
         if let Some(plugin) = submitted.plugin.iter().find(|plugin| !plain.plugin.contains(plugin)) {
             return refused(&format!("allow-downgrade of plugin {}", plugin.file.display()));
@@ -196,7 +155,12 @@ impl Kept {
         }
     }
 
-    fn keep(self, running: &Config, order: Keep, who: Who) -> Result<(Draft, Revision), ControlError> {
+    pub(crate) fn keep(
+        self,
+        running: &Config,
+        order: Keep,
+        who: Who,
+    ) -> Result<(Draft, Revision), ControlError> {
         let Self { store, base, overrides } = self;
         let origin = order.origin.unwrap_or_else(|| base.draft.origin.clone());
         let text = match order.text {

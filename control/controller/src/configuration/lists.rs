@@ -12,11 +12,9 @@ use millrace_config::{Change, Filter, Route};
 
 use super::Failed;
 use crate::filters::conflicts::FilterConflicts;
-use crate::filters::{new_filter, refuse_unreachable};
+use crate::filters::refuse_unreachable;
 use crate::model::Model;
-use crate::request::{NewFilter, NewRoute};
 use crate::router::{Inner, Router};
-use crate::routes::changes::{parse_prefix, parse_route};
 use crate::routes::views::RouteViews;
 use crate::routes::{OwnRoutes, Routes};
 use crate::view::ShadowedView;
@@ -33,47 +31,12 @@ pub struct AddedFilters {
 }
 
 /// Valid entries, each with its position in the list.
-type Numbered<T> = Vec<(usize, T)>;
+pub(crate) type Numbered<T> = Vec<(usize, T)>;
 
 impl Router {
-    /// Adds routes: all of them, or none. When this returns, the next packet uses them. Dropping the returned
-    /// future doesn't stop the work.
-    ///
-    /// # Errors
-    /// Returns [`ControlError::List`] with the faulty entries, for the reasons of [`Router::add_route`].
-    pub async fn add_routes(&self, new: Vec<NewRoute>) -> Result<usize, ControlError> {
-        let try_all = |inner: &mut Inner, routes: Numbered<Route>, wrong: &mut Wrong| {
-            try_routes(&inner.model, &inner.routes, routes, wrong)
-        };
-        self.make_list(new, |new| parse_route(&new), try_all, |_, changes| changes.len()).await
-    }
-
-    /// Removes configured routes: all of them, or none. When this returns, no further packet uses them.
-    ///
-    /// # Errors
-    /// Returns [`ControlError::List`] with the faulty entries, for the reasons of [`Router::remove_route`].
-    pub async fn remove_routes(&self, to: Vec<String>) -> Result<usize, ControlError> {
-        let try_all = |inner: &mut Inner, prefixes: Numbered<IpNet>, wrong: &mut Wrong| {
-            try_removals(&inner.route_views(), prefixes, wrong)
-        };
-        self.make_list(to, |to| parse_prefix(&to), try_all, |_, changes| changes.len()).await
-    }
-
-    /// Adds filters: all of them, or none. Returns their ids, and the added filters that never win.
-    ///
-    /// # Errors
-    /// Returns [`ControlError::List`] with the faulty entries, for the reasons of [`Router::add_filter`].
-    pub async fn add_filters(&self, new: Vec<NewFilter>) -> Result<AddedFilters, ControlError> {
-        let numbers = |inner: &Inner, changes: &[Change]| numbers_of(&inner.model, changes);
-        let ids = self.make_list(new, |new| new_filter(&new), try_filters, numbers).await?;
-        let meant: HashSet<u64> = ids.iter().copied().collect();
-        let shadowed = self.never_winning(|number| meant.contains(&number)).await;
-        Ok(AddedFilters { ids, shadowed })
-    }
-
     /// Parses all entries with `read`, plans the changes with `try_all`, and makes them if no entry is
     /// faulty. Returns the result of `done`, which is called before other transactions may start.
-    async fn make_list<T: Send + 'static, U: Send + 'static, R: Send + 'static>(
+    pub(crate) async fn make_list<T: Send + 'static, U: Send + 'static, R: Send + 'static>(
         &self,
         entries: Vec<T>,
         read: fn(T) -> Result<U, ControlError>,
@@ -124,7 +87,7 @@ fn refused(entries: usize, failed: Failed) -> ControlError {
 }
 
 /// Returns the ids of the added filters.
-fn numbers_of(model: &Model, changes: &[Change]) -> Vec<u64> {
+pub(crate) fn numbers_of(model: &Model, changes: &[Change]) -> Vec<u64> {
     let number = |change: &Change| match change {
         Change::AddFilter(filter) => model.number_of(filter),
         _ => None,
@@ -133,7 +96,12 @@ fn numbers_of(model: &Model, changes: &[Change]) -> Vec<u64> {
 }
 
 /// Checks which routes can be added. A next hop may lie in the subnet of an earlier route of the list.
-fn try_routes(model: &Model, known: &Routes, routes: Numbered<Route>, wrong: &mut Wrong) -> Vec<Change> {
+pub(crate) fn try_routes(
+    model: &Model,
+    known: &Routes,
+    routes: Numbered<Route>,
+    wrong: &mut Wrong,
+) -> Vec<Change> {
     let (mut subnets, mut once) = (OwnRoutes::default(), Once::default());
     let mut can_be_added = |(number, route): &(usize, Route)| {
         let prefix = *route.to.value();
@@ -156,7 +124,11 @@ fn try_routes(model: &Model, known: &Routes, routes: Numbered<Route>, wrong: &mu
 }
 
 /// Checks which prefixes have a configured route.
-fn try_removals(views: &RouteViews<'_>, prefixes: Numbered<IpNet>, wrong: &mut Wrong) -> Vec<Change> {
+pub(crate) fn try_removals(
+    views: &RouteViews<'_>,
+    prefixes: Numbered<IpNet>,
+    wrong: &mut Wrong,
+) -> Vec<Change> {
     let mut once = Once::default();
     let removal = |(number, prefix): (usize, IpNet)| {
         let route = once.take(prefix).and_then(|()| views.ours(prefix));
@@ -166,7 +138,7 @@ fn try_removals(views: &RouteViews<'_>, prefixes: Numbered<IpNet>, wrong: &mut W
 }
 
 /// Checks which filters can be added, without changing the model.
-fn try_filters(inner: &mut Inner, filters: Numbered<Filter>, wrong: &mut Wrong) -> Vec<Change> {
+pub(crate) fn try_filters(inner: &mut Inner, filters: Numbered<Filter>, wrong: &mut Wrong) -> Vec<Change> {
     let (before, mut conflicts) = (inner.model.plugins.clone(), FilterConflicts::of(&inner.model));
     let addition = |(number, filter): (usize, Filter)| {
         let right = inner.supervision.death.refuse_silent(Need::Filters);

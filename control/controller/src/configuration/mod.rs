@@ -9,19 +9,19 @@
 //! previous revision; that state is written first, in the same step. If writing fails, all changes are
 //! undone. The task belongs to the router, so it continues when the request ends.
 
-mod apply;
-mod base;
+pub(crate) mod apply;
+pub(crate) mod base;
 mod bindings;
 mod carry_out;
-mod confirm;
+pub(crate) mod confirm;
 mod expected;
-mod history;
-mod keep;
-mod lists;
-mod ports;
+pub(crate) mod history;
+pub(crate) mod keep;
+pub(crate) mod lists;
+pub(crate) mod ports;
 mod running;
-mod settings;
-mod single;
+pub(crate) mod settings;
+pub(crate) mod single;
 pub mod words;
 
 pub use apply::Apply;
@@ -32,7 +32,6 @@ pub use lists::AddedFilters;
 pub(crate) use base::Base;
 use confirm::Waiting;
 pub(crate) use settings::{Progress, Settings, Started};
-pub(crate) use single::checked;
 
 use millrace_config::Change;
 
@@ -40,7 +39,7 @@ use crate::ControlError;
 use crate::router::Router;
 
 /// Guard of a transaction. Other changes are refused until it is dropped.
-struct Turn(Router);
+pub(crate) struct Turn(Router);
 
 impl Drop for Turn {
     fn drop(&mut self) {

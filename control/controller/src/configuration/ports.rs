@@ -4,19 +4,16 @@ use ipnet::IpNet;
 use millrace_config::{Change, Config, InputWeight, Port, ReversePath, Text};
 use millrace_pipeline::PortCommand;
 use serde::{Deserialize, Deserializer};
-use serde_json::{Map, Value};
 
 use super::single::checked;
 use crate::ControlError;
 use crate::model::{Model, reverse_path};
-use crate::request::reading::read;
-use crate::router::{Inner, Router};
-use crate::view::PortView;
+use crate::router::Inner;
 
 /// Port settings that can be changed individually; `null` resets to the default.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct PortSettings {
+pub(crate) struct PortSettings {
     #[serde(default, deserialize_with = "said")]
     address: Option<Vec<IpNet>>,
     #[serde(default, deserialize_with = "said")]
@@ -34,30 +31,8 @@ where
     Option::deserialize(deserializer).map(|value: Option<T>| Some(value.unwrap_or_default()))
 }
 
-impl Router {
-    /// Changes settings of a port while it forwards: `input-weight`, `reverse-path`, and `address` if it has
-    /// no kernel device.
-    ///
-    /// # Errors
-    /// Returns an error for an unknown port, other settings, or values out of range. Nothing has changed
-    /// then.
-    pub async fn set_port(&self, name: &str, changes: &Map<String, Value>) -> Result<PortView, ControlError> {
-        let settings = read("what is asked for", Value::Object(changes.clone()));
-        let settings: PortSettings = settings.map_err(|error| {
-            ControlError::Invalid(format!(
-                "port {name:?}: {error}; address, input-weight and reverse-path are set one by one, what else a file says \
-                 is applied"
-            ))
-        })?;
-        let port = name.to_owned();
-        self.change(move |inner| Ok((vec![plan_port(&inner.model, &port, settings)?], ()))).await?;
-        let found = self.ports()?.into_iter().find(|port| port.name == name);
-        found.ok_or_else(|| ControlError::System("the port is not there".into()))
-    }
-}
-
 /// Plans a change of a port's settings.
-fn plan_port(model: &Model, name: &str, settings: PortSettings) -> Result<Change, ControlError> {
+pub(crate) fn plan_port(model: &Model, name: &str, settings: PortSettings) -> Result<Change, ControlError> {
     let id = model.port(name)?.id;
     let plan = model.ports.iter().find(|plan| plan.id == id);
     let plan = plan.ok_or_else(|| ControlError::System("the port is not there".into()))?;

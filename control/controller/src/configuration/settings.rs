@@ -43,13 +43,13 @@ pub(crate) struct Settings {
     /// Configuration last applied or saved, or used at the start.
     pub base: Base,
     /// Store of the applied revisions.
-    pub(super) store: Store,
+    pub(crate) store: Store,
     /// Progress of the running transaction; `None` if none runs.
     pub(super) applying: Option<Progress>,
     /// Whether the router is shutting down. Changes and rollbacks are refused then.
     pub(super) ending: bool,
     /// Revision that is rolled back unless confirmed in time; `None` if none waits.
-    pub(super) waiting: Option<Waiting>,
+    pub(crate) waiting: Option<Waiting>,
 }
 
 impl Settings {

@@ -15,7 +15,7 @@ use crate::show;
 use crate::view::{AmbiguousView, GateCheckView, NamedFilterView, ShadowedView};
 
 /// Maximum number of ambiguous pairs in the result; further pairs are only counted.
-const PAIRS: usize = 100;
+pub(crate) const PAIRS: usize = 100;
 /// Maximum number of filters of a gate for a complete check. At this number the check takes ten seconds.
 const MOST: usize = 1 << 15;
 
@@ -23,7 +23,7 @@ const MOST: usize = 1 << 15;
 /// filters, the comparison takes too long.
 pub(crate) const MOST_COMPARED: usize = 4096;
 
-type Entries = Vec<Entry<BindingId>>;
+pub(crate) type Entries = Vec<Entry<BindingId>>;
 
 type Shadows = Vec<(BindingId, Vec<BindingId>)>;
 
@@ -79,31 +79,8 @@ impl Router {
         self.lock().model.named_shadows(found, is_meant)
     }
 
-    /// Returns, for each gate with filters, the filters that never win and the pairs with an unclear winner.
-    /// Compares filters on a blocking thread.
-    ///
-    /// # Errors
-    /// Returns an error if a gate has more than 32,768 filters.
-    pub async fn check_filters(&self) -> Result<Vec<GateCheckView>, ControlError> {
-        let gates = self.entries()?;
-        let analyse_all = move || {
-            let analysed = |(gate, entries): (String, Entries)| {
-                let analysis = analyse(&entries, PAIRS, |entry| entry.value);
-                (gate, entries, analysis)
-            };
-            gates.into_iter().map(analysed).collect::<Vec<_>>()
-        };
-        let analysed = tokio::task::spawn_blocking(analyse_all).await;
-        let analysed = analysed.map_err(|error| ControlError::system("compare filters", error))?;
-        let inner = self.lock();
-        Ok(analysed
-            .into_iter()
-            .map(|(gate, entries, found)| view(gate, &entries, found, &inner.model))
-            .collect())
-    }
-
     /// Returns the filters of each gate that has any.
-    fn entries(&self) -> Result<Vec<(String, Entries)>, ControlError> {
+    pub(crate) fn entries(&self) -> Result<Vec<(String, Entries)>, ControlError> {
         let inner = self.lock();
         let mut gates = Vec::new();
         for gate in inner.model.plugins.gates() {
@@ -125,7 +102,7 @@ impl Router {
     }
 }
 
-fn view(gate: String, entries: &Entries, found: Analysis, model: &Model) -> GateCheckView {
+pub(crate) fn view(gate: String, entries: &Entries, found: Analysis, model: &Model) -> GateCheckView {
     let by_id: HashMap<FilterId, &Entry<BindingId>> = entries.iter().map(|entry| (entry.id, entry)).collect();
     let name = |id: &FilterId| by_id.get(id).and_then(|entry| named(entry.value, model));
     let at_route = model.plugins.gate(&gate).is_ok_and(|gate| gate.position == Position::Route);

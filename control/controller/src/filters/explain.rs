@@ -1,17 +1,42 @@
 //! Explanation of filters: the filter that each gate chooses for a packet, and the reason.
 
-use super::MISMATCHES;
-use crate::model::Model;
-use crate::show::{self};
-use crate::view::CandidateView;
+use std::collections::HashSet;
+
 use millrace_classify::{Candidate, FilterTable, Outcome};
 use millrace_plugin::BindingId;
-use std::collections::HashSet;
+
+use crate::model::Model;
+use crate::show;
+use crate::view::CandidateView;
+
+/// Maximum number of filters in a gate's explanation that don't match the packet; people read no longer list.
+const MISMATCHES: usize = 32;
+
+/// Whether the action of a binding at a gate of position `route` replaces the route. Instances and `accept`
+/// don't.
+pub(crate) fn chooses_way(model: &Model, id: BindingId) -> bool {
+    model.plugins.binding(id).is_some_and(|bound| bound.action.is_route())
+}
+
+/// Returns the reason why the winning filter at a gate of position `route` doesn't determine the packet's
+/// route; `None` if it does.
+pub(crate) fn beaten(model: &Model, winner: BindingId, primary: bool, route: Option<&str>) -> Option<String> {
+    if !chooses_way(model, winner) {
+        return None;
+    }
+    let bound = model.plugins.binding(winner)?;
+    let priority = model.options.route_priority;
+    if primary {
+        return Some("matches, but a gate before this one has chosen the way".to_owned());
+    }
+    let route = route.filter(|_| bound.priority < priority)?;
+    Some(format!("matches, but the route to {route} has priority {priority}, which is higher"))
+}
 
 impl Model {
     /// Returns the filters of a gate in the order in which they win: all that match, the winner, and up to
     /// [`MISMATCHES`] others. Also returns the number of omitted filters.
-    pub(super) fn explain_gate(
+    pub(crate) fn explain_gate(
         &self,
         filters: &dyn FilterTable<BindingId>,
         candidate: &Candidate,

@@ -11,48 +11,11 @@ use super::{UNREACHED, is_for_groups};
 use crate::ControlError;
 use crate::filters::check::{MOST_COMPARED, named};
 use crate::model::Model;
-use crate::router::{Inner, Router};
+use crate::router::Inner;
 use crate::show::{self, Counts};
 use crate::view::{BindingView, GateView, NamedFilterView};
 use crate::workers::Workers;
 use crate::workers::commands::{links, plugin_commands};
-
-impl Router {
-    /// Returns all gates.
-    ///
-    /// # Errors
-    /// Returns an error if the data plane does not answer.
-    pub fn gates(&self) -> Result<Vec<GateView>, ControlError> {
-        let mut inner = self.lock();
-        let counts = inner.workers.filter_counts()?;
-        Ok(show::gates(&counts, &inner.model, &inner.tables))
-    }
-
-    /// Creates a gate, the last at its position.
-    ///
-    /// # Errors
-    /// Returns an error for an unknown position or a name in use.
-    pub fn create_gate(&self, name: &str, position: &str) -> Result<GateView, ControlError> {
-        self.to_change()?.gates().create(name, position)
-    }
-
-    /// Sets the kind of a gate's filter table, and moves the filters into it while the router forwards. All
-    /// kinds find the same matches.
-    ///
-    /// # Errors
-    /// Returns an error for an unknown gate or kind of table.
-    pub fn set_gate_table(&self, name: &str, table: &str) -> Result<GateView, ControlError> {
-        self.to_change()?.gates().set_table(name, table)
-    }
-
-    /// Removes a gate without bindings.
-    ///
-    /// # Errors
-    /// Returns an error if the gate is unknown or in use.
-    pub fn remove_gate(&self, name: &str) -> Result<GateView, ControlError> {
-        self.to_change()?.gates().remove(name)
-    }
-}
 
 /// Gates with their filter tables, at control and at the workers.
 pub(crate) struct Gates<'a> {
@@ -143,7 +106,7 @@ impl Gates<'_> {
     }
 
     /// Sends a new binding to the workers, and returns its view once they have it.
-    pub(super) fn bound(
+    pub(crate) fn bound(
         &mut self,
         (id, change): (BindingId, PluginChange<CompiledExpression>),
     ) -> Result<BindingView, ControlError> {
@@ -193,7 +156,7 @@ impl Gates<'_> {
     }
 
     /// Removes bindings; the workers drop all of them between two batches. Returns the last view of each.
-    pub(super) fn unbind(&mut self, ids: &[BindingId]) -> Result<Vec<BindingView>, ControlError> {
+    pub(crate) fn unbind(&mut self, ids: &[BindingId]) -> Result<Vec<BindingView>, ControlError> {
         let views = binding_views(ids, self.model, self.workers)?;
         let plugins = &mut self.model.plugins;
         let changes = ids.iter().map(|id| plugins.remove_binding(*id)).collect::<Result<_, _>>()?;

@@ -92,9 +92,14 @@ mod tests {
     use std::fmt::Write as _;
 
     use millrace_config::Config;
+    use serde_json::Map;
+    use tokio::runtime::Handle;
 
     use super::*;
     use crate::flows::lookup::ReadPacket;
+    use crate::operation::{
+        ExplainFilters, Lookup, Operation, Principal, SetQueue, StartCapture, StartTrace,
+    };
     use crate::{CaptureRequest, StartOptions, TraceRequest, start};
 
     const PORT: &str =
@@ -102,6 +107,10 @@ mod tests {
 
     fn model() -> Model {
         Model::new(&Config::parse(PORT, "test").unwrap()).unwrap()
+    }
+
+    async fn is_refused<O: Operation>(router: &Router, operation: O) -> bool {
+        router.execute(&Principal::router(), operation).await.is_err()
     }
 
     #[test]
@@ -139,18 +148,23 @@ mod tests {
         let wrong = format!("{long} or nothing");
         let (done, waits) = std::sync::mpsc::channel();
         let held = router.lock();
-        let caller = router.clone();
+        let (caller, runtime) = (router.clone(), Handle::current());
         let asked = std::thread::spawn(move || {
-            let capture = CaptureRequest { filter: Some(wrong.clone()), ..CaptureRequest::default() };
-            let trace = TraceRequest { filter: Some(wrong.clone()), ..TraceRequest::default() };
-            let refused = [
-                caller.capture(&capture).map(drop).is_err(),
-                caller.trace(&trace).map(drop).is_err(),
-                caller.select(Some(&wrong)).is_err(),
-                caller.lookup(&wrong).is_err(),
-                caller.explain_filters(&wrong).is_err(),
-                caller.set_queue("lan", "q", Some(&wrong), &serde_json::Map::new()).is_err(),
-            ];
+            let filter = Some(wrong.clone());
+            let capture = CaptureRequest { filter: filter.clone(), ..CaptureRequest::default() };
+            let trace = TraceRequest { filter: filter.clone(), ..TraceRequest::default() };
+            let (port, queue) = ("lan".to_owned(), "q".to_owned());
+            let set_queue = SetQueue { port, queue, flow: filter, changes: Map::new() };
+            let refused = runtime.block_on(async {
+                [
+                    is_refused(&caller, StartCapture(capture)).await,
+                    is_refused(&caller, StartTrace(trace)).await,
+                    caller.select(Some(&wrong)).is_err(),
+                    is_refused(&caller, Lookup { packet: wrong.clone() }).await,
+                    is_refused(&caller, ExplainFilters { packet: wrong.clone() }).await,
+                    is_refused(&caller, set_queue).await,
+                ]
+            });
             done.send(refused).unwrap();
         });
         let refused = waits.recv_timeout(std::time::Duration::from_secs(10)).expect("no lock is waited for");

@@ -9,7 +9,6 @@ pub(crate) mod offload;
 pub(crate) mod placement;
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use millrace_classify::{CompiledSelection, Filter};
@@ -20,82 +19,45 @@ use millrace_wire::Protocol;
 
 use crate::ControlError;
 use crate::model::Model;
-use crate::request::{FlowOrder, FlowQuery};
+use crate::request::FlowOrder;
 use crate::router::Router;
 use crate::show;
-use crate::view::{FlowView, FlowsView};
+use crate::view::FlowView;
 
 /// Maximum number of flow records that a worker visits between two batches. It stops earlier if many of them
 /// match.
 const AT_ONCE: u32 = 2048;
 /// Default number of listed flows.
-const LIMIT: usize = 100;
+pub(crate) const LIMIT: usize = 100;
 /// Maximum number of listed flows.
-const MOST: usize = 10_000;
+pub(crate) const MOST: usize = 10_000;
 /// Duration of a rate measurement.
-const MEASURE: Duration = Duration::from_millis(500);
+pub(crate) const MEASURE: Duration = Duration::from_millis(500);
 
 /// Packets and bytes of a flow at an earlier reading, and the time of that reading.
 type Look = (u64, u64, Instant);
 
 /// Flow in the list, with its worker and rate.
-struct Measured {
-    flow: FlowReport,
+pub(crate) struct Measured {
+    pub flow: FlowReport,
     /// Number of the flow's worker.
-    worker: usize,
+    pub worker: usize,
     /// Packets and bytes per second; `None` unless flows are ordered by rate.
-    rate: Option<(f64, f64)>,
+    pub rate: Option<(f64, f64)>,
+}
+
+/// Compiles the filter of flows; all flows match a missing one.
+///
+/// # Errors
+/// Returns an error for an invalid filter.
+pub(crate) fn selected_flows(
+    router: &Router,
+    filter: Option<&str>,
+) -> Result<CompiledSelection, ControlError> {
+    Ok(router.select(filter)?.unwrap_or_else(CompiledSelection::any))
 }
 
 impl Router {
-    /// Returns the first of the flows that a filter selects, in the requested order.
-    ///
-    /// # Errors
-    /// Returns an error for an invalid filter, or if the data plane does not answer.
-    pub async fn flows(&self, query: &FlowQuery) -> Result<FlowsView, ControlError> {
-        let limit = query.limit.unwrap_or(LIMIT);
-        if !(1..=MOST).contains(&limit) {
-            return Err(ControlError::Invalid(format!("limit {limit}: it takes 1 to {MOST}")));
-        }
-        let filter = self.selected_flows(query.filter.as_deref())?;
-        let mut before = HashMap::new();
-        if query.order == FlowOrder::Rate {
-            let note = |worker, flow: FlowReport| {
-                before.insert((worker, flow.key, flow.varying), (flow.packets, flow.bytes, Instant::now()));
-            };
-            self.scan(FlowCommand::Scan, &filter, note).await?;
-            tokio::time::sleep(MEASURE).await;
-        }
-        let mut top = Top { order: query.order, limit, flows: Vec::new() };
-        let mut found = 0;
-        let take = |worker, flow: FlowReport| {
-            found += 1;
-            let known = before.get(&(worker, flow.key, flow.varying));
-            let rate = (query.order == FlowOrder::Rate).then(|| rate(&flow, known));
-            top.take(Measured { flow, worker, rate });
-        };
-        self.scan(FlowCommand::Scan, &filter, take).await?;
-        let flows = top.finish();
-        let inner = self.lock();
-        Ok(FlowsView { found, flows: flows.into_iter().map(|flow| view(flow, &inner.model)).collect() })
-    }
-
-    /// Flushes the flows that a filter selects: their next packets are classified anew. Returns the number of
-    /// flushed flows.
-    ///
-    /// # Errors
-    /// Returns an error for an invalid filter, or if the data plane does not answer.
-    pub async fn flush_flows(&self, filter: Option<&str>) -> Result<u64, ControlError> {
-        let filter = self.selected_flows(filter)?;
-        let mut flushed = 0;
-        self.scan(FlowCommand::Flush, &filter, |_, _| flushed += 1).await?;
-        Ok(flushed)
-    }
-
-    fn selected_flows(&self, filter: Option<&str>) -> Result<CompiledSelection, ControlError> {
-        Ok(self.select(filter)?.unwrap_or_else(CompiledSelection::any))
-    }
-
     /// Visits the flow tables of all workers in pieces. Calls `take` with the worker's number and each flow.
     pub(crate) async fn scan(
         &self,
@@ -121,7 +83,7 @@ impl Router {
 
 /// Returns packets and bytes per second since the reading `before`; without one, since the router learned the
 /// flow.
-fn rate(flow: &FlowReport, before: Option<&Look>) -> (f64, f64) {
+pub(crate) fn rate(flow: &FlowReport, before: Option<&Look>) -> (f64, f64) {
     let known = before.filter(|(packets, ..)| *packets <= flow.packets);
     let (packets, bytes, time) = match known {
         Some((packets, bytes, at)) => {
@@ -134,14 +96,19 @@ fn rate(flow: &FlowReport, before: Option<&Look>) -> (f64, f64) {
 }
 
 /// First flows in an order. Keeps a bounded multiple of `limit`, however many flows it takes.
-struct Top {
+pub(crate) struct Top {
     order: FlowOrder,
     limit: usize,
     flows: Vec<Measured>,
 }
 
 impl Top {
-    fn take(&mut self, flow: Measured) {
+    /// Returns an empty list of at most `limit` flows.
+    pub fn new(order: FlowOrder, limit: usize) -> Self {
+        Self { order, limit, flows: Vec::new() }
+    }
+
+    pub(crate) fn take(&mut self, flow: Measured) {
         self.flows.push(flow);
         if self.flows.len() >= 2 * self.limit + AT_ONCE as usize {
             self.cut();
@@ -161,13 +128,13 @@ impl Top {
         self.flows.truncate(self.limit);
     }
 
-    fn finish(mut self) -> Vec<Measured> {
+    pub(crate) fn finish(mut self) -> Vec<Measured> {
         self.cut();
         self.flows
     }
 }
 
-fn view(Measured { flow, worker, rate }: Measured, model: &Model) -> FlowView {
+pub(crate) fn view(Measured { flow, worker, rate }: Measured, model: &Model) -> FlowView {
     let key = &flow.key;
     let bindings = flow.bindings.iter().filter_map(|id| model.plugins.binding(*id));
     let binding = |bound: &crate::model::Bound| {

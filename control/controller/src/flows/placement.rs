@@ -20,14 +20,13 @@ use millrace_units::{InstanceId, count};
 
 use crate::ControlError;
 use crate::error::Unplannable;
-use crate::filters::parse_filter;
 use crate::filters::selection::{ReadSelection, ResolvedSelection};
 use crate::flows::driver_flows::why_no_cache;
 use crate::flows::offload::Offload;
 use crate::model::{Model, PortPlan};
 use crate::request::{NewPlacement, WantedLevel};
-use crate::router::Router;
-use crate::view::{DriverBudgetView, PlacementView, PlacementsView};
+use crate::router::{Inner, Router};
+use crate::view::{DriverBudgetView, PlacementView};
 use crate::workers::Workers;
 
 /// Configured level of the flows of a filter, or of the packets of an instance.
@@ -58,7 +57,7 @@ impl Placed {
 }
 
 /// Compiled target of a placement.
-enum Concerned {
+pub(crate) enum Concerned {
     /// Flows with a packet that may match.
     Flows(CompiledSelection),
     /// Flows that are bound to an instance.
@@ -66,20 +65,20 @@ enum Concerned {
 }
 
 /// Target of a placement with its names looked up, before compilation.
-enum Resolved {
+pub(crate) enum Resolved {
     Flows(ResolvedSelection),
     Bound(InstanceId),
 }
 
 impl Resolved {
-    fn of(what: &Placeable, model: &Model) -> Result<Self, ControlError> {
+    pub(crate) fn of(what: &Placeable, model: &Model) -> Result<Self, ControlError> {
         Ok(match what {
             Placeable::Flows(filter) => Self::Flows(ReadSelection::of(filter.clone()).resolve(model)?),
             Placeable::Instance(name) => Self::Bound(model.plugins.instance(name)?),
         })
     }
 
-    fn compile(&self) -> Result<Concerned, ControlError> {
+    pub(crate) fn compile(&self) -> Result<Concerned, ControlError> {
         Ok(match self {
             Self::Flows(selection) => {
                 Concerned::Flows(selection.compile()?.unwrap_or_else(CompiledSelection::any))
@@ -101,89 +100,59 @@ impl Concerned {
     }
 }
 
-impl Router {
-    /// Returns the placements, the level of all flows, and the reasons why flows stay at a worker.
-    ///
-    /// # Errors
-    /// When the data plane does not answer.
-    pub async fn placements(&self) -> Result<PlacementsView, ControlError> {
-        let (placed, resolved) = {
-            let inner = self.lock();
-            let resolved = |placed: &Placed| Resolved::of(&placed.what, &inner.model);
-            let resolved: Vec<_> = inner.model.placements.iter().map(resolved).collect::<Result<_, _>>()?;
-            (inner.model.placements.clone(), resolved)
-        };
-        let concerned: Vec<_> = resolved.iter().map(Resolved::compile).collect::<Result<_, _>>()?;
-        let (counts, all) = self.count_flows(&concerned).await?;
-        let inner = self.lock();
-        let view = |(placed, count): (&Placed, &Count)| count.view(placed, &inner.model);
-        Ok(PlacementsView {
-            placements: placed.iter().zip(&counts).map(view).collect(),
-            driver: all.driver,
-            worker: all.worker,
-            why_worker: all.why(&inner.model),
-            budget: budget(),
-        })
-    }
-
-    /// Counts the flows of each target, and all flows. A flow of several targets counts at the first one.
-    async fn count_flows(&self, concerned: &[Concerned]) -> Result<(Vec<Count>, Count), ControlError> {
-        let mut flows = Vec::new();
-        let (mut counts, mut all) = (vec![Count::default(); concerned.len()], Count::default());
-        self.scan(FlowCommand::Scan, &CompiledSelection::any(), |_, flow| flows.push(flow)).await?;
-        let inner = self.lock();
-        for flow in &flows {
-            all.add(flow);
-            if let Some(first) = concerned.iter().position(|one| one.is(flow, &inner.model)) {
-                counts[first].add(flow);
-            }
+/// Sets, changes or removes a placement, and waits until this is in force. `filter` is the parsed text of the
+/// request. A removed placement is returned with the offload level.
+///
+/// # Errors
+/// Returns the errors of [`PlaceFlows`]. Nothing has changed then.
+pub(crate) fn set_placement(
+    inner: &mut Inner,
+    new: &NewPlacement,
+    filter: Result<Selection, ControlError>,
+) -> Result<(Placed, Resolved), ControlError> {
+    let what = placeable(&inner.model, &inner.offload, new, filter)?;
+    let resolved = Resolved::of(&what, &inner.model)?;
+    let before = inner.model.placements.clone();
+    let known = inner.model.placements.iter().position(|placed| placed.what == what);
+    let level = match new.level {
+        WantedLevel::Xdp => Some(Level::Driver),
+        WantedLevel::Worker => Some(Level::Worker),
+        WantedLevel::Auto => None,
+    };
+    match (level, known) {
+        (Some(level), Some(known)) => inner.model.placements[known].level = level,
+        (Some(level), None) => inner.model.add_placement(Placed { what: what.clone(), level })?,
+        (None, Some(known)) => drop(inner.model.placements.remove(known)),
+        (None, None) => {
+            return Err(ControlError::NotFound(format!(
+                "no placement for {:?}: `place list` shows all placements",
+                what.to_string()
+            )));
         }
-        Ok((counts, all))
     }
+    if let Err(error) = tell_placements(&inner.model, &mut inner.offload, &mut inner.workers) {
+        inner.model.placements = before;
+        return Err(error);
+    }
+    Ok((Placed { what, level: level.unwrap_or(Level::Driver) }, resolved))
+}
 
-    /// Sets the level of flows or of an instance's packets; `auto` removes the placement. When this returns,
-    /// no packet of these flows passes another level. Only flows placed in the offload wait for their next
-    /// packet to move there.
-    ///
-    /// # Errors
-    /// Returns an error for a text that is neither filter nor instance, an instance that can't be offloaded,
-    /// a missing flow cache, too many placements, or `auto` without a placement. Nothing has changed then.
-    pub async fn place(&self, new: &NewPlacement) -> Result<PlacementView, ControlError> {
-        // The state is not locked while a long filter is parsed.
-        let filter = parse_filter(new.flow.trim());
-        let (placed, resolved) = {
-            let mut guard = self.to_change()?;
-            let inner = &mut *guard;
-            let what = placeable(&inner.model, &inner.offload, new, filter)?;
-            let resolved = Resolved::of(&what, &inner.model)?;
-            let before = inner.model.placements.clone();
-            let known = inner.model.placements.iter().position(|placed| placed.what == what);
-            let level = match new.level {
-                WantedLevel::Xdp => Some(Level::Driver),
-                WantedLevel::Worker => Some(Level::Worker),
-                WantedLevel::Auto => None,
-            };
-            match (level, known) {
-                (Some(level), Some(known)) => inner.model.placements[known].level = level,
-                (Some(level), None) => inner.model.add_placement(Placed { what: what.clone(), level })?,
-                (None, Some(known)) => drop(inner.model.placements.remove(known)),
-                (None, None) => {
-                    return Err(ControlError::NotFound(format!(
-                        "no placement for {:?}: `place list` shows all placements",
-                        what.to_string()
-                    )));
-                }
-            }
-            if let Err(error) = tell_placements(&inner.model, &mut inner.offload, &mut inner.workers) {
-                inner.model.placements = before;
-                return Err(error);
-            }
-            (Placed { what, level: level.unwrap_or(Level::Driver) }, resolved)
-        };
-        let (counts, _) = self.count_flows(&[resolved.compile()?]).await?;
-        let view = counts[0].view(&placed, &self.lock().model);
-        Ok(if new.level == WantedLevel::Auto { PlacementView { level: "auto", ..view } } else { view })
+/// Counts the flows of each target, and all flows. A flow of several targets counts at the first one.
+pub(crate) async fn count_flows(
+    router: &Router,
+    concerned: &[Concerned],
+) -> Result<(Vec<Count>, Count), ControlError> {
+    let mut flows = Vec::new();
+    let (mut counts, mut all) = (vec![Count::default(); concerned.len()], Count::default());
+    router.scan(FlowCommand::Scan, &CompiledSelection::any(), |_, flow| flows.push(flow)).await?;
+    let inner = router.lock();
+    for flow in &flows {
+        all.add(flow);
+        if let Some(first) = concerned.iter().position(|one| one.is(flow, &inner.model)) {
+            counts[first].add(flow);
+        }
     }
+    Ok((counts, all))
 }
 
 /// Returns the target of a placement: the instance with the requested name, or else the flows of `filter`,
@@ -318,9 +287,9 @@ impl Model {
 
 /// Number of flows at each level.
 #[derive(Clone, Debug, Default)]
-struct Count {
-    driver: u64,
-    worker: u64,
+pub(crate) struct Count {
+    pub(crate) driver: u64,
+    pub(crate) worker: u64,
     /// Number of flows at a worker, by reason.
     why: Vec<(StaysUp, u64)>,
 }
@@ -338,11 +307,11 @@ impl Count {
         }
     }
 
-    fn why(&self, model: &Model) -> BTreeMap<String, u64> {
+    pub(crate) fn why(&self, model: &Model) -> BTreeMap<String, u64> {
         self.why.iter().map(|(why, count)| (words(*why, model), *count)).collect()
     }
 
-    fn view(&self, placed: &Placed, model: &Model) -> PlacementView {
+    pub(crate) fn view(&self, placed: &Placed, model: &Model) -> PlacementView {
         PlacementView {
             flow: placed.what.to_string(),
             level: level(placed.level),
@@ -361,7 +330,7 @@ fn level(level: Level) -> &'static str {
 }
 
 /// Returns the instruction budget of the XDP program for a packet, and the instructions of each step.
-fn budget() -> DriverBudgetView {
+pub(crate) fn budget() -> DriverBudgetView {
     // The program is part of the binary, so its longest path is constant.
     static LONGEST_WAY: OnceLock<Option<u32>> = OnceLock::new();
     let longest_way = *LONGEST_WAY.get_or_init(|| LongestWay::of_program().map(|way| way.forward));

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use millrace_config::Config;
 
+use crate::operation::{GetSummary, Principal};
 use crate::workers::handle::silence::Silence;
 use crate::{ControlError, Router, StartOptions, start};
 
@@ -33,14 +34,14 @@ fn a_router_whose_worker_is_silent_goes_on_and_who_asks_is_told() {
         silence.after(0, u64::MAX);
         let asked = async {
             tokio::time::sleep(ROUNDS).await;
-            let refused = router.summary().map(drop).unwrap_err();
+            let refused = router.execute(&Principal::router(), GetSummary).await.map(drop).unwrap_err();
             assert!(
                 matches!(&refused, ControlError::Silent(text) if text.contains("did not answer")),
                 "{refused}"
             );
             silence.after(0, 0);
             tokio::time::sleep(ROUNDS).await;
-            router.summary().map(drop).unwrap();
+            router.execute(&Principal::router(), GetSummary).await.map(drop).unwrap();
         };
         tokio::select! {
             biased;

@@ -48,7 +48,7 @@ pub(crate) fn open(
 
 impl Router {
     /// Returns the audit log.
-    pub fn audit(&self) -> AuditLog {
+    pub(crate) fn audit(&self) -> AuditLog {
         self.0.audit.clone()
     }
 

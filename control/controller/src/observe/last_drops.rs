@@ -2,56 +2,21 @@
 
 use std::time::Duration;
 
-use millrace_packet::DropReason;
-use millrace_pipeline::{DropQuery, DroppedPacket, ObservationCommand};
+use millrace_pipeline::DroppedPacket;
 use millrace_telemetry::utc_milliseconds;
 use millrace_units::PortId;
 
-use crate::ControlError;
 use crate::model::Model;
 use crate::observe::trace::with_link;
-use crate::ports::device::time_of_day;
 use crate::ports::headers::{Headers, hexadecimal};
-use crate::router::Router;
 use crate::show;
 use crate::view::{DroppedView, RawFrame};
 
 /// Number of the last dropped packet that a reader has seen at each worker.
 #[derive(Clone, Debug, Default)]
-pub struct DropCursor(Vec<u64>);
+pub struct DropCursor(pub(crate) Vec<u64>);
 
-impl Router {
-    /// Returns the remembered dropped packets that are newer than `cursor`, ordered by time, and advances
-    /// `cursor` past them. Without a `reason`, returns packets of all reasons.
-    ///
-    /// # Errors
-    /// Returns an error for an unknown reason, or if the data plane does not answer.
-    pub fn last_drops(
-        &self,
-        reason: Option<&str>,
-        cursor: &mut DropCursor,
-    ) -> Result<Vec<DroppedView>, ControlError> {
-        let known = || DropReason::ALL.iter().map(|reason| reason.name());
-        let find =
-            |name| DropReason::from_name(name).ok_or_else(|| ControlError::unknown("reason", name, known()));
-        let reason = reason.map(find).transpose()?;
-        let mut inner = self.lock();
-        cursor.0.resize(inner.workers.len(), 0);
-        let unseen = |worker: usize| DropQuery { reason, after: cursor.0[worker] };
-        let answers =
-            inner.workers.ask_each(|worker, reply| ObservationCommand::LastDrops(unseen(worker), reply))?;
-        let mut dropped: Vec<(usize, DroppedPacket)> = Vec::new();
-        for (worker, (seen, packets)) in cursor.0.iter_mut().zip(answers).enumerate() {
-            *seen = packets.iter().map(|packet| packet.number).max().unwrap_or(*seen);
-            dropped.extend(packets.into_iter().map(|packet| (worker, packet)));
-        }
-        dropped.sort_by_key(|(_, packet)| packet.at);
-        let origin = time_of_day();
-        Ok(dropped.iter().map(|(worker, packet)| view(*worker, packet, origin, &inner.model)).collect())
-    }
-}
-
-fn view(worker: usize, packet: &DroppedPacket, origin: Duration, model: &Model) -> DroppedView {
+pub(crate) fn view(worker: usize, packet: &DroppedPacket, origin: Duration, model: &Model) -> DroppedView {
     let at = origin + Duration::from_nanos(packet.at.as_nanos());
     let headers = match packet.network {
         0 if packet.port == PortId::NONE => Headers::of_packet(packet.head.bytes()),

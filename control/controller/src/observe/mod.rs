@@ -6,6 +6,7 @@ pub(crate) mod counters;
 pub(crate) mod events;
 pub(crate) mod last_drops;
 pub mod replay;
+pub(crate) mod status;
 pub(crate) mod trace;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -56,8 +57,8 @@ pub(crate) struct Observation {
     /// Number of captures started so far.
     captures: u32,
     /// Number of traces started so far.
-    traces: u32,
-    tracing: Option<u32>,
+    pub(crate) traces: u32,
+    pub(crate) tracing: Option<u32>,
 }
 
 impl Default for Observation {

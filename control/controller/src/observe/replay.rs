@@ -132,7 +132,7 @@ struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
-    fn create(path: &'a Path, ports: &[String]) -> Result<Self, ControlError> {
+    pub(crate) fn create(path: &'a Path, ports: &[String]) -> Result<Self, ControlError> {
         let file = millrace_port::create_recording(path).map_err(|error| failed(path, &error))?;
         let names: Vec<&str> = ports.iter().map(String::as_str).collect();
         let capture = CaptureFile::new(&names, 65_535).map_err(|error| failed(path, &error))?;
@@ -152,7 +152,7 @@ impl<'a> Output<'a> {
         self.file.write_all(&self.capture.take()).map_err(|error| failed(self.path, &error))
     }
 
-    fn finish(mut self) -> Result<(), ControlError> {
+    pub(crate) fn finish(mut self) -> Result<(), ControlError> {
         self.file
             .write_all(&self.capture.take())
             .and_then(|()| self.file.flush())

@@ -10,7 +10,6 @@ pub(crate) mod maps;
 #[cfg(debug_assertions)]
 pub(crate) mod panic_plugin;
 pub(crate) mod quarantine;
-pub(crate) mod requests;
 pub(crate) mod upgrade;
 
 use std::collections::{HashMap, VecDeque};
@@ -28,7 +27,7 @@ use crate::plugins::host_level::HostLevel;
 use crate::plugins::load::{Admitted, Half, Loaded, admit_new, admit_version};
 use crate::plugins::loader::Loader;
 use crate::router::Router;
-use crate::view::{InstanceView, PluginDetailView, PluginView};
+use crate::view::{InstanceView, PluginView};
 use crate::workers::Workers;
 use crate::{ControlError, NewPlugin, show};
 
@@ -42,9 +41,9 @@ pub(crate) struct Plugins {
     /// Host companions of plugins.
     pub host_level: HostLevel,
     /// Queued change requests of plugin instances, each with the name of its instance.
-    requests: VecDeque<(String, Request)>,
+    pub(crate) requests: VecDeque<(String, Request)>,
     /// Version of each upgraded plugin before the upgrade.
-    previous: HashMap<&'static str, Arc<dyn Plugin>>,
+    pub(crate) previous: HashMap<&'static str, Arc<dyn Plugin>>,
 }
 
 impl Plugins {
@@ -126,41 +125,6 @@ impl Plugins {
 }
 
 impl Router {
-    /// Returns the available plugins.
-    ///
-    /// # Errors
-    /// None so far.
-    pub fn plugins(&self) -> Result<Vec<PluginView>, ControlError> {
-        Ok(show::plugins(&self.lock().model))
-    }
-
-    /// Returns a plugin with its whole description.
-    ///
-    /// # Errors
-    /// No such plugin.
-    pub fn plugin(&self, name: &str) -> Result<PluginDetailView, ControlError> {
-        let inner = self.lock();
-        let mut view = show::plugin(&inner.model, name)?;
-        view.previous = inner.plugins.previous.get(name).map(|plugin| plugin.version());
-        Ok(view)
-    }
-
-    /// Loads a plugin file: a WebAssembly module, compiled in the background, or a shared object if the
-    /// configuration allows them.
-    ///
-    /// # Errors
-    /// An unreadable file, a missing signature that the configuration requires, a file that is no plugin for
-    /// this router, a version downgrade, a name in use; nothing has changed then.
-    pub async fn load_plugin(&self, new: &NewPlugin) -> Result<PluginView, ControlError> {
-        // This early check avoids a useless compilation; `to_change` is called again before the plugin is
-        // registered.
-        drop(self.to_change()?);
-        let loaded = self.read_plugin(new, None).await;
-        let entered = loaded.and_then(|loaded| enter_plugin(&mut self.to_change()?.model, loaded, new));
-        self.say_loaded(new, &entered);
-        entered
-    }
-
     /// Logs the result of loading a plugin. If it was loaded, notes an event.
     pub(crate) fn say_loaded(&self, new: &NewPlugin, loaded: &Result<PluginView, ControlError>) {
         crate::plugins::load::log(&new.path, loaded.as_ref().map(|plugin| (plugin.name, plugin.version)));
@@ -197,16 +161,6 @@ impl Router {
         };
         let loaded = tokio::task::spawn_blocking(work).await;
         loaded.map_err(|error| ControlError::system("load the plugin", error))?
-    }
-
-    /// Unloads a plugin that has no instances; `plugin` is its name or its file.
-    ///
-    /// # Errors
-    /// No such plugin, a built-in plugin, a plugin with instances.
-    pub fn unload_plugin(&self, plugin: &str) -> Result<PluginView, ControlError> {
-        let mut guard = self.to_change()?;
-        let inner = &mut *guard;
-        inner.plugins.unload(plugin, &mut inner.model, &inner.observation.events)
     }
 }
 

@@ -4,7 +4,6 @@ use millrace_config::Role;
 use millrace_plugin::{Health, Inheritance};
 use millrace_plugin_abi::Home;
 use millrace_repository::Held;
-use millrace_telemetry::utc;
 use millrace_units::InstanceId;
 use serde_json::{Map, Value};
 
@@ -12,53 +11,10 @@ use crate::ControlError;
 use crate::model::Model;
 use crate::observe::Observation;
 use crate::plugins::upgrade::succeed_all;
-use crate::router::{Inner, Router};
-use crate::view::{HeldView, ReleaseView};
+use crate::router::Inner;
+use crate::view::ReleaseView;
 use crate::workers::Workers;
 use crate::workers::crash_capture::since_1970;
-
-impl Router {
-    /// Returns the quarantine entries for the next start: instances whose call ended the router, and
-    /// instances of shared objects that were freed in quarantine.
-    ///
-    /// # Errors
-    /// None.
-    pub fn quarantine(&self) -> Result<Vec<HeldView>, ControlError> {
-        let inner = self.lock();
-        let is_here = |held: &Held| {
-            inner.model.plugins.plugin_of(&held.instance).is_ok_and(|plugin| plugin.name() == held.plugin)
-        };
-        let view = |held: &Held| HeldView {
-            instance: held.instance.clone(),
-            plugin: held.plugin.clone(),
-            since: utc(held.since),
-            why: held.why.clone(),
-            is_here: is_here(held),
-        };
-        Ok(inner.model.repository.quarantine().all().iter().map(view).collect())
-    }
-
-    /// Releases an instance from quarantine, whatever the reason: the instance starts anew with its settings.
-    /// If no such instance exists, removes the entry, so that the instance can be created normally.
-    ///
-    /// # Errors
-    /// Returns an error if no instance of that name is in quarantine, if the instance can't start, or if the
-    /// disk refuses. Returns [`ControlError::NeedsAdmin`] for a role below `admin` if code without a sandbox
-    /// would run again.
-    pub fn release_instance(&self, name: &str, role: Role) -> Result<ReleaseView, ControlError> {
-        let mut guard = self.to_change()?;
-        let inner = &mut *guard;
-        let mut quarantine = Quarantine { model: &mut inner.model, workers: &mut inner.workers };
-        match quarantine.model.plugins.instance(name) {
-            Ok(id) if quarantine.is_quarantined(id)? => inner.release_here(id, name, role),
-            Ok(_) => {
-                let well = ControlError::Conflict(format!("instance {name:?} is not in quarantine"));
-                quarantine.release_absent(&mut inner.observation, name, role, well)
-            }
-            Err(unknown) => quarantine.release_absent(&mut inner.observation, name, role, unknown.into()),
-        }
-    }
-}
 
 /// Effect of freeing an instance on its quarantine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,8 +34,8 @@ impl Freed {
 
 /// Instances in quarantine, at the workers and on the disk.
 pub(crate) struct Quarantine<'a> {
-    model: &'a mut Model,
-    workers: &'a mut Workers,
+    pub(crate) model: &'a mut Model,
+    pub(crate) workers: &'a mut Workers,
 }
 
 impl Quarantine<'_> {
@@ -99,7 +55,7 @@ impl Quarantine<'_> {
     /// `admin`: the same code would run under another name.
     ///
     /// # Errors
-    /// [`ControlError::NeedsAdmin`]; when the data plane does not answer.
+    /// [`ControlError::Forbidden`]; when the data plane does not answer.
     pub fn may_create(&mut self, plugin: &str, role: Role) -> Result<(), ControlError> {
         self.may_begin(plugin, role, "a further instance")
     }
@@ -108,7 +64,7 @@ impl Quarantine<'_> {
     /// below `admin`: new settings start the code again.
     ///
     /// # Errors
-    /// [`ControlError::NeedsAdmin`]; when the data plane does not answer.
+    /// [`ControlError::Forbidden`]; when the data plane does not answer.
     pub fn may_replace(&mut self, instance: &str, role: Role) -> Result<(), ControlError> {
         match self.model.plugins.plugin_of(instance).map(|plugin| plugin.name()) {
             Ok(plugin) => self.may_begin(plugin, role, "a change of settings"),
@@ -121,7 +77,7 @@ impl Quarantine<'_> {
     /// role is below `admin`.
     ///
     /// # Errors
-    /// [`ControlError::NeedsAdmin`]; when the data plane does not answer.
+    /// [`ControlError::Forbidden`]; when the data plane does not answer.
     pub fn may_run(&mut self, instance: &str, role: Role, what: &str) -> Result<(), ControlError> {
         let plugins = &self.model.plugins;
         let (Ok(id), Ok(plugin)) = (plugins.instance(instance), plugins.plugin_of(instance)) else {
@@ -138,7 +94,7 @@ impl Quarantine<'_> {
     /// the instance.
     ///
     /// # Errors
-    /// [`ControlError::NeedsAdmin`], [`ControlError::Conflict`]; when the data plane does not answer.
+    /// [`ControlError::Forbidden`], [`ControlError::Conflict`]; when the data plane does not answer.
     pub fn may_rename(&mut self, instance: &str, to: &str, role: Role) -> Result<(), ControlError> {
         self.may_run(instance, role, RENAME)?;
         let Ok(plugin) = self.model.plugins.plugin_of(instance) else { return Ok(()) };
@@ -186,7 +142,7 @@ impl Quarantine<'_> {
 
     /// Removes the quarantine entries of instances that are absent from the router. Returns the error
     /// `otherwise` if the name has none.
-    fn release_absent(
+    pub(crate) fn release_absent(
         &mut self,
         observation: &mut Observation,
         name: &str,
@@ -199,9 +155,12 @@ impl Quarantine<'_> {
             return Err(otherwise);
         }
         if role < role_to_release(None) {
-            return Err(ControlError::NeedsAdmin(format!(
-                "instance {name:?} has ended the router and may run without a sandbox: releasing it needs the role admin"
-            )));
+            return Err(ControlError::Forbidden(
+                Role::Admin,
+                format!(
+                    "instance {name:?} has ended the router and may run without a sandbox: releasing it needs the role admin"
+                ),
+            ));
         }
         for plugin in plugins {
             self.forget(name, &plugin)?;
@@ -251,12 +210,20 @@ impl Inner {
     }
 
     /// Replaces an instance in quarantine by a new one with the same settings.
-    fn release_here(&mut self, id: InstanceId, name: &str, role: Role) -> Result<ReleaseView, ControlError> {
+    pub(crate) fn release_here(
+        &mut self,
+        id: InstanceId,
+        name: &str,
+        role: Role,
+    ) -> Result<ReleaseView, ControlError> {
         let plugin = self.model.plugins.plugin_of(name)?;
         if role < role_to_release(Some(plugin.home())) {
-            return Err(ControlError::NeedsAdmin(format!(
-                "instance {name:?} belongs to a shared object, which runs without a sandbox: releasing it needs the role admin"
-            )));
+            return Err(ControlError::Forbidden(
+                Role::Admin,
+                format!(
+                    "instance {name:?} belongs to a shared object, which runs without a sandbox: releasing it needs the role admin"
+                ),
+            ));
         }
         let workers = self.workers.len();
         let version = plugin.state_version();
@@ -308,10 +275,13 @@ const RENAME: &str = "another name";
 /// Returns the refusal of the operation `what`, which would run code of a shared object with an instance in
 /// quarantine.
 fn needs_admin(plugin: &str, held: &str, what: &str) -> ControlError {
-    ControlError::NeedsAdmin(format!(
-        "shared object {plugin:?}: instance {held:?} is in quarantine, and its code runs without a sandbox: {what} needs the \
+    ControlError::Forbidden(
+        Role::Admin,
+        format!(
+            "shared object {plugin:?}: instance {held:?} is in quarantine, and its code runs without a sandbox: {what} needs the \
          role admin; an admin lets it out with `millrace instance release {held}`"
-    ))
+        ),
+    )
 }
 
 /// Returns the lowest role that may release an instance. Code of a shared object runs with the privileges of

@@ -33,23 +33,12 @@ struct Replaced {
 }
 
 impl Router {
-    /// Upgrades a plugin to the version in a file. Its instances keep their settings, bindings and state. No
-    /// packet is lost.
-    ///
-    /// # Errors
-    /// Returns the errors of [`load_plugin`](Self::load_plugin), and an error for a file of another plugin,
-    /// for settings or state that the new version refuses, and for differences found in a trial. The old
-    /// version continues then.
-    pub async fn upgrade_plugin(&self, name: &str, upgrade: &Upgrade) -> Result<UpgradeView, ControlError> {
-        let upgraded = self.upgrade_to_file(name, upgrade).await;
-        crate::plugins::load::log(&upgrade.path, upgraded.as_ref().map(|_| (name, "as an upgrade")));
-        if let Ok(view) = &upgraded {
-            self.note_version(EventKind::PluginUpgraded, view);
-        }
-        upgraded
-    }
-
-    async fn upgrade_to_file(&self, name: &str, upgrade: &Upgrade) -> Result<UpgradeView, ControlError> {
+    /// Upgrades a plugin as [`UpgradePlugin`] says, but logs and notes nothing.
+    pub(crate) async fn upgrade_to_file(
+        &self,
+        name: &str,
+        upgrade: &Upgrade,
+    ) -> Result<UpgradeView, ControlError> {
         let before = self.to_change()?.model.plugins.plugin_named(name)?;
         let new = NewPlugin { path: upgrade.path.clone(), allow_downgrade: upgrade.allow_downgrade };
         let loaded = self.read_plugin(&new, Some(name)).await?;
@@ -96,27 +85,8 @@ impl Router {
         Ok(view)
     }
 
-    /// Restores the version of a plugin before the last upgrade. Instances keep their state if that version
-    /// accepts it.
-    ///
-    /// # Errors
-    /// Returns an error for an unknown plugin, a plugin without an earlier version, or instances that can't
-    /// be replaced.
-    pub fn roll_back_plugin(&self, name: &str) -> Result<UpgradeView, ControlError> {
-        let mut inner = self.to_change()?;
-        inner.model.plugins.plugin_named(name)?;
-        let Some(previous) = inner.plugins.previous.get(name).cloned() else {
-            let held = inner.quarantine().of_plugin(name)?;
-            return Err(ControlError::Conflict(no_earlier_version(name, &held)));
-        };
-        let view = inner.replace(&previous, Inheritance::Tried)?;
-        inner.model.repository.rolled_back(name);
-        self.note_version(EventKind::PluginRolledBack, &view);
-        Ok(view)
-    }
-
     /// Notes an event for a new version of a plugin.
-    fn note_version(&self, kind: EventKind, view: &UpgradeView) {
+    pub(crate) fn note_version(&self, kind: EventKind, view: &UpgradeView) {
         let UpgradeView { name, from, to, instances, lost, .. } = view;
         let text = format!("plugin {name} is {to} now, and was {from}");
         let details = json!({"plugin": name, "from": from, "to": to, "instances": instances, "lost": lost});
@@ -218,7 +188,7 @@ impl Router {
 
 /// Returns the error text for a plugin without an earlier version. If instances are in quarantine, it tells
 /// how to release them.
-fn no_earlier_version(plugin: &str, held: &[String]) -> String {
+pub(crate) fn no_earlier_version(plugin: &str, held: &[String]) -> String {
     let text = format!(
         "plugin {plugin:?}: it was not upgraded since the router started: there is no earlier version"
     );
@@ -288,7 +258,7 @@ fn loss_of_flows(old: usize, new: usize, same_version: bool) -> String {
 
 impl Inner {
     /// Replaces a plugin by another version: at all workers, or at none.
-    fn replace(
+    pub(crate) fn replace(
         &mut self,
         plugin: &Arc<dyn Plugin>,
         inheritance: Inheritance,

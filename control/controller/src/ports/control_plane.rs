@@ -3,16 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use millrace_config::{Change, Config, ControlPlane};
+use millrace_config::ControlPlane;
 use millrace_offload::ClassRate;
 use millrace_packet::{CONTROL_CLASSES, ClassCounts, ControlClass};
 use millrace_pipeline::{ClassLimit, ClassLimits};
-use serde_json::{Map, Value};
 
 use crate::ControlError;
-use crate::configuration::checked;
-use crate::request::merge_patch::patched_known;
-use crate::router::Router;
+use crate::router::Inner;
 use crate::view::{ControlClassView, ControlPlaneView, PortClassView};
 
 const _: () = assert!(CONTROL_CLASSES == millrace_offload::CONTROL_CLASSES);
@@ -41,51 +38,27 @@ pub(crate) fn class_rates(limits: &ClassLimits) -> [Option<ClassRate>; CONTROL_C
     })
 }
 
-impl Router {
-    /// Returns the counters and rates of all classes.
-    ///
-    /// # Errors
-    /// Returns an error if the data plane does not answer.
-    pub fn control_plane(&self) -> Result<ControlPlaneView, ControlError> {
-        let mut inner = self.lock();
-        let snapshot = inner.counters()?;
-        let mut ports = BTreeMap::new();
-        for plan in &inner.model.ports {
-            let mut counts: ClassCounts = inner.share(plan.id).classes;
-            let own = snapshot.ports.iter().find(|(id, _)| *id == plan.id);
-            own.into_iter().for_each(|(_, own)| counts.add(&own.classes));
-            ports.insert(plan.settings.name.clone(), counts);
-        }
-        let settings = inner.model.control_plane.clone();
-        let mut classes = Vec::new();
-        for (class, (_, rate)) in ControlClass::ALL.iter().zip(settings.rates()) {
-            let mut view = class_view(*class, rate, &ports);
-            view.dropped_rate =
-                inner.counters.rates.read(&format!("class {class}"), view.dropped, snapshot.at);
-            classes.push(view);
-        }
-        Ok(ControlPlaneView { police: settings.police, classes })
+/// Returns the view of control-plane policing.
+///
+/// # Errors
+/// Returns an error if the data plane does not answer.
+pub(crate) fn control_plane_view(inner: &mut Inner) -> Result<ControlPlaneView, ControlError> {
+    let snapshot = inner.counters()?;
+    let mut ports = BTreeMap::new();
+    for plan in &inner.model.ports {
+        let mut counts: ClassCounts = inner.share(plan.id).classes;
+        let own = snapshot.ports.iter().find(|(id, _)| *id == plan.id);
+        own.into_iter().for_each(|(_, own)| counts.add(&own.classes));
+        ports.insert(plan.settings.name.clone(), counts);
     }
-
-    /// Changes the rates of classes; `null` resets a setting to its default.
-    ///
-    /// # Errors
-    /// Returns an error for unknown settings or rates out of range. Nothing has changed then.
-    pub async fn set_control_plane(
-        &self,
-        changes: &Map<String, Value>,
-    ) -> Result<ControlPlaneView, ControlError> {
-        let changes = changes.clone();
-        self.change(move |inner| {
-            let from = inner.model.control_plane.clone();
-            let to = patched_known("setting of the control plane", &from, &changes)?;
-            let to = checked(Config { control_plane: to, ..Config::default() })?.control_plane;
-            let change = Change::ControlPlane { from: Box::new(from.clone()), to: Box::new(to.clone()) };
-            Ok((if from == to { Vec::new() } else { vec![change] }, ()))
-        })
-        .await?;
-        self.control_plane()
+    let settings = inner.model.control_plane.clone();
+    let mut classes = Vec::new();
+    for (class, (_, rate)) in ControlClass::ALL.iter().zip(settings.rates()) {
+        let mut view = class_view(*class, rate, &ports);
+        view.dropped_rate = inner.counters.rates.read(&format!("class {class}"), view.dropped, snapshot.at);
+        classes.push(view);
     }
+    Ok(ControlPlaneView { police: settings.police, classes })
 }
 
 fn class_view(class: ControlClass, rate: u32, ports: &BTreeMap<String, ClassCounts>) -> ControlClassView {

@@ -11,40 +11,17 @@ use millrace_pipeline::Handover;
 use millrace_port::Mode;
 use millrace_port::af_xdp::LEAST_BATCH;
 
-use crate::ControlError;
 use crate::model::{Model, PortPlan};
 use crate::ports::device::{KernelDevice, QueueSocket};
 use crate::ports::devices::Devices;
 use crate::ports::topology;
-use crate::router::Router;
 use crate::view::{CpuView, HardwarePortView, HardwareView, ProcessorView, SwitchView};
 
 /// Name of the highest processor.
 const HOST: &str = "host";
 
-impl Router {
-    /// Returns the processors, ports and switches, with their capabilities.
-    ///
-    /// # Errors
-    /// Returns an error if the kernel can't be queried.
-    pub async fn hardware(&self) -> Result<HardwareView, ControlError> {
-        let (threads, devices) = {
-            let inner = self.lock();
-            let threads: Vec<i32> = inner.workers.watched().iter().map(|one| one.thread.as_raw()).collect();
-            (threads, inner.devices.kernel.values().map(|device| device.ifindex).collect::<Vec<_>>())
-        };
-        // The kernel may answer slowly, so it is queried on a blocking thread without the lock.
-        let asked = tokio::task::spawn_blocking(move || Machine::ask(threads, devices)).await;
-        let machine =
-            asked.map_err(|error| ControlError::system("ask the kernel for the hardware", error))?;
-        let inner = self.lock();
-        let parts = Parts { model: &inner.model, devices: &inner.devices, workers: inner.workers.len() };
-        Ok(parts.describe(machine))
-    }
-}
-
 /// Facts about the machine, as the kernel reports them.
-struct Machine {
+pub(crate) struct Machine {
     cpus: Vec<CpuView>,
     /// CPUs on which the process may run.
     host: String,
@@ -55,7 +32,7 @@ struct Machine {
 }
 
 impl Machine {
-    fn ask(threads: Vec<i32>, devices: Vec<u32>) -> Self {
+    pub(crate) fn ask(threads: Vec<i32>, devices: Vec<u32>) -> Self {
         // A device that has vanished since gets default facts.
         let facts = |device| (device, DeviceFacts::of(device).unwrap_or_default());
         Self {
@@ -92,14 +69,14 @@ fn host_and_workers(host: String, workers: Vec<String>) -> Vec<ProcessorView> {
 }
 
 /// Parts of the router that the hardware view describes.
-struct Parts<'a> {
-    model: &'a Model,
-    devices: &'a Devices,
-    workers: usize,
+pub(crate) struct Parts<'a> {
+    pub model: &'a Model,
+    pub devices: &'a Devices,
+    pub workers: usize,
 }
 
 impl Parts<'_> {
-    fn describe(&self, machine: Machine) -> HardwareView {
+    pub(crate) fn describe(&self, machine: Machine) -> HardwareView {
         let Machine { cpus, host, workers, mut devices } = machine;
         let mut view = HardwareView {
             cpus,
@@ -310,6 +287,8 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
+    use crate::operation::GetHardware;
+    use crate::operation::Principal;
     use crate::{StartOptions, start};
 
     #[test]
@@ -319,7 +298,8 @@ mod tests {
             let text = "[[port]]\nname = \"lan\"\nkind = \"memory\"\n";
             let config = millrace_config::Config::parse(text, "test").unwrap();
             let router = start(config, StartOptions::default()).await.unwrap();
-            let mut asked = pin!(router.hardware());
+            let caller = Principal::router();
+            let mut asked = pin!(router.execute(&caller, GetHardware));
             let first = asked.as_mut().poll(&mut Context::from_waker(Waker::noop()));
             assert!(matches!(first, Poll::Pending), "it is asked beside all else");
             assert!(router.0.inner.try_lock().is_ok());

@@ -1,4 +1,4 @@
-//! Views of ports, with their counters.
+//! Ports: their views with counters, and what belongs to them.
 
 pub(crate) mod batch_sending;
 pub(crate) mod claim;
@@ -8,6 +8,7 @@ pub(crate) mod devices;
 pub(crate) mod hardware;
 pub(crate) mod headers;
 pub(crate) mod kernel_settings;
+pub(crate) mod neighbours;
 pub(crate) mod packet_file;
 pub(crate) mod redirects;
 pub(crate) mod topology;
@@ -19,42 +20,23 @@ use millrace_units::PortId;
 
 use crate::ControlError;
 use crate::model::{Model, PortPlan};
-use crate::observe::events::utc_now;
-use crate::router::{Inner, Router};
+use crate::router::Inner;
 use crate::show;
-use crate::view::{CountersView, PortCountersView, PortView};
+use crate::view::{PortCountersView, PortView};
 
-impl Router {
-    /// Returns all ports.
-    ///
-    /// # Errors
-    /// When the data plane does not answer.
-    pub fn ports(&self) -> Result<Vec<PortView>, ControlError> {
-        let mut inner = self.lock();
-        let snapshot = inner.snapshot()?;
-        let plans = inner.model.ports.clone();
-        let mut views: Vec<_> = plans.iter().map(|plan| port_view(&mut inner, plan, &snapshot)).collect();
-        let dropped = inner.counters.device_drops(device_drops_now(&inner.model));
-        for (view, plan) in views.iter_mut().zip(plans.iter()) {
-            view.device_drops = dropped.get(&plan.id).copied().unwrap_or_default();
-        }
-        Ok(views)
+/// Returns the views of all ports.
+///
+/// # Errors
+/// Returns an error if the data plane does not answer.
+pub(crate) fn port_views(inner: &mut Inner) -> Result<Vec<PortView>, ControlError> {
+    let snapshot = inner.snapshot()?;
+    let plans = inner.model.ports.clone();
+    let mut views: Vec<_> = plans.iter().map(|plan| port_view(inner, plan, &snapshot)).collect();
+    let dropped = inner.counters.device_drops(device_drops_now(&inner.model));
+    for (view, plan) in views.iter_mut().zip(plans.iter()) {
+        view.device_drops = dropped.get(&plan.id).copied().unwrap_or_default();
     }
-
-    /// Returns the counters of all ports at one moment.
-    ///
-    /// # Errors
-    /// When the data plane does not answer.
-    pub fn counters(&self) -> Result<CountersView, ControlError> {
-        let mut inner = self.lock();
-        let snapshot = inner.counters()?;
-        let ports = inner.model.ports.iter().map(|plan| port_counters(&inner, plan, &snapshot)).collect();
-        Ok(CountersView {
-            time: utc_now(),
-            seconds: snapshot.at.since(inner.observation.started()).as_secs_f64(),
-            ports,
-        })
-    }
+    Ok(views)
 }
 
 /// Returns the transmit drops of each kernel port's device since the device was created, as the kernel counts
@@ -69,7 +51,7 @@ pub(crate) fn device_drops_now(model: &Model) -> HashMap<PortId, u64> {
     model.ports.iter().filter_map(own).collect()
 }
 
-fn port_counters(inner: &Inner, plan: &PortPlan, snapshot: &Snapshot) -> PortCountersView {
+pub(crate) fn port_counters(inner: &Inner, plan: &PortPlan, snapshot: &Snapshot) -> PortCountersView {
     let count = snapshot.ports.iter().find(|(id, _)| *id == plan.id).map(|(_, count)| count);
     let share = inner.share(plan.id);
     // As in Linux, frames of sub-interfaces count at the device's port too.

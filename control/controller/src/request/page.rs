@@ -1,6 +1,8 @@
 //! Long lists, split into pages.
 
-use schemars::JsonSchema;
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 
 use crate::ControlError;
@@ -26,6 +28,25 @@ pub struct Page<T> {
     pub rows: Vec<T>,
     /// Cursor of the next page; `None` for the last page.
     pub next: Option<String>,
+}
+
+/// A page is described as the list of its rows: the next page is linked in a header.
+impl<T: JsonSchema> JsonSchema for Page<T> {
+    fn inline_schema() -> bool {
+        Vec::<T>::inline_schema()
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        Vec::<T>::schema_name()
+    }
+
+    fn schema_id() -> Cow<'static, str> {
+        Vec::<T>::schema_id()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        Vec::<T>::json_schema(generator)
+    }
 }
 
 impl PageQuery {

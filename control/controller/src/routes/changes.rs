@@ -3,85 +3,21 @@
 //! The same rules hold as for configured routes. A route through a kernel device is installed in the kernel, and
 //! the mirror reports it back; the workers alone hold the others.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use millrace_config::Change;
 use millrace_host::{HostNextHop, HostRoute, OwnRoute, PROTOCOL_MILLRACE, RouteKind};
 
 use crate::ControlError;
 use crate::model::Model;
 use crate::ports::devices::Devices;
 use crate::request::NewRoute;
-use crate::router::Router;
 use crate::routes::{PortsByDevice, from_kernel};
 use crate::show;
 use crate::view::RouteView;
 
 /// Maximum time to wait until the mirror reports an installed route. Usually it takes a millisecond.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(500);
-
-impl Router {
-    /// Adds a route. When this returns, the next packet uses it.
-    ///
-    /// # Errors
-    /// Returns an error for a prefix with host bits, unknown ports, next hops in no subnet of a port, a
-    /// prefix with a configured route, or a refusal by the kernel. Nothing has changed then.
-    pub async fn add_route(&self, new: &NewRoute) -> Result<RouteView, ControlError> {
-        let route = parse_route(new)?;
-        let prefix = *route.to.value();
-        self.change_route(Change::AddRoute(route)).await?;
-        self.route_to_prefix(prefix)
-    }
-
-    /// Returns the view of the route to exactly this prefix, which was just added.
-    pub(crate) fn route_to_prefix(&self, prefix: IpNet) -> Result<RouteView, ControlError> {
-        let inner = self.lock();
-        let views = inner.route_views();
-        let view = views.of_prefix(prefix).or_else(|| views.installed(prefix));
-        let view = view.map(|view| inner.routes.with_missing(prefix, view));
-        view.ok_or_else(|| ControlError::System("the new route is not there".into()))
-    }
-
-    /// Removes a configured route. When this returns, no further packet uses it.
-    ///
-    /// # Errors
-    /// Returns an error if there is no such route, or if it is not a configured route; the error then names
-    /// its owner.
-    pub async fn remove_route(&self, to: &str) -> Result<RouteView, ControlError> {
-        let prefix = parse_prefix(to)?;
-        let (view, route) = {
-            let inner = self.lock();
-            let views = inner.route_views();
-            let view = views.installed(prefix).or_else(|| views.of_prefix(prefix));
-            let wanted = || Some(show::wanted_route(inner.model.routes.get(&prefix)?, &inner.model));
-            let view = view.or_else(wanted);
-            (view, views.ours(prefix)?)
-        };
-        self.change_route(Change::RemoveRoute(route)).await?;
-        view.ok_or_else(|| ControlError::System("the route was not there".into()))
-    }
-
-    /// Returns the route that packets to an address take.
-    ///
-    /// # Errors
-    /// Returns an error for an invalid address, if there is no route, or if the data plane does not answer.
-    pub fn lookup_route(&self, address: &str) -> Result<RouteView, ControlError> {
-        let wrong = |_| ControlError::Invalid(format!("{address:?} is no address"));
-        let address: IpAddr = address.parse().map_err(wrong)?;
-        let mut guard = self.lock();
-        let inner = &mut *guard;
-        let (Some(mut route), Some((prefix, _))) =
-            (inner.route_views().to_address(address), inner.routes.table.prefix_of(address))
-        else {
-            return Err(ControlError::NotFound(format!("no route to {address}")));
-        };
-        let accounts = inner.routes.table.count(&[prefix], &mut inner.workers)?;
-        route.queues = accounts.into_iter().flatten().next().as_ref().map(show::queues);
-        Ok(route)
-    }
-}
 
 /// Converts a configured route to the form in which it is installed in the kernel.
 pub(super) fn own_route(

@@ -7,9 +7,7 @@ use ipnet::IpNet;
 use millrace_forward::Route;
 use millrace_host::{HostRoute, PrefixRange, merged};
 
-use crate::request::RouteQuery;
-use crate::router::Router;
-use crate::routes::changes::{kernel_view, parse_prefix};
+use crate::routes::changes::kernel_view;
 use crate::routes::views::RouteViews;
 use crate::view::RouteView;
 use crate::{ControlError, Page, PageQuery, show};
@@ -24,30 +22,8 @@ enum Listed<'a> {
     Missing(&'a millrace_config::Route),
 }
 
-impl Router {
-    /// Returns the mirrored kernel routes and the router's own routes: all of them, or those within a prefix.
-    ///
-    /// # Errors
-    /// An invalid prefix, limit or cursor; when the data plane does not answer.
-    pub fn routes(&self, query: &RouteQuery) -> Result<Page<RouteView>, ControlError> {
-        let within = query.within.as_deref().map(parse_prefix).transpose()?;
-        let after = query.cursor.as_deref().map(parse_cursor).transpose()?;
-        let range = PrefixRange { after, within };
-        let query = PageQuery { limit: query.limit, cursor: query.cursor.clone() };
-        let mut guard = self.lock();
-        let inner = &mut *guard;
-        let mut page = listed(&inner.route_views(), range, &query)?;
-        let prefixes: Vec<IpNet> = page.rows.iter().map(|(prefix, _)| *prefix).collect();
-        let accounts = inner.routes.table.count(&prefixes, &mut inner.workers)?;
-        for ((_, view), account) in page.rows.iter_mut().zip(accounts) {
-            view.queues = account.as_ref().map(show::queues);
-        }
-        Ok(page.map(|(_, view)| view))
-    }
-}
-
 /// Returns a page of routes of a range, with their views.
-fn listed(
+pub(crate) fn listed(
     views: &RouteViews<'_>,
     range: PrefixRange,
     query: &PageQuery,
@@ -75,7 +51,7 @@ fn listed(
 }
 
 /// Parses the cursor of a page.
-fn parse_cursor(text: &str) -> Result<IpNet, ControlError> {
+pub(crate) fn parse_cursor(text: &str) -> Result<IpNet, ControlError> {
     let wrong =
         |_| ControlError::Invalid(format!("cursor {text:?}: give what the page before said, or none"));
     text.parse().map_err(wrong)

@@ -68,6 +68,16 @@ impl RouteViews<'_> {
         }
     }
 
+    /// Returns the view of the route to exactly this prefix, which was just added.
+    ///
+    /// # Errors
+    /// Returns an error if there is no such route.
+    pub fn added(&self, prefix: IpNet) -> Result<RouteView, ControlError> {
+        let view = self.of_prefix(prefix).or_else(|| self.installed(prefix));
+        let view = view.map(|view| self.routes.with_missing(prefix, view));
+        view.ok_or_else(|| ControlError::System("the new route is not there".into()))
+    }
+
     /// Returns the view of a configured route as it was installed in the kernel.
     pub fn installed(&self, prefix: IpNet) -> Option<RouteView> {
         let OwnRoute { kind, metric, ref next_hops, .. } = *self.routes.installed.get(&prefix)?;

@@ -2,6 +2,7 @@
 
 pub(crate) mod changes;
 pub(crate) mod names;
+pub(crate) mod node_changes;
 pub(crate) mod node_removal;
 pub(crate) mod node_settings;
 pub(crate) mod queueing;
@@ -17,22 +18,16 @@ use millrace_pipeline::{Piece, ScheduleChange, SchedulerCommand};
 use millrace_plugin::Action;
 use millrace_schedule::ScheduleError;
 use millrace_units::{PortId, QueueId};
-use serde_json::{Map, Value};
 
 use crate::ControlError;
 use crate::model::Model;
-use crate::request::merge_patch::{all_known, patched};
-use crate::router::{Inner, Router};
+use crate::router::Inner;
 use crate::schedulers::names::Names;
 use crate::schedulers::queues::tell_reserved;
 use crate::schedulers::tree::{Part, Unplanned};
 use crate::schedulers::view::{say_beyond_link, say_beyond_room};
-use crate::view::SchedulerView;
 use crate::workers::Workers;
 use crate::workers::handle::WorkerHandle;
-
-/// Settings of the port, not of a node, which `scheduler set PORT` changes.
-const SETTINGS: [&str; 6] = ["rate", "overhead", "default", "queues", "host", "host-weight"];
 
 /// Maximum number of scheduler changes that a worker makes between two batches.
 const CHANGES_AT_ONCE: usize = 64;
@@ -244,28 +239,6 @@ fn check_name(name: &str) -> Result<(), ControlError> {
     Ok(())
 }
 
-/// Orders nodes so that each follows its parent. Nodes with an unknown parent come last.
-fn in_order(nodes: &mut Vec<SchedulerNode>) {
-    let mut there = HashSet::new();
-    let mut left = std::mem::take(nodes);
-    loop {
-        let before = nodes.len();
-        for node in std::mem::take(&mut left) {
-            match node.under.as_ref().is_none_or(|under| there.contains(under)) {
-                true => {
-                    there.insert(node.name.clone());
-                    nodes.push(node);
-                }
-                false => left.push(node),
-            }
-        }
-        if nodes.len() == before {
-            break;
-        }
-    }
-    nodes.append(&mut left);
-}
-
 /// Returns the worker that owns a port's device.
 pub(crate) fn owner_of<'a>(
     port: PortId,
@@ -343,104 +316,6 @@ impl Inner {
     }
 }
 
-impl Router {
-    /// Returns the scheduler settings of a port; `None` where it has no scheduler.
-    ///
-    /// # Errors
-    /// No such port.
-    pub fn scheduler_settings(&self, port: &str) -> Result<Option<Scheduler>, ControlError> {
-        let inner = self.lock();
-        let id = inner.model.port(port)?.id;
-        Ok(inner.model.schedulers.of(id).cloned())
-    }
-
-    /// Adds a node to the scheduler of a port; the first node creates the scheduler. When this returns, the
-    /// next packet meets the node.
-    ///
-    /// # Errors
-    /// Returns an error for an unknown port or an invalid node: promises above the link's rate, an unknown
-    /// parent, settings out of range.
-    pub fn add_scheduler_node(
-        &self,
-        port: &str,
-        node: &SchedulerNode,
-    ) -> Result<SchedulerView, ControlError> {
-        let mut inner = self.to_change()?;
-        let id = inner.change_scheduler(port, None, |scheduler| {
-            scheduler.node.push(node.clone());
-            Ok(())
-        })?;
-        inner.scheduler_view(id)
-    }
-
-    /// Changes settings of a node of a port's scheduler; `under` moves it to another parent. A leaf may
-    /// become another kind of leaf, and keeps its packets.
-    ///
-    /// # Errors
-    /// No such node, invalid settings; nothing has changed then.
-    pub fn set_scheduler_node(
-        &self,
-        port: &str,
-        name: &str,
-        changes: &Map<String, Value>,
-    ) -> Result<SchedulerView, ControlError> {
-        if changes.contains_key("name") {
-            return Err(ControlError::Invalid(
-                "name of a node can't be changed: remove the node, and add another".into(),
-            ));
-        }
-        let mut inner = self.to_change()?;
-        let id = inner.change_scheduler(port, None, |scheduler| {
-            let own = find(unless_empty(scheduler, port)?, name)?;
-            let node: SchedulerNode = patched(own, changes)?;
-            if own.kind != node.kind && !(own.kind.is_leaf() && node.kind.is_leaf()) {
-                return Err(ControlError::Invalid(format!(
-                    "node {name:?} is a {}: only a leaf can become of another kind, and a leaf again; remove the node, and add another",
-                    own.kind.name()
-                )));
-            }
-            for own in scheduler.node.iter_mut().filter(|own| own.name == name) {
-                *own = node.clone();
-            }
-            let default = default_leaf(scheduler)?.map(str::to_owned);
-            in_order(&mut scheduler.node);
-            // If the order of leaves has changed, the former default leaf becomes the configured one, so that
-            // unassigned packets stay in their queue.
-            if default_leaf(scheduler)?.map(str::to_owned) != default {
-                scheduler.default = default;
-            }
-            Ok(())
-        })?;
-        inner.scheduler_view(id)
-    }
-
-    /// Changes settings of a port's scheduler as a whole: rate, overhead, default queue, maximum number of
-    /// queues, and host output.
-    ///
-    /// # Errors
-    /// Returns an error if there is no scheduler, for a rate below the promises of its nodes, or for an
-    /// unknown leaf or setting.
-    pub fn set_scheduler(
-        &self,
-        port: &str,
-        changes: &Map<String, Value>,
-    ) -> Result<SchedulerView, ControlError> {
-        if changes.contains_key("node") {
-            return Err(ControlError::Invalid("nodes are added, set and removed one by one".into()));
-        }
-        if changes.contains_key("flow") {
-            return Err(ControlError::Invalid("flows are set one by one, by `queue set`".into()));
-        }
-        all_known("setting of a port's scheduler", changes, SETTINGS.into_iter())?;
-        let mut inner = self.to_change()?;
-        let id = inner.change_scheduler(port, None, |scheduler| {
-            *scheduler = patched(unless_empty(scheduler, port)?, changes)?;
-            Ok(())
-        })?;
-        inner.scheduler_view(id)
-    }
-}
-
 /// Returns a scheduler without a node and the nodes below it. If the default leaf is among them, `to` becomes
 /// the default.
 ///
@@ -473,7 +348,7 @@ pub(crate) fn without(
     Ok(left)
 }
 
-fn unless_empty<'s>(scheduler: &'s Scheduler, port: &str) -> Result<&'s Scheduler, ControlError> {
+pub(crate) fn unless_empty<'s>(scheduler: &'s Scheduler, port: &str) -> Result<&'s Scheduler, ControlError> {
     if scheduler.node.is_empty() {
         return Err(ControlError::no_scheduler(port));
     }

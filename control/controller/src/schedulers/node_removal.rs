@@ -12,9 +12,8 @@ use crate::ControlError;
 use crate::filters::gates::binding_views;
 use crate::model::Model;
 use crate::request::NodeRemoval;
-use crate::router::Router;
 use crate::schedulers::without;
-use crate::view::{BindingView, RemovedNodeView};
+use crate::view::BindingView;
 use crate::workers::Workers;
 
 /// Maximum number of filters listed in an error.
@@ -57,7 +56,7 @@ impl Model {
 }
 
 /// Returns the changes that remove a node, and the filters whose queue is removed with it.
-fn plan_removal(
+pub(crate) fn plan_removal(
     model: &Model,
     workers: &mut Workers,
     port: &str,
@@ -99,30 +98,4 @@ fn named(port: &str, node: &str, filters: &[BindingView]) -> ControlError {
          another leaf (`scheduler remove {port} {node} --to LEAF`), or remove them with it (`--with-filters`)",
         first.join(", ")
     ))
-}
-
-impl Router {
-    /// Removes a node of a port's scheduler, with all nodes below it. Waiting packets move to a leaf, or are
-    /// dropped. Filters whose queue no port has any more move to that leaf, or are removed if requested;
-    /// otherwise the node stays. Removing the last node removes the scheduler. The removal is complete or
-    /// doesn't happen; dropping the returned future doesn't stop it.
-    ///
-    /// # Errors
-    /// Returns an error if there is no such node, if the given leaf doesn't stay, or if filters would be left
-    /// without a queue.
-    pub async fn remove_scheduler_node(
-        &self,
-        port: &str,
-        node: &str,
-        removal: &NodeRemoval,
-    ) -> Result<RemovedNodeView, ControlError> {
-        let removal = removal.clone();
-        let [port, node] = [port, node].map(str::to_owned);
-        self.change(move |inner| {
-            let (changes, filters) = plan_removal(&inner.model, &mut inner.workers, &port, &node, &removal)?;
-            let NodeRemoval { to, with_filters } = removal;
-            Ok((changes, RemovedNodeView { port, node, to, with_filters, filters }))
-        })
-        .await
-    }
 }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use millrace_classify::CompiledSelection;
-use millrace_config::{Bits, FlowQueue, QueueSize, SchedulerKind, one_flow};
+use millrace_config::{Bits, FlowQueue, QueueSize, SchedulerKind};
 use millrace_packet::FlowKey;
 use millrace_pipeline::{
     FlowCommand, FlowQueueReport, FlowReport, FlowTreatment, ScheduleChange, SchedulerCommand,
@@ -18,7 +18,7 @@ use crate::flows::lookup::parse_packet;
 use crate::flows::selector;
 use crate::model::Model;
 use crate::request::reading::read;
-use crate::router::Router;
+use crate::router::{Inner, Router};
 use crate::schedulers::owner_of;
 use crate::view::{FlowQueueView, QueueView, SchedulerNodeView, SchedulerView};
 use crate::workers::Workers;
@@ -103,12 +103,9 @@ fn treatment(said: Option<&FlowQueue>) -> FlowTreatment {
     }
 }
 
-impl Router {
-    /// Returns the queues of all ports with a scheduler: the leaves of the schedulers.
-    ///
-    /// # Errors
-    /// When the data plane does not answer.
-    pub fn queues(&self) -> Result<Vec<QueueView>, ControlError> {
+impl Inner {
+    /// Returns the views of all queues, without the queues of single flows.
+    pub(crate) fn queue_views(&mut self) -> Result<Vec<QueueView>, ControlError> {
         let leaves = |scheduler: SchedulerView| {
             let leaf = |node: &SchedulerNodeView| {
                 node.kind.parse::<SchedulerKind>().is_ok_and(SchedulerKind::is_leaf)
@@ -125,113 +122,81 @@ impl Router {
                 node,
             })
         };
-        Ok(self.schedulers()?.into_iter().flat_map(leaves).collect())
+        Ok(self.scheduler_views()?.into_iter().flat_map(leaves).collect())
     }
 
-    /// Returns a queue of a port, with the queues of single flows if it has any.
+    /// Returns the view of a queue of a port, without the queues of single flows.
     ///
     /// # Errors
-    /// No such port or queue; when the data plane does not answer.
-    pub async fn queue(&self, port: &str, queue: &str) -> Result<QueueView, ControlError> {
-        self.lock().model.port(port)?;
-        let of_port: Vec<QueueView> = self.queues()?.into_iter().filter(|view| view.port == port).collect();
-        let known = of_port.iter().map(|view| view.node.name.clone()).collect::<Vec<_>>();
-        let found = of_port.into_iter().find(|view| view.node.name == queue);
-        let mut view =
-            found.ok_or_else(|| ControlError::unknown("queue", queue, known.iter().map(String::as_str)))?;
-        if view.node.kind == SchedulerKind::FlowQueues.name() {
-            view.flows = self.flow_queues(port, queue, view.node.id).await?;
+    /// Returns an error for an unknown port or queue, or if the data plane does not answer.
+    pub(crate) fn queue_view(&mut self, port: &str, queue: &str) -> Result<QueueView, ControlError> {
+        self.model.port(port)?;
+        let mut of_port: Vec<QueueView> =
+            self.queue_views()?.into_iter().filter(|view| view.port == port).collect();
+        match of_port.iter().position(|view| view.node.name == queue) {
+            Some(index) => Ok(of_port.swap_remove(index)),
+            None => Err(ControlError::unknown("queue", queue, of_port.iter().map(|view| &*view.node.name))),
         }
-        Ok(view)
     }
+}
 
-    async fn flow_queues(
-        &self,
-        port: &str,
-        queue: &str,
-        leaf: u16,
-    ) -> Result<Vec<FlowQueueView>, ControlError> {
-        let id = self.lock().model.port(port)?.id;
-        let mut reports = Vec::new();
-        loop {
-            let more = {
-                let mut guard = self.lock();
-                let inner = &mut *guard;
-                flow_queue_reports(&inner.model, &mut inner.workers, id, QueueId(leaf), reports.len())?
-            };
-            if more.is_empty() {
-                break;
-            }
-            reports.extend(more);
-            tokio::task::yield_now().await;
+/// Returns the queues of flows in a leaf of a port.
+pub(crate) async fn flow_queues(
+    router: &Router,
+    port: &str,
+    queue: &str,
+    leaf: u16,
+) -> Result<Vec<FlowQueueView>, ControlError> {
+    let id = router.lock().model.port(port)?.id;
+    let mut reports = Vec::new();
+    loop {
+        let more = {
+            let mut guard = router.lock();
+            let inner = &mut *guard;
+            flow_queue_reports(&inner.model, &mut inner.workers, id, QueueId(leaf), reports.len())?
+        };
+        if more.is_empty() {
+            break;
         }
-        let mut keys: HashMap<u32, FlowKey> = {
-            let inner = self.lock();
-            inner.queueing.former_flows().map(|key| (inner.workers.hash_of(key), *key)).collect()
-        };
-        let note = |_, flow: FlowReport| {
-            keys.insert(flow.hash, flow.key);
-        };
-        self.scan(FlowCommand::Scan, &CompiledSelection::any(), note).await?;
-        let inner = self.lock();
-        // A flow with settings keeps its name even while it sends no packets.
-        let said = inner.model.schedulers.of(id).into_iter().flat_map(|own| &own.flow);
-        let said = said
-            .filter(|flow| flow.queue == queue)
-            .filter_map(|flow| parse_packet(&flow.flow, &inner.model).ok());
-        keys.extend(said.map(|packet| (inner.workers.hash_of(&packet.key), packet.key)));
-        let view = |FlowQueueReport { hash, reserved, queue }: FlowQueueReport| FlowQueueView {
-            flow: hash.and_then(|hash| keys.get(&hash)).map(|key| selector(key, &inner.model)),
-            shared: hash.is_none(),
-            quantum: queue.quantum,
-            threshold: queue.threshold,
-            rate: reserved.map(|rate| rate.0),
-            offered_packets: queue.offered_packets,
-            offered_bytes: queue.offered_bytes,
-            sent_packets: queue.sent_packets,
-            sent_bytes: queue.sent_bytes,
-            moved_packets: queue.moved_packets,
-            moved_bytes: queue.moved_bytes,
-            held_packets: queue.held_packets,
-            held_bytes: queue.held_bytes,
-            peak_bytes: queue.peak_bytes,
-            peak_packets: queue.peak_packets,
-            drops: queue.drops.iter().map(|(cause, packets)| (cause.name(), packets)).collect(),
-            dropped_bytes: queue.drops.bytes(),
-            marked_packets: queue.drops.marked(),
-        };
-        Ok(reports.into_iter().map(view).collect())
+        reports.extend(more);
+        tokio::task::yield_now().await;
     }
-
-    /// Changes settings of a queue of a port. If `flow` is given, it describes a packet of a flow, and the
-    /// settings apply to the queue of this flow.
-    ///
-    /// # Errors
-    /// No such port or queue, invalid settings; nothing has changed then.
-    pub fn set_queue(
-        &self,
-        port: &str,
-        queue: &str,
-        flow: Option<&str>,
-        changes: &Map<String, Value>,
-    ) -> Result<(), ControlError> {
-        let Some(flow) = flow else { return self.set_scheduler_node(port, queue, changes).map(drop) };
-        // Long texts are parsed without the lock.
-        let flow = &*one_flow(flow).map_err(ControlError::Invalid)?;
-        let mut guard = self.to_change()?;
-        let inner = &mut *guard;
-        let id = inner.model.port(port)?.id;
-        let old = inner.model.schedulers.clone();
-        let change = inner.model.change_flow(port, queue, flow, changes)?;
-        let after = inner.model.schedulers.of(id).cloned().unwrap_or_default();
-        let checked = inner.model.schedulers.check(&after).map_err(ControlError::from);
-        let done = checked.and_then(|()| inner.schedule(id, vec![change]));
-        done.inspect_err(|_| inner.model.schedulers = old.clone())?;
-        let before = old.of(id).cloned().unwrap_or_default();
-        inner.observation.note_reservations(port, &before, &after);
-        inner.queueing.remember_flows(&inner.model, &before.flow, &after.flow);
-        tell_reserved(&inner.model, &mut inner.workers)
-    }
+    let mut keys: HashMap<u32, FlowKey> = {
+        let inner = router.lock();
+        inner.queueing.former_flows().map(|key| (inner.workers.hash_of(key), *key)).collect()
+    };
+    let note = |_, flow: FlowReport| {
+        keys.insert(flow.hash, flow.key);
+    };
+    router.scan(FlowCommand::Scan, &CompiledSelection::any(), note).await?;
+    let inner = router.lock();
+    // A flow with settings keeps its name even while it sends no packets.
+    let said = inner.model.schedulers.of(id).into_iter().flat_map(|own| &own.flow);
+    let said = said
+        .filter(|flow| flow.queue == queue)
+        .filter_map(|flow| parse_packet(&flow.flow, &inner.model).ok());
+    keys.extend(said.map(|packet| (inner.workers.hash_of(&packet.key), packet.key)));
+    let view = |FlowQueueReport { hash, reserved, queue }: FlowQueueReport| FlowQueueView {
+        flow: hash.and_then(|hash| keys.get(&hash)).map(|key| selector(key, &inner.model)),
+        shared: hash.is_none(),
+        quantum: queue.quantum,
+        threshold: queue.threshold,
+        rate: reserved.map(|rate| rate.0),
+        offered_packets: queue.offered_packets,
+        offered_bytes: queue.offered_bytes,
+        sent_packets: queue.sent_packets,
+        sent_bytes: queue.sent_bytes,
+        moved_packets: queue.moved_packets,
+        moved_bytes: queue.moved_bytes,
+        held_packets: queue.held_packets,
+        held_bytes: queue.held_bytes,
+        peak_bytes: queue.peak_bytes,
+        peak_packets: queue.peak_packets,
+        drops: queue.drops.iter().map(|(cause, packets)| (cause.name(), packets)).collect(),
+        dropped_bytes: queue.drops.bytes(),
+        marked_packets: queue.drops.marked(),
+    };
+    Ok(reports.into_iter().map(view).collect())
 }
 
 /// Returns the error text for a flow whose queue belongs to another flow that has settings.
@@ -325,7 +290,7 @@ impl Model {
 }
 
 /// Sends the flows with reservations to the workers.
-pub(super) fn tell_reserved(model: &Model, workers: &mut Workers) -> Result<(), ControlError> {
+pub(crate) fn tell_reserved(model: &Model, workers: &mut Workers) -> Result<(), ControlError> {
     let flows = model.reserved_flows();
     workers.tell(|| FlowCommand::Reserve(flows.clone()))
 }
@@ -348,6 +313,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::operation::{GetQueue, Principal, SetQueue};
     use crate::{StartOptions, start};
 
     const FLOW: &str = "src 10.0.0.2 dst 10.1.0.2 proto udp sport 4 dport 5 in lan";
@@ -402,10 +368,17 @@ mod tests {
                         [[port.scheduler.node]]\nname = \"flows\"\nkind = \"flow-queues\"\n";
             let config = millrace_config::Config::parse(text, "test").unwrap();
             let router = start(config, StartOptions::default()).await.unwrap();
+            let caller = Principal::router();
             for threshold in [Value::from("9000B"), Value::Null] {
-                let change = Map::from_iter([("threshold".to_owned(), threshold.clone())]);
-                router.set_queue("lan", "flows", Some(FLOW), &change).unwrap();
-                let flows = router.queue("lan", "flows").await.unwrap().flows;
+                let [port, queue] = ["lan", "flows"].map(str::to_owned);
+                let set = SetQueue {
+                    port: port.clone(),
+                    queue: queue.clone(),
+                    flow: Some(FLOW.to_owned()),
+                    changes: Map::from_iter([("threshold".to_owned(), threshold.clone())]),
+                };
+                router.execute(&caller, set).await.unwrap();
+                let flows = router.execute(&caller, GetQueue { port, queue }).await.unwrap().flows;
                 // The announcement of the port's address belongs to no flow, but to the shared queue.
                 let names: Vec<_> = flows.iter().filter_map(|flow| flow.flow.as_deref()).collect();
                 assert_eq!(names, [FLOW], "threshold {threshold}");

@@ -12,7 +12,7 @@ use crate::ControlError;
 use crate::kernel::Kernel;
 use crate::model::Model;
 use crate::ports::devices::Devices;
-use crate::router::{Inner, Router};
+use crate::router::Inner;
 use crate::schedulers::{Schedulers, owner_of};
 use crate::view::{SchedulerNodeView, SchedulerView};
 use crate::workers::Workers;
@@ -144,6 +144,17 @@ impl Inner {
         self.view_of(port, report, &snapshot)
     }
 
+    /// Returns the views of all ports' schedulers.
+    ///
+    /// # Errors
+    /// Returns an error if the data plane does not answer.
+    pub fn scheduler_views(&mut self) -> Result<Vec<SchedulerView>, ControlError> {
+        let snapshot = self.snapshot()?;
+        let planned = |port: &PortId| self.model.schedulers.of(*port).is_some();
+        let there: Vec<_> = snapshot.schedulers.iter().filter(|(port, _)| planned(port)).collect();
+        there.into_iter().map(|(port, report)| self.view_of(*port, report, &snapshot)).collect()
+    }
+
     fn view_of(
         &mut self,
         port: PortId,
@@ -222,20 +233,6 @@ fn settings_of(node: &SchedulerNode) -> Map<String, Value> {
     let Ok(Value::Object(mut settings)) = serde_json::to_value(node) else { return Map::new() };
     ["name", "kind", "under"].iter().for_each(|key| drop(settings.remove(*key)));
     settings
-}
-
-impl Router {
-    /// Returns the schedulers of all ports that have one.
-    ///
-    /// # Errors
-    /// When the data plane does not answer.
-    pub fn schedulers(&self) -> Result<Vec<SchedulerView>, ControlError> {
-        let mut inner = self.lock();
-        let snapshot = inner.snapshot()?;
-        let planned = |port: &PortId| inner.model.schedulers.of(*port).is_some();
-        let there: Vec<_> = snapshot.schedulers.iter().filter(|(port, _)| planned(port)).collect();
-        there.into_iter().map(|(port, report)| inner.view_of(*port, report, &snapshot)).collect()
-    }
 }
 
 #[cfg(test)]

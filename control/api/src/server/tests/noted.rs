@@ -7,7 +7,7 @@ use axum::extract::Request as Asked;
 use axum::{Extension, middleware, routing};
 
 use super::*;
-use crate::principal::Principal;
+use millrace_controller::Principal;
 
 #[tokio::test]
 async fn changes_and_refusals_are_noted_and_questions_are_not() {
@@ -58,7 +58,7 @@ async fn a_change_whose_client_goes_before_it_is_answered_is_noted() {
     let never = routing::post(|_: crate::http::extract::Body<Value>| std::future::pending::<()>());
     let slow = axum::Router::new()
         .route("/configuration", never)
-        .layer(middleware::from_fn_with_state(served, crate::resources::audit::note))
+        .layer(middleware::from_fn_with_state(served, crate::resources::observe::audit::note))
         .layer(Extension(crate::http::extract::Longest(1000)))
         .layer(Extension(Principal::user(Some(7), None)));
     let asked = Asked::post("/configuration").header("content-type", "application/json");

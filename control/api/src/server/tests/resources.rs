@@ -241,7 +241,7 @@ async fn a_configuration_is_applied_in_the_name_of_who_sent_it() {
     let (status, value) =
         server.ask("POST", "/configuration/rollback", r#"{"revision": 1, "comment": "back"}"#).await;
     assert_eq!((status, &value["origin"]), (StatusCode::OK, &json!("revision 1")), "{value}");
-    let running = server.control.configuration().unwrap().text;
+    let running = server.ask("GET", "/configuration", "").await.1["text"].to_string();
     assert!(running.contains("dport 25"), "{running}");
     let (status, _) = server.ask("POST", "/configuration", r#"{"txt": ""}"#).await;
     assert_eq!(status, StatusCode::BAD_REQUEST);

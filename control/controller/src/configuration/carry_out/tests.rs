@@ -1,10 +1,13 @@
 //! Tests of transactions in which a worker doesn't answer one of the changes.
 
 use millrace_config::Config;
-use millrace_store::Who;
 
+use crate::operation::{
+    CompareConfiguration, GetConfiguration, GetSummary, ListGates, ListInstances, ListNeighbours,
+    ListRevisions, ListSchedulers, Lookup,
+};
 use crate::workers::handle::silence::Silence;
-use crate::{Apply, ControlError, Router, StartOptions, start};
+use crate::{Apply, ControlError, Operation, Principal, Router, StartOptions, start};
 
 const BASE: &str = r#"
 [router]
@@ -72,7 +75,7 @@ fn with_silence(work: impl AsyncFn(&Router, &Silence)) {
         let config = Config::parse(BASE, "base.toml").unwrap();
         let router = start(config, StartOptions::default()).await.unwrap();
         // Both ports have announced their addresses, so counters stand still.
-        while router.summary().unwrap().transmitted < 2 {
+        while execute(&router, GetSummary).await.transmitted < 2 {
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         }
         let silence = Silence::before(router.lock().workers.get(0));
@@ -81,26 +84,39 @@ fn with_silence(work: impl AsyncFn(&Router, &Silence)) {
     });
 }
 
+/// Carries out an operation that must succeed.
+async fn execute<O: Operation>(router: &Router, operation: O) -> O::Answer {
+    router.execute(&Principal::router(), operation).await.unwrap()
+}
+
 async fn apply(router: &Router, text: &str) -> Result<Vec<String>, ControlError> {
     let order = Apply { text: text.to_owned(), ..Apply::default() };
-    router.apply(order, Who::router()).await.map(|view| view.changes)
+    router.execute(&Principal::router(), order).await.map(|view| view.changes)
+}
+
+/// Returns the changes that a configuration text would make.
+async fn planned(router: &Router, text: &str) -> Vec<String> {
+    let compared = CompareConfiguration { text: text.to_owned(), origin: "other".to_owned() };
+    execute(router, compared).await.changes
 }
 
 /// Returns the state reported by control, and the worker's decisions.
-fn seen(router: &Router) -> String {
-    let packets = ["10.9.0.1", "10.8.0.1", "10.1.0.9", "10.1.0.1"]
-        .map(|to| ["tcp dport 25", "tcp dport 26", "udp dport 9"].map(|what| (to, what)));
-    let packets = packets.iter().flatten().map(|(to, what)| {
-        router.lookup(&format!("src 10.1.0.7 dst {to} proto {what} sport 5 in lan")).unwrap()
-    });
+async fn seen(router: &Router) -> String {
+    let mut decisions = Vec::new();
+    for to in ["10.9.0.1", "10.8.0.1", "10.1.0.9", "10.1.0.1"] {
+        for what in ["tcp dport 25", "tcp dport 26", "udp dport 9"] {
+            let packet = format!("src 10.1.0.7 dst {to} proto {what} sport 5 in lan");
+            decisions.push(execute(router, Lookup { packet }).await);
+        }
+    }
     let all = format!(
         "{:#?}\n{:#?}\n{:#?}\n{:#?}\n{:#?}\n{:#?}",
-        router.configuration().unwrap().text,
-        packets.collect::<Vec<_>>(),
-        router.neighbours().unwrap(),
-        router.instances().unwrap(),
-        router.gates().unwrap(),
-        router.schedulers().unwrap(),
+        execute(router, GetConfiguration).await.text,
+        decisions,
+        execute(router, ListNeighbours).await,
+        execute(router, ListInstances).await,
+        execute(router, ListGates).await,
+        execute(router, ListSchedulers).await,
     );
     // Ids and table sizes differ after removal and re-adding. Rates depend on the time since the last read.
     let stays = |line: &&str| {
@@ -126,8 +142,8 @@ fn step(error: &str) -> (usize, String) {
 #[test]
 fn whichever_question_a_worker_does_not_answer_all_is_unmade_and_the_step_is_named() {
     with_silence(async |router, silence| {
-        let (before, other) = (seen(router), other());
-        let planned = router.difference(&other, "other", millrace_config::Role::Admin).await.unwrap().changes;
+        let (before, other) = (seen(router).await, other());
+        let changes = planned(router, &other).await;
         let mut named = Vec::new();
         for answered in 0.. {
             silence.after(answered, 1);
@@ -140,26 +156,19 @@ fn whichever_question_a_worker_does_not_answer_all_is_unmade_and_the_step_is_nam
                 "{error}"
             );
             let (number, change) = step(&error);
-            assert_eq!(planned[number - 1], change, "{error}");
+            assert_eq!(changes[number - 1], change, "{error}");
             assert!(named.last().is_none_or(|last| *last <= number), "{named:?} {error}");
             named.push(number);
-            assert_same(&seen(router), &before, &format!("question {answered}: {error}"));
-            assert!(router.revisions().unwrap().is_empty());
+            assert_same(&seen(router).await, &before, &format!("question {answered}: {error}"));
+            assert!(execute(router, ListRevisions).await.is_empty());
         }
         assert!(silence.is_to_come(), "all questions were lost once");
         silence.after(0, 0);
         named.dedup();
         // Filters are changed in a group, and so are routes: the error names the last change of the group.
-        assert_eq!(named, [1, 2, 3, 4, 5, 6, 7, 10, 11, 12, 14], "{planned:#?}");
-        assert!(
-            router
-                .difference(&other, "other", millrace_config::Role::Admin)
-                .await
-                .unwrap()
-                .changes
-                .is_empty()
-        );
+        assert_eq!(named, [1, 2, 3, 4, 5, 6, 7, 10, 11, 12, 14], "{changes:#?}");
+        assert!(planned(router, &other).await.is_empty());
         assert!(!apply(router, BASE).await.unwrap().is_empty());
-        assert_same(&seen(router), &before, "applied and taken back");
+        assert_same(&seen(router).await, &before, "applied and taken back");
     });
 }

@@ -6,19 +6,16 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use millrace_config::Time;
-use millrace_pipeline::{
-    MOST_TRACED, ObservationCommand, TraceEvent, TraceOrder, TraceSource, TraceStep, trace,
-};
+use millrace_pipeline::{ObservationCommand, TraceEvent, TraceSource, TraceStep};
 
 pub(crate) use words::with_link;
 
-use crate::ControlError;
 use crate::ports::device::time_of_day;
 use crate::router::Router;
 use crate::view::TraceView;
 
 /// Default time limit of a trace.
-const TIME: Duration = Duration::from_secs(60);
+pub(crate) const TIME: Duration = Duration::from_secs(60);
 /// Time limit of a trace, 1 s to 1 h.
 pub type TraceTime = Time<1_000_000, 3_600_000_000>;
 /// Maximum time to wait for the next step of an unfinished journey.
@@ -90,40 +87,16 @@ fn ends(step: &TraceStep) -> i64 {
     }
 }
 
-impl Router {
-    /// Starts a trace. Only one trace runs at a time.
-    ///
-    /// # Errors
-    /// Returns an error for an invalid filter, a number out of range, or while another trace is running.
-    pub fn trace(&self, request: &TraceRequest) -> Result<Trace, ControlError> {
-        let in_range = |what: &str, value: u64, most: u64| {
-            let right = (1..=most).contains(&value);
-            let refusal = || ControlError::Invalid(format!("{what} {value}: it takes 1 to {most}"));
-            if right { Ok(value) } else { Err(refusal()) }
-        };
-        let count = request.count.unwrap_or(TraceRequest::COUNT);
-        in_range("count", count.into(), MOST_TRACED.into())?;
-        let every = request.every.unwrap_or(1);
-        in_range("every", every.into(), 1 << 20)?;
-        let time = request.time.map_or(TIME, TraceTime::duration);
-        let filter = self.select(request.filter.as_deref())?;
-        let mut inner = self.lock();
-        if inner.observation.tracing.is_some() {
-            return Err(ControlError::Conflict(
-                "a trace goes on already, and there is one at a time: end that, or wait until it has ended"
-                    .to_owned(),
-            ));
-        }
-        inner.observation.traces += 1;
-        let number = inner.observation.traces;
-        let order = TraceOrder { filter, every, count, time };
-        let (sinks, sources): (Vec<_>, _) =
-            (0..inner.workers.len()).map(|_| trace(number, order.clone())).unzip();
-        let start = |sink| ObservationCommand::StartTrace(Box::new(sink));
-        inner.workers.tell_each(sinks.into_iter().map(start).collect())?;
-        inner.observation.tracing = Some(number);
-        Ok(Trace {
-            router: self.clone(),
+impl Trace {
+    /// Returns the trace with this number, of up to `count` packets within `time`.
+    pub(crate) fn new(
+        router: &Router,
+        number: u32,
+        sources: Vec<TraceSource>,
+        (count, time): (u32, Duration),
+    ) -> Self {
+        Self {
+            router: router.clone(),
             number,
             sources,
             journeys: HashMap::new(),
@@ -131,11 +104,9 @@ impl Router {
             until: Instant::now() + time,
             left: count,
             told: 0,
-        })
+        }
     }
-}
 
-impl Trace {
     /// Returns the journeys that have ended since the last call, or whose next step was awaited in vain, in
     /// order of arrival. The flag tells whether the trace is over.
     pub fn take(&mut self) -> (Vec<TraceView>, bool) {

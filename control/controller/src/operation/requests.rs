@@ -3,19 +3,19 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use millrace_config::{Role, SchedulerNode};
+use millrace_config::SchedulerNode;
 use millrace_plugin_abi::{Request, RequestKinds};
-use millrace_store::Who;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::ControlError;
+use crate::operation::{
+    AddFilter, AddRoute, AddSchedulerNode, Bind, Call, ControlInstance, CreateInstance, Effect, FreeInstance,
+    Principal, RemoveFilters, RemoveRoute, RemoveSchedulerNode, SetQueue, SetSchedulerNode, Unbind,
+};
 use crate::request::reading::read;
 use crate::request::{NewBinding, NewFilter, NewRoute, NodeRemoval};
 use crate::router::Router;
-
-/// Role with which requests of plugins are carried out.
-const ROLE: Role = Role::Operator;
 
 /// Request of a plugin: a JSON object with one key.
 #[derive(Debug, Deserialize)]
@@ -116,14 +116,12 @@ impl Router {
             let json = &*request.json;
             // A confirmation may take a day, so a request doesn't wait for it, but is refused like other
             // changes.
-            let result = self.serve_request(&request).await;
-            let asked = serde_json::from_str(json).unwrap_or_else(|_| Value::String(json.to_owned()));
-            self.note_own(
-                Who::instance(&instance),
-                "a plugin's request",
-                Some(asked),
-                result.as_ref().map(|()| None),
-            );
+            let operation = "a plugin's request".to_owned();
+            let call = Call::new(self, Principal::instance(&instance), operation, Effect::Forwarding);
+            call.set_body(json.as_bytes());
+            let result = self.serve_request(&call, &request).await;
+            // There is no caller who waits for the line.
+            drop(call.close(None, result.as_ref().err().map(|error| error.to_string().into())));
             match result {
                 Ok(()) => tracing::info!(instance, request = json, "a plugin's request is carried out"),
                 Err(error) => {
@@ -137,35 +135,38 @@ impl Router {
         self.lock().settings.unless_applying().is_err()
     }
 
-    async fn serve_request(&self, request: &Request) -> Result<(), ControlError> {
+    /// Carries out a request as the plugin instance that made it.
+    async fn serve_request(&self, caller: &Call, request: &Request) -> Result<(), ControlError> {
         match PluginRequest::read(request)? {
-            PluginRequest::AddFilter(new) => self.add_filter(&new).map(drop),
-            PluginRequest::RemoveFilters(ids) => self.remove_filters(&ids).map(drop),
-            PluginRequest::AddRoute(new) => self.add_route(&new).await.map(drop),
-            PluginRequest::RemoveRoute(to) => self.remove_route(&to).await.map(drop),
+            PluginRequest::AddFilter(new) => self.execute(caller, AddFilter(new)).await.map(drop),
+            PluginRequest::RemoveFilters(ids) => self.execute(caller, RemoveFilters { ids }).await.map(drop),
+            PluginRequest::AddRoute(new) => self.execute(caller, AddRoute(new)).await.map(drop),
+            PluginRequest::RemoveRoute(to) => self.execute(caller, RemoveRoute { to }).await.map(drop),
             PluginRequest::CreateInstance { plugin, name, settings } => {
-                self.create_instance(&plugin, &name, &settings, ROLE).map(drop)
+                self.execute(caller, CreateInstance { plugin, name, settings }).await.map(drop)
             }
-            PluginRequest::FreeInstance(name) => self.free_instance(&name, ROLE).map(drop),
-            PluginRequest::Bind(new) => self.bind(&new).map(drop),
+            PluginRequest::FreeInstance(name) => self.execute(caller, FreeInstance { name }).await.map(drop),
+            PluginRequest::Bind(new) => self.execute(caller, Bind(new)).await.map(drop),
             PluginRequest::Unbind { instance, gate, filter } => {
-                self.unbind(&instance, &gate, &filter).map(drop)
+                self.execute(caller, Unbind { instance, gate, filter }).await.map(drop)
             }
             PluginRequest::Control { instance, message, arguments } => {
-                self.control(&instance, &message, &arguments, ROLE).map(drop)
+                self.execute(caller, ControlInstance { instance, message, arguments }).await.map(drop)
             }
-            PluginRequest::AddNode { port, node } => self.add_scheduler_node(&port, &node).map(drop),
-            PluginRequest::SetNode { port, node, settings } => {
-                self.set_scheduler_node(&port, &node, &settings).map(drop)
+            PluginRequest::AddNode { port, node } => {
+                self.execute(caller, AddSchedulerNode { port, node: *node }).await.map(drop)
+            }
+            PluginRequest::SetNode { port, node: name, settings: changes } => {
+                self.execute(caller, SetSchedulerNode { port, name, changes }).await.map(drop)
             }
             PluginRequest::RemoveNode { port, node, to } => {
                 // Filters are never removed with the node: if one would lose its queue, the request is
                 // refused.
                 let removal = NodeRemoval { to, with_filters: false };
-                self.remove_scheduler_node(&port, &node, &removal).await.map(drop)
+                self.execute(caller, RemoveSchedulerNode { port, node, removal }).await.map(drop)
             }
-            PluginRequest::SetQueue { port, queue, flow, settings } => {
-                self.set_queue(&port, &queue, flow.as_deref(), &settings)
+            PluginRequest::SetQueue { port, queue, flow, settings: changes } => {
+                self.execute(caller, SetQueue { port, queue, flow, changes }).await
             }
         }
     }
@@ -174,6 +175,8 @@ impl Router {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::RouteQuery;
+    use crate::operation::{ListBindings, ListRoutes};
 
     fn asked(json: &str, capability: &str) -> Request {
         Request { json: json.to_owned(), granted: RequestKinds::of(&[capability]) }
@@ -233,18 +236,17 @@ mod tests {
             };
             request(r#"{"reboot": {}}"#);
             request(r#"{"add-filter": {"match": "proto udp", "action": "drop"}}"#);
-            while router.bindings(&crate::PageQuery::default()).unwrap().rows.is_empty() {
+            let own = Principal::router();
+            while router.execute(&own, ListBindings::default()).await.unwrap().rows.is_empty() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             // A further request, after the earlier ones were carried out.
             request(r#"{"add-route": {"to": "10.9.0.0/16", "via": ["10.1.0.9"]}}"#);
-            while !router
-                .routes(&Default::default())
-                .unwrap()
-                .rows
-                .iter()
-                .any(|route| route.to == "10.9.0.0/16")
-            {
+            let is_there = async || {
+                let routes = router.execute(&own, ListRoutes(RouteQuery::default())).await.unwrap();
+                routes.rows.iter().any(|route| route.to == "10.9.0.0/16")
+            };
+            while !is_there().await {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             router.shutdown().await.unwrap();

@@ -6,6 +6,7 @@ use millrace_controller::StartOptions;
 use millrace_controller::view::DropView;
 
 use super::*;
+use millrace_controller::Principal;
 
 /// Returns the names of the families of a page, as written there.
 fn names(page: &str) -> BTreeSet<&str> {
@@ -46,9 +47,9 @@ fn text(families: Vec<Family>) -> String {
 fn page_of_a_router() -> String {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let config = Config::parse(include_str!("../../server/tests/router.toml"), "test.toml").unwrap();
+        let config = Config::parse(include_str!("../../../server/tests/router.toml"), "test.toml").unwrap();
         let router = millrace_controller::start(config, StartOptions::default()).await.unwrap();
-        let page = page(&router).unwrap();
+        let page = page(&router, &Principal::router()).await.unwrap();
         router.shutdown().await.unwrap();
         page
     })

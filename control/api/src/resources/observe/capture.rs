@@ -4,8 +4,8 @@ mod frames;
 
 use std::time::Duration;
 
-use axum::extract::{Extension, State};
 use axum::response::Response;
+use millrace_controller::operation::StartCapture;
 use millrace_controller::{Capture, CaptureAt, CaptureRequest, SnapSize};
 use millrace_units::count;
 use schemars::JsonSchema;
@@ -15,8 +15,7 @@ use self::frames::FramesLeft;
 use crate::http::extract::Arguments;
 use crate::http::problem::Problem;
 use crate::http::streaming::{Ending, Source, as_file};
-use crate::principal::Principal;
-use crate::served::Served;
+use crate::served::Session;
 
 /// Interval between reads of new frames.
 const POLL: Duration = Duration::from_millis(20);
@@ -41,8 +40,7 @@ pub(crate) struct Wanted {
 
 /// Streams a capture, until it has the wanted number of frames, the client disconnects, or the router stops.
 pub(crate) async fn capture(
-    State(served): State<Served>,
-    Extension(principal): Extension<Principal>,
+    session: Session,
     Arguments(wanted): Arguments<Wanted>,
 ) -> Result<Response, Problem> {
     let request = CaptureRequest {
@@ -61,10 +59,10 @@ pub(crate) async fn capture(
         filter: wanted.filter,
         snap: wanted.snap.map_or(DEFAULT_SNAP, SnapSize::bytes_u32),
     };
-    let place = served.limits.streams.enter(&principal)?;
-    let recording = served.control.capture(&request)?;
-    let running =
-        Running { recording, left: FramesLeft(wanted.count), ending: Ending(served.ending), ended: false };
+    let place = session.served.limits.streams.enter(session.call.principal())?;
+    let recording = session.execute(StartCapture(request)).await?;
+    let ending = Ending(session.served.ending);
+    let running = Running { recording, left: FramesLeft(wanted.count), ending, ended: false };
     Ok(as_file(running, place, Ok))
 }
 

@@ -1,13 +1,12 @@
 //! Resource `/rates`: rates of port counters, once or as a stream.
 
-use millrace_controller::ControlError;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Extension, State};
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use millrace_controller::ControlError;
 use millrace_controller::view::{CountersView, PortCountersView};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,8 +15,7 @@ use tokio::time::{Interval, MissedTickBehavior};
 use crate::http::extract::Arguments;
 use crate::http::problem::Problem;
 use crate::http::streaming::{Ending, Source, accepts_stream, as_events, message};
-use crate::principal::Principal;
-use crate::served::Served;
+use crate::served::Session;
 
 /// Maximum number of samples per second.
 const MOST_HZ: u8 = 10;
@@ -84,8 +82,7 @@ impl RatesView {
 
 /// Answers with the rates between two samples, or with a stream of rates.
 pub(crate) async fn rates(
-    State(served): State<Served>,
-    Extension(principal): Extension<Principal>,
+    session: Session,
     Arguments(wanted): Arguments<Wanted>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -93,19 +90,19 @@ pub(crate) async fn rates(
     if !(1..=MOST_HZ).contains(&hz) {
         return Err(Problem::bad_request(format!("hz = {hz} is out of range: give 1 to {MOST_HZ}")));
     }
-    let mut watch = Watch::new(served, hz)?;
+    let mut watch = Watch::new(session, hz).await?;
     if accepts_stream(&headers) {
-        let place = watch.served.limits.streams.enter(&principal)?;
+        let Session { served, call } = &watch.session;
+        let place = served.limits.streams.enter(call.principal())?;
         return Ok(as_events(watch, place, |rates| vec![message("rates", &rates)]));
     }
-    let stopping =
-        || Problem::new(axum::http::StatusCode::SERVICE_UNAVAILABLE, "the router is shutting down");
+    let stopping = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the router is shutting down");
     Ok(Json(watch.look().await.ok_or_else(stopping)??).into_response())
 }
 
 /// Client of the rates, with the previous sample.
 struct Watch {
-    served: Served,
+    session: Session,
     before: Arc<CountersView>,
     ticks: Interval,
     ending: Ending,
@@ -120,20 +117,20 @@ impl Source for Watch {
 }
 
 impl Watch {
-    fn new(served: Served, hz: u8) -> Result<Self, ControlError> {
-        let before = served.sampler.sample(&served.control)?;
+    async fn new(session: Session, hz: u8) -> Result<Self, ControlError> {
+        let before = sample(&session).await?;
         let period = Duration::from_secs(1) / u32::from(hz);
         let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + period, period);
         // A client that reads too slowly gets fewer samples.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let ending = Ending(served.ending.clone());
-        Ok(Self { served, before, ticks, ending })
+        let ending = Ending(session.served.ending.clone());
+        Ok(Self { session, before, ticks, ending })
     }
 
     /// Waits for the next sample, and returns the rates since the previous one; `None` when the router stops.
     async fn look(&mut self) -> Option<Result<RatesView, ControlError>> {
         self.ending.or(self.ticks.tick()).await?;
-        let now = match self.served.sampler.sample(&self.served.control) {
+        let now = match sample(&self.session).await {
             Ok(now) => now,
             Err(error) => return Some(Err(error)),
         };
@@ -141,6 +138,12 @@ impl Watch {
         self.before = now;
         Some(Ok(rates))
     }
+}
+
+/// Returns a recent sample of the counters.
+async fn sample(session: &Session) -> Result<Arc<CountersView>, ControlError> {
+    let Session { served, call } = session;
+    served.sampler.sample(&served.control, call).await
 }
 
 #[cfg(test)]

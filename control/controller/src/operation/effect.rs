@@ -1,12 +1,11 @@
 //! Effects of operations: the worst that a caller can cause. The effect determines the lowest role that an
 //! operation may require, and whether its requests are audited.
 
-#[cfg(test)]
-use millrace_controller::Role;
+use millrace_config::Role;
 
 /// Worst that a caller can cause with an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effect {
+pub enum Effect {
     /// Reads configuration, counters and names.
     Look,
     /// Reads contents of packets.
@@ -23,28 +22,27 @@ pub(crate) enum Effect {
     Configuration,
     /// Loads, replaces or unloads code.
     Code,
-    /// Reads or changes who has access.
+    /// Reads who has access, and who did what.
+    ReadAccess,
+    /// Changes who has access.
     Access,
 }
 
 impl Effect {
     /// Returns the lowest role that an operation with this effect may require.
-    #[cfg(test)]
     pub const fn least_role(self) -> Role {
         match self {
             Self::Look => Role::Viewer,
             Self::Packets | Self::DryRun | Self::Forwarding | Self::Store => Role::Operator,
-            Self::Protection | Self::Configuration | Self::Code | Self::Access => Role::Admin,
+            Self::Protection | Self::Configuration | Self::Code | Self::ReadAccess | Self::Access => {
+                Role::Admin
+            }
         }
     }
 
     /// Whether the audit log records each request, and not only refusals.
-    pub const fn is_audited(self, method: &str) -> bool {
-        match self {
-            Self::Look => false,
-            Self::Access => !matches!(method.as_bytes(), b"GET"),
-            _ => true,
-        }
+    pub const fn is_audited(self) -> bool {
+        !matches!(self, Self::Look | Self::ReadAccess)
     }
 
     /// Returns the effect in words.
@@ -58,7 +56,8 @@ impl Effect {
             Self::Protection => "changes limits that protect the router itself",
             Self::Configuration => "replaces the configuration, which may load code",
             Self::Code => "loads, replaces or unloads code",
-            Self::Access => "reads or changes who has access",
+            Self::ReadAccess => "reads who has access, and who did what",
+            Self::Access => "changes who has access",
         }
     }
 }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Extension, State};
 use axum::http::HeaderMap;
 use axum::response::sse::Event as Message;
 use axum::response::{IntoResponse, Response};
+use millrace_controller::operation::{FollowEvents, ListEvents};
 use millrace_controller::{ControlError, Event, EventKind, EventQuery, Events};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -16,8 +16,7 @@ use tokio::sync::watch;
 use crate::http::extract::Arguments;
 use crate::http::problem::Problem;
 use crate::http::streaming::{Ending, Source, accepts_stream, as_events, continued, message};
-use crate::principal::Principal;
-use crate::served::Served;
+use crate::served::Session;
 
 /// Time after which a disconnected client should reconnect.
 const RETRY: Duration = Duration::from_secs(1);
@@ -43,8 +42,7 @@ pub(crate) struct Wanted {
 
 /// Answers with a page, or with a stream if the client accepts one.
 pub(crate) async fn events(
-    State(served): State<Served>,
-    Extension(principal): Extension<Principal>,
+    session: Session,
     Arguments(wanted): Arguments<Wanted>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -56,13 +54,13 @@ pub(crate) async fn events(
     }
     let query = EventQuery { since, last, limit, kinds: kinds(wanted.kind.as_deref())? };
     let query = resumed(query, &headers)?;
-    let events = served.control.events();
     if accepts_stream(&headers) {
-        let place = served.limits.streams.enter(&principal)?;
-        let follower = Follower::new(events.clone(), query, Ending(served.ending));
+        let place = session.served.limits.streams.enter(session.call.principal())?;
+        let events = session.execute(FollowEvents).await?;
+        let follower = Follower::new(events, query, Ending(session.served.ending));
         return Ok(as_events(follower, place, |messages| messages));
     }
-    Ok(Json(events.page(&query)).into_response())
+    Ok(Json(session.execute(ListEvents(query)).await?).into_response())
 }
 
 /// Parses the names of kinds, separated by commas.

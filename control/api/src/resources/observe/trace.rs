@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Extension, State};
 use axum::http::HeaderMap;
 use axum::response::sse::Event as Message;
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
+use millrace_controller::operation::StartTrace;
 use millrace_controller::view::TraceView;
 use millrace_controller::{PacketFile, Trace, TraceRequest, TraceTime};
 use schemars::JsonSchema;
@@ -19,8 +19,7 @@ use crate::http::problem::Problem;
 use crate::http::streaming::{
     Ending, PCAPNG, Source, accepts, accepts_stream, as_events, as_file, message, pieces,
 };
-use crate::principal::Principal;
-use crate::served::Served;
+use crate::served::Session;
 
 /// Interval between reads of traces.
 const POLL: Duration = Duration::from_millis(20);
@@ -43,15 +42,14 @@ pub(crate) struct Wanted {
 /// Traces packets, until there are enough, the time limit passes, the client disconnects, or the router
 /// stops.
 pub(crate) async fn trace(
-    State(served): State<Served>,
-    Extension(principal): Extension<Principal>,
+    session: Session,
     Arguments(wanted): Arguments<Wanted>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let Wanted { filter, count, every, time } = wanted;
-    let place = served.limits.streams.enter(&principal)?;
-    let tracing = served.control.trace(&TraceRequest { filter, every, count, time })?;
-    let running = Running { tracing, ending: Ending(served.ending), over: false, told: 0 };
+    let place = session.served.limits.streams.enter(session.call.principal())?;
+    let tracing = session.execute(StartTrace(TraceRequest { filter, every, count, time })).await?;
+    let running = Running { tracing, ending: Ending(session.served.ending), over: false, told: 0 };
     if accepts_stream(&headers) {
         return Ok(as_events(running, place, messages));
     }

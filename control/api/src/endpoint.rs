@@ -1,13 +1,12 @@
-//! Operations: the methods of resources, each with role, request and answer. Service and OpenAPI description
-//! are made from the same list.
+//! Endpoints: the methods of resources, each with its operation, request and answer. Service and OpenAPI
+//! description are made from the same list.
 
 use axum::extract::{DefaultBodyLimit, Extension};
 use axum::middleware;
 use axum::routing::MethodRouter;
-use millrace_controller::Role;
+use millrace_controller::{Effect, Operation, Role};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
-use crate::effect::Effect;
 use crate::http::extract::{Longest, refuse_arguments, refuse_body};
 use crate::http::tag::{refuse_condition, spare};
 use crate::served::Served;
@@ -17,7 +16,7 @@ pub(crate) type Describe = fn(&mut SchemaGenerator) -> Schema;
 
 /// Method of a resource, as described to clients.
 #[derive(Clone)]
-pub(crate) struct Operation {
+pub(crate) struct Endpoint {
     /// HTTP method: `GET`, `POST`, …
     pub method: &'static str,
     /// Lowest role that may call the operation.
@@ -60,12 +59,16 @@ pub(crate) enum Content {
 /// Media type of most answers.
 pub(crate) const JSON: &str = "application/json";
 
-impl Operation {
-    fn new<T: JsonSchema>(method: &'static str, status: u16, role: Role, summary: &'static str) -> Self {
+impl Endpoint {
+    fn new<T: JsonSchema>(
+        (method, status): (&'static str, u16),
+        (role, effect): (Role, Effect),
+        summary: &'static str,
+    ) -> Self {
         Self {
             method,
             role,
-            effect: if method == "GET" { Effect::Look } else { Effect::Forwarding },
+            effect,
             summary,
             arguments: None,
             body: None,
@@ -80,39 +83,74 @@ impl Operation {
         }
     }
 
-    /// Returns an operation that reads.
-    pub fn get<T: JsonSchema>(role: Role, summary: &'static str) -> Self {
-        Self::new::<T>("GET", 200, role, summary)
+    fn of<O: Operation>(method: &'static str, status: u16, summary: &'static str) -> Self
+    where
+        O::Answer: JsonSchema,
+    {
+        Self::new::<O::Answer>((method, status), (O::ROLE, O::EFFECT), summary)
     }
 
-    /// Returns an operation that performs an action.
-    pub fn post<T: JsonSchema>(role: Role, summary: &'static str) -> Self {
-        Self::new::<T>("POST", 200, role, summary)
+    /// Returns an endpoint that reads.
+    pub fn get<O: Operation>(summary: &'static str) -> Self
+    where
+        O::Answer: JsonSchema,
+    {
+        Self::of::<O>("GET", 200, summary)
     }
 
-    /// Returns an operation that creates an object.
-    pub fn create<T: JsonSchema>(role: Role, summary: &'static str) -> Self {
-        Self::new::<T>("POST", 201, role, summary)
+    /// Returns an endpoint that reads, and answers with a `T` that it makes of the operation's answer.
+    pub fn get_as<O: Operation, T: JsonSchema>(summary: &'static str) -> Self {
+        Self::new::<T>(("GET", 200), (O::ROLE, O::EFFECT), summary)
     }
 
-    /// Returns an operation that replaces an object.
-    pub fn put<T: JsonSchema>(role: Role, summary: &'static str) -> Self {
-        Self::new::<T>("PUT", 200, role, summary)
+    /// Returns an endpoint that performs an action.
+    pub fn post<O: Operation>(summary: &'static str) -> Self
+    where
+        O::Answer: JsonSchema,
+    {
+        Self::of::<O>("POST", 200, summary)
     }
 
-    /// Returns an operation that changes an object.
-    pub fn patch<T: JsonSchema>(role: Role, summary: &'static str) -> Self {
-        Self::new::<T>("PATCH", 200, role, summary)
+    /// Returns an endpoint that creates an object.
+    pub fn create<O: Operation>(summary: &'static str) -> Self
+    where
+        O::Answer: JsonSchema,
+    {
+        Self::of::<O>("POST", 201, summary)
     }
 
-    /// Returns an operation that removes an object.
-    pub fn delete<T: JsonSchema>(role: Role, summary: &'static str) -> Self {
-        Self::new::<T>("DELETE", 200, role, summary)
+    /// Returns an endpoint that replaces an object.
+    pub fn put<O: Operation>(summary: &'static str) -> Self
+    where
+        O::Answer: JsonSchema,
+    {
+        Self::of::<O>("PUT", 200, summary)
     }
 
-    /// Sets the effect. By default, GET only looks, and other methods change forwarding.
-    pub fn effect(self, effect: Effect) -> Self {
-        Self { effect, ..self }
+    /// Returns an endpoint that changes an object.
+    pub fn patch<O: Operation>(summary: &'static str) -> Self
+    where
+        O::Answer: JsonSchema,
+    {
+        Self::of::<O>("PATCH", 200, summary)
+    }
+
+    /// Returns an endpoint that removes an object.
+    pub fn delete<O: Operation>(summary: &'static str) -> Self
+    where
+        O::Answer: JsonSchema,
+    {
+        Self::of::<O>("DELETE", 200, summary)
+    }
+
+    /// Sets the schema of the answer, where it is not the operation's answer itself.
+    pub fn answers<T: JsonSchema>(self) -> Self {
+        Self { answer: SchemaGenerator::subschema_for::<T>, ..self }
+    }
+
+    /// Returns an endpoint that reads what the interface itself knows.
+    pub fn own<T: JsonSchema>(summary: &'static str) -> Self {
+        Self::new::<T>(("GET", 200), (Role::Viewer, Effect::Look), summary)
     }
 
     /// Adds query arguments. By default the operation takes none.
@@ -168,7 +206,7 @@ pub(crate) struct Resource {
     /// Path; names in braces match any segment.
     pub path: &'static str,
     /// Operations of the path.
-    pub operations: Vec<Operation>,
+    pub operations: Vec<Endpoint>,
     router: MethodRouter<Served>,
 }
 
@@ -179,7 +217,7 @@ impl Resource {
     }
 
     /// Adds a method and its handler.
-    pub fn on(mut self, operation: Operation, handler: MethodRouter<Served>) -> Self {
+    pub fn on(mut self, operation: Endpoint, handler: MethodRouter<Served>) -> Self {
         let handler = match operation.arguments {
             Some(_) => handler,
             None => handler.route_layer(middleware::from_fn(refuse_arguments)),

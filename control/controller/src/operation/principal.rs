@@ -2,12 +2,15 @@
 
 use std::net::IpAddr;
 
-use millrace_controller::{AuditEntry, Outcome, Role, Who};
+use millrace_config::Role;
+use millrace_store::{AuditEntry, Outcome, Who};
 
-/// Caller of a request. A caller without a role may do nothing.
+use crate::ControlError;
+
+/// Authenticated caller of operations. A caller without a role may do nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Principal {
-    /// User at the other end of the Unix socket, or API token.
+pub struct Principal {
+    /// User at the other end of the Unix socket, API token, plugin instance, or the router itself.
     pub who: Who,
     /// Role of the caller.
     pub role: Option<Role>,
@@ -33,6 +36,37 @@ impl Principal {
     pub fn token(name: &str, role: Role, from: IpAddr) -> Self {
         let who = Who { uid: None, name: format!("token {name}") };
         Self { who, role: Some(role), pid: None, from: Some(from) }
+    }
+
+    /// Returns the router itself, with the role `admin`.
+    pub fn router() -> Self {
+        Self { who: Who::router(), role: Some(Role::Admin), pid: None, from: None }
+    }
+
+    /// Returns the principal of a plugin instance, with the role `operator`.
+    pub fn instance(name: &str) -> Self {
+        Self { who: Who::instance(name), role: Some(Role::Operator), pid: None, from: None }
+    }
+
+    /// Checks that the principal has a role that suffices.
+    ///
+    /// # Errors
+    /// [`ControlError::Forbidden`] for a lower role, or none.
+    pub fn may(&self, needed: Role) -> Result<(), ControlError> {
+        if self.role.is_some_and(|role| role >= needed) {
+            return Ok(());
+        }
+        let name = &self.who.name;
+        let problem = match self.role {
+            Some(role) => {
+                format!("this operation needs the role {needed}, but {name} has the role {role}")
+            }
+            None => format!(
+                "this operation needs the role {needed}, but user {name} has no role: run as root, or give \
+                 one of the user's groups a role in [api] groups"
+            ),
+        };
+        Err(ControlError::Forbidden(needed, problem))
     }
 
     /// Returns the role, or `viewer` if there is none.

@@ -3,19 +3,18 @@
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Extension, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
+use millrace_controller::operation::ReadLastDrops;
 use millrace_controller::view::DroppedView;
-use millrace_controller::{DropCursor, PacketFile, Router};
+use millrace_controller::{DropCursor, PacketFile};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::http::extract::Arguments;
 use crate::http::problem::Problem;
 use crate::http::streaming::{Ending, PCAPNG, Source, accepts, accepts_stream, as_events, as_file, message};
-use crate::principal::Principal;
-use crate::served::Served;
+use crate::served::Session;
 
 /// Interval between reads of new drops.
 const POLL: Duration = Duration::from_millis(200);
@@ -31,21 +30,20 @@ pub(crate) struct Wanted {
 
 /// Answers with the last dropped packets, or with a stream of new ones.
 pub(crate) async fn packets(
-    State(served): State<Served>,
-    Extension(principal): Extension<Principal>,
+    session: Session,
     Arguments(wanted): Arguments<Wanted>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let mut cursor = DropCursor::default();
-    let last = served.control.last_drops(wanted.reason.as_deref(), &mut cursor)?;
+    let first = ReadLastDrops { reason: wanted.reason.clone(), cursor: DropCursor::default() };
+    let (last, cursor) = session.execute(first).await?;
     let as_stream = accepts_stream(&headers);
     if !as_stream && !accepts(&headers, PCAPNG) {
         return Ok(Json(last).into_response());
     }
     let follow = as_stream || wanted.follow == Some(true);
-    let place = served.limits.streams.enter(&principal)?;
-    let (control, ending) = (served.control, Ending(served.ending));
-    let following = Following { control, reason: wanted.reason, cursor, ending, first: Some(last), follow };
+    let place = session.served.limits.streams.enter(session.call.principal())?;
+    let ending = Ending(session.served.ending.clone());
+    let following = Following { session, reason: wanted.reason, cursor, ending, first: Some(last), follow };
     if as_stream {
         let told = |packets: Vec<DroppedView>| packets.iter().map(|packet| message("drop", packet)).collect();
         return Ok(as_events(following, place, told));
@@ -59,7 +57,7 @@ pub(crate) async fn packets(
 
 /// Client of a stream of drops, with its position.
 struct Following {
-    control: Router,
+    session: Session,
     reason: Option<String>,
     cursor: DropCursor,
     ending: Ending,
@@ -77,7 +75,10 @@ impl Source for Following {
         }
         while self.follow && !self.ending.has_come() {
             self.ending.pause(POLL).await;
-            let more = self.control.last_drops(self.reason.as_deref(), &mut self.cursor).ok()?;
+            let cursor = std::mem::take(&mut self.cursor);
+            let further = ReadLastDrops { reason: self.reason.clone(), cursor };
+            let (more, cursor) = self.session.execute(further).await.ok()?;
+            self.cursor = cursor;
             if !more.is_empty() {
                 return Some(more);
             }

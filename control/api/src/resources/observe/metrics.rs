@@ -6,20 +6,22 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use millrace_controller::operation::{
+    GetControlPlane, GetStatus, GetSummary, ListDrops, ListInstances, ListPorts, ListSchedulers,
+};
 use millrace_controller::view::{
     ControlPlaneView, DropView, InstanceView, PortView, SchedulerView, StatusView, SummaryView,
 };
-use millrace_controller::{ControlError, Router};
+use millrace_controller::{Caller, ControlError, Router};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use crate::http::problem::Problem;
-use crate::served::Served;
+use crate::served::Session;
 
 /// Media type, as the standard names it.
 pub(crate) const MEDIA: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -27,8 +29,8 @@ pub(crate) const MEDIA: &str = "application/openmetrics-text; version=1.0.0; cha
 const PREFIX: &str = "millrace";
 
 /// Answers with all current metrics.
-pub(crate) async fn metrics(State(served): State<Served>) -> Result<Response, Problem> {
-    let page = page(&served.control)?;
+pub(crate) async fn metrics(session: Session) -> Result<Response, Problem> {
+    let page = page(&session.served.control, &session.call).await?;
     Ok(([(header::CONTENT_TYPE, MEDIA)], page).into_response())
 }
 
@@ -36,21 +38,24 @@ pub(crate) async fn metrics(State(served): State<Served>) -> Result<Response, Pr
 ///
 /// # Errors
 /// The errors of reading the router's state.
-pub(crate) fn page(control: &Router) -> Result<String, ControlError> {
+async fn page(control: &Router, caller: &impl Caller) -> Result<String, ControlError> {
+    let families = families(control, caller).await?;
     let mut registry = Registry::with_prefix(PREFIX);
-    registry.register_collector(Box::new(Families(families(control)?)));
+    registry.register_collector(Box::new(Families(families)));
     let mut page = String::new();
     text::encode(&mut page, &registry).map_err(|error| ControlError::System(error.to_string()))?;
     Ok(page)
 }
 
-fn families(control: &Router) -> Result<Vec<Family>, ControlError> {
-    let mut families = of_router(&control.status()?, &control.summary()?);
-    families.extend(of_ports(&control.ports()?));
-    families.push(of_drops(&control.drops()?));
-    families.push(of_control_plane(&control.control_plane()?));
-    families.extend(of_instances(&control.instances()?));
-    families.extend(of_schedulers(&control.schedulers()?));
+async fn families(control: &Router, caller: &impl Caller) -> Result<Vec<Family>, ControlError> {
+    let (status, summary) =
+        (control.execute(caller, GetStatus).await?, control.execute(caller, GetSummary).await?);
+    let mut families = of_router(&status, &summary);
+    families.extend(of_ports(&control.execute(caller, ListPorts).await?));
+    families.push(of_drops(&control.execute(caller, ListDrops).await?));
+    families.push(of_control_plane(&control.execute(caller, GetControlPlane).await?));
+    families.extend(of_instances(&control.execute(caller, ListInstances).await?));
+    families.extend(of_schedulers(&control.execute(caller, ListSchedulers).await?));
     Ok(families)
 }
 

@@ -1,0 +1,76 @@
+//! Audit log: records changes and reads of packets, and serves the resource `/audit`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Extension, Query, Request, State};
+use axum::http::Uri;
+use axum::middleware::Next;
+use axum::response::Response;
+use millrace_controller::operation::ReadAudit;
+use millrace_controller::{AuditEntry, Call, Effect, Principal};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::http::extract::Arguments;
+use crate::http::problem::{Detail, Problem};
+use crate::resources::Answer;
+use crate::served::{Served, Session};
+
+/// Maximum time that an answer waits until its line is written.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Selection of audit log lines.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Wanted {
+    /// Number of latest lines, 1 to 10,000; 100 by default.
+    #[schemars(range(min = 1, max = 10_000))]
+    last: Option<usize>,
+}
+
+/// Returns the last lines of the audit log, the oldest first.
+pub(crate) async fn audit(session: Session, Arguments(wanted): Arguments<Wanted>) -> Answer<Vec<AuditEntry>> {
+    let last = wanted.last.unwrap_or(100);
+    if !(1..=10_000).contains(&last) {
+        return Err(Problem::bad_request(format!("last = {last} is out of range: give 1 to 10000")));
+    }
+    session.execute(ReadAudit { last }).await.map(Json)
+}
+
+/// Carries out a request as a call of its principal, and has its line written before the answer.
+pub(crate) async fn note(
+    State(served): State<Served>,
+    Extension(principal): Extension<Principal>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let effect = served.documents.effect(request.method(), request.uri().path());
+    let (operation, arguments) = match effect == Effect::Packets {
+        true => (format!("{} {}", request.method(), request.uri().path()), arguments(request.uri())),
+        false => (format!("{} {}", request.method(), request.uri()), None),
+    };
+    let call = Call::new(&served.control, principal, operation, effect);
+    if let Some(arguments) = arguments {
+        call.set_content(arguments);
+    }
+    request.extensions_mut().insert(call.clone());
+    let response = next.run(request).await;
+    let refused = response.extensions().get::<Detail>().map(|Detail(text)| text.into());
+    let Some(written) = call.close(Some(response.status().as_u16()), refused) else { return response };
+    // The answer normally follows the line. A slow disk delays it only briefly.
+    if tokio::time::timeout(PATIENCE, written.done()).await.is_err() {
+        tracing::warn!(
+            "the disk is too slow for the audit log: an answer was sent before its line was written"
+        );
+    }
+    response
+}
+
+/// Returns the query arguments of a request as an object; `None` if there are none, or they are invalid.
+fn arguments(uri: &Uri) -> Option<Value> {
+    let Query(arguments) = Query::<BTreeMap<String, String>>::try_from_uri(uri).ok()?;
+    (!arguments.is_empty()).then(|| json!(arguments))
+}

@@ -1,0 +1,26 @@
+//! Handlers of ports.
+
+use axum::Json;
+use millrace_controller::operation::{ListPorts, SetPort};
+use millrace_controller::view::PortView;
+use serde_json::{Map, Value};
+
+use super::{Answer, change_settings, named};
+use crate::http::extract::{Body, Name};
+use crate::http::naming::Settings;
+use crate::served::Session;
+
+/// Returns a port.
+pub(crate) async fn find_port(session: Session, Name(name): Name) -> Answer<PortView> {
+    named("port", session.execute(ListPorts).await?, |port| &port.name, &name).map(Json)
+}
+
+/// Changes settings of a port.
+pub(crate) async fn set_port(
+    session: Session,
+    Name(name): Name,
+    Body(Settings(given)): Body<Settings<Map<String, Value>>>,
+) -> Answer<PortView> {
+    let operation = SetPort { name, changes: given.clone() };
+    change_settings(&session, &given, operation).await.map(Json)
+}

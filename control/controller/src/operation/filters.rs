@@ -1,0 +1,400 @@
+//! Operations on filters, gates and bindings.
+
+use crate::ControlError;
+use crate::configuration::lists::AddedFilters;
+use crate::configuration::lists::numbers_of;
+use crate::configuration::lists::try_filters;
+use crate::filters::check::Entries;
+use crate::filters::check::PAIRS;
+use crate::filters::check::view;
+use crate::filters::conflicts::FilterConflicts;
+use crate::filters::explain::beaten;
+use crate::filters::explain::chooses_way;
+use crate::filters::new_filter;
+use crate::filters::parse_filter;
+use crate::filters::refuse_unreachable;
+use crate::flows::lookup::ReadPacket;
+use crate::model::call_limits;
+use crate::operation::Effect;
+use crate::operation::Operation;
+use crate::operation::Principal;
+use crate::request::NewBinding;
+use crate::request::NewFilter;
+use crate::request::OldFilter;
+use crate::request::page::Page;
+use crate::request::page::PageQuery;
+use crate::router::Inner;
+use crate::router::Router;
+use crate::show;
+use crate::view::BindingView;
+use crate::view::GateCheckView;
+use crate::view::GateExplanationView;
+use crate::view::GateView;
+use crate::workers::death::Need;
+use millrace_classify::FilterExpression;
+use millrace_classify::analyse;
+use millrace_config::Change;
+use millrace_plugin::BindingId;
+use millrace_plugin_abi::Position;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::collections::BTreeSet;
+use std::collections::HashSet;
+
+/// Lists all bindings, or a page of them ordered by id: bindings of instances, and filters with other
+/// actions.
+#[derive(Clone, Debug, Default)]
+pub struct ListBindings(pub PageQuery);
+
+impl Operation for ListBindings {
+    type Answer = Page<BindingView>;
+    const EFFECT: Effect = Effect::Look;
+
+    /// # Errors
+    /// Returns an error for an invalid limit or cursor, or if the data plane does not answer.
+    async fn carry_out(self, router: &Router, _: &Principal) -> Result<Page<BindingView>, ControlError> {
+        let Self(query) = self;
+        let most = query.most()?;
+        let mut guard = router.lock();
+        let inner = &mut *guard;
+        if !query.is_asked() {
+            let counts = inner.workers.filter_counts()?;
+            return Ok(Page::whole(show::bindings(&counts, &inner.model)));
+        }
+        let wrong = |cursor: &String| ControlError::Invalid(format!("cursor {cursor:?} is of no page"));
+        let after: Option<u64> =
+            query.cursor.as_ref().map(|cursor| cursor.parse().map_err(|_| wrong(cursor))).transpose()?;
+        let further = inner.model.plugins.bindings_by_age();
+        let mut page: Vec<_> = further
+            .filter(|(_, bound)| after.is_none_or(|after| bound.number > after))
+            .take(most + 1)
+            .collect();
+        let more = page.len() > most;
+        page.truncate(most);
+        let ids: Vec<BindingId> = page.iter().map(|(id, _)| *id).collect();
+        let counts = inner.workers.counts_of(&ids)?;
+        let rows: Vec<_> =
+            page.iter().map(|(id, bound)| show::binding(*id, bound, &counts, &inner.model)).collect();
+        let next = rows.last().filter(|_| more).map(|row| row.id.to_string());
+        Ok(Page { rows, next })
+    }
+}
+
+/// Binds an instance to the flows that a filter matches. When the operation is done, the next packet
+/// meets the binding.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Bind(pub NewBinding);
+
+impl Operation for Bind {
+    type Answer = BindingView;
+    const EFFECT: Effect = Effect::Forwarding;
+
+    /// # Errors
+    /// Returns an error for an unknown instance, gate or port, an invalid filter, or an existing binding.
+    async fn carry_out(self, router: &Router, _: &Principal) -> Result<BindingView, ControlError> {
+        let Self(new) = self;
+        let filter = parse_filter(&new.filter)?;
+        let call_limits = call_limits(new.on_fault, new.budget, new.packet_budget);
+        let mut inner = router.to_change()?;
+        inner.supervision.death.refuse_silent(Need::Bindings)?;
+        let bound = inner.model.bind(&new.instance, &new.gate, filter, new.priority, call_limits)?;
+        inner.gates().bound(bound)
+    }
+}
+
+/// Removes all bindings of an instance to a filter at a gate, whatever their priority. When the operation is
+/// done, no further packet meets them.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Unbind {
+    /// Name of the instance.
+    pub instance: String,
+    /// Name of the gate.
+    pub gate: String,
+    /// Filter that selects the flows of the bindings.
+    pub filter: String,
+}
+
+impl Operation for Unbind {
+    type Answer = BindingView;
+    const EFFECT: Effect = Effect::Forwarding;
+
+    /// Returns the view of one of the bindings.
+    ///
+    /// # Errors
+    /// Returns an error if there is no such binding.
+    async fn carry_out(self, router: &Router, _: &Principal) -> Result<BindingView, ControlError> {
+        let Self { instance, gate, filter } = self;
+        let filter: FilterExpression = parse_filter(&filter)?;
+        let mut inner = router.to_change()?;
+        let written = filter.to_string();
+        let is_it = |one: &millrace_plugin::BindingDescription| {
+            one.instance.as_ref() == Some(&instance) && one.gate == gate && one.filter == written
+        };
+        let described = inner.model.plugins.bindings().into_iter().filter(is_it);
+        let there: Vec<BindingId> = described.map(|described| described.id).collect();
+        let undone = match there.is_empty() {
+            false => inner.gates().unbind(&there)?,
+            // The lookup by name reports which name is wrong.
+            true => {
+                let plugins = &mut inner.model.plugins;
+                plugins.deregister_instance(&instance, &gate, &filter, None).map(|_| Vec::new())?
+            }
+        };
+        let undone = undone.into_iter().next();
+        undone.ok_or_else(|| ControlError::System("the binding was not there".into()))
+    }
+}
+
+/// Adds a filter. When the operation is done, the filter applies to the next packet.
+#[derive(Clone, Debug)]
+pub struct AddFilter(pub NewFilter);
+
+impl Operation for AddFilter {
+    type Answer = BindingView;
+    const EFFECT: Effect = Effect::Forwarding;
+
+    /// # Errors
+    /// Returns an error for an invalid filter or action, unknown names, or an existing filter. Nothing has
+    /// changed then.
+    async fn carry_out(self, router: &Router, _: &Principal) -> Result<BindingView, ControlError> {
+        let filter = new_filter(&self.0)?;
+        let mut inner = router.to_change()?;
+        inner.supervision.death.refuse_silent(Need::Filters)?;
+        FilterConflicts::with_conditions_of(&inner.model, &filter).add(&inner.model, &filter)?;
+        refuse_unreachable(&filter, &inner.model, &inner.kernel, &inner.devices)?;
+        let bound = inner.model.add_configured_filter(&filter)?;
+        inner.gates().bound(bound)
+    }
+}
+
+/// Removes filters and bindings by their ids. The workers drop all of them between two batches.
+#[derive(Clone, Debug)]
+pub struct RemoveFilters {
+    /// Ids of the filters and bindings.
+    pub ids: Vec<u64>,
+}
+
+impl Operation for RemoveFilters {
+    type Answer = Vec<BindingView>;
+    const EFFECT: Effect = Effect::Forwarding;
+
+    /// # Errors
+    /// Returns an error if one of them doesn't exist. Nothing has changed then.
+    async fn carry_out(self, router: &Router, _: &Principal) -> Result<Vec<BindingView>, ControlError> {
+        let mut inner = router.to_change()?;
+        let plugins = &inner.model.plugins;
+        let numbered = |number: u64| {
+            plugins.binding_numbered(number).ok_or_else(|| {
+                ControlError::NotFound(format!("no filter has the id {number}: `filter list` shows all"))
+            })
+        };
+        let numbers = BTreeSet::from_iter(self.ids);
+        let ids = numbers.into_iter().map(numbered).collect::<Result<Vec<_>, _>>()?;
+        inner.gates().unbind(&ids)
+    }
+}
+
+/// Removes a filter identified by match, action and gate, and by priority if given.
+#[derive(Clone, Debug)]
+pub struct RemoveFilter(pub OldFilter);
+
+impl Operation for RemoveFilter {
+    type Answer = BindingView;
+    const EFFECT: Effect = Effect::Forwarding;
+
+    /// # Errors
+    /// Returns an error for an invalid filter or action, or an unknown filter. Without a priority, also
+    /// refuses if several filters fit. Nothing has changed then.
+    async fn carry_out(self, router: &Router, _: &Principal) -> Result<BindingView, ControlError> {
+        let OldFilter { filter, action, gate, priority } = self.0;
+        let written =
+            new_filter(&NewFilter { filter, action, gate, priority: priority.unwrap_or_default() })?;
+        let mut inner = router.to_change()?;
+        let id = match priority {
+            Some(_) => inner.model.find_filter(&written)?,
+            None => inner.model.find_only_filter(&written)?,
+        };
+        let removed = inner.gates().unbind(&[id])?.pop();
+        removed.ok_or_else(|| ControlError::System("the filter was not there".into()))
+    }
+}
+
+/// Explains, for each gate with filters, which filter a packet chooses, and why the others don't apply.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExplainFilters {
+    /// Description of the packet: a filter without wildcards for the addresses.
+    pub packet: String,
+}
+
+impl Operation for ExplainFilters {
+    type Answer = Vec<GateExplanationView>;
+    const EFFECT: Effect = Effect::Look;
+
+    /// # Errors
+    /// Returns an error if the packet is invalid.
+    async fn carry_out(
+        self,
+        router: &Router,
+        _: &Principal,
+    ) -> Result<Vec<GateExplanationView>, ControlError> {
+        let packet = ReadPacket::read(&self.packet)?;
+        let inner = router.lock();
+        let candidate = packet.candidate(&inner.model)?;
+        let route = inner.route_views().to_address(candidate.key.destination()).map(|route| route.to);
+        let mut primary = false;
+        let mut gates = Vec::new();
+        for gate in inner.model.plugins.gates() {
+            let id = inner.model.plugins.gate(&gate.name)?.id;
+            let Some(table) = inner.tables.table(id).filter(|_| !gate.bindings.is_empty()) else { continue };
+            let winner = table.lookup(&candidate);
+            let at_route = gate.position == Position::Route.name();
+            let beaten = winner.filter(|_| at_route).and_then(|winner| {
+                let beaten = beaten(&inner.model, winner, primary, route.as_deref());
+                primary |= beaten.is_none() && chooses_way(&inner.model, winner);
+                beaten
+            });
+            let (candidates, left_out) =
+                inner.model.explain_gate(table.filters(), &candidate, winner, beaten.as_deref());
+            gates.push(GateExplanationView {
+                gate: gate.name,
+                position: gate.position,
+                candidates,
+                left_out,
+            });
+        }
+        Ok(gates)
+    }
+}
+
+/// Checks the filters of each gate that has any: finds the filters that never win, and the pairs with an
+/// unclear winner.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CheckFilters;
+
+impl Operation for CheckFilters {
+    type Answer = Vec<GateCheckView>;
+    const EFFECT: Effect = Effect::Look;
+
+    /// Compares filters on a blocking thread.
+    ///
+    /// # Errors
+    /// Returns an error if a gate has more than 32,768 filters.
+    async fn carry_out(self, router: &Router, _: &Principal) -> Result<Vec<GateCheckView>, ControlError> {
+        let gates = router.entries()?;
+        let analyse_all = move || {
+            let analysed = |(gate, entries): (String, Entries)| {
+                let analysis = analyse(&entries, PAIRS, |entry| entry.value);
+                (gate, entries, analysis)
+            };
+            gates.into_iter().map(analysed).collect::<Vec<_>>()
+        };
+        let analysed = tokio::task::spawn_blocking(analyse_all).await;
+        let analysed = analysed.map_err(|error| ControlError::system("compare filters", error))?;
+        let inner = router.lock();
+        Ok(analysed
+            .into_iter()
+            .map(|(gate, entries, found)| view(gate, &entries, found, &inner.model))
+            .collect())
+    }
+}
+
+/// Lists the gates with their bindings.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ListGates;
+
+impl Operation for ListGates {
+    type Answer = Vec<GateView>;
+    const EFFECT: Effect = Effect::Look;
+
+    /// # Errors
+    /// Returns an error if the data plane does not answer.
+    async fn carry_out(self, router: &Router, _: &Principal) -> Result<Vec<GateView>, ControlError> {
+        let mut inner = router.lock();
+        let counts = inner.workers.filter_counts()?;
+        Ok(show::gates(&counts, &inner.model, &inner.tables))
+    }
+}
+
+/// Creates a gate, the last at its position.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateGate {
+    /// Name of the gate.
+    pub name: String,
+    /// Position in the packet's path.
+    pub position: String,
+}
+
+impl Operation for CreateGate {
+    type Answer = GateView;
+    const EFFECT: Effect = Effect::Forwarding;
+
+    /// # Errors
+    /// Returns an error for an unknown position or a name in use.
+    async fn carry_out(self, router: &Router, _: &Principal) -> Result<GateView, ControlError> {
+        router.to_change()?.gates().create(&self.name, &self.position)
+    }
+}
+
+/// Sets the kind of a gate's filter table, and moves the filters into it while the router forwards. All kinds
+/// find the same matches.
+#[derive(Clone, Debug)]
+pub struct SetGateTable {
+    /// Name of the gate.
+    pub name: String,
+    /// Kind of the table.
+    pub table: String,
+}
+
+impl Operation for SetGateTable {
+    type Answer = GateView;
+    const EFFECT: Effect = Effect::Forwarding;
+
+    /// # Errors
+    /// Returns an error for an unknown gate or kind of table.
+    async fn carry_out(self, router: &Router, _: &Principal) -> Result<GateView, ControlError> {
+        router.to_change()?.gates().set_table(&self.name, &self.table)
+    }
+}
+
+/// Removes a gate without bindings.
+#[derive(Clone, Debug)]
+pub struct RemoveGate {
+    /// Name of the gate.
+    pub name: String,
+}
+
+impl Operation for RemoveGate {
+    type Answer = GateView;
+    const EFFECT: Effect = Effect::Forwarding;
+
+    /// # Errors
+    /// Returns an error if the gate is unknown or in use.
+    async fn carry_out(self, router: &Router, _: &Principal) -> Result<GateView, ControlError> {
+        router.to_change()?.gates().remove(&self.name)
+    }
+}
+
+/// Adds filters: all of them, or none.
+#[derive(Clone, Debug)]
+pub struct AddFilters(pub Vec<NewFilter>);
+
+impl Operation for AddFilters {
+    type Answer = AddedFilters;
+    const EFFECT: Effect = Effect::Forwarding;
+
+    /// Returns the ids of the filters, and the added filters that never win.
+    ///
+    /// # Errors
+    /// Returns [`ControlError::List`] with the faulty entries, for the reasons of
+    /// [`AddFilter`](crate::operation::AddFilter).
+    async fn carry_out(self, router: &Router, _: &Principal) -> Result<AddedFilters, ControlError> {
+        let numbers = |inner: &Inner, changes: &[Change]| numbers_of(&inner.model, changes);
+        let ids = router.make_list(self.0, |new| new_filter(&new), try_filters, numbers).await?;
+        let meant: HashSet<u64> = ids.iter().copied().collect();
+        let shadowed = router.never_winning(|number| meant.contains(&number)).await;
+        Ok(AddedFilters { ids, shadowed })
+    }
+}

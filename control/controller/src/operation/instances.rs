@@ -1,0 +1,223 @@
+//! Operations on instances of plugins.
+
+use crate::ControlError;
+use crate::operation::Effect;
+use crate::operation::Operation;
+use crate::operation::Principal;
+use crate::plugins::host_level::PATIENCE;
+use crate::plugins::instances::MESSAGE;
+use crate::plugins::quarantine::Freed;
+use crate::router::Router;
+use crate::show;
+use crate::view::InstanceView;
+use millrace_pipeline::PluginCommand;
+use millrace_plugin_abi::Message;
+use millrace_plugin_abi::Reply;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Map;
+use serde_json::Value;
+
+/// Lists all instances.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ListInstances;
+
+impl Operation for ListInstances {
+    type Answer = Vec<InstanceView>;
+    const EFFECT: Effect = Effect::Look;
+
+    /// # Errors
+    /// Returns an error if the data plane does not answer.
+    async fn carry_out(self, router: &Router, _: &Principal) -> Result<Vec<InstanceView>, ControlError> {
+        let mut inner = router.lock();
+        let snapshot = inner.snapshot()?;
+        let (counts, slow) = (inner.workers.filter_counts()?, inner.plugins.host_level.report()?);
+        let mut views = show::instances(&snapshot, &counts, (&inner.model, &inner.offload), &slow);
+        for view in &mut views {
+            let key = format!("instance {}", view.name);
+            view.packet_rate = inner.counters.rates.read(&key, view.packets, snapshot.at);
+        }
+        Ok(views)
+    }
+}
+
+/// Creates an instance of a plugin.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+// Clients made from the OpenAPI description know the type by this name.
+#[schemars(rename = "NewInstance")]
+pub struct CreateInstance {
+    /// Name of the plugin.
+    pub plugin: String,
+    /// Name of the instance.
+    pub name: String,
+    /// Settings of the instance; those left out have their defaults.
+    #[serde(default)]
+    pub settings: Map<String, Value>,
+}
+
+impl Operation for CreateInstance {
+    type Answer = InstanceView;
+    const EFFECT: Effect = Effect::Forwarding;
+
+    /// # Errors
+    /// Returns an error for an unknown plugin, a name in use, or an invalid setting. Returns
+    /// [`ControlError::Forbidden`] for a role below `admin`, if the plugin is a shared object with an
+    /// instance in quarantine. Nothing has changed then.
+    async fn carry_out(self, router: &Router, caller: &Principal) -> Result<InstanceView, ControlError> {
+        let Self { plugin, name, settings } = self;
+        let mut inner = router.to_change()?;
+        inner.quarantine().may_create(&plugin, caller.least())?;
+        inner.create_instance(&plugin, &name, &settings)
+    }
+}
+
+/// Changes settings of an instance while packets pass through it. The instance keeps its state if its plugin
+/// can save and restore state.
+#[derive(Clone, Debug)]
+pub struct SetInstance {
+    /// Name of the instance.
+    pub name: String,
+    /// Settings to change; `null` removes a setting.
+    pub settings: Map<String, Value>,
+}
+
+impl Operation for SetInstance {
+    type Answer = InstanceView;
+    const EFFECT: Effect = Effect::Forwarding;
+
+    /// # Errors
+    /// Returns an error for an unknown instance or an invalid setting, and [`ControlError::Forbidden`] as
+    /// for [`CreateInstance`]. Nothing has changed then.
+    async fn carry_out(self, router: &Router, caller: &Principal) -> Result<InstanceView, ControlError> {
+        let mut inner = router.to_change()?;
+        inner.quarantine().may_replace(&self.name, caller.least())?;
+        inner.set_instance(&self.name, &self.settings)
+    }
+}
+
+/// Renames an instance.
+#[derive(Clone, Debug)]
+pub struct RenameInstance {
+    /// Name of the instance.
+    pub name: String,
+    /// New name of the instance.
+    pub to: String,
+}
+
+impl Operation for RenameInstance {
+    type Answer = InstanceView;
+    const EFFECT: Effect = Effect::Forwarding;
+
+    /// # Errors
+    /// Returns an error for an unknown instance, and for an invalid name or one in use. Returns
+    /// [`ControlError::Forbidden`] for a role below `admin`, if the instance of a shared object or the new
+    /// name is in quarantine.
+    async fn carry_out(self, router: &Router, caller: &Principal) -> Result<InstanceView, ControlError> {
+        let (name, to) = (self.name.as_str(), self.to.as_str());
+        let mut guard = router.to_change()?;
+        let inner = &mut *guard;
+        inner.quarantine().may_rename(name, to, caller.least())?;
+        inner.model.plugins.rename_instance(name, to)?;
+        let plugin = inner.model.plugins.plugin_of(to)?.name();
+        if let Err(error) = inner.model.repository.quarantine_mut().rename(name, plugin, to) {
+            inner.model.plugins.rename_instance(to, name)?;
+            return Err(ControlError::system("remember the new name of what is in quarantine", error));
+        }
+        inner.model.rename_placed_instance(name, to);
+        inner.supervision.tell_names(&inner.model.plugins, &inner.workers);
+        inner.plugins.find_instance(to, &inner.model, &inner.offload, &mut inner.workers)
+    }
+}
+
+/// Removes the bindings of an instance and frees it. An admin also releases it from quarantine. For other
+/// roles, an instance of a shared object stays in quarantine.
+#[derive(Clone, Debug)]
+pub struct FreeInstance {
+    /// Name of the instance.
+    pub name: String,
+}
+
+impl Operation for FreeInstance {
+    type Answer = InstanceView;
+    const EFFECT: Effect = Effect::Forwarding;
+
+    /// # Errors
+    /// Returns an error for an unknown instance.
+    async fn carry_out(self, router: &Router, caller: &Principal) -> Result<InstanceView, ControlError> {
+        router.to_change()?.free_instance(&self.name, Freed::by(caller.least()))
+    }
+}
+
+/// Sends an instance a control message and gets its reply.
+#[derive(Clone, Debug)]
+pub struct ControlInstance {
+    /// Name of the instance.
+    pub instance: String,
+    /// Name of the message.
+    pub message: String,
+    /// Arguments of the message.
+    pub arguments: Map<String, Value>,
+}
+
+impl Operation for ControlInstance {
+    type Answer = Value;
+    const EFFECT: Effect = Effect::Forwarding;
+
+    /// # Errors
+    /// Returns an error for an unknown instance or message, or if the instance refuses. Returns
+    /// [`ControlError::Forbidden`] for a role below `admin` and an instance of a shared object in
+    /// quarantine.
+    async fn carry_out(self, router: &Router, caller: &Principal) -> Result<Value, ControlError> {
+        let Self { instance, message: name, arguments } = self;
+        let message = Message { name, arguments };
+        let mut inner = router.lock();
+        inner.quarantine().may_run(&instance, caller.least(), MESSAGE)?;
+        let id = inner.model.plugins.address(&instance, &message)?;
+        let replies = inner.workers.ask(|reply| PluginCommand::Control(id, message.clone(), reply))?;
+        let absent = || ControlError::System(format!("instance {instance:?} is not on the data plane"));
+        let replies: Vec<Reply> = replies.into_iter().collect::<Option<_>>().ok_or_else(absent)?;
+        let replies: Vec<Value> = replies
+            .into_iter()
+            .collect::<Result<_, _>>()
+            .map_err(|error| ControlError::Invalid(error.to_string()))?;
+        Ok(inner.model.plugins.merge_replies(id, &message, replies))
+    }
+}
+
+/// Sends the host companion of an instance a control message and gets its reply. The call may take one second;
+/// the reply takes longer while other companions run.
+#[derive(Clone, Debug)]
+pub struct ControlHostCompanion {
+    /// Name of the instance.
+    pub instance: String,
+    /// Name of the message.
+    pub message: String,
+    /// Arguments of the message.
+    pub arguments: Map<String, Value>,
+}
+
+impl Operation for ControlHostCompanion {
+    type Answer = Value;
+    const EFFECT: Effect = Effect::Forwarding;
+
+    /// # Errors
+    /// Returns an error for an unknown instance or message, or without a host companion. Also fails if the
+    /// companion refuses, or doesn't answer within five seconds. Returns [`ControlError::Forbidden`] as for
+    /// [`ControlInstance`].
+    async fn carry_out(self, router: &Router, caller: &Principal) -> Result<Value, ControlError> {
+        let Self { instance, message: name, arguments } = self;
+        let message = Message { name, arguments };
+        let reply = {
+            let mut inner = router.lock();
+            inner.quarantine().may_run(&instance, caller.least(), MESSAGE)?;
+            let id = inner.model.plugins.address_host_companion(&instance, &message)?;
+            inner.plugins.host_level.control(id, message)?
+        };
+        let reply = tokio::time::timeout(PATIENCE, reply).await;
+        let silent =
+            || ControlError::System(format!("the host companion of instance {instance:?} does not answer"));
+        let reply = reply.ok().and_then(Result::ok).flatten().ok_or_else(silent)?;
+        reply.map_err(|error| ControlError::Invalid(error.to_string()))
+    }
+}

@@ -1,0 +1,128 @@
+//! Operations: typed requests to a running router. [`Router::execute`] is the only way to them.
+//!
+//! An operation is a value: its fields are the arguments, and its type names the answer, the role that a caller
+//! needs and the worst that a caller can cause. An operation reads and changes the state of components, which
+//! know nothing of operations.
+
+mod access;
+mod call;
+mod configuration;
+mod effect;
+mod filters;
+mod flows;
+mod instances;
+mod observe;
+mod plugins;
+mod ports;
+mod principal;
+mod requests;
+mod routes;
+mod schedulers;
+
+use std::future::Future;
+
+use millrace_config::Role;
+
+pub use self::access::{CreateToken, ListTokens, ReadAudit, RevokeToken};
+pub use self::call::Call;
+pub use self::configuration::{
+    CompareConfiguration, CompareWithBase, Confirm, GetConfiguration, GetRevision, ListRevisions,
+};
+pub use self::effect::Effect;
+pub use self::filters::{
+    AddFilter, AddFilters, Bind, CheckFilters, CreateGate, ExplainFilters, ListBindings, ListGates,
+    RemoveFilter, RemoveFilters, RemoveGate, SetGateTable, Unbind,
+};
+pub use self::flows::{FlushFlows, ListFlows, ListPlacements, Lookup, PlaceFlows};
+pub use self::instances::{
+    ControlHostCompanion, ControlInstance, CreateInstance, FreeInstance, ListInstances, RenameInstance,
+    SetInstance,
+};
+pub use self::observe::{
+    ClearCounters, FollowEvents, GetStatus, GetSummary, ListDrops, ListEvents, ReadLastDrops, StartCapture,
+    StartTrace,
+};
+pub use self::plugins::{
+    GetInstanceMap, GetPlugin, ListInstanceMaps, ListPlugins, ListQuarantine, LoadPlugin, ReleaseInstance,
+    RollBackPlugin, UnloadPlugin, UpgradePlugin,
+};
+pub use self::ports::{
+    AddNeighbour, GetControlPlane, GetCounters, GetHardware, GetSettings, ListNeighbours, ListPorts,
+    RemoveNeighbour, SetControlPlane, SetPort, SetSettings,
+};
+pub use self::principal::Principal;
+pub use self::routes::{
+    AddRoute, AddRoutes, ListRoutes, LookupRoute, RemoveRoute, RemoveRoutes, ReplaceRoute,
+};
+pub use self::schedulers::{
+    AddSchedulerNode, GetQueue, GetSchedulerSettings, ListQueues, ListSchedulers, RemoveSchedulerNode,
+    SetQueue, SetScheduler, SetSchedulerNode,
+};
+use crate::ControlError;
+use crate::router::Router;
+
+/// Request to a running router.
+pub trait Operation: Send {
+    /// Answer on success.
+    type Answer: Send;
+    /// Lowest role that may request the operation.
+    const ROLE: Role = Self::EFFECT.least_role();
+    /// Worst that a caller can cause.
+    const EFFECT: Effect;
+
+    /// Returns the revision of the configuration that the operation made or confirmed.
+    fn revision(_answer: &Self::Answer) -> Option<u64> {
+        None
+    }
+
+    /// Carries out the operation. [`Router::execute`] alone calls it.
+    ///
+    /// # Errors
+    /// Each operation documents its errors.
+    fn carry_out(
+        self,
+        router: &Router,
+        caller: &Principal,
+    ) -> impl Future<Output = Result<Self::Answer, ControlError>> + Send;
+}
+
+/// Who executes operations: a principal whose call is recorded under the operation's name, or a call.
+pub trait Caller: Sync {
+    /// Returns the call to which an operation belongs.
+    fn call<O: Operation>(&self, router: &Router) -> Call;
+}
+
+impl Caller for Principal {
+    fn call<O: Operation>(&self, router: &Router) -> Call {
+        let name = std::any::type_name::<O>().rsplit("::").next().unwrap_or_default();
+        Call::new(router, self.clone(), name.to_owned(), O::EFFECT)
+    }
+}
+
+impl Caller for Call {
+    fn call<O: Operation>(&self, _: &Router) -> Call {
+        self.clone()
+    }
+}
+
+impl Router {
+    /// Executes an operation: checks that the caller's role suffices, carries the operation out, and records the
+    /// outcome in the caller's call.
+    ///
+    /// # Errors
+    /// [`ControlError::Forbidden`] without the role that the operation needs, or an error of the operation.
+    pub async fn execute<O: Operation>(
+        &self,
+        caller: &impl Caller,
+        operation: O,
+    ) -> Result<O::Answer, ControlError> {
+        let call = caller.call::<O>(self);
+        call.begin(O::EFFECT);
+        let result = match call.principal().may(O::ROLE) {
+            Ok(()) => operation.carry_out(self, call.principal()).await,
+            Err(forbidden) => Err(forbidden),
+        };
+        call.end(O::EFFECT, result.as_ref().map(O::revision));
+        result
+    }
+}

@@ -1,0 +1,255 @@
+//! Operations that show status, counters, events, drops, traces and captures.
+
+use crate::ControlError;
+use crate::observe::capture::Capture;
+use crate::observe::capture::CaptureRequest;
+use crate::observe::events::Events;
+use crate::observe::last_drops::DropCursor;
+use crate::observe::last_drops::view;
+use crate::observe::status::status_view;
+use crate::observe::trace::TIME;
+use crate::observe::trace::Trace;
+use crate::observe::trace::TraceRequest;
+use crate::observe::trace::TraceTime;
+use crate::operation::Effect;
+use crate::operation::Operation;
+use crate::operation::Principal;
+use crate::ports::device::time_of_day;
+use crate::ports::device_drops_now;
+use crate::router::Router;
+use crate::show;
+use crate::show::KernelShare;
+use crate::view::DropView;
+use crate::view::DroppedView;
+use crate::view::StatusView;
+use crate::view::SummaryView;
+use millrace_packet::DropReason;
+use millrace_pipeline::DropQuery;
+use millrace_pipeline::DroppedPacket;
+use millrace_pipeline::MOST_TRACED;
+use millrace_pipeline::ObservationCommand;
+use millrace_pipeline::TraceOrder;
+use millrace_pipeline::trace;
+use millrace_telemetry::EventPage;
+use millrace_telemetry::EventQuery;
+use millrace_units::PortId;
+use std::collections::HashMap;
+
+/// Starts a trace. Only one trace runs at a time.
+#[derive(Clone, Debug, Default)]
+pub struct StartTrace(pub TraceRequest);
+
+impl Operation for StartTrace {
+    type Answer = Trace;
+    const EFFECT: Effect = Effect::Packets;
+
+    /// # Errors
+    /// Returns an error for an invalid filter, a number out of range, or while another trace is running.
+    async fn carry_out(self, router: &Router, _: &Principal) -> Result<Trace, ControlError> {
+        let Self(request) = self;
+        let in_range = |what: &str, value: u64, most: u64| {
+            let right = (1..=most).contains(&value);
+            let refusal = || ControlError::Invalid(format!("{what} {value}: it takes 1 to {most}"));
+            if right { Ok(value) } else { Err(refusal()) }
+        };
+        let count = request.count.unwrap_or(TraceRequest::COUNT);
+        in_range("count", count.into(), MOST_TRACED.into())?;
+        let every = request.every.unwrap_or(1);
+        in_range("every", every.into(), 1 << 20)?;
+        let time = request.time.map_or(TIME, TraceTime::duration);
+        let filter = router.select(request.filter.as_deref())?;
+        let mut inner = router.lock();
+        if inner.observation.tracing.is_some() {
+            return Err(ControlError::Conflict(
+                "a trace goes on already, and there is one at a time: end that, or wait until it has ended"
+                    .to_owned(),
+            ));
+        }
+        inner.observation.traces += 1;
+        let number = inner.observation.traces;
+        let order = TraceOrder { filter, every, count, time };
+        let (sinks, sources): (Vec<_>, _) =
+            (0..inner.workers.len()).map(|_| trace(number, order.clone())).unzip();
+        let start = |sink| ObservationCommand::StartTrace(Box::new(sink));
+        inner.workers.tell_each(sinks.into_iter().map(start).collect())?;
+        inner.observation.tracing = Some(number);
+        Ok(Trace::new(router, number, sources, (count, time)))
+    }
+}
+
+/// Starts a capture.
+#[derive(Clone, Debug, Default)]
+pub struct StartCapture(pub CaptureRequest);
+
+impl Operation for StartCapture {
+    type Answer = Capture;
+    const EFFECT: Effect = Effect::Packets;
+
+    /// # Errors
+    /// Returns an error for an unknown port, gate or instance, or an invalid filter.
+    async fn carry_out(self, router: &Router, _: &Principal) -> Result<Capture, ControlError> {
+        let Self(request) = self;
+        let filter = router.select(request.filter.as_deref())?;
+        let mut inner = router.lock();
+        let number = inner.observation.next_capture();
+        let workers = inner.workers.len();
+        let (capture, sinks) = Capture::new(&request, filter.as_ref(), number, &inner.model, workers)?;
+        let start = |sink| ObservationCommand::StartCapture(Box::new(sink));
+        inner.workers.tell_each(sinks.into_iter().map(start).collect())?;
+        Ok(capture)
+    }
+}
+
+/// Lists the events that a query selects.
+#[derive(Clone, Debug, Default)]
+pub struct ListEvents(pub EventQuery);
+
+impl Operation for ListEvents {
+    type Answer = EventPage;
+    const EFFECT: Effect = Effect::Look;
+
+    /// # Errors
+    /// Returns no error.
+    async fn carry_out(self, router: &Router, _: &Principal) -> Result<EventPage, ControlError> {
+        Ok(router.events().page(&self.0))
+    }
+}
+
+/// Returns a handle on the event log, with which a reader waits for further events.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FollowEvents;
+
+impl Operation for FollowEvents {
+    type Answer = Events;
+    const EFFECT: Effect = Effect::Look;
+
+    /// # Errors
+    /// Returns no error.
+    async fn carry_out(self, router: &Router, _: &Principal) -> Result<Events, ControlError> {
+        Ok(router.events().clone())
+    }
+}
+
+/// Sets all packet counters to zero. Counters of queues, schedulers and flows continue.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ClearCounters;
+
+impl Operation for ClearCounters {
+    type Answer = ();
+    const EFFECT: Effect = Effect::Forwarding;
+
+    /// # Errors
+    /// Returns an error if the data plane does not answer.
+    async fn carry_out(self, router: &Router, _: &Principal) -> Result<(), ControlError> {
+        let mut inner = router.lock();
+        inner.workers.clear_counters()?;
+        let offsets: HashMap<PortId, KernelShare> = inner
+            .model
+            .ports
+            .iter()
+            .map(|plan| (plan.id, inner.devices.share(plan.id, inner.offload.sent(plan.id))))
+            .collect();
+        let drops = device_drops_now(&inner.model);
+        inner.counters.clear(offsets, drops);
+        inner.snapshot().map(|_| ())
+    }
+}
+
+/// Returns the remembered dropped packets that are newer than a cursor, ordered by time, and the cursor
+/// advanced past them.
+#[derive(Clone, Debug, Default)]
+pub struct ReadLastDrops {
+    /// Drop reason of the packets; `None` for all reasons.
+    pub reason: Option<String>,
+    /// Cursor of the last reading; the default for the first one.
+    pub cursor: DropCursor,
+}
+
+impl Operation for ReadLastDrops {
+    type Answer = (Vec<DroppedView>, DropCursor);
+    const EFFECT: Effect = Effect::Packets;
+
+    /// # Errors
+    /// Returns an error for an unknown reason, or if the data plane does not answer.
+    async fn carry_out(
+        self,
+        router: &Router,
+        _: &Principal,
+    ) -> Result<(Vec<DroppedView>, DropCursor), ControlError> {
+        let Self { reason, mut cursor } = self;
+        let known = || DropReason::ALL.iter().map(|reason| reason.name());
+        let find =
+            |name| DropReason::from_name(name).ok_or_else(|| ControlError::unknown("reason", name, known()));
+        let reason = reason.as_deref().map(find).transpose()?;
+        let mut inner = router.lock();
+        cursor.0.resize(inner.workers.len(), 0);
+        let unseen = |worker: usize| DropQuery { reason, after: cursor.0[worker] };
+        let answers =
+            inner.workers.ask_each(|worker, reply| ObservationCommand::LastDrops(unseen(worker), reply))?;
+        let mut dropped: Vec<(usize, DroppedPacket)> = Vec::new();
+        for (worker, (seen, packets)) in cursor.0.iter_mut().zip(answers).enumerate() {
+            *seen = packets.iter().map(|packet| packet.number).max().unwrap_or(*seen);
+            dropped.extend(packets.into_iter().map(|packet| (worker, packet)));
+        }
+        dropped.sort_by_key(|(_, packet)| packet.at);
+        let origin = time_of_day();
+        let views =
+            dropped.iter().map(|(worker, packet)| view(*worker, packet, origin, &inner.model)).collect();
+        Ok((views, cursor))
+    }
+}
+
+/// Reads the status of the daemon.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GetStatus;
+
+impl Operation for GetStatus {
+    type Answer = StatusView;
+    const EFFECT: Effect = Effect::Look;
+
+    /// # Errors
+    /// Returns an error if the data plane does not answer.
+    async fn carry_out(self, router: &Router, _: &Principal) -> Result<StatusView, ControlError> {
+        let mut inner = router.lock();
+        let snapshot = inner.snapshot()?;
+        Ok(status_view(&mut inner, &snapshot))
+    }
+}
+
+/// Reads the packet totals.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GetSummary;
+
+impl Operation for GetSummary {
+    type Answer = SummaryView;
+    const EFFECT: Effect = Effect::Look;
+
+    /// # Errors
+    /// Returns an error if the data plane does not answer.
+    async fn carry_out(self, router: &Router, _: &Principal) -> Result<SummaryView, ControlError> {
+        let (snapshot, shares) = router.lock().snapshot_and_shares()?;
+        Ok(show::summary(&snapshot, &shares))
+    }
+}
+
+/// Lists the dropped packets by reason.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ListDrops;
+
+impl Operation for ListDrops {
+    type Answer = Vec<DropView>;
+    const EFFECT: Effect = Effect::Look;
+
+    /// # Errors
+    /// Returns an error if the data plane does not answer.
+    async fn carry_out(self, router: &Router, _: &Principal) -> Result<Vec<DropView>, ControlError> {
+        let mut inner = router.lock();
+        let snapshot = inner.snapshot()?;
+        let mut views = show::drops(&snapshot, &inner.model);
+        for view in &mut views {
+            view.rate =
+                inner.counters.rates.read(&format!("drop {}", view.reason), view.packets, snapshot.at);
+        }
+        Ok(views)
+    }
+}

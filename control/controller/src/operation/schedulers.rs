@@ -1,0 +1,260 @@
+//! Operations on schedulers and queues.
+
+use crate::ControlError;
+use crate::operation::Effect;
+use crate::operation::Operation;
+use crate::operation::Principal;
+use crate::request::NodeRemoval;
+use crate::request::merge_patch::all_known;
+use crate::request::merge_patch::patched;
+use crate::router::Router;
+use crate::schedulers::node_changes::SETTINGS;
+use crate::schedulers::node_changes::set_node;
+use crate::schedulers::node_removal::plan_removal;
+use crate::schedulers::queues::flow_queues;
+use crate::schedulers::queues::tell_reserved;
+use crate::schedulers::unless_empty;
+use crate::view::QueueView;
+use crate::view::RemovedNodeView;
+use crate::view::SchedulerView;
+use millrace_config::Scheduler;
+use millrace_config::SchedulerKind;
+use millrace_config::SchedulerNode;
+use millrace_config::one_flow;
+use serde_json::Map;
+use serde_json::Value;
+
+/// Reads the scheduler settings of a port; `None` where it has no scheduler.
+#[derive(Clone, Debug)]
+pub struct GetSchedulerSettings {
+    /// Name of the port.
+    pub port: String,
+}
+
+impl Operation for GetSchedulerSettings {
+    type Answer = Option<Scheduler>;
+    const EFFECT: Effect = Effect::Look;
+
+    /// # Errors
+    /// Returns an error for an unknown port.
+    async fn carry_out(self, router: &Router, _: &Principal) -> Result<Option<Scheduler>, ControlError> {
+        let inner = router.lock();
+        let id = inner.model.port(&self.port)?.id;
+        Ok(inner.model.schedulers.of(id).cloned())
+    }
+}
+
+/// Adds a node to the scheduler of a port; the first node creates the scheduler. After the answer, the next
+/// packet meets the node.
+#[derive(Clone, Debug)]
+pub struct AddSchedulerNode {
+    /// Name of the port.
+    pub port: String,
+    /// New node.
+    pub node: SchedulerNode,
+}
+
+impl Operation for AddSchedulerNode {
+    type Answer = SchedulerView;
+    const EFFECT: Effect = Effect::Forwarding;
+
+    /// # Errors
+    /// Returns an error for an unknown port or an invalid node: promises above the link's rate, an unknown
+    /// parent, settings out of range.
+    async fn carry_out(self, router: &Router, _: &Principal) -> Result<SchedulerView, ControlError> {
+        let Self { port, node } = self;
+        let mut inner = router.to_change()?;
+        let id = inner.change_scheduler(&port, None, |scheduler| {
+            scheduler.node.push(node);
+            Ok(())
+        })?;
+        inner.scheduler_view(id)
+    }
+}
+
+/// Changes settings of a node of a port's scheduler; `under` moves it to another parent. A leaf may become
+/// another kind of leaf, and keeps its packets.
+#[derive(Clone, Debug)]
+pub struct SetSchedulerNode {
+    /// Name of the port.
+    pub port: String,
+    /// Name of the node.
+    pub name: String,
+    /// Changed settings; `null` removes a setting.
+    pub changes: Map<String, Value>,
+}
+
+impl Operation for SetSchedulerNode {
+    type Answer = SchedulerView;
+    const EFFECT: Effect = Effect::Forwarding;
+
+    /// # Errors
+    /// Returns an error for an unknown port or node, or invalid settings. Nothing has changed then.
+    async fn carry_out(self, router: &Router, _: &Principal) -> Result<SchedulerView, ControlError> {
+        set_node(router, &self.port, &self.name, &self.changes)
+    }
+}
+
+/// Changes settings of a port's scheduler as a whole: rate, overhead, default queue, maximum number of
+/// queues, and host output.
+#[derive(Clone, Debug)]
+pub struct SetScheduler {
+    /// Name of the port.
+    pub port: String,
+    /// Changed settings; `null` removes a setting.
+    pub changes: Map<String, Value>,
+}
+
+impl Operation for SetScheduler {
+    type Answer = SchedulerView;
+    const EFFECT: Effect = Effect::Forwarding;
+
+    /// # Errors
+    /// Returns an error if there is no scheduler, for a rate below the promises of its nodes, or for an
+    /// unknown leaf or setting.
+    async fn carry_out(self, router: &Router, _: &Principal) -> Result<SchedulerView, ControlError> {
+        let Self { port, changes } = self;
+        if changes.contains_key("node") {
+            return Err(ControlError::Invalid("nodes are added, set and removed one by one".into()));
+        }
+        if changes.contains_key("flow") {
+            return Err(ControlError::Invalid("flows are set one by one, by `queue set`".into()));
+        }
+        all_known("setting of a port's scheduler", &changes, SETTINGS.into_iter())?;
+        let mut inner = router.to_change()?;
+        let id = inner.change_scheduler(&port, None, |scheduler| {
+            *scheduler = patched(unless_empty(scheduler, &port)?, &changes)?;
+            Ok(())
+        })?;
+        inner.scheduler_view(id)
+    }
+}
+
+/// Lists the queues of all ports with a scheduler: the leaves of the schedulers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ListQueues;
+
+impl Operation for ListQueues {
+    type Answer = Vec<QueueView>;
+    const EFFECT: Effect = Effect::Look;
+
+    /// # Errors
+    /// Returns an error if the data plane does not answer.
+    async fn carry_out(self, router: &Router, _: &Principal) -> Result<Vec<QueueView>, ControlError> {
+        router.lock().queue_views()
+    }
+}
+
+/// Reads a queue of a port, with the queues of single flows if it has any.
+#[derive(Clone, Debug)]
+pub struct GetQueue {
+    /// Name of the port.
+    pub port: String,
+    /// Name of the queue.
+    pub queue: String,
+}
+
+impl Operation for GetQueue {
+    type Answer = QueueView;
+    const EFFECT: Effect = Effect::Look;
+
+    /// # Errors
+    /// Returns an error for an unknown port or queue, or if the data plane does not answer.
+    async fn carry_out(self, router: &Router, _: &Principal) -> Result<QueueView, ControlError> {
+        let Self { port, queue } = self;
+        let mut view = router.lock().queue_view(&port, &queue)?;
+        if view.node.kind == SchedulerKind::FlowQueues.name() {
+            view.flows = flow_queues(router, &port, &queue, view.node.id).await?;
+        }
+        Ok(view)
+    }
+}
+
+/// Changes settings of a queue of a port, or of a flow's queue in it.
+#[derive(Clone, Debug)]
+pub struct SetQueue {
+    /// Name of the port.
+    pub port: String,
+    /// Name of the queue.
+    pub queue: String,
+    /// Description of a packet of a flow; the settings then apply to the queue of this flow.
+    pub flow: Option<String>,
+    /// Changed settings; `null` removes a setting.
+    pub changes: Map<String, Value>,
+}
+
+impl Operation for SetQueue {
+    type Answer = ();
+    const EFFECT: Effect = Effect::Forwarding;
+
+    /// # Errors
+    /// Returns an error for an unknown port or queue, or invalid settings. Nothing has changed then.
+    async fn carry_out(self, router: &Router, _: &Principal) -> Result<(), ControlError> {
+        let Self { port, queue, flow, changes } = self;
+        let Some(flow) = flow else { return set_node(router, &port, &queue, &changes).map(drop) };
+        // Long texts are parsed without the lock.
+        let flow = one_flow(&flow).map_err(ControlError::Invalid)?;
+        let mut guard = router.to_change()?;
+        let inner = &mut *guard;
+        let id = inner.model.port(&port)?.id;
+        let old = inner.model.schedulers.clone();
+        let change = inner.model.change_flow(&port, &queue, &flow, &changes)?;
+        let after = inner.model.schedulers.of(id).cloned().unwrap_or_default();
+        let checked = inner.model.schedulers.check(&after).map_err(ControlError::from);
+        let done = checked.and_then(|()| inner.schedule(id, vec![change]));
+        done.inspect_err(|_| inner.model.schedulers = old.clone())?;
+        let before = old.of(id).cloned().unwrap_or_default();
+        inner.observation.note_reservations(&port, &before, &after);
+        inner.queueing.remember_flows(&inner.model, &before.flow, &after.flow);
+        tell_reserved(&inner.model, &mut inner.workers)
+    }
+}
+
+/// Removes a node of a port's scheduler, with all nodes below it. Waiting packets move to a leaf, or are
+/// dropped. Filters whose queue no port has any more move to that leaf, or are removed if requested;
+/// otherwise the node stays. Removing the last node removes the scheduler. The removal is complete or doesn't
+/// happen; dropping the future doesn't stop it.
+#[derive(Clone, Debug)]
+pub struct RemoveSchedulerNode {
+    /// Name of the port.
+    pub port: String,
+    /// Name of the node.
+    pub node: String,
+    /// Treatment of the node's packets and filters.
+    pub removal: NodeRemoval,
+}
+
+impl Operation for RemoveSchedulerNode {
+    type Answer = RemovedNodeView;
+    const EFFECT: Effect = Effect::Forwarding;
+
+    /// # Errors
+    /// Returns an error if there is no such node, if the given leaf doesn't stay, or if filters would be left
+    /// without a queue.
+    async fn carry_out(self, router: &Router, _: &Principal) -> Result<RemovedNodeView, ControlError> {
+        let Self { port, node, removal } = self;
+        router
+            .change(move |inner| {
+                let (changes, filters) =
+                    plan_removal(&inner.model, &mut inner.workers, &port, &node, &removal)?;
+                let NodeRemoval { to, with_filters } = removal;
+                Ok((changes, RemovedNodeView { port, node, to, with_filters, filters }))
+            })
+            .await
+    }
+}
+
+/// Lists the schedulers of all ports that have one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ListSchedulers;
+
+impl Operation for ListSchedulers {
+    type Answer = Vec<SchedulerView>;
+    const EFFECT: Effect = Effect::Look;
+
+    /// # Errors
+    /// Returns an error if the data plane does not answer.
+    async fn carry_out(self, router: &Router, _: &Principal) -> Result<Vec<SchedulerView>, ControlError> {
+        router.lock().scheduler_views()
+    }
+}

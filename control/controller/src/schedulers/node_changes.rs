@@ -1,0 +1,77 @@
+//! Changes of the nodes and settings of a port's scheduler.
+
+use std::collections::HashSet;
+
+use millrace_config::SchedulerNode;
+use serde_json::{Map, Value};
+
+use super::{default_leaf, find, unless_empty};
+use crate::ControlError;
+use crate::request::merge_patch::patched;
+use crate::router::Router;
+use crate::view::SchedulerView;
+
+/// Settings of the port, not of a node, which `scheduler set PORT` changes.
+pub(crate) const SETTINGS: [&str; 6] = ["rate", "overhead", "default", "queues", "host", "host-weight"];
+
+/// Changes settings of a node of a port's scheduler.
+///
+/// # Errors
+/// Returns the errors of [`SetSchedulerNode`].
+pub(crate) fn set_node(
+    router: &Router,
+    port: &str,
+    name: &str,
+    changes: &Map<String, Value>,
+) -> Result<SchedulerView, ControlError> {
+    if changes.contains_key("name") {
+        return Err(ControlError::Invalid(
+            "name of a node can't be changed: remove the node, and add another".into(),
+        ));
+    }
+    let mut inner = router.to_change()?;
+    let id = inner.change_scheduler(port, None, |scheduler| {
+        let own = find(unless_empty(scheduler, port)?, name)?;
+        let node: SchedulerNode = patched(own, changes)?;
+        if own.kind != node.kind && !(own.kind.is_leaf() && node.kind.is_leaf()) {
+            return Err(ControlError::Invalid(format!(
+                "node {name:?} is a {}: only a leaf can become of another kind, and a leaf again; remove the node, and add another",
+                own.kind.name()
+            )));
+        }
+        for own in scheduler.node.iter_mut().filter(|own| own.name == name) {
+            *own = node.clone();
+        }
+        let default = default_leaf(scheduler)?.map(str::to_owned);
+        in_order(&mut scheduler.node);
+        // If the order of leaves has changed, the former default leaf becomes the configured one, so that
+        // unassigned packets stay in their queue.
+        if default_leaf(scheduler)?.map(str::to_owned) != default {
+            scheduler.default = default;
+        }
+        Ok(())
+    })?;
+    inner.scheduler_view(id)
+}
+
+/// Orders nodes so that each follows its parent. Nodes with an unknown parent come last.
+fn in_order(nodes: &mut Vec<SchedulerNode>) {
+    let mut there = HashSet::new();
+    let mut left = std::mem::take(nodes);
+    loop {
+        let before = nodes.len();
+        for node in std::mem::take(&mut left) {
+            match node.under.as_ref().is_none_or(|under| there.contains(under)) {
+                true => {
+                    there.insert(node.name.clone());
+                    nodes.push(node);
+                }
+                false => left.push(node),
+            }
+        }
+        if nodes.len() == before {
+            break;
+        }
+    }
+    nodes.append(&mut left);
+}

@@ -1,0 +1,186 @@
+//! Revisions: which of them there are, which one runs, and how a rollback returns to them.
+
+use millrace_controller::operation::{CompareWithBase, SetQueue, SetScheduler, SetSchedulerNode};
+use millrace_controller::{EventKind, EventQuery};
+
+use super::*;
+
+#[test]
+fn single_commands_are_differences_and_a_revision_takes_them_back() {
+    with_router(async |router| {
+        let new = NewFilter { filter: "dport 22".into(), action: "reject".into(), gate: None, priority: 0 };
+        ask(&router, AddFilter(new)).await.unwrap();
+        let flow = "src 10.0.0.2 dst 10.1.0.2 proto udp sport 4 dport 5 in lan";
+        let changes = object(serde_json::json!({"rate": "1mbit"}));
+        let (port, queue, flow) = ("wan".into(), "flows".into(), Some(flow.into()));
+        ask(&router, SetQueue { port, queue, flow, changes }).await.unwrap();
+        let difference = ask(&router, CompareWithBase).await.unwrap();
+        assert_eq!(
+            difference.changes,
+            [
+                "queue set wan flows --flow 'src 10.0.0.2 dst 10.1.0.2 proto udp sport 4 dport 5 in lan' rate=",
+                "filter remove 'dport 22' --action reject"
+            ]
+        );
+        apply(&router, BASE).await.unwrap();
+        assert_runs(&router, BASE).await;
+        let changed = BASE.replace("dport 25", "dport 26");
+        apply(&router, &changed).await.unwrap();
+        // Each apply adds a revision. Before the first one stands the configuration of the start; the state
+        // that single commands made would be a revision too.
+        let numbers =
+            async || revisions(&router).await.into_iter().map(|one| (one.revision.number, one.runs));
+        assert_eq!(numbers().await.collect::<Vec<_>>(), [(4, true), (3, false), (2, false), (1, false)]);
+        assert_eq!(back(&router).await, (Some(5), "revision 3".to_owned()));
+        assert_runs(&router, BASE).await;
+        assert_eq!(numbers().await.find(|(_, runs)| *runs), Some((5, true)));
+        let order = RollBack { revision: Some(9), ..RollBack::default() };
+        let unknown = ask(&router, order).await.unwrap_err();
+        assert_eq!(unknown.to_string(), "there is no revision 9; revisions here: 1 to 5");
+    });
+}
+
+#[test]
+fn who_says_which_revision_has_to_run_changes_nothing_where_another_one_does() {
+    with_router(async |router| {
+        let changed = BASE.replace("dport 25", "dport 26");
+        let only_if = async |text: &str, number| {
+            let order = Apply { text: text.to_owned(), if_revision: Some(number), ..Apply::default() };
+            ask(&router, order).await.map(|view| view.revision)
+        };
+        let refused = only_if(&changed, 1).await.unwrap_err();
+        assert!(matches!(refused, ControlError::Changed(_)), "{refused:?}");
+        assert!(
+            refused.to_string().contains("no revision runs, but what the router was started with, base.toml")
+        );
+        apply(&router, &changed).await.unwrap();
+        let refused = only_if(BASE, 1).await.unwrap_err().to_string();
+        assert!(
+            refused.starts_with("revision 2 runs, since 20") && refused.contains("by router, not 1"),
+            "{refused}"
+        );
+        assert_runs(&router, &changed).await;
+        assert_eq!(only_if(BASE, 2).await, Ok(Some(3)));
+        // The change by a single command is no revision.
+        add_filter(&router, "dport 22").await;
+        let ran = running(&router).await;
+        let refused = only_if(&changed, 3).await.unwrap_err().to_string();
+        assert!(
+            refused.contains("revision 3 runs, but single commands have changed what runs since"),
+            "{refused}"
+        );
+        let order = RollBack { if_revision: Some(2), ..RollBack::default() };
+        let refused = ask(&router, order).await.unwrap_err().to_string();
+        assert!(refused.contains("revision 3 runs"), "{refused}");
+        assert_runs(&router, &ran).await;
+    });
+}
+
+#[test]
+fn what_single_commands_made_can_be_had_back_after_an_apply() {
+    with_router(async |router| {
+        let changed = BASE.replace("dport 25", "dport 26");
+        apply(&router, &changed).await.unwrap();
+        add_filter(&router, "dport 22").await;
+        let ran = running(&router).await;
+        apply(&router, BASE).await.unwrap();
+        let comments = revisions(&router).await.into_iter();
+        let comments = comments.map(|one| one.revision.comment.unwrap_or_default());
+        assert_eq!(comments.collect::<Vec<_>>(), ["", "what ran before", "", "as the router was started"]);
+        assert_eq!(back(&router).await, (Some(5), "revision 3".to_owned()));
+        assert_runs(&router, &ran).await;
+        // The changes of single commands that a rollback discards can be restored as well.
+        add_filter(&router, "dport 23").await;
+        let ran = running(&router).await;
+        assert_eq!(back(&router).await, (Some(7), "revision 5".to_owned()));
+        assert_eq!(back(&router).await, (Some(8), "revision 6".to_owned()));
+        assert_runs(&router, &ran).await;
+        // Rolling back an unconfirmed revision also restores them, and adds no second equal revision.
+        add_filter(&router, "dport 24").await;
+        let ran = running(&router).await;
+        let order = || Apply { text: BASE.into(), confirm: Some("10m".parse().unwrap()), ..Apply::default() };
+        for newest in [10, 11] {
+            assert_eq!(ask(&router, order()).await.unwrap().revision, Some(newest));
+            back(&router).await;
+            assert_runs(&router, &ran).await;
+            let runs = revisions(&router).await.into_iter().find(|one| one.runs).unwrap();
+            assert_eq!(runs.revision.number, 9);
+        }
+    });
+}
+
+#[test]
+fn a_change_of_several_commands_counts_alike_in_differences_revisions_and_events() {
+    with_router(async |router| {
+        // Changes the rate of the scheduler, and that of its node.
+        let changed = BASE.replace("10mbit", "20mbit");
+        let count = compare(&router, &changed).await.changes.len();
+        assert_eq!(count, 2, "one change, two commands");
+        let event = |kind: EventKind| {
+            let events = router.events().page(&EventQuery::default()).events;
+            events.into_iter().rev().find(|event| event.kind == kind).unwrap().details["changes"].clone()
+        };
+        let waiting = apply_waiting(&router, &changed).await;
+        assert_eq!(revision(&router, waiting).await.revision.changes, count);
+        assert_eq!(event(EventKind::ConfigurationApplied), count);
+        let withdrawn = ask(&router, RollBack::default()).await.unwrap();
+        assert_eq!(event(EventKind::ConfigurationRolledBack), withdrawn.changes.len());
+        // Single commands change the running configuration; the next apply stores that state as a revision.
+        apply(&router, BASE).await.unwrap();
+        let rate = object(serde_json::json!({"rate": "20mbit"}));
+        ask(&router, SetScheduler { port: "wan".into(), changes: rate.clone() }).await.unwrap();
+        let (port, name) = ("wan".into(), "flows".into());
+        ask(&router, SetSchedulerNode { port, name, changes: rate }).await.unwrap();
+        let count = ask(&router, CompareWithBase).await.unwrap().changes.len();
+        assert_eq!(count, 2);
+        apply(&router, BASE).await.unwrap();
+        let revisions = revisions(&router).await;
+        let before = revisions.iter().find(|one| one.revision.comment.as_deref() == Some("what ran before"));
+        assert_eq!(before.unwrap().revision.changes, count);
+    });
+}
+
+#[test]
+fn after_a_start_from_a_file_one_goes_back_to_the_newest_revision() {
+    let folder = std::env::temp_dir().join(format!("millrace-newest-{}", std::process::id()));
+    let own = BASE.replace("state = \"none\"", &format!("state = \"{}\"", folder.display()));
+    let changed = own.replace("dport 25", "dport 26");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        for again in [false, true] {
+            let config = Config::parse(&own, "own.toml").unwrap();
+            let source = Some(Source { origin: "own.toml".into(), text: own.clone() });
+            let router = start(config, StartOptions { source, ..StartOptions::default() }).await.unwrap();
+            match again {
+                false => drop(apply(&router, &changed).await.unwrap()),
+                true => assert_eq!(back(&router).await.1, "revision 2"),
+            }
+            assert_runs(&router, &changed).await;
+            router.shutdown().await.unwrap();
+        }
+    });
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_file_that_is_what_runs_is_a_revision_where_the_newest_one_is_not() {
+    with_router(async |router| {
+        let numbers =
+            async || revisions(&router).await.into_iter().map(|one| (one.revision.number, one.runs));
+        apply(&router, BASE).await.unwrap();
+        assert_eq!(numbers().await.count(), 0, "it was started with that");
+        let changed = BASE.replace("dport 25", "dport 26");
+        apply(&router, &changed).await.unwrap();
+        add_filter(&router, "dport 22").await;
+        let file = format!("{changed}[[filter]]\nmatch = \"dport 22\"\naction = \"drop\"\n");
+        let order = Apply { text: file.clone(), comment: Some("why".into()), ..Apply::default() };
+        let view = ask(&router, order).await.unwrap();
+        assert_eq!((view.revision, view.changes.len()), (Some(3), 0));
+        let newest = revision(&router, 3).await;
+        assert_eq!((newest.text, newest.revision.comment.as_deref()), (file.clone(), Some("why")));
+        assert!(ask(&router, CompareWithBase).await.unwrap().changes.is_empty());
+        // Applying the same text again changes nothing.
+        apply(&router, &file).await.unwrap();
+        assert_eq!(numbers().await.collect::<Vec<_>>(), [(3, true), (2, false), (1, false)]);
+    });
+}

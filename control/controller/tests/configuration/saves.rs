@@ -1,0 +1,57 @@
+//! Saved configurations become revisions, and entries written into a file by hand are not overwritten.
+
+use millrace_controller::operation::CompareWithBase;
+
+use super::*;
+
+#[test]
+fn what_is_saved_is_a_revision_and_the_base_of_differences() {
+    with_router(async |router| {
+        add_filter(&router, "dport 22").await;
+        let text = save(&router, BASE, false).await.unwrap();
+        let order =
+            |text: &str| Keep { text: Some(text.into()), origin: Some("router.toml".into()), comment: None };
+        let refused = keep(&router, order(BASE), Role::Admin).await.unwrap_err().to_string();
+        assert!(refused.contains("router.toml is not what runs"), "{refused}");
+        for _ in 0..2 {
+            // Saving the same text again adds no revision.
+            let kept = keep(&router, order(&text), Role::Operator).await.unwrap();
+            assert_eq!((kept.number, kept.comment.as_deref()), (2, Some("saved")));
+            assert!(ask(&router, CompareWithBase).await.unwrap().changes.is_empty());
+        }
+        assert_eq!(revision(&router, 2).await.text, text);
+        let runs = revisions(&router).await.into_iter().find(|one| one.runs).unwrap();
+        assert_eq!(runs.revision.number, 2);
+        // Without a text, the base is stored, with the later changes written into it.
+        add_filter(&router, "dport 23").await;
+        let kept = keep(&router, Keep::default(), Role::Operator).await.unwrap();
+        assert_eq!((kept.number, kept.changes, &*kept.origin), (3, 1, "router.toml"));
+        let kept = revision(&router, 3).await.text;
+        assert!(kept.contains("dport 22") && kept.contains("dport 23"), "{kept}");
+    });
+}
+
+#[test]
+fn what_was_written_into_a_file_by_hand_is_not_saved_over() {
+    with_router(async |router| {
+        add_filter(&router, "dport 22").await;
+        let hand = "# mine\n[[filter]]\nmatch = \"dport 9\"\naction = \"drop\"\n";
+        let file = format!("{BASE}{hand}").replace("icmp-rate = 100", "icmp-rate = 7");
+        let refused = save(&router, &file, false).await.unwrap_err().to_string();
+        for word in
+            ["router.toml", "`router set icmp-rate=7`", "`filter add 'dport 9' --action drop`", "--force"]
+        {
+            assert!(refused.contains(word), "{word}: {refused}");
+        }
+        assert!(!refused.contains("dport 22"), "{refused}");
+        let saved = save(&router, &file, true).await.unwrap();
+        assert!(saved.contains("dport 22") && !saved.contains("dport 9"), "{saved}");
+        // Not lost are comments, running entries, and entries stored as a revision.
+        save(&router, &format!("# mine\n{BASE}"), false).await.unwrap();
+        add_filter(&router, "dport 9").await;
+        save(&router, &format!("{BASE}{hand}"), false).await.unwrap();
+        apply(&router, &file).await.unwrap();
+        apply(&router, BASE).await.unwrap();
+        save(&router, &file, false).await.unwrap();
+    });
+}
