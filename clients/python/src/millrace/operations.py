@@ -46,7 +46,7 @@ class Operations(Transport):
 
     def delete_bindings(
         self,
-        body: types.OldBinding,
+        body: types.Unbind,
     ) -> types.BindingView:
         """DELETE /bindings: removes a binding. Role: operator."""
         return self.json('DELETE', '/bindings', body=body)
@@ -95,7 +95,7 @@ class Operations(Transport):
 
     def post_configuration_rollback(
         self,
-        body: types.Return,
+        body: types.RollBack,
     ) -> types.AppliedView:
         """POST /configuration/rollback: applies an earlier revision; without a number, the previous one. Role: admin."""
         return self.json('POST', '/configuration/rollback', body=body)
@@ -253,7 +253,7 @@ class Operations(Transport):
 
     def post_gates(
         self,
-        body: types.NewGate,
+        body: types.CreateGate,
     ) -> types.GateView:
         """POST /gates: creates a gate, the last at its position. Role: operator."""
         return self.json('POST', '/gates', body=body)
@@ -364,7 +364,7 @@ class Operations(Transport):
 
     def post_lookup(
         self,
-        body: types.Packet,
+        body: types.Lookup,
     ) -> types.LookupView:
         """POST /lookup: shows how the router would forward a packet. Role: viewer."""
         return self.json('POST', '/lookup', body=body)
@@ -601,7 +601,7 @@ class Operations(Transport):
 
     def delete_routes(
         self,
-        body: types.OldRoute | list[types.OldRoute],
+        body: types.RemoveRoute | list[types.RemoveRoute],
     ) -> types.RoutesRemoved:
         """DELETE /routes: removes a static route, or a list atomically. Role: operator."""
         return self.json('DELETE', '/routes', body=body)

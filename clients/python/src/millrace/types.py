@@ -33,7 +33,7 @@ class AppliedView(TypedDict):
 
 
 class Apply(TypedDict):
-    """Request to apply a configuration."""
+    """Applies a configuration atomically."""
     comment: NotRequired[str | None]
     """Reason for the change."""
     confirm: NotRequired[str | None]
@@ -153,7 +153,7 @@ class ConfigurationView(TypedDict):
 
 
 class Confirm(TypedDict):
-    """Request for a confirmation."""
+    """Confirms the waiting revision, and returns its number."""
     revision: NotRequired[int | None]
     """Revision that must be waiting; if another one waits, nothing is confirmed."""
 
@@ -202,6 +202,14 @@ class CrashView(TypedDict):
     """Time of the crash, UTC."""
     version: str
     """Version of the router."""
+
+
+class CreateGate(TypedDict):
+    """Creates a gate, the last at its position."""
+    name: str
+    """Name of the gate."""
+    position: str
+    """Position in the packet's path."""
 
 
 class CreatedTokenView(TypedDict):
@@ -596,6 +604,7 @@ GateLinksView: TypeAlias = 'dict[str, Any]'
 
 
 class GateSettings(TypedDict):
+    """Settings of a gate to change."""
     table: str
 
 
@@ -774,7 +783,8 @@ class InterfaceView(TypedDict):
 
 
 class Keep(TypedDict):
-    """Request to store the running configuration as a revision."""
+    """Stores the running configuration as a revision for the next start. Returns the newest good revision
+    instead if its text is the same."""
     comment: NotRequired[str | None]
     """Reason; `saved` by default."""
     origin: NotRequired[str | None]
@@ -792,6 +802,12 @@ class ListView(TypedDict):
     """All resources."""
     version: str
     """Version of the router."""
+
+
+class Lookup(TypedDict):
+    """Explains how the router would treat a packet."""
+    packet: str
+    """Description of the packet: a filter without wildcards for the addresses."""
 
 
 class LookupView(TypedDict):
@@ -957,15 +973,14 @@ class NewFilter(TypedDict):
     """Priority of the filter; of several filters that match, the highest priority wins."""
 
 
-class NewGate(TypedDict):
-    name: str
-    position: str
-
-
 class NewInstance(TypedDict):
+    """Creates an instance of a plugin."""
     name: str
+    """Name of the instance."""
     plugin: str
+    """Name of the plugin."""
     settings: NotRequired[dict[str, Any]]
+    """Settings of the instance; those left out have their defaults."""
 
 
 class NewNeighbour(TypedDict):
@@ -1035,13 +1050,6 @@ class NodeRemoval(TypedDict):
     """Whether filters whose queue is removed are removed as well."""
 
 
-class OldBinding(TypedDict):
-    """Binding to remove; bindings of any priority match."""
-    filter: str
-    gate: str
-    instance: str
-
-
 class OldFilters(TypedDict):
     """Filters to remove: by their ids, or one by its content."""
     action: NotRequired[str | None]
@@ -1060,10 +1068,6 @@ class OldNeighbour(TypedDict):
     """Port of the neighbour."""
 
 
-class OldRoute(TypedDict):
-    to: str
-
-
 OnDeath: TypeAlias = Literal['kernel'] | Literal['drop']
 """Treatment of packets after the router's death."""
 
@@ -1079,10 +1083,6 @@ class OnDeathView(TypedDict):
 
 Outcome: TypeAlias = Literal['done'] | Literal['refused'] | Literal['failed'] | Literal['abandoned']
 """Outcome of a request."""
-
-
-class Packet(TypedDict):
-    packet: str
 
 
 class Pending(TypedDict):
@@ -1408,6 +1408,12 @@ class ReleaseView(TypedDict):
     """Whether this router has the instance, which therefore runs again."""
 
 
+class RemoveRoute(TypedDict):
+    """Removes a configured route. When the operation has succeeded, no further packet uses the route."""
+    to: str
+    """Destination prefix."""
+
+
 class RemovedNodeView(TypedDict):
     """Removed node of a scheduler, with all nodes below it."""
     filters: list[BindingView]
@@ -1432,14 +1438,6 @@ class ResourceView(TypedDict):
     """Role that each method needs, in the order of the methods."""
     summary: str
     """Summaries of the methods, in the same order."""
-
-
-class Return(TypedDict):
-    """Request for a rollback, to a revision or to the one before."""
-    comment: NotRequired[str | None]
-    confirm: NotRequired[str | None]
-    if_revision: NotRequired[int | None]
-    revision: NotRequired[int | None]
 
 
 class Revision(TypedDict):
@@ -1509,6 +1507,19 @@ class RevisionView(TypedDict):
 
 Role: TypeAlias = Literal['viewer'] | Literal['operator'] | Literal['admin']
 """Rights of a client; each role includes the rights of the roles before it."""
+
+
+class RollBack(TypedDict):
+    """Applies a revision again, as a new one."""
+    comment: NotRequired[str | None]
+    """Reason for the rollback."""
+    confirm: NotRequired[str | None]
+    """Time until an unconfirmed configuration is rolled back: `60s`, `10m`."""
+    if_revision: NotRequired[int | None]
+    """Revision that must be running without later changes; otherwise nothing is changed."""
+    revision: NotRequired[int | None]
+    """Number of the revision. Without it, withdraws the waiting revision, or else applies the newest good
+    revision that differs from the running configuration."""
 
 
 class RouteView(TypedDict):
@@ -1608,7 +1619,7 @@ RoutesRemoved: TypeAlias = 'RouteView | dict[str, Any]'
 
 
 class Save(TypedDict):
-    """Request to write the running configuration into a file."""
+    """Returns the running configuration, written into the text of a file whose comments stay."""
     force: NotRequired[bool]
     """Whether to write even if this deletes entries of the file that were neither applied nor saved."""
     origin: NotRequired[str | None]
@@ -1968,6 +1979,17 @@ class TurnsView(TypedDict):
     """Iterations that found no packets."""
     longest_change: int
     """Duration in microseconds of the longest iteration with a command; packets waited that long."""
+
+
+class Unbind(TypedDict):
+    """Removes all bindings of an instance to a filter at a gate, whatever their priority. When the operation is
+    done, no further packet meets them."""
+    filter: str
+    """Filter that selects the flows of the bindings."""
+    gate: str
+    """Name of the gate."""
+    instance: str
+    """Name of the instance."""
 
 
 class Upgrade(TypedDict):
