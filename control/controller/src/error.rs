@@ -179,9 +179,14 @@ impl ControlError {
         }
     }
 
-    /// Whether the request was valid but failed: in the system, at a worker, or for lack of room.
+    /// Whether the request was valid but failed: in the system, at a worker, or for lack of room. The first
+    /// error of a list counts.
     pub(crate) fn is_failure(&self) -> bool {
-        matches!(self, Self::System(_) | Self::Silent(_) | Self::NoRoom(_))
+        match self {
+            Self::System(_) | Self::Silent(_) | Self::NoRoom(_) => true,
+            Self::List(list) => list.errors.first().is_some_and(|(_, error)| error.is_failure()),
+            _ => false,
+        }
     }
 
     /// Returns the error for a failed system operation; `what` completes "can't …".

@@ -341,7 +341,7 @@ impl OfflineRouter {
     }
 
     /// Changes settings of a flow's queue in a queue of a port, like
-    /// [`Router::set_queue`](crate::operation::SetQueue).
+    /// [`SetQueue`](crate::operation::SetQueue).
     ///
     /// # Errors
     /// No such port or queue, invalid settings; nothing has changed then.

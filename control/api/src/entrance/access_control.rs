@@ -12,7 +12,7 @@ use axum::http::request::Parts;
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::any;
-use millrace_controller::{Holder, Outcome, Role, Tokens};
+use millrace_controller::{ControlError, Holder, Outcome, Principal, Role, Tokens};
 use tokio::sync::Notify;
 
 use crate::entrance::control_channel::ControlChannel;
@@ -20,7 +20,6 @@ use crate::http::extract::LONG_BODY;
 use crate::http::problem::Problem;
 use crate::limits::places::{KnownPlace, Source, StrangersPlace};
 use crate::limits::{Key, Limits};
-use millrace_controller::Principal;
 
 /// Client of a connection.
 #[derive(Debug)]
@@ -219,10 +218,8 @@ impl AccessControl {
                 principal
             }
         };
-        if principal.role.is_some_and(|role| role >= needed) {
-            return Ok(principal);
-        }
-        let problem = forbidden(&principal, needed);
+        let Err(error) = principal.may(needed) else { return Ok(principal) };
+        let problem = forbidden(error, &principal, needed);
         let who = match caller {
             Caller::Local { uid, .. } => Key::User(*uid),
             Caller::Remote { .. } => Key::Token(principal.who.name.clone()),
@@ -300,16 +297,8 @@ fn unauthorized(was_sent: bool) -> Problem {
     Problem::new(StatusCode::UNAUTHORIZED, detail).with_challenge(format!("Bearer realm=\"millrace\"{error}"))
 }
 
-fn forbidden(principal: &Principal, needed: Role) -> Problem {
-    let who = &principal.who.name;
-    let detail = match principal.role {
-        Some(role) => format!("this operation needs the role {needed}, but {who} has the role {role}"),
-        None => format!(
-            "this operation needs the role {needed}, but user {who} has no role: run as root, or give one of \
-             the user's groups a role in [api] groups"
-        ),
-    };
-    let problem = Problem::new(StatusCode::FORBIDDEN, detail).with_needed(needed);
+fn forbidden(error: ControlError, principal: &Principal, needed: Role) -> Problem {
+    let problem = Problem::from(error);
     match principal.from {
         None => problem,
         Some(_) => problem.with_challenge(format!(

@@ -115,11 +115,6 @@ impl Problem {
         Self { retry: Some(seconds), ..self }
     }
 
-    /// Adds the role that the operation needs.
-    pub fn with_needed(self, role: Role) -> Self {
-        Self { needs: Some(role), ..self }
-    }
-
     /// Adds an authentication challenge.
     pub fn with_challenge(self, challenge: String) -> Self {
         Self { challenge: Some(challenge), ..self }
@@ -156,6 +151,7 @@ impl From<ControlError> for Problem {
                 problem.wrong = wrong.wrong();
                 problem.errors = wrong.errors().iter().map(WrongEntry::of).collect();
             }
+            ControlError::Forbidden(needed, _) => problem.needs = Some(needed),
             _ => {}
         }
         problem

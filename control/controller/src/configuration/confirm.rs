@@ -81,7 +81,7 @@ impl Router {
             if why.is_none() || why != said {
                 let operation = format!("going back from revision {revision}, which was not confirmed");
                 let runs = self.lock().settings.base.revision.filter(|_| result.is_ok());
-                self.note_own(Who::router(), &operation, None, result.as_ref().map(|_| runs));
+                self.note_own(Who::router(), &operation, result.as_ref().map(|_| runs));
             }
             let Some(why) = why else { return };
             tracing::error!(revision, "could not go back, and tries again in {} s: {why}", pause.as_secs());

@@ -57,6 +57,7 @@ impl Router {
     fn last_change(&self) -> Option<String> {
         let is_change = |entry: &&AuditEntry| {
             entry.outcome == Outcome::Done
+                && !entry.operation.starts_with("GET ")
                 && !entry.operation.contains("/configuration")
                 && !entry.operation.contains("/tokens")
         };

@@ -99,7 +99,7 @@ impl Router {
     /// `error` extended by this fact.
     fn only_withdrawn(&self, revision: u64, who: &Who, error: ControlError) -> ControlError {
         let runs = self.lock().settings.base.revision;
-        self.note_own(who.clone(), &format!("going back from revision {revision}"), None, Ok(runs));
+        self.note_own(who.clone(), &format!("going back from revision {revision}"), Ok(runs));
         error
             .of(&format!("revision {revision} is withdrawn, and what ran before it runs; no more came of it"))
     }

@@ -7,7 +7,7 @@ use millrace_config::Api;
 use millrace_confine::Privileges;
 use millrace_store::{AuditEntry, AuditLimits, AuditLog, AuditTrouble, Outcome, Who, Written};
 use millrace_telemetry::EventKind;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::ControlError;
 use crate::observe::events::{Events, utc_now};
@@ -69,17 +69,16 @@ impl Router {
         }
     }
 
-    /// Records an operation of the router itself or of a plugin, with the resulting revision.
+    /// Records an action of the router itself, with the resulting revision.
     pub(crate) fn note_own(
         &self,
         who: Who,
         operation: &str,
-        request: Option<Value>,
         result: Result<Option<u64>, &ControlError>,
     ) {
         let outcome = match result {
             Ok(_) => Outcome::Done,
-            Err(ControlError::System(_)) => Outcome::Failed,
+            Err(error) if error.is_failure() => Outcome::Failed,
             Err(_) => Outcome::Refused,
         };
         // There is no caller who waits for the line.
@@ -90,7 +89,7 @@ impl Router {
             pid: None,
             from: None,
             operation: operation.to_owned(),
-            request,
+            request: None,
             outcome,
             status: None,
             revision: result.ok().flatten(),

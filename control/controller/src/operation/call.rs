@@ -1,6 +1,5 @@
 //! Calls: operations of a principal that the audit log records as one line.
 
-use std::borrow::Cow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millrace_store::{AuditEntry, Outcome, Written};
@@ -15,8 +14,8 @@ const MOST_BYTES: usize = 1 << 16;
 
 /// Call of a principal: one request, which executes one or more operations. Clones refer to the same call.
 ///
-/// If its effect is audited, the log gets one line: when the call is closed, or else when the last clone is
-/// dropped. A call that was dropped before an operation was executed is recorded as abandoned.
+/// If its effect is audited, the log gets one line: when the call is closed, or else, when the last clone is
+/// dropped, that the call was abandoned.
 #[derive(Clone, Debug)]
 pub struct Call(Arc<Record>);
 
@@ -26,6 +25,8 @@ struct Record {
     principal: Principal,
     /// Name of the call in the log: `POST /filters`.
     operation: String,
+    /// Whether the call ends with its only operation, and nobody closes it.
+    is_single: bool,
     state: Mutex<State>,
 }
 
@@ -33,9 +34,21 @@ struct Record {
 struct State {
     is_audited: bool,
     is_closed: bool,
-    content: Option<Value>,
+    /// Body or other content of the request.
+    content: Content,
     /// Outcome of the last audited operation.
     settled: Option<Settled>,
+}
+
+/// Content of a request. A body is parsed only when its line is written.
+#[derive(Debug, Default)]
+enum Content {
+    #[default]
+    None,
+    Value(Value),
+    Body(Vec<u8>),
+    /// Body that is too long to be recorded, of this length in bytes.
+    Long(usize),
 }
 
 /// Outcome of an operation: its kind, the reason for a failure, and the resulting revision.
@@ -46,8 +59,17 @@ impl Call {
     /// Returns a call. `operation` names it in the log, and `effect` decides whether it is audited before any
     /// operation is executed.
     pub fn new(router: &Router, principal: Principal, operation: String, effect: Effect) -> Self {
+        Self::of(router, principal, operation, effect, false)
+    }
+
+    /// Returns a call of a single operation, whose line is written when the call is dropped.
+    pub(super) fn single(router: &Router, principal: Principal, operation: String, effect: Effect) -> Self {
+        Self::of(router, principal, operation, effect, true)
+    }
+
+    fn of(router: &Router, principal: Principal, operation: String, effect: Effect, is_single: bool) -> Self {
         let state = Mutex::new(State { is_audited: effect.is_audited(), ..State::default() });
-        Self(Arc::new(Record { router: router.clone(), principal, operation, state }))
+        Self(Arc::new(Record { router: router.clone(), principal, operation, is_single, state }))
     }
 
     /// Returns the principal that makes the call.
@@ -57,12 +79,16 @@ impl Call {
 
     /// Sets the recorded content.
     pub fn set_content(&self, content: Value) {
-        self.0.state().content = Some(content);
+        self.0.state().content = Content::Value(content);
     }
 
     /// Sets the recorded content to that of a body: JSON, text, or only its length if it is long.
     pub fn set_body(&self, body: &[u8]) {
-        self.set_content(brief(body));
+        let content = match body.len() > MOST_BYTES {
+            true => Content::Long(body.len()),
+            false => Content::Body(body.to_vec()),
+        };
+        self.0.state().content = content;
     }
 
     /// Notes that an operation with this effect begins. If the call is dropped before the operation ends, it is
@@ -92,19 +118,23 @@ impl Call {
         });
     }
 
-    /// Writes the line of an audited call. `refused` is the reason for a refusal before or after the
-    /// operations. `status` is that of the answer over HTTP. Returns `None` for a call that is not audited.
-    pub fn close(&self, status: Option<u16>, refused: Option<Cow<'_, str>>) -> Option<Written> {
+    /// Writes the line of an audited call. `status` and `why` are status and detail of the answer over HTTP;
+    /// `why` is absent for a success. Returns `None` for a call that is not audited.
+    pub fn close(&self, status: Option<u16>, why: Option<String>) -> Option<Written> {
         let settled = self.0.state().settled.take();
-        let settled = match (settled, refused) {
-            (Some(settled @ Settled(Outcome::Failed | Outcome::Refused, ..)), _) => settled,
-            (_, Some(why)) => {
-                let is_failure = status.is_some_and(|status| status >= 500);
-                let outcome = if is_failure { Outcome::Failed } else { Outcome::Refused };
-                Settled(outcome, Some(why.into_owned()), None)
+        let is_error = why.is_some() || status.is_some_and(|status| status >= 300);
+        let settled = match settled {
+            // The answer spells keys as the request does.
+            Some(Settled(outcome @ (Outcome::Failed | Outcome::Refused), own, _)) => {
+                Settled(outcome, why.or(own), None)
             }
-            (Some(settled), None) => settled,
-            (None, None) => Settled(Outcome::Done, None, None),
+            // An error beside the operations: in the request, or of a condition.
+            _ if is_error => {
+                let is_failure = status.is_some_and(|status| status >= 500);
+                Settled(if is_failure { Outcome::Failed } else { Outcome::Refused }, why, None)
+            }
+            Some(done) => done,
+            None => Settled(Outcome::Done, None, None),
         };
         self.0.write(settled, status)
     }
@@ -122,29 +152,37 @@ impl Record {
         }
         state.is_closed = true;
         let entry = self.principal.entry(self.operation.clone(), outcome);
-        let request = state.content.take();
+        let request = std::mem::take(&mut state.content).brief();
         Some(self.router.note(AuditEntry { request, status, why, revision, ..entry }))
     }
 }
 
 impl Drop for Record {
     fn drop(&mut self) {
-        let settled = self.state().settled.take();
-        let settled = settled.unwrap_or_else(|| {
-            let why = "the client disconnected before the answer".to_owned();
-            Settled(Outcome::Abandoned, Some(why), None)
-        });
+        let settled = match self.state().settled.take() {
+            Some(settled) if self.is_single || settled.0 != Outcome::Done => settled,
+            settled => {
+                let why = "the caller left before the answer".to_owned();
+                Settled(Outcome::Abandoned, Some(why), settled.and_then(|Settled(.., revision)| revision))
+            }
+        };
         // There is no caller who waits for the line.
         drop(self.write(settled, None));
     }
 }
 
-/// Returns the content of a body, or only its length if it is too long. The log itself shortens long values.
-fn brief(body: &[u8]) -> Value {
-    if body.len() > MOST_BYTES {
-        return json!(format!("{} bytes", body.len()));
+impl Content {
+    /// Returns the content for the log, which shortens long values.
+    fn brief(self) -> Option<Value> {
+        Some(match self {
+            Self::None => return None,
+            Self::Value(value) => value,
+            Self::Long(length) => json!(format!("{length} bytes")),
+            Self::Body(body) => {
+                serde_json::from_slice(&body).unwrap_or_else(|_| json!(String::from_utf8_lossy(&body)))
+            }
+        })
     }
-    serde_json::from_slice(body).unwrap_or_else(|_| json!(String::from_utf8_lossy(body)))
 }
 
 #[cfg(test)]
@@ -153,8 +191,9 @@ mod tests {
 
     #[test]
     fn a_long_body_is_recorded_by_its_length() {
+        let brief = |body: &[u8]| Content::Body(body.to_vec()).brief().unwrap();
         assert_eq!(brief(br#"{"origin": "a.toml"}"#)["origin"], "a.toml");
-        assert_eq!(brief(&vec![b'['; 100_000]), "100000 bytes");
         assert_eq!(brief(b"{nonsense"), "{nonsense");
+        assert_eq!(Content::Long(100_000).brief().unwrap(), "100000 bytes");
     }
 }

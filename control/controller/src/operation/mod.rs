@@ -95,7 +95,7 @@ pub trait Caller: Sync {
 impl Caller for Principal {
     fn call<O: Operation>(&self, router: &Router) -> Call {
         let name = std::any::type_name::<O>().rsplit("::").next().unwrap_or_default();
-        Call::new(router, self.clone(), name.to_owned(), O::EFFECT)
+        Call::single(router, self.clone(), name.to_owned(), O::EFFECT)
     }
 }
 
@@ -108,6 +108,9 @@ impl Caller for Call {
 impl Router {
     /// Executes an operation: checks that the caller's role suffices, carries the operation out, and records the
     /// outcome in the caller's call.
+    ///
+    /// If the future is dropped, an operation that is made as a transaction ends all the same, and others stop.
+    /// An audited call is then recorded as abandoned.
     ///
     /// # Errors
     /// [`ControlError::Forbidden`] without the role that the operation needs, or an error of the operation.

@@ -121,7 +121,7 @@ impl Router {
             call.set_body(json.as_bytes());
             let result = self.serve_request(&call, &request).await;
             // There is no caller who waits for the line.
-            drop(call.close(None, result.as_ref().err().map(|error| error.to_string().into())));
+            drop(call.close(None, result.as_ref().err().map(ToString::to_string)));
             match result {
                 Ok(()) => tracing::info!(instance, request = json, "a plugin's request is carried out"),
                 Err(error) => {

@@ -58,8 +58,8 @@ pub(crate) async fn note(
     }
     request.extensions_mut().insert(call.clone());
     let response = next.run(request).await;
-    let refused = response.extensions().get::<Detail>().map(|Detail(text)| text.into());
-    let Some(written) = call.close(Some(response.status().as_u16()), refused) else { return response };
+    let why = response.extensions().get::<Detail>().map(|Detail(text)| text.clone());
+    let Some(written) = call.close(Some(response.status().as_u16()), why) else { return response };
     // The answer normally follows the line. A slow disk delays it only briefly.
     if tokio::time::timeout(PATIENCE, written.done()).await.is_err() {
         tracing::warn!(

@@ -75,8 +75,7 @@ impl Source for Following {
         }
         while self.follow && !self.ending.has_come() {
             self.ending.pause(POLL).await;
-            let cursor = std::mem::take(&mut self.cursor);
-            let further = ReadLastDrops { reason: self.reason.clone(), cursor };
+            let further = ReadLastDrops { reason: self.reason.clone(), cursor: self.cursor.clone() };
             let (more, cursor) = self.session.execute(further).await.ok()?;
             self.cursor = cursor;
             if !more.is_empty() {
