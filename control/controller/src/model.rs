@@ -1,40 +1,33 @@
 //! Router that a configuration describes, planned before any device is opened.
 
-mod ports;
+pub(crate) mod flow_queues;
+pub(crate) mod own_routes;
+pub(crate) mod packets;
+pub(crate) mod placements;
+pub(crate) mod ports;
+pub(crate) mod running;
+pub(crate) mod schedulers;
 
-use self::ports::plan_ports;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use ipnet::IpNet;
 use millrace_classify::prefix_match::PrefixMatchKind;
 use millrace_classify::{CompiledExpression, CompiledSelection, FilterExpression, Selection, UnknownPort};
-use millrace_config::{
-    Budget, Config, ConfigErrors, GateTable, OnFault, PortKind, RouteKind, SharedObjects, Step,
-};
+use millrace_config::{Budget, GateTable, OnFault, PortKind, RouteKind, SharedObjects};
 use millrace_forward::{MartianPolicy, NextHop, NextHops, Route};
 use millrace_pipeline::{
     ClassLimits, NeighbourChange, NeighbourKnowledge, Options, PortSettings, ReversePath, TableKind,
 };
-use millrace_plugin::{CallLimits, Limits, Manifest, PluginChange, PluginControlError, PluginControlUnit};
-use millrace_plugin_abi::{Home, Plugin};
-use millrace_repository::{Memory, Repository};
+use millrace_plugin::{CallLimits, Limits, PluginControlUnit};
+use millrace_repository::Repository;
 use millrace_units::{GateId, InstanceId, PortId};
-use serde_json::{Map, Value};
 
-use crate::error::Unplannable;
-use crate::flows::placement::Placed;
-use crate::plugins::built_in::{built_in_plugins, test_plugins};
-use crate::plugins::load::Admitted;
-use crate::plugins::loader::Loader;
-use crate::ports::control_plane::limits_of;
-use crate::routes::OwnRoutes;
-use crate::schedulers::Schedulers;
-use crate::schedulers::tree::{Part, Unplanned};
-use crate::workers::crash::beginning;
-use crate::{ControlError, NewPlugin};
+use crate::ControlError;
+use crate::model::own_routes::OwnRoutes;
+use crate::model::placements::Placed;
+use crate::model::schedulers::Schedulers;
 
 /// Plugin control unit with the filter types of this room.
 pub(crate) type Plugins = PluginControlUnit<FilterExpression, CompiledExpression>;
@@ -93,108 +86,6 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    /// Plans the router of a configuration without any state of earlier runs.
-    pub fn new(config: &Config) -> Result<Self, ControlError> {
-        Self::remembering(config, Memory::open(None), &Loader::new(config))
-    }
-
-    /// Plans the router of a configuration to check it: no code of shared objects runs.
-    pub fn planned(config: &Config) -> Result<Self, ControlError> {
-        Self::remembering(config, Memory::open(None), &Loader::new(config).planning())
-    }
-
-    /// Plans the router of a configuration with the state of earlier runs, and loads plugin files with
-    /// `loader`.
-    pub fn remembering(config: &Config, memory: Memory, loader: &Loader) -> Result<Self, ControlError> {
-        Self::with_plugins(config, memory, loader, built_in_plugins())
-    }
-
-    /// Plans the router of a configuration with the given built-in plugins.
-    pub fn with_plugins(
-        config: &Config,
-        memory: Memory,
-        loader: &Loader,
-        built_in: Vec<Arc<dyn Plugin>>,
-    ) -> Result<Self, ControlError> {
-        let mut model = Self {
-            ports: plan_ports(config)?,
-            own_routes: OwnRoutes::default(),
-            routes: BTreeMap::new(),
-            neighbours: Vec::new(),
-            placements: config.place.iter().map(Placed::of).collect(),
-            router: config.router.clone(),
-            control_plane: config.control_plane.clone(),
-            plugin_settings: config.plugins.clone(),
-            api: config.api.clone(),
-            files: Vec::new(),
-            plugins: Plugins::new(),
-            repository: crate::plugins::load::repository(&config.plugins, memory)?,
-            shared_objects: config.plugins.shared_objects,
-            schedulers: Schedulers::default(),
-            gate_tables: Vec::new(),
-            options: Options {
-                control_plane: limits_of(&config.control_plane),
-                ..options(&config.router, limits(&config.plugins))
-            },
-        };
-        for plan in &model.ports {
-            for net in &plan.settings.addresses {
-                model.own_routes.add_address(plan.id, *net);
-            }
-        }
-        let mut wrong = Unplannable::of(config);
-        model.plan_schedulers(config, &mut wrong);
-        // Without the left-out ports, the routes and neighbours of these ports would be reported as errors.
-        let (routes, neighbours) = match config.lacks("port") {
-            true => (&[][..], &[][..]),
-            false => (&config.route[..], &config.neighbour[..]),
-        };
-        for (index, route) in routes.iter().enumerate() {
-            let at = [Step::Key("route"), Step::Entry(index), Step::Key("via")];
-            wrong.unless(model.add_route(route).map_err(|error| error.placed(config, &at)));
-        }
-        for (index, neighbour) in neighbours.iter().enumerate() {
-            let at = [Step::Key("neighbour"), Step::Entry(index), Step::Key("address")];
-            wrong.unless(model.known_for_good(neighbour).map_err(|error| error.placed(config, &at)));
-            model.neighbours.push(neighbour.clone());
-        }
-        model.check_placements(config, &mut wrong);
-        model.plugins.set_workers(config.router.workers);
-        let port = |plan: &PortPlan| (plan.settings.name.clone(), plan.id.0);
-        model.plugins.set_ports(model.ports.iter().map(port).collect());
-        model.add_plugins(config, loader, built_in, &mut wrong)?;
-        wrong.refuse()?;
-        Ok(model)
-    }
-
-    /// Returns the errors in the rest of a configuration whose invalid entries were left out. Returns `None`
-    /// if there are none, or if the left-out entries may have caused them.
-    pub fn wrong_with_rest(rest: &Config, loader: &Loader) -> Option<ConfigErrors> {
-        if rest.lacks("port") && plan_ports(rest).is_err() {
-            return None;
-        }
-        match Self::remembering(rest, Memory::open(None), loader) {
-            Err(ControlError::Config(wrong)) => Some(wrong),
-            _ => None,
-        }
-    }
-
-    /// Plans the scheduler trees of ports. Checks the settings of flows only in valid trees.
-    fn plan_schedulers(&mut self, config: &Config, wrong: &mut Unplannable) {
-        let mut planned = Vec::new();
-        for PortPlan { id, config: port, settings } in &self.ports {
-            let Some(scheduler) = &port.scheduler else { continue };
-            let tree = self.schedulers.plan(*id, &settings.name, scheduler);
-            let placed = tree.map_err(|unplanned| unplanned.placed(config, &settings.name));
-            planned.extend(wrong.unless(placed).map(|_| (&settings.name, scheduler)));
-        }
-        for (port, scheduler) in planned {
-            let flows = self.flow_changes(port, &[], &scheduler.flow);
-            let of_flows = |error| Unplanned { part: Part::Setting("flow"), error }.placed(config, port);
-            wrong.unless(flows.map_err(of_flows));
-        }
-    }
-
     /// Returns the change that adds a static neighbour at the workers.
     pub fn known_for_good(
         &self,
@@ -221,11 +112,6 @@ impl Model {
     /// Whether there is a configured route to exactly this prefix, and the kernel keeps it.
     pub fn is_for_kernel(&self, prefix: &IpNet) -> bool {
         self.routes.contains_key(prefix) && !self.own_routes.is_added(prefix)
-    }
-
-    /// Returns the policy under which plugin files are loaded.
-    pub fn admitted(&self) -> Admitted {
-        Admitted { trust: self.repository.trust(), shared_objects: self.shared_objects, runs: true }
     }
 
     /// Returns the port of this name.
@@ -342,139 +228,6 @@ impl Model {
             .transpose()
             .map_err(|error| ControlError::Invalid(format!("route {:?}: {error}", route.to.written())))
     }
-
-    fn load_plugin(&mut self, plugin: &millrace_config::Plugin, loader: &Loader) -> Result<(), ControlError> {
-        let path = plugin.file.display().to_string();
-        let new = NewPlugin { path, allow_downgrade: plugin.allow_downgrade };
-        let admit = |half, manifest: &Manifest, origin| {
-            crate::plugins::load::admit_new(self, half, manifest, origin, &new)
-        };
-        let loaded = loader.load(&self.admitted(), &new.path, &admit)?;
-        let (name, version) = (loaded.plugin.name(), loaded.plugin.version());
-        crate::plugins::load::enter(self, loaded, &new)?;
-        crate::plugins::load::log(&new.path, Ok((name, version)));
-        Ok(())
-    }
-
-    /// Creates an instance, in quarantine if there is a quarantine entry for its name and plugin.
-    pub fn create_instance(
-        &mut self,
-        plugin: &str,
-        name: &str,
-        settings: Map<String, Value>,
-    ) -> Result<Vec<PluginChange<CompiledExpression>>, ControlError> {
-        Ok(self.create_instance_as(plugin, name, settings)?)
-    }
-
-    /// Works like [`create_instance`](Self::create_instance), but returns the unconverted error.
-    fn create_instance_as(
-        &mut self,
-        plugin: &str,
-        name: &str,
-        settings: Map<String, Value>,
-    ) -> Result<Vec<PluginChange<CompiledExpression>>, PluginControlError> {
-        let Some(held) = self.repository.quarantine().find(name, plugin) else {
-            let home = self.plugins.plugin_named(plugin).map_or(Home::BuiltIn, |plugin| plugin.home());
-            let create = || self.plugins.create_instance(plugin, name, settings);
-            let created = if home == Home::Trusted { beginning(name, plugin, create) } else { create() };
-            return Ok(vec![created?.1]);
-        };
-        let why = held.why.clone();
-        let (_, changes) = self.plugins.create_quarantined(plugin, name, settings, why.clone())?;
-        let out = format!("`millrace instance release {name}` lets it out");
-        tracing::warn!(instance = name, plugin, "is in quarantine: {why}; {out}");
-        Ok(changes)
-    }
-
-    /// Loads plugins, and creates gates, instances and bindings. Leaves out errors that only follow from
-    /// other errors.
-    fn add_plugins(
-        &mut self,
-        config: &Config,
-        loader: &Loader,
-        built_in: Vec<Arc<dyn Plugin>>,
-        wrong: &mut Unplannable,
-    ) -> Result<(), ControlError> {
-        for plugin in built_in.into_iter().chain(test_plugins()) {
-            self.plugins.add_plugin(plugin)?;
-        }
-        // An error in `plugins` may concern the permission to load plugins.
-        let mut all_loaded = !config.lacks("plugin") && !config.lacks("plugins");
-        for (index, plugin) in config.plugin.iter().enumerate().filter(|_| !config.lacks("plugins")) {
-            let at = [Step::Key("plugin"), Step::Entry(index), Step::Key("file")];
-            let loaded = self.load_plugin(plugin, loader).map_err(|error| error.placed(config, &at));
-            all_loaded &= wrong.unless(loaded).is_some();
-        }
-        for gate in &config.gate {
-            if let Some(position) = &gate.position {
-                self.plugins.create_gate(&gate.name, *position.value(), None)?;
-            }
-            self.gate_tables.push((self.plugins.gate(&gate.name)?.id, table_kind(gate.table)));
-        }
-        let missing = self.create_instances(config, all_loaded, wrong);
-        if config.lacks("port") {
-            return Ok(());
-        }
-        for (index, bind) in config.bind.iter().enumerate() {
-            if missing.contains(&*bind.instance) {
-                continue;
-            }
-            let at = [Step::Key("bind"), Step::Entry(index)];
-            wrong.unless_named(self.bind_as(bind).map_err(|error| error.placed(config, &at)));
-        }
-        for (index, filter) in config.filter.iter().enumerate() {
-            let (matches, action) = (filter.r#match.value(), filter.action.value());
-            if action.instance().is_some_and(|instance| missing.contains(instance)) {
-                continue;
-            }
-            let at = [Step::Key("filter"), Step::Entry(index), Step::Key("action")];
-            let added = self.add_filter(matches, action, filter.gate.as_deref(), filter.priority);
-            wrong.unless_named(added.map_err(|error| error.placed(config, &at)));
-        }
-        Ok(())
-    }
-
-    /// Creates the configured instances. Returns the names of those that can't be created. If a plugin failed
-    /// to load, instances of unknown plugins are not reported, since they may belong to it.
-    fn create_instances<'c>(
-        &mut self,
-        config: &'c Config,
-        all_loaded: bool,
-        wrong: &mut Unplannable,
-    ) -> HashSet<&'c str> {
-        let mut missing = HashSet::new();
-        for (index, instance) in config.instance.iter().enumerate() {
-            let name: &str = &instance.name;
-            let names_missing = |value: &Value| {
-                let named = value.as_str().and_then(|named| named.split('/').next());
-                named.is_some_and(|named| missing.contains(named))
-            };
-            let is_known = self.plugins.plugin_named(&instance.plugin).is_ok();
-            if (!is_known && !all_loaded) || instance.settings.values().any(names_missing) {
-                missing.insert(name);
-                continue;
-            }
-            let table = if is_known { "settings" } else { "plugin" };
-            let mut settings = instance.settings.clone();
-            // Each faulty setting is left out in turn, so that all of them are reported.
-            while let Err(error) = self.create_instance_as(&instance.plugin, name, settings.clone()) {
-                missing.insert(name);
-                let setting = error.setting().unwrap_or_default().to_owned();
-                let is_there = settings.remove(&setting).is_some();
-                // The missing setting may be one that was left out as misspelt.
-                if !is_there && settings.len() < instance.settings.len() {
-                    break;
-                }
-                let at = [Step::Key("instance"), Step::Entry(index), Step::Key(table), Step::Name(&setting)];
-                let error = ControlError::from(error).of(&format!("instance {name:?}"));
-                wrong.unless_named::<()>(Err(error.placed(config, &at)));
-                if !is_there {
-                    break;
-                }
-            }
-        }
-        missing
-    }
 }
 
 /// Returns the table kind of a gate.
@@ -534,15 +287,3 @@ pub(crate) fn options(router: &millrace_config::Router, instances: Limits) -> Op
         control_plane: ClassLimits::default(),
     }
 }
-
-/// Returns the limits of instances from the plugin settings.
-fn limits(plugins: &millrace_config::Plugins) -> Limits {
-    Limits {
-        slice: plugins.slice.duration(),
-        faults: plugins.faults,
-        fault_window: plugins.fault_window.duration(),
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -3,6 +3,8 @@
 //! It runs the same pipeline as a router on devices, for replay and for tests. Every port uses the own stack,
 //! whatever its configured kind.
 
+mod observe;
+pub mod replay;
 mod workers;
 
 use std::collections::BTreeMap;
@@ -14,10 +16,9 @@ use ipnet::IpNet;
 use millrace_classify::{CompiledExpression, CompiledSelection};
 use millrace_config::{Config, one_flow};
 use millrace_pipeline::{
-    CapturePlace, CaptureSource, Command, DriverCache, DriverFlowCounts, DriverPort, FlowCommand, FlowCounts,
-    FlowReport, FlowScan, GateTables, MOST_TRACED, NeighbourChange, NeighbourCommand, NeighbourKnowledge,
-    ObservationCommand, OffloadCommand, Piece, PluginCommand, PortCommand, PortCount, ReversePath,
-    SchedulerCommand, Snapshot, TraceOrder, TraceSource, capture, trace,
+    Command, DriverCache, DriverFlowCounts, DriverPort, FlowCommand, FlowCounts, FlowReport, FlowScan,
+    GateTables, NeighbourChange, NeighbourCommand, NeighbourKnowledge, OffloadCommand, Piece, PluginCommand,
+    PortCommand, PortCount, ReversePath, SchedulerCommand, Snapshot,
 };
 use millrace_plugin::{BindingCounts, BindingId, PluginChange};
 use millrace_plugin_abi::Plugin;
@@ -27,22 +28,19 @@ use millrace_units::{Instant, PortId, QueueAccount};
 use serde_json::{Map, Value};
 
 use crate::ControlError;
-use crate::flows::lookup::{self, parse_packet};
 use crate::model::{Model, PortPlan};
 use crate::plugins::built_in::built_in_plugins;
 use crate::plugins::loader::Loader;
-use crate::routes::table::RouteTable;
 use crate::show;
-use crate::view::{LookupView, SummaryView};
+use crate::view::SummaryView;
 use crate::workers::commands::{links, own_routes, plugin_commands, start_commands};
 use crate::workers::crash_capture::{CrashReport, RouteState};
+use crate::workers::route_table::RouteTable;
 
 use workers::OfflineWorkers;
 
 /// Maximum number of iterations at one moment. A router that is still busy then has a bug.
 const ROUNDS: usize = 100_000;
-/// Size of each worker's capture ring in bytes.
-const CAPTURE_ROOM: usize = 1 << 20;
 /// Interval between refreshes of the neighbours in use, as with a router on devices.
 const REFRESH: Duration = Duration::from_secs(1);
 
@@ -317,29 +315,6 @@ impl OfflineRouter {
         self.workers.clear_counters();
     }
 
-    /// Captures the first `snap` bytes of every frame until the returned readers, one for each worker, are
-    /// dropped. Frames that find the ring full are lost.
-    pub fn capture(&mut self, snap: usize) -> Vec<CaptureSource> {
-        let workers = 0..self.workers.len();
-        let (sinks, sources): (Vec<_>, _) =
-            workers.map(|_| capture(0, CapturePlace::Ports, None, snap, CAPTURE_ROOM)).unzip();
-        self.workers.tell_each(
-            sinks.into_iter().map(|sink| ObservationCommand::StartCapture(Box::new(sink))).collect(),
-        );
-        sources
-    }
-
-    /// Traces packets, one in `every`, until the returned readers, one for each worker, are dropped, or the
-    /// maximum number of packets is traced.
-    pub fn trace(&mut self, every: u32) -> Vec<TraceSource> {
-        let order = TraceOrder { filter: None, every, count: MOST_TRACED, time: Duration::MAX };
-        let (sinks, sources): (Vec<_>, _) = (0..self.workers.len()).map(|_| trace(0, order.clone())).unzip();
-        self.workers.tell_each(
-            sinks.into_iter().map(|sink| ObservationCommand::StartTrace(Box::new(sink))).collect(),
-        );
-        sources
-    }
-
     /// Changes settings of a flow's queue in a queue of a port, like
     /// [`SetQueue`](crate::operation::SetQueue).
     ///
@@ -514,22 +489,6 @@ impl OfflineRouter {
             .collect::<Result<_, _>>()
             .map_err(|error| ControlError::Invalid(error.to_string()))?;
         Ok(self.model.plugins.merge_replies(id, message, replies))
-    }
-
-    /// Explains what the router would do with a packet.
-    ///
-    /// # Errors
-    /// An invalid description of the packet.
-    pub fn lookup(&mut self, packet: &str) -> Result<LookupView, ControlError> {
-        let question = parse_packet(packet, &self.model)?;
-        let worker = self.workers.owner_of_flow(&question.key);
-        let explanation = self.workers.ask_one(worker, |reply| ObservationCommand::Explain(question, reply));
-        let explanation = explanation.unwrap_or_default();
-        let leaf = explanation
-            .queue
-            .map(|(port, queue)| self.workers.ask(|reply| SchedulerCommand::FindLeaf(port, queue, reply)));
-        let leaf = leaf.into_iter().flatten().flatten().next();
-        Ok(lookup::view(explanation, leaf, &self.model, &self.route_table))
     }
 }
 

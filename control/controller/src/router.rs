@@ -1,4 +1,10 @@
-//! Running router: its state, and the accessors of its parts.
+//! Running router: its state, the accessors of its parts, and changes of several parts.
+
+mod audit;
+mod instances;
+mod parts;
+mod plugins;
+mod schedulers;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,19 +16,20 @@ use tokio::sync::Notify;
 
 use crate::ControlError;
 use crate::access::tokens::Tokens;
-use crate::configuration::Settings;
+use crate::events::Events;
 use crate::flows::offload::Offload;
 use crate::kernel::Kernel;
 use crate::model::Model;
 use crate::observe::Observation;
 use crate::observe::counters::Counters;
-use crate::observe::events::Events;
 use crate::plugins::Plugins;
 use crate::ports::devices::Devices;
 use crate::routes::Routes;
 use crate::schedulers::queueing::Queueing;
+use crate::settings::Settings;
 use crate::show::{self, KernelShare};
 use crate::workers::Workers;
+use crate::workers::memory_guard::{MemoryGuard, room_for};
 use crate::workers::supervision::Supervision;
 
 /// Handle on a running router. Clones refer to the same router.
@@ -131,6 +138,20 @@ impl Router {
     /// When the data plane does not answer.
     pub fn answers(&self) -> Result<(), ControlError> {
         self.lock().workers.barrier()
+    }
+
+    /// Starts checking memory, once a second and before each request that takes memory.
+    pub fn guard_memory(&self, guard: MemoryGuard) {
+        self.lock().supervision.memory = Some(guard);
+    }
+
+    /// Checks that memory suffices for a request with a body of this many bytes.
+    ///
+    /// # Errors
+    /// [`ControlError::NoRoom`] when memory is short.
+    pub fn room_for(&self, body: usize) -> Result<(), ControlError> {
+        let guard = self.lock().supervision.memory;
+        room_for(guard, body)
     }
 
     /// Returns the API tokens for remote access.

@@ -1,9 +1,13 @@
 //! Conversion of counters and tables to views.
 
+mod plugin_views;
+
+pub(crate) use plugin_views::{instances, plugin, plugins};
+
 use std::collections::{BTreeMap, HashMap};
 
 use ipnet::IpNet;
-use millrace_config::{Bits, FilterAction, Policing, RouteKind};
+use millrace_config::{FilterAction, RouteKind};
 use millrace_forward::Route;
 use millrace_host::PROTOCOL_MILLRACE;
 use millrace_offload::DriverSent;
@@ -12,23 +16,17 @@ use millrace_pipeline::{
     DriverFlowCounts, FlowCounts, GateTable, GateTables, ReversePath, Snapshot, wrapping_sum,
 };
 use millrace_plugin::{
-    Action, BindingCounts, BindingCountsPage, BindingDescription, BindingId, FlowStateCounts, InstanceReport,
-    MessageCounts, Policer, Way,
+    Action, BindingCounts, BindingCountsPage, BindingDescription, BindingId, FlowStateCounts, Way,
 };
 use millrace_telemetry::Rate;
 use millrace_units::{GateId, Instant, PortId, QueueAccount};
 
-use crate::ControlError;
-use crate::flows::offload::Offload;
+use crate::model::running::policing;
 use crate::model::{Bound, Model};
-use crate::plugins::host_level::SlowReports;
-use crate::routes::changes::protocol;
 use crate::view::{
-    BindingView, DriverFlowsView, DropView, FlowStatesView, FlowTableView, GateView, InstanceView,
-    NextHopView, PluginDetailView, PluginView, QueuesView, RouteView, SummaryView,
+    BindingView, DriverFlowsView, DropView, FlowStatesView, FlowTableView, GateLinksView, GateView,
+    NextHopView, QueuesView, RouteView, SummaryView,
 };
-use crate::view::{DriverFormView, GateLinksView};
-use crate::view::{HostCompanionView, MessagesView};
 
 /// Counters of a port's XDP program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -174,6 +172,30 @@ pub(crate) fn drops(snapshot: &Snapshot, model: &Model) -> Vec<DropView> {
     views
 }
 
+/// Returns the kernel's name for the protocol of a route, or its number (rtnetlink(7); iproute2's
+/// `rt_protos`).
+pub(crate) fn protocol(number: u8) -> String {
+    let name = match number {
+        PROTOCOL_MILLRACE => "millrace",
+        1 => "redirect",
+        2 => "kernel",
+        3 => "boot",
+        4 => "static",
+        9 => "ra",
+        11 => "zebra",
+        12 => "bird",
+        16 => "dhcp",
+        42 => "babel",
+        186 => "bgp",
+        187 => "isis",
+        188 => "ospf",
+        189 => "rip",
+        192 => "eigrp",
+        other => return other.to_string(),
+    };
+    name.to_owned()
+}
+
 /// Returns the view of a route. `kernel` is its protocol number if it comes from the kernel.
 pub(crate) fn route(to: &IpNet, route: &Route, kernel: Option<u8>, model: &Model) -> RouteView {
     let view = |hop: &millrace_forward::NextHop| NextHopView {
@@ -238,11 +260,6 @@ pub(crate) fn action(action: &Action, model: &Model) -> String {
     }
 }
 
-/// Returns rate and burst of a policer, as the configuration writes them.
-pub(crate) fn policing(policer: &Policer) -> Policing {
-    Policing { rate: Bits(policer.rate()), burst: policer.burst() }
-}
-
 /// Counts by binding id; bindings without an entry have counts of zero.
 #[derive(Default)]
 pub(crate) struct Counts(HashMap<BindingId, BindingCounts>);
@@ -298,6 +315,12 @@ pub(crate) fn binding(id: BindingId, bound: &Bound, counts: &Counts, model: &Mod
         shadowed_by: None,
         unreached: None,
     }
+}
+
+/// Returns the views of the bindings with these ids.
+pub(crate) fn binding_views(ids: &[BindingId], counts: &Counts, model: &Model) -> Vec<BindingView> {
+    let view = |id: &BindingId| Some(binding(*id, model.plugins.binding(*id)?, counts, model));
+    ids.iter().filter_map(view).collect()
 }
 
 fn described(bindings: Vec<BindingDescription>, counts: &Counts, model: &Model) -> Vec<BindingView> {
@@ -383,107 +406,6 @@ pub(crate) fn reverse_path(mode: ReversePath) -> &'static str {
         ReversePath::Strict => "strict",
         ReversePath::Loose => "loose",
     }
-}
-
-/// Returns the views of all instances.
-pub(crate) fn instances(
-    snapshot: &Snapshot,
-    counts: &Counts,
-    (model, offload): (&Model, &Offload),
-    slow: &SlowReports,
-) -> Vec<InstanceView> {
-    let view = |instance: millrace_plugin::InstanceDescription| {
-        let id = model.plugins.instance(&instance.name).ok();
-        let stays_up = |id| offload.stays_up(id, &model.plugins);
-        let report = snapshot.instances.iter().find(|(known, _)| Some(*known) == id);
-        let report = report.map(|(_, report)| report.clone()).unwrap_or_default();
-        let host_companion = id.and_then(|id| host_companion(&instance.name, slow.get(&id)?, &report, model));
-        InstanceView {
-            host_companion,
-            name: instance.name,
-            plugin: instance.plugin,
-            settings: instance.settings.into(),
-            number: id.map_or(u16::MAX, |id| id.0),
-            health: report.health.name(),
-            faults: report.faults,
-            level: id.map_or("worker", |id| if stays_up(id).is_some() { "worker" } else { "xdp" }),
-            why_worker: id.and_then(stays_up),
-            last_fault: Some(report.last_fault).filter(|text| !text.is_empty()),
-            suspensions: report.suspensions,
-            drops: report.drops,
-            counters: report.counters,
-            packets: 0,
-            packet_rate: 0.0,
-            bindings: described(instance.bindings, counts, model),
-        }
-    };
-    let view = |instance| {
-        let mut view = view(instance);
-        view.packets = view.bindings.iter().map(|binding| binding.packets).sum();
-        view
-    };
-    model.plugins.instances().into_iter().map(view).collect()
-}
-
-/// Returns the view of an instance's host companion; its message counters come from both reports.
-fn host_companion(
-    name: &str,
-    slow: &InstanceReport,
-    fast: &InstanceReport,
-    model: &Model,
-) -> Option<HostCompanionView> {
-    let plugin = model.plugins.plugin_of(name).ok()?;
-    let (half, slow) = (plugin.host_companion()?, slow.clone());
-    let flow = |from: MessageCounts, to: MessageCounts| MessagesView {
-        sent: from.sent,
-        heard: to.heard,
-        lost: from.unsent + to.lost,
-    };
-    Some(HostCompanionView {
-        plugin: half.name(),
-        version: half.version(),
-        health: slow.health.name(),
-        up: flow(fast.messages, slow.messages),
-        down: flow(slow.messages, fast.messages),
-        faults: slow.faults,
-        last_fault: Some(slow.last_fault).filter(|text| !text.is_empty()),
-        suspensions: slow.suspensions,
-    })
-}
-
-/// Returns the views of all plugins.
-pub(crate) fn plugins(model: &Model) -> Vec<PluginView> {
-    model.plugins.plugins().into_iter().map(|plugin| plugin_view(model, plugin)).collect()
-}
-
-fn plugin_view(model: &Model, plugin: millrace_plugin::PluginDescription) -> PluginView {
-    PluginView {
-        name: plugin.name,
-        version: plugin.version,
-        summary: plugin.summary,
-        home: plugin.home,
-        codes: plugin.positions.iter().copied().zip(plugin.codes).collect(),
-        positions: plugin.positions,
-        messages: plugin.messages.into_iter().collect(),
-        signature: model.repository.origin(plugin.name).map(|origin| origin.to_string()),
-        features: plugin.features,
-        capabilities: plugin.capabilities,
-        counters: plugin.counters,
-    }
-}
-
-/// Returns the detailed view of a plugin, with its instances.
-pub(crate) fn plugin(model: &Model, name: &str) -> Result<PluginDetailView, ControlError> {
-    let statement = model.plugins.state_plugin(name)?;
-    let mut view = PluginDetailView::of(statement, &|plugin| plugin_view(model, plugin));
-    let own = model.plugins.instances().into_iter().filter(|instance| instance.plugin == name);
-    view.instances = own.map(|instance| instance.name).collect();
-    view.driver_form = model.plugins.plugin_named(name)?.driver_form().map(|form| DriverFormView {
-        settings: form.settings,
-        counters: form.counters,
-        bytes: form.object.len(),
-    });
-    Ok(view)
 }
 
 #[cfg(test)]

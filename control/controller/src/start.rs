@@ -20,7 +20,6 @@ use tokio::sync::Notify;
 
 use crate::ControlError;
 use crate::access::tokens::Tokens;
-use crate::configuration::{Base, Settings, Started};
 use crate::flows::driver_flows::make_cache;
 use crate::flows::offload::Offload;
 use crate::flows::placement::tell_placements;
@@ -41,12 +40,14 @@ use crate::ports::devices::Devices;
 use crate::ports::kernel_settings::{complete, warn_of_forwarding};
 use crate::router::{Inner, Router, Shared};
 use crate::routes::Routes;
-use crate::routes::table::RouteTable;
 use crate::schedulers::queueing::Queueing;
+use crate::schedulers::schedule;
 use crate::schedulers::view::say_beyond_link;
+use crate::settings::{Base, Settings, Started};
 use crate::view::ShadowedView;
 use crate::workers::commands::{own_routes, start_commands};
 use crate::workers::death::Death;
+use crate::workers::route_table::RouteTable;
 use crate::workers::supervision::Supervision;
 use crate::workers::watchdog::{Watch, Watchdog};
 
@@ -126,7 +127,7 @@ pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, 
     match result {
         Ok(()) => {
             router.lock().note_start();
-            loader.serve(&router);
+            router.receive_code(&loader);
             Ok(router)
         }
         Err(error) => {
@@ -274,12 +275,12 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
     inner.offload.begin_forms(&inner.model, &mut inner.workers)?;
     inner.plugins.begin_host_companions(&inner.model)?;
     for (port, changes) in inner.model.begin_schedulers()? {
-        inner.schedule(port, changes)?;
+        schedule(port, changes, &mut inner.devices, &inner.model, &mut inner.workers)?;
     }
     inner.routes.table.change(own_routes(&inner.model), &mut inner.workers)?;
     match mirrored {
         Some((mirror, changes, first)) => take_over(inner, (mirror, changes, first), own),
-        None => OwnDevice::give_all(own, inner),
+        None => OwnDevice::give_all(own, &mut inner.devices.capabilities, &mut inner.workers),
     }
 }
 
@@ -331,7 +332,7 @@ fn take_over(
     inner.devices.refresh_programs(&inner.model, &inner.kernel)?;
     // The answer shows that all earlier commands were carried out.
     inner.snapshot()?;
-    OwnDevice::give_all(own, inner)?;
+    OwnDevice::give_all(own, &mut inner.devices.capabilities, &mut inner.workers)?;
     let own: HashMap<_, _> = inner.model.ports.iter().map(|plan| (plan.id, plan.settings.mac)).collect();
     for (port, device) in &mut inner.devices.kernel {
         device.take_over(own.get(port).copied().unwrap_or(MacAddr::ZERO))?;

@@ -11,13 +11,12 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::task::JoinHandle;
 
-use super::Progress;
-use super::base::Base;
-use super::confirm::Waiting;
-use super::{Failed, Turn, commands};
+use super::{Failed, Turn};
 use crate::ControlError;
 use crate::model::Model;
+use crate::plugins::load::Admitted;
 use crate::router::{Inner, Router};
+use crate::settings::{Base, Progress, Waiting, commands};
 use crate::view::{AppliedView, ConfirmTime, DifferenceView};
 
 /// Applies a configuration atomically.
@@ -240,7 +239,7 @@ impl Router {
         let (loader, overrides) = {
             let inner = self.lock();
             // Planning runs no code of shared objects, under the plugin policy of the running configuration.
-            (inner.plugins.planning_loader(inner.model.admitted()), inner.settings.overrides.clone())
+            (inner.plugins.planning_loader(Admitted::of(&inner.model)), inner.settings.overrides.clone())
         };
         let work = tokio::task::spawn_blocking(move || {
             let further = |rest: &Config| {

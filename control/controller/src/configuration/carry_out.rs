@@ -4,17 +4,20 @@ use millrace_config::{Change, Port, Scheduler, Together};
 use millrace_pipeline::{
     Command, GateTables, NeighbourChange, NeighbourCommand, NeighbourKnowledge, Options,
 };
+use millrace_plugin_abi::Home;
+use serde_json::{Map, Value};
 
 use super::Failed;
-use super::Progress;
-use super::running::gate_table;
-use crate::flows::placement::{Placed, tell_placements};
+use crate::flows::placement::tell_placements;
+use crate::model::placements::Placed;
+use crate::model::running::gate_table;
 use crate::model::{Model, options, table_kind};
 use crate::plugins::enter_plugin;
 use crate::plugins::quarantine::Freed;
 use crate::ports::control_plane::limits_of;
 use crate::router::{Inner, Router};
 use crate::routes::configured::Refused;
+use crate::settings::Progress;
 use crate::workers::Workers;
 use crate::{ControlError, NewPlugin};
 
@@ -282,6 +285,23 @@ impl Inner {
             Change::SetInstance { from, to } => self.configure_instance(&to.name, &from.settings_to(to)),
             other => Err(ControlError::System(format!("{other} is made elsewhere"))),
         }
+    }
+
+    /// Gives an instance its settings from a configuration. If an instance of a shared object is
+    /// in quarantine for its faults, its new settings take effect at its release. A rollback may happen
+    /// automatically, so a change of configuration must start no code in quarantine.
+    ///
+    /// # Errors
+    /// The errors of [`set_instance`](Self::set_instance).
+    fn configure_instance(&mut self, name: &str, settings: &Map<String, Value>) -> Result<(), ControlError> {
+        let id = self.model.plugins.instance(name)?;
+        let home = self.model.plugins.plugin_of(name)?.home();
+        if home != Home::Trusted || self.quarantine().report(id)?.is_none() {
+            return self.set_instance(name, settings).map(drop);
+        }
+        let (_, settings) = self.model.plugins.with_settings(name, settings, 0)?;
+        self.model.plugins.note_settings(id, settings);
+        Ok(())
     }
 }
 

@@ -3,60 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_config::Config;
 use millrace_store::{State, Who};
 use millrace_telemetry::EventKind;
 use serde_json::json;
-use tokio::time::Instant;
 
-use super::base::Base;
-use super::{Turn, commands};
+use super::Turn;
 use crate::ControlError;
 use crate::router::Router;
-use crate::view::Pending;
+use crate::settings::{Waiting, commands};
 
 /// Pause before the second rollback attempt. Each further pause is twice as long, up to `LONGEST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Interval between two checks whether another transaction has ended.
 const LOOK: Duration = Duration::from_millis(20);
-
-/// Running revision that waits for confirmation, with the configuration to roll back to.
-#[derive(Debug)]
-pub(crate) struct Waiting {
-    /// Number of the revision.
-    pub revision: u64,
-    until: Instant,
-    /// Whether the rollback of this revision has begun.
-    goes_back: bool,
-    before: Arc<Config>,
-    base: Base,
-}
-
-impl Waiting {
-    /// Creates the record of `revision`. `before` and `base` are the running and the base configuration to
-    /// restore.
-    pub fn new(revision: u64, patience: Duration, before: Arc<Config>, base: Base) -> Self {
-        Self { revision, until: Instant::now() + patience, goes_back: false, before, base }
-    }
-
-    /// Returns the revision and its remaining time.
-    pub fn pending(&self) -> Pending {
-        let left = self.until.saturating_duration_since(Instant::now());
-        Pending { revision: self.revision, seconds: left.as_secs_f64().ceil() as u64 }
-    }
-
-    /// Refuses a confirmation once the rollback has begun or the time is over.
-    fn check_stays(&self) -> Result<(), ControlError> {
-        match self.goes_back || self.until <= Instant::now() {
-            true => Err(ControlError::Conflict(format!(
-                "revision {} is going back: apply it again",
-                self.revision
-            ))),
-            false => Ok(()),
-        }
-    }
-}
 
 impl Router {
     /// Stores `waiting`, and rolls it back when its time is over.
@@ -207,7 +167,7 @@ fn nothing_waits() -> ControlError {
 
 #[cfg(test)]
 mod tests {
-    use millrace_config::Instance;
+    use millrace_config::{Config, Instance};
     use millrace_telemetry::EventQuery;
 
     use super::*;

@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::apply::{Apply, without_restart};
-use super::base::Base;
 use crate::ControlError;
 use crate::router::Router;
+use crate::settings::Base;
 use crate::view::{AppliedView, ConfirmTime, RevisionView};
 
 /// Applies a revision again, as a new one.

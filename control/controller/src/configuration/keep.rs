@@ -8,10 +8,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::apply::Apply;
-use super::base::Base;
 use crate::ControlError;
 use crate::overrides::Overrides;
 use crate::router::Router;
+use crate::settings::{Base, commands};
 use crate::view::AppliedView;
 
 /// Returns the running configuration, written into the text of a file whose comments stay.
@@ -173,7 +173,7 @@ impl Kept {
             None => base.written(&overrides, running, &base.draft.text, &base.draft.origin)?,
         };
         let changes = overrides.read(&base.draft.text, &base.draft.origin)?.difference(running).changes;
-        let changes = super::commands(&changes).len();
+        let changes = commands(&changes).len();
         let draft = Draft { who, comment: order.comment, origin, state: State::Good, changes, text };
         let newest = store.last_good().map_err(system)?;
         if let Some((revision, _)) = newest.as_ref().filter(|(_, text)| *text == draft.text) {

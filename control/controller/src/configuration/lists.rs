@@ -11,12 +11,14 @@ use ipnet::IpNet;
 use millrace_config::{Change, Filter, Route};
 
 use super::Failed;
+use crate::filters::check::{Shadows, shadows};
 use crate::filters::conflicts::FilterConflicts;
 use crate::filters::refuse_unreachable;
 use crate::model::Model;
+use crate::model::own_routes::OwnRoutes;
 use crate::router::{Inner, Router};
+use crate::routes::Routes;
 use crate::routes::views::RouteViews;
-use crate::routes::{OwnRoutes, Routes};
 use crate::view::ShadowedView;
 use crate::workers::death::Need;
 use crate::{ControlError, Refused, Wrong};
@@ -63,6 +65,16 @@ impl Router {
             Ok(done)
         });
         work.await.map_err(|error| ControlError::system("make the changes of a list", error))?
+    }
+
+    /// Returns the filters and bindings that never win, of those whose numbers `is_meant` selects. Compares
+    /// filters on a blocking thread.
+    pub(crate) async fn never_winning(&self, is_meant: impl Fn(u64) -> bool) -> Vec<ShadowedView> {
+        let gates = self.lock().model.compared(&is_meant);
+        let compare = move || gates.iter().flat_map(shadows).collect::<Shadows>();
+        // A failed comparison loses only the warning; the change itself has succeeded.
+        let found = tokio::task::spawn_blocking(compare).await.unwrap_or_default();
+        self.lock().model.named_shadows(found, is_meant)
     }
 }
 

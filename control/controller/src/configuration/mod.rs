@@ -10,8 +10,6 @@
 //! undone. The task belongs to the router, so it continues when the request ends.
 
 pub(crate) mod apply;
-pub(crate) mod base;
-mod bindings;
 mod carry_out;
 pub(crate) mod confirm;
 mod expected;
@@ -19,8 +17,6 @@ pub(crate) mod history;
 pub(crate) mod keep;
 pub(crate) mod lists;
 pub(crate) mod ports;
-mod running;
-pub(crate) mod settings;
 pub(crate) mod single;
 pub mod words;
 
@@ -28,12 +24,6 @@ pub use apply::Apply;
 pub use history::RollBack;
 pub use keep::{Keep, Save};
 pub use lists::AddedFilters;
-
-pub(crate) use base::Base;
-use confirm::Waiting;
-pub(crate) use settings::{Progress, Settings, Started};
-
-use millrace_config::Change;
 
 use crate::ControlError;
 use crate::router::Router;
@@ -45,11 +35,6 @@ impl Drop for Turn {
     fn drop(&mut self) {
         self.0.lock().settings.applying = None;
     }
-}
-
-/// Returns changes as commands; reported numbers of changes count these commands.
-fn commands(changes: &[Change]) -> Vec<String> {
-    changes.iter().flat_map(Change::commands).collect()
 }
 
 /// Failure of a sequence of changes.

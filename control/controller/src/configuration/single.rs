@@ -3,7 +3,6 @@
 //!
 //! Each is made as a transaction: completely or not at all.
 
-use crate::ports::neighbours::neighbour_views;
 use std::net::IpAddr;
 
 use millrace_config::{Change, Config, Neighbour, Text};
@@ -13,21 +12,6 @@ use crate::ControlError;
 use crate::model::Model;
 use crate::request::merge_patch::patched_known;
 use crate::request::{NewNeighbour, OldNeighbour};
-use crate::router::Router;
-use crate::view::NeighbourView;
-
-/// Returns the neighbour with this address at a port; `None` if there is none.
-///
-/// # Errors
-/// Returns an error if the data plane does not answer.
-pub(crate) fn find_neighbour(
-    router: &Router,
-    port: &str,
-    address: IpAddr,
-) -> Result<Option<NeighbourView>, ControlError> {
-    let (neighbours, address) = (neighbour_views(&mut router.lock())?, address.to_string());
-    Ok(neighbours.into_iter().find(|one| one.port == port && one.address == address))
-}
 
 /// Returns a configuration with only the router-wide settings.
 pub(crate) fn own_settings(model: &Model) -> Config {

@@ -4,13 +4,13 @@
 use std::collections::{HashMap, HashSet};
 
 use millrace_classify::{Analysis, Entry, FilterId, analyse};
+use millrace_pipeline::GateTables;
 use millrace_plugin::BindingId;
 use millrace_plugin_abi::Position;
 use millrace_units::GateId;
 
 use crate::ControlError;
 use crate::model::Model;
-use crate::router::Router;
 use crate::show;
 use crate::view::{AmbiguousView, GateCheckView, NamedFilterView, ShadowedView};
 
@@ -25,7 +25,7 @@ pub(crate) const MOST_COMPARED: usize = 4096;
 
 pub(crate) type Entries = Vec<Entry<BindingId>>;
 
-type Shadows = Vec<(BindingId, Vec<BindingId>)>;
+pub(crate) type Shadows = Vec<(BindingId, Vec<BindingId>)>;
 
 impl Model {
     /// Returns the filters and bindings that never win, each with the filters that shadow it.
@@ -36,7 +36,7 @@ impl Model {
 
     /// Returns the filters of each gate at which `is_meant` selects at least one binding number. Omits gates
     /// with more than [`MOST_COMPARED`] filters.
-    fn compared(&self, is_meant: impl Fn(u64) -> bool) -> Vec<Entries> {
+    pub fn compared(&self, is_meant: impl Fn(u64) -> bool) -> Vec<Entries> {
         let mut gates: HashMap<GateId, (bool, Entries)> = HashMap::new();
         let by_age = self.plugins.bindings_by_age();
         let all = by_age.flat_map(|(id, bound)| {
@@ -52,7 +52,7 @@ impl Model {
     }
 
     /// Returns views of the shadowed bindings whose numbers `is_meant` selects, the oldest first.
-    fn named_shadows(&self, mut found: Shadows, is_meant: impl Fn(u64) -> bool) -> Vec<ShadowedView> {
+    pub fn named_shadows(&self, mut found: Shadows, is_meant: impl Fn(u64) -> bool) -> Vec<ShadowedView> {
         let number = |id: &BindingId| self.plugins.binding(*id).map(|bound| bound.number);
         found.retain(|(id, _)| number(id).is_some_and(&is_meant));
         found.sort_by_key(|(id, _)| number(id));
@@ -64,42 +64,29 @@ impl Model {
     }
 }
 
-fn shadows(entries: &Entries) -> Shadows {
+pub(crate) fn shadows(entries: &Entries) -> Shadows {
     shadowed_bindings(entries, &analyse(entries, 0, |entry| entry.value))
 }
 
-impl Router {
-    /// Returns the filters and bindings that never win, of those whose numbers `is_meant` selects. Compares
-    /// filters on a blocking thread.
-    pub(crate) async fn never_winning(&self, is_meant: impl Fn(u64) -> bool) -> Vec<ShadowedView> {
-        let gates = self.lock().model.compared(&is_meant);
-        let compare = move || gates.iter().flat_map(shadows).collect::<Shadows>();
-        // A failed comparison loses only the warning; the change itself has succeeded.
-        let found = tokio::task::spawn_blocking(compare).await.unwrap_or_default();
-        self.lock().model.named_shadows(found, is_meant)
-    }
-
-    /// Returns the filters of each gate that has any.
-    pub(crate) fn entries(&self) -> Result<Vec<(String, Entries)>, ControlError> {
-        let inner = self.lock();
-        let mut gates = Vec::new();
-        for gate in inner.model.plugins.gates() {
-            let id = inner.model.plugins.gate(&gate.name)?.id;
-            let Some(table) = inner.tables.table(id) else { continue };
-            let filters = table.filters().len();
-            if filters > MOST {
-                return Err(ControlError::Invalid(format!(
-                    "gate {:?} has {}: more than {MOST} take too long to compare with each other",
-                    gate.name,
-                    millrace_units::count(filters, "filter")
-                )));
-            }
-            if filters > 0 {
-                gates.push((gate.name, table.filters().entries().copied().collect()));
-            }
+/// Returns the filters of each gate that has any.
+pub(crate) fn entries(model: &Model, tables: &GateTables) -> Result<Vec<(String, Entries)>, ControlError> {
+    let mut gates = Vec::new();
+    for gate in model.plugins.gates() {
+        let id = model.plugins.gate(&gate.name)?.id;
+        let Some(table) = tables.table(id) else { continue };
+        let filters = table.filters().len();
+        if filters > MOST {
+            return Err(ControlError::Invalid(format!(
+                "gate {:?} has {}: more than {MOST} take too long to compare with each other",
+                gate.name,
+                millrace_units::count(filters, "filter")
+            )));
         }
-        Ok(gates)
+        if filters > 0 {
+            gates.push((gate.name, table.filters().entries().copied().collect()));
+        }
     }
+    Ok(gates)
 }
 
 pub(crate) fn view(gate: String, entries: &Entries, found: Analysis, model: &Model) -> GateCheckView {

@@ -11,7 +11,6 @@ use super::{UNREACHED, is_for_groups};
 use crate::ControlError;
 use crate::filters::check::{MOST_COMPARED, named};
 use crate::model::Model;
-use crate::router::Inner;
 use crate::show::{self, Counts};
 use crate::view::{BindingView, GateView, NamedFilterView};
 use crate::workers::Workers;
@@ -19,16 +18,9 @@ use crate::workers::commands::{links, plugin_commands};
 
 /// Gates with their filter tables, at control and at the workers.
 pub(crate) struct Gates<'a> {
-    model: &'a mut Model,
-    tables: &'a mut GateTables,
-    workers: &'a mut Workers,
-}
-
-impl Inner {
-    /// Returns the gates.
-    pub fn gates(&mut self) -> Gates<'_> {
-        Gates { model: &mut self.model, tables: &mut self.tables, workers: &mut self.workers }
-    }
+    pub model: &'a mut Model,
+    pub tables: &'a mut GateTables,
+    pub workers: &'a mut Workers,
 }
 
 impl Gates<'_> {
@@ -157,22 +149,11 @@ impl Gates<'_> {
 
     /// Removes bindings; the workers drop all of them between two batches. Returns the last view of each.
     pub(crate) fn unbind(&mut self, ids: &[BindingId]) -> Result<Vec<BindingView>, ControlError> {
-        let views = binding_views(ids, self.model, self.workers)?;
+        let views = show::binding_views(ids, &self.workers.counts_of(ids)?, self.model);
         let plugins = &mut self.model.plugins;
         let changes = ids.iter().map(|id| plugins.remove_binding(*id)).collect::<Result<_, _>>()?;
         self.tell(changes)?;
         self.workers.barrier()?;
         Ok(views)
     }
-}
-
-/// Returns the views of bindings.
-pub(crate) fn binding_views(
-    ids: &[BindingId],
-    model: &Model,
-    workers: &mut Workers,
-) -> Result<Vec<BindingView>, ControlError> {
-    let counts = workers.counts_of(ids)?;
-    let view = |id: &BindingId| Some(show::binding(*id, model.plugins.binding(*id)?, &counts, model));
-    Ok(ids.iter().filter_map(view).collect())
 }

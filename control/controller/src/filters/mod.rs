@@ -1,5 +1,6 @@
 //! Filters with their actions: adding, removing and explaining them.
 
+mod bindings;
 pub(crate) mod check;
 pub(crate) mod conflicts;
 pub(crate) mod explain;
@@ -11,13 +12,13 @@ use std::str::FromStr;
 
 use ipnet::IpNet;
 use millrace_classify::{CompiledExpression, Filter, FilterError, FilterExpression};
-use millrace_config::{FilterAction, Policing};
+use millrace_config::{Bind, FilterAction, Policing};
 use millrace_plugin::{Action, BindingId, CallLimits, PluginChange, PluginControlError, Policer, Way};
 use millrace_plugin_abi::Position;
 
 use crate::ControlError;
 use crate::kernel::Kernel;
-use crate::model::{Model, PortPlan};
+use crate::model::{Model, PortPlan, call_limits};
 use crate::ports::devices::Devices;
 use crate::request::NewFilter;
 
@@ -77,6 +78,16 @@ impl Model {
     ) -> Result<(BindingId, PluginChange<CompiledExpression>), ControlError> {
         let compiled = self.compile(&filter)?;
         Ok(self.plugins.register_instance(instance, gate, filter, compiled, priority, call_limits)?)
+    }
+
+    /// Binds an instance as configured.
+    ///
+    /// # Errors
+    /// Returns the errors of [`bind`](Self::bind).
+    pub fn bind_as(&mut self, bind: &Bind) -> Result<PluginChange<CompiledExpression>, ControlError> {
+        let (filter, call_limits) =
+            (bind.filter.value(), call_limits(bind.on_fault, bind.budget, bind.packet_budget));
+        Ok(self.bind(&bind.instance, &bind.gate, filter.clone(), bind.priority, call_limits)?.1)
     }
 
     /// Returns an action with ports, instances and queues looked up.

@@ -1,7 +1,7 @@
 //! Selections: expressions that choose the packets of captures, traces and lists.
 //!
-//! Parsing and compiling 16 KiB of text takes milliseconds, for which the router's lock would block all other
-//! callers. Both therefore happen without the lock; it is held only to look up port names.
+//! Parsing and compiling 16 KiB of text takes milliseconds. Only the look-up of port names in between needs the
+//! model, so that the router's lock is not held for the rest.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,6 @@ use millrace_units::PortId;
 use crate::ControlError;
 use crate::filters::parse_filter;
 use crate::model::Model;
-use crate::router::Router;
 
 /// Parsed selection whose port names are not looked up yet.
 #[derive(Clone, PartialEq, Debug)]
@@ -75,42 +74,17 @@ impl ResolvedSelection {
     }
 }
 
-impl Router {
-    /// Parses and compiles the selection of a request. The lock is held only while port names are looked up.
-    ///
-    /// # Errors
-    /// An invalid filter, an unknown port name.
-    pub(crate) fn select(&self, text: Option<&str>) -> Result<Option<CompiledSelection>, ControlError> {
-        let read = ReadSelection::read(text)?;
-        let resolved = read.resolve(&self.lock().model)?;
-        resolved.compile()
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::fmt::Write as _;
-
     use millrace_config::Config;
-    use serde_json::Map;
-    use tokio::runtime::Handle;
 
     use super::*;
-    use crate::flows::lookup::ReadPacket;
-    use crate::operation::{
-        ExplainFilters, Lookup, Operation, Principal, SetQueue, StartCapture, StartTrace,
-    };
-    use crate::{CaptureRequest, StartOptions, TraceRequest, start};
 
     const PORT: &str =
         "[plugins]\nstate = \"none\"\ncache = \"none\"\n[[port]]\nname = \"lan\"\nkind = \"memory\"\n";
 
     fn model() -> Model {
         Model::new(&Config::parse(PORT, "test").unwrap()).unwrap()
-    }
-
-    async fn is_refused<O: Operation>(router: &Router, operation: O) -> bool {
-        router.execute(&Principal::router(), operation).await.is_err()
     }
 
     #[test]
@@ -136,42 +110,5 @@ mod tests {
         let read = ReadSelection::read(Some("proto udp or in dmz")).unwrap();
         let refused = read.resolve(&model()).unwrap_err().to_string();
         assert!(refused.contains("filter \"proto udp or in dmz\"") && refused.contains("lan"), "{refused}");
-    }
-
-    /// An invalid filter is refused while another thread holds the lock: parsing takes no lock.
-    #[tokio::test]
-    async fn selections_are_read_while_the_lock_is_held() {
-        let config = Config::parse(PORT, "test").unwrap();
-        let router = start(config, StartOptions::default()).await.unwrap();
-        let mut long = String::from("dport 1");
-        (2..500).for_each(|port| write!(long, " or dport {}", 2 * port).unwrap());
-        let wrong = format!("{long} or nothing");
-        let (done, waits) = std::sync::mpsc::channel();
-        let held = router.lock();
-        let (caller, runtime) = (router.clone(), Handle::current());
-        let asked = std::thread::spawn(move || {
-            let filter = Some(wrong.clone());
-            let capture = CaptureRequest { filter: filter.clone(), ..CaptureRequest::default() };
-            let trace = TraceRequest { filter: filter.clone(), ..TraceRequest::default() };
-            let (port, queue) = ("lan".to_owned(), "q".to_owned());
-            let set_queue = SetQueue { port, queue, flow: filter, changes: Map::new() };
-            let refused = runtime.block_on(async {
-                [
-                    is_refused(&caller, StartCapture(capture)).await,
-                    is_refused(&caller, StartTrace(trace)).await,
-                    caller.select(Some(&wrong)).is_err(),
-                    is_refused(&caller, Lookup { packet: wrong.clone() }).await,
-                    is_refused(&caller, ExplainFilters { packet: wrong.clone() }).await,
-                    is_refused(&caller, set_queue).await,
-                ]
-            });
-            done.send(refused).unwrap();
-        });
-        let refused = waits.recv_timeout(std::time::Duration::from_secs(10)).expect("no lock is waited for");
-        assert_eq!(refused, [true; 6]);
-        drop(held);
-        asked.join().unwrap();
-        assert!(ReadPacket::read("proto udp or proto tcp").is_err());
-        router.shutdown().await.unwrap();
     }
 }

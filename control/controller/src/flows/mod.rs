@@ -4,6 +4,7 @@
 //! reports, control serves other requests.
 
 pub(crate) mod driver_flows;
+mod driver_forms;
 pub(crate) mod lookup;
 pub(crate) mod offload;
 pub(crate) mod placement;
@@ -11,22 +12,19 @@ pub(crate) mod placement;
 use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
-use millrace_classify::{CompiledSelection, Filter};
-use millrace_packet::FlowKey;
-use millrace_pipeline::{FlowCommand, FlowPage, FlowReport, FlowScan, ReplyTo};
-use millrace_units::PortId;
+use millrace_classify::Filter;
+use millrace_pipeline::FlowReport;
 use millrace_wire::Protocol;
 
-use crate::ControlError;
 use crate::model::Model;
+use crate::model::packets::selector;
 use crate::request::FlowOrder;
-use crate::router::Router;
 use crate::show;
 use crate::view::FlowView;
 
 /// Maximum number of flow records that a worker visits between two batches. It stops earlier if many of them
 /// match.
-const AT_ONCE: u32 = 2048;
+pub(crate) const AT_ONCE: u32 = 2048;
 /// Default number of listed flows.
 pub(crate) const LIMIT: usize = 100;
 /// Maximum number of listed flows.
@@ -44,41 +42,6 @@ pub(crate) struct Measured {
     pub worker: usize,
     /// Packets and bytes per second; `None` unless flows are ordered by rate.
     pub rate: Option<(f64, f64)>,
-}
-
-/// Compiles the filter of flows; all flows match a missing one.
-///
-/// # Errors
-/// Returns an error for an invalid filter.
-pub(crate) fn selected_flows(
-    router: &Router,
-    filter: Option<&str>,
-) -> Result<CompiledSelection, ControlError> {
-    Ok(router.select(filter)?.unwrap_or_else(CompiledSelection::any))
-}
-
-impl Router {
-    /// Visits the flow tables of all workers in pieces. Calls `take` with the worker's number and each flow.
-    pub(crate) async fn scan(
-        &self,
-        command: fn(FlowScan, ReplyTo<FlowPage>) -> FlowCommand,
-        filter: &CompiledSelection,
-        mut take: impl FnMut(usize, FlowReport),
-    ) -> Result<(), ControlError> {
-        let workers = self.lock().workers.len();
-        for worker in 0..workers {
-            let mut from = Some(0);
-            while let Some(start) = from {
-                let scan = FlowScan { from: start, records: AT_ONCE, filter: filter.clone() };
-                let page = self.lock().workers.get(worker).ask(|reply| command(scan, reply))?;
-                page.flows.into_iter().for_each(|flow| take(worker, flow));
-                // A table never shrinks during the scan, so each piece begins after the previous one.
-                from = page.next.filter(|next| *next > start);
-                tokio::task::yield_now().await;
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Returns packets and bytes per second since the reading `before`; without one, since the router learned the
@@ -177,22 +140,12 @@ fn variant(flow: &FlowReport, model: &Model) -> String {
     if kind.is_any() { selector } else { format!("{selector} {kind}") }
 }
 
-/// Returns the filter that only packets of this flow match.
-pub(crate) fn selector(key: &FlowKey, model: &Model) -> String {
-    let protocol = Protocol(key.protocol);
-    let mut text = format!("src {} dst {} proto {protocol}", key.source(), key.destination());
-    if protocol.has_ports() {
-        text += &format!(" sport {} dport {}", key.source_port, key.destination_port);
-    }
-    if key.port != PortId::NONE {
-        text += &format!(" in {}", model.port_name(key.port));
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
+
+    use millrace_packet::FlowKey;
+    use millrace_units::PortId;
 
     use super::*;
 

@@ -6,9 +6,9 @@ use millrace_plugin_abi::Plugin;
 use millrace_units::{InstanceId, PortId};
 
 use super::driver_flows::WorkerCache;
+use super::driver_forms::{Cache, Forms};
 use crate::ControlError;
 use crate::model::{Model, Plugins};
-use crate::plugins::driver_forms::{Cache, Forms};
 use crate::ports::devices::{Devices, has_queues};
 use crate::workers::Workers;
 

@@ -8,53 +8,22 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use millrace_classify::{CompiledSelection, Selection};
-use millrace_config::{
-    Config, MOST_PLACED_COMPARISONS, MOST_PLACEMENTS, Placeable, PlacementLevel, Step, Text,
-};
+use millrace_config::{Config, Placeable, PlacementLevel, Step};
 use millrace_offload::LongestWay;
-use millrace_pipeline::{
-    ASK, BUDGET, FORWARD, FlowCommand, FlowReport, Level, MOST_OF_FORM, POLICE, Placement, StaysUp,
-};
+use millrace_pipeline::{ASK, BUDGET, FORWARD, FlowReport, Level, MOST_OF_FORM, POLICE, Placement, StaysUp};
 use millrace_plugin::DriverRefusal;
-use millrace_units::{InstanceId, count};
+use millrace_units::InstanceId;
 
 use crate::ControlError;
 use crate::error::Unplannable;
 use crate::filters::selection::{ReadSelection, ResolvedSelection};
 use crate::flows::driver_flows::why_no_cache;
 use crate::flows::offload::Offload;
+use crate::model::placements::Placed;
 use crate::model::{Model, PortPlan};
 use crate::request::{NewPlacement, WantedLevel};
-use crate::router::{Inner, Router};
 use crate::view::{DriverBudgetView, PlacementView};
 use crate::workers::Workers;
-
-/// Configured level of the flows of a filter, or of the packets of an instance.
-#[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Placed {
-    pub what: Placeable,
-    pub level: Level,
-}
-
-impl Placed {
-    /// Reads a placement of the configuration.
-    pub fn of(place: &millrace_config::Placement) -> Self {
-        let level = match place.level {
-            PlacementLevel::Xdp => Level::Driver,
-            PlacementLevel::Worker => Level::Worker,
-        };
-        Self { what: place.flow.value().clone(), level }
-    }
-
-    /// Returns the placement in the form of the configuration.
-    pub fn written(&self) -> millrace_config::Placement {
-        let level = match self.level {
-            Level::Driver => PlacementLevel::Xdp,
-            Level::Worker => PlacementLevel::Worker,
-        };
-        millrace_config::Placement { flow: Text::of(self.what.clone()), level }
-    }
-}
 
 /// Compiled target of a placement.
 pub(crate) enum Concerned {
@@ -104,25 +73,27 @@ impl Concerned {
 /// request. A removed placement is returned with the offload level.
 ///
 /// # Errors
-/// Returns the errors of [`PlaceFlows`]. Nothing has changed then.
+/// Returns the errors of the operation `PlaceFlows`. Nothing has changed then.
 pub(crate) fn set_placement(
-    inner: &mut Inner,
+    model: &mut Model,
+    offload: &mut Offload,
+    workers: &mut Workers,
     new: &NewPlacement,
     filter: Result<Selection, ControlError>,
 ) -> Result<(Placed, Resolved), ControlError> {
-    let what = placeable(&inner.model, &inner.offload, new, filter)?;
-    let resolved = Resolved::of(&what, &inner.model)?;
-    let before = inner.model.placements.clone();
-    let known = inner.model.placements.iter().position(|placed| placed.what == what);
+    let what = placeable(model, offload, new, filter)?;
+    let resolved = Resolved::of(&what, model)?;
+    let before = model.placements.clone();
+    let known = model.placements.iter().position(|placed| placed.what == what);
     let level = match new.level {
         WantedLevel::Xdp => Some(Level::Driver),
         WantedLevel::Worker => Some(Level::Worker),
         WantedLevel::Auto => None,
     };
     match (level, known) {
-        (Some(level), Some(known)) => inner.model.placements[known].level = level,
-        (Some(level), None) => inner.model.add_placement(Placed { what: what.clone(), level })?,
-        (None, Some(known)) => drop(inner.model.placements.remove(known)),
+        (Some(level), Some(known)) => model.placements[known].level = level,
+        (Some(level), None) => model.add_placement(Placed { what: what.clone(), level })?,
+        (None, Some(known)) => drop(model.placements.remove(known)),
         (None, None) => {
             return Err(ControlError::NotFound(format!(
                 "no placement for {:?}: `place list` shows all placements",
@@ -130,29 +101,23 @@ pub(crate) fn set_placement(
             )));
         }
     }
-    if let Err(error) = tell_placements(&inner.model, &mut inner.offload, &mut inner.workers) {
-        inner.model.placements = before;
+    if let Err(error) = tell_placements(model, offload, workers) {
+        model.placements = before;
         return Err(error);
     }
     Ok((Placed { what, level: level.unwrap_or(Level::Driver) }, resolved))
 }
 
 /// Counts the flows of each target, and all flows. A flow of several targets counts at the first one.
-pub(crate) async fn count_flows(
-    router: &Router,
-    concerned: &[Concerned],
-) -> Result<(Vec<Count>, Count), ControlError> {
-    let mut flows = Vec::new();
+pub(crate) fn counts_of(flows: &[FlowReport], concerned: &[Concerned], model: &Model) -> (Vec<Count>, Count) {
     let (mut counts, mut all) = (vec![Count::default(); concerned.len()], Count::default());
-    router.scan(FlowCommand::Scan, &CompiledSelection::any(), |_, flow| flows.push(flow)).await?;
-    let inner = router.lock();
-    for flow in &flows {
+    for flow in flows {
         all.add(flow);
-        if let Some(first) = concerned.iter().position(|one| one.is(flow, &inner.model)) {
+        if let Some(first) = concerned.iter().position(|one| one.is(flow, model)) {
             counts[first].add(flow);
         }
     }
-    Ok((counts, all))
+    (counts, all)
 }
 
 /// Returns the target of a placement: the instance with the requested name, or else the flows of `filter`,
@@ -235,51 +200,6 @@ impl Model {
                     "placement {flow:?}: all flows stay at the workers, as nothing is in the driver: {why}"
                 );
                 wrong.unless::<()>(Err(ControlError::Invalid(problem).placed(config, &at)));
-            }
-        }
-    }
-
-    /// Returns the configured level of an instance's packets; `None` without a placement.
-    pub(crate) fn placed_instance(&self, instance: &str) -> Option<Level> {
-        let is_it = |placed: &&Placed| matches!(&placed.what, Placeable::Instance(name) if name == instance);
-        self.placements.iter().find(is_it).map(|placed| placed.level)
-    }
-
-    /// Adds a placement. Refuses one beyond the maximum number of placements, or of their comparisons for a
-    /// flow.
-    fn add_placement(&mut self, placed: Placed) -> Result<(), ControlError> {
-        if self.placements.len() >= MOST_PLACEMENTS {
-            return Err(ControlError::Conflict(format!(
-                "there are {MOST_PLACEMENTS} placements, and no more: take one back by `place FLOW auto`"
-            )));
-        }
-        let own = placed.what.comparisons();
-        let others: usize = self.placements.iter().map(|placed| placed.what.comparisons()).sum();
-        if own + others > MOST_PLACED_COMPARISONS {
-            return Err(ControlError::Conflict(format!(
-                "placement {:?} takes {} for a flow, the other placements take {others}, and the limit is \
-                 {MOST_PLACED_COMPARISONS}: write wider prefixes or ranges, or fewer `not`",
-                placed.what.to_string(),
-                count(own, "comparison")
-            )));
-        }
-        self.placements.push(placed);
-        Ok(())
-    }
-
-    /// Removes the placement of an instance.
-    pub(crate) fn forget_placed_instance(&mut self, instance: &str) {
-        let is_it = |placed: &Placed| matches!(&placed.what, Placeable::Instance(name) if name == instance);
-        self.placements.retain(|placed| !is_it(placed));
-    }
-
-    /// Renames an instance in its placement.
-    pub(crate) fn rename_placed_instance(&mut self, from: &str, to: &str) {
-        for placed in &mut self.placements {
-            if let Placeable::Instance(name) = &mut placed.what
-                && name == from
-            {
-                to.clone_into(name);
             }
         }
     }

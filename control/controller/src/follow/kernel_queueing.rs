@@ -7,18 +7,11 @@ use millrace_units::PortId;
 use serde_json::json;
 
 use crate::ControlError;
+use crate::events::Events;
 use crate::model::Model;
-use crate::observe::events::Events;
 use crate::ports::devices::Devices;
+use crate::ports::redirects::why_passed_by;
 use crate::router::Inner;
-
-/// Returns the reason why no offloaded flow leaves by a port with this queueing discipline, and the remedy.
-pub(crate) fn why_passed_by(discipline: &str) -> String {
-    format!(
-        "it has the queueing discipline {discipline} of the kernel, which no packet of the router passes: a scheduler of the router's \
-         shapes and orders them (`millrace scheduler`, [port.scheduler])"
-    )
-}
 
 /// Whether a change may concern a queueing discipline.
 pub(crate) fn concerns_queueing(changes: &[HostChange]) -> bool {

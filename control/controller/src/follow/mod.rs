@@ -1,9 +1,9 @@
 //! Follows changes in the kernel, and events of the workers.
 
-pub(crate) mod host_output;
 pub(crate) mod kernel_path;
 pub(crate) mod kernel_queueing;
 mod refresh;
+mod routes;
 
 mod features;
 mod neighbours;
@@ -30,9 +30,9 @@ use crate::ports::device::KernelDevice;
 use crate::router::{Inner, Router};
 use crate::routes::configured::wanted_among;
 use crate::routes::from_kernel;
-use crate::workers::crash_capture::note_crashes;
+use crate::workers::crash_capture::{capture_crash, note_crashes};
 use crate::workers::handle::ended;
-pub(crate) use neighbours::MOST_PIECES;
+use crate::workers::worker_panic::WorkerPanic;
 
 use features::Features;
 use neighbours::knowledge;
@@ -175,6 +175,12 @@ impl Inner {
         if let Some(state) = &self.settings.state {
             note_crashes(state, &self.observation.events);
         }
+    }
+
+    /// Writes the capture of a crash, and puts the instance whose call panicked into quarantine.
+    fn capture_crash(&mut self, panic: WorkerPanic) {
+        let Self { model, tables, routes, settings, .. } = self;
+        capture_crash(panic, settings.state.as_deref(), model, tables, &routes.table);
     }
 
     /// Reads all counters for conditions that no event reports, about once a second.

@@ -13,11 +13,7 @@ use crate::kernel::Kernel;
 use crate::model::Model;
 use crate::ports::devices::Devices;
 use crate::router::Inner;
-use crate::workers::Workers;
-
-/// Maximum number of pieces in which a worker reports its neighbours in use. It suffices for all neighbours,
-/// unless some are used again during the report.
-pub(crate) const MOST_PIECES: usize = 512;
+use crate::workers::{MOST_PIECES, Workers};
 
 /// Parts of the router that handle neighbours.
 pub(super) struct Neighbours<'a> {

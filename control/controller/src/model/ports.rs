@@ -10,7 +10,7 @@ use millrace_wire::MacAddr;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
-pub(super) fn plan_ports(config: &Config) -> Result<Vec<PortPlan>, ControlError> {
+pub(crate) fn plan_ports(config: &Config) -> Result<Vec<PortPlan>, ControlError> {
     let mut plans: Vec<PortPlan> = Vec::new();
     // Ports with a device of their own come first; sub-interfaces share their devices.
     let ports = config.port.iter().enumerate();

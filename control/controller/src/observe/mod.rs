@@ -3,10 +3,7 @@
 pub(crate) mod audit;
 pub(crate) mod capture;
 pub(crate) mod counters;
-pub(crate) mod events;
 pub(crate) mod last_drops;
-pub mod replay;
-pub(crate) mod status;
 pub(crate) mod trace;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -23,9 +20,10 @@ use millrace_units::{InstanceId, Instant, PortId};
 use millrace_wire::MacAddr;
 use serde_json::{Value, json};
 
+use crate::events::Events;
 use crate::model::{Model, PortPlan};
-use crate::observe::events::Events;
-use crate::routes::PortsByDevice;
+use crate::ports::devices::PortsByDevice;
+use crate::workers::memory_guard::MemoryGuard;
 
 /// Maximum number of neighbours remembered to detect changes.
 const MOST_NEIGHBOURS: usize = 65_536;
@@ -309,6 +307,20 @@ impl Observation {
         let details = json!({"used": used, "most": all, "percent": percent});
         let text = format!("{what} is {percent} % full: {used} of {all}");
         self.observe_threshold(what, percent >= FULL.0, percent < FULL.1, text, details);
+    }
+
+    /// Checks whether memory is short. Notes an event when a shortage begins or ends.
+    pub fn observe_memory(&mut self, guard: Option<MemoryGuard>) {
+        let Some(guard) = guard else { return };
+        let is_short = !(guard.recover)();
+        let text = "memory is short: what takes more of it is refused, and packets are forwarded";
+        if let Some(began) = self.observe_threshold("memory", is_short, !is_short, text.to_owned(), json!({}))
+        {
+            match began {
+                true => tracing::error!("{text}"),
+                false => tracing::info!("there is memory again"),
+            }
+        }
     }
 
     /// Notes an event when a value rises above its threshold (returns `Some(true)`), and when it falls below

@@ -14,10 +14,9 @@ use millrace_port::Port;
 use millrace_units::{Instant, NextHopIndex, PortId, QueueAccount};
 
 use crate::ControlError;
-use crate::follow::MOST_PIECES;
-use crate::routes::table::{RouteTable, TellRoutes};
 use crate::show::Counts;
-use crate::workers::sum_accounts;
+use crate::workers::route_table::{RouteTable, TellRoutes};
+use crate::workers::{MOST_PIECES, sum_accounts};
 
 /// Seed of all hashes; it is fixed, so that each replay has the same result.
 const SEED: u64 = 0x6d69_6c6c;

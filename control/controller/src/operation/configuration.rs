@@ -2,8 +2,6 @@
 
 use crate::ControlError;
 use crate::configuration::apply::Apply;
-use crate::configuration::base::Base;
-use crate::configuration::confirm::Waiting;
 use crate::configuration::history::RollBack;
 use crate::configuration::history::of_store;
 use crate::configuration::keep::Keep;
@@ -12,6 +10,8 @@ use crate::operation::Effect;
 use crate::operation::Operation;
 use crate::operation::Principal;
 use crate::router::Router;
+use crate::settings::Base;
+use crate::settings::Waiting;
 use crate::view::AppliedView;
 use crate::view::ConfigurationView;
 use crate::view::DifferenceView;

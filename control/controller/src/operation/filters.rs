@@ -6,6 +6,7 @@ use crate::configuration::lists::numbers_of;
 use crate::configuration::lists::try_filters;
 use crate::filters::check::Entries;
 use crate::filters::check::PAIRS;
+use crate::filters::check::entries;
 use crate::filters::check::view;
 use crate::filters::conflicts::FilterConflicts;
 use crate::filters::explain::beaten;
@@ -13,8 +14,8 @@ use crate::filters::explain::chooses_way;
 use crate::filters::new_filter;
 use crate::filters::parse_filter;
 use crate::filters::refuse_unreachable;
-use crate::flows::lookup::ReadPacket;
 use crate::model::call_limits;
+use crate::model::packets::ReadPacket;
 use crate::operation::Effect;
 use crate::operation::Operation;
 use crate::operation::Principal;
@@ -282,7 +283,10 @@ impl Operation for CheckFilters {
     /// # Errors
     /// Returns an error if a gate has more than 32,768 filters.
     async fn carry_out(self, router: &Router, _: &Principal) -> Result<Vec<GateCheckView>, ControlError> {
-        let gates = router.entries()?;
+        let gates = {
+            let inner = router.lock();
+            entries(&inner.model, &inner.tables)?
+        };
         let analyse_all = move || {
             let analysed = |(gate, entries): (String, Entries)| {
                 let analysis = analyse(&entries, PAIRS, |entry| entry.value);

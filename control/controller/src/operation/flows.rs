@@ -2,22 +2,23 @@
 
 use crate::ControlError;
 use crate::filters::parse_filter;
+use crate::flows::AT_ONCE;
 use crate::flows::LIMIT;
 use crate::flows::MEASURE;
 use crate::flows::MOST;
 use crate::flows::Measured;
 use crate::flows::Top;
 use crate::flows::lookup;
-use crate::flows::lookup::ReadPacket;
+use crate::flows::placement::Concerned;
 use crate::flows::placement::Count;
-use crate::flows::placement::Placed;
 use crate::flows::placement::Resolved;
 use crate::flows::placement::budget;
-use crate::flows::placement::count_flows;
+use crate::flows::placement::counts_of;
 use crate::flows::placement::set_placement;
 use crate::flows::rate;
-use crate::flows::selected_flows;
 use crate::flows::view;
+use crate::model::packets::ReadPacket;
+use crate::model::placements::Placed;
 use crate::operation::Effect;
 use crate::operation::Operation;
 use crate::operation::Principal;
@@ -30,9 +31,13 @@ use crate::view::FlowsView;
 use crate::view::LookupView;
 use crate::view::PlacementView;
 use crate::view::PlacementsView;
+use millrace_classify::CompiledSelection;
 use millrace_pipeline::FlowCommand;
+use millrace_pipeline::FlowPage;
 use millrace_pipeline::FlowReport;
+use millrace_pipeline::FlowScan;
 use millrace_pipeline::ObservationCommand;
+use millrace_pipeline::ReplyTo;
 use millrace_pipeline::SchedulerCommand;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -189,9 +194,53 @@ impl Operation for PlaceFlows {
         let Self(new) = self;
         // The state is not locked while a long filter is parsed.
         let filter = parse_filter(new.flow.trim());
-        let (placed, resolved) = set_placement(&mut *router.to_change()?, &new, filter)?;
+        let (placed, resolved) = {
+            let mut guard = router.to_change()?;
+            let inner = &mut *guard;
+            set_placement(&mut inner.model, &mut inner.offload, &mut inner.workers, &new, filter)?
+        };
         let (counts, _) = count_flows(router, &[resolved.compile()?]).await?;
         let view = counts[0].view(&placed, &router.lock().model);
         Ok(if new.level == WantedLevel::Auto { PlacementView { level: "auto", ..view } } else { view })
     }
+}
+
+/// Compiles the filter of flows; all flows match a missing one.
+///
+/// # Errors
+/// Returns an error for an invalid filter.
+fn selected_flows(router: &Router, filter: Option<&str>) -> Result<CompiledSelection, ControlError> {
+    Ok(router.select(filter)?.unwrap_or_else(CompiledSelection::any))
+}
+
+impl Router {
+    /// Visits the flow tables of all workers in pieces. Calls `take` with the worker's number and each flow.
+    pub(super) async fn scan(
+        &self,
+        command: fn(FlowScan, ReplyTo<FlowPage>) -> FlowCommand,
+        filter: &CompiledSelection,
+        mut take: impl FnMut(usize, FlowReport),
+    ) -> Result<(), ControlError> {
+        let workers = self.lock().workers.len();
+        for worker in 0..workers {
+            let mut from = Some(0);
+            while let Some(start) = from {
+                let scan = FlowScan { from: start, records: AT_ONCE, filter: filter.clone() };
+                let page = self.lock().workers.get(worker).ask(|reply| command(scan, reply))?;
+                page.flows.into_iter().for_each(|flow| take(worker, flow));
+                // A table never shrinks during the scan, so each piece begins after the previous one.
+                from = page.next.filter(|next| *next > start);
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Counts the flows of each target of a placement, and all flows. A flow of several targets counts at the first
+/// one.
+async fn count_flows(router: &Router, concerned: &[Concerned]) -> Result<(Vec<Count>, Count), ControlError> {
+    let mut flows = Vec::new();
+    router.scan(FlowCommand::Scan, &CompiledSelection::any(), |_, flow| flows.push(flow)).await?;
+    Ok(counts_of(&flows, concerned, &router.lock().model))
 }

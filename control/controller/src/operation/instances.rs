@@ -5,7 +5,6 @@ use crate::operation::Effect;
 use crate::operation::Operation;
 use crate::operation::Principal;
 use crate::plugins::host_level::PATIENCE;
-use crate::plugins::instances::MESSAGE;
 use crate::plugins::quarantine::Freed;
 use crate::router::Router;
 use crate::show;
@@ -17,6 +16,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Map;
 use serde_json::Value;
+
+/// Noun for a control message in refusals.
+const MESSAGE: &str = "a control message";
 
 /// Lists all instances.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,7 +34,8 @@ impl Operation for ListInstances {
         let mut inner = router.lock();
         let snapshot = inner.snapshot()?;
         let (counts, slow) = (inner.workers.filter_counts()?, inner.plugins.host_level.report()?);
-        let mut views = show::instances(&snapshot, &counts, (&inner.model, &inner.offload), &slow);
+        let stays_up = |id| inner.offload.stays_up(id, &inner.model.plugins);
+        let mut views = show::instances(&snapshot, &counts, &inner.model, &stays_up, &slow);
         for view in &mut views {
             let key = format!("instance {}", view.name);
             view.packet_rate = inner.counters.rates.read(&key, view.packets, snapshot.at);

@@ -5,30 +5,29 @@
 //! know nothing of operations.
 
 mod access;
-mod call;
+mod caller;
 mod configuration;
-mod effect;
 mod filters;
 mod flows;
 mod instances;
 mod observe;
 mod plugins;
 mod ports;
-mod principal;
 mod requests;
 mod routes;
 mod schedulers;
+mod selection;
+mod upgrade;
 
 use std::future::Future;
 
 use millrace_config::Role;
 
 pub use self::access::{CreateToken, ListTokens, ReadAudit, RevokeToken};
-pub use self::call::Call;
+pub use self::caller::{Call, Caller, Effect, Principal};
 pub use self::configuration::{
     CompareConfiguration, CompareWithBase, Confirm, GetConfiguration, GetRevision, ListRevisions,
 };
-pub use self::effect::Effect;
 pub use self::filters::{
     AddFilter, AddFilters, Bind, CheckFilters, CreateGate, ExplainFilters, ListBindings, ListGates,
     RemoveFilter, RemoveFilters, RemoveGate, SetGateTable, Unbind,
@@ -40,17 +39,16 @@ pub use self::instances::{
 };
 pub use self::observe::{
     ClearCounters, FollowEvents, GetStatus, GetSummary, ListDrops, ListEvents, ReadLastDrops, StartCapture,
-    StartTrace,
+    StartTrace, Trace,
 };
 pub use self::plugins::{
     GetInstanceMap, GetPlugin, ListInstanceMaps, ListPlugins, ListQuarantine, LoadPlugin, ReleaseInstance,
-    RollBackPlugin, UnloadPlugin, UpgradePlugin,
+    UnloadPlugin,
 };
 pub use self::ports::{
     AddNeighbour, GetControlPlane, GetCounters, GetHardware, GetSettings, ListNeighbours, ListPorts,
     RemoveNeighbour, SetControlPlane, SetPort, SetSettings,
 };
-pub use self::principal::Principal;
 pub use self::routes::{
     AddRoute, AddRoutes, ListRoutes, LookupRoute, RemoveRoute, RemoveRoutes, ReplaceRoute,
 };
@@ -58,6 +56,7 @@ pub use self::schedulers::{
     AddSchedulerNode, GetQueue, GetSchedulerSettings, ListQueues, ListSchedulers, RemoveSchedulerNode,
     SetQueue, SetScheduler, SetSchedulerNode,
 };
+pub use self::upgrade::{RollBackPlugin, UpgradePlugin};
 use crate::ControlError;
 use crate::router::Router;
 
@@ -84,25 +83,6 @@ pub trait Operation: Send {
         router: &Router,
         caller: &Principal,
     ) -> impl Future<Output = Result<Self::Answer, ControlError>> + Send;
-}
-
-/// Who executes operations: a principal whose call is recorded under the operation's name, or a call.
-pub trait Caller: Sync {
-    /// Returns the call to which an operation belongs.
-    fn call<O: Operation>(&self, router: &Router) -> Call;
-}
-
-impl Caller for Principal {
-    fn call<O: Operation>(&self, router: &Router) -> Call {
-        let name = std::any::type_name::<O>().rsplit("::").next().unwrap_or_default();
-        Call::single(router, self.clone(), name.to_owned(), O::EFFECT)
-    }
-}
-
-impl Caller for Call {
-    fn call<O: Operation>(&self, _: &Router) -> Call {
-        self.clone()
-    }
 }
 
 impl Router {

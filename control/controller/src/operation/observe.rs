@@ -1,14 +1,13 @@
 //! Operations that show status, counters, events, drops, traces and captures.
 
 use crate::ControlError;
+use crate::events::Events;
 use crate::observe::capture::Capture;
 use crate::observe::capture::CaptureRequest;
-use crate::observe::events::Events;
 use crate::observe::last_drops::DropCursor;
 use crate::observe::last_drops::view;
-use crate::observe::status::status_view;
+use crate::observe::trace::Journeys;
 use crate::observe::trace::TIME;
-use crate::observe::trace::Trace;
 use crate::observe::trace::TraceRequest;
 use crate::observe::trace::TraceTime;
 use crate::operation::Effect;
@@ -16,18 +15,28 @@ use crate::operation::Operation;
 use crate::operation::Principal;
 use crate::ports::device::time_of_day;
 use crate::ports::device_drops_now;
+use crate::router::Inner;
 use crate::router::Router;
+use crate::settings::Progress;
 use crate::show;
 use crate::show::KernelShare;
+use crate::view::ApplyingView;
 use crate::view::DropView;
 use crate::view::DroppedView;
+use crate::view::MemoryView;
+use crate::view::MirrorView;
+use crate::view::PluginInterfaceView;
 use crate::view::StatusView;
 use crate::view::SummaryView;
+use crate::view::TraceView;
+use crate::view::TurnsView;
+use crate::workers::crash_capture::crashes;
 use millrace_packet::DropReason;
 use millrace_pipeline::DropQuery;
 use millrace_pipeline::DroppedPacket;
 use millrace_pipeline::MOST_TRACED;
 use millrace_pipeline::ObservationCommand;
+use millrace_pipeline::Snapshot;
 use millrace_pipeline::TraceOrder;
 use millrace_pipeline::trace;
 use millrace_telemetry::EventPage;
@@ -73,7 +82,42 @@ impl Operation for StartTrace {
         let start = |sink| ObservationCommand::StartTrace(Box::new(sink));
         inner.workers.tell_each(sinks.into_iter().map(start).collect())?;
         inner.observation.tracing = Some(number);
-        Ok(Trace::new(router, number, sources, (count, time)))
+        Ok(Trace { router: router.clone(), number, journeys: Journeys::new(sources, (count, time)) })
+    }
+}
+
+/// Running trace. It ends when enough packets were traced, at its time limit, or when dropped.
+#[derive(Debug)]
+pub struct Trace {
+    router: Router,
+    number: u32,
+    journeys: Journeys,
+}
+
+impl Trace {
+    /// Returns the journeys that have ended since the last call, or whose next step was awaited in vain, in
+    /// order of arrival. The flag tells whether the trace is over.
+    pub fn take(&mut self) -> (Vec<TraceView>, bool) {
+        let (ended, over) = self.journeys.take();
+        if ended.is_empty() {
+            return (Vec::new(), over);
+        }
+        let inner = self.router.lock();
+        (self.journeys.render(ended, &inner.model, &inner.routes.table), over)
+    }
+
+    /// Returns the number of packets missing or incomplete in the trace, because steps were read too slowly.
+    pub fn lost(&self) -> u64 {
+        self.journeys.lost()
+    }
+}
+
+impl Drop for Trace {
+    fn drop(&mut self) {
+        let mut inner = self.router.lock();
+        inner.observation.tracing = None;
+        // A stopped router has no trace to stop.
+        let _ = inner.workers.tell(|| ObservationCommand::StopTrace(self.number));
     }
 }
 
@@ -251,5 +295,48 @@ impl Operation for ListDrops {
                 inner.counters.rates.read(&format!("drop {}", view.reason), view.packets, snapshot.at);
         }
         Ok(views)
+    }
+}
+
+/// Returns the view of the daemon's status.
+fn status_view(inner: &mut Inner, snapshot: &Snapshot) -> StatusView {
+    let mirror = inner.kernel.mirror.as_ref().map(|mirror| {
+        let statistics = mirror.statistics();
+        MirrorView {
+            messages: statistics.messages,
+            overruns: statistics.overruns,
+            dumps: statistics.dumps,
+            divergences_repaired: statistics.divergences_repaired,
+        }
+    });
+    let has_cache = inner.offload.why_no_cache().is_none();
+    let driver_flows =
+        has_cache.then(|| show::driver_flows(snapshot.driver_flows, &mut inner.counters.rates, snapshot.at));
+    StatusView {
+        version: env!("CARGO_PKG_VERSION"),
+        pid: std::process::id(),
+        uptime: snapshot.at.since(inner.observation.started()).as_secs_f64(),
+        mode: inner.settings.mode(),
+        on_death: inner.supervision.death.view(),
+        workers: inner.workers.len(),
+        worker_cpu: inner.workers.cpu_times(),
+        memory: MemoryView { used: snapshot.memory.0, frames: snapshot.memory.1 },
+        routes: inner.routes.table.len(),
+        flows: show::flow_table(&snapshot.flows),
+        flow_states: show::flow_states(snapshot.flow_states),
+        driver_flows,
+        turns: TurnsView {
+            busy: snapshot.turns.0,
+            empty: snapshot.turns.1,
+            longest_change: snapshot.longest_change.as_micros() as u64,
+        },
+        sleeps: snapshot.sleeps,
+        applying: inner.settings.progress().map(|Progress { made, of }| ApplyingView { made, of }),
+        pending: inner.settings.pending(),
+        missing_routes: inner.routes.missing(),
+        crashes: inner.settings.state.as_deref().map(crashes).filter(|crashes| !crashes.is_empty()),
+        plugin_interface: PluginInterfaceView::default(),
+        leftover_objects: Some(millrace_plugin::native::leftovers()).filter(|count| *count > 0),
+        mirror,
     }
 }

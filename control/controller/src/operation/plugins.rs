@@ -5,14 +5,14 @@ use crate::operation::Effect;
 use crate::operation::Operation;
 use crate::operation::Principal;
 use crate::plugins::enter_plugin;
-use crate::plugins::load::log;
 use crate::plugins::maps::MOST_SHOWN;
 use crate::plugins::maps::hexadecimal;
 use crate::plugins::maps::summary;
 use crate::plugins::quarantine::Quarantine;
-use crate::plugins::upgrade::no_earlier_version;
+use crate::plugins::quarantine::role_to_release;
+use crate::plugins::upgrade::succeed_all;
 use crate::request::NewPlugin;
-use crate::request::Upgrade;
+use crate::router::Inner;
 use crate::router::Router;
 use crate::show;
 use crate::view::HeldView;
@@ -21,11 +21,11 @@ use crate::view::MapView;
 use crate::view::PluginDetailView;
 use crate::view::PluginView;
 use crate::view::ReleaseView;
-use crate::view::UpgradeView;
+use millrace_config::Role;
 use millrace_plugin::Inheritance;
 use millrace_repository::Held;
-use millrace_telemetry::EventKind;
 use millrace_telemetry::utc;
+use millrace_units::InstanceId;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -106,65 +106,6 @@ impl Operation for UnloadPlugin {
         let mut guard = router.to_change()?;
         let inner = &mut *guard;
         inner.plugins.unload(&self.name, &mut inner.model, &inner.observation.events)
-    }
-}
-
-/// Upgrades a plugin to the version in a file. Its instances keep their settings, bindings and state. No packet
-/// is lost.
-#[derive(Clone, Debug)]
-pub struct UpgradePlugin {
-    /// Name of the plugin.
-    pub name: String,
-    /// File of the new version, and how to change to it.
-    pub upgrade: Upgrade,
-}
-
-impl Operation for UpgradePlugin {
-    type Answer = UpgradeView;
-    const EFFECT: Effect = Effect::Code;
-
-    /// # Errors
-    /// Returns the errors of [`LoadPlugin`](super::LoadPlugin), and an error for a file of another plugin, for
-    /// settings or state that the new version refuses, and for differences found in a trial. The old version
-    /// continues then.
-    async fn carry_out(self, router: &Router, _: &Principal) -> Result<UpgradeView, ControlError> {
-        let Self { name, upgrade } = self;
-        let upgraded = router.upgrade_to_file(&name, &upgrade).await;
-        log(&upgrade.path, upgraded.as_ref().map(|_| (name.as_str(), "as an upgrade")));
-        if let Ok(view) = &upgraded {
-            router.note_version(EventKind::PluginUpgraded, view);
-        }
-        upgraded
-    }
-}
-
-/// Restores the version of a plugin before the last upgrade. Instances keep their state if that version accepts
-/// it.
-#[derive(Clone, Debug)]
-pub struct RollBackPlugin {
-    /// Name of the plugin.
-    pub name: String,
-}
-
-impl Operation for RollBackPlugin {
-    type Answer = UpgradeView;
-    const EFFECT: Effect = Effect::Code;
-
-    /// # Errors
-    /// Returns an error for an unknown plugin, a plugin without an earlier version, or instances that can't
-    /// be replaced.
-    async fn carry_out(self, router: &Router, _: &Principal) -> Result<UpgradeView, ControlError> {
-        let name = self.name.as_str();
-        let mut inner = router.to_change()?;
-        inner.model.plugins.plugin_named(name)?;
-        let Some(previous) = inner.plugins.previous.get(name).cloned() else {
-            let held = inner.quarantine().of_plugin(name)?;
-            return Err(ControlError::Conflict(no_earlier_version(name, &held)));
-        };
-        let view = inner.replace(&previous, Inheritance::Tried)?;
-        inner.model.repository.rolled_back(name);
-        router.note_version(EventKind::PluginRolledBack, &view);
-        Ok(view)
     }
 }
 
@@ -277,5 +218,40 @@ impl Operation for ReleaseInstance {
             }
             Err(unknown) => quarantine.release_absent(&mut inner.observation, name, role, unknown.into()),
         }
+    }
+}
+
+impl Inner {
+    /// Replaces an instance in quarantine by a new one with the same settings.
+    fn release_here(&mut self, id: InstanceId, name: &str, role: Role) -> Result<ReleaseView, ControlError> {
+        let plugin = self.model.plugins.plugin_of(name)?;
+        if role < role_to_release(Some(plugin.home())) {
+            return Err(ControlError::Forbidden(
+                Role::Admin,
+                format!(
+                    "instance {name:?} belongs to a shared object, which runs without a sandbox: releasing it needs the role admin"
+                ),
+            ));
+        }
+        let workers = self.workers.len();
+        let version = plugin.state_version();
+        let successors = self.model.plugins.afresh(name, workers)?;
+        let slow = self.model.plugins.host_companion_of(name)?;
+        let maps = successors.maps.clone();
+        let held = self.model.repository.quarantine().find(name, plugin.name()).cloned();
+        // The entry is removed first, because a crash of the new instance adds another entry.
+        self.quarantine().forget(name, plugin.name())?;
+        if let Err(error) =
+            succeed_all(&mut self.workers, vec![successors], Inheritance::Renounced, (version, version))
+        {
+            self.quarantine().hold_again(held)?;
+            return Err(error);
+        }
+        self.model.plugins.note_maps(id, maps);
+        self.model.plugins.note_release(id);
+        self.plugins.host_level.put(id, slow, (version, false))?;
+        self.observation.note_release(Some(id), name);
+        tracing::info!(instance = name, "is let out of quarantine");
+        Ok(ReleaseView { instance: name.to_owned(), is_here: true })
     }
 }

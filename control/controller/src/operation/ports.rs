@@ -5,25 +5,26 @@ use crate::RouterSettings;
 use crate::configuration::ports::PortSettings;
 use crate::configuration::ports::plan_port;
 use crate::configuration::single::checked;
-use crate::configuration::single::find_neighbour;
 use crate::configuration::single::own_settings;
 use crate::configuration::single::plan_forgetting;
 use crate::configuration::single::plan_neighbour;
 use crate::configuration::single::plan_settings;
-use crate::observe::events::utc_now;
+use crate::events::utc_now;
+use crate::model::PortPlan;
 use crate::operation::Effect;
 use crate::operation::Operation;
 use crate::operation::Principal;
-use crate::ports::control_plane::control_plane_view;
+use crate::ports::PortParts;
+use crate::ports::control_plane;
+use crate::ports::device_drops_now;
 use crate::ports::hardware::Machine;
 use crate::ports::hardware::Parts;
 use crate::ports::neighbours::neighbour_views;
-use crate::ports::port_counters;
-use crate::ports::port_views;
 use crate::request::NewNeighbour;
 use crate::request::OldNeighbour;
 use crate::request::merge_patch::patched_known;
 use crate::request::reading::read;
+use crate::router::Inner;
 use crate::router::Router;
 use crate::view::ControlPlaneView;
 use crate::view::CountersView;
@@ -32,10 +33,13 @@ use crate::view::NeighbourView;
 use crate::view::PortView;
 use millrace_config::Change;
 use millrace_config::Config;
+use millrace_packet::ClassCounts;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Map;
 use serde_json::Value;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 /// Changes settings of a port while it forwards: `input-weight`, `reverse-path`, and `address` if it has no
 /// kernel device.
@@ -97,7 +101,11 @@ impl Operation for GetCounters {
     async fn carry_out(self, router: &Router, _: &Principal) -> Result<CountersView, ControlError> {
         let mut inner = router.lock();
         let snapshot = inner.counters()?;
-        let ports = inner.model.ports.iter().map(|plan| port_counters(&inner, plan, &snapshot)).collect();
+        let counters = |plan: &PortPlan| {
+            let (share, on_death) = (inner.share(plan.id), inner.supervision.death.of_port(plan.id));
+            PortParts { devices: &inner.devices, share, on_death }.counters(plan, &snapshot)
+        };
+        let ports = inner.model.ports.iter().map(counters).collect();
         Ok(CountersView {
             time: utc_now(),
             seconds: snapshot.at.since(inner.observation.started()).as_secs_f64(),
@@ -117,7 +125,7 @@ impl Operation for ListNeighbours {
     /// # Errors
     /// Returns an error if the data plane does not answer.
     async fn carry_out(self, router: &Router, _: &Principal) -> Result<Vec<NeighbourView>, ControlError> {
-        neighbour_views(&mut router.lock())
+        neighbours(&mut router.lock())
     }
 }
 
@@ -273,4 +281,63 @@ impl Operation for RemoveNeighbour {
         router.change(move |inner| Ok((vec![plan_forgetting(&inner.model, &old)?], ()))).await?;
         before.ok_or_else(|| ControlError::System("the neighbour was not there".into()))
     }
+}
+
+/// Returns the views of all ports.
+///
+/// # Errors
+/// Returns an error if the data plane does not answer.
+fn port_views(inner: &mut Inner) -> Result<Vec<PortView>, ControlError> {
+    let snapshot = inner.snapshot()?;
+    let plans = inner.model.ports.clone();
+    let view = |plan: &PortPlan| {
+        let (share, on_death) = (inner.share(plan.id), inner.supervision.death.of_port(plan.id));
+        let parts = PortParts { devices: &inner.devices, share, on_death };
+        parts.view(plan, &snapshot, &mut inner.counters.rates)
+    };
+    let mut views: Vec<_> = plans.iter().map(view).collect();
+    let dropped = inner.counters.device_drops(device_drops_now(&inner.model));
+    for (view, plan) in views.iter_mut().zip(plans.iter()) {
+        view.device_drops = dropped.get(&plan.id).copied().unwrap_or_default();
+    }
+    Ok(views)
+}
+
+/// Returns the views of all neighbours.
+///
+/// # Errors
+/// Returns an error if the data plane does not answer.
+fn neighbours(inner: &mut Inner) -> Result<Vec<NeighbourView>, ControlError> {
+    let snapshot = inner.snapshot()?;
+    Ok(neighbour_views(&snapshot, &inner.model, &inner.devices, &inner.kernel))
+}
+
+/// Returns the neighbour with this address at a port; `None` if there is none.
+///
+/// # Errors
+/// Returns an error if the data plane does not answer.
+fn find_neighbour(
+    router: &Router,
+    port: &str,
+    address: IpAddr,
+) -> Result<Option<NeighbourView>, ControlError> {
+    let (neighbours, address) = (neighbours(&mut router.lock())?, address.to_string());
+    Ok(neighbours.into_iter().find(|one| one.port == port && one.address == address))
+}
+
+/// Returns the view of control-plane policing.
+///
+/// # Errors
+/// Returns an error if the data plane does not answer.
+fn control_plane_view(inner: &mut Inner) -> Result<ControlPlaneView, ControlError> {
+    let snapshot = inner.counters()?;
+    let mut ports = BTreeMap::new();
+    for plan in &inner.model.ports {
+        let mut counts: ClassCounts = inner.share(plan.id).classes;
+        let own = snapshot.ports.iter().find(|(id, _)| *id == plan.id);
+        own.into_iter().for_each(|(_, own)| counts.add(&own.classes));
+        ports.insert(plan.settings.name.clone(), counts);
+    }
+    let (settings, rates) = (&inner.model.control_plane, &mut inner.counters.rates);
+    Ok(control_plane::control_plane_view(settings, &ports, rates, snapshot.at))
 }

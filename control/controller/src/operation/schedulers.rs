@@ -1,28 +1,43 @@
 //! Operations on schedulers and queues.
 
 use crate::ControlError;
+use crate::model::packets::parse_packet;
+use crate::model::schedulers::unless_empty;
 use crate::operation::Effect;
 use crate::operation::Operation;
 use crate::operation::Principal;
 use crate::request::NodeRemoval;
 use crate::request::merge_patch::all_known;
 use crate::request::merge_patch::patched;
+use crate::router::Inner;
 use crate::router::Router;
+use crate::schedulers::node_changes;
 use crate::schedulers::node_changes::SETTINGS;
-use crate::schedulers::node_changes::set_node;
 use crate::schedulers::node_removal::plan_removal;
-use crate::schedulers::queues::flow_queues;
+use crate::schedulers::queues::flow_queue_reports;
+use crate::schedulers::queues::flow_queue_view;
+use crate::schedulers::queues::queues_of;
 use crate::schedulers::queues::tell_reserved;
-use crate::schedulers::unless_empty;
+use crate::schedulers::schedule;
+use crate::schedulers::view::SchedulerViews;
+use crate::view::FlowQueueView;
 use crate::view::QueueView;
 use crate::view::RemovedNodeView;
 use crate::view::SchedulerView;
+use millrace_classify::CompiledSelection;
 use millrace_config::Scheduler;
 use millrace_config::SchedulerKind;
 use millrace_config::SchedulerNode;
 use millrace_config::one_flow;
+use millrace_packet::FlowKey;
+use millrace_pipeline::FlowCommand;
+use millrace_pipeline::FlowQueueReport;
+use millrace_pipeline::FlowReport;
+use millrace_units::PortId;
+use millrace_units::QueueId;
 use serde_json::Map;
 use serde_json::Value;
+use std::collections::HashMap;
 
 /// Reads the scheduler settings of a port; `None` where it has no scheduler.
 #[derive(Clone, Debug)]
@@ -68,7 +83,7 @@ impl Operation for AddSchedulerNode {
             scheduler.node.push(node);
             Ok(())
         })?;
-        inner.scheduler_view(id)
+        scheduler_view(&mut inner, id)
     }
 }
 
@@ -126,7 +141,7 @@ impl Operation for SetScheduler {
             *scheduler = patched(unless_empty(scheduler, &port)?, &changes)?;
             Ok(())
         })?;
-        inner.scheduler_view(id)
+        scheduler_view(&mut inner, id)
     }
 }
 
@@ -141,7 +156,7 @@ impl Operation for ListQueues {
     /// # Errors
     /// Returns an error if the data plane does not answer.
     async fn carry_out(self, router: &Router, _: &Principal) -> Result<Vec<QueueView>, ControlError> {
-        router.lock().queue_views()
+        queue_views(&mut router.lock())
     }
 }
 
@@ -162,7 +177,7 @@ impl Operation for GetQueue {
     /// Returns an error for an unknown port or queue, or if the data plane does not answer.
     async fn carry_out(self, router: &Router, _: &Principal) -> Result<QueueView, ControlError> {
         let Self { port, queue } = self;
-        let mut view = router.lock().queue_view(&port, &queue)?;
+        let mut view = queue_view(&mut router.lock(), &port, &queue)?;
         if view.node.kind == SchedulerKind::FlowQueues.name() {
             view.flows = flow_queues(router, &port, &queue, view.node.id).await?;
         }
@@ -201,7 +216,8 @@ impl Operation for SetQueue {
         let change = inner.model.change_flow(&port, &queue, &flow, &changes)?;
         let after = inner.model.schedulers.of(id).cloned().unwrap_or_default();
         let checked = inner.model.schedulers.check(&after).map_err(ControlError::from);
-        let done = checked.and_then(|()| inner.schedule(id, vec![change]));
+        let done = checked
+            .and_then(|()| schedule(id, vec![change], &mut inner.devices, &inner.model, &mut inner.workers));
         done.inspect_err(|_| inner.model.schedulers = old.clone())?;
         let before = old.of(id).cloned().unwrap_or_default();
         inner.observation.note_reservations(&port, &before, &after);
@@ -255,6 +271,107 @@ impl Operation for ListSchedulers {
     /// # Errors
     /// Returns an error if the data plane does not answer.
     async fn carry_out(self, router: &Router, _: &Principal) -> Result<Vec<SchedulerView>, ControlError> {
-        router.lock().scheduler_views()
+        scheduler_views(&mut router.lock())
     }
+}
+
+/// Changes settings of a node of a port's scheduler.
+///
+/// # Errors
+/// Returns the errors of [`SetSchedulerNode`].
+fn set_node(
+    router: &Router,
+    port: &str,
+    name: &str,
+    changes: &Map<String, Value>,
+) -> Result<SchedulerView, ControlError> {
+    if changes.contains_key("name") {
+        return Err(ControlError::Invalid(
+            "name of a node can't be changed: remove the node, and add another".into(),
+        ));
+    }
+    let mut inner = router.to_change()?;
+    let id = inner
+        .change_scheduler(port, None, |scheduler| node_changes::set_node(scheduler, port, name, changes))?;
+    scheduler_view(&mut inner, id)
+}
+
+/// Returns the view of the scheduler of a port.
+fn scheduler_view(inner: &mut Inner, port: PortId) -> Result<SchedulerView, ControlError> {
+    let snapshot = inner.snapshot()?;
+    views(inner).of(port, &snapshot)
+}
+
+/// Returns the views of all ports' schedulers.
+///
+/// # Errors
+/// Returns an error if the data plane does not answer.
+fn scheduler_views(inner: &mut Inner) -> Result<Vec<SchedulerView>, ControlError> {
+    let snapshot = inner.snapshot()?;
+    views(inner).all(&snapshot)
+}
+
+/// Returns the parts of the router that know of schedulers.
+fn views(inner: &mut Inner) -> SchedulerViews<'_> {
+    let Inner { model, devices, kernel, workers, queueing, .. } = inner;
+    SchedulerViews { model, devices, kernel, workers, rates: &mut queueing.rates }
+}
+
+/// Returns the views of all queues, without the queues of single flows.
+fn queue_views(inner: &mut Inner) -> Result<Vec<QueueView>, ControlError> {
+    Ok(scheduler_views(inner)?.into_iter().flat_map(queues_of).collect())
+}
+
+/// Returns the view of a queue of a port, without the queues of single flows.
+///
+/// # Errors
+/// Returns an error for an unknown port or queue, or if the data plane does not answer.
+fn queue_view(inner: &mut Inner, port: &str, queue: &str) -> Result<QueueView, ControlError> {
+    inner.model.port(port)?;
+    let mut of_port: Vec<QueueView> =
+        queue_views(inner)?.into_iter().filter(|view| view.port == port).collect();
+    match of_port.iter().position(|view| view.node.name == queue) {
+        Some(index) => Ok(of_port.swap_remove(index)),
+        None => Err(ControlError::unknown("queue", queue, of_port.iter().map(|view| &*view.node.name))),
+    }
+}
+
+/// Returns the queues of flows in a leaf of a port.
+async fn flow_queues(
+    router: &Router,
+    port: &str,
+    queue: &str,
+    leaf: u16,
+) -> Result<Vec<FlowQueueView>, ControlError> {
+    let id = router.lock().model.port(port)?.id;
+    let mut reports = Vec::new();
+    loop {
+        let more = {
+            let mut guard = router.lock();
+            let inner = &mut *guard;
+            flow_queue_reports(&inner.model, &mut inner.workers, id, QueueId(leaf), reports.len())?
+        };
+        if more.is_empty() {
+            break;
+        }
+        reports.extend(more);
+        tokio::task::yield_now().await;
+    }
+    let mut keys: HashMap<u32, FlowKey> = {
+        let inner = router.lock();
+        inner.queueing.former_flows().map(|key| (inner.workers.hash_of(key), *key)).collect()
+    };
+    let note = |_, flow: FlowReport| {
+        keys.insert(flow.hash, flow.key);
+    };
+    router.scan(FlowCommand::Scan, &CompiledSelection::any(), note).await?;
+    let inner = router.lock();
+    // A flow with settings keeps its name even while it sends no packets.
+    let said = inner.model.schedulers.of(id).into_iter().flat_map(|own| &own.flow);
+    let said = said
+        .filter(|flow| flow.queue == queue)
+        .filter_map(|flow| parse_packet(&flow.flow, &inner.model).ok());
+    keys.extend(said.map(|packet| (inner.workers.hash_of(&packet.key), packet.key)));
+    let view = |report: FlowQueueReport| flow_queue_view(report, &keys, &inner.model);
+    Ok(reports.into_iter().map(view).collect())
 }

@@ -73,6 +73,13 @@ pub(crate) struct Admitted {
     pub runs: bool,
 }
 
+impl Admitted {
+    /// Returns the policy of a router.
+    pub fn of(model: &Model) -> Self {
+        Self { trust: model.repository.trust(), shared_objects: model.shared_objects, runs: true }
+    }
+}
+
 /// Part of a plugin; each part has a file of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Half {

@@ -1,6 +1,6 @@
 //! Loader of plugin files, used before the router starts and while it runs.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millrace_compiler::{CompileError, Compiler, CompilerSettings};
 use millrace_config::Config;
@@ -9,13 +9,22 @@ use millrace_plugin::wasm::{Sandbox, SandboxSettings, WasmPlugin};
 
 use crate::ControlError;
 use crate::plugins::load::{Admit, Admitted, Loaded};
-use crate::router::{Router, Shared};
 
 /// Loader of plugin files. Clones share the compiler and the other state.
 #[derive(Clone, Debug)]
 pub(crate) struct Loader {
     state: Arc<Mutex<State>>,
     purpose: Purpose,
+}
+
+/// Receiver of the results of optimised compilation. The arguments are the plugin and the result.
+#[derive(Clone)]
+struct Receiver(Arc<dyn Fn(&WasmPlugin, Result<(), CompileError>) + Send + Sync>);
+
+impl std::fmt::Debug for Receiver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Receiver")
+    }
 }
 
 /// Purpose of loading plugins.
@@ -37,10 +46,10 @@ struct State {
     sandbox: SandboxSettings,
     /// Compiler, created when the first plugin is loaded.
     compiler: Option<Compiler>,
-    /// Results of optimised compilation that arrived before the router existed.
+    /// Results of optimised compilation that arrived before there was a receiver.
     early: Vec<Better>,
-    /// Router that receives the results of optimised compilation.
-    router: Option<Weak<Shared>>,
+    /// Receiver of the results; `None` until the router exists.
+    receiver: Option<Receiver>,
 }
 
 /// Plugin with the result of its optimised compilation.
@@ -69,7 +78,7 @@ impl Loader {
             },
             compiler: None,
             early: Vec::new(),
-            router: None,
+            receiver: None,
         };
         Self { state: Arc::new(Mutex::new(state)), purpose: Purpose::Run }
     }
@@ -125,24 +134,21 @@ impl Loader {
         crate::plugins::load::load(&compiler, &admitted, path, admit, upgraded)
     }
 
-    /// Passes a result of optimised compilation to the router, or keeps it until there is one.
+    /// Passes a result of optimised compilation to the receiver, or keeps it until there is one.
     fn tell(&self, better: Better) {
         let mut state = self.lock();
-        let Some(router) = &state.router else { return state.early.push(better) };
-        let router = router.upgrade();
+        let Some(Receiver(receive)) = state.receiver.clone() else { return state.early.push(better) };
         drop(state);
-        if let Some(router) = router {
-            Router(router).code_upgraded(&better.plugin, better.result);
-        }
+        receive(&better.plugin, better.result);
     }
 
-    /// Registers the router that receives the results of optimised compilation, and passes it those that have
-    /// arrived.
-    pub fn serve(&self, router: &Router) {
+    /// Registers the receiver of the results of optimised compilation, and passes it those that have arrived.
+    pub fn serve(&self, receive: impl Fn(&WasmPlugin, Result<(), CompileError>) + Send + Sync + 'static) {
+        let receiver = Receiver(Arc::new(receive));
         let mut state = self.lock();
-        state.router = Some(Arc::downgrade(&router.0));
+        state.receiver = Some(receiver.clone());
         let early = std::mem::take(&mut state.early);
         drop(state);
-        early.into_iter().for_each(|better| router.code_upgraded(&better.plugin, better.result));
+        early.into_iter().for_each(|better| (receiver.0)(&better.plugin, better.result));
     }
 }

@@ -1,9 +1,8 @@
 //! Loading and unloading of plugins.
 
 pub(crate) mod built_in;
-pub(crate) mod driver_forms;
+mod creation;
 pub(crate) mod host_level;
-pub(crate) mod instances;
 pub(crate) mod load;
 pub(crate) mod loader;
 pub(crate) mod maps;
@@ -15,18 +14,16 @@ pub(crate) mod upgrade;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use millrace_plugin::Manifest;
 use millrace_plugin_abi::{Plugin, Request};
 use millrace_telemetry::EventKind;
 use serde_json::json;
 
+use crate::events::Events;
 use crate::flows::offload::Offload;
 use crate::model::Model;
-use crate::observe::events::Events;
 use crate::plugins::host_level::HostLevel;
-use crate::plugins::load::{Admitted, Half, Loaded, admit_new, admit_version};
+use crate::plugins::load::{Admitted, Loaded};
 use crate::plugins::loader::Loader;
-use crate::router::Router;
 use crate::view::{InstanceView, PluginView};
 use crate::workers::Workers;
 use crate::{ControlError, NewPlugin, show};
@@ -99,11 +96,17 @@ impl Plugins {
     ) -> Result<InstanceView, ControlError> {
         let (snapshot, counts) = (workers.snapshot()?, workers.filter_counts()?);
         let slow = self.host_level.report()?;
-        let instances = show::instances(&snapshot, &counts, (model, offload), &slow);
+        let stays_up = |id| offload.stays_up(id, &model.plugins);
+        let instances = show::instances(&snapshot, &counts, model, &stays_up, &slow);
         instances
             .into_iter()
             .find(|instance| instance.name == name)
             .ok_or_else(|| ControlError::NotFound(format!("no instance is named {name:?}")))
+    }
+
+    /// Returns the loader of plugin files.
+    pub fn loader(&self) -> Loader {
+        self.loader.clone()
     }
 
     /// Returns a loader for planning a change of the running router.
@@ -121,46 +124,6 @@ impl Plugins {
         if self.requests.len() < MOST_REQUESTS {
             self.requests.push_back((instance.to_owned(), request));
         }
-    }
-}
-
-impl Router {
-    /// Logs the result of loading a plugin. If it was loaded, notes an event.
-    pub(crate) fn say_loaded(&self, new: &NewPlugin, loaded: &Result<PluginView, ControlError>) {
-        crate::plugins::load::log(&new.path, loaded.as_ref().map(|plugin| (plugin.name, plugin.version)));
-        if let Ok(PluginView { name, version, home, signature, .. }) = loaded {
-            let text = format!("plugin {name} {version} is loaded");
-            let details = json!({"plugin": name, "version": version, "home": home, "signature": signature, "path": new.path});
-            self.events().note(EventKind::PluginLoaded, name, text, details);
-        }
-    }
-
-    /// Loads a plugin file: of a new plugin, or of another version of plugin `version_of`. Name, signer and
-    /// version are checked before any code of the plugin runs.
-    pub(crate) async fn read_plugin(
-        &self,
-        new: &NewPlugin,
-        version_of: Option<&str>,
-    ) -> Result<Loaded, ControlError> {
-        let (router, new, name) = (self.clone(), new.clone(), version_of.map(str::to_owned));
-        let (loader, admitted) = {
-            let inner = self.lock();
-            (inner.plugins.loader.clone(), inner.model.admitted())
-        };
-        let admit = move |half, manifest: &Manifest, origin, new: &NewPlugin| match &name {
-            None => admit_new(&router.lock().model, half, manifest, origin, new),
-            Some(name) if half == Half::Own && *name != manifest.name => {
-                let found = &manifest.name;
-                let problem = format!("plugin {}: it is plugin {found:?}, and not {name:?}", new.path);
-                Err(ControlError::Invalid(problem))
-            }
-            Some(_) => admit_version(&router.lock().model, half, manifest, origin, new),
-        };
-        let work = move || {
-            loader.load(&admitted, &new.path, &|half, manifest, origin| admit(half, manifest, origin, &new))
-        };
-        let loaded = tokio::task::spawn_blocking(work).await;
-        loaded.map_err(|error| ControlError::system("load the plugin", error))?
     }
 }
 

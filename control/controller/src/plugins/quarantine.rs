@@ -1,17 +1,14 @@
 //! Instances in quarantine, and their release.
 
 use millrace_config::Role;
-use millrace_plugin::{Health, Inheritance};
+use millrace_plugin::Health;
 use millrace_plugin_abi::Home;
 use millrace_repository::Held;
 use millrace_units::InstanceId;
-use serde_json::{Map, Value};
 
 use crate::ControlError;
 use crate::model::Model;
 use crate::observe::Observation;
-use crate::plugins::upgrade::succeed_all;
-use crate::router::Inner;
 use crate::view::ReleaseView;
 use crate::workers::Workers;
 use crate::workers::crash_capture::since_1970;
@@ -133,7 +130,7 @@ impl Quarantine<'_> {
     }
 
     /// Returns the last fault of an instance that the workers have in quarantine; `None` if they don't.
-    fn report(&mut self, id: InstanceId) -> Result<Option<String>, ControlError> {
+    pub(crate) fn report(&mut self, id: InstanceId) -> Result<Option<String>, ControlError> {
         let reports = self.workers.snapshot()?.instances;
         let quarantined =
             reports.into_iter().find(|(known, report)| *known == id && report.health == Health::Quarantined);
@@ -170,13 +167,13 @@ impl Quarantine<'_> {
     }
 
     /// Restores the quarantine entry of an instance whose release failed.
-    fn hold_again(&mut self, held: Option<Held>) -> Result<(), ControlError> {
+    pub(crate) fn hold_again(&mut self, held: Option<Held>) -> Result<(), ControlError> {
         let kept = held.map_or(Ok(()), |held| self.model.repository.quarantine_mut().put(held));
         kept.map_err(|error| ControlError::system("remember the quarantine of the instance", error))
     }
 
     /// Removes the quarantine entry of an instance of a plugin.
-    fn forget(&mut self, name: &str, plugin: &str) -> Result<(), ControlError> {
+    pub(crate) fn forget(&mut self, name: &str, plugin: &str) -> Result<(), ControlError> {
         let released = self.model.repository.quarantine_mut().release(name, plugin);
         released.map(drop).map_err(|error| ControlError::system("let the instance out of quarantine", error))
     }
@@ -203,72 +200,6 @@ impl Quarantine<'_> {
     }
 }
 
-impl Inner {
-    /// Returns the instances in quarantine.
-    pub fn quarantine(&mut self) -> Quarantine<'_> {
-        Quarantine { model: &mut self.model, workers: &mut self.workers }
-    }
-
-    /// Replaces an instance in quarantine by a new one with the same settings.
-    pub(crate) fn release_here(
-        &mut self,
-        id: InstanceId,
-        name: &str,
-        role: Role,
-    ) -> Result<ReleaseView, ControlError> {
-        let plugin = self.model.plugins.plugin_of(name)?;
-        if role < role_to_release(Some(plugin.home())) {
-            return Err(ControlError::Forbidden(
-                Role::Admin,
-                format!(
-                    "instance {name:?} belongs to a shared object, which runs without a sandbox: releasing it needs the role admin"
-                ),
-            ));
-        }
-        let workers = self.workers.len();
-        let version = plugin.state_version();
-        let successors = self.model.plugins.afresh(name, workers)?;
-        let slow = self.model.plugins.host_companion_of(name)?;
-        let maps = successors.maps.clone();
-        let held = self.model.repository.quarantine().find(name, plugin.name()).cloned();
-        // The entry is removed first, because a crash of the new instance adds another entry.
-        self.quarantine().forget(name, plugin.name())?;
-        if let Err(error) =
-            succeed_all(&mut self.workers, vec![successors], Inheritance::Renounced, (version, version))
-        {
-            self.quarantine().hold_again(held)?;
-            return Err(error);
-        }
-        self.model.plugins.note_maps(id, maps);
-        self.model.plugins.note_release(id);
-        self.plugins.host_level.put(id, slow, (version, false))?;
-        self.observation.note_release(Some(id), name);
-        tracing::info!(instance = name, "is let out of quarantine");
-        Ok(ReleaseView { instance: name.to_owned(), is_here: true })
-    }
-
-    /// Gives an instance its settings from a configuration. If an instance of a shared object is
-    /// in quarantine for its faults, its new settings take effect at its release. A rollback may happen
-    /// automatically, so a change of configuration must start no code in quarantine.
-    ///
-    /// # Errors
-    /// The errors of [`set_instance`](Self::set_instance).
-    pub fn configure_instance(
-        &mut self,
-        name: &str,
-        settings: &Map<String, Value>,
-    ) -> Result<(), ControlError> {
-        let id = self.model.plugins.instance(name)?;
-        let home = self.model.plugins.plugin_of(name)?.home();
-        if home != Home::Trusted || self.quarantine().report(id)?.is_none() {
-            return self.set_instance(name, settings).map(drop);
-        }
-        let (_, settings) = self.model.plugins.with_settings(name, settings, 0)?;
-        self.model.plugins.note_settings(id, settings);
-        Ok(())
-    }
-}
-
 /// Noun for a rename in refusals.
 const RENAME: &str = "another name";
 
@@ -286,7 +217,7 @@ fn needs_admin(plugin: &str, held: &str, what: &str) -> ControlError {
 
 /// Returns the lowest role that may release an instance. Code of a shared object runs with the privileges of
 /// a worker; the code of an absent instance may be a shared object.
-fn role_to_release(home: Option<Home>) -> Role {
+pub(crate) fn role_to_release(home: Option<Home>) -> Role {
     match home {
         Some(Home::BuiltIn | Home::Contained) => Role::Operator,
         Some(Home::Trusted) | None => Role::Admin,

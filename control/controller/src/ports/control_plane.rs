@@ -7,9 +7,9 @@ use millrace_config::ControlPlane;
 use millrace_offload::ClassRate;
 use millrace_packet::{CONTROL_CLASSES, ClassCounts, ControlClass};
 use millrace_pipeline::{ClassLimit, ClassLimits};
+use millrace_telemetry::Rate;
+use millrace_units::Instant;
 
-use crate::ControlError;
-use crate::router::Inner;
 use crate::view::{ControlClassView, ControlPlaneView, PortClassView};
 
 const _: () = assert!(CONTROL_CLASSES == millrace_offload::CONTROL_CLASSES);
@@ -38,27 +38,20 @@ pub(crate) fn class_rates(limits: &ClassLimits) -> [Option<ClassRate>; CONTROL_C
     })
 }
 
-/// Returns the view of control-plane policing.
-///
-/// # Errors
-/// Returns an error if the data plane does not answer.
-pub(crate) fn control_plane_view(inner: &mut Inner) -> Result<ControlPlaneView, ControlError> {
-    let snapshot = inner.counters()?;
-    let mut ports = BTreeMap::new();
-    for plan in &inner.model.ports {
-        let mut counts: ClassCounts = inner.share(plan.id).classes;
-        let own = snapshot.ports.iter().find(|(id, _)| *id == plan.id);
-        own.into_iter().for_each(|(_, own)| counts.add(&own.classes));
-        ports.insert(plan.settings.name.clone(), counts);
-    }
-    let settings = inner.model.control_plane.clone();
+/// Returns the view of control-plane policing. `ports` has the counts of each port by its name.
+pub(crate) fn control_plane_view(
+    settings: &ControlPlane,
+    ports: &BTreeMap<String, ClassCounts>,
+    rates: &mut Rate,
+    at: Instant,
+) -> ControlPlaneView {
     let mut classes = Vec::new();
     for (class, (_, rate)) in ControlClass::ALL.iter().zip(settings.rates()) {
-        let mut view = class_view(*class, rate, &ports);
-        view.dropped_rate = inner.counters.rates.read(&format!("class {class}"), view.dropped, snapshot.at);
+        let mut view = class_view(*class, rate, ports);
+        view.dropped_rate = rates.read(&format!("class {class}"), view.dropped, at);
         classes.push(view);
     }
-    Ok(ControlPlaneView { police: settings.police, classes })
+    ControlPlaneView { police: settings.police, classes }
 }
 
 fn class_view(class: ControlClass, rate: u32, ports: &BTreeMap<String, ClassCounts>) -> ControlClassView {

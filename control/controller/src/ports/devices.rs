@@ -10,15 +10,17 @@ use millrace_port::Capabilities;
 use millrace_units::PortId;
 
 use crate::ControlError;
-use crate::follow::host_output::HostOutputs;
 use crate::kernel::Kernel;
 use crate::model::Model;
 use crate::ports::control_plane::class_rates;
 use crate::ports::device::{KernelDevice, vlan_stack};
-use crate::routes::PortsByDevice;
+use crate::ports::host_output::HostOutputs;
 use crate::show::KernelShare;
 use crate::view::HostOutputView;
 use crate::workers::Workers;
+
+/// Ports by the index of their kernel device.
+pub(crate) type PortsByDevice = HashMap<u32, PortId>;
 
 /// Devices of all ports.
 #[derive(Default)]

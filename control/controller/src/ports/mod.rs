@@ -7,6 +7,7 @@ pub(crate) mod device;
 pub(crate) mod devices;
 pub(crate) mod hardware;
 pub(crate) mod headers;
+pub(crate) mod host_output;
 pub(crate) mod kernel_settings;
 pub(crate) mod neighbours;
 pub(crate) mod packet_file;
@@ -15,29 +16,15 @@ pub(crate) mod topology;
 
 use std::collections::HashMap;
 
+use millrace_config::OnDeath;
 use millrace_pipeline::Snapshot;
+use millrace_telemetry::Rate;
 use millrace_units::PortId;
 
-use crate::ControlError;
 use crate::model::{Model, PortPlan};
-use crate::router::Inner;
-use crate::show;
+use crate::ports::devices::Devices;
+use crate::show::{self, KernelShare};
 use crate::view::{PortCountersView, PortView};
-
-/// Returns the views of all ports.
-///
-/// # Errors
-/// Returns an error if the data plane does not answer.
-pub(crate) fn port_views(inner: &mut Inner) -> Result<Vec<PortView>, ControlError> {
-    let snapshot = inner.snapshot()?;
-    let plans = inner.model.ports.clone();
-    let mut views: Vec<_> = plans.iter().map(|plan| port_view(inner, plan, &snapshot)).collect();
-    let dropped = inner.counters.device_drops(device_drops_now(&inner.model));
-    for (view, plan) in views.iter_mut().zip(plans.iter()) {
-        view.device_drops = dropped.get(&plan.id).copied().unwrap_or_default();
-    }
-    Ok(views)
-}
 
 /// Returns the transmit drops of each kernel port's device since the device was created, as the kernel counts
 /// them.
@@ -51,89 +38,96 @@ pub(crate) fn device_drops_now(model: &Model) -> HashMap<PortId, u64> {
     model.ports.iter().filter_map(own).collect()
 }
 
-pub(crate) fn port_counters(inner: &Inner, plan: &PortPlan, snapshot: &Snapshot) -> PortCountersView {
-    let count = snapshot.ports.iter().find(|(id, _)| *id == plan.id).map(|(_, count)| count);
-    let share = inner.share(plan.id);
-    // As in Linux, frames of sub-interfaces count at the device's port too.
-    let (rx_packets, rx_bytes) = match inner.devices.kernel.contains_key(&plan.id) {
-        true => (share.seen, share.seen_bytes),
-        false => count.map_or((0, 0), |count| (count.rx_packets, count.rx_bytes)),
-    };
-    let (tx_packets, tx_bytes) = count.map_or((0, 0), |count| (count.tx_packets, count.tx_bytes));
-    let main = plan.config.vlan.is_none();
-    let device = snapshot.devices.iter().find(|(id, _)| *id == plan.settings.device && main);
-    let drops = count.into_iter().flat_map(|count| count.drops.iter());
-    let drops = drops.chain(device.into_iter().flat_map(|(_, device)| device.drops.iter()));
-    PortCountersView {
-        name: plan.settings.name.clone(),
-        rx_packets,
-        rx_bytes,
-        tx_packets: tx_packets + share.sent.packets,
-        tx_bytes: tx_bytes + share.sent.bytes,
-        dropped: drops.map(|(_, packets)| packets).sum(),
-    }
+/// Parts of the router that know of a port.
+pub(crate) struct PortParts<'a> {
+    pub devices: &'a Devices,
+    /// Counters of the port's XDP programs since the last clearing.
+    pub share: KernelShare,
+    /// What happens to the port's packets when the router dies; `None` without a kernel device.
+    pub on_death: Option<OnDeath>,
 }
 
-fn port_view(inner: &mut Inner, plan: &PortPlan, snapshot: &Snapshot) -> PortView {
-    let settings = &plan.settings;
-    let count = snapshot
-        .ports
-        .iter()
-        .find(|(id, _)| *id == plan.id)
-        .map(|(_, count)| count.clone())
-        .unwrap_or_default();
-    let queued = snapshot.queued.iter().find(|(id, _)| *id == plan.id).map_or(0, |(_, queued)| *queued);
-    let main = plan.config.vlan.is_none();
-    let device =
-        snapshot.devices.iter().find(|(id, _)| *id == settings.device && main).map(|(_, count)| count);
-    let share = inner.share(plan.id);
-    let mut drops = show::by_name(&count.drops);
-    let mut held = queued;
-    if let Some(device) = device {
-        held += device.held;
-        for (reason, packets) in device.drops.iter() {
-            *drops.entry(reason.name().to_owned()).or_default() += packets;
+impl PortParts<'_> {
+    /// Returns the counters of the port.
+    pub fn counters(&self, plan: &PortPlan, snapshot: &Snapshot) -> PortCountersView {
+        let count = snapshot.ports.iter().find(|(id, _)| *id == plan.id).map(|(_, count)| count);
+        let share = &self.share;
+        // As in Linux, frames of sub-interfaces count at the device's port too.
+        let (rx_packets, rx_bytes) = match self.devices.kernel.contains_key(&plan.id) {
+            true => (share.seen, share.seen_bytes),
+            false => count.map_or((0, 0), |count| (count.rx_packets, count.rx_bytes)),
+        };
+        let (tx_packets, tx_bytes) = count.map_or((0, 0), |count| (count.tx_packets, count.tx_bytes));
+        let main = plan.config.vlan.is_none();
+        let device = snapshot.devices.iter().find(|(id, _)| *id == plan.settings.device && main);
+        let drops = count.into_iter().flat_map(|count| count.drops.iter());
+        let drops = drops.chain(device.into_iter().flat_map(|(_, device)| device.drops.iter()));
+        PortCountersView {
+            name: plan.settings.name.clone(),
+            rx_packets,
+            rx_bytes,
+            tx_packets: tx_packets + share.sent.packets,
+            tx_bytes: tx_bytes + share.sent.bytes,
+            dropped: drops.map(|(_, packets)| packets).sum(),
         }
     }
-    let capabilities = inner.devices.capabilities.get(&settings.device);
-    let driver = if main { capabilities.map_or("", |found| found.driver) } else { "vlan" };
-    let (mode, why) = capabilities
-        .map_or((String::new(), String::new()), |found| (found.mode.to_string(), found.why.clone()));
-    let PortCountersView { rx_packets, rx_bytes, tx_packets, tx_bytes, .. } =
-        port_counters(inner, plan, snapshot);
-    let name = settings.name.clone();
-    let mut rate =
-        |what: &str, value: u64| inner.counters.rates.read(&format!("{name} {what}"), value, snapshot.at);
-    PortView {
-        rx_rate: rate("rx", rx_packets),
-        tx_rate: rate("tx", tx_packets),
-        rx_bits: 8.0 * rate("rx bytes", rx_bytes),
-        tx_bits: 8.0 * rate("tx bytes", tx_bytes),
-        device: plan.config.device.clone(),
-        driver: driver.to_owned(),
-        mode,
-        why,
-        state: if settings.up { "up" } else { "down" },
-        mac: settings.mac.to_string(),
-        mtu: settings.mtu,
-        addresses: settings.addresses.iter().map(ToString::to_string).collect(),
-        on_death: inner.supervision.death.of_port(plan.id).map(|on_death| match on_death {
-            millrace_config::OnDeath::Kernel => "kernel",
-            millrace_config::OnDeath::Drop => "drop",
-        }),
-        reverse_path: show::reverse_path(settings.reverse_path),
-        queueing_discipline: inner.devices.kernel.get(&plan.id).and_then(|device| device.queueing.clone()),
-        input_weight: settings.input_weight,
-        rx_packets,
-        rx_bytes,
-        tx_packets,
-        tx_bytes,
-        driver_packets: share.forwarded,
-        batched_packets: device.map_or(0, |device| device.batched),
-        device_drops: 0,
-        to_host: count.to_host + share.passed,
-        held,
-        drops,
-        name: settings.name.clone(),
+
+    /// Returns the view of the port.
+    pub fn view(&self, plan: &PortPlan, snapshot: &Snapshot, rates: &mut Rate) -> PortView {
+        let settings = &plan.settings;
+        let count = snapshot.ports.iter().find(|(id, _)| *id == plan.id).map(|(_, count)| count.clone());
+        let count = count.unwrap_or_default();
+        let mut held = snapshot.queued.iter().find(|(id, _)| *id == plan.id).map_or(0, |(_, queued)| *queued);
+        let main = plan.config.vlan.is_none();
+        let device =
+            snapshot.devices.iter().find(|(id, _)| *id == settings.device && main).map(|(_, count)| count);
+        let Self { devices, share, .. } = self;
+        let mut drops = show::by_name(&count.drops);
+        if let Some(device) = device {
+            held += device.held;
+            for (reason, packets) in device.drops.iter() {
+                *drops.entry(reason.name().to_owned()).or_default() += packets;
+            }
+        }
+        let capabilities = devices.capabilities.get(&settings.device);
+        let driver = if main { capabilities.map_or("", |found| found.driver) } else { "vlan" };
+        let (mode, why) = capabilities
+            .map_or((String::new(), String::new()), |found| (found.mode.to_string(), found.why.clone()));
+        let PortCountersView { rx_packets, rx_bytes, tx_packets, tx_bytes, .. } =
+            self.counters(plan, snapshot);
+        let name = settings.name.clone();
+        let mut rate = |what: &str, value: u64| rates.read(&format!("{name} {what}"), value, snapshot.at);
+        PortView {
+            rx_rate: rate("rx", rx_packets),
+            tx_rate: rate("tx", tx_packets),
+            rx_bits: 8.0 * rate("rx bytes", rx_bytes),
+            tx_bits: 8.0 * rate("tx bytes", tx_bytes),
+            device: plan.config.device.clone(),
+            driver: driver.to_owned(),
+            mode,
+            why,
+            state: if settings.up { "up" } else { "down" },
+            mac: settings.mac.to_string(),
+            mtu: settings.mtu,
+            addresses: settings.addresses.iter().map(ToString::to_string).collect(),
+            on_death: self.on_death.map(|on_death| match on_death {
+                OnDeath::Kernel => "kernel",
+                OnDeath::Drop => "drop",
+            }),
+            reverse_path: show::reverse_path(settings.reverse_path),
+            queueing_discipline: devices.kernel.get(&plan.id).and_then(|device| device.queueing.clone()),
+            input_weight: settings.input_weight,
+            rx_packets,
+            rx_bytes,
+            tx_packets,
+            tx_bytes,
+            driver_packets: share.forwarded,
+            batched_packets: device.map_or(0, |device| device.batched),
+            device_drops: 0,
+            to_host: count.to_host + share.passed,
+            held,
+            drops,
+            name: settings.name.clone(),
+        }
     }
 }

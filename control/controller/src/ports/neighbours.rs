@@ -1,32 +1,36 @@
 //! Neighbours of the ports: those of the workers, and those of the kernel.
 
-use crate::ControlError;
-use crate::router::Inner;
+use millrace_pipeline::Snapshot;
+
+use crate::kernel::Kernel;
+use crate::model::Model;
+use crate::ports::devices::Devices;
 use crate::view::NeighbourView;
 
 /// Returns the views of all neighbours, ordered by port and address.
-///
-/// # Errors
-/// Returns an error if the data plane does not answer.
-pub(crate) fn neighbour_views(inner: &mut Inner) -> Result<Vec<NeighbourView>, ControlError> {
-    let snapshot = inner.snapshot()?;
+pub(crate) fn neighbour_views(
+    snapshot: &Snapshot,
+    model: &Model,
+    devices: &Devices,
+    kernel: &Kernel,
+) -> Vec<NeighbourView> {
     let mut views: Vec<NeighbourView> = snapshot
         .neighbours
         .iter()
         .map(|(port, address, mac)| NeighbourView {
-            port: inner.model.port_name(*port).to_owned(),
+            port: model.port_name(*port).to_owned(),
             address: address.to_string(),
             mac: mac.map(|mac| mac.to_string()),
             state: if mac.is_some() { "known".into() } else { "incomplete".into() },
         })
         .collect();
-    let ports = inner.devices.by_index();
-    if let Some(mirror) = &inner.kernel.mirror {
+    let ports = devices.by_index();
+    if let Some(mirror) = &kernel.mirror {
         let state = mirror.state();
         views.extend(state.neighbours().filter_map(|neighbour| {
             let port = ports.get(&neighbour.ifindex)?;
             Some(NeighbourView {
-                port: inner.model.port_name(*port).to_owned(),
+                port: model.port_name(*port).to_owned(),
                 address: neighbour.ip.to_string(),
                 mac: neighbour.mac.map(|mac| millrace_wire::MacAddr(mac).to_string()),
                 state: format!("{:?}", neighbour.state).to_lowercase(),
@@ -34,5 +38,5 @@ pub(crate) fn neighbour_views(inner: &mut Inner) -> Result<Vec<NeighbourView>, C
         }));
     }
     views.sort_by(|a, b| (&a.port, &a.address).cmp(&(&b.port, &b.address)));
-    Ok(views)
+    views
 }

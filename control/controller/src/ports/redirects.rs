@@ -1,8 +1,15 @@
 //! Reasons not to redirect flows to a device: a queueing discipline, which redirected packets would bypass,
 //! or a peer that accepts only shorter packets than the port sends.
 
-use crate::follow::kernel_queueing::why_passed_by;
 use crate::ports::device::KernelDevice;
+
+/// Returns the reason why no offloaded flow leaves by a port with this queueing discipline, and the remedy.
+pub(crate) fn why_passed_by(discipline: &str) -> String {
+    format!(
+        "it has the queueing discipline {discipline} of the kernel, which no packet of the router passes: a scheduler of the router's \
+         shapes and orders them (`millrace scheduler`, [port.scheduler])"
+    )
+}
 
 impl KernelDevice {
     /// Reads from the kernel the longest packet that the peer device accepts. Returns whether that is enough

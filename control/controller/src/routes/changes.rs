@@ -6,13 +6,13 @@
 use std::time::Duration;
 
 use ipnet::IpNet;
-use millrace_host::{HostNextHop, HostRoute, OwnRoute, PROTOCOL_MILLRACE, RouteKind};
+use millrace_host::{HostNextHop, HostRoute, OwnRoute, RouteKind};
 
 use crate::ControlError;
 use crate::model::Model;
-use crate::ports::devices::Devices;
+use crate::ports::devices::{Devices, PortsByDevice};
 use crate::request::NewRoute;
-use crate::routes::{PortsByDevice, from_kernel};
+use crate::routes::from_kernel;
 use crate::show;
 use crate::view::RouteView;
 
@@ -64,30 +64,6 @@ pub(super) fn own_route(
 pub(crate) fn kernel_view(route: &HostRoute, ports: &PortsByDevice, model: &Model) -> Option<RouteView> {
     let target = from_kernel(route, ports)?;
     Some(show::route(&route.prefix, &target, Some(route.protocol), model))
-}
-
-/// Returns the kernel's name for the protocol of a route, or its number (rtnetlink(7); iproute2's
-/// `rt_protos`).
-pub(crate) fn protocol(number: u8) -> String {
-    let name = match number {
-        PROTOCOL_MILLRACE => "millrace",
-        1 => "redirect",
-        2 => "kernel",
-        3 => "boot",
-        4 => "static",
-        9 => "ra",
-        11 => "zebra",
-        12 => "bird",
-        16 => "dhcp",
-        42 => "babel",
-        186 => "bgp",
-        187 => "isis",
-        188 => "ospf",
-        189 => "rip",
-        192 => "eigrp",
-        other => return other.to_string(),
-    };
-    name.to_owned()
 }
 
 pub(crate) fn parse_prefix(text: &str) -> Result<IpNet, ControlError> {

@@ -4,19 +4,19 @@ use std::time::Instant;
 
 use ipnet::IpNet;
 use millrace_config::{Change, Route};
-use millrace_host::{HostChange, Mirror, OwnRoute, PROTOCOL_MILLRACE, PrefixRange};
+use millrace_host::{HostChange, OwnRoute, PROTOCOL_MILLRACE, PrefixRange};
 use millrace_telemetry::EventKind;
 use serde_json::json;
 
 use crate::ControlError;
+use crate::events::Events;
 use crate::kernel::Kernel;
 use crate::model::Model;
-use crate::observe::events::Events;
 use crate::ports::devices::Devices;
-use crate::router::{Inner, Router};
-use crate::routes::changes::{PATIENCE, own_route, protocol};
+use crate::routes::Routes;
+use crate::routes::changes::own_route;
 use crate::routes::wanted::TOGETHER;
-use crate::routes::{Routes, from_kernel};
+use crate::show::protocol;
 
 /// Reason for a missing route that the kernel has removed.
 const GONE: &str = "the kernel has it no more";
@@ -35,102 +35,24 @@ pub(crate) enum Refused {
 pub(crate) struct Changed {
     refused: Refused,
     /// Prefixes whose route only the workers hold, or held.
-    own: Vec<IpNet>,
+    pub own: Vec<IpNet>,
     /// Prefixes whose route was changed in the kernel, and whether it is Millrace's route now.
-    kernel: Vec<(IpNet, bool)>,
+    pub kernel: Vec<(IpNet, bool)>,
 }
 
 impl Changed {
-    fn new(refused: Refused) -> Self {
+    pub fn new(refused: Refused) -> Self {
         Self { refused, own: Vec::new(), kernel: Vec::new() }
-    }
-}
-
-impl Router {
-    /// Makes changes of routes, up to the first that fails. When this returns, the next packet uses them.
-    /// Returns the number of changes made, and the reason for the failure.
-    pub(crate) async fn change_routes(
-        &self,
-        changes: &[Change],
-        refused: Refused,
-    ) -> (usize, Result<(), ControlError>) {
-        let mut changed = Changed::new(refused);
-        let (made, outcome) = self.lock().configured_routes().change(changes, &mut changed);
-        let settled = self.settle(changed).await;
-        (made, settled.and(outcome))
-    }
-
-    /// Makes a single change of a route. When this returns, the next packet uses it.
-    ///
-    /// # Errors
-    /// Returns the errors of [`to_change`](Self::to_change), and the reason for a failure.
-    pub(crate) async fn change_route(&self, change: Change) -> Result<(), ControlError> {
-        let mut changed = Changed::new(Refused::IsError);
-        let (_, outcome) = self.to_change()?.configured_routes().change(&[change], &mut changed);
-        self.settle(changed).await.and(outcome)
-    }
-
-    /// Waits until the mirror reports the changes in the kernel, and the workers have all changes.
-    async fn settle(&self, changed: Changed) -> Result<(), ControlError> {
-        {
-            let mut inner = self.lock();
-            inner.tell_own(&changed.own)?;
-            if changed.kernel.is_empty() {
-                return inner.workers.barrier();
-            }
-        }
-        // After a timeout, the workers get what the mirror has.
-        let _ = tokio::time::timeout(PATIENCE, self.hear_of(&changed.kernel)).await;
-        let mut inner = self.lock();
-        // The mirror will report these changes again, which is harmless.
-        let route = |(prefix, _): &(IpNet, bool)| HostChange::Route {
-            prefix: *prefix,
-            route: inner.kernel.route_to(*prefix),
-        };
-        let changes = changed.kernel.iter().map(route).collect();
-        inner.apply(changes)?;
-        inner.workers.barrier()
-    }
-
-    /// Waits until, for each prefix, the mirror shows that Millrace's route is there, or is gone.
-    async fn hear_of(&self, told: &[(IpNet, bool)]) {
-        let Some(mut news) = self.lock().kernel.mirror.as_ref().map(Mirror::news) else { return };
-        for (prefix, present) in told {
-            while self.lock().kernel.has_own_route(*prefix) != *present {
-                if news.changed().await.is_err() {
-                    return;
-                }
-            }
-        }
     }
 }
 
 /// Configured routes, with the parts of the router that hold them.
 pub(crate) struct ConfiguredRoutes<'a> {
-    model: &'a mut Model,
-    routes: &'a mut Routes,
-    kernel: &'a mut Kernel,
-    devices: &'a Devices,
-    events: &'a Events,
-}
-
-impl Inner {
-    /// Returns the configured routes.
-    pub fn configured_routes(&mut self) -> ConfiguredRoutes<'_> {
-        let Self { model, routes, kernel, devices, observation, .. } = self;
-        ConfiguredRoutes { model, routes, kernel, devices, events: &observation.events }
-    }
-
-    /// Sends the workers the current routes to prefixes whose configured route only they hold.
-    pub(crate) fn tell_own(&mut self, prefixes: &[IpNet]) -> Result<(), ControlError> {
-        let ports = self.devices.by_index();
-        let route = |prefix: &IpNet| {
-            let own = self.model.own_routes.get(prefix).cloned();
-            (*prefix, own.or_else(|| from_kernel(&self.kernel.route_to(*prefix)?, &ports)))
-        };
-        let changes = prefixes.iter().map(route).collect();
-        self.routes.table.change(changes, &mut self.workers)
-    }
+    pub model: &'a mut Model,
+    pub routes: &'a mut Routes,
+    pub kernel: &'a mut Kernel,
+    pub devices: &'a Devices,
+    pub events: &'a Events,
 }
 
 impl ConfiguredRoutes<'_> {

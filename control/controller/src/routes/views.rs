@@ -9,9 +9,8 @@ use crate::ControlError;
 use crate::kernel::Kernel;
 use crate::model::Model;
 use crate::ports::devices::Devices;
-use crate::router::Inner;
 use crate::routes::Routes;
-use crate::routes::changes::{kernel_view, protocol};
+use crate::routes::changes::kernel_view;
 use crate::show;
 use crate::view::RouteView;
 
@@ -24,14 +23,6 @@ pub(crate) struct RouteViews<'a> {
     pub routes: &'a Routes,
     pub kernel: &'a Kernel,
     pub devices: &'a Devices,
-}
-
-impl Inner {
-    /// Returns the views of routes.
-    pub fn route_views(&self) -> RouteViews<'_> {
-        let Self { model, routes, kernel, devices, .. } = self;
-        RouteViews { model, routes, kernel, devices }
-    }
 }
 
 impl RouteViews<'_> {
@@ -54,7 +45,7 @@ impl RouteViews<'_> {
         match self.kernel.route_to(prefix) {
             Some(route) => ControlError::Conflict(format!(
                 "the route to {prefix} is not ours: the kernel has it by protocol {}; `ip route` removes it",
-                protocol(route.protocol)
+                show::protocol(route.protocol)
             )),
             None => ControlError::NotFound(format!("there is no route of ours to {prefix}")),
         }

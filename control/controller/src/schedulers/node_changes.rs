@@ -2,56 +2,45 @@
 
 use std::collections::HashSet;
 
-use millrace_config::SchedulerNode;
+use millrace_config::{Scheduler, SchedulerNode};
 use serde_json::{Map, Value};
 
-use super::{default_leaf, find, unless_empty};
 use crate::ControlError;
+use crate::model::schedulers::{default_leaf, find, unless_empty};
 use crate::request::merge_patch::patched;
-use crate::router::Router;
-use crate::view::SchedulerView;
 
 /// Settings of the port, not of a node, which `scheduler set PORT` changes.
 pub(crate) const SETTINGS: [&str; 6] = ["rate", "overhead", "default", "queues", "host", "host-weight"];
 
-/// Changes settings of a node of a port's scheduler.
+/// Changes settings of a node in a port's scheduler.
 ///
 /// # Errors
-/// Returns the errors of [`SetSchedulerNode`].
+/// Returns the errors of the operation `SetSchedulerNode`.
 pub(crate) fn set_node(
-    router: &Router,
+    scheduler: &mut Scheduler,
     port: &str,
     name: &str,
     changes: &Map<String, Value>,
-) -> Result<SchedulerView, ControlError> {
-    if changes.contains_key("name") {
-        return Err(ControlError::Invalid(
-            "name of a node can't be changed: remove the node, and add another".into(),
-        ));
+) -> Result<(), ControlError> {
+    let own = find(unless_empty(scheduler, port)?, name)?;
+    let node: SchedulerNode = patched(own, changes)?;
+    if own.kind != node.kind && !(own.kind.is_leaf() && node.kind.is_leaf()) {
+        return Err(ControlError::Invalid(format!(
+            "node {name:?} is a {}: only a leaf can become of another kind, and a leaf again; remove the node, and add another",
+            own.kind.name()
+        )));
     }
-    let mut inner = router.to_change()?;
-    let id = inner.change_scheduler(port, None, |scheduler| {
-        let own = find(unless_empty(scheduler, port)?, name)?;
-        let node: SchedulerNode = patched(own, changes)?;
-        if own.kind != node.kind && !(own.kind.is_leaf() && node.kind.is_leaf()) {
-            return Err(ControlError::Invalid(format!(
-                "node {name:?} is a {}: only a leaf can become of another kind, and a leaf again; remove the node, and add another",
-                own.kind.name()
-            )));
-        }
-        for own in scheduler.node.iter_mut().filter(|own| own.name == name) {
-            *own = node.clone();
-        }
-        let default = default_leaf(scheduler)?.map(str::to_owned);
-        in_order(&mut scheduler.node);
-        // If the order of leaves has changed, the former default leaf becomes the configured one, so that
-        // unassigned packets stay in their queue.
-        if default_leaf(scheduler)?.map(str::to_owned) != default {
-            scheduler.default = default;
-        }
-        Ok(())
-    })?;
-    inner.scheduler_view(id)
+    for own in scheduler.node.iter_mut().filter(|own| own.name == name) {
+        *own = node.clone();
+    }
+    let default = default_leaf(scheduler)?.map(str::to_owned);
+    in_order(&mut scheduler.node);
+    // If the order of leaves has changed, the former default leaf becomes the configured one, so that
+    // unassigned packets stay in their queue.
+    if default_leaf(scheduler)?.map(str::to_owned) != default {
+        scheduler.default = default;
+    }
+    Ok(())
 }
 
 /// Orders nodes so that each follows its parent. Nodes with an unknown parent come last.

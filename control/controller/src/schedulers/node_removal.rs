@@ -9,10 +9,10 @@ use millrace_plugin::{Action, BindingId};
 use millrace_units::{by_number, count};
 
 use crate::ControlError;
-use crate::filters::gates::binding_views;
 use crate::model::Model;
+use crate::model::schedulers::without;
 use crate::request::NodeRemoval;
-use crate::schedulers::without;
+use crate::show;
 use crate::view::BindingView;
 use crate::workers::Workers;
 
@@ -68,7 +68,7 @@ pub(crate) fn plan_removal(
     let from = model.schedulers.of(id).cloned().unwrap_or_default();
     let after = without(&from, port, node, to)?;
     let filters = model.filters_below(port, node)?;
-    let views = binding_views(&filters, model, workers)?;
+    let views = show::binding_views(&filters, &workers.counts_of(&filters)?, model);
     if !filters.is_empty() && to.is_none() && !removal.with_filters {
         return Err(named(port, node, &views));
     }

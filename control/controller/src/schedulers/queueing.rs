@@ -8,8 +8,8 @@ use millrace_pipeline::thread;
 use millrace_telemetry::Rate;
 
 use super::view::rate_key;
-use crate::flows::lookup::parse_packet;
 use crate::model::Model;
+use crate::model::packets::parse_packet;
 
 /// Maximum number of remembered flows without settings.
 const MOST_FORMER: usize = 1024;
@@ -29,7 +29,7 @@ impl FormerFlows {
 /// Rates of scheduler nodes, and flows whose settings were removed.
 pub(crate) struct Queueing {
     /// Rates of scheduler nodes, since each node was added.
-    pub(super) rates: Rate,
+    pub rates: Rate,
     /// Flows whose settings were removed.
     former_flows: FormerFlows,
 }

@@ -1,30 +1,21 @@
 //! Queues of ports and of single flows: their counters and settings.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-use millrace_classify::CompiledSelection;
 use millrace_config::{Bits, FlowQueue, QueueSize, SchedulerKind};
 use millrace_packet::FlowKey;
-use millrace_pipeline::{
-    FlowCommand, FlowQueueReport, FlowReport, FlowTreatment, ScheduleChange, SchedulerCommand,
-};
-use millrace_schedule::Rate;
+use millrace_pipeline::{FlowCommand, FlowQueueReport, ScheduleChange, SchedulerCommand};
 use millrace_units::{PortId, QueueId};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::ControlError;
-use crate::flows::lookup::parse_packet;
-use crate::flows::selector;
 use crate::model::Model;
+use crate::model::packets::selector;
+use crate::model::schedulers::tree::{NO_QUANTUM, same_queue};
 use crate::request::reading::read;
-use crate::router::{Inner, Router};
-use crate::schedulers::owner_of;
 use crate::view::{FlowQueueView, QueueView, SchedulerNodeView, SchedulerView};
-use crate::workers::Workers;
-
-/// Error text for a flow with a quantum of 0.
-pub(super) const NO_QUANTUM: &str = "its quantum is 0, with which the flow would never send: give 1 to 1073741824 bytes, or none for the default of all flows";
+use crate::workers::{Workers, owner_of};
 
 /// Changes of the settings of a flow's queue. An absent setting stays as it is.
 #[derive(Deserialize)]
@@ -89,95 +80,29 @@ impl FlowSettings {
     }
 }
 
-/// Returns the treatment of a flow with these settings.
-fn treatment(said: Option<&FlowQueue>) -> FlowTreatment {
-    match said {
-        None => FlowTreatment::Common,
-        Some(FlowQueue { rate: Some(Bits(bits)), threshold, .. }) => {
-            FlowTreatment::Reserved(Rate(*bits), threshold.map(QueueSize::bytes_u32))
-        }
-        Some(FlowQueue { quantum, threshold, .. }) => {
-            let bytes = |size: &Option<QueueSize>| size.map(QueueSize::bytes_u32);
-            FlowTreatment::BestEffort(bytes(quantum).unwrap_or(0), bytes(threshold))
-        }
-    }
+/// Returns the views of a scheduler's leaves as queues, without the queues of single flows.
+pub(crate) fn queues_of(scheduler: SchedulerView) -> impl Iterator<Item = QueueView> {
+    let leaf =
+        |node: &SchedulerNodeView| node.kind.parse::<SchedulerKind>().is_ok_and(SchedulerKind::is_leaf);
+    let port = scheduler.port;
+    let nodes = scheduler.nodes.into_iter().filter(leaf);
+    nodes.map(move |node| QueueView {
+        port: port.clone(),
+        offered_packets: node.sent_packets + u64::from(node.held_packets) + node.drops.values().sum::<u64>(),
+        offered_bytes: node.sent_bytes + u64::from(node.held_bytes) + node.dropped_bytes,
+        flows: Vec::new(),
+        node,
+    })
 }
 
-impl Inner {
-    /// Returns the views of all queues, without the queues of single flows.
-    pub(crate) fn queue_views(&mut self) -> Result<Vec<QueueView>, ControlError> {
-        let leaves = |scheduler: SchedulerView| {
-            let leaf = |node: &SchedulerNodeView| {
-                node.kind.parse::<SchedulerKind>().is_ok_and(SchedulerKind::is_leaf)
-            };
-            let port = scheduler.port;
-            let nodes = scheduler.nodes.into_iter().filter(leaf);
-            nodes.map(move |node| QueueView {
-                port: port.clone(),
-                offered_packets: node.sent_packets
-                    + u64::from(node.held_packets)
-                    + node.drops.values().sum::<u64>(),
-                offered_bytes: node.sent_bytes + u64::from(node.held_bytes) + node.dropped_bytes,
-                flows: Vec::new(),
-                node,
-            })
-        };
-        Ok(self.scheduler_views()?.into_iter().flat_map(leaves).collect())
-    }
-
-    /// Returns the view of a queue of a port, without the queues of single flows.
-    ///
-    /// # Errors
-    /// Returns an error for an unknown port or queue, or if the data plane does not answer.
-    pub(crate) fn queue_view(&mut self, port: &str, queue: &str) -> Result<QueueView, ControlError> {
-        self.model.port(port)?;
-        let mut of_port: Vec<QueueView> =
-            self.queue_views()?.into_iter().filter(|view| view.port == port).collect();
-        match of_port.iter().position(|view| view.node.name == queue) {
-            Some(index) => Ok(of_port.swap_remove(index)),
-            None => Err(ControlError::unknown("queue", queue, of_port.iter().map(|view| &*view.node.name))),
-        }
-    }
-}
-
-/// Returns the queues of flows in a leaf of a port.
-pub(crate) async fn flow_queues(
-    router: &Router,
-    port: &str,
-    queue: &str,
-    leaf: u16,
-) -> Result<Vec<FlowQueueView>, ControlError> {
-    let id = router.lock().model.port(port)?.id;
-    let mut reports = Vec::new();
-    loop {
-        let more = {
-            let mut guard = router.lock();
-            let inner = &mut *guard;
-            flow_queue_reports(&inner.model, &mut inner.workers, id, QueueId(leaf), reports.len())?
-        };
-        if more.is_empty() {
-            break;
-        }
-        reports.extend(more);
-        tokio::task::yield_now().await;
-    }
-    let mut keys: HashMap<u32, FlowKey> = {
-        let inner = router.lock();
-        inner.queueing.former_flows().map(|key| (inner.workers.hash_of(key), *key)).collect()
-    };
-    let note = |_, flow: FlowReport| {
-        keys.insert(flow.hash, flow.key);
-    };
-    router.scan(FlowCommand::Scan, &CompiledSelection::any(), note).await?;
-    let inner = router.lock();
-    // A flow with settings keeps its name even while it sends no packets.
-    let said = inner.model.schedulers.of(id).into_iter().flat_map(|own| &own.flow);
-    let said = said
-        .filter(|flow| flow.queue == queue)
-        .filter_map(|flow| parse_packet(&flow.flow, &inner.model).ok());
-    keys.extend(said.map(|packet| (inner.workers.hash_of(&packet.key), packet.key)));
-    let view = |FlowQueueReport { hash, reserved, queue }: FlowQueueReport| FlowQueueView {
-        flow: hash.and_then(|hash| keys.get(&hash)).map(|key| selector(key, &inner.model)),
+/// Returns the view of a flow's queue. `keys` has the known flows by their hash.
+pub(crate) fn flow_queue_view(
+    FlowQueueReport { hash, reserved, queue }: FlowQueueReport,
+    keys: &HashMap<u32, FlowKey>,
+    model: &Model,
+) -> FlowQueueView {
+    FlowQueueView {
+        flow: hash.and_then(|hash| keys.get(&hash)).map(|key| selector(key, model)),
         shared: hash.is_none(),
         quantum: queue.quantum,
         threshold: queue.threshold,
@@ -195,37 +120,10 @@ pub(crate) async fn flow_queues(
         drops: queue.drops.iter().map(|(cause, packets)| (cause.name(), packets)).collect(),
         dropped_bytes: queue.drops.bytes(),
         marked_packets: queue.drops.marked(),
-    };
-    Ok(reports.into_iter().map(view).collect())
-}
-
-/// Returns the error text for a flow whose queue belongs to another flow that has settings.
-pub(crate) fn same_queue(other: &str) -> String {
-    format!(
-        "its queue is that of {other:?}: a queue takes what comes by any port of one source, destination, protocol and ports; \
-         name the flow as it stands there, or let it be like all others first"
-    )
+    }
 }
 
 impl Model {
-    /// Returns the flows with a reserved rate, at all ports.
-    pub(crate) fn reserved_flows(&self) -> Vec<FlowKey> {
-        let reserved = self.schedulers.flows().filter(|flow| flow.rate.is_some());
-        // The stored texts were parsed before, so parsing succeeds.
-        reserved.filter_map(|flow| parse_packet(&flow.flow, self).ok()).map(|packet| packet.key).collect()
-    }
-
-    /// Returns the changes that create the schedulers of all ports, with the settings of single flows.
-    pub(crate) fn begin_schedulers(&self) -> Result<Vec<(PortId, Vec<ScheduleChange>)>, ControlError> {
-        let mut all = Vec::new();
-        for (port, mut changes) in self.schedulers.begin()? {
-            let flows = self.schedulers.of(port).map_or(&[][..], |own| &own.flow);
-            changes.extend(self.flow_changes(self.port_name(port), &[], flows)?);
-            all.push((port, changes));
-        }
-        Ok(all)
-    }
-
     /// Stores changed settings of a flow, and returns the change of the port's scheduler. `flow` is spelled
     /// as by [`one_flow`].
     pub(crate) fn change_flow(
@@ -246,47 +144,6 @@ impl Model {
         self.schedulers.note_flow(id, queue, flow, said);
         Ok(change)
     }
-
-    /// Returns the scheduler change that sets all settings of a flow; `None` resets them to the defaults.
-    fn flow_change(
-        &self,
-        port: &str,
-        queue: &str,
-        flow: &str,
-        said: Option<&FlowQueue>,
-    ) -> Result<ScheduleChange, ControlError> {
-        let id = self.port(port)?.id;
-        let (leaf, node) = self.schedulers.leaf(id, port, queue)?;
-        let key = parse_packet(flow, self)?.key;
-        if node.kind != SchedulerKind::FlowQueues {
-            return Err(ControlError::Invalid("only flow-queues have a queue for each flow".into()));
-        }
-        if said.is_some_and(|said| said.rate.is_some()) && node.rate.is_none() {
-            return Err(ControlError::Invalid(format!(
-                "queue {queue:?} has no rate of which a part could be reserved: say what it is served with, \
-                 `queue set {port} {queue} rate=RATE`"
-            )));
-        }
-        Ok(ScheduleChange::Flow(leaf, key, treatment(said)))
-    }
-
-    /// Returns the changes that turn the flow settings `before` of a port's scheduler into `after`. The
-    /// leaves that both name must exist.
-    pub fn flow_changes(
-        &self,
-        port: &str,
-        before: &[FlowQueue],
-        after: &[FlowQueue],
-    ) -> Result<Vec<ScheduleChange>, ControlError> {
-        let left: HashSet<_> = after.iter().map(FlowQueue::of_queue).collect();
-        let gone = before.iter().filter(|own| !left.contains(&own.of_queue()));
-        // A removed leaf has removed its flow settings.
-        let released = gone.filter_map(|own| self.flow_change(port, &own.queue, &own.flow, None).ok());
-        let there: HashMap<_, _> = before.iter().map(|own| (own.of_queue(), own)).collect();
-        let new = after.iter().filter(|own| there.get(&own.of_queue()) != Some(own));
-        let set = new.map(|own| self.flow_change(port, &own.queue, &own.flow, Some(own)));
-        released.map(Ok).chain(set).collect()
-    }
 }
 
 /// Sends the flows with reservations to the workers.
@@ -296,7 +153,7 @@ pub(crate) fn tell_reserved(model: &Model, workers: &mut Workers) -> Result<(), 
 }
 
 /// Returns a piece of the reports of flows' queues in a leaf, beginning with the report of index `first`.
-fn flow_queue_reports(
+pub(crate) fn flow_queue_reports(
     model: &Model,
     workers: &mut Workers,
     port: PortId,
@@ -310,9 +167,12 @@ fn flow_queue_reports(
 
 #[cfg(test)]
 mod tests {
+    use millrace_pipeline::FlowTreatment;
+    use millrace_schedule::Rate;
     use serde_json::json;
 
     use super::*;
+    use crate::model::flow_queues::treatment;
     use crate::operation::{GetQueue, Principal, SetQueue};
     use crate::{StartOptions, start};
 

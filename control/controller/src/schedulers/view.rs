@@ -5,17 +5,17 @@ use std::collections::HashMap;
 use millrace_config::{Bits, Nodes, Scheduler, SchedulerNode};
 use millrace_pipeline::{ScheduleReport, SchedulerCommand, Snapshot};
 use millrace_schedule::{NodeView, in_tree};
+use millrace_telemetry::Rate;
 use millrace_units::{BitRate, Instant, PortId, QueueId, count};
 use serde_json::{Map, Value};
 
 use crate::ControlError;
 use crate::kernel::Kernel;
 use crate::model::Model;
+use crate::model::schedulers::Schedulers;
 use crate::ports::devices::Devices;
-use crate::router::Inner;
-use crate::schedulers::{Schedulers, owner_of};
 use crate::view::{SchedulerNodeView, SchedulerView};
-use crate::workers::Workers;
+use crate::workers::{Workers, owner_of};
 
 /// Promised rates in bit/s, by node number; no entry for a node whose rate is not bounded.
 type Promises = HashMap<QueueId, u64>;
@@ -97,7 +97,7 @@ pub(crate) fn say_beyond_link(port: PortId, model: &Model, devices: &Devices, ke
 }
 
 /// Logs the limits of a port's leaves that exceed the packet memory.
-pub(super) fn say_beyond_room(port: PortId, model: &Model, workers: &mut Workers) {
+pub(crate) fn say_beyond_room(port: PortId, model: &Model, workers: &mut Workers) {
     let says_it = |scheduler: &Scheduler| {
         scheduler.node.iter().any(|node| node.limit.is_some() || node.queues.is_some())
     };
@@ -133,26 +133,31 @@ fn nodes_of(
     Ok(all.map(|(at, view)| (view, at)).collect())
 }
 
-impl Inner {
+/// Parts of the router that know of schedulers.
+pub(crate) struct SchedulerViews<'a> {
+    pub model: &'a Model,
+    pub devices: &'a Devices,
+    pub kernel: &'a Kernel,
+    pub workers: &'a mut Workers,
+    /// Rates of scheduler nodes.
+    pub rates: &'a mut Rate,
+}
+
+impl SchedulerViews<'_> {
     /// Returns the view of the scheduler of a port.
-    pub fn scheduler_view(&mut self, port: PortId) -> Result<SchedulerView, ControlError> {
-        let snapshot = self.snapshot()?;
+    pub fn of(&mut self, port: PortId, snapshot: &Snapshot) -> Result<SchedulerView, ControlError> {
         let report = snapshot.schedulers.iter().find(|(own, _)| *own == port).map(|(_, report)| report);
         let Some(report) = report else {
             return Err(ControlError::System("the scheduler is not there".into()));
         };
-        self.view_of(port, report, &snapshot)
+        self.view_of(port, report, snapshot)
     }
 
     /// Returns the views of all ports' schedulers.
-    ///
-    /// # Errors
-    /// Returns an error if the data plane does not answer.
-    pub fn scheduler_views(&mut self) -> Result<Vec<SchedulerView>, ControlError> {
-        let snapshot = self.snapshot()?;
+    pub fn all(&mut self, snapshot: &Snapshot) -> Result<Vec<SchedulerView>, ControlError> {
         let planned = |port: &PortId| self.model.schedulers.of(*port).is_some();
         let there: Vec<_> = snapshot.schedulers.iter().filter(|(port, _)| planned(port)).collect();
-        there.into_iter().map(|(port, report)| self.view_of(*port, report, &snapshot)).collect()
+        there.into_iter().map(|(port, report)| self.view_of(*port, report, snapshot)).collect()
     }
 
     fn view_of(
@@ -161,45 +166,26 @@ impl Inner {
         report: &ScheduleReport,
         snapshot: &Snapshot,
     ) -> Result<SchedulerView, ControlError> {
-        let nodes = nodes_of(port, &self.model, &mut self.workers)?;
-        let host = self.devices.host_view(port, &self.model, snapshot);
+        let nodes = nodes_of(port, self.model, self.workers)?;
+        let host = self.devices.host_view(port, self.model, snapshot);
         let schedulers = &self.model.schedulers;
         let name = self.model.port_name(port).to_owned();
         let settings = schedulers.of(port);
         let specs = settings.map(Nodes::of);
-        let link = link_speed(port, &self.devices, &self.kernel);
+        let link = link_speed(port, self.devices, self.kernel);
         // If the link is slower than the configured rate, the promises follow from the link's speed.
         let slower =
             link.filter(|link| settings.is_some_and(|own| own.rate.is_none_or(|rate| rate.0 > link.0)));
         let by_link = |own| slower.and_then(|link| schedulers.promises(own, Some(link)).ok());
         let by_rate = |own: &Scheduler| schedulers.promises(own, own.rate).ok();
         let promised = settings.and_then(|own| by_link(own).or_else(|| by_rate(own))).unwrap_or_default();
-        let rates = &mut self.queueing.rates;
+        let rates = &mut *self.rates;
         let node = |(view, at): &(NodeView, Instant)| {
             let number = QueueId(view.node.0 as u16);
             let node_name = schedulers.name(number).to_owned();
             let spec = specs.as_ref().and_then(|specs| specs.get(&node_name));
-            let key = rate_key(&name, &node_name);
-            SchedulerNodeView {
-                id: number.0,
-                kind: spec.map_or("", |spec| spec.kind.name()),
-                under: spec.and_then(|spec| spec.under.clone()),
-                settings: spec.map(settings_of).unwrap_or_default(),
-                promised: promised.get(&number).copied(),
-                delivered: (rates.read(&key, view.sent_wire_bytes, *at) * 8.0).round() as u64,
-                sent_packets: view.sent_packets,
-                sent_bytes: view.sent_bytes,
-                sent_wire_bytes: view.sent_wire_bytes,
-                held_packets: view.held_packets,
-                held_bytes: view.held_bytes,
-                peak_bytes: view.peak_bytes,
-                peak_packets: view.peak_packets,
-                queues: view.queues,
-                drops: view.drops.iter().map(|(cause, packets)| (cause.name(), packets)).collect(),
-                dropped_bytes: view.drops.bytes(),
-                marked_packets: view.drops.marked(),
-                name: node_name,
-            }
+            let delivered = rates.read(&rate_key(&name, &node_name), view.sent_wire_bytes, *at) * 8.0;
+            node_view(view, node_name, spec, promised.get(&number).copied(), delivered.round() as u64)
         };
         Ok(SchedulerView {
             rate: settings.and_then(|settings| settings.rate).map(|Bits(bits)| bits),
@@ -220,6 +206,36 @@ impl Inner {
             nodes: nodes.iter().map(node).collect(),
             port: name,
         })
+    }
+}
+
+/// Returns the view of a node with its promised and its delivered rate in bit/s.
+fn node_view(
+    view: &NodeView,
+    name: String,
+    spec: Option<&SchedulerNode>,
+    promised: Option<u64>,
+    delivered: u64,
+) -> SchedulerNodeView {
+    SchedulerNodeView {
+        id: view.node.0 as u16,
+        name,
+        kind: spec.map_or("", |spec| spec.kind.name()),
+        under: spec.and_then(|spec| spec.under.clone()),
+        settings: spec.map(settings_of).unwrap_or_default(),
+        promised,
+        delivered,
+        sent_packets: view.sent_packets,
+        sent_bytes: view.sent_bytes,
+        sent_wire_bytes: view.sent_wire_bytes,
+        held_packets: view.held_packets,
+        held_bytes: view.held_bytes,
+        peak_bytes: view.peak_bytes,
+        peak_packets: view.peak_packets,
+        queues: view.queues,
+        drops: view.drops.iter().map(|(cause, packets)| (cause.name(), packets)).collect(),
+        dropped_bytes: view.drops.bytes(),
+        marked_packets: view.drops.marked(),
     }
 }
 

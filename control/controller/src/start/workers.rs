@@ -1,9 +1,9 @@
 //! Start of the worker threads.
 
 use crate::ControlError;
-use crate::routes::table::RouteTable;
 use crate::workers::Workers;
 use crate::workers::handle::WorkerHandle;
+use crate::workers::route_table::RouteTable;
 use crate::workers::watchdog::WorkerThread;
 use crate::workers::worker_panic::{WorkerPanic, run_worker};
 use millrace_config::{Config, PollMode};

@@ -15,11 +15,10 @@ use millrace_wire::MacAddr;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::events::Events;
 use crate::model::Model;
-use crate::observe::events::Events;
-use crate::router::Inner;
-use crate::routes::table::RouteTable;
 use crate::view::CrashView;
+use crate::workers::route_table::RouteTable;
 use crate::workers::worker_panic::WorkerPanic;
 
 /// Maximum size of a stored backtrace, in bytes.
@@ -100,30 +99,30 @@ fn view(captures: &CrashCaptures, name: &str) -> Option<CrashView> {
     Some(CrashView { time, version, message, location, instance, capture: captures.frames(name) })
 }
 
-impl Inner {
-    /// Writes the capture of a crash, and puts the instance whose call panicked into quarantine. Without a
-    /// state directory, only logs the crash.
-    pub fn capture_crash(&mut self, panic: WorkerPanic) {
-        let WorkerPanic { worker, ref note, .. } = panic;
-        tracing::error!(worker, "a worker panicked at {}: {}", note.location, note.message);
-        let instance = panic.post_mortem.instance;
-        let Some(state) = self.settings.state.clone() else {
-            tracing::error!("no crash capture is written, for [plugins] state is \"none\"");
-            return;
-        };
-        let parts = (&self.model, &self.tables, &self.routes.table);
-        match write_capture(&CrashCaptures::of(&state), panic, parts) {
-            Ok(path) => {
-                tracing::error!(
-                    "crash capture: {0}; `millrace replay --crash {0}` replays it",
-                    path.display()
-                );
-            }
-            Err(problem) => tracing::error!("the crash capture can't be written: {problem}"),
+/// Writes the capture of a crash, and puts the instance whose call panicked into quarantine. Without a
+/// state directory, only logs the crash.
+pub(crate) fn capture_crash(
+    panic: WorkerPanic,
+    state: Option<&Path>,
+    model: &mut Model,
+    tables: &GateTables,
+    routes: &RouteTable,
+) {
+    let WorkerPanic { worker, ref note, .. } = panic;
+    tracing::error!(worker, "a worker panicked at {}: {}", note.location, note.message);
+    let instance = panic.post_mortem.instance;
+    let Some(state) = state else {
+        tracing::error!("no crash capture is written, for [plugins] state is \"none\"");
+        return;
+    };
+    match write_capture(&CrashCaptures::of(state), panic, (&*model, tables, routes)) {
+        Ok(path) => {
+            tracing::error!("crash capture: {0}; `millrace replay --crash {0}` replays it", path.display());
         }
-        if let Some(instance) = instance {
-            quarantine_for_panic(&mut self.model, instance);
-        }
+        Err(problem) => tracing::error!("the crash capture can't be written: {problem}"),
+    }
+    if let Some(instance) = instance {
+        quarantine_for_panic(model, instance);
     }
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod crash_capture;
 pub(crate) mod death;
 pub(crate) mod handle;
 pub(crate) mod memory_guard;
+pub(crate) mod route_table;
 pub(crate) mod supervision;
 pub(crate) mod watchdog;
 pub(crate) mod worker_panic;
@@ -18,13 +19,18 @@ use millrace_pipeline::{
 };
 
 use millrace_plugin::BindingId;
-use millrace_units::{NextHopIndex, QueueAccount};
+use millrace_units::{NextHopIndex, PortId, QueueAccount};
 
 use crate::ControlError;
-use crate::routes::table::TellRoutes;
+use crate::model::Model;
 use crate::show::Counts;
 use crate::workers::handle::{WorkerHandle, ended};
+use crate::workers::route_table::TellRoutes;
 use crate::workers::watchdog::WorkerThread;
+
+/// Maximum number of pieces in which a worker reports its neighbours in use. It suffices for all neighbours,
+/// unless some are used again during the report.
+pub(crate) const MOST_PIECES: usize = 512;
 
 /// Workers of a router, one or more.
 #[derive(Debug)]
@@ -220,6 +226,17 @@ impl Workers {
         let workers = self.workers.iter_mut().enumerate();
         workers.into_iter().find_map(|(number, worker)| Some((number, worker.next_event()?)))
     }
+}
+
+/// Returns the worker that owns a port's device.
+pub(crate) fn owner_of<'a>(
+    port: PortId,
+    model: &Model,
+    workers: &'a mut Workers,
+) -> Result<&'a mut WorkerHandle, ControlError> {
+    let plan = model.ports.iter().find(|plan| plan.id == port);
+    let plan = plan.ok_or_else(|| ControlError::System(format!("port {}: no such port", port.0)))?;
+    Ok(workers.owner(plan.settings.device))
 }
 
 impl TellRoutes for Workers {

@@ -6,13 +6,14 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use millrace_config::Time;
-use millrace_pipeline::{ObservationCommand, TraceEvent, TraceSource, TraceStep};
+use millrace_pipeline::{TraceEvent, TraceSource, TraceStep};
 
 pub(crate) use words::with_link;
 
+use crate::model::Model;
 use crate::ports::device::time_of_day;
-use crate::router::Router;
 use crate::view::TraceView;
+use crate::workers::route_table::RouteTable;
 
 /// Default time limit of a trace.
 pub(crate) const TIME: Duration = Duration::from_secs(60);
@@ -39,14 +40,13 @@ impl TraceRequest {
     pub const COUNT: u32 = 10;
 }
 
-/// Running trace. It ends when enough packets were traced, at its time limit, or when dropped.
+/// Journeys of a running trace.
 #[derive(Debug)]
-pub struct Trace {
-    router: Router,
-    number: u32,
+pub(crate) struct Journeys {
     /// Readers of the steps, one for each worker.
     sources: Vec<TraceSource>,
-    journeys: HashMap<u16, Journey>,
+    /// Journeys that have not ended, by the mark of the packet.
+    open: HashMap<u16, Journey>,
     /// Offset to be added to the workers' clock to get the time since 1970.
     origin: Duration,
     until: Instant,
@@ -87,19 +87,15 @@ fn ends(step: &TraceStep) -> i64 {
     }
 }
 
-impl Trace {
-    /// Returns the trace with this number, of up to `count` packets within `time`.
-    pub(crate) fn new(
-        router: &Router,
-        number: u32,
-        sources: Vec<TraceSource>,
-        (count, time): (u32, Duration),
-    ) -> Self {
+/// Steps of an ended journey, and whether all of them were read.
+pub(crate) type Ended = (Vec<TraceEvent>, bool);
+
+impl Journeys {
+    /// Returns the journeys of up to `count` packets within `time`.
+    pub fn new(sources: Vec<TraceSource>, (count, time): (u32, Duration)) -> Self {
         Self {
-            router: router.clone(),
-            number,
             sources,
-            journeys: HashMap::new(),
+            open: HashMap::new(),
             origin: time_of_day(),
             until: Instant::now() + time,
             left: count,
@@ -109,17 +105,17 @@ impl Trace {
 
     /// Returns the journeys that have ended since the last call, or whose next step was awaited in vain, in
     /// order of arrival. The flag tells whether the trace is over.
-    pub fn take(&mut self) -> (Vec<TraceView>, bool) {
+    pub fn take(&mut self) -> (Vec<Ended>, bool) {
         let now = Instant::now();
         // A worker records its steps before it hands the packet over. If a reading of all workers sees a
         // step, the next reading therefore sees all steps before it.
-        self.journeys.values_mut().for_each(|journey| journey.is_settled = true);
+        self.open.values_mut().for_each(|journey| journey.is_settled = true);
         self.read(now, true);
         self.read(now, false);
         let ended = self.sources.iter().all(TraceSource::is_ended);
         let is_out = now >= self.until;
         let mut done: Vec<(u16, bool)> = Vec::new();
-        self.journeys.retain(|mark, journey| {
+        self.open.retain(|mark, journey| {
             let is_over = journey.is_settled && journey.has_begun() && journey.open_ends() <= 0;
             let is_given_up = ended || now >= journey.read + PATIENCE;
             if (is_over || is_given_up) && journey.has_begun() {
@@ -127,9 +123,9 @@ impl Trace {
             }
             journey.has_begun() || !is_given_up
         });
-        let mut journeys: Vec<(Vec<TraceEvent>, bool)> = done
+        let mut journeys: Vec<Ended> = done
             .into_iter()
-            .filter_map(|(mark, is_over)| Some((self.journeys.remove(&mark)?.events, is_over)))
+            .filter_map(|(mark, is_over)| Some((self.open.remove(&mark)?.events, is_over)))
             .collect();
         for (events, _) in &mut journeys {
             // The counter gives the order of steps at different workers.
@@ -138,43 +134,33 @@ impl Trace {
         journeys.sort_by_key(|(events, _)| events.first().map(|event| (event.at, event.counter)));
         journeys.truncate(self.left as usize);
         self.left -= journeys.len() as u32;
-        let views = if journeys.is_empty() { Vec::new() } else { self.render(journeys) };
-        let over = self.left == 0 || ended || (is_out && self.journeys.is_empty());
-        (views, over)
+        let over = self.left == 0 || ended || (is_out && self.open.is_empty());
+        (journeys, over)
     }
 
     fn read(&mut self, now: Instant, is_settled: bool) {
         for source in &mut self.sources {
             while let Some(event) = source.next_event() {
                 let new = || Journey { events: Vec::new(), read: now, is_settled };
-                let journey = self.journeys.entry(event.mark).or_insert_with(new);
+                let journey = self.open.entry(event.mark).or_insert_with(new);
                 journey.events.push(event);
                 (journey.read, journey.is_settled) = (now, is_settled);
             }
         }
     }
 
-    fn render(&mut self, journeys: Vec<(Vec<TraceEvent>, bool)>) -> Vec<TraceView> {
-        let inner = self.router.lock();
-        let words = words::Words { model: &inner.model, routes: &inner.routes.table, origin: self.origin };
-        let render = |(events, is_over): (Vec<TraceEvent>, bool)| {
+    /// Returns the views of ended journeys.
+    pub fn render(&mut self, ended: Vec<Ended>, model: &Model, routes: &RouteTable) -> Vec<TraceView> {
+        let words = words::Words { model, routes, origin: self.origin };
+        let render = |(events, is_over): Ended| {
             self.told += 1;
             words.view(self.told, &events, is_over)
         };
-        journeys.into_iter().map(render).collect()
+        ended.into_iter().map(render).collect()
     }
 
     /// Returns the number of packets missing or incomplete in the trace, because steps were read too slowly.
     pub fn lost(&self) -> u64 {
         self.sources.iter().map(TraceSource::lost).sum()
-    }
-}
-
-impl Drop for Trace {
-    fn drop(&mut self) {
-        let mut inner = self.router.lock();
-        inner.observation.tracing = None;
-        // A stopped router has no trace to stop.
-        let _ = inner.workers.tell(|| ObservationCommand::StopTrace(self.number));
     }
 }

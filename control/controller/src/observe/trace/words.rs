@@ -14,9 +14,9 @@ use millrace_wire::Protocol;
 
 use crate::model::Model;
 use crate::ports::headers::{Headers, hexadecimal};
-use crate::routes::table::RouteTable;
 use crate::show;
 use crate::view::{RawFrame, TraceStepView, TraceView};
+use crate::workers::route_table::RouteTable;
 
 /// Names and clock for the texts of steps.
 pub(super) struct Words<'a> {

@@ -73,7 +73,7 @@ impl Bench {
 
     /// Loads a plugin as the daemon does.
     fn load_as(&mut self, path: &str, allow_downgrade: bool) -> Result<&'static str, String> {
-        let admitted = self.model.admitted();
+        let admitted = Admitted::of(&self.model);
         let new = NewPlugin { path: path.to_owned(), allow_downgrade };
         let admit = |half, manifest: &Manifest, origin| admit_new(&self.model, half, manifest, origin, &new);
         let compile = |module: &[u8]| self.compile(module);
@@ -209,7 +209,7 @@ fn what_cannot_be_remembered_is_not_loaded() {
 #[test]
 fn a_file_that_is_swapped_after_it_was_read_changes_nothing() {
     let bench = Bench::new("swap", "");
-    let admitted = bench.model.admitted();
+    let admitted = Admitted::of(&bench.model);
     let path = bench.write_signed("a.wasm", &module("a", "1.0.0", "good"));
     let file = PluginFile::read(Path::new(&path)).unwrap();
     bench.write_signed("a.wasm", &module("evil", "1.0.0", "bad"));
@@ -398,7 +398,7 @@ fn a_plan_runs_no_constructor() {
     let mut bench = Bench::new("objects-plan", "shared-objects = \"allow\"");
     let Some(bytes) = object(&bench.folder, "a", "1.0.0") else { return };
     let path = bench.write_signed("a.so", &bytes);
-    let admitted = Admitted { runs: false, ..bench.model.admitted() };
+    let admitted = Admitted { runs: false, ..Admitted::of(&bench.model) };
     let compile = |module: &[u8]| bench.compile(module);
     let loaded = load_by(&admitted, &path, &|_, _, _| Ok(()), compile, compile).ok().unwrap();
     assert_eq!((loaded.plugin.name(), loaded.plugin.version()), ("a", "1.0.0"));

@@ -1,8 +1,10 @@
 //! Devices of ports without a kernel device: TAP devices, packet files, memory.
 
+use std::collections::HashMap;
+
 use millrace_config::PortKind;
 use millrace_packet::Pool;
-use millrace_pipeline::{OpenDevice, OpenedDevice};
+use millrace_pipeline::{DeviceId, OpenDevice, OpenedDevice};
 use millrace_port::pcap::Pace;
 use millrace_port::{Capabilities, Memory, Pcap, PcapFiles, PcapOptions, Port, Tap};
 use millrace_wire::MacAddr;
@@ -10,7 +12,6 @@ use millrace_wire::MacAddr;
 use super::{Wrapping, open_error, open_on_worker, time_of_day};
 use crate::ControlError;
 use crate::model::PortPlan;
-use crate::router::Inner;
 use crate::workers::Workers;
 
 /// Device of a port without a kernel device, before a worker gets it.
@@ -68,15 +69,20 @@ impl OwnDevice {
     fn give(self, workers: &mut Workers) -> Result<Capabilities, ControlError> {
         open_on_worker(&self.plan, self.open, workers).map(|report| report.capabilities)
     }
-    /// Gives all devices to their workers. Ports, filters and routes must be complete, because packets arrive
-    /// at once.
+
+    /// Gives all devices to their workers, and stores their capabilities in `known`. Ports, filters and routes
+    /// must be complete, because packets arrive at once.
     ///
     /// # Errors
     /// Returns an error if a worker can't open a device, or does not answer.
-    pub fn give_all(devices: Vec<Self>, inner: &mut Inner) -> Result<(), ControlError> {
+    pub fn give_all(
+        devices: Vec<Self>,
+        known: &mut HashMap<DeviceId, Capabilities>,
+        workers: &mut Workers,
+    ) -> Result<(), ControlError> {
         for device in devices {
             let id = device.plan.settings.device;
-            inner.devices.capabilities.insert(id, device.give(&mut inner.workers)?);
+            known.insert(id, device.give(workers)?);
         }
         Ok(())
     }

@@ -2,16 +2,16 @@
 
 use millrace_classify::prefix_match::PrefixMatchKind;
 use millrace_config::{
-    Bind, Budget, Config, Filter, FilterAction, Gate, GateTable, Instance, OnFault, Port, Text, WayOut,
+    Bind, Bits, Budget, Config, Filter, FilterAction, Gate, GateTable, Instance, OnFault, Policing, Port,
+    Text, WayOut,
 };
 use millrace_pipeline::{GateTables, TableKind};
-use millrace_plugin::{Action, CallLimits, Way};
+use millrace_plugin::{Action, CallLimits, Policer, Way};
 use millrace_plugin_abi::DEFAULT_GATES;
 use millrace_units::GateId;
 
-use crate::flows::placement::Placed;
+use crate::model::placements::Placed;
 use crate::model::{Bound, Model};
-use crate::show;
 
 impl Model {
     /// Returns the running configuration in normal form.
@@ -103,9 +103,14 @@ impl Model {
             Action::Send(to) => FilterAction::Ports(ways(to)),
             Action::Copy(to) => FilterAction::CopyTo(ways(to)),
             Action::Queue(queue) => FilterAction::Queue(self.schedulers.name(*queue).to_owned()),
-            Action::Police(policer) => FilterAction::Police(show::policing(policer)),
+            Action::Police(policer) => FilterAction::Police(policing(policer)),
         }
     }
+}
+
+/// Returns rate and burst of a policer, as the configuration writes them.
+pub(crate) fn policing(policer: &Policer) -> Policing {
+    Policing { rate: Bits(policer.rate()), burst: policer.burst() }
 }
 
 fn running_gate(gate: &millrace_plugin::Gate, tables: &GateTables) -> Gate {
@@ -118,7 +123,7 @@ fn running_gate(gate: &millrace_plugin::Gate, tables: &GateTables) -> Gate {
 }
 
 /// Returns the table kind of a gate, as the configuration names it.
-pub(super) fn gate_table(gate: GateId, tables: &GateTables) -> GateTable {
+pub(crate) fn gate_table(gate: GateId, tables: &GateTables) -> GateTable {
     match tables.table(gate).map(|table| table.kind()).unwrap_or_default() {
         TableKind::Linear => GateTable::Linear,
         TableKind::TupleSpace => GateTable::TupleSpace,

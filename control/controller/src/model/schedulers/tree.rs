@@ -8,9 +8,11 @@ use millrace_schedule::{BufferLimits, FlowNumber, Item, LinkScheduler, NodeId, R
 use millrace_units::{BitRate, Instant, QueueId};
 
 use crate::ControlError;
-use crate::schedulers::changes::{Addition, above, link_rate, most_queues};
-use crate::schedulers::queues::{NO_QUANTUM, same_queue};
-use crate::schedulers::{Schedulers, default_leaf, find};
+use crate::model::schedulers::changes::{Addition, above, link_rate, most_queues};
+use crate::model::schedulers::{Schedulers, default_leaf, find};
+
+/// Error text for a flow with a quantum of 0.
+pub(crate) const NO_QUANTUM: &str = "its quantum is 0, with which the flow would never send: give 1 to 1073741824 bytes, or none for the default of all flows";
 
 /// Packet type of a tree without packets.
 pub(crate) struct Nothing;
@@ -197,6 +199,14 @@ impl Schedulers {
         }
         Ok(())
     }
+}
+
+/// Returns the error text for a flow whose queue belongs to another flow that has settings.
+pub(crate) fn same_queue(other: &str) -> String {
+    format!(
+        "its queue is that of {other:?}: a queue takes what comes by any port of one source, destination, protocol and ports; \
+         name the flow as it stands there, or let it be like all others first"
+    )
 }
 
 /// Checks that each leaf with reserved flows has a rate, of which the reservations are parts.

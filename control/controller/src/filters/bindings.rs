@@ -1,12 +1,12 @@
 //! Changes of many bindings and filters at once.
 
 use millrace_classify::CompiledExpression;
-use millrace_config::{Bind, Change, Filter, FilterAction};
+use millrace_config::{Change, Filter, FilterAction};
 use millrace_plugin::{Action, BindingId, PluginChange};
 use millrace_units::GateId;
 
 use crate::ControlError;
-use crate::model::{Model, call_limits};
+use crate::model::Model;
 
 impl Model {
     pub(crate) fn change_binding(
@@ -26,16 +26,6 @@ impl Model {
             Change::RemoveFilter(filter) => self.remove_filter(filter),
             other => Err(ControlError::System(format!("{other} changes no binding"))),
         }
-    }
-
-    /// Binds an instance as configured.
-    ///
-    /// # Errors
-    /// Returns the errors of [`bind`](Self::bind).
-    pub fn bind_as(&mut self, bind: &Bind) -> Result<PluginChange<CompiledExpression>, ControlError> {
-        let (filter, call_limits) =
-            (bind.filter.value(), call_limits(bind.on_fault, bind.budget, bind.packet_budget));
-        Ok(self.bind(&bind.instance, &bind.gate, filter.clone(), bind.priority, call_limits)?.1)
     }
 
     fn remove_filter(&mut self, filter: &Filter) -> Result<PluginChange<CompiledExpression>, ControlError> {
@@ -98,7 +88,7 @@ impl Model {
     }
 
     /// Returns the public id of a filter.
-    pub(super) fn number_of(&self, filter: &Filter) -> Option<u64> {
+    pub(crate) fn number_of(&self, filter: &Filter) -> Option<u64> {
         self.plugins.binding(self.find_filter(filter).ok()?).map(|bound| bound.number)
     }
 }

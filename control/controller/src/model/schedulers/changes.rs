@@ -8,8 +8,8 @@ use millrace_schedule::{BufferLimits, LinkOverhead, LinkRate, NodeKind, Rate, Sh
 use millrace_units::{PortId, QueueId};
 
 use crate::ControlError;
-use crate::schedulers::node_settings::{kind, share};
-use crate::schedulers::{Schedulers, default_leaf};
+use crate::model::schedulers::node_settings::{kind, share};
+use crate::model::schedulers::{Schedulers, default_leaf};
 
 /// Lateness of a worker, in nanoseconds, that the link makes up for by sending at once.
 const LATENESS: u64 = 200_000;
@@ -225,7 +225,7 @@ mod tests {
     use millrace_units::Instant;
 
     use super::*;
-    use crate::schedulers::tree::Nothing;
+    use crate::model::schedulers::tree::Nothing;
 
     fn scheduler(nodes: &str) -> Scheduler {
         let text = format!(
@@ -300,7 +300,7 @@ mod tests {
         other.node[9000].real_time = Some("9gbit".parse().unwrap());
         let refused = schedulers.plan(PortId(0), "wan", &other).unwrap_err();
         assert!(
-            matches!(refused.part, crate::schedulers::tree::Part::Node(place, _) if place > 9000),
+            matches!(refused.part, crate::model::schedulers::tree::Part::Node(place, _) if place > 9000),
             "{refused:?}"
         );
     }

@@ -23,10 +23,9 @@ use millrace_units::PortId;
 use crate::ControlError;
 use crate::model::Model;
 use crate::ports::device::KernelDevice;
-use crate::schedulers::owner_of;
 use crate::view::HostOutputView;
-use crate::workers::Workers;
 use crate::workers::handle::WorkerHandle;
+use crate::workers::{Workers, owner_of};
 
 /// Host output of a port.
 #[derive(Debug)]

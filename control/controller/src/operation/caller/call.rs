@@ -93,7 +93,7 @@ impl Call {
 
     /// Notes that an operation with this effect begins. If the call is dropped before the operation ends, it is
     /// recorded as abandoned.
-    pub(super) fn begin(&self, effect: Effect) {
+    pub(in crate::operation) fn begin(&self, effect: Effect) {
         if effect.is_audited() {
             let mut state = self.0.state();
             state.is_audited = true;
@@ -102,7 +102,7 @@ impl Call {
     }
 
     /// Notes the result of an operation with this effect. Every refusal for lack of a role is audited.
-    pub(super) fn end(&self, effect: Effect, result: Result<Option<u64>, &ControlError>) {
+    pub(in crate::operation) fn end(&self, effect: Effect, result: Result<Option<u64>, &ControlError>) {
         let is_forbidden = matches!(result, Err(ControlError::Forbidden(..)));
         if !effect.is_audited() && !is_forbidden {
             return;

@@ -1,10 +1,15 @@
 //! Running configuration beside its model: base, revisions, overrides, and the state of transactions.
 
+mod base;
+mod waiting;
+
 use std::path::PathBuf;
 
+use millrace_config::Change;
 use millrace_store::Store;
 
-use super::{Base, Waiting};
+pub(crate) use self::base::Base;
+pub(crate) use self::waiting::Waiting;
 use crate::ControlError;
 use crate::overrides::Overrides;
 use crate::view::Pending;
@@ -39,17 +44,17 @@ pub(crate) struct Settings {
     /// State directory of the router; `None` without one.
     pub state: Option<PathBuf>,
     /// Command-line options of the start, which override every later configuration.
-    pub(super) overrides: Overrides,
+    pub overrides: Overrides,
     /// Configuration last applied or saved, or used at the start.
     pub base: Base,
     /// Store of the applied revisions.
-    pub(crate) store: Store,
+    pub store: Store,
     /// Progress of the running transaction; `None` if none runs.
-    pub(super) applying: Option<Progress>,
+    pub applying: Option<Progress>,
     /// Whether the router is shutting down. Changes and rollbacks are refused then.
-    pub(super) ending: bool,
+    pub ending: bool,
     /// Revision that is rolled back unless confirmed in time; `None` if none waits.
-    pub(crate) waiting: Option<Waiting>,
+    pub waiting: Option<Waiting>,
 }
 
 impl Settings {
@@ -110,4 +115,9 @@ impl Settings {
             ))),
         }
     }
+}
+
+/// Returns changes as commands; reported numbers of changes count these commands.
+pub(crate) fn commands(changes: &[Change]) -> Vec<String> {
+    changes.iter().flat_map(Change::commands).collect()
 }

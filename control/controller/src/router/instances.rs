@@ -1,18 +1,15 @@
-//! Instances of plugins: creating, configuring and freeing them, and sending them control messages.
+//! Creating, configuring and freeing of instances.
 
 use millrace_plugin::Inheritance;
 use millrace_plugin_abi::Instance;
 use serde_json::{Map, Value};
 
+use super::Inner;
 use crate::ControlError;
 use crate::model::Model;
 use crate::plugins::quarantine::Freed;
 use crate::plugins::upgrade::{handed_on, succeed_all};
-use crate::router::Inner;
 use crate::view::InstanceView;
-
-/// Noun for a control message in refusals.
-pub(crate) const MESSAGE: &str = "a control message";
 
 impl Inner {
     pub fn create_instance(

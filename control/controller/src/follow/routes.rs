@@ -1,0 +1,83 @@
+//! Makes changes of routes, and waits until the kernel's mirror and the workers have them.
+
+use ipnet::IpNet;
+use millrace_config::Change;
+use millrace_host::{HostChange, Mirror};
+
+use crate::ControlError;
+use crate::router::{Inner, Router};
+use crate::routes::changes::PATIENCE;
+use crate::routes::configured::{Changed, Refused};
+use crate::routes::from_kernel;
+
+impl Router {
+    /// Makes changes of routes, up to the first that fails. When this returns, the next packet uses them.
+    /// Returns the number of changes made, and the reason for the failure.
+    pub(crate) async fn change_routes(
+        &self,
+        changes: &[Change],
+        refused: Refused,
+    ) -> (usize, Result<(), ControlError>) {
+        let mut changed = Changed::new(refused);
+        let (made, outcome) = self.lock().configured_routes().change(changes, &mut changed);
+        let settled = self.settle(changed).await;
+        (made, settled.and(outcome))
+    }
+
+    /// Makes a single change of a route. When this returns, the next packet uses it.
+    ///
+    /// # Errors
+    /// Returns the errors of [`to_change`](Self::to_change), and the reason for a failure.
+    pub(crate) async fn change_route(&self, change: Change) -> Result<(), ControlError> {
+        let mut changed = Changed::new(Refused::IsError);
+        let (_, outcome) = self.to_change()?.configured_routes().change(&[change], &mut changed);
+        self.settle(changed).await.and(outcome)
+    }
+
+    /// Waits until the mirror reports the changes in the kernel, and the workers have all changes.
+    async fn settle(&self, changed: Changed) -> Result<(), ControlError> {
+        {
+            let mut inner = self.lock();
+            inner.tell_own(&changed.own)?;
+            if changed.kernel.is_empty() {
+                return inner.workers.barrier();
+            }
+        }
+        // After a timeout, the workers get what the mirror has.
+        let _ = tokio::time::timeout(PATIENCE, self.hear_of(&changed.kernel)).await;
+        let mut inner = self.lock();
+        // The mirror will report these changes again, which is harmless.
+        let route = |(prefix, _): &(IpNet, bool)| HostChange::Route {
+            prefix: *prefix,
+            route: inner.kernel.route_to(*prefix),
+        };
+        let changes = changed.kernel.iter().map(route).collect();
+        inner.apply(changes)?;
+        inner.workers.barrier()
+    }
+
+    /// Waits until, for each prefix, the mirror shows that Millrace's route is there, or is gone.
+    async fn hear_of(&self, told: &[(IpNet, bool)]) {
+        let Some(mut news) = self.lock().kernel.mirror.as_ref().map(Mirror::news) else { return };
+        for (prefix, present) in told {
+            while self.lock().kernel.has_own_route(*prefix) != *present {
+                if news.changed().await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// Sends the workers the current routes to prefixes whose configured route only they hold.
+    pub(crate) fn tell_own(&mut self, prefixes: &[IpNet]) -> Result<(), ControlError> {
+        let ports = self.devices.by_index();
+        let route = |prefix: &IpNet| {
+            let own = self.model.own_routes.get(prefix).cloned();
+            (*prefix, own.or_else(|| from_kernel(&self.kernel.route_to(*prefix)?, &ports)))
+        };
+        let changes = prefixes.iter().map(route).collect();
+        self.routes.table.change(changes, &mut self.workers)
+    }
+}

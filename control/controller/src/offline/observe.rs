@@ -1,0 +1,58 @@
+//! Captures, traces and explanations of packets.
+
+use std::time::Duration;
+
+use millrace_pipeline::{
+    CapturePlace, CaptureSource, MOST_TRACED, ObservationCommand, SchedulerCommand, TraceOrder, TraceSource,
+    capture, trace,
+};
+
+use super::OfflineRouter;
+use crate::ControlError;
+use crate::flows::lookup;
+use crate::model::packets::parse_packet;
+use crate::view::LookupView;
+
+/// Size of each worker's capture ring in bytes.
+const CAPTURE_ROOM: usize = 1 << 20;
+
+impl OfflineRouter {
+    /// Captures the first `snap` bytes of every frame until the returned readers, one for each worker, are
+    /// dropped. Frames that find the ring full are lost.
+    pub fn capture(&mut self, snap: usize) -> Vec<CaptureSource> {
+        let workers = 0..self.workers.len();
+        let (sinks, sources): (Vec<_>, _) =
+            workers.map(|_| capture(0, CapturePlace::Ports, None, snap, CAPTURE_ROOM)).unzip();
+        self.workers.tell_each(
+            sinks.into_iter().map(|sink| ObservationCommand::StartCapture(Box::new(sink))).collect(),
+        );
+        sources
+    }
+
+    /// Traces packets, one in `every`, until the returned readers, one for each worker, are dropped, or the
+    /// maximum number of packets is traced.
+    pub fn trace(&mut self, every: u32) -> Vec<TraceSource> {
+        let order = TraceOrder { filter: None, every, count: MOST_TRACED, time: Duration::MAX };
+        let (sinks, sources): (Vec<_>, _) = (0..self.workers.len()).map(|_| trace(0, order.clone())).unzip();
+        self.workers.tell_each(
+            sinks.into_iter().map(|sink| ObservationCommand::StartTrace(Box::new(sink))).collect(),
+        );
+        sources
+    }
+
+    /// Explains what the router would do with a packet.
+    ///
+    /// # Errors
+    /// An invalid description of the packet.
+    pub fn lookup(&mut self, packet: &str) -> Result<LookupView, ControlError> {
+        let question = parse_packet(packet, &self.model)?;
+        let worker = self.workers.owner_of_flow(&question.key);
+        let explanation = self.workers.ask_one(worker, |reply| ObservationCommand::Explain(question, reply));
+        let explanation = explanation.unwrap_or_default();
+        let leaf = explanation
+            .queue
+            .map(|(port, queue)| self.workers.ask(|reply| SchedulerCommand::FindLeaf(port, queue, reply)));
+        let leaf = leaf.into_iter().flatten().flatten().next();
+        Ok(lookup::view(explanation, leaf, &self.model, &self.route_table))
+    }
+}

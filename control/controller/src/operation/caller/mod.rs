@@ -1,0 +1,31 @@
+//! Callers of operations: principals with their roles, calls that the audit log records, and the effects on which
+//! both depend.
+
+mod call;
+mod effect;
+mod principal;
+
+pub use self::call::Call;
+pub use self::effect::Effect;
+pub use self::principal::Principal;
+use super::Operation;
+use crate::router::Router;
+
+/// Who executes operations: a principal whose call is recorded under the operation's name, or a call.
+pub trait Caller: Sync {
+    /// Returns the call to which an operation belongs.
+    fn call<O: Operation>(&self, router: &Router) -> Call;
+}
+
+impl Caller for Principal {
+    fn call<O: Operation>(&self, router: &Router) -> Call {
+        let name = std::any::type_name::<O>().rsplit("::").next().unwrap_or_default();
+        Call::single(router, self.clone(), name.to_owned(), O::EFFECT)
+    }
+}
+
+impl Caller for Call {
+    fn call<O: Operation>(&self, _: &Router) -> Call {
+        self.clone()
+    }
+}

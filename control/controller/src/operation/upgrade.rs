@@ -1,0 +1,305 @@
+//! Operations that replace a plugin by another version while packets pass through it.
+
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use millrace_pipeline::PluginCommand;
+use millrace_plugin::{Inheritance, ShadowReport, Successors};
+use millrace_plugin_abi::Plugin;
+use millrace_telemetry::EventKind;
+use millrace_units::InstanceId;
+use serde_json::{Map, Value, json};
+
+use crate::ControlError;
+use crate::model::Model;
+use crate::operation::{Effect, Operation, Principal};
+use crate::plugins::load::{admit, log, note_loaded, remember, take_back};
+use crate::plugins::upgrade::{Succeeded, handed_on, succeed_all};
+use crate::request::{NewPlugin, Upgrade};
+use crate::router::{Inner, Router};
+use crate::view::{ShadowView, UpgradeView};
+
+/// Time limit of a trial, whether or not enough packets have arrived.
+const TRIAL: Duration = Duration::from_secs(10);
+
+/// Upgrades a plugin to the version in a file. Its instances keep their settings, bindings and state. No packet
+/// is lost.
+#[derive(Clone, Debug)]
+pub struct UpgradePlugin {
+    /// Name of the plugin.
+    pub name: String,
+    /// File of the new version, and how to change to it.
+    pub upgrade: Upgrade,
+}
+
+impl Operation for UpgradePlugin {
+    type Answer = UpgradeView;
+    const EFFECT: Effect = Effect::Code;
+
+    /// # Errors
+    /// Returns the errors of [`LoadPlugin`](super::LoadPlugin), and an error for a file of another plugin, for
+    /// settings or state that the new version refuses, and for differences found in a trial. The old version
+    /// continues then.
+    async fn carry_out(self, router: &Router, _: &Principal) -> Result<UpgradeView, ControlError> {
+        let Self { name, upgrade } = self;
+        let upgraded = router.upgrade_to_file(&name, &upgrade).await;
+        log(&upgrade.path, upgraded.as_ref().map(|_| (name.as_str(), "as an upgrade")));
+        if let Ok(view) = &upgraded {
+            router.note_version(EventKind::PluginUpgraded, view);
+        }
+        upgraded
+    }
+}
+
+/// Restores the version of a plugin before the last upgrade. Instances keep their state if that version accepts
+/// it.
+#[derive(Clone, Debug)]
+pub struct RollBackPlugin {
+    /// Name of the plugin.
+    pub name: String,
+}
+
+impl Operation for RollBackPlugin {
+    type Answer = UpgradeView;
+    const EFFECT: Effect = Effect::Code;
+
+    /// # Errors
+    /// Returns an error for an unknown plugin, a plugin without an earlier version, or instances that can't
+    /// be replaced.
+    async fn carry_out(self, router: &Router, _: &Principal) -> Result<UpgradeView, ControlError> {
+        let name = self.name.as_str();
+        let mut inner = router.to_change()?;
+        inner.model.plugins.plugin_named(name)?;
+        let Some(previous) = inner.plugins.previous.get(name).cloned() else {
+            let held = inner.quarantine().of_plugin(name)?;
+            return Err(ControlError::Conflict(no_earlier_version(name, &held)));
+        };
+        let view = inner.replace(&previous, Inheritance::Tried)?;
+        inner.model.repository.rolled_back(name);
+        router.note_version(EventKind::PluginRolledBack, &view);
+        Ok(view)
+    }
+}
+
+impl Router {
+    /// Upgrades a plugin as [`UpgradePlugin`] says, but logs and notes nothing.
+    async fn upgrade_to_file(&self, name: &str, upgrade: &Upgrade) -> Result<UpgradeView, ControlError> {
+        let before = self.to_change()?.model.plugins.plugin_named(name)?;
+        let new = NewPlugin { path: upgrade.path.clone(), allow_downgrade: upgrade.allow_downgrade };
+        let loaded = self.read_plugin(&new, Some(name)).await?;
+        let admission = admit(&self.lock().model, &loaded, &new)?;
+        let plugin = loaded.plugin;
+        let shadow = match upgrade.shadow {
+            None => None,
+            Some(0) => {
+                let problem =
+                    format!("plugin {name}: shadow: a trial on 0 packets tells nothing: give 1 or more");
+                return Err(ControlError::Invalid(problem));
+            }
+            Some(packets) => Some(self.try_out(&plugin, packets).await?),
+        };
+        if let Some(report) =
+            shadow.as_ref().filter(|report| !report.is_clean() && !upgrade.accept_differences)
+        {
+            return Err(ControlError::Conflict(format!(
+                "plugin {name}: the new version differs, and the old one goes on: {report}; to upgrade nevertheless say --accept-differences (accept_differences)"
+            )));
+        }
+        let inheritance = if upgrade.without_state { Inheritance::Renounced } else { Inheritance::Required };
+        let mut inner = self.to_change()?;
+        // Other requests are served while the new version is loaded and tried.
+        if !Arc::ptr_eq(&before, &inner.model.plugins.plugin_named(name)?) {
+            return Err(ControlError::Conflict(format!(
+                "plugin {name}: another version has taken its place meanwhile, and stays: look at it, and try again"
+            )));
+        }
+        let remembered = remember(&mut inner.model, &admission)?;
+        let replaced = inner.replace(&plugin, inheritance);
+        let mut view = match replaced {
+            Ok(view) => view,
+            Err(error) => {
+                take_back(&mut inner.model, remembered);
+                return Err(error);
+            }
+        };
+        note_loaded(&mut inner.model, admission);
+        for (_, file) in inner.model.files.iter_mut().filter(|(known, _)| *known == name) {
+            file.file = new.path.clone().into();
+        }
+        view.shadow = shadow;
+        Ok(view)
+    }
+
+    /// Notes an event for a new version of a plugin.
+    fn note_version(&self, kind: EventKind, view: &UpgradeView) {
+        let UpgradeView { name, from, to, instances, lost, .. } = view;
+        let text = format!("plugin {name} is {to} now, and was {from}");
+        let details = json!({"plugin": name, "from": from, "to": to, "instances": instances, "lost": lost});
+        self.events().note(kind, name, text, details);
+    }
+
+    /// Runs a new version as shadow of each instance, on copies of its packets, and returns the summed
+    /// reports.
+    ///
+    /// # Errors
+    /// Returns an error if the plugin has no instances, if an instance got too few packets, or if plugin or
+    /// instances changed during the trial.
+    async fn try_out(&self, plugin: &Arc<dyn Plugin>, packets: u64) -> Result<ShadowView, ControlError> {
+        let name = plugin.name();
+        let refused = |problem: String| ControlError::Conflict(format!("plugin {name}: {problem}"));
+        let mut reports = Vec::new();
+        let (tried, workers) = {
+            let mut inner = self.lock();
+            let tried = tried_beside(&inner.model, name)?;
+            let workers = inner.workers.len();
+            for Successors { id, instances, .. } in inner.model.plugins.successors(&**plugin, workers)? {
+                for (worker, instance) in instances.into_iter().enumerate() {
+                    let begin = |reply| PluginCommand::Shadow(id, instance, packets, reply);
+                    reports.push(inner.workers.get(worker).begin(begin)?);
+                }
+            }
+            (tried, workers)
+        };
+        if reports.is_empty() {
+            return Err(refused(
+                "it has no instance to try the new version beside: leave out the trial".into(),
+            ));
+        }
+        let end = Instant::now() + TRIAL;
+        // Reports are ordered by instance, then by worker. A worker without packets of the instance sends no
+        // report.
+        let mut all = vec![None; reports.len()];
+        let enough = |all: &[Option<ShadowReport>]| {
+            all.chunks(workers).all(|one| {
+                let seen: u64 = one.iter().flatten().map(|report| report.packets).sum();
+                seen >= packets || one.iter().flatten().any(|report| report.fault.is_some())
+            })
+        };
+        while !enough(&all) && Instant::now() < end {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            gather(&reports, &mut all);
+        }
+        let mut inner = self.lock();
+        for (id, _) in &tried.instances {
+            inner.workers.tell(|| PluginCommand::EndShadow(*id))?;
+        }
+        inner.workers.barrier()?;
+        gather(&reports, &mut all);
+        if !tried_beside(&inner.model, name).is_ok_and(|now| now.is(&tried)) {
+            return Err(refused(
+                "it was changed while the new version was tried beside it: try again".into(),
+            ));
+        }
+        let has_seen = enough(&all);
+        let view = all.into_iter().flatten().fold(ShadowView::default(), add);
+        if !has_seen && view.is_clean() {
+            return Err(refused(format!(
+                "in {} s its instances got fewer than {} each, {} in all, and the old version goes on: try it out on \
+                 fewer packets, or under load",
+                TRIAL.as_secs(),
+                millrace_units::count(packets, "packet"),
+                view.packets
+            )));
+        }
+        Ok(view)
+    }
+}
+
+/// Returns the error text for a plugin without an earlier version. If instances are in quarantine, it tells
+/// how to release them.
+fn no_earlier_version(plugin: &str, held: &[String]) -> String {
+    let text = format!(
+        "plugin {plugin:?}: it was not upgraded since the router started: there is no earlier version"
+    );
+    let Some(first) = held.first() else { return text };
+    format!(
+        "{text}; in quarantine: {}; `millrace instance release {first}` lets an instance out, \
+         `millrace plugin upgrade {plugin} FILE` replaces the version",
+        held.join(", ")
+    )
+}
+
+/// Plugin and instances beside which a new version runs as shadow.
+struct Tried {
+    plugin: Arc<dyn Plugin>,
+    /// Instances with their settings.
+    instances: Vec<(InstanceId, Map<String, Value>)>,
+}
+
+impl Tried {
+    /// Whether plugin, instances and settings are the same.
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.plugin, &other.plugin) && self.instances == other.instances
+    }
+}
+
+/// Returns a plugin, and its instances with their settings.
+fn tried_beside(model: &Model, name: &str) -> Result<Tried, ControlError> {
+    let plugins = &model.plugins;
+    let plugin = plugins.plugin_named(name)?;
+    let own = plugins.instances().into_iter().filter(|one| one.plugin == name);
+    let instances = own.map(|one| Ok((plugins.instance(&one.name)?, one.settings)));
+    Ok(Tried { plugin, instances: instances.collect::<Result<_, ControlError>>()? })
+}
+
+/// Stores the reports that have arrived in `all`.
+fn gather(reports: &[Receiver<Option<ShadowReport>>], all: &mut [Option<ShadowReport>]) {
+    for (report, place) in reports.iter().zip(all) {
+        if let Ok(report) = report.try_recv() {
+            *place = Some(report.unwrap_or_default());
+        }
+    }
+}
+
+fn add(mut sum: ShadowView, report: ShadowReport) -> ShadowView {
+    sum.packets += report.packets;
+    sum.different += report.different;
+    sum.first = sum.first.or(report.first);
+    sum.fault = sum.fault.or(report.fault);
+    sum
+}
+
+impl Inner {
+    /// Replaces a plugin by another version: at all workers, or at none.
+    fn replace(
+        &mut self,
+        plugin: &Arc<dyn Plugin>,
+        inheritance: Inheritance,
+    ) -> Result<UpgradeView, ControlError> {
+        let old = self.model.plugins.plugin_named(plugin.name())?;
+        let successors = self.model.plugins.successors(&**plugin, self.workers.len())?;
+        let host_companions = self.model.plugins.host_companions(&**plugin)?;
+        let mut view = UpgradeView::new(&*old, &**plugin);
+        view.instances = successors.iter().map(|successors| successors.name.clone()).collect();
+        let maps: Vec<_> = successors.iter().map(|one| (one.id, one.maps.clone())).collect();
+        let versions = (old.state_version(), plugin.state_version());
+        let formed = self.offload.end_other_forms((&*old, &**plugin), &self.model, &mut self.workers)?;
+        let all = match succeed_all(&mut self.workers, successors, inheritance, versions) {
+            Ok(all) => all,
+            Err(problem) => {
+                formed
+                    .into_iter()
+                    .try_for_each(|id| self.offload.begin_form(id, &self.model, &mut self.workers))?;
+                let text = format!("plugin {}: {problem}; version {} goes on", plugin.name(), old.version());
+                return Err(match problem.is_failure() {
+                    true => ControlError::System(text),
+                    false => ControlError::Conflict(text),
+                });
+            }
+        };
+        for Succeeded { name, inherited, of_flows } in &all {
+            view.add(name, inherited, of_flows.as_deref());
+        }
+        maps.into_iter().for_each(|(id, maps)| self.model.plugins.note_maps(id, maps));
+        for (id, slow) in host_companions {
+            self.plugins.host_level.put(id, slow, handed_on(&*old, &**plugin))?;
+        }
+        let old = self.model.plugins.replace_plugin(plugin.clone())?;
+        self.plugins.previous.insert(plugin.name(), old);
+        formed.into_iter().try_for_each(|id| self.offload.begin_form(id, &self.model, &mut self.workers))?;
+        // The new version may be a shared object where the old one was none, or the reverse.
+        self.supervision.tell_names(&self.model.plugins, &self.workers);
+        Ok(view)
+    }
+}

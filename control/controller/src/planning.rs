@@ -1,0 +1,241 @@
+//! Plans the router that a configuration describes: loads its plugin files, and checks all its tables together.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use millrace_config::{Config, ConfigErrors, Step};
+use millrace_pipeline::Options;
+use millrace_plugin::{Limits, Manifest};
+use millrace_plugin_abi::Plugin;
+use millrace_repository::Memory;
+use serde_json::Value;
+
+use crate::error::Unplannable;
+use crate::model::own_routes::OwnRoutes;
+use crate::model::placements::Placed;
+use crate::model::ports::plan_ports;
+use crate::model::schedulers::Schedulers;
+use crate::model::schedulers::tree::{Part, Unplanned};
+use crate::model::{Model, Plugins, PortPlan, options, table_kind};
+use crate::plugins::built_in::{built_in_plugins, test_plugins};
+use crate::plugins::load::{Admitted, admit_new, enter, log, repository};
+use crate::plugins::loader::Loader;
+use crate::ports::control_plane::limits_of;
+use crate::{ControlError, NewPlugin};
+
+impl Model {
+    /// Plans the router of a configuration without any state of earlier runs.
+    pub fn new(config: &Config) -> Result<Self, ControlError> {
+        Self::remembering(config, Memory::open(None), &Loader::new(config))
+    }
+
+    /// Plans the router of a configuration to check it: no code of shared objects runs.
+    pub fn planned(config: &Config) -> Result<Self, ControlError> {
+        Self::remembering(config, Memory::open(None), &Loader::new(config).planning())
+    }
+
+    /// Plans the router of a configuration with the state of earlier runs, and loads plugin files with
+    /// `loader`.
+    pub fn remembering(config: &Config, memory: Memory, loader: &Loader) -> Result<Self, ControlError> {
+        Self::with_plugins(config, memory, loader, built_in_plugins())
+    }
+
+    /// Plans the router of a configuration with the given built-in plugins.
+    pub fn with_plugins(
+        config: &Config,
+        memory: Memory,
+        loader: &Loader,
+        built_in: Vec<Arc<dyn Plugin>>,
+    ) -> Result<Self, ControlError> {
+        let mut model = Self {
+            ports: plan_ports(config)?,
+            own_routes: OwnRoutes::default(),
+            routes: BTreeMap::new(),
+            neighbours: Vec::new(),
+            placements: config.place.iter().map(Placed::of).collect(),
+            router: config.router.clone(),
+            control_plane: config.control_plane.clone(),
+            plugin_settings: config.plugins.clone(),
+            api: config.api.clone(),
+            files: Vec::new(),
+            plugins: Plugins::new(),
+            repository: repository(&config.plugins, memory)?,
+            shared_objects: config.plugins.shared_objects,
+            schedulers: Schedulers::default(),
+            gate_tables: Vec::new(),
+            options: Options {
+                control_plane: limits_of(&config.control_plane),
+                ..options(&config.router, limits(&config.plugins))
+            },
+        };
+        for plan in &model.ports {
+            for net in &plan.settings.addresses {
+                model.own_routes.add_address(plan.id, *net);
+            }
+        }
+        let mut wrong = Unplannable::of(config);
+        model.plan_schedulers(config, &mut wrong);
+        // Without the left-out ports, the routes and neighbours of these ports would be reported as errors.
+        let (routes, neighbours) = match config.lacks("port") {
+            true => (&[][..], &[][..]),
+            false => (&config.route[..], &config.neighbour[..]),
+        };
+        for (index, route) in routes.iter().enumerate() {
+            let at = [Step::Key("route"), Step::Entry(index), Step::Key("via")];
+            wrong.unless(model.add_route(route).map_err(|error| error.placed(config, &at)));
+        }
+        for (index, neighbour) in neighbours.iter().enumerate() {
+            let at = [Step::Key("neighbour"), Step::Entry(index), Step::Key("address")];
+            wrong.unless(model.known_for_good(neighbour).map_err(|error| error.placed(config, &at)));
+            model.neighbours.push(neighbour.clone());
+        }
+        model.check_placements(config, &mut wrong);
+        model.plugins.set_workers(config.router.workers);
+        let port = |plan: &PortPlan| (plan.settings.name.clone(), plan.id.0);
+        model.plugins.set_ports(model.ports.iter().map(port).collect());
+        model.add_plugins(config, loader, built_in, &mut wrong)?;
+        wrong.refuse()?;
+        Ok(model)
+    }
+
+    /// Returns the errors in the rest of a configuration whose invalid entries were left out. Returns `None`
+    /// if there are none, or if the left-out entries may have caused them.
+    pub fn wrong_with_rest(rest: &Config, loader: &Loader) -> Option<ConfigErrors> {
+        if rest.lacks("port") && plan_ports(rest).is_err() {
+            return None;
+        }
+        match Self::remembering(rest, Memory::open(None), loader) {
+            Err(ControlError::Config(wrong)) => Some(wrong),
+            _ => None,
+        }
+    }
+
+    /// Plans the scheduler trees of ports. Checks the settings of flows only in valid trees.
+    fn plan_schedulers(&mut self, config: &Config, wrong: &mut Unplannable) {
+        let mut planned = Vec::new();
+        for PortPlan { id, config: port, settings } in &self.ports {
+            let Some(scheduler) = &port.scheduler else { continue };
+            let tree = self.schedulers.plan(*id, &settings.name, scheduler);
+            let placed = tree.map_err(|unplanned| unplanned.placed(config, &settings.name));
+            planned.extend(wrong.unless(placed).map(|_| (&settings.name, scheduler)));
+        }
+        for (port, scheduler) in planned {
+            let flows = self.flow_changes(port, &[], &scheduler.flow);
+            let of_flows = |error| Unplanned { part: Part::Setting("flow"), error }.placed(config, port);
+            wrong.unless(flows.map_err(of_flows));
+        }
+    }
+
+    fn load_plugin(&mut self, plugin: &millrace_config::Plugin, loader: &Loader) -> Result<(), ControlError> {
+        let path = plugin.file.display().to_string();
+        let new = NewPlugin { path, allow_downgrade: plugin.allow_downgrade };
+        let admit = |half, manifest: &Manifest, origin| admit_new(self, half, manifest, origin, &new);
+        let loaded = loader.load(&Admitted::of(self), &new.path, &admit)?;
+        let (name, version) = (loaded.plugin.name(), loaded.plugin.version());
+        enter(self, loaded, &new)?;
+        log(&new.path, Ok((name, version)));
+        Ok(())
+    }
+
+    /// Loads plugins, and creates gates, instances and bindings. Leaves out errors that only follow from
+    /// other errors.
+    fn add_plugins(
+        &mut self,
+        config: &Config,
+        loader: &Loader,
+        built_in: Vec<Arc<dyn Plugin>>,
+        wrong: &mut Unplannable,
+    ) -> Result<(), ControlError> {
+        for plugin in built_in.into_iter().chain(test_plugins()) {
+            self.plugins.add_plugin(plugin)?;
+        }
+        // An error in `plugins` may concern the permission to load plugins.
+        let mut all_loaded = !config.lacks("plugin") && !config.lacks("plugins");
+        for (index, plugin) in config.plugin.iter().enumerate().filter(|_| !config.lacks("plugins")) {
+            let at = [Step::Key("plugin"), Step::Entry(index), Step::Key("file")];
+            let loaded = self.load_plugin(plugin, loader).map_err(|error| error.placed(config, &at));
+            all_loaded &= wrong.unless(loaded).is_some();
+        }
+        for gate in &config.gate {
+            if let Some(position) = &gate.position {
+                self.plugins.create_gate(&gate.name, *position.value(), None)?;
+            }
+            self.gate_tables.push((self.plugins.gate(&gate.name)?.id, table_kind(gate.table)));
+        }
+        let missing = self.create_instances(config, all_loaded, wrong);
+        if config.lacks("port") {
+            return Ok(());
+        }
+        for (index, bind) in config.bind.iter().enumerate() {
+            if missing.contains(&*bind.instance) {
+                continue;
+            }
+            let at = [Step::Key("bind"), Step::Entry(index)];
+            wrong.unless_named(self.bind_as(bind).map_err(|error| error.placed(config, &at)));
+        }
+        for (index, filter) in config.filter.iter().enumerate() {
+            let (matches, action) = (filter.r#match.value(), filter.action.value());
+            if action.instance().is_some_and(|instance| missing.contains(instance)) {
+                continue;
+            }
+            let at = [Step::Key("filter"), Step::Entry(index), Step::Key("action")];
+            let added = self.add_filter(matches, action, filter.gate.as_deref(), filter.priority);
+            wrong.unless_named(added.map_err(|error| error.placed(config, &at)));
+        }
+        Ok(())
+    }
+
+    /// Creates the configured instances. Returns the names of those that can't be created. If a plugin failed
+    /// to load, instances of unknown plugins are not reported, since they may belong to it.
+    fn create_instances<'c>(
+        &mut self,
+        config: &'c Config,
+        all_loaded: bool,
+        wrong: &mut Unplannable,
+    ) -> HashSet<&'c str> {
+        let mut missing = HashSet::new();
+        for (index, instance) in config.instance.iter().enumerate() {
+            let name: &str = &instance.name;
+            let names_missing = |value: &Value| {
+                let named = value.as_str().and_then(|named| named.split('/').next());
+                named.is_some_and(|named| missing.contains(named))
+            };
+            let is_known = self.plugins.plugin_named(&instance.plugin).is_ok();
+            if (!is_known && !all_loaded) || instance.settings.values().any(names_missing) {
+                missing.insert(name);
+                continue;
+            }
+            let table = if is_known { "settings" } else { "plugin" };
+            let mut settings = instance.settings.clone();
+            // Each faulty setting is left out in turn, so that all of them are reported.
+            while let Err(error) = self.create_instance_as(&instance.plugin, name, settings.clone()) {
+                missing.insert(name);
+                let setting = error.setting().unwrap_or_default().to_owned();
+                let is_there = settings.remove(&setting).is_some();
+                // The missing setting may be one that was left out as misspelt.
+                if !is_there && settings.len() < instance.settings.len() {
+                    break;
+                }
+                let at = [Step::Key("instance"), Step::Entry(index), Step::Key(table), Step::Name(&setting)];
+                let error = ControlError::from(error).of(&format!("instance {name:?}"));
+                wrong.unless_named::<()>(Err(error.placed(config, &at)));
+                if !is_there {
+                    break;
+                }
+            }
+        }
+        missing
+    }
+}
+
+/// Returns the limits of instances from the plugin settings.
+fn limits(plugins: &millrace_config::Plugins) -> Limits {
+    Limits {
+        slice: plugins.slice.duration(),
+        faults: plugins.faults,
+        fault_window: plugins.fault_window.duration(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

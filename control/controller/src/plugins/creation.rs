@@ -1,0 +1,42 @@
+//! Creation of instances in the model.
+
+use millrace_classify::CompiledExpression;
+use millrace_plugin::{PluginChange, PluginControlError};
+use millrace_plugin_abi::Home;
+use serde_json::{Map, Value};
+
+use crate::ControlError;
+use crate::model::Model;
+use crate::workers::crash::beginning;
+
+impl Model {
+    /// Creates an instance, in quarantine if there is a quarantine entry for its name and plugin.
+    pub fn create_instance(
+        &mut self,
+        plugin: &str,
+        name: &str,
+        settings: Map<String, Value>,
+    ) -> Result<Vec<PluginChange<CompiledExpression>>, ControlError> {
+        Ok(self.create_instance_as(plugin, name, settings)?)
+    }
+
+    /// Works like [`create_instance`](Self::create_instance), but returns the unconverted error.
+    pub(crate) fn create_instance_as(
+        &mut self,
+        plugin: &str,
+        name: &str,
+        settings: Map<String, Value>,
+    ) -> Result<Vec<PluginChange<CompiledExpression>>, PluginControlError> {
+        let Some(held) = self.repository.quarantine().find(name, plugin) else {
+            let home = self.plugins.plugin_named(plugin).map_or(Home::BuiltIn, |plugin| plugin.home());
+            let create = || self.plugins.create_instance(plugin, name, settings);
+            let created = if home == Home::Trusted { beginning(name, plugin, create) } else { create() };
+            return Ok(vec![created?.1]);
+        };
+        let why = held.why.clone();
+        let (_, changes) = self.plugins.create_quarantined(plugin, name, settings, why.clone())?;
+        let out = format!("`millrace instance release {name}` lets it out");
+        tracing::warn!(instance = name, plugin, "is in quarantine: {why}; {out}");
+        Ok(changes)
+    }
+}

@@ -1,0 +1,93 @@
+//! Loading of plugin files into a running router, and their optimised code.
+
+use std::sync::Arc;
+
+use millrace_compiler::CompileError;
+use millrace_plugin::wasm::WasmPlugin;
+use millrace_plugin::{Inheritance, Manifest};
+use millrace_telemetry::EventKind;
+use serde_json::json;
+
+use super::Router;
+use crate::ControlError;
+use crate::plugins::load::{Admitted, Half, Loaded, admit_new, admit_version, log};
+use crate::plugins::loader::Loader;
+use crate::plugins::upgrade::succeed_all;
+use crate::request::NewPlugin;
+use crate::view::PluginView;
+
+impl Router {
+    /// Logs the result of loading a plugin. If it was loaded, notes an event.
+    pub(crate) fn say_loaded(&self, new: &NewPlugin, loaded: &Result<PluginView, ControlError>) {
+        log(&new.path, loaded.as_ref().map(|plugin| (plugin.name, plugin.version)));
+        if let Ok(PluginView { name, version, home, signature, .. }) = loaded {
+            let text = format!("plugin {name} {version} is loaded");
+            let details = json!({"plugin": name, "version": version, "home": home, "signature": signature, "path": new.path});
+            self.events().note(EventKind::PluginLoaded, name, text, details);
+        }
+    }
+
+    /// Loads a plugin file: of a new plugin, or of another version of plugin `version_of`. Name, signer and
+    /// version are checked before any code of the plugin runs.
+    pub(crate) async fn read_plugin(
+        &self,
+        new: &NewPlugin,
+        version_of: Option<&str>,
+    ) -> Result<Loaded, ControlError> {
+        let (router, new, name) = (self.clone(), new.clone(), version_of.map(str::to_owned));
+        let (loader, admitted) = {
+            let inner = self.lock();
+            (inner.plugins.loader(), Admitted::of(&inner.model))
+        };
+        let admit = move |half, manifest: &Manifest, origin, new: &NewPlugin| match &name {
+            None => admit_new(&router.lock().model, half, manifest, origin, new),
+            Some(name) if half == Half::Own && *name != manifest.name => {
+                let found = &manifest.name;
+                let problem = format!("plugin {}: it is plugin {found:?}, and not {name:?}", new.path);
+                Err(ControlError::Invalid(problem))
+            }
+            Some(_) => admit_version(&router.lock().model, half, manifest, origin, new),
+        };
+        let work = move || {
+            loader.load(&admitted, &new.path, &|half, manifest, origin| admit(half, manifest, origin, &new))
+        };
+        let loaded = tokio::task::spawn_blocking(work).await;
+        loaded.map_err(|error| ControlError::system("load the plugin", error))?
+    }
+
+    /// Receives the results of optimised compilation from the loader of plugin files.
+    pub(crate) fn receive_code(&self, loader: &Loader) {
+        let router = Arc::downgrade(&self.0);
+        loader.serve(move |plugin, result| {
+            if let Some(router) = router.upgrade() {
+                Self(router).code_upgraded(plugin, result);
+            }
+        });
+    }
+
+    /// Handles the end of a plugin's optimised compilation. Instances that can hand over their state use the
+    /// new code at once, the others from their next creation on.
+    fn code_upgraded(&self, code: &WasmPlugin, result: Result<(), CompileError>) {
+        let (name, tier) = (code.name(), code.current().tier());
+        match result {
+            Ok(()) => tracing::info!("plugin {name}: {tier} code is there"),
+            Err(error) => return tracing::warn!("plugin {name} keeps its {tier} code: {error}"),
+        }
+        let mut inner = self.lock();
+        // The plugin may have been unloaded or replaced since.
+        let Ok(plugin) = inner.model.plugins.plugin_named(name) else { return };
+        let workers = inner.workers.len();
+        let Ok(successors) = inner.model.plugins.successors(&*plugin, workers) else { return };
+        let version = plugin.state_version();
+        for one in successors {
+            let (id, maps) = (one.id, one.maps.clone());
+            if let Err(problem) =
+                succeed_all(&mut inner.workers, vec![one], Inheritance::Indispensable, (version, version))
+            {
+                tracing::info!("plugin {name}: {problem}; it gets the {tier} code when it begins anew");
+            } else {
+                inner.model.plugins.note_maps(id, maps);
+            }
+        }
+    }
+}

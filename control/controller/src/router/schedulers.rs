@@ -1,0 +1,64 @@
+//! Changes of a port's scheduler in the plan and at the worker.
+
+use millrace_config::{Fate, Fates, Scheduler};
+use millrace_plugin::Action;
+use millrace_units::PortId;
+
+use super::Inner;
+use crate::ControlError;
+use crate::model::schedulers::leaf;
+use crate::schedulers::queues::tell_reserved;
+use crate::schedulers::schedule;
+use crate::schedulers::view::{say_beyond_link, say_beyond_room};
+
+impl Inner {
+    /// Changes the scheduler of a port in the plan, then at the worker. After a refusal nothing has changed.
+    /// Packets of removed nodes move to leaf `to`.
+    pub fn change_scheduler(
+        &mut self,
+        port: &str,
+        to: Option<&str>,
+        change: impl FnOnce(&mut Scheduler) -> Result<(), ControlError>,
+    ) -> Result<PortId, ControlError> {
+        let id = self.model.port(port)?.id;
+        let mut planned = self.model.schedulers.clone();
+        let before = planned.of(id).cloned().unwrap_or_default();
+        let mut after = before.clone();
+        change(&mut after)?;
+        let filters = self.model.plugins.bindings_by_age().filter_map(|(_, bound)| match bound.action {
+            Action::Queue(queue) => Some(queue),
+            _ => None,
+        });
+        planned.keep(filters);
+        match after.node.is_empty() {
+            true => planned.remove(id),
+            false => planned.plan(id, port, &after)?,
+        }
+        let to = to.map(|to| leaf(&after, to)).transpose()?.and_then(|to| planned.known(to));
+        let mut changes = planned.changes(&before, &after, to)?;
+        // The new plan is stored first, because the text of a refusal needs the names of new nodes.
+        let old = std::mem::replace(&mut self.model.schedulers, planned);
+        let mut flows_before = before.flow.clone();
+        let fates = Fates::of(&before, &after);
+        // A leaf loses the settings of its flows when it is removed or changes its kind.
+        flows_before
+            .retain(|flow| matches!(fates.get(&flow.queue), Fate::Stays | Fate::Leaf { changes: false, .. }));
+        let flows = self.model.flow_changes(port, &flows_before, &after.flow);
+        changes.extend(flows.inspect_err(|_| self.model.schedulers = old.clone())?);
+        let told = schedule(id, changes, &mut self.devices, &self.model, &mut self.workers);
+        told.inspect_err(|error| {
+            // A worker that doesn't answer still makes the change when it continues.
+            if !error.is_failure() {
+                self.model.schedulers = old;
+            }
+        })?;
+        self.queueing.begin_rates(port, &fates, &before, &after);
+        tell_reserved(&self.model, &mut self.workers)?;
+        self.devices.set_host_outputs(&self.model, &mut self.workers)?;
+        say_beyond_link(id, &self.model, &self.devices, &self.kernel);
+        say_beyond_room(id, &self.model, &mut self.workers);
+        self.observation.note_reservations(port, &before, &after);
+        self.queueing.remember_flows(&self.model, &before.flow, &after.flow);
+        Ok(id)
+    }
+}

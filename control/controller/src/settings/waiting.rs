@@ -1,0 +1,51 @@
+//! Configuration that waits for its confirmation.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_config::Config;
+use tokio::time::Instant;
+
+use super::Base;
+use crate::ControlError;
+use crate::view::Pending;
+
+/// Running revision that waits for confirmation, with the configuration to roll back to.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    /// Number of the revision.
+    pub revision: u64,
+    /// End of the time for the confirmation.
+    pub until: Instant,
+    /// Whether the rollback of this revision has begun.
+    pub goes_back: bool,
+    /// Running configuration to roll back to.
+    pub before: Arc<Config>,
+    /// Base configuration to roll back to.
+    pub base: Base,
+}
+
+impl Waiting {
+    /// Creates the record of `revision`. `before` and `base` are the running and the base configuration to
+    /// restore.
+    pub fn new(revision: u64, patience: Duration, before: Arc<Config>, base: Base) -> Self {
+        Self { revision, until: Instant::now() + patience, goes_back: false, before, base }
+    }
+
+    /// Returns the revision and its remaining time.
+    pub fn pending(&self) -> Pending {
+        let left = self.until.saturating_duration_since(Instant::now());
+        Pending { revision: self.revision, seconds: left.as_secs_f64().ceil() as u64 }
+    }
+
+    /// Refuses a confirmation once the rollback has begun or the time is over.
+    pub fn check_stays(&self) -> Result<(), ControlError> {
+        match self.goes_back || self.until <= Instant::now() {
+            true => Err(ControlError::Conflict(format!(
+                "revision {} is going back: apply it again",
+                self.revision
+            ))),
+            false => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Views of plugins and their instances.
+
+use std::collections::BTreeMap;
+
+use millrace_pipeline::Snapshot;
+use millrace_plugin::{InstanceReport, MessageCounts};
+use millrace_units::InstanceId;
+
+use super::{Counts, described};
+use crate::ControlError;
+use crate::model::Model;
+use crate::view::{
+    DriverFormView, HostCompanionView, InstanceView, MessagesView, PluginDetailView, PluginView,
+};
+
+/// Returns the views of all instances. `stays_up` returns the reason why packets of an instance stay at the
+/// workers, and `slow` holds the reports of host companions.
+pub(crate) fn instances(
+    snapshot: &Snapshot,
+    counts: &Counts,
+    model: &Model,
+    stays_up: &dyn Fn(InstanceId) -> Option<String>,
+    slow: &BTreeMap<InstanceId, InstanceReport>,
+) -> Vec<InstanceView> {
+    let view = |instance: millrace_plugin::InstanceDescription| {
+        let id = model.plugins.instance(&instance.name).ok();
+        let report = snapshot.instances.iter().find(|(known, _)| Some(*known) == id);
+        let report = report.map(|(_, report)| report.clone()).unwrap_or_default();
+        let host_companion = id.and_then(|id| host_companion(&instance.name, slow.get(&id)?, &report, model));
+        InstanceView {
+            host_companion,
+            name: instance.name,
+            plugin: instance.plugin,
+            settings: instance.settings.into(),
+            number: id.map_or(u16::MAX, |id| id.0),
+            health: report.health.name(),
+            faults: report.faults,
+            level: id.map_or("worker", |id| if stays_up(id).is_some() { "worker" } else { "xdp" }),
+            why_worker: id.and_then(stays_up),
+            last_fault: Some(report.last_fault).filter(|text| !text.is_empty()),
+            suspensions: report.suspensions,
+            drops: report.drops,
+            counters: report.counters,
+            packets: 0,
+            packet_rate: 0.0,
+            bindings: described(instance.bindings, counts, model),
+        }
+    };
+    let view = |instance| {
+        let mut view = view(instance);
+        view.packets = view.bindings.iter().map(|binding| binding.packets).sum();
+        view
+    };
+    model.plugins.instances().into_iter().map(view).collect()
+}
+
+/// Returns the view of an instance's host companion; its message counters come from both reports.
+fn host_companion(
+    name: &str,
+    slow: &InstanceReport,
+    fast: &InstanceReport,
+    model: &Model,
+) -> Option<HostCompanionView> {
+    let plugin = model.plugins.plugin_of(name).ok()?;
+    let (half, slow) = (plugin.host_companion()?, slow.clone());
+    let flow = |from: MessageCounts, to: MessageCounts| MessagesView {
+        sent: from.sent,
+        heard: to.heard,
+        lost: from.unsent + to.lost,
+    };
+    Some(HostCompanionView {
+        plugin: half.name(),
+        version: half.version(),
+        health: slow.health.name(),
+        up: flow(fast.messages, slow.messages),
+        down: flow(slow.messages, fast.messages),
+        faults: slow.faults,
+        last_fault: Some(slow.last_fault).filter(|text| !text.is_empty()),
+        suspensions: slow.suspensions,
+    })
+}
+
+/// Returns the views of all plugins.
+pub(crate) fn plugins(model: &Model) -> Vec<PluginView> {
+    model.plugins.plugins().into_iter().map(|plugin| plugin_view(model, plugin)).collect()
+}
+
+fn plugin_view(model: &Model, plugin: millrace_plugin::PluginDescription) -> PluginView {
+    PluginView {
+        name: plugin.name,
+        version: plugin.version,
+        summary: plugin.summary,
+        home: plugin.home,
+        codes: plugin.positions.iter().copied().zip(plugin.codes).collect(),
+        positions: plugin.positions,
+        messages: plugin.messages.into_iter().collect(),
+        signature: model.repository.origin(plugin.name).map(|origin| origin.to_string()),
+        features: plugin.features,
+        capabilities: plugin.capabilities,
+        counters: plugin.counters,
+    }
+}
+
+/// Returns the detailed view of a plugin, with its instances.
+pub(crate) fn plugin(model: &Model, name: &str) -> Result<PluginDetailView, ControlError> {
+    let statement = model.plugins.state_plugin(name)?;
+    let mut view = PluginDetailView::of(statement, &|plugin| plugin_view(model, plugin));
+    let own = model.plugins.instances().into_iter().filter(|instance| instance.plugin == name);
+    view.instances = own.map(|instance| instance.name).collect();
+    view.driver_form = model.plugins.plugin_named(name)?.driver_form().map(|form| DriverFormView {
+        settings: form.settings,
+        counters: form.counters,
+        bytes: form.object.len(),
+    });
+    Ok(view)
+}
