@@ -40,7 +40,7 @@ const BODY_LIMIT: usize = 1 << 20;
 /// Returns the paths of all resources, with the role that each method needs.
 pub(crate) fn needs() -> Vec<(&'static str, Needs)> {
     let needs = |resource: Resource| {
-        let methods = resource.operations.iter().map(|operation| (operation.method, operation.role));
+        let methods = resource.endpoints.iter().map(|endpoint| (endpoint.method, endpoint.role));
         (resource.path, methods.collect())
     };
     catalogue().into_iter().map(needs).collect()
@@ -51,7 +51,7 @@ pub(crate) fn needs() -> Vec<(&'static str, Needs)> {
 pub(crate) fn table() -> String {
     let mut rows = String::from("| operation | role | can cause | audited |\n|---|---|---|---|\n");
     for resource in catalogue() {
-        for Endpoint { method, role, effect, .. } in &resource.operations {
+        for Endpoint { method, role, effect, .. } in &resource.endpoints {
             let audited = if effect.is_audited() { "each request" } else { "refusals" };
             rows += &format!("| `{method} {}` | {role} | {} | {audited} |\n", resource.path, effect.words());
         }
@@ -63,7 +63,7 @@ pub(crate) fn table() -> String {
 pub(crate) fn router(served: Served) -> axum::Router {
     let all = catalogue();
     let effects = all.iter().flat_map(|resource| {
-        resource.operations.iter().map(|operation| (operation.method, resource.path, operation.effect))
+        resource.endpoints.iter().map(|endpoint| (endpoint.method, resource.path, endpoint.effect))
     });
     let effects = effects.collect();
     let documents = Documents::new(list_of(&all), effects);
@@ -86,12 +86,12 @@ pub(crate) fn router(served: Served) -> axum::Router {
 
 fn list_of(all: &[Resource]) -> ListView {
     let resource = |resource: &Resource| {
-        let methods: Vec<_> = resource.operations.iter().map(|operation| operation.method).collect();
-        let each = resource.operations.iter().map(|operation| match methods.len() {
-            1 => operation.summary.to_owned(),
-            _ => format!("{} {}", operation.method, operation.summary),
+        let methods: Vec<_> = resource.endpoints.iter().map(|endpoint| endpoint.method).collect();
+        let each = resource.endpoints.iter().map(|endpoint| match methods.len() {
+            1 => endpoint.summary.to_owned(),
+            _ => format!("{} {}", endpoint.method, endpoint.summary),
         });
-        let roles = resource.operations.iter().map(|operation| operation.role).collect();
+        let roles = resource.endpoints.iter().map(|endpoint| endpoint.role).collect();
         let summary = each.collect::<Vec<_>>().join("; ");
         ResourceView { path: resource.path.to_owned(), methods, roles, summary }
     };

@@ -201,38 +201,38 @@ impl Endpoint {
     }
 }
 
-/// Path with its operations and their handlers.
+/// Path with its endpoints and their handlers.
 pub(crate) struct Resource {
     /// Path; names in braces match any segment.
     pub path: &'static str,
-    /// Operations of the path.
-    pub operations: Vec<Endpoint>,
+    /// Endpoints of the path.
+    pub endpoints: Vec<Endpoint>,
     router: MethodRouter<Served>,
 }
 
 impl Resource {
     /// Returns a resource without methods.
     pub fn new(path: &'static str) -> Self {
-        Self { path, operations: Vec::new(), router: MethodRouter::new() }
+        Self { path, endpoints: Vec::new(), router: MethodRouter::new() }
     }
 
     /// Adds a method and its handler.
-    pub fn on(mut self, operation: Endpoint, handler: MethodRouter<Served>) -> Self {
-        let handler = match operation.arguments {
+    pub fn on(mut self, endpoint: Endpoint, handler: MethodRouter<Served>) -> Self {
+        let handler = match endpoint.arguments {
             Some(_) => handler,
             None => handler.route_layer(middleware::from_fn(refuse_arguments)),
         };
-        let handler = match operation.body {
+        let handler = match endpoint.body {
             Some(_) => handler,
             None => handler.route_layer(middleware::from_fn(refuse_body)),
         };
-        let handler = match (operation.method, operation.tagged) {
+        let handler = match (endpoint.method, endpoint.tagged) {
             ("GET", true) => handler.route_layer(middleware::from_fn(spare)),
             ("GET", false) | (_, true) => handler,
             (_, false) => handler.route_layer(middleware::from_fn(refuse_condition)),
         };
         self.router = self.router.merge(handler);
-        self.operations.push(operation);
+        self.endpoints.push(endpoint);
         self
     }
 

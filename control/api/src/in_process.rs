@@ -72,7 +72,7 @@ impl InProcess {
     pub fn operations() -> Vec<(&'static str, &'static str, Role)> {
         let of = |resource: crate::endpoint::Resource| {
             let path = resource.path;
-            resource.operations.into_iter().map(move |one| (one.method, path, one.role)).collect::<Vec<_>>()
+            resource.endpoints.into_iter().map(move |one| (one.method, path, one.role)).collect::<Vec<_>>()
         };
         catalogue().into_iter().flat_map(of).collect()
     }

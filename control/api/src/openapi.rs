@@ -1,4 +1,4 @@
-//! OpenAPI 3.1 description of the interface, generated from the operations and the types of requests and
+//! OpenAPI 3.1 description of the interface, generated from the endpoints and the types of requests and
 //! answers.
 
 use schemars::generate::SchemaSettings;
@@ -26,9 +26,9 @@ pub(crate) fn document(resources: &[Resource]) -> Value {
         if !names.is_empty() {
             item.insert("parameters".into(), names.into());
         }
-        for operation in &resource.operations {
-            let described = describe(resource.path, operation, &mut answers, &mut requests);
-            item.insert(operation.method.to_lowercase(), described);
+        for endpoint in &resource.endpoints {
+            let described = describe(resource.path, endpoint, &mut answers, &mut requests);
+            item.insert(endpoint.method.to_lowercase(), described);
         }
         paths.insert(resource.path.into(), item.into());
     }
@@ -60,30 +60,30 @@ pub(crate) fn document(resources: &[Resource]) -> Value {
 
 fn describe(
     path: &str,
-    operation: &Endpoint,
+    endpoint: &Endpoint,
     answers: &mut SchemaGenerator,
     requests: &mut SchemaGenerator,
 ) -> Value {
-    let mut parameters = operation.arguments.map_or_else(Vec::new, |describe| arguments(describe(requests)));
-    parameters.extend(headers(operation));
-    let answer = answer(operation, answers);
+    let mut parameters = endpoint.arguments.map_or_else(Vec::new, |describe| arguments(describe(requests)));
+    parameters.extend(headers(endpoint));
+    let answer = answer(endpoint, answers);
     let problem = json!({"$ref": "#/components/responses/Problem"});
     let mut described = json!({
-        "operationId": operation_id(path, operation.method),
-        "summary": operation.summary,
+        "operationId": operation_id(path, endpoint.method),
+        "summary": endpoint.summary,
         "tags": [tag(path)],
         // Needed role, in the place of a scope (OpenAPI 3.1, 4.8.30).
-        "security": [{"token": [operation.role]}],
-        "responses": {operation.status.to_string(): answer, "4XX": problem, "5XX": problem},
+        "security": [{"token": [endpoint.role]}],
+        "responses": {endpoint.status.to_string(): answer, "4XX": problem, "5XX": problem},
     });
-    if operation.tagged && operation.method == "GET" {
+    if endpoint.tagged && endpoint.method == "GET" {
         described["responses"]["304"] =
             json!({"description": "What `If-None-Match` names is what there is."});
     }
     if !parameters.is_empty() {
         described["parameters"] = parameters.into();
     }
-    if let Some(content) = operation.body {
+    if let Some(content) = endpoint.body {
         let schema = match content {
             Content::One(describe) => bare(describe(requests)),
             Content::OneOrList(describe) => {
@@ -92,20 +92,20 @@ fn describe(
             }
         };
         described["requestBody"] =
-            json!({"required": operation.needs_body, "content": {JSON: {"schema": schema}}});
+            json!({"required": endpoint.needs_body, "content": {JSON: {"schema": schema}}});
     }
     described
 }
 
-/// Returns the header parameters of an operation.
-fn headers(operation: &Endpoint) -> Vec<Value> {
+/// Returns the header parameters of an endpoint.
+fn headers(endpoint: &Endpoint) -> Vec<Value> {
     let mut headers = Vec::new();
     let mut add = |name: &str, schema: Value, description: &str| {
         headers.push(
             json!({"name": name, "in": "header", "required": false, "schema": schema, "description": description}),
         );
     };
-    match (operation.tagged, operation.method) {
+    match (endpoint.tagged, endpoint.method) {
         (true, "GET") => add(
             "If-None-Match",
             json!({"type": "string"}),
@@ -118,7 +118,7 @@ fn headers(operation: &Endpoint) -> Vec<Value> {
         ),
         (false, _) => {}
     }
-    if operation.resumes {
+    if endpoint.resumes {
         let text = "Of a stream that is taken up again: the id of what was heard last.";
         add("Last-Event-ID", json!({"type": "integer", "minimum": 0}), text);
     }
@@ -126,18 +126,18 @@ fn headers(operation: &Endpoint) -> Vec<Value> {
 }
 
 /// Returns the description of the successful answer.
-fn answer(operation: &Endpoint, answers: &mut SchemaGenerator) -> Value {
-    let mut content = json!({operation.media: {"schema": (operation.answer)(answers)}});
-    if operation.streams {
+fn answer(endpoint: &Endpoint, answers: &mut SchemaGenerator) -> Value {
+    let mut content = json!({endpoint.media: {"schema": (endpoint.answer)(answers)}});
+    if endpoint.streams {
         content["text/event-stream"] = json!({"schema": {"type": "string"}});
     }
     let mut answer = json!({"description": "Done.", "content": content});
     let mut headers = Map::new();
-    if operation.tagged {
+    if endpoint.tagged {
         let text = "Names what can be changed of it; counters don't count.";
         headers.insert("ETag".into(), json!({"description": text, "schema": {"type": "string"}}));
     }
-    if operation.paged {
+    if endpoint.paged {
         let text = "Where there are more: the next page, as `rel=\"next\"`.";
         headers.insert("Link".into(), json!({"description": text, "schema": {"type": "string"}}));
     }
@@ -203,7 +203,7 @@ fn path_parameters(path: &str) -> Vec<Value> {
     names.map(parameter).collect()
 }
 
-/// Returns the identifier of an operation, from which code generators make names: `get_ports_name`.
+/// Returns the identifier of an endpoint, from which code generators make names: `get_ports_name`.
 fn operation_id(path: &str, method: &str) -> String {
     let words = path.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     let words: Vec<&str> = words.collect();

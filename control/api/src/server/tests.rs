@@ -156,10 +156,10 @@ async fn the_description_names_every_operation_and_every_reference_leads_somewhe
     let (status, description) = server.ask("GET", "/openapi.json", "").await;
     assert_eq!((status, &description["openapi"]), (StatusCode::OK, &json!("3.1.0")));
     for resource in catalogue() {
-        for operation in resource.operations {
-            let described = &description["paths"][resource.path][operation.method.to_lowercase()];
-            assert_eq!(described["summary"], operation.summary, "{} {}", operation.method, resource.path);
-            assert!(described["responses"][operation.status.to_string()].is_object());
+        for endpoint in resource.endpoints {
+            let described = &description["paths"][resource.path][endpoint.method.to_lowercase()];
+            assert_eq!(described["summary"], endpoint.summary, "{} {}", endpoint.method, resource.path);
+            assert!(described["responses"][endpoint.status.to_string()].is_object());
         }
     }
     let text = description.to_string();

@@ -3,9 +3,9 @@
 use crate::ControlError;
 use crate::access::tokens::NewToken;
 use crate::access::tokens::on_blocking_thread;
+use crate::operation::Admitted;
 use crate::operation::Effect;
 use crate::operation::Operation;
-use crate::operation::Principal;
 use crate::router::Router;
 use crate::view::CreatedTokenView;
 use crate::view::TokenView;
@@ -23,7 +23,7 @@ impl Operation for ListTokens {
 
     /// # Errors
     /// Returns an error if the thread that reads the tokens fails.
-    async fn carry_out(self, router: &Router, _: &Principal) -> Result<Vec<TokenView>, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<Vec<TokenView>, ControlError> {
         let tokens = router.tokens().clone();
         on_blocking_thread(move || Ok(tokens.list())).await
     }
@@ -40,7 +40,11 @@ impl Operation for CreateToken {
     /// # Errors
     /// Returns an error for an invalid or used name, an expiry that is too far away, too many tokens, or a
     /// file that can't be written.
-    async fn carry_out(self, router: &Router, caller: &Principal) -> Result<CreatedTokenView, ControlError> {
+    async fn carry_out(
+        self,
+        router: &Router,
+        caller: &Admitted<'_>,
+    ) -> Result<CreatedTokenView, ControlError> {
         let (tokens, who) = (router.tokens().clone(), caller.who.clone());
         on_blocking_thread(move || tokens.create(&self.0, &who)).await
     }
@@ -59,7 +63,7 @@ impl Operation for RevokeToken {
 
     /// # Errors
     /// Returns an error if the name is unknown, or if the file can't be written.
-    async fn carry_out(self, router: &Router, _: &Principal) -> Result<TokenView, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<TokenView, ControlError> {
         let tokens = router.tokens().clone();
         on_blocking_thread(move || tokens.revoke(&self.name)).await
     }
@@ -78,7 +82,7 @@ impl Operation for ReadAudit {
 
     /// # Errors
     /// Returns an error if the log can't be read.
-    async fn carry_out(self, router: &Router, _: &Principal) -> Result<Vec<AuditEntry>, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<Vec<AuditEntry>, ControlError> {
         let log = router.audit();
         let read = tokio::task::spawn_blocking(move || log.last(self.last)).await;
         let failed = |error: String| ControlError::system("read the audit log", error);

@@ -20,6 +20,7 @@ mod selection;
 mod upgrade;
 
 use std::future::Future;
+use std::ops::Deref;
 
 use millrace_config::Role;
 
@@ -81,8 +82,26 @@ pub trait Operation: Send {
     fn carry_out(
         self,
         router: &Router,
-        caller: &Principal,
+        caller: &Admitted<'_>,
     ) -> impl Future<Output = Result<Self::Answer, ControlError>> + Send;
+}
+
+/// Principal whose role suffices for an operation. Only [`Router::execute`] makes one.
+#[derive(Debug)]
+pub struct Admitted<'a>(&'a Principal);
+
+impl<'a> Admitted<'a> {
+    fn of(principal: &'a Principal, needed: Role) -> Result<Self, ControlError> {
+        principal.may(needed).map(|()| Self(principal))
+    }
+}
+
+impl Deref for Admitted<'_> {
+    type Target = Principal;
+
+    fn deref(&self) -> &Principal {
+        self.0
+    }
 }
 
 impl Router {
@@ -101,8 +120,8 @@ impl Router {
     ) -> Result<O::Answer, ControlError> {
         let call = caller.call::<O>(self);
         call.begin(O::EFFECT);
-        let result = match call.principal().may(O::ROLE) {
-            Ok(()) => operation.carry_out(self, call.principal()).await,
+        let result = match Admitted::of(call.principal(), O::ROLE) {
+            Ok(caller) => operation.carry_out(self, &caller).await,
             Err(forbidden) => Err(forbidden),
         };
         call.end(O::EFFECT, result.as_ref().map(O::revision));

@@ -17,9 +17,12 @@ pub(crate) struct Loader {
     purpose: Purpose,
 }
 
-/// Receiver of the results of optimised compilation. The arguments are the plugin and the result.
+/// Function that takes a plugin and the result of its optimised compilation.
+type Receive = dyn Fn(&WasmPlugin, Result<(), CompileError>) + Send + Sync;
+
+/// Receiver of the results of optimised compilation.
 #[derive(Clone)]
-struct Receiver(Arc<dyn Fn(&WasmPlugin, Result<(), CompileError>) + Send + Sync>);
+struct Receiver(Arc<Receive>);
 
 impl std::fmt::Debug for Receiver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use millrace_store::{AuditEntry, AuditLog, Outcome, Who, Written};
-use serde_json::Value;
 
 use super::Router;
 use crate::ControlError;
@@ -36,12 +35,7 @@ impl Router {
     }
 
     /// Records an operation of the router itself with the resulting revision.
-    pub(crate) fn note_own(
-        &self,
-        who: Who,
-        operation: &str,
-        result: Result<Option<u64>, &ControlError>,
-    ) {
+    pub(crate) fn note_own(&self, who: Who, operation: &str, result: Result<Option<u64>, &ControlError>) {
         let outcome = match result {
             Ok(_) => Outcome::Done,
             Err(error) if error.is_failure() => Outcome::Failed,

@@ -79,11 +79,11 @@ async fn a_body_is_refused_where_it_would_not_be_read() {
     let mut count = 0;
     for resource in catalogue() {
         let path = resource.path.replace("{id}", "1").replace(['{', '}'], "");
-        for operation in resource.operations.iter().filter(|one| one.body.is_none()) {
-            let (status, problem) = server.ask(operation.method, &path, r#"{"revision": 12345}"#).await;
-            assert_eq!(status, StatusCode::BAD_REQUEST, "{} {path}: {problem}", operation.method);
+        for endpoint in resource.endpoints.iter().filter(|one| one.body.is_none()) {
+            let (status, problem) = server.ask(endpoint.method, &path, r#"{"revision": 12345}"#).await;
+            assert_eq!(status, StatusCode::BAD_REQUEST, "{} {path}: {problem}", endpoint.method);
             let text = problem["detail"].as_str().unwrap();
-            assert!(text.contains(&format!("{} {path} takes no body", operation.method)), "{text}");
+            assert!(text.contains(&format!("{} {path} takes no body", endpoint.method)), "{text}");
             count += 1;
         }
     }
@@ -155,14 +155,13 @@ async fn a_tag_is_refused_where_it_would_not_be_looked_at() {
     let server = Server::start().await;
     for resource in catalogue() {
         let path = resource.path.replace("{id}", "1").replace(['{', '}'], "");
-        for operation in resource.operations.iter().filter(|one| one.method != "GET" && !one.tagged) {
+        for endpoint in resource.endpoints.iter().filter(|one| one.method != "GET" && !one.tagged) {
             let headers = [("if-match", "\"1\"")];
-            let answer =
-                request_with(&server.socket(), operation.method, &path, &headers, Bytes::new()).await;
+            let answer = request_with(&server.socket(), endpoint.method, &path, &headers, Bytes::new()).await;
             let (head, body) = answer.into_parts();
             let bytes = body.collect().await.unwrap().to_bytes();
             let problem: Value = serde_json::from_slice(&bytes).unwrap();
-            assert_eq!(head.status.as_u16(), 412, "{} {path}: {problem}", operation.method);
+            assert_eq!(head.status.as_u16(), 412, "{} {path}: {problem}", endpoint.method);
             assert!(problem["detail"].as_str().unwrap().contains("leave it out"), "{problem}");
         }
     }

@@ -79,8 +79,8 @@ pub(super) async fn ask(
 #[test]
 fn each_operation_that_is_no_question_stands_in_a_list() {
     let of = |resource: &crate::endpoint::Resource| {
-        let others = resource.operations.iter().filter(|operation| operation.method != "GET");
-        others.map(|operation| format!("{} {}", operation.method, resource.path)).collect::<Vec<_>>()
+        let others = resource.endpoints.iter().filter(|endpoint| endpoint.method != "GET");
+        others.map(|endpoint| format!("{} {}", endpoint.method, resource.path)).collect::<Vec<_>>()
     };
     let served: BTreeSet<String> = catalogue().iter().flat_map(of).collect();
     let listed: BTreeSet<String> =
@@ -91,11 +91,11 @@ fn each_operation_that_is_no_question_stands_in_a_list() {
 #[test]
 fn no_operation_needs_a_lower_role_than_what_it_can_cause() {
     for resource in catalogue() {
-        for operation in resource.operations {
-            let (least, method) = (operation.effect.least_role(), operation.method);
-            assert!(operation.role >= least, "{method} {}: {} needs {least}", resource.path, operation.role);
-            let audited = operation.effect.is_audited();
-            assert!(audited || operation.role < Role::Admin || method == "GET", "{method} {}", resource.path);
+        for endpoint in resource.endpoints {
+            let (least, method) = (endpoint.effect.least_role(), endpoint.method);
+            assert!(endpoint.role >= least, "{method} {}: {} needs {least}", resource.path, endpoint.role);
+            let audited = endpoint.effect.is_audited();
+            assert!(audited || endpoint.role < Role::Admin || method == "GET", "{method} {}", resource.path);
         }
     }
 }

@@ -9,7 +9,7 @@ async fn every_listed_resource_answers_each_of_its_methods_and_no_other() {
     let all = catalogue();
     assert_eq!(list["resources"].as_array().unwrap().len(), all.len());
     for resource in all {
-        let methods: Vec<_> = resource.operations.iter().map(|operation| operation.method).collect();
+        let methods: Vec<_> = resource.endpoints.iter().map(|endpoint| endpoint.method).collect();
         let path = resource.path.replace("{name}", "x").replace("{id}", "0");
         for method in ["GET", "POST", "PUT", "DELETE", "PATCH"] {
             let path = match &*path {

@@ -115,7 +115,7 @@ fn problem(key: &str, (status, answer): &(StatusCode, Value)) -> Option<String> 
 async fn what_is_wrong_with_a_body_is_told_by_its_key_in_words_of_ours() {
     let (server, mut problems) = (Server::start().await, Vec::new());
     for resource in catalogue() {
-        for Endpoint { method, body, .. } in resource.operations {
+        for Endpoint { method, body, .. } in resource.endpoints {
             let Some(Content::One(describe) | Content::OneOrList(describe)) = body else { continue };
             let (name, schema) = (format!("{method} {}", resource.path), schema(describe));
             let all = CHANGES.iter().chain(OTHERS);
@@ -137,7 +137,7 @@ async fn what_is_wrong_with_a_body_is_told_by_its_key_in_words_of_ours() {
 async fn what_is_wrong_with_an_argument_is_told_by_its_key_in_words_of_ours() {
     let (server, mut problems) = (Server::start().await, Vec::new());
     for resource in catalogue() {
-        for Endpoint { method, arguments, .. } in resource.operations {
+        for Endpoint { method, arguments, .. } in resource.endpoints {
             // An operation without arguments has no schema for them.
             let schema = arguments.map_or(Value::Null, schema);
             if method != "GET" && arguments.is_none() {
