@@ -67,7 +67,8 @@ pub fn assert_followed(routes: u32) {
         }
     }
     flows.assert_undisturbed("routes beside come and go");
-    before.assert_kept(&mut router, 5, "routes that came and went");
+    // A second thread for files takes up to 4 % more.
+    before.assert_kept(&mut router, 10, "routes that came and went");
     router.assert_conservation();
 }
 
