@@ -254,4 +254,15 @@ mod tests {
             assert_eq!(matches!(error, ControlError::NoRoom(_)), has_no_room, "{error}");
         }
     }
+
+    #[test]
+    fn the_first_error_of_a_list_decides_whether_it_failed() {
+        let list = |error| {
+            let mut wrong = Wrong::default();
+            wrong.note(0, error);
+            wrong.refuse(1).unwrap_err()
+        };
+        assert!(list(ControlError::NoRoom("full".to_owned())).is_failure());
+        assert!(!list(ControlError::Invalid("bad".to_owned())).is_failure());
+    }
 }
