@@ -3,7 +3,7 @@
 use crate::ControlError;
 use crate::access::tokens::NewToken;
 use crate::access::tokens::on_blocking_thread;
-use crate::operation::Admitted;
+use crate::operation::Authorized;
 use crate::operation::Effect;
 use crate::operation::Operation;
 use crate::router::Router;
@@ -23,7 +23,7 @@ impl Operation for ListTokens {
 
     /// # Errors
     /// Returns an error if the thread that reads the tokens fails.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<Vec<TokenView>, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<Vec<TokenView>, ControlError> {
         let tokens = router.tokens().clone();
         on_blocking_thread(move || Ok(tokens.list())).await
     }
@@ -43,7 +43,7 @@ impl Operation for CreateToken {
     async fn carry_out(
         self,
         router: &Router,
-        caller: &Admitted<'_>,
+        caller: &Authorized<'_>,
     ) -> Result<CreatedTokenView, ControlError> {
         let (tokens, who) = (router.tokens().clone(), caller.who.clone());
         on_blocking_thread(move || tokens.create(&self.0, &who)).await
@@ -63,7 +63,7 @@ impl Operation for RevokeToken {
 
     /// # Errors
     /// Returns an error if the name is unknown, or if the file can't be written.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<TokenView, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<TokenView, ControlError> {
         let tokens = router.tokens().clone();
         on_blocking_thread(move || tokens.revoke(&self.name)).await
     }
@@ -82,7 +82,7 @@ impl Operation for ReadAudit {
 
     /// # Errors
     /// Returns an error if the log can't be read.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<Vec<AuditEntry>, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<Vec<AuditEntry>, ControlError> {
         let log = router.audit();
         let read = tokio::task::spawn_blocking(move || log.last(self.last)).await;
         let failed = |error: String| ControlError::system("read the audit log", error);

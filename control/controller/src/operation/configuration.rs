@@ -6,7 +6,7 @@ use crate::configuration::history::RollBack;
 use crate::configuration::history::of_store;
 use crate::configuration::keep::Keep;
 use crate::configuration::keep::Save;
-use crate::operation::Admitted;
+use crate::operation::Authorized;
 use crate::operation::Effect;
 use crate::operation::Operation;
 use crate::router::Router;
@@ -37,7 +37,7 @@ impl Operation for Apply {
     /// # Errors
     /// Returns the problems of the text, the changes that need a restart, or the failed step and its reason.
     /// The earlier configuration runs then.
-    async fn carry_out(self, router: &Router, caller: &Admitted<'_>) -> Result<AppliedView, ControlError> {
+    async fn carry_out(self, router: &Router, caller: &Authorized<'_>) -> Result<AppliedView, ControlError> {
         let (router, who) = (router.clone(), caller.who.clone());
         let work = tokio::spawn(async move {
             let result = router.apply_at_once(&self, &who).await;
@@ -65,7 +65,11 @@ impl Operation for CompareConfiguration {
     /// # Errors
     /// Returns the problems of the text, [`ControlError::Forbidden`], or an error while another
     /// configuration is being applied.
-    async fn carry_out(self, router: &Router, caller: &Admitted<'_>) -> Result<DifferenceView, ControlError> {
+    async fn carry_out(
+        self,
+        router: &Router,
+        caller: &Authorized<'_>,
+    ) -> Result<DifferenceView, ControlError> {
         let Self { text, origin } = self;
         if caller.least() < Role::Admin {
             router.unless_privileged(&text, &origin).await?;
@@ -85,7 +89,7 @@ impl Operation for CompareWithBase {
 
     /// # Errors
     /// Returns an error if the base can no longer be read, or while another configuration is being applied.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<DifferenceView, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<DifferenceView, ControlError> {
         let base = router.lock().settings.base.draft.clone();
         router.difference(&base.text, &base.origin).await
     }
@@ -104,7 +108,7 @@ impl Operation for RollBack {
     /// # Errors
     /// Returns an error if the revision doesn't exist, and the errors of [`Apply`]. Nothing has changed then,
     /// unless the text says that the waiting revision is withdrawn.
-    async fn carry_out(self, router: &Router, caller: &Admitted<'_>) -> Result<AppliedView, ControlError> {
+    async fn carry_out(self, router: &Router, caller: &Authorized<'_>) -> Result<AppliedView, ControlError> {
         let (router, who) = (router.clone(), caller.who.clone());
         let work = tokio::spawn(async move { router.roll_back_whole(self, &who).await });
         work.await.map_err(|error| ControlError::system("go back", error))?
@@ -121,7 +125,7 @@ impl Operation for GetConfiguration {
 
     /// # Errors
     /// Returns an error while a configuration or a list is being applied.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<ConfigurationView, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<ConfigurationView, ControlError> {
         let running = router.whole_running()?;
         let inner = router.lock();
         Ok(ConfigurationView {
@@ -143,7 +147,7 @@ impl Operation for ListRevisions {
 
     /// # Errors
     /// Returns an error if the revisions can't be read.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<Vec<RevisionView>, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<Vec<RevisionView>, ControlError> {
         router.revisions()
     }
 }
@@ -161,7 +165,7 @@ impl Operation for GetRevision {
 
     /// # Errors
     /// Returns an error if the revision doesn't exist or can't be read.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<RevisionTextView, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<RevisionTextView, ControlError> {
         let store = router.lock().settings.store.clone();
         let (revision, text) = store.revision(self.number).map_err(of_store)?;
         Ok(RevisionTextView { revision, text })
@@ -189,7 +193,7 @@ impl Operation for Confirm {
     /// # Errors
     /// Returns an error if no revision waits, if another one does, during a rollback, or if the confirmation
     /// can't be written. In the last case the revision still waits.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<u64, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<u64, ControlError> {
         let router = router.clone();
         let work = tokio::spawn(async move { router.confirm_whole(self.revision).await });
         work.await.map_err(|error| ControlError::system("confirm", error))?
@@ -204,7 +208,7 @@ impl Operation for Save {
     /// # Errors
     /// Returns an error if the text is no configuration, or while a configuration is being applied. Without
     /// `force`, also refuses to lose entries of the file that were neither applied nor saved.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<String, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<String, ControlError> {
         // A half-applied configuration is not saved.
         router.lock().settings.unless_applying()?;
         let (running, kept) = (router.running(), router.kept());
@@ -225,7 +229,7 @@ impl Operation for Keep {
     /// Returns an error if the text differs from the running configuration, if the disk refuses, or while a
     /// configuration is being applied or waits for confirmation. Returns [`ControlError::Forbidden`] for a
     /// role below `admin` whose text permits more at the next start.
-    async fn carry_out(self, router: &Router, caller: &Admitted<'_>) -> Result<Revision, ControlError> {
+    async fn carry_out(self, router: &Router, caller: &Authorized<'_>) -> Result<Revision, ControlError> {
         let _turn = router.begin_apply()?;
         let (running, kept) = (router.running(), router.kept());
         let (who, by, role) = (&caller.who, caller.who.clone(), caller.least());

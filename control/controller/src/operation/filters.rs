@@ -16,7 +16,7 @@ use crate::filters::parse_filter;
 use crate::filters::refuse_unreachable;
 use crate::model::call_limits;
 use crate::model::packets::ReadPacket;
-use crate::operation::Admitted;
+use crate::operation::Authorized;
 use crate::operation::Effect;
 use crate::operation::Operation;
 use crate::request::NewBinding;
@@ -53,7 +53,7 @@ impl Operation for ListBindings {
 
     /// # Errors
     /// Returns an error for an invalid limit or cursor, or if the data plane does not answer.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<Page<BindingView>, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<Page<BindingView>, ControlError> {
         let Self(query) = self;
         let most = query.most()?;
         let mut guard = router.lock();
@@ -92,7 +92,7 @@ impl Operation for Bind {
 
     /// # Errors
     /// Returns an error for an unknown instance, gate or port, an invalid filter, or an existing binding.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<BindingView, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<BindingView, ControlError> {
         let Self(new) = self;
         let filter = parse_filter(&new.filter)?;
         let call_limits = call_limits(new.on_fault, new.budget, new.packet_budget);
@@ -124,7 +124,7 @@ impl Operation for Unbind {
     ///
     /// # Errors
     /// Returns an error if there is no such binding.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<BindingView, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<BindingView, ControlError> {
         let Self { instance, gate, filter } = self;
         let filter: FilterExpression = parse_filter(&filter)?;
         let mut inner = router.to_change()?;
@@ -158,7 +158,7 @@ impl Operation for AddFilter {
     /// # Errors
     /// Returns an error for an invalid filter or action, unknown names, or an existing filter. Nothing has
     /// changed then.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<BindingView, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<BindingView, ControlError> {
         let filter = new_filter(&self.0)?;
         let mut inner = router.to_change()?;
         inner.supervision.death.refuse_silent(Need::Filters)?;
@@ -182,7 +182,7 @@ impl Operation for RemoveFilters {
 
     /// # Errors
     /// Returns an error if one of them doesn't exist. Nothing has changed then.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<Vec<BindingView>, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<Vec<BindingView>, ControlError> {
         let mut inner = router.to_change()?;
         let plugins = &inner.model.plugins;
         let numbered = |number: u64| {
@@ -207,7 +207,7 @@ impl Operation for RemoveFilter {
     /// # Errors
     /// Returns an error for an invalid filter or action, or an unknown filter. Without a priority, also
     /// refuses if several filters fit. Nothing has changed then.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<BindingView, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<BindingView, ControlError> {
         let OldFilter { filter, action, gate, priority } = self.0;
         let written =
             new_filter(&NewFilter { filter, action, gate, priority: priority.unwrap_or_default() })?;
@@ -238,7 +238,7 @@ impl Operation for ExplainFilters {
     async fn carry_out(
         self,
         router: &Router,
-        _: &Admitted<'_>,
+        _: &Authorized<'_>,
     ) -> Result<Vec<GateExplanationView>, ControlError> {
         let packet = ReadPacket::read(&self.packet)?;
         let inner = router.lock();
@@ -282,7 +282,11 @@ impl Operation for CheckFilters {
     ///
     /// # Errors
     /// Returns an error if a gate has more than 32,768 filters.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<Vec<GateCheckView>, ControlError> {
+    async fn carry_out(
+        self,
+        router: &Router,
+        _: &Authorized<'_>,
+    ) -> Result<Vec<GateCheckView>, ControlError> {
         let gates = {
             let inner = router.lock();
             entries(&inner.model, &inner.tables)?
@@ -314,7 +318,7 @@ impl Operation for ListGates {
 
     /// # Errors
     /// Returns an error if the data plane does not answer.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<Vec<GateView>, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<Vec<GateView>, ControlError> {
         let mut inner = router.lock();
         let counts = inner.workers.filter_counts()?;
         Ok(show::gates(&counts, &inner.model, &inner.tables))
@@ -337,7 +341,7 @@ impl Operation for CreateGate {
 
     /// # Errors
     /// Returns an error for an unknown position or a name in use.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<GateView, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<GateView, ControlError> {
         router.to_change()?.gates().create(&self.name, &self.position)
     }
 }
@@ -358,7 +362,7 @@ impl Operation for SetGateTable {
 
     /// # Errors
     /// Returns an error for an unknown gate or kind of table.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<GateView, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<GateView, ControlError> {
         router.to_change()?.gates().set_table(&self.name, &self.table)
     }
 }
@@ -376,7 +380,7 @@ impl Operation for RemoveGate {
 
     /// # Errors
     /// Returns an error if the gate is unknown or in use.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<GateView, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<GateView, ControlError> {
         router.to_change()?.gates().remove(&self.name)
     }
 }
@@ -394,7 +398,7 @@ impl Operation for AddFilters {
     /// # Errors
     /// Returns [`ControlError::List`] with the faulty entries, for the reasons of
     /// [`AddFilter`](crate::operation::AddFilter).
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<AddedFilters, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<AddedFilters, ControlError> {
         let numbers = |inner: &Inner, changes: &[Change]| numbers_of(&inner.model, changes);
         let ids = router.make_list(self.0, |new| new_filter(&new), try_filters, numbers).await?;
         let meant: HashSet<u64> = ids.iter().copied().collect();

@@ -19,7 +19,7 @@ use crate::flows::rate;
 use crate::flows::view;
 use crate::model::packets::ReadPacket;
 use crate::model::placements::Placed;
-use crate::operation::Admitted;
+use crate::operation::Authorized;
 use crate::operation::Effect;
 use crate::operation::Operation;
 use crate::request::FlowOrder;
@@ -57,7 +57,7 @@ impl Operation for ListFlows {
 
     /// # Errors
     /// Returns an error for an invalid filter or limit, or if the data plane does not answer.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<FlowsView, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<FlowsView, ControlError> {
         let FlowQuery { filter, order, limit } = self.0;
         let limit = limit.unwrap_or(LIMIT);
         if !(1..=MOST).contains(&limit) {
@@ -102,7 +102,7 @@ impl Operation for FlushFlows {
 
     /// # Errors
     /// Returns an error for an invalid filter, or if the data plane does not answer.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<u64, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<u64, ControlError> {
         let filter = selected_flows(router, self.filter.as_deref())?;
         let mut flushed = 0;
         router.scan(FlowCommand::Flush, &filter, |_, _| flushed += 1).await?;
@@ -124,7 +124,7 @@ impl Operation for Lookup {
 
     /// # Errors
     /// Returns an error for an invalid description of the packet, or if the data plane does not answer.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<LookupView, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<LookupView, ControlError> {
         let packet = ReadPacket::read(&self.packet)?;
         let mut inner = router.lock();
         let question = packet.question(&inner.model)?;
@@ -153,7 +153,7 @@ impl Operation for ListPlacements {
 
     /// # Errors
     /// Returns an error if the data plane does not answer.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<PlacementsView, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<PlacementsView, ControlError> {
         let (placed, resolved) = {
             let inner = router.lock();
             let resolved = |placed: &Placed| Resolved::of(&placed.what, &inner.model);
@@ -190,7 +190,7 @@ impl Operation for PlaceFlows {
     /// # Errors
     /// Returns an error for a text that is neither filter nor instance, an instance that can't be offloaded,
     /// a missing flow cache, too many placements, or `auto` without a placement. Nothing has changed then.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<PlacementView, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<PlacementView, ControlError> {
         let Self(new) = self;
         // The state is not locked while a long filter is parsed.
         let filter = parse_filter(new.flow.trim());

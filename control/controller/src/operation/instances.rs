@@ -1,7 +1,7 @@
 //! Operations on instances of plugins.
 
 use crate::ControlError;
-use crate::operation::Admitted;
+use crate::operation::Authorized;
 use crate::operation::Effect;
 use crate::operation::Operation;
 use crate::plugins::host_level::PATIENCE;
@@ -30,7 +30,7 @@ impl Operation for ListInstances {
 
     /// # Errors
     /// Returns an error if the data plane does not answer.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<Vec<InstanceView>, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<Vec<InstanceView>, ControlError> {
         let mut inner = router.lock();
         let snapshot = inner.snapshot()?;
         let (counts, slow) = (inner.workers.filter_counts()?, inner.plugins.host_level.report()?);
@@ -67,7 +67,7 @@ impl Operation for CreateInstance {
     /// Returns an error for an unknown plugin, a name in use, or an invalid setting. Returns
     /// [`ControlError::Forbidden`] for a role below `admin`, if the plugin is a shared object with an
     /// instance in quarantine. Nothing has changed then.
-    async fn carry_out(self, router: &Router, caller: &Admitted<'_>) -> Result<InstanceView, ControlError> {
+    async fn carry_out(self, router: &Router, caller: &Authorized<'_>) -> Result<InstanceView, ControlError> {
         let Self { plugin, name, settings } = self;
         let mut inner = router.to_change()?;
         inner.quarantine().may_create(&plugin, caller.least())?;
@@ -92,7 +92,7 @@ impl Operation for SetInstance {
     /// # Errors
     /// Returns an error for an unknown instance or an invalid setting, and [`ControlError::Forbidden`] as
     /// for [`CreateInstance`]. Nothing has changed then.
-    async fn carry_out(self, router: &Router, caller: &Admitted<'_>) -> Result<InstanceView, ControlError> {
+    async fn carry_out(self, router: &Router, caller: &Authorized<'_>) -> Result<InstanceView, ControlError> {
         let mut inner = router.to_change()?;
         inner.quarantine().may_replace(&self.name, caller.least())?;
         inner.set_instance(&self.name, &self.settings)
@@ -116,7 +116,7 @@ impl Operation for RenameInstance {
     /// Returns an error for an unknown instance, and for an invalid name or one in use. Returns
     /// [`ControlError::Forbidden`] for a role below `admin`, if the instance of a shared object or the new
     /// name is in quarantine.
-    async fn carry_out(self, router: &Router, caller: &Admitted<'_>) -> Result<InstanceView, ControlError> {
+    async fn carry_out(self, router: &Router, caller: &Authorized<'_>) -> Result<InstanceView, ControlError> {
         let (name, to) = (self.name.as_str(), self.to.as_str());
         let mut guard = router.to_change()?;
         let inner = &mut *guard;
@@ -147,7 +147,7 @@ impl Operation for FreeInstance {
 
     /// # Errors
     /// Returns an error for an unknown instance.
-    async fn carry_out(self, router: &Router, caller: &Admitted<'_>) -> Result<InstanceView, ControlError> {
+    async fn carry_out(self, router: &Router, caller: &Authorized<'_>) -> Result<InstanceView, ControlError> {
         router.to_change()?.free_instance(&self.name, Freed::by(caller.least()))
     }
 }
@@ -171,7 +171,7 @@ impl Operation for ControlInstance {
     /// Returns an error for an unknown instance or message, or if the instance refuses. Returns
     /// [`ControlError::Forbidden`] for a role below `admin` and an instance of a shared object in
     /// quarantine.
-    async fn carry_out(self, router: &Router, caller: &Admitted<'_>) -> Result<Value, ControlError> {
+    async fn carry_out(self, router: &Router, caller: &Authorized<'_>) -> Result<Value, ControlError> {
         let Self { instance, message: name, arguments } = self;
         let message = Message { name, arguments };
         let mut inner = router.lock();
@@ -208,7 +208,7 @@ impl Operation for ControlHostCompanion {
     /// Returns an error for an unknown instance or message, or without a host companion. Also fails if the
     /// companion refuses, or doesn't answer within five seconds. Returns [`ControlError::Forbidden`] as for
     /// [`ControlInstance`].
-    async fn carry_out(self, router: &Router, caller: &Admitted<'_>) -> Result<Value, ControlError> {
+    async fn carry_out(self, router: &Router, caller: &Authorized<'_>) -> Result<Value, ControlError> {
         let Self { instance, message: name, arguments } = self;
         let message = Message { name, arguments };
         let reply = {

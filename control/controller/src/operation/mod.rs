@@ -82,21 +82,21 @@ pub trait Operation: Send {
     fn carry_out(
         self,
         router: &Router,
-        caller: &Admitted<'_>,
+        caller: &Authorized<'_>,
     ) -> impl Future<Output = Result<Self::Answer, ControlError>> + Send;
 }
 
 /// Principal whose role suffices for an operation. Only [`Router::execute`] makes one.
 #[derive(Debug)]
-pub struct Admitted<'a>(&'a Principal);
+pub struct Authorized<'a>(&'a Principal);
 
-impl<'a> Admitted<'a> {
+impl<'a> Authorized<'a> {
     fn of(principal: &'a Principal, needed: Role) -> Result<Self, ControlError> {
         principal.may(needed).map(|()| Self(principal))
     }
 }
 
-impl Deref for Admitted<'_> {
+impl Deref for Authorized<'_> {
     type Target = Principal;
 
     fn deref(&self) -> &Principal {
@@ -120,7 +120,7 @@ impl Router {
     ) -> Result<O::Answer, ControlError> {
         let call = caller.call::<O>(self);
         call.begin(O::EFFECT);
-        let result = match Admitted::of(call.principal(), O::ROLE) {
+        let result = match Authorized::of(call.principal(), O::ROLE) {
             Ok(caller) => operation.carry_out(self, &caller).await,
             Err(forbidden) => Err(forbidden),
         };

@@ -10,7 +10,7 @@ use crate::observe::trace::Journeys;
 use crate::observe::trace::TIME;
 use crate::observe::trace::TraceRequest;
 use crate::observe::trace::TraceTime;
-use crate::operation::Admitted;
+use crate::operation::Authorized;
 use crate::operation::Effect;
 use crate::operation::Operation;
 use crate::ports::device::time_of_day;
@@ -54,7 +54,7 @@ impl Operation for StartTrace {
 
     /// # Errors
     /// Returns an error for an invalid filter, a number out of range, or while another trace is running.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<Trace, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<Trace, ControlError> {
         let Self(request) = self;
         let in_range = |what: &str, value: u64, most: u64| {
             let right = (1..=most).contains(&value);
@@ -131,7 +131,7 @@ impl Operation for StartCapture {
 
     /// # Errors
     /// Returns an error for an unknown port, gate or instance, or an invalid filter.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<Capture, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<Capture, ControlError> {
         let Self(request) = self;
         let filter = router.select(request.filter.as_deref())?;
         let mut inner = router.lock();
@@ -154,7 +154,7 @@ impl Operation for ListEvents {
 
     /// # Errors
     /// Returns no error.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<EventPage, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<EventPage, ControlError> {
         Ok(router.events().page(&self.0))
     }
 }
@@ -169,7 +169,7 @@ impl Operation for FollowEvents {
 
     /// # Errors
     /// Returns no error.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<Events, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<Events, ControlError> {
         Ok(router.events().clone())
     }
 }
@@ -184,7 +184,7 @@ impl Operation for ClearCounters {
 
     /// # Errors
     /// Returns an error if the data plane does not answer.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<(), ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<(), ControlError> {
         let mut inner = router.lock();
         inner.workers.clear_counters()?;
         let offsets: HashMap<PortId, KernelShare> = inner
@@ -218,7 +218,7 @@ impl Operation for ReadLastDrops {
     async fn carry_out(
         self,
         router: &Router,
-        _: &Admitted<'_>,
+        _: &Authorized<'_>,
     ) -> Result<(Vec<DroppedView>, DropCursor), ControlError> {
         let Self { reason, mut cursor } = self;
         let known = || DropReason::ALL.iter().map(|reason| reason.name());
@@ -253,7 +253,7 @@ impl Operation for GetStatus {
 
     /// # Errors
     /// Returns an error if the data plane does not answer.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<StatusView, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<StatusView, ControlError> {
         let mut inner = router.lock();
         let snapshot = inner.snapshot()?;
         Ok(status_view(&mut inner, &snapshot))
@@ -270,7 +270,7 @@ impl Operation for GetSummary {
 
     /// # Errors
     /// Returns an error if the data plane does not answer.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<SummaryView, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<SummaryView, ControlError> {
         let (snapshot, shares) = router.lock().snapshot_and_shares()?;
         Ok(show::summary(&snapshot, &shares))
     }
@@ -286,7 +286,7 @@ impl Operation for ListDrops {
 
     /// # Errors
     /// Returns an error if the data plane does not answer.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<Vec<DropView>, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<Vec<DropView>, ControlError> {
         let mut inner = router.lock();
         let snapshot = inner.snapshot()?;
         let mut views = show::drops(&snapshot, &inner.model);

@@ -1,7 +1,7 @@
 //! Operations on plugins, their versions, maps and quarantine.
 
 use crate::ControlError;
-use crate::operation::Admitted;
+use crate::operation::Authorized;
 use crate::operation::Effect;
 use crate::operation::Operation;
 use crate::plugins::enter_plugin;
@@ -39,7 +39,7 @@ impl Operation for ListPlugins {
 
     /// # Errors
     /// None so far.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<Vec<PluginView>, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<Vec<PluginView>, ControlError> {
         Ok(show::plugins(&router.lock().model))
     }
 }
@@ -57,7 +57,7 @@ impl Operation for GetPlugin {
 
     /// # Errors
     /// Returns an error for an unknown plugin.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<PluginDetailView, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<PluginDetailView, ControlError> {
         let inner = router.lock();
         let mut view = show::plugin(&inner.model, &self.name)?;
         view.previous = inner.plugins.previous.get(self.name.as_str()).map(|plugin| plugin.version());
@@ -77,7 +77,7 @@ impl Operation for LoadPlugin {
     /// # Errors
     /// Returns an error for an unreadable file, a missing signature that the configuration requires, a file
     /// that is no plugin for this router, a version downgrade, or a name in use. Nothing has changed then.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<PluginView, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<PluginView, ControlError> {
         let Self(new) = self;
         // This early check avoids a useless compilation; `to_change` is called again before the plugin is
         // registered.
@@ -102,7 +102,7 @@ impl Operation for UnloadPlugin {
 
     /// # Errors
     /// Returns an error for an unknown plugin, a built-in plugin, or a plugin with instances.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<PluginView, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<PluginView, ControlError> {
         let mut guard = router.to_change()?;
         let inner = &mut *guard;
         inner.plugins.unload(&self.name, &mut inner.model, &inner.observation.events)
@@ -122,7 +122,7 @@ impl Operation for ListInstanceMaps {
 
     /// # Errors
     /// Returns an error for an unknown instance.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<Vec<MapView>, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<Vec<MapView>, ControlError> {
         let inner = router.lock();
         Ok(inner.model.plugins.maps(&self.instance)?.iter().map(summary).collect())
     }
@@ -144,7 +144,7 @@ impl Operation for GetInstanceMap {
 
     /// # Errors
     /// Returns an error for an unknown instance or map.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<MapView, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<MapView, ControlError> {
         let map = router.lock().model.plugins.map_named(&self.instance, &self.map)?;
         let mut view = summary(&map);
         for worker in 0..map.counts().len() {
@@ -173,7 +173,7 @@ impl Operation for ListQuarantine {
 
     /// # Errors
     /// None.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<Vec<HeldView>, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<Vec<HeldView>, ControlError> {
         let inner = router.lock();
         let is_here = |held: &Held| {
             inner.model.plugins.plugin_of(&held.instance).is_ok_and(|plugin| plugin.name() == held.plugin)
@@ -205,7 +205,7 @@ impl Operation for ReleaseInstance {
     /// Returns an error if no instance of that name is in quarantine, if the instance can't start, or if the
     /// disk refuses. Returns [`ControlError::Forbidden`] for a role below `admin` if code without a sandbox
     /// would run again.
-    async fn carry_out(self, router: &Router, caller: &Admitted<'_>) -> Result<ReleaseView, ControlError> {
+    async fn carry_out(self, router: &Router, caller: &Authorized<'_>) -> Result<ReleaseView, ControlError> {
         let (name, role) = (self.name.as_str(), caller.least());
         let mut guard = router.to_change()?;
         let inner = &mut *guard;

@@ -11,7 +11,7 @@ use crate::configuration::single::plan_neighbour;
 use crate::configuration::single::plan_settings;
 use crate::events::utc_now;
 use crate::model::PortPlan;
-use crate::operation::Admitted;
+use crate::operation::Authorized;
 use crate::operation::Effect;
 use crate::operation::Operation;
 use crate::ports::PortParts;
@@ -58,7 +58,7 @@ impl Operation for SetPort {
     /// # Errors
     /// Returns an error for an unknown port, other settings, or values out of range. Nothing has changed
     /// then.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<PortView, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<PortView, ControlError> {
         let Self { name, changes } = self;
         let settings: PortSettings = read("what is asked for", Value::Object(changes)).map_err(|error| {
             ControlError::Invalid(format!(
@@ -83,7 +83,7 @@ impl Operation for ListPorts {
 
     /// # Errors
     /// Returns an error if the data plane does not answer.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<Vec<PortView>, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<Vec<PortView>, ControlError> {
         port_views(&mut router.lock())
     }
 }
@@ -98,7 +98,7 @@ impl Operation for GetCounters {
 
     /// # Errors
     /// Returns an error if the data plane does not answer.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<CountersView, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<CountersView, ControlError> {
         let mut inner = router.lock();
         let snapshot = inner.counters()?;
         let counters = |plan: &PortPlan| {
@@ -124,7 +124,11 @@ impl Operation for ListNeighbours {
 
     /// # Errors
     /// Returns an error if the data plane does not answer.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<Vec<NeighbourView>, ControlError> {
+    async fn carry_out(
+        self,
+        router: &Router,
+        _: &Authorized<'_>,
+    ) -> Result<Vec<NeighbourView>, ControlError> {
         neighbours(&mut router.lock())
     }
 }
@@ -139,7 +143,7 @@ impl Operation for GetHardware {
 
     /// # Errors
     /// Returns an error if the kernel can't be queried.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<HardwareView, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<HardwareView, ControlError> {
         let (threads, devices) = {
             let inner = router.lock();
             let threads: Vec<i32> = inner.workers.watched().iter().map(|one| one.thread.as_raw()).collect();
@@ -165,7 +169,7 @@ impl Operation for GetControlPlane {
 
     /// # Errors
     /// Returns an error if the data plane does not answer.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<ControlPlaneView, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<ControlPlaneView, ControlError> {
         control_plane_view(&mut router.lock())
     }
 }
@@ -183,7 +187,7 @@ impl Operation for SetControlPlane {
 
     /// # Errors
     /// Returns an error for unknown settings or rates out of range. Nothing has changed then.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<ControlPlaneView, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<ControlPlaneView, ControlError> {
         let Self { changes } = self;
         router
             .change(move |inner| {
@@ -208,7 +212,7 @@ impl Operation for GetSettings {
 
     /// # Errors
     /// Returns no error at present.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<RouterSettings, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<RouterSettings, ControlError> {
         Ok(own_settings(&router.lock().model).router)
     }
 }
@@ -227,7 +231,7 @@ impl Operation for SetSettings {
     /// # Errors
     /// Returns an error for unknown settings, values out of range, or settings that need a restart. Nothing
     /// has changed then.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<RouterSettings, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<RouterSettings, ControlError> {
         let Self { changes } = self;
         let confirms_death = changes.get("on-death").is_some_and(|value| !value.is_null());
         router.change(move |inner| Ok((plan_settings(&inner.model, &changes)?, ()))).await?;
@@ -253,7 +257,7 @@ impl Operation for AddNeighbour {
     /// # Errors
     /// Returns an error for an unknown port, a kernel port, or a neighbour that is already static. Nothing
     /// has changed then.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<NeighbourView, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<NeighbourView, ControlError> {
         let Self(new) = self;
         let (port, address) = (new.port.clone(), new.address);
         router.change(move |inner| Ok((vec![plan_neighbour(&inner.model, &new)?], ()))).await?;
@@ -275,7 +279,7 @@ impl Operation for RemoveNeighbour {
 
     /// # Errors
     /// Returns an error if there is no such static neighbour. Nothing has changed then.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<NeighbourView, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<NeighbourView, ControlError> {
         let Self(old) = self;
         let before = find_neighbour(router, &old.port, old.address)?;
         router.change(move |inner| Ok((vec![plan_forgetting(&inner.model, &old)?], ()))).await?;

@@ -7,7 +7,7 @@ use crate::Wrong;
 use crate::configuration::lists::Numbered;
 use crate::configuration::lists::try_removals;
 use crate::configuration::lists::try_routes;
-use crate::operation::Admitted;
+use crate::operation::Authorized;
 use crate::operation::Effect;
 use crate::operation::Operation;
 use crate::request::NewRoute;
@@ -41,7 +41,7 @@ impl Operation for AddRoute {
     /// # Errors
     /// Returns an error for a prefix with host bits, unknown ports, next hops in no subnet of a port, a
     /// prefix with a configured route, or a refusal by the kernel. Nothing has changed then.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<RouteView, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<RouteView, ControlError> {
         let route = parse_route(&self.0)?;
         let prefix = *route.to.value();
         router.change_route(Change::AddRoute(route)).await?;
@@ -64,7 +64,7 @@ impl Operation for RemoveRoute {
     /// # Errors
     /// Returns an error if there is no such route, or if it is not a configured route; the error then names
     /// its owner.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<RouteView, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<RouteView, ControlError> {
         let prefix = parse_prefix(&self.to)?;
         let (view, route) = {
             let inner = router.lock();
@@ -93,7 +93,7 @@ impl Operation for LookupRoute {
 
     /// # Errors
     /// Returns an error for an invalid address, if there is no route, or if the data plane does not answer.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<RouteView, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<RouteView, ControlError> {
         let wrong = |_| ControlError::Invalid(format!("{:?} is no address", self.address));
         let address: IpAddr = self.address.parse().map_err(wrong)?;
         let mut guard = router.lock();
@@ -122,7 +122,7 @@ impl Operation for ListRoutes {
 
     /// # Errors
     /// Returns an error for an invalid prefix, limit or cursor, or if the data plane does not answer.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<Page<RouteView>, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<Page<RouteView>, ControlError> {
         let RouteQuery { within, limit, cursor } = self.0;
         let within = within.as_deref().map(parse_prefix).transpose()?;
         let after = cursor.as_deref().map(parse_cursor).transpose()?;
@@ -154,7 +154,7 @@ impl Operation for AddRoutes {
     /// # Errors
     /// Returns [`ControlError::List`] with the faulty entries, for the reasons of
     /// [`AddRoute`](crate::operation::AddRoute).
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<usize, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<usize, ControlError> {
         let try_all = |inner: &mut Inner, routes: Numbered<millrace_config::Route>, wrong: &mut Wrong| {
             try_routes(&inner.model, &inner.routes, routes, wrong)
         };
@@ -176,7 +176,7 @@ impl Operation for RemoveRoutes {
     /// # Errors
     /// Returns [`ControlError::List`] with the faulty entries, for the reasons of
     /// [`RemoveRoute`](crate::operation::RemoveRoute).
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<usize, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<usize, ControlError> {
         let try_all = |inner: &mut Inner, prefixes: Numbered<IpNet>, wrong: &mut Wrong| {
             try_removals(&inner.route_views(), prefixes, wrong)
         };
@@ -199,7 +199,7 @@ impl Operation for ReplaceRoute {
     /// # Errors
     /// Returns the errors of [`AddRoute`](crate::operation::AddRoute), except for an existing configured
     /// route. Nothing has changed then.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<RouteView, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<RouteView, ControlError> {
         let to = parse_route(&self.0)?;
         let prefix: IpNet = *to.to.value();
         router

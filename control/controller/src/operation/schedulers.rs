@@ -3,7 +3,7 @@
 use crate::ControlError;
 use crate::model::packets::parse_packet;
 use crate::model::schedulers::unless_empty;
-use crate::operation::Admitted;
+use crate::operation::Authorized;
 use crate::operation::Effect;
 use crate::operation::Operation;
 use crate::request::NodeRemoval;
@@ -52,7 +52,7 @@ impl Operation for GetSchedulerSettings {
 
     /// # Errors
     /// Returns an error for an unknown port.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<Option<Scheduler>, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<Option<Scheduler>, ControlError> {
         let inner = router.lock();
         let id = inner.model.port(&self.port)?.id;
         Ok(inner.model.schedulers.of(id).cloned())
@@ -76,7 +76,7 @@ impl Operation for AddSchedulerNode {
     /// # Errors
     /// Returns an error for an unknown port or an invalid node: promises above the link's rate, an unknown
     /// parent, settings out of range.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<SchedulerView, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<SchedulerView, ControlError> {
         let Self { port, node } = self;
         let mut inner = router.to_change()?;
         let id = inner.change_scheduler(&port, None, |scheduler| {
@@ -105,7 +105,7 @@ impl Operation for SetSchedulerNode {
 
     /// # Errors
     /// Returns an error for an unknown port or node, or invalid settings. Nothing has changed then.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<SchedulerView, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<SchedulerView, ControlError> {
         set_node(router, &self.port, &self.name, &self.changes)
     }
 }
@@ -127,7 +127,7 @@ impl Operation for SetScheduler {
     /// # Errors
     /// Returns an error if there is no scheduler, for a rate below the promises of its nodes, or for an
     /// unknown leaf or setting.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<SchedulerView, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<SchedulerView, ControlError> {
         let Self { port, changes } = self;
         if changes.contains_key("node") {
             return Err(ControlError::Invalid("nodes are added, set and removed one by one".into()));
@@ -155,7 +155,7 @@ impl Operation for ListQueues {
 
     /// # Errors
     /// Returns an error if the data plane does not answer.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<Vec<QueueView>, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<Vec<QueueView>, ControlError> {
         queue_views(&mut router.lock())
     }
 }
@@ -175,7 +175,7 @@ impl Operation for GetQueue {
 
     /// # Errors
     /// Returns an error for an unknown port or queue, or if the data plane does not answer.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<QueueView, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<QueueView, ControlError> {
         let Self { port, queue } = self;
         let mut view = queue_view(&mut router.lock(), &port, &queue)?;
         if view.node.kind == SchedulerKind::FlowQueues.name() {
@@ -204,7 +204,7 @@ impl Operation for SetQueue {
 
     /// # Errors
     /// Returns an error for an unknown port or queue, or invalid settings. Nothing has changed then.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<(), ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<(), ControlError> {
         let Self { port, queue, flow, changes } = self;
         let Some(flow) = flow else { return set_node(router, &port, &queue, &changes).map(drop) };
         // Long texts are parsed without the lock.
@@ -247,7 +247,7 @@ impl Operation for RemoveSchedulerNode {
     /// # Errors
     /// Returns an error if there is no such node, if the given leaf doesn't stay, or if filters would be left
     /// without a queue.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<RemovedNodeView, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<RemovedNodeView, ControlError> {
         let Self { port, node, removal } = self;
         router
             .change(move |inner| {
@@ -270,7 +270,11 @@ impl Operation for ListSchedulers {
 
     /// # Errors
     /// Returns an error if the data plane does not answer.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<Vec<SchedulerView>, ControlError> {
+    async fn carry_out(
+        self,
+        router: &Router,
+        _: &Authorized<'_>,
+    ) -> Result<Vec<SchedulerView>, ControlError> {
         scheduler_views(&mut router.lock())
     }
 }

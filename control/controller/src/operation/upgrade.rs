@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::ControlError;
 use crate::model::Model;
-use crate::operation::{Admitted, Effect, Operation};
+use crate::operation::{Authorized, Effect, Operation};
 use crate::plugins::load::{admit, log, note_loaded, remember, take_back};
 use crate::plugins::upgrade::{Succeeded, handed_on, succeed_all};
 use crate::request::{NewPlugin, Upgrade};
@@ -41,7 +41,7 @@ impl Operation for UpgradePlugin {
     /// Returns the errors of [`LoadPlugin`](super::LoadPlugin), and an error for a file of another plugin, for
     /// settings or state that the new version refuses, and for differences found in a trial. The old version
     /// continues then.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<UpgradeView, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<UpgradeView, ControlError> {
         let Self { name, upgrade } = self;
         let upgraded = router.upgrade_to_file(&name, &upgrade).await;
         log(&upgrade.path, upgraded.as_ref().map(|_| (name.as_str(), "as an upgrade")));
@@ -67,7 +67,7 @@ impl Operation for RollBackPlugin {
     /// # Errors
     /// Returns an error for an unknown plugin, a plugin without an earlier version, or instances that can't
     /// be replaced.
-    async fn carry_out(self, router: &Router, _: &Admitted<'_>) -> Result<UpgradeView, ControlError> {
+    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<UpgradeView, ControlError> {
         let name = self.name.as_str();
         let mut inner = router.to_change()?;
         inner.model.plugins.plugin_named(name)?;
