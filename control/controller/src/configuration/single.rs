@@ -1,5 +1,4 @@
-//! Single changes that have no module of their own: router-wide settings, static neighbours, and replacement
-//! of routes.
+//! Plans of single changes without a module of their own: router-wide settings and static neighbours.
 //!
 //! Each is made as a transaction: completely or not at all.
 

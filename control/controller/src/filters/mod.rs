@@ -1,4 +1,4 @@
-//! Filters with their actions: adding, removing and explaining them.
+//! Filters with their actions, and bindings of instances.
 
 mod bindings;
 pub(crate) mod check;

@@ -1,4 +1,4 @@
-//! Flow tables of the workers: listing and flushing flows.
+//! Flows in the flow tables of the workers.
 //!
 //! A worker reports a bounded number of records between two batches, so that packets don't wait. Between two
 //! reports, control serves other requests.

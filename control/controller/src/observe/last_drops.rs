@@ -1,4 +1,4 @@
-//! Last dropped packets of all workers, by drop reason.
+//! Views of dropped packets.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Ports: their views with counters, and what belongs to them.
+//! Ports: devices, neighbours, hardware and views.
 
 pub(crate) mod batch_sending;
 pub(crate) mod claim;

@@ -1,4 +1,4 @@
-//! Changes of the nodes and settings of a port's scheduler.
+//! Changes of a scheduler node's settings.
 
 use std::collections::HashSet;
 

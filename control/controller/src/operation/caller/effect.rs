@@ -22,9 +22,9 @@ pub enum Effect {
     Configuration,
     /// Loads, replaces or unloads code.
     Code,
-    /// Reads who has access, and who did what.
+    /// Reads API tokens or the audit log.
     ReadAccess,
-    /// Changes who has access.
+    /// Creates or revokes API tokens.
     Access,
 }
 
@@ -56,8 +56,8 @@ impl Effect {
             Self::Protection => "changes limits that protect the router itself",
             Self::Configuration => "replaces the configuration, which may load code",
             Self::Code => "loads, replaces or unloads code",
-            Self::ReadAccess => "reads who has access, and who did what",
-            Self::Access => "changes who has access",
+            Self::ReadAccess => "reads API tokens and the audit log",
+            Self::Access => "creates and revokes API tokens",
         }
     }
 }

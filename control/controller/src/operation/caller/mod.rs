@@ -11,7 +11,7 @@ pub use self::principal::Principal;
 use super::Operation;
 use crate::router::Router;
 
-/// Who executes operations: a principal whose call is recorded under the operation's name, or a call.
+/// Caller of operations: a call, or a principal alone, whose call has the name of its operation.
 pub trait Caller: Sync {
     /// Returns the call to which an operation belongs.
     fn call<O: Operation>(&self, router: &Router) -> Call;
