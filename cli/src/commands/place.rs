@@ -93,20 +93,23 @@ mod tests {
 
     #[test]
     fn what_was_placed_is_said_in_a_line() {
-        let value = json!({"flow": "dport 9", "level": "worker", "driver": 0, "worker": 2, "why_worker": {"it was placed there": 2}});
-        let line = "dport 9: worker; now 0 in the driver, 2 at a worker (it was placed there 2)";
+        let value = json!({"flow": "dport 9", "level": "worker", "driver": 0, "worker": 2, "why_worker": {"a placement pins it to the worker": 2}});
+        let line =
+            "dport 9: worker; now 0 in the driver, 2 at a worker (a placement pins it to the worker 2)";
         assert_eq!(placed(&value), line);
     }
 
     #[test]
     fn the_list_says_why_flows_are_at_a_worker() {
         let value = json!({
-            "placements": [], "driver": 3, "worker": 1, "why_worker": {"it is copied": 1},
+            "placements": [], "driver": 3, "worker": 1, "why_worker": {"a filter copies its packets": 1},
             "budget": {"instructions": 10, "forward": 5, "longest_way": 4, "police": 2, "ask": 1, "form": 3},
         });
         let text = listed(&value);
         assert!(
-            text.contains("all flows: 3 in the driver, 1 at a worker\n  1 because it is copied\n"),
+            text.contains(
+                "all flows: 3 in the driver, 1 at a worker\n  1 because a filter copies its packets\n"
+            ),
             "{text}"
         );
         assert!(

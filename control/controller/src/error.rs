@@ -55,7 +55,7 @@ impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { entries, wrong, errors } = self;
         let entries = millrace_units::count(*entries, "entry");
-        write!(f, "{wrong} of {entries} can't be done, so nothing was changed")?;
+        write!(f, "{wrong} of {entries} failed, so nothing was changed")?;
         errors.first().map_or(Ok(()), |(entry, error)| write!(f, ": entry {entry}, counted from 0: {error}"))
     }
 }
@@ -153,7 +153,9 @@ impl Unplannable {
 impl ControlError {
     /// Returns the error for adding a route to a prefix that already has a configured route.
     pub(crate) fn there_is_one(prefix: ipnet::IpNet) -> Self {
-        Self::Conflict(format!("there is a route of ours to {prefix}: remove it first"))
+        Self::Conflict(format!(
+            "a configured route to {prefix} exists already: remove it first, or use `route replace`"
+        ))
     }
 
     /// Prefixes the error's text with `what`.
@@ -214,7 +216,7 @@ impl ControlError {
     /// Returns the error for an existing port that has no scheduler.
     pub fn no_scheduler(port: &str) -> Self {
         Self::NotFound(format!(
-            "port {port:?} has no scheduler: `scheduler add {port} NODE --kind fifo` makes one"
+            "port {port:?} has no scheduler: `scheduler add {port} NODE --kind fifo` adds one"
         ))
     }
 }

@@ -94,7 +94,7 @@ impl Model {
         let port = self.port(&neighbour.port)?;
         if port.is_kernel() {
             return Err(ControlError::Invalid(format!(
-                "neighbour {} at port {:?}: neighbours of kernel devices are the kernel's: set them with `ip neighbour`",
+                "neighbour {} at port {:?}: the kernel manages the neighbours of this device: set them with `ip neighbour`",
                 neighbour.address, &*neighbour.port
             )));
         }
@@ -200,7 +200,7 @@ impl Model {
             (None, Some(plain)) if !has_kernel => Ok(Some(plain)),
             (None, _) if has_kernel => Ok(None),
             (None, _) => Err(ControlError::Invalid(format!(
-                "route {:?}: its next hop is in no subnet of a port; say `port` as well",
+                "route {:?}: its next hop is in no subnet of a port: give its `port` as well",
                 route.to.written()
             ))),
         }

@@ -442,7 +442,7 @@ impl OfflineRouter {
     /// No such route.
     pub fn remove_route(&mut self, prefix: IpNet) -> Result<(), ControlError> {
         if self.model.own_routes.remove(&prefix).is_none() {
-            return Err(ControlError::NotFound(format!("there is no route of ours to {prefix}")));
+            return Err(ControlError::NotFound(format!("no configured route to {prefix}")));
         }
         self.model.routes.remove(&prefix);
         self.renew_route(prefix)

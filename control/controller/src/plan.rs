@@ -121,13 +121,13 @@ fn look_at_files(config: &Config) -> Result<(), ControlError> {
 /// Checks that a file is a regular pcap or pcapng file of Ethernet frames.
 fn playable(file: &Path) -> Result<(), String> {
     let read = Recording::read_regular(file).map(drop);
-    read.map_err(|error| format!("{error}; name a recording of Ethernet frames, pcap or pcapng"))
+    read.map_err(|error| format!("{error}; give a pcap or pcapng file of Ethernet frames"))
 }
 
 /// Checks that a file can be created, or replaced if it exists.
 fn writable(file: &Path) -> Result<(), String> {
     let refused = |what: &Path, error: io::Error| {
-        format!("{}: {error}; name a file that can be written", what.display())
+        format!("{}: {error}; give a file that can be written", what.display())
     };
     let known = check_recording(file).map_err(|error| refused(file, error))?;
     if known.is_some_and(|known| !known.is_file()) {
@@ -136,7 +136,7 @@ fn writable(file: &Path) -> Result<(), String> {
     }
     let above = file.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !above.is_dir() {
-        return Err(format!("{} is no directory; name a file that can be written", above.display()));
+        return Err(format!("{} is no directory; give a file that can be written", above.display()));
     }
     let is_allowed = access(above, AccessFlags::W_OK | AccessFlags::X_OK);
     is_allowed.map_err(|error| refused(above, error.into()))

@@ -191,7 +191,7 @@ fn first_revision(config: &Config, source: Option<Source>) -> Result<Draft, Cont
         Some(source) => source,
         None => Source { origin: "start".into(), text: config.clone().normalized().to_text()? },
     };
-    let comment = Some("as the router was started".to_owned());
+    let comment = Some("start configuration".to_owned());
     Ok(Draft { who: Who::router(), comment, origin, state: State::Good, changes: 0, text })
 }
 
@@ -201,13 +201,17 @@ fn remember_crashes(memory: &mut Memory, state: Option<&Path>) -> Result<(), Con
         match memory.quarantine.take_crashes(directory) {
             Ok(found) => {
                 for Held { instance, plugin, .. } in &found.held {
-                    tracing::error!(instance, plugin, "a call crashed when the router last ran");
+                    tracing::error!(
+                        instance,
+                        plugin,
+                        "a call of the instance crashed in the router's last run"
+                    );
                 }
                 if found.unreadable > 0 {
-                    tracing::warn!(lines = found.unreadable, "lines about crashes can't be read");
+                    tracing::warn!(lines = found.unreadable, "lines of the crash records can't be read");
                 }
             }
-            Err(problem) => tracing::error!("what is known of crashes does not count: {problem}"),
+            Err(problem) => tracing::error!("the crash records are ignored: {problem}"),
         }
     }
     crate::workers::crash::watch(state)
@@ -357,7 +361,9 @@ pub(crate) fn kernel_links(
             .link_by_name(device)
             .ok_or_else(|| ControlError::unknown("network device", device, known))?;
         if link.loopback || link.mac.is_none() {
-            return Err(ControlError::Invalid(format!("device {device:?} is no Ethernet device: ports are")));
+            return Err(ControlError::Invalid(format!(
+                "device {device:?} is not an Ethernet device: a port needs one"
+            )));
         }
         if !link.admin_up {
             return Err(ControlError::Conflict(format!(
@@ -393,13 +399,15 @@ fn check_policy(devices: &[u32], ignore: bool, forwarding: Forwarding) -> Result
         return Ok(());
     }
     if ignore {
-        serious.iter().for_each(|finding| tracing::warn!("passed by as asked: {finding}"));
+        serious
+            .iter()
+            .for_each(|finding| tracing::warn!("bypassed because of --ignore-kernel-policy: {finding}"));
         return Ok(());
     }
     let named: Vec<String> = serious.iter().map(ToString::to_string).collect();
     Err(ControlError::Conflict(format!(
-        "Linux was told to do more than routing with these ports' packets, which the router would pass by: {}; remove it, \
-         or say --ignore-kernel-policy",
+        "the kernel has policies for these ports' packets, which the router would bypass: {}; remove the policies, or use \
+         --ignore-kernel-policy",
         named.join("; ")
     )))
 }

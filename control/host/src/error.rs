@@ -22,7 +22,7 @@ pub enum HostError {
         source: io::Error,
     },
     /// The kernel did not answer in time.
-    #[error("netlink: no answer from the kernel to {what} within {seconds} s")]
+    #[error("netlink: the kernel did not answer the request to {what} within {seconds} s")]
     Silent {
         /// Request with its object.
         what: String,
@@ -33,7 +33,7 @@ pub enum HostError {
     #[error("the kernel mirror has stopped, or could not list the kernel's state in full")]
     Stopped,
     /// The named device does not exist.
-    #[error("there is no device {name:?} in this network namespace; `ip link` lists those that are")]
+    #[error("there is no device {name:?} in this network namespace; `ip link` lists the existing devices")]
     NoDevice {
         /// Name or index of the device.
         name: String,

@@ -25,7 +25,7 @@ pub enum Untrusted {
     UnknownKey(KeyId),
     /// The signature is for other bytes.
     #[error(
-        "its signature with the key {0} does not fit: the module or the signature was changed after signing; \
+        "its signature with the key {0} does not match: the module or the signature was changed after signing; \
          sign it again"
     )]
     Changed(KeyId),

@@ -95,7 +95,7 @@ fn what_is_applied_while_another_flow_runs_costs_that_nothing() {
     assert_eq!((report.lost(), report.duplicated), (0, 0), "{report:?}\n{drops}");
     let history = router.json(&["history"]);
     // The single route is in neither file: it is a revision of its own.
-    assert_eq!(history[1]["comment"], "what ran before");
+    assert_eq!(history[1]["comment"], "previous configuration");
     assert!(router.ask(&["history", "show", "3"]).contains("10.8.0.0/16"));
     let first = &history[3];
     assert_eq!((first["number"].as_u64(), first["who"]["name"].as_str()), (Some(1), Some("router")));
@@ -295,7 +295,7 @@ fn what_is_not_confirmed_goes_back_by_itself() {
     eventually("the router goes back", Duration::from_secs(10), || {
         (router.try_ask(&["diff", &base]).code == Some(0)).then_some(())
     });
-    router.try_ask(&["confirm"]).assert_refused(1, &["nothing waits to be confirmed"]);
+    router.try_ask(&["confirm"]).assert_refused(1, &["no revision waits to be confirmed"]);
     assert_eq!(router.json(&["history"])[0]["state"], "withdrawn");
     // The rollback is immediate on request.
     router.ask(&["apply", &more, "--confirm", "1h"]);
@@ -425,7 +425,7 @@ fn a_full_disk_is_told_and_forwarding_goes_on() {
     let long = file(&line, "long.toml", &long);
     router
         .try_ask(&["apply", &long])
-        .assert_refused(1, &["remember the revision", "No space left", "changed back"]);
+        .assert_refused(1, &["store the revision", "No space left", "all changes are undone"]);
     assert!(router.ask(&["diff", &base]).contains("is what runs"));
     assert!(!kernel_has(&line, "10.9.0.0/16"));
     let report = flow.finish();
@@ -553,7 +553,7 @@ fn routers_of_a_machine_keep_their_revisions_apart_and_refuse_those_of_others_by
     let number = foreign["number"].to_string();
     let other = two.socket().display().to_string();
     two.try_ask(&["rollback", &number]).assert_refused(1, &["revision", &own, &other]);
-    two.try_ask(&["rollback"]).assert_refused(1, &["no revision but what runs"]);
+    two.try_ask(&["rollback"]).assert_refused(1, &["no good revision differs from the running"]);
     assert!(two.ask(&["history", "show", &number]).contains("icmp-rate = 200"));
     two.end_by(Signal::SIGTERM);
 }

@@ -172,7 +172,7 @@ fn placed_instances_are_part_of_the_configuration() {
     let level = || router.row("instances", "name", "stats")["level"].clone();
     assert_eq!(level(), "worker");
     let why = router.row("instances", "name", "stats")["why_worker"].clone();
-    assert_eq!(why, "it was placed there");
+    assert_eq!(why, "a placement pins it to the worker");
     router.ask(&["place", "instance stats", "auto"]);
     assert_eq!(level(), "xdp");
     assert!(router.try_ask(&["diff", &file]).stdout.contains("place 'instance stats' worker"));

@@ -81,7 +81,7 @@ fn an_instance_is_quarantined_after_so_many_faults_with_an_event() {
         ["--socket", &*socket, "events", "--follow", "--last", "1", "--kind", "instance-released"];
     let follower = Background::start(&line.r, &program, &arguments, line.file("follow.log"));
     eventually("the command prints it", PATIENCE, || {
-        follower.log().contains("instance i1 is out of quarantine").then_some(())
+        follower.log().contains("instance i1 was released from quarantine").then_some(())
     });
     assert_eq!(follower.log().lines().count(), 1, "{}", follower.log());
     router.assert_conservation();

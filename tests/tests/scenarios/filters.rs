@@ -244,7 +244,7 @@ fn routes_of_others_are_left_to_them_by_name() {
     refused(&["remove", "10.8.0.0/16"], &["not ours", "protocol static"]);
     refused(&["remove", "10.7.0.0/16"], &["not ours", "protocol bird"]);
     refused(&["remove", "10.2.0.0/24"], &["not ours", "protocol kernel"]);
-    refused(&["remove", "10.6.0.0/16"], &["no route of ours to 10.6.0.0/16"]);
+    refused(&["remove", "10.6.0.0/16"], &["no configured route to 10.6.0.0/16"]);
     refused(&["add", "10.8.0.0/16", "via", "10.1.0.2"], &["10.8.0.0/16", "protocol static"]);
     refused(&["add", "10.9.0.1/16", "via", "10.2.0.2"], &["host bits", "10.9.0.0/16"]);
     refused(&["add", "10.9.0.0/16", "via", "192.0.2.1"], &["in no subnet of a port"]);
@@ -253,7 +253,7 @@ fn routes_of_others_are_left_to_them_by_name() {
     assert_eq!(router.try_ask(&["route", "add", "10.9.0.0/16", "metric", "5"]).code, Some(2));
     assert_eq!(line.r.run("ip route; ip -6 route"), before);
     router.ask(&["route", "add", "10.9.0.0/16", "via", "10.2.0.2"]);
-    refused(&["add", "10.9.0.0/16", "via", "10.1.0.2"], &["a route of ours to 10.9.0.0/16"]);
+    refused(&["add", "10.9.0.0/16", "via", "10.1.0.2"], &["route to 10.9.0.0/16 exists already"]);
 }
 
 #[test]

@@ -350,7 +350,7 @@ fn a_router_forwards_without_the_kernels_forwarding_and_says_what_that_means() {
             format!("the kernel does not forward {name} in this network namespace; the router does, so");
         assert!(router.log().contains(&told), "{}", router.log());
     }
-    let ignored = "; the router does, so packets stop when it ends or dies, also with on-death = \"kernel\"";
+    let ignored = "; the router does, so forwarding stops when the router ends or dies, also with on-death = \"kernel\"";
     let doctor = doctor(&line, &router);
     assert!(doctor.contains(ignored) && !doctor.contains("unless [router]"), "{doctor}");
     router.assert_conservation();
@@ -380,7 +380,7 @@ fn forwarding_off_at_one_device_drops_its_packets_and_is_told() {
     let journey = traced(&line, &router, &["--filter", "proto icmp in r1 dst 10.2.0.2", "--count", "1"]);
     assert!(journey.contains("forwarding_off"), "{journey}");
     assert!(
-        router.log().contains("packets that come in here are dropped as forwarding_off"),
+        router.log().contains("packets received at this port are dropped as forwarding_off"),
         "{}",
         router.log()
     );

@@ -86,7 +86,7 @@ fn a_file_with_wrong_lines_changes_nothing_and_each_of_them_is_named() {
         "wrong.txt:3: ",
         "the prefix is 10.51.0.0/16",
         "wrong.txt:4: ",
-        "10.50.0.0/16 stands in the list before",
+        "10.50.0.0/16 occurs more than once in the list",
     ] {
         assert!(ended.stderr.contains(words), "{words}: {ended:?}");
     }
@@ -100,7 +100,7 @@ fn a_file_with_wrong_lines_changes_nothing_and_each_of_them_is_named() {
     let file = line.write("kernel.txt", routes).display().to_string();
     let ended = router.try_ask(&["route", "add", "--from", &file]);
     ended.assert_refused(1, &["1 line is wrong"]);
-    assert!(ended.stderr.contains("kernel.txt:3: the kernel refuses"), "{ended:?}");
+    assert!(ended.stderr.contains("kernel.txt:3: the kernel refused"), "{ended:?}");
     assert_eq!(kernel_routes(&line), 0);
     router.try_ask(&["route", "lookup", "10.52.0.1"]).assert_refused(1, &["no route"]);
 

@@ -106,7 +106,7 @@ fn a_router_that_gets_no_more_memory_refuses_changes_until_it_does_and_loses_no_
     eventually("there is memory again", PATIENCE, || {
         (router.try_ask(&["route", "add", "192.0.2.0/24", "via", "10.2.0.2"]).code == Some(0)).then_some(())
     });
-    eventually("it is told", PATIENCE, || router.log().contains("there is memory again").then_some(()));
+    eventually("it is told", PATIENCE, || router.log().contains("memory is sufficient again").then_some(()));
     let audit = router.ask(&["audit"]);
     assert!(audit.contains("memory is short"), "{audit}");
     let report = flow.finish();

@@ -36,7 +36,7 @@ fn assert_a_tagged_host_is_served(driver: &str) {
     let line = Line::new();
     let router = Millrace::start(&line.r, &format!("--config {}", config(&line, driver)));
     // A veth claims to remove tags. The tags that a raw socket puts into the frame stay there.
-    let warned = router.log().contains("device r1 takes VLAN tags out of frames");
+    let warned = router.log().contains("device r1 strips VLAN tags before the XDP program");
     assert_eq!(warned, driver != "af_packet", "{}", router.log());
     line.h2.ip("route replace default via 10.2.0.1");
     let wire = RawSocket::open(&line.h1, "eth0");

@@ -40,7 +40,7 @@ fn flows_are_moved_between_driver_and_worker_under_load_without_loss_or_disorder
         assert!(all_at("worker"), "{:?}", levels());
     }
     let listed = router.json(&["place", "list"]);
-    assert_eq!(listed["placements"][0]["why_worker"]["it was placed there"], 2, "{listed:#}");
+    assert_eq!(listed["placements"][0]["why_worker"]["a placement pins it to the worker"], 2, "{listed:#}");
     router.ask(&["place", "proto udp dport 9000", "auto"]);
     let down = wait_until(Duration::from_secs(5), || all_at("driver"));
     assert!(down.is_some(), "{:#}", router.json(&["place", "list"]));
@@ -73,7 +73,7 @@ fn why_a_flow_is_where_it_is_is_said_and_what_cannot_be_is_refused() {
     };
     says("");
     router.ask(&["bind", "stats", "--gate", "monitor", "--filter", "proto udp dport 9000"]);
-    says("an instance handles its packets");
+    says("an instance without an eBPF variant handles its packets");
     router.ask(&["unbind", "stats", "--gate", "monitor", "--filter", "proto udp dport 9000"]);
     says("");
     // The flows of a port with a scheduler stay at the worker.
@@ -86,20 +86,20 @@ fn why_a_flow_is_where_it_is_is_said_and_what_cannot_be_is_refused() {
     says("");
     let id = router.json(&["filter", "add", "proto udp dport 9000 dscp 0", "--action", "accept"])["id"]
         .to_string();
-    says("flags, DSCP or tag");
+    says("TCP flags, DSCP or VLAN tag");
     router.ask(&["filter", "remove", &id]);
     router.ask(&["filter", "add", "proto udp dport 9000", "--action", "reject"]);
-    says("its source is told");
+    says("a filter rejects its packets");
     flow.finish();
     let shown = router.ask(&["place", "show", "proto udp dport 9000"]);
-    assert!(shown.contains("its source is told that it is refused"), "{shown}");
+    assert!(shown.contains("a filter rejects its packets with an ICMP error"), "{shown}");
     let listed = router.ask(&["place", "list"]);
     assert!(listed.contains("instructions a packet"), "{listed}");
     let placed = router.ask(&["place", "stats", "worker"]);
     assert!(placed.starts_with("instance stats: worker; now 0 in the driver"), "{placed}");
     router.ask(&["place", "stats", "auto"]);
     for (arguments, words) in [
-        (["place", "stats", "xdp"], "has no form for the driver"),
+        (["place", "stats", "xdp"], "has no eBPF variant"),
         (["place", "nonsense", "xdp"], "is neither an instance nor a filter"),
         (["place", "proto udp", "auto"], "no placement for"),
     ] {
@@ -127,7 +127,7 @@ fn placements_are_part_of_the_configuration() {
     flow.wait_for_arrival();
     flow.go_on(Duration::from_millis(300));
     let shown = router.json(&["flow", "list", "proto udp dport 9000"])["flows"][0].clone();
-    assert_eq!(shown["why_not_driver"], "it was placed there", "{shown:#}");
+    assert_eq!(shown["why_not_driver"], "a placement pins it to the worker", "{shown:#}");
     router.ask(&["place", "proto udp dport 9000", "auto"]);
     router.ask(&["place", "proto tcp", "worker"]);
     let difference = router.try_ask(&["diff", &file]).stdout;

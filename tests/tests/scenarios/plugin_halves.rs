@@ -120,7 +120,7 @@ fn a_host_companion_that_loops_or_traps_is_contained_and_can_be_replaced() {
         assert_eq!(victim.finish().received, 0);
     }
     assert_eq!(router.row("instances", "name", "g")["health"], "well");
-    assert!(router.log().contains("its host companion failed"));
+    assert!(router.log().contains("the host companion of the instance failed"));
     // A working companion replaces the failed one, and decides about new ports.
     router.ask(&["plugin", "upgrade", "gatekeeper", &works]);
     let allowed = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9003"), 500, 64);

@@ -58,7 +58,7 @@ fn what_is_wrong_is_told_with_what_would_be_right() {
     let look = || (router.json(&["show", "instances"]), router.json(&["plugin", "list"]));
     let before = look();
     let cases: &[Case<'_>] = &[
-        (&["plugin", "unload", "statistics"], &["\"statistics\"", "part of the router", "plugin load"]),
+        (&["plugin", "unload", "statistics"], &["\"statistics\"", "built in", "plugin load"]),
         (&["plugin", "unload", "statistcs"], &["no plugin \"statistcs\"", "did you mean \"statistics\"?"]),
         (&["plugin", "rollback", "statistics"], &["statistics", "not upgraded"]),
         (
@@ -165,7 +165,7 @@ fn an_upgrade_at_which_the_old_version_dies_leaves_it_running() {
     for _ in 0..20 {
         router.try_ask(&["plugin", "upgrade", "counter", &new]).assert_refused(
             1,
-            &["instance \"c\"", "the old instance hands over no state", "unreachable", "0.1.0 goes on"],
+            &["instance \"c\"", "the old instance hands over no state", "unreachable", "0.1.0 keeps running"],
         );
         let row = router.row("instances", "name", "c");
         assert_eq!(row["health"], "well", "{row}");

@@ -392,7 +392,7 @@ fn plugins_keep_state_for_flows_and_send_packets_on() {
     assert_eq!(drops, Some(read(&router, "s", "packets") - 40));
     // The upgrade reports a different size of the flow state.
     let upgraded = router.json(&["plugin", "upgrade", "steers", &wider]);
-    let lost = "s: its state of flows begins anew: 4 bytes each before, 8 now";
+    let lost = "s: its flow state is lost: the size per flow changed from 4 to 8 bytes";
     assert_eq!(upgraded["lost"], serde_json::json!([lost]), "{upgraded}");
     router.assert_conservation();
 }

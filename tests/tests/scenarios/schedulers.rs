@@ -108,7 +108,7 @@ fn what_can_not_be_promised_is_refused_with_its_reason() {
     refused(&["set", "r2", "--node", "voice", "manage=red", "minimum=9B", "maximum=9B"], &["minimum"]);
     let red = ["set", "r2", "--node", "voice", "manage=red", "probability=2"];
     refused(&red, &["probability 2 must be above 0 and at most 1"]);
-    refused(&["set", "r2", "--node", "voice", "gentle=false"], &["gentle means nothing to a fifo"]);
+    refused(&["set", "r2", "--node", "voice", "gentle=false"], &["gentle does not apply to a fifo"]);
     router.ask(&[
         "queue",
         "set",
@@ -122,7 +122,7 @@ fn what_can_not_be_promised_is_refused_with_its_reason() {
     let settings = node(&router, "voice")["settings"].clone();
     assert_eq!((&settings["gentle"], &settings["probability"]), (&false.into(), &0.5.into()), "{settings}");
     refused(&["set", "r2", "--node", "voice", "unit=cells"], &["cells", "bytes", "packets"]);
-    refused(&["set", "r2", "--node", "rest", "unit=packets"], &["unit means nothing to a fq-codel"]);
+    refused(&["set", "r2", "--node", "rest", "unit=packets"], &["unit does not apply to a fq-codel"]);
     let in_packets = ["unit=packets", "minimum=10", "maximum=40"];
     router.ask(&[&["queue", "set", "r2", "voice"], &in_packets[..]].concat());
     let settings = node(&router, "voice")["settings"].clone();
@@ -374,7 +374,7 @@ fn what_queues_can_not_be_told_leaves_what_they_were_told() {
     router.ask(&["queue", "set", "r2", "flows", "--flow", &flow, "rate=1mbit"]);
     refused(
         &["set", "r2", "flows", "rate="],
-        &["node \"flows\"", "it has no rate, of which 1.00 Mb/s could be reserved for one of its flows"],
+        &["node \"flows\"", "it needs a rate above 1.00 Mb/s, which is reserved for one of its flows"],
     );
     router.ask(&["queue", "set", "r2", "flows", "--flow", &flow, "rate="]);
     router.ask(&["queue", "set", "r2", "flows", "rate="]);

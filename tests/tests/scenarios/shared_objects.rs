@@ -171,7 +171,10 @@ fn a_call_that_never_returns_ends_the_router_and_the_next_start_keeps_the_instan
         assert!(words.iter().all(|word| log.contains(word)), "{log}");
         let second = start();
         let log = second.log();
-        assert!(log.contains("is in quarantine: a call of it did not return within 400 ms"), "{log}");
+        assert!(
+            log.contains("is in quarantine: a call of the instance did not return within 400 ms"),
+            "{log}"
+        );
         assert_eq!(second.row("instances", "name", "h1")["health"], "quarantined");
         let held = second.row("quarantine", "instance", "h1");
         assert_eq!((&held["plugin"], &held["is_here"]), (&"hangs".into(), &true.into()), "{held}");
@@ -511,7 +514,7 @@ fn plugins_of_the_configuration_are_there_from_the_start() {
     // Optimised code of the module arrives as if it had been loaded later.
     eventually("optimised code is there", Duration::from_secs(20), || {
         let log = router.log();
-        let words = ["plugin first: optimised code is there", "plugin first: optimised code, "];
+        let words = ["plugin first: optimised code is ready", "plugin first: optimised code, "];
         words.iter().any(|word| log.contains(word)).then_some(())
     });
     assert!(log.contains("plugin first 1.0.0 loaded from") && log.contains("second is trusted"), "{log}");

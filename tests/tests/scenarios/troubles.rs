@@ -35,7 +35,9 @@ fn assert_survives_disk(
     let router = Millrace::start(&line.r, &format!("--config {config}"));
     let flows = Reference::start(&line);
     breaks(&disk, &router);
-    router.try_ask(&["apply", &more]).assert_refused(1, &["remember the revision", reason, "changed back"]);
+    router
+        .try_ask(&["apply", &more])
+        .assert_refused(1, &["store the revision", reason, "all changes are undone"]);
     assert!(router.ask(&["diff", &config]).contains("is what runs"));
     let apply = json!({"text": more_text, "origin": "more.toml"}).to_string();
     let token = json!({"name": "t", "role": "viewer"}).to_string();

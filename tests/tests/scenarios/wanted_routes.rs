@@ -64,9 +64,10 @@ fn a_route_that_the_kernel_took_away_is_told_as_missing_and_given_again() {
     );
     let listed = router.row("routes", "to", "10.9.0.0/16");
     assert!(listed["missing"].is_string() && listed["next_hops"][0]["via"] == "10.2.0.2", "{listed:#}");
-    router
-        .try_ask(&["route", "add", "10.9.0.0/16", "via", "10.2.0.2"])
-        .assert_refused(1, &["there is a route of ours to 10.9.0.0/16", "given again"]);
+    router.try_ask(&["route", "add", "10.9.0.0/16", "via", "10.2.0.2"]).assert_refused(
+        1,
+        &["a configured route to 10.9.0.0/16 exists already", "keeps trying to install it"],
+    );
     assert!(router.ask(&["metrics"]).contains("millrace_missing_routes 1"));
     line.r.ip("link set r2 up");
     eventually("it is there with the link", SOON, || kernel_has(&line, "10.9.0.0/16").then_some(()));

@@ -101,7 +101,7 @@ impl Share {
 
     /// Returns the problem of a request whose body exceeded the budget; `None` if it did not.
     pub fn problem(&self) -> Option<Problem> {
-        let detail = "the long request bodies in progress reach their limit: try again in a second";
+        let detail = "other requests use up the memory budget for request bodies: try again in a second";
         let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).with_retry(1);
         self.was_refused.load(Ordering::Relaxed).then_some(problem)
     }

@@ -129,7 +129,7 @@ impl Tokens {
     /// Returns the reason why the token file could not be read, in which case no token is valid; `None` if it
     /// was read.
     pub fn damage(&self) -> Option<String> {
-        self.book().damage().map(|damage| format!("no token holds: {damage}"))
+        self.book().damage().map(|damage| format!("no API token is valid: {damage}"))
     }
 
     fn book(&self) -> MutexGuard<'_, Notebook<Kept>> {
@@ -151,11 +151,14 @@ impl Tokens {
         check(new)?;
         let mut book = self.book();
         if book.entries().iter().any(|kept| kept.name == new.name) {
-            let text = format!("there is a token {:?} already: give another name, or revoke it", new.name);
+            let text = format!(
+                "token {:?} already exists: give another name, or revoke the existing token",
+                new.name
+            );
             return Err(ControlError::Conflict(text));
         }
         if book.entries().len() >= MOST {
-            let text = format!("there are {MOST} tokens, the most that there may be: revoke some");
+            let text = format!("the limit of {MOST} tokens is reached: revoke unused tokens");
             return Err(ControlError::Conflict(text));
         }
         let token = secret()?;
@@ -259,7 +262,7 @@ impl Tokens {
         book: &mut Notebook<Kept>,
         change: impl FnOnce(&mut Vec<Kept>),
     ) -> Result<(), ControlError> {
-        book.change(change).map_err(|error| ControlError::system("keep the tokens", error))?;
+        book.change(change).map_err(|error| ControlError::system("store the API tokens", error))?;
         let before = self.known();
         let same = |kept: &Kept| {
             let one = known(kept)?;
@@ -275,7 +278,7 @@ fn check(new: &NewToken) -> Result<(), ControlError> {
     let right = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
     if new.name.is_empty() || new.name.len() > MOST_NAME || !new.name.chars().all(right) {
         let text = format!(
-            "{:?} is no name for a token: give 1 to {MOST_NAME} letters, digits, dots, hyphens and underscores",
+            "invalid token name {:?}: give 1 to {MOST_NAME} letters, digits, dots, hyphens and underscores",
             new.name
         );
         return Err(ControlError::Invalid(text));

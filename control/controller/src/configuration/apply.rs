@@ -74,7 +74,9 @@ impl Router {
                 None => Ok(()),
                 Some((table, _)) => Err(ControlError::Forbidden(
                     Role::Admin,
-                    format!("{table} of {origin} differs from what runs: comparing it needs the role admin"),
+                    format!(
+                        "{table} of {origin} differs from the running configuration: comparing it needs the role admin"
+                    ),
                 )),
             }
         });
@@ -111,7 +113,7 @@ impl Router {
     }
 
     fn note_refused(&self, origin: &str, who: &Who, error: &ControlError) {
-        let text = format!("what {who} wanted to apply from {origin} was refused: {error:#}");
+        let text = format!("{who} could not apply {origin}: {error:#}");
         let details = json!({"who": who, "origin": origin, "why": error.to_string()});
         self.events().note(EventKind::ConfigurationRefused, origin, text, details);
     }
@@ -143,7 +145,7 @@ impl Router {
             && before.to_text()? != *expected
         {
             return Err(ControlError::Changed(
-                "something else runs than the request says: nothing was changed".into(),
+                "the running configuration differs from the expected one: nothing was changed".into(),
             ));
         }
         // The store is read while the changes are made.
@@ -165,9 +167,9 @@ impl Router {
             Ok(revision) => revision,
             Err(error) => {
                 let remains = told(&self.unmake(&changes).await);
-                let undone = "what was changed is changed back";
+                let undone = "all changes are undone";
                 return Err(ControlError::system(
-                    "remember the revision",
+                    "store the revision",
                     format!("{error}; {undone}{remains}"),
                 ));
             }
@@ -311,7 +313,7 @@ pub(super) fn without_restart(difference: Difference) -> Result<Vec<Change>, Con
         return Ok(difference.changes);
     }
     Err(ControlError::Conflict(format!(
-        "only a restart can change this, and nothing was changed: {}",
+        "only a restart can change these settings, so nothing was changed: {}",
         difference.restart.join("; ")
     )))
 }
@@ -323,7 +325,7 @@ fn refused(changes: &[Change], failed: &Failed) -> ControlError {
     let change = &changes[step];
     if failed.stands {
         return ControlError::System(format!(
-            "step {} of {all}, `{change}`: {error}; what was changed is changed back{remains}",
+            "step {} of {all}, `{change}`: {error}; all changes are undone{remains}",
             step + 1
         ));
     }
@@ -338,6 +340,6 @@ fn refused(changes: &[Change], failed: &Failed) -> ControlError {
 fn told(remains: &[String]) -> String {
     match remains {
         [] => String::new(),
-        remains => format!(", but for: {}", remains.join("; ")),
+        remains => format!(", except for failed undo steps: {}", remains.join("; ")),
     }
 }

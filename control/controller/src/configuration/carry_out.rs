@@ -83,7 +83,7 @@ impl Router {
                 // The end of the router removes its kernel state anyway.
                 return vec![problem];
             }
-            tracing::error!("what was changed could not be changed back: {problem}");
+            tracing::error!("a change could not be undone: {problem}");
             remains.push(problem);
             back.drain(..=step);
             if back.is_empty() {
@@ -283,7 +283,7 @@ impl Inner {
                 self.free_instance(&instance.name, Freed::Held).map(drop)
             }
             Change::SetInstance { from, to } => self.configure_instance(&to.name, &from.settings_to(to)),
-            other => Err(ControlError::System(format!("{other} is made elsewhere"))),
+            other => Err(ControlError::System(format!("internal error: no handler for `{other}`"))),
         }
     }
 

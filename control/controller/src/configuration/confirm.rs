@@ -34,17 +34,17 @@ impl Router {
     async fn go_back_from(&self, revision: u64) {
         let (mut said, mut pause) = (None, FIRST_PAUSE);
         while let Some(turn) = self.turn_of(revision).await {
-            tracing::warn!(revision, "was not confirmed in time: going back");
+            tracing::warn!(revision, "the revision was not confirmed in time: rolling back");
             let result = self.withdraw(&turn).await;
             drop(turn);
             let why = result.as_ref().err().map(ToString::to_string);
             if why.is_none() || why != said {
-                let operation = format!("going back from revision {revision}, which was not confirmed");
+                let operation = format!("rollback of revision {revision}, which was not confirmed");
                 let runs = self.lock().settings.base.revision.filter(|_| result.is_ok());
                 self.note_own(Who::router(), &operation, result.as_ref().map(|_| runs));
             }
             let Some(why) = why else { return };
-            tracing::error!(revision, "could not go back, and tries again in {} s: {why}", pause.as_secs());
+            tracing::error!(revision, "the rollback failed, next attempt in {} s: {why}", pause.as_secs());
             if said.is_none() {
                 self.note_stuck(revision, &why);
             }
@@ -57,7 +57,7 @@ impl Router {
     /// Notes an event for a rollback whose changes failed in part.
     fn note_stuck(&self, revision: u64, why: &str) {
         let subject = format!("revision {revision}");
-        let text = format!("{subject} was not confirmed, and could not be taken back: {why}");
+        let text = format!("{subject} was not confirmed, and its rollback failed: {why}");
         let details = json!({"who": Who::router(), "origin": subject, "why": why});
         self.events().note(EventKind::ConfigurationRefused, &subject, text, details);
     }
@@ -92,8 +92,8 @@ impl Router {
             )));
         }
         let work = tokio::task::spawn_blocking(move || store.settle(revision, State::Good));
-        let settled = work.await.map_err(|error| ControlError::system("write the confirmation", error))?;
-        settled.map_err(|error| ControlError::system("write that the revision is confirmed", error))?;
+        let settled = work.await.map_err(|error| ControlError::system("store the confirmation", error))?;
+        settled.map_err(|error| ControlError::system("store the confirmation", error))?;
         let mut inner = self.lock();
         inner.settings.waiting = None;
         inner.settings.base.draft.state = State::Good;
@@ -132,7 +132,7 @@ impl Router {
         let remains = self.make_what_can_be(changes.clone()).await;
         if !remains.is_empty() {
             return Err(ControlError::System(format!(
-                "revision {revision} is taken back, but for: {}",
+                "revision {revision} is rolled back, except for failed undo steps: {}",
                 remains.join("; ")
             )));
         }
@@ -146,9 +146,9 @@ impl Router {
         let work = tokio::task::spawn_blocking(move || store.settle(revision, State::Withdrawn));
         if let Ok(Err(error)) = work.await {
             // Logging suffices: the state of the stored revision is *waiting*, so it is not good in any case.
-            tracing::error!(revision, "can't write that it is withdrawn: {error}");
+            tracing::error!(revision, "can't store that the revision is rolled back: {error}");
         }
-        let text = format!("revision {revision} is withdrawn: what ran before runs again");
+        let text = format!("revision {revision} is rolled back: the previous configuration runs again");
         let commands = commands(&changes);
         let details = json!({"revision": revision, "changes": commands.len()});
         self.events().note(
@@ -162,7 +162,7 @@ impl Router {
 }
 
 fn nothing_waits() -> ControlError {
-    ControlError::Conflict("nothing waits to be confirmed".into())
+    ControlError::Conflict("no revision waits to be confirmed".into())
 }
 
 #[cfg(test)]
@@ -207,7 +207,7 @@ action = "drop"
         // Between two rollback attempts, a confirmation is refused too.
         let refused = router.execute(&admin, Confirm::default()).await.unwrap_err();
         assert!(
-            matches!(&refused, ControlError::Conflict(text) if text.contains("is going back")),
+            matches!(&refused, ControlError::Conflict(text) if text.contains("is being rolled back")),
             "{refused}"
         );
         let told = router.audit().last(100).unwrap();

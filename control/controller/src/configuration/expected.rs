@@ -28,14 +28,14 @@ impl Router {
         let Some(RevisionView { revision, .. }) = revisions.into_iter().find(|one| one.runs) else {
             let origin = self.lock().settings.base.draft.origin.clone();
             return Err(changed(&format!(
-                "no revision runs, but what the router was started with, {origin}: not revision {number}"
+                "the router runs its start configuration, {origin}, not revision {number}"
             )));
         };
         if revision.number != number {
             let comment = revision.comment.map(|comment| format!(" ({comment})")).unwrap_or_default();
             let (runs, time, who) = (revision.number, utc(revision.time), revision.who);
             return Err(changed(&format!(
-                "revision {runs} runs, since {time} by {who}{comment}, not {number}"
+                "revision {runs} is running, since {time} by {who}{comment}, not revision {number}"
             )));
         }
         let running = self.running();
@@ -49,7 +49,7 @@ impl Router {
         }
         let last = self.last_change().map(|last| format!(", the last one by {last}")).unwrap_or_default();
         Err(changed(&format!(
-            "revision {number} runs, but single commands have changed what runs since{last}, which `millrace diff` shows"
+            "revision {number} is running, but single commands have changed the configuration since{last} (see `millrace diff`)"
         )))
     }
 
@@ -68,5 +68,5 @@ impl Router {
 }
 
 fn changed(what: &str) -> ControlError {
-    ControlError::Changed(format!("{what}: nothing was changed"))
+    ControlError::Changed(format!("{what}: this request changed nothing"))
 }

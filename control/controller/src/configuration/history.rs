@@ -68,7 +68,7 @@ impl Router {
             false => None,
         };
         if let Some((revision, _)) = &withdrawn {
-            tracing::info!(%who, revision, "went back before it was confirmed");
+            tracing::info!(%who, revision, "the revision was rolled back before its confirmation");
         }
         let Some((mut apply, candidate)) = target else {
             let Base { draft, revision: runs } = self.lock().settings.base.clone();
@@ -99,9 +99,11 @@ impl Router {
     /// `error` extended by this fact.
     fn only_withdrawn(&self, revision: u64, who: &Who, error: ControlError) -> ControlError {
         let runs = self.lock().settings.base.revision;
-        self.note_own(who.clone(), &format!("going back from revision {revision}"), Ok(runs));
-        error
-            .of(&format!("revision {revision} is withdrawn, and what ran before it runs; no more came of it"))
+        self.note_own(who.clone(), &format!("rollback of revision {revision}"), Ok(runs));
+        error.of(&format!(
+            "revision {revision} is rolled back, and the configuration before it runs; \
+             the next step of the rollback failed"
+        ))
     }
 
     /// Returns the newest good revision that differs from the running configuration.
@@ -125,7 +127,11 @@ impl Router {
         let found = work.await.map_err(|error| ControlError::system("read the revisions", error))?;
         let found = found.map_err(|error: StoreError| ControlError::refused(error))?;
         found.ok_or_else(|| {
-            ControlError::NotFound("there is no revision but what runs: `millrace history`".into())
+            ControlError::NotFound(
+                "no good revision differs from the running configuration: `millrace history` lists all \
+                 revisions"
+                    .into(),
+            )
         })
     }
 }

@@ -143,7 +143,9 @@ impl Kept {
             plain.router.on_death = said.router.on_death;
         }
         let refused = |what: &str| {
-            let problem = format!("{origin} differs from what runs: {what}: storing it needs the role admin");
+            let problem = format!(
+                "{origin} differs from the running configuration ({what}): storing it needs the role admin"
+            );
             Err(ControlError::Forbidden(Role::Admin, problem))
         };
         if let Some(plugin) = submitted.plugin.iter().find(|plugin| !plain.plugin.contains(plugin)) {
@@ -167,7 +169,8 @@ impl Kept {
             Some(text) if overrides.read(&text, &origin)?.difference(running).is_empty() => text,
             Some(_) => {
                 return Err(ControlError::Conflict(format!(
-                    "{origin} is not what runs, and no revision: `millrace save` writes what runs, `millrace apply` makes it run"
+                    "{origin} differs from the running configuration, so it can't be stored as a revision: `millrace save` \
+                     stores the running configuration, `millrace apply` applies the file"
                 )));
             }
             None => base.written(&overrides, running, &base.draft.text, &base.draft.origin)?,
@@ -185,7 +188,7 @@ impl Kept {
         let drafts = if known { vec![draft.clone()] } else { vec![base.draft, draft.clone()] };
         let added = store
             .add(&drafts, base.revision)
-            .map_err(|error| ControlError::system("remember the revision", error))?;
+            .map_err(|error| ControlError::system("store the revision", error))?;
         let revision = added.ok_or_else(|| ControlError::System("no revision was written".into()))?;
         Ok((draft, revision))
     }

@@ -90,7 +90,7 @@ fn refused(entries: usize, failed: Failed) -> ControlError {
         }
         [] => ControlError::List(Refused { entries, wrong: 1, errors: vec![(failed.step, failed.error)] }),
         remains => ControlError::System(format!(
-            "entry {}, counted from 0: {}; those before it are undone, but for: {}",
+            "entry {}, counted from 0: {}; the entries before it are undone, except for failed undo steps: {}",
             failed.step,
             failed.error,
             remains.join("; ")
@@ -174,6 +174,6 @@ impl Once {
         if self.0.insert(prefix) {
             return Ok(());
         }
-        Err(ControlError::Conflict(format!("{prefix} stands in the list before")))
+        Err(ControlError::Conflict(format!("{prefix} occurs more than once in the list")))
     }
 }

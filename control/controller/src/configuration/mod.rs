@@ -56,7 +56,7 @@ impl Failed {
         match self.remains.as_slice() {
             [] => self.error,
             remains => ControlError::System(format!(
-                "{}; what was changed before it is changed back, but for: {}",
+                "{}; the changes before it are undone, except for failed undo steps: {}",
                 self.error,
                 remains.join("; ")
             )),

@@ -35,11 +35,11 @@ where
 pub(crate) fn plan_port(model: &Model, name: &str, settings: PortSettings) -> Result<Change, ControlError> {
     let id = model.port(name)?.id;
     let plan = model.ports.iter().find(|plan| plan.id == id);
-    let plan = plan.ok_or_else(|| ControlError::System("the port is not there".into()))?;
+    let plan = plan.ok_or_else(|| ControlError::System("the port was removed in the meantime".into()))?;
     let PortSettings { address, input_weight, reverse_path } = settings;
     if address.is_some() && plan.is_kernel() {
         return Err(ControlError::Invalid(format!(
-            "port {name:?}: addresses of kernel devices are the kernel's: set them with `ip address`"
+            "port {name:?}: the kernel manages the addresses of this device: set them with `ip address`"
         )));
     }
     let from = Port { scheduler: None, ..plan.config.clone() };

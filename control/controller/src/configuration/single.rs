@@ -27,8 +27,8 @@ pub(crate) fn plan_settings(
     let difference = from.difference(&to);
     if !difference.restart.is_empty() {
         return Err(ControlError::Conflict(format!(
-            "only a restart can change this, and nothing was changed: {}",
-            difference.restart.join("; ").replace("the file says", "asked for is")
+            "only a restart can change these settings, so nothing was changed: {}",
+            difference.restart.join("; ").replace("the file says", "the request sets")
         )));
     }
     Ok(difference.changes)
@@ -42,7 +42,7 @@ pub(crate) fn plan_neighbour(model: &Model, new: &NewNeighbour) -> Result<Change
     model.known_for_good(&neighbour)?;
     match known_neighbour(model, &new.port, new.address) {
         Some(known) => Err(ControlError::Conflict(format!(
-            "neighbour {} at port {:?} is known to be {}: remove it first",
+            "neighbour {} at port {:?} already has the static MAC address {}: remove the neighbour first",
             new.address,
             new.port,
             known.mac.value()

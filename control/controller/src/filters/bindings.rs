@@ -24,7 +24,9 @@ impl Model {
             }
             Change::AddFilter(filter) => Ok(self.add_configured_filter(filter)?.1),
             Change::RemoveFilter(filter) => self.remove_filter(filter),
-            other => Err(ControlError::System(format!("{other} changes no binding"))),
+            other => {
+                Err(ControlError::System(format!("internal error: `{other}` is not a change of filters")))
+            }
         }
     }
 
@@ -65,7 +67,7 @@ impl Model {
             [..] => {
                 let priorities: Vec<_> = found.iter().map(|(priority, _)| priority.to_string()).collect();
                 Err(ControlError::Conflict(format!(
-                    "filter {:?} with the action \"{}\" is there with the priorities {}: say --priority, or the id",
+                    "filter {:?} with the action \"{}\" exists with the priorities {}: give --priority, or the id of the filter",
                     filter.r#match.value().to_string(),
                     filter.action.value(),
                     priorities.join(", ")

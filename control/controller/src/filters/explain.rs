@@ -27,7 +27,7 @@ pub(crate) fn beaten(model: &Model, winner: BindingId, primary: bool, route: Opt
     let bound = model.plugins.binding(winner)?;
     let priority = model.options.route_priority;
     if primary {
-        return Some("matches, but a gate before this one has chosen the way".to_owned());
+        return Some("matches, but a filter at an earlier gate has already chosen the route".to_owned());
     }
     let route = route.filter(|_| bound.priority < priority)?;
     Some(format!("matches, but the route to {route} has priority {priority}, which is higher"))
@@ -65,7 +65,7 @@ impl Model {
             let outcome = match beaten {
                 Some(beaten) if wins => beaten.to_owned(),
                 _ if wins && mismatch => {
-                    "chosen: it would refuse the packet by its ports, which can't be read".to_owned()
+                    "chosen: this filter refuses packets by their ports, and the ports of this packet can't be read".to_owned()
                 }
                 _ if mismatch && bound.is_some_and(|bound| bound.compiled.alternatives().len() > 1) => {
                     "no alternative matches".to_owned()

@@ -43,8 +43,8 @@ impl Model {
         let position = self.plugins.gate(gate)?.position;
         if matches!(action, FilterAction::Copy(_)) && position != Position::Copy {
             return Err(ControlError::Invalid(format!(
-                "gate {gate:?} stands at position {position}, where \"{action}\" can't be: copies are made at gates of \
-                 position copy, such as tap"
+                "gate {gate:?} is at position {position}, which does not support \"{action}\": use a gate at position \
+                 copy, such as tap"
             )));
         }
         let compiled = self.compile(filter)?;
@@ -193,7 +193,7 @@ pub(crate) fn refuse_unreachable(
 /// Parses a requested filter.
 pub(crate) fn new_filter(new: &NewFilter) -> Result<millrace_config::Filter, ControlError> {
     if new.filter.trim().is_empty() {
-        return Err(ControlError::Invalid("an empty filter: write * if all packets are meant".into()));
+        return Err(ControlError::Invalid("the filter is empty: write * to match all packets".into()));
     }
     let wrong = |error| ControlError::Invalid(format!("filter {:?}: {error}", new.filter));
     Ok(millrace_config::Filter {
@@ -205,8 +205,8 @@ pub(crate) fn new_filter(new: &NewFilter) -> Result<millrace_config::Filter, Con
 }
 
 /// Reason why no arriving packet reaches a filter for multicast destinations.
-const UNREACHED: &str = "packets to multicast destinations meet no gate: at ports with a kernel the kernel gets 224.0.0.0/4 and \
-    ff02::/16, all others are dropped as `multicast`";
+const UNREACHED: &str = "multicast packets reach no gate, so this filter never matches: ports with a kernel device punt \
+    224.0.0.0/4 and ff02::/16 to the kernel, and all other multicast packets are dropped with the reason `multicast`";
 
 /// Whether a filter matches multicast destinations only.
 fn is_for_groups(filter: &FilterExpression) -> bool {

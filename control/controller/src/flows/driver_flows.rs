@@ -139,7 +139,7 @@ impl DriverCache for WorkerCache {
 pub(crate) fn why_no_cache(has_kernel: bool, flows: u32) -> Option<&'static str> {
     match (has_kernel, flows) {
         (false, _) => Some("no port has a kernel device"),
-        (true, 0) => Some("the configuration says driver-flows = 0"),
+        (true, 0) => Some("the configuration sets driver-flows = 0"),
         (true, _) => None,
     }
 }
@@ -150,7 +150,7 @@ pub(crate) fn make_cache(has_kernel: bool, flows: u32, workers: usize) -> Result
         return Err(why);
     }
     FlowCache::new(flows, workers).map_err(|error| {
-        tracing::info!("no flow is forwarded in the driver: {error}");
-        "the kernel made no flow cache: the log says why"
+        tracing::info!("no flow is offloaded, because the flow cache can't be created: {error}");
+        "the kernel refused the flow cache: see the log"
     })
 }

@@ -110,7 +110,7 @@ impl Forms {
         let Ok(cache) = cache else { return Ok(()) };
         let loaded = load(cache, &form, workers.len());
         if let Err(problem) = &loaded {
-            tracing::warn!(instance = name, "its packets stay at the worker: {problem}");
+            tracing::warn!(instance = name, "the instance's packets are not offloaded: {problem}");
         }
         let form = InstanceForm { loaded, is_asked: may_be_asked(model, &name) };
         let told = form.told(id, workers.len());
@@ -169,16 +169,18 @@ impl Forms {
     pub fn stays_up(&self, id: InstanceId, cache: &Cache, plugins: &Plugins) -> Option<String> {
         let name = plugins.instance_name(id);
         if plugins.plugin_of(name).ok()?.driver_form().is_none() {
-            return Some("its plugin has no form for the driver".to_owned());
+            return Some("its plugin has no eBPF variant".to_owned());
         }
         if let Err(why) = cache {
             return Some(format!("there is no flow cache: {why}"));
         }
         match self.0.get(&id) {
             Some(InstanceForm { loaded: Err(problem), .. }) => Some(problem.clone()),
-            Some(InstanceForm { is_asked: false, .. }) => Some("it was placed there".to_owned()),
+            Some(InstanceForm { is_asked: false, .. }) => {
+                Some("a placement pins it to the worker".to_owned())
+            }
             Some(_) => None,
-            None => Some("its form for the driver is not loaded".to_owned()),
+            None => Some("its eBPF variant is not loaded".to_owned()),
         }
     }
 }

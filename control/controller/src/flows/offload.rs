@@ -70,7 +70,7 @@ impl Offload {
             let can = match set {
                 Ok(()) => can,
                 Err(error) => {
-                    tracing::warn!("no flow leaves in the driver by port {}: {error}", port.0);
+                    tracing::warn!("flows out of port {} are not offloaded: {error}", port.0);
                     DriverPort { sends: false, ..can }
                 }
             };
@@ -86,7 +86,7 @@ impl Offload {
     pub fn forget_port(&mut self, port: PortId, workers: &mut Workers) -> Result<(), ControlError> {
         let Ok(cache) = &mut self.flow_cache else { return Ok(()) };
         let unset = cache.set_device(port.0, None, false);
-        unset.map_err(|error| ControlError::system("forget a port of the flow cache", error))?;
+        unset.map_err(|error| ControlError::system("remove a port from the flow cache", error))?;
         workers.tell(|| OffloadCommand::SetPort(port, DriverPort::default()))
     }
 

@@ -148,7 +148,7 @@ fn placeable(
         Err(_) => {}
     }
     if what.is_empty() {
-        return Err(ControlError::Invalid("an empty filter: write * if all flows are meant".to_owned()));
+        return Err(ControlError::Invalid("the filter is empty: write * to match all flows".to_owned()));
     }
     let wrong = |error: ControlError| {
         ControlError::Invalid(format!("{what:?} is neither an instance nor a filter: {error}"))
@@ -161,9 +161,9 @@ fn placeable(
 /// Refuses the offload level where there is no flow cache.
 fn may_be_placed(level: WantedLevel, offload: &Offload) -> Result<(), ControlError> {
     match (level, offload.why_no_cache()) {
-        (WantedLevel::Xdp, Some(why)) => Err(ControlError::Conflict(format!(
-            "all flows stay at the workers, as nothing is in the driver: {why}"
-        ))),
+        (WantedLevel::Xdp, Some(why)) => {
+            Err(ControlError::Conflict(format!("no flow can be offloaded: {why}")))
+        }
         _ => Ok(()),
     }
 }
@@ -196,9 +196,7 @@ impl Model {
             if place.level == PlacementLevel::Xdp {
                 let at = [Step::Key("place"), Step::Entry(index), Step::Key("level")];
                 let flow = place.flow.written();
-                let problem = format!(
-                    "placement {flow:?}: all flows stay at the workers, as nothing is in the driver: {why}"
-                );
+                let problem = format!("placement {flow:?}: no flow can be offloaded: {why}");
                 wrong.unless::<()>(Err(ControlError::Invalid(problem).placed(config, &at)));
             }
         }
@@ -268,18 +266,18 @@ pub(crate) fn budget() -> DriverBudgetView {
 pub(crate) fn words(why: StaysUp, model: &Model) -> String {
     let port = |id| model.port_name(id);
     match why {
-        StaysUp::Own => "the router itself makes its packets".to_owned(),
-        StaysUp::Placed => "it was placed there".to_owned(),
-        StaysUp::NoCache => "there is no flow cache: show hardware says why".to_owned(),
-        StaysUp::Captured => "somebody captures its packets".to_owned(),
-        StaysUp::Traced => "a trace asks for it".to_owned(),
+        StaysUp::Own => "the router itself sends its packets".to_owned(),
+        StaysUp::Placed => "a placement pins it to the worker".to_owned(),
+        StaysUp::NoCache => "there is no flow cache: `show hardware` says why".to_owned(),
+        StaysUp::Captured => "a capture is running on its packets".to_owned(),
+        StaysUp::Traced => "a trace is running on its packets".to_owned(),
         StaysUp::Arrival(id) => {
             format!("the XDP program of port {} does not look up flows: `show hardware` says why", port(id))
         }
         StaysUp::Departure(id) => {
-            format!("the driver can't send by port {}: show hardware says why", port(id))
+            format!("the XDP program can't send out of port {}: `show hardware` says why", port(id))
         }
-        StaysUp::SamePort => "it leaves by the port that it comes in by".to_owned(),
+        StaysUp::SamePort => "its ingress port is also its egress port".to_owned(),
         StaysUp::Scheduler(id) => {
             format!("port {} has a scheduler, which decides when its packets leave", port(id))
         }
@@ -287,32 +285,32 @@ pub(crate) fn words(why: StaysUp, model: &Model) -> String {
             format!("port {} is a VLAN sub-interface, whose flows are not offloaded", port(id))
         }
         StaysUp::Down(id) => format!("port {} is down", port(id)),
-        StaysUp::Varying => "a filter tells its packets apart by flags, DSCP or tag".to_owned(),
+        StaysUp::Varying => "a filter matches its packets by TCP flags, DSCP or VLAN tag".to_owned(),
         StaysUp::Form(refusal) => form(refusal).to_owned(),
-        StaysUp::Budget => format!("its treatment takes more than {BUDGET} instructions a packet"),
-        StaysUp::Sent => "a filter sends it by another way than its route".to_owned(),
-        StaysUp::NotForwarded => "it is not forwarded".to_owned(),
-        StaysUp::Neighbour => "the link address of its next hop is not known".to_owned(),
+        StaysUp::Budget => format!("its processing takes more than {BUDGET} instructions a packet"),
+        StaysUp::Sent => "a filter overrides its route".to_owned(),
+        StaysUp::NotForwarded => "its packets are not forwarded".to_owned(),
+        StaysUp::Neighbour => "the MAC address of its next hop is not known".to_owned(),
         StaysUp::Protocol => "it is neither TCP, nor UDP, nor ICMP".to_owned(),
         StaysUp::ComesUp => {
-            "its packets came up from the driver: longer than the MTU or than its programs bear".to_owned()
+            "many of its packets are longer than the MTU, or than the XDP program supports".to_owned()
         }
         StaysUp::Full => "the flow cache is full".to_owned(),
-        StaysUp::Soon => "it may go down with its next packets".to_owned(),
+        StaysUp::Soon => "its next packets may be offloaded".to_owned(),
     }
 }
 
 fn form(refusal: DriverRefusal) -> &'static str {
     match refusal {
-        DriverRefusal::Instance => "an instance handles its packets",
-        DriverRefusal::Placed => "an instance handles its packets that was placed at the workers",
-        DriverRefusal::Unwell => "an instance handles its packets that is not well, or is being replaced",
-        DriverRefusal::Reject => "its source is told that it is refused",
-        DriverRefusal::Queue => "a filter names a queue for it",
-        DriverRefusal::Copy => "it is copied",
+        DriverRefusal::Instance => "an instance without an eBPF variant handles its packets",
+        DriverRefusal::Placed => "an instance that is pinned to the workers handles its packets",
+        DriverRefusal::Unwell => "an instance that is unhealthy or being replaced handles its packets",
+        DriverRefusal::Reject => "a filter rejects its packets with an ICMP error",
+        DriverRefusal::Queue => "a filter selects a queue for its packets",
+        DriverRefusal::Copy => "a filter copies its packets",
         DriverRefusal::Steps => "more than 4 filters match it",
         DriverRefusal::Policers => {
-            "it has several token buckets or instances, or one before a filter that drops"
+            "more than one step may drop its packets: token bucket, instance or filter"
         }
     }
 }

@@ -23,7 +23,7 @@ impl Features {
         Self(
             opened
                 .inspect_err(|error| {
-                    tracing::info!("the kernel does not tell what drivers announce: {error}")
+                    tracing::info!("the kernel can't report changes of the drivers' XDP features: {error}")
                 })
                 .ok(),
         )

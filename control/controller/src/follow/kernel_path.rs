@@ -26,7 +26,9 @@ pub(crate) fn set_witness(devices: &mut Devices) -> Result<(), ControlError> {
     let Some(first) = sockets.map(|own| own.socket).max() else { return Ok(()) };
     for device in devices.kernel.values_mut().filter(|device| !device.sockets.is_empty()) {
         let set = device.programs.set_witness(first);
-        set.map_err(|error| ControlError::system("name the witness of the ports", error))?;
+        set.map_err(|error| {
+            ControlError::system("set the socket by which the XDP programs detect the router's death", error)
+        })?;
     }
     Ok(())
 }
@@ -37,7 +39,7 @@ pub(crate) fn set_host_path(devices: &mut Devices, workers: &mut Workers) -> Res
     let mut paths: Vec<HashMap<u32, KernelHandback>> = (0..count).map(|_| HashMap::new()).collect();
     for device in devices.kernel.values_mut() {
         let path = KernelHandback::through(&mut device.programs)
-            .map_err(|error| ControlError::system("prepare the way back to the kernel", error))?;
+            .map_err(|error| ControlError::system("set up the punt path to the kernel", error))?;
         paths[Handover::owner(device.device, count)].insert(device.ifindex, path);
     }
     let set = |paths| DeviceCommand::SetHostPath(Box::new(KernelPath(paths)));

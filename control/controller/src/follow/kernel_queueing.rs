@@ -49,7 +49,7 @@ pub(crate) fn store_queueing(devices: &mut Devices) -> Vec<(PortId, Option<Strin
     let mut found = match policy::queueing(&indexes) {
         Ok(found) => found,
         Err(error) => {
-            tracing::warn!("the kernel's queueing disciplines are not known: {error}");
+            tracing::warn!("can't read the kernel's queueing disciplines: {error}");
             return Vec::new();
         }
     };
@@ -74,7 +74,7 @@ fn say_queueing(port: PortId, discipline: Option<&str>, model: &Model, events: &
         }
         None => (
             EventKind::QueueingGone,
-            format!("port {name} has no queueing discipline of the kernel any more that its packets pass by"),
+            format!("port {name}: the kernel's queueing discipline that its packets bypassed is gone"),
         ),
     };
     match discipline {

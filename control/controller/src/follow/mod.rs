@@ -152,7 +152,7 @@ impl Router {
         let joined = tokio::task::spawn_blocking(join);
         match tokio::time::timeout(Duration::from_secs(5), joined).await {
             Ok(Ok(Ok(()))) => {}
-            _ => return Err(ControlError::System("a worker did not end within 5 s".into())),
+            _ => return Err(ControlError::System("a worker did not stop within 5 s".into())),
         }
         result
     }
@@ -218,7 +218,11 @@ impl Inner {
         if let Some(actions) = self.kernel.actions.as_mut().filter(|_| !crashed) {
             for route in self.routes.take_installed() {
                 let removed = actions.remove_route(route.prefix, route.metric);
-                note(removed.map(|_| ()).map_err(|error| ControlError::system("take back a route", error)));
+                note(
+                    removed
+                        .map(|_| ())
+                        .map_err(|error| ControlError::system("remove a route from the kernel", error)),
+                );
             }
         }
         let threads = self.supervision.take_threads();
@@ -303,7 +307,9 @@ impl Inner {
                 Event::AddressConflict(port, address, mac) => {
                     let name = self.model.port_name(port);
                     tracing::warn!(port = %name, %address, %mac, "another station uses this router's address");
-                    let text = format!("{mac} uses {address}, which is this router's at port {name}");
+                    let text = format!(
+                        "address conflict at port {name}: {mac} uses {address}, an address of this router"
+                    );
                     let details = json!({"port": name, "address": address, "mac": mac.to_string()});
                     self.observation.events.note(
                         EventKind::AddressConflict,
@@ -325,7 +331,13 @@ impl Inner {
                     let Failure { instance, fault, health } = failure;
                     let name = self.model.plugins.instance_name(instance);
                     let health = health.name();
-                    tracing::warn!(instance = name, kind = fault.kind, health, "failed: {}", fault.text);
+                    tracing::warn!(
+                        instance = name,
+                        kind = fault.kind,
+                        health,
+                        "the instance failed: {}",
+                        fault.text
+                    );
                 }
             }
         }
@@ -359,7 +371,7 @@ impl Inner {
                         instance = name,
                         kind = fault.kind,
                         health,
-                        "its host companion failed: {}",
+                        "the host companion of the instance failed: {}",
                         fault.text
                     );
                 }

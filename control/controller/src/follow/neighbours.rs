@@ -51,7 +51,7 @@ impl Neighbours<'_> {
         if let Some(actions) = &mut self.kernel.actions
             && let Err(error) = actions.resolve(ifindex, address)
         {
-            tracing::debug!(%address, "the kernel does not resolve: {error}");
+            tracing::debug!(%address, "the kernel can't resolve the neighbour: {error}");
             let state = NeighbourKnowledge::Failed;
             let failed = NeighbourChange { port, address, state };
             return self.workers.tell(|| NeighbourCommand::Set(vec![failed]));

@@ -24,14 +24,16 @@ impl Pace {
             Err(error) if has_ended => return Err(error),
             Err(ControlError::Silent(problem)) => {
                 if !std::mem::replace(&mut self.is_silent, true) {
-                    tracing::error!("{problem}: changes of the kernel wait until it does");
+                    tracing::error!(
+                        "{problem}: changes of the kernel are not applied until the data plane answers"
+                    );
                 }
             }
             Err(other) => {
                 let problem = other.to_string();
                 if self.told.as_ref() != Some(&problem) {
                     tracing::error!(
-                        "a change could not be taken up, the router goes on without it: {problem}"
+                        "a change of the kernel could not be applied, and the router continues without the change: {problem}"
                     );
                     self.told = Some(problem);
                 }

@@ -57,11 +57,14 @@ impl Model {
         let (leaf, node) = self.schedulers.leaf(id, port, queue)?;
         let key = parse_packet(flow, self)?.key;
         if node.kind != SchedulerKind::FlowQueues {
-            return Err(ControlError::Invalid("only flow-queues have a queue for each flow".into()));
+            return Err(ControlError::Invalid(format!(
+                "queue {queue:?} is a {}, and only flow-queues has a queue for each flow: leave out the flow",
+                node.kind.name()
+            )));
         }
         if said.is_some_and(|said| said.rate.is_some()) && node.rate.is_none() {
             return Err(ControlError::Invalid(format!(
-                "queue {queue:?} has no rate of which a part could be reserved: say what it is served with, \
+                "queue {queue:?} has no rate, so none can be reserved for a flow: set the rate of the queue first with \
                  `queue set {port} {queue} rate=RATE`"
             )));
         }

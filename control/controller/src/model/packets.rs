@@ -85,7 +85,7 @@ fn question(filter: &Filter, text: &str, model: &Model) -> Result<Question, Cont
         }
         _ => {
             return Err(ControlError::Invalid(format!(
-                "packet {text:?}: source and destination are of two families"
+                "packet {text:?}: source and destination are of different address families"
             )));
         }
     };

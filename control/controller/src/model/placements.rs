@@ -46,7 +46,7 @@ impl Model {
     pub(crate) fn add_placement(&mut self, placed: Placed) -> Result<(), ControlError> {
         if self.placements.len() >= MOST_PLACEMENTS {
             return Err(ControlError::Conflict(format!(
-                "there are {MOST_PLACEMENTS} placements, and no more: take one back by `place FLOW auto`"
+                "the maximum of {MOST_PLACEMENTS} placements is reached: remove one with `place FLOW auto`"
             )));
         }
         let own = placed.what.comparisons();

@@ -32,7 +32,8 @@ pub(crate) fn plan_ports(config: &Config) -> Result<Vec<PortPlan>, ControlError>
             plans.iter().find(|plan| plan.config.vlan.is_none() && plan.config.device == port.device);
         let Some(device) = parent.map(|plan| plan.settings.device) else {
             let device = port.device.as_deref().unwrap_or("nothing");
-            let problem = format!(" is a sub-interface of {device}, which is no port: name it as a port too");
+            let problem =
+                format!(" is a VLAN sub-interface of {device}, which is not a port: add a port for {device}");
             return wrong("device", problem);
         };
         let tags = match port.vlan {
@@ -42,7 +43,7 @@ pub(crate) fn plan_ports(config: &Config) -> Result<Vec<PortPlan>, ControlError>
         };
         let id = PortId(plans.len() as u16);
         if plans.iter().any(|plan| plan.settings.device == device && plan.settings.tags == tags) {
-            return wrong("vlan", format!(": another port has VLAN {tags} of that device"));
+            return wrong("vlan", format!(": another port already has VLAN {tags} of the same device"));
         }
         plans.push(PortPlan { id, config: port.clone(), settings: settings(port, device, tags) });
     }

@@ -25,10 +25,12 @@ pub(crate) fn open(
     let (file, events) = (directory.join("audit.jsonl").display().to_string(), events.clone());
     let tell = move |trouble: AuditTrouble| {
         let (lost, text) = match trouble {
-            AuditTrouble::Unwritten(error) => (1, format!("a line can't be written into {file}: {error}")),
+            AuditTrouble::Unwritten(error) => {
+                (1, format!("can't write a line to the audit log {file}: {error}"))
+            }
             AuditTrouble::Lost(lost) => {
                 let lines = millrace_units::count(lost, "line");
-                (lost, format!("{lines} of {file} lost: the disk took them too slowly"))
+                (lost, format!("{lines} of the audit log {file} lost, because the disk was too slow"))
             }
         };
         tracing::error!("{text}");
@@ -37,6 +39,6 @@ pub(crate) fn open(
     let limits = AuditLimits { bytes: settings.audit_size.bytes(), files: settings.audit_files };
     // The writer thread keeps only the privileges for files.
     let opened = Privileges::Files.apart(|| AuditLog::open(directory, limits, tell));
-    let failed = |error: String| ControlError::system("write the audit log", error);
+    let failed = |error: String| ControlError::system("open the audit log", error);
     opened.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))
 }

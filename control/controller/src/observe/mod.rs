@@ -88,7 +88,12 @@ impl Observation {
     pub fn note_start(&mut self, model: &Model, origin: &str) {
         let version = env!("CARGO_PKG_VERSION");
         let details = json!({"version": version, "pid": std::process::id(), "origin": origin});
-        self.events.note(EventKind::RouterStarted, version, format!("millrace {version} forwards"), details);
+        self.events.note(
+            EventKind::RouterStarted,
+            version,
+            format!("millrace {version} started forwarding"),
+            details,
+        );
         for held in model.repository.quarantine().all() {
             if let Ok(instance) = model.plugins.instance(&held.instance)
                 && model.plugins.is_held(instance)
@@ -117,13 +122,15 @@ impl Observation {
                 match known.insert(key, mac) {
                     Some(before) if before == mac => return,
                     Some(before) => {
-                        (EventKind::NeighbourChanged, Some(mac), format!("has {mac} now, and had {before}"))
+                        (EventKind::NeighbourChanged, Some(mac), format!("changed from {before} to {mac}"))
                     }
                     None => (EventKind::NeighbourLearned, Some(mac), format!("has {mac}")),
                 }
             }
             NeighbourKnowledge::Forgotten => match known.remove(&key) {
-                Some(mac) => (EventKind::NeighbourLost, Some(mac), format!("had {mac}, and is forgotten")),
+                Some(mac) => {
+                    (EventKind::NeighbourLost, Some(mac), format!("was removed; its MAC address was {mac}"))
+                }
                 None => return,
             },
             NeighbourKnowledge::Failed => {
@@ -196,7 +203,7 @@ impl Observation {
         self.events.note(EventKind::PluginFault, &name, text, details);
         let limits = model.options.instances;
         let (faults, window) = (limits.faults, limits.fault_window.as_secs());
-        let why = format!("{faults} faults within {window} s, the last of them {}", fault.kind);
+        let why = format!("{faults} faults within {window} s, last fault: {}", fault.kind);
         match (health, key) {
             (Health::Quarantined, None) => {
                 self.tell_quarantine(model, &name, &format!("its host companion had {why}"))
@@ -227,7 +234,7 @@ impl Observation {
         if let Some(instance) = instance {
             self.observed.quarantined.remove(&instance);
         }
-        let text = format!("instance {name} is out of quarantine");
+        let text = format!("instance {name} was released from quarantine");
         let details = json!({"instance": name, "is_here": instance.is_some()});
         self.events.note(EventKind::InstanceReleased, name, text, details);
     }
@@ -247,8 +254,8 @@ impl Observation {
 
     fn tell_reservation(&self, kind: EventKind, port: &str, what: &str, promise: Option<&Value>) {
         let text = match promise {
-            Some(promise) => format!("reserved at port {port} for {what}: {}", words(promise)),
-            None => format!("nothing is reserved at port {port} any more for {what}"),
+            Some(promise) => format!("port {port} reserves {} for {what}", words(promise)),
+            None => format!("port {port} no longer reserves bandwidth for {what}"),
         };
         let details = json!({"port": port, "for": what, "promise": promise});
         self.events.note(kind, &format!("{port} {what}"), text, details);
@@ -313,12 +320,12 @@ impl Observation {
     pub fn observe_memory(&mut self, guard: Option<MemoryGuard>) {
         let Some(guard) = guard else { return };
         let is_short = !(guard.recover)();
-        let text = "memory is short: what takes more of it is refused, and packets are forwarded";
+        let text = "memory is short: requests that need more memory are refused, and forwarding continues";
         if let Some(began) = self.observe_threshold("memory", is_short, !is_short, text.to_owned(), json!({}))
         {
             match began {
                 true => tracing::error!("{text}"),
-                false => tracing::info!("there is memory again"),
+                false => tracing::info!("memory is sufficient again"),
             }
         }
     }
@@ -337,7 +344,7 @@ impl Observation {
         match is_crossed {
             Some(true) => self.events.note(EventKind::ThresholdExceeded, what, text, details),
             Some(false) => {
-                let text = format!("{what}: that is over");
+                let text = format!("{what} is back to normal");
                 self.events.note(EventKind::ThresholdCleared, what, text, details);
             }
             None => {}

@@ -41,10 +41,11 @@ pub fn replay(config: &Config, options: &Options<'_>) -> Result<SummaryView, Con
     let at = match options.at {
         Some(name) if ports.iter().any(|port| port == name) => name,
         Some(name) => return Err(ControlError::unknown("port", name, ports.iter().map(String::as_str))),
-        None => ports
-            .first()
-            .map(String::as_str)
-            .ok_or_else(|| ControlError::Invalid("the configuration has no port".into()))?,
+        None => ports.first().map(String::as_str).ok_or_else(|| {
+            ControlError::Invalid(
+                "the configuration declares no [[port]] to receive the recorded frames: add one".into(),
+            )
+        })?,
     };
     let recording =
         Recording::read(options.input).map_err(|error| ControlError::Invalid(error.to_string()))?;
@@ -93,9 +94,9 @@ pub fn replay_crash(frames: &Path) -> Result<Crash, ControlError> {
     let report =
         millrace_repository::report_of(frames).map_err(|error| ControlError::Invalid(error.to_string()))?;
     let report: CrashReport =
-        serde_json::from_slice(&report).map_err(|error| wrong(format!("its report is broken: {error}")))?;
+        serde_json::from_slice(&report).map_err(|error| wrong(format!("invalid crash report: {error}")))?;
     let recording = Recording::read(frames).map_err(|error| ControlError::Invalid(error.to_string()))?;
-    let config = Config::parse(&report.configuration, "the report's configuration")?;
+    let config = Config::parse(&report.configuration, "configuration of the crash report")?;
     let mut router = OfflineRouter::new(&config)?;
     router.restore(&report)?;
     let ports = router.ports();

@@ -43,9 +43,9 @@ impl OfflineWorkers {
         let mut workers = Vec::new();
         for _ in 0..count {
             let pool = Pool::new(config.router.frames)
-                .map_err(|error| ControlError::system("get packet memory", error))?;
+                .map_err(|error| ControlError::system("allocate packet memory", error))?;
             let (mut worker, link) = Worker::new(pool, routes.reader(), Box::new(NoHost), SEED)
-                .map_err(|error| ControlError::system("make the flow table", error))?;
+                .map_err(|error| ControlError::system("allocate the flow table", error))?;
             let way = ways.remove(0);
             if count > 1 {
                 worker.join(way);

@@ -111,7 +111,7 @@ impl Operation for RollBack {
     async fn carry_out(self, router: &Router, caller: &Authorized<'_>) -> Result<AppliedView, ControlError> {
         let (router, who) = (router.clone(), caller.who.clone());
         let work = tokio::spawn(async move { router.roll_back_whole(self, &who).await });
-        work.await.map_err(|error| ControlError::system("go back", error))?
+        work.await.map_err(|error| ControlError::system("roll back", error))?
     }
 }
 
@@ -196,7 +196,7 @@ impl Operation for Confirm {
     async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<u64, ControlError> {
         let router = router.clone();
         let work = tokio::spawn(async move { router.confirm_whole(self.revision).await });
-        work.await.map_err(|error| ControlError::system("confirm", error))?
+        work.await.map_err(|error| ControlError::system("confirm the revision", error))?
     }
 }
 
@@ -244,7 +244,7 @@ impl Operation for Keep {
             work.await.map_err(|error| ControlError::system("write the revision", error))??;
         let (number, origin) = (revision.number, revision.origin.clone());
         router.lock().settings.base = Base { draft, revision: Some(number) };
-        let text = format!("{who} saved what runs as revision {number}: {origin}");
+        let text = format!("{who} saved the running configuration as revision {number}: {origin}");
         let details = json!({"who": who, "revision": number, "origin": origin});
         router.events().note(EventKind::ConfigurationSaved, &origin, text, details);
         Ok(revision)

@@ -62,7 +62,11 @@ impl Operation for ListBindings {
             let counts = inner.workers.filter_counts()?;
             return Ok(Page::whole(show::bindings(&counts, &inner.model)));
         }
-        let wrong = |cursor: &String| ControlError::Invalid(format!("cursor {cursor:?} is of no page"));
+        let wrong = |cursor: &String| {
+            ControlError::Invalid(format!(
+                "cursor {cursor:?} is invalid: use the cursor of the previous page, or none"
+            ))
+        };
         let after: Option<u64> =
             query.cursor.as_ref().map(|cursor| cursor.parse().map_err(|_| wrong(cursor))).transpose()?;
         let further = inner.model.plugins.bindings_by_age();
@@ -143,7 +147,7 @@ impl Operation for Unbind {
             }
         };
         let undone = undone.into_iter().next();
-        undone.ok_or_else(|| ControlError::System("the binding was not there".into()))
+        undone.ok_or_else(|| ControlError::System("the filter was removed in the meantime".into()))
     }
 }
 
@@ -217,7 +221,7 @@ impl Operation for RemoveFilter {
             None => inner.model.find_only_filter(&written)?,
         };
         let removed = inner.gates().unbind(&[id])?.pop();
-        removed.ok_or_else(|| ControlError::System("the filter was not there".into()))
+        removed.ok_or_else(|| ControlError::System("the filter was removed in the meantime".into()))
     }
 }
 

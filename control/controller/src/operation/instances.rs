@@ -125,7 +125,7 @@ impl Operation for RenameInstance {
         let plugin = inner.model.plugins.plugin_of(to)?.name();
         if let Err(error) = inner.model.repository.quarantine_mut().rename(name, plugin, to) {
             inner.model.plugins.rename_instance(to, name)?;
-            return Err(ControlError::system("remember the new name of what is in quarantine", error));
+            return Err(ControlError::system("store the new name of the quarantined instance", error));
         }
         inner.model.rename_placed_instance(name, to);
         inner.supervision.tell_names(&inner.model.plugins, &inner.workers);
@@ -178,7 +178,7 @@ impl Operation for ControlInstance {
         inner.quarantine().may_run(&instance, caller.least(), MESSAGE)?;
         let id = inner.model.plugins.address(&instance, &message)?;
         let replies = inner.workers.ask(|reply| PluginCommand::Control(id, message.clone(), reply))?;
-        let absent = || ControlError::System(format!("instance {instance:?} is not on the data plane"));
+        let absent = || ControlError::System(format!("instance {instance:?} is not running on all workers"));
         let replies: Vec<Reply> = replies.into_iter().collect::<Option<_>>().ok_or_else(absent)?;
         let replies: Vec<Value> = replies
             .into_iter()

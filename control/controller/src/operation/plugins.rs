@@ -251,7 +251,7 @@ impl Inner {
         self.model.plugins.note_release(id);
         self.plugins.host_level.put(id, slow, (version, false))?;
         self.observation.note_release(Some(id), name);
-        tracing::info!(instance = name, "is let out of quarantine");
+        tracing::info!(instance = name, "the instance is released from quarantine");
         Ok(ReleaseView { instance: name.to_owned(), is_here: true })
     }
 }

@@ -60,16 +60,16 @@ impl Operation for SetPort {
     /// then.
     async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<PortView, ControlError> {
         let Self { name, changes } = self;
-        let settings: PortSettings = read("what is asked for", Value::Object(changes)).map_err(|error| {
+        let settings: PortSettings = read("the request", Value::Object(changes)).map_err(|error| {
             ControlError::Invalid(format!(
-                "port {name:?}: {error}; address, input-weight and reverse-path are set one by one, what else a file says \
-                 is applied"
+                "port {name:?}: {error}; only address, input-weight and reverse-path can be set by a command: change other \
+                 settings in the configuration file, and apply the file"
             ))
         })?;
         let port = name.clone();
         router.change(move |inner| Ok((vec![plan_port(&inner.model, &port, settings)?], ()))).await?;
         let found = port_views(&mut router.lock())?.into_iter().find(|port| port.name == name);
-        found.ok_or_else(|| ControlError::System("the port is not there".into()))
+        found.ok_or_else(|| ControlError::System("the port was removed in the meantime".into()))
     }
 }
 
@@ -262,7 +262,7 @@ impl Operation for AddNeighbour {
         let (port, address) = (new.port.clone(), new.address);
         router.change(move |inner| Ok((vec![plan_neighbour(&inner.model, &new)?], ()))).await?;
         let found = find_neighbour(router, &port, address)?;
-        found.ok_or_else(|| ControlError::System("the neighbour is not there".into()))
+        found.ok_or_else(|| ControlError::System("the neighbour was removed in the meantime".into()))
     }
 }
 
@@ -283,7 +283,7 @@ impl Operation for RemoveNeighbour {
         let Self(old) = self;
         let before = find_neighbour(router, &old.port, old.address)?;
         router.change(move |inner| Ok((vec![plan_forgetting(&inner.model, &old)?], ()))).await?;
-        before.ok_or_else(|| ControlError::System("the neighbour was not there".into()))
+        before.ok_or_else(|| ControlError::System("the neighbour was removed in the meantime".into()))
     }
 }
 

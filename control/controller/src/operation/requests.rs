@@ -89,7 +89,8 @@ impl PluginRequest {
     /// Parses a request, and checks that the plugin has the capability for it.
     fn read(request: &Request) -> Result<Self, ControlError> {
         let json = serde_json::from_str(&request.json);
-        let json = json.map_err(|error| ControlError::Invalid(format!("the request is no JSON: {error}")))?;
+        let json =
+            json.map_err(|error| ControlError::Invalid(format!("the request is not valid JSON: {error}")))?;
         let read: Self = read("the request", json)?;
         if request.granted.contains(read.kind()) {
             return Ok(read);

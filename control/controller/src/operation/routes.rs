@@ -75,7 +75,7 @@ impl Operation for RemoveRoute {
             (view, views.ours(prefix)?)
         };
         router.change_route(Change::RemoveRoute(route)).await?;
-        view.ok_or_else(|| ControlError::System("the route was not there".into()))
+        view.ok_or_else(|| ControlError::System("the route was removed in the meantime".into()))
     }
 }
 
@@ -94,7 +94,7 @@ impl Operation for LookupRoute {
     /// # Errors
     /// Returns an error for an invalid address, if there is no route, or if the data plane does not answer.
     async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<RouteView, ControlError> {
-        let wrong = |_| ControlError::Invalid(format!("{:?} is no address", self.address));
+        let wrong = |_| ControlError::Invalid(format!("{:?} is not an IP address", self.address));
         let address: IpAddr = self.address.parse().map_err(wrong)?;
         let mut guard = router.lock();
         let inner = &mut *guard;

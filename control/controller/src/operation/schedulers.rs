@@ -130,10 +130,16 @@ impl Operation for SetScheduler {
     async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<SchedulerView, ControlError> {
         let Self { port, changes } = self;
         if changes.contains_key("node") {
-            return Err(ControlError::Invalid("nodes are added, set and removed one by one".into()));
+            return Err(ControlError::Invalid(
+                "the settings of a scheduler don't include its nodes: use `scheduler add`, \
+                 `scheduler set --node` or `scheduler remove`"
+                    .into(),
+            ));
         }
         if changes.contains_key("flow") {
-            return Err(ControlError::Invalid("flows are set one by one, by `queue set`".into()));
+            return Err(ControlError::Invalid(
+                "the settings of a scheduler don't include its flows: use `queue set --flow`".into(),
+            ));
         }
         all_known("setting of a port's scheduler", &changes, SETTINGS.into_iter())?;
         let mut inner = router.to_change()?;
@@ -291,7 +297,7 @@ fn set_node(
 ) -> Result<SchedulerView, ControlError> {
     if changes.contains_key("name") {
         return Err(ControlError::Invalid(
-            "name of a node can't be changed: remove the node, and add another".into(),
+            "the name of a node can't be changed: remove the node, and add another".into(),
         ));
     }
     let mut inner = router.to_change()?;

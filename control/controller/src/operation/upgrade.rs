@@ -94,7 +94,7 @@ impl Router {
             None => None,
             Some(0) => {
                 let problem =
-                    format!("plugin {name}: shadow: a trial on 0 packets tells nothing: give 1 or more");
+                    format!("plugin {name}: shadow 0 is out of range: a trial needs 1 packet or more");
                 return Err(ControlError::Invalid(problem));
             }
             Some(packets) => Some(self.try_out(&plugin, packets).await?),
@@ -103,7 +103,8 @@ impl Router {
             shadow.as_ref().filter(|report| !report.is_clean() && !upgrade.accept_differences)
         {
             return Err(ControlError::Conflict(format!(
-                "plugin {name}: the new version differs, and the old one goes on: {report}; to upgrade nevertheless say --accept-differences (accept_differences)"
+                "plugin {name}: the new version treats packets differently, so the old version keeps running: \
+                 {report}; to upgrade anyway, use --accept-differences (accept_differences)"
             )));
         }
         let inheritance = if upgrade.without_state { Inheritance::Renounced } else { Inheritance::Required };
@@ -111,7 +112,8 @@ impl Router {
         // Other requests are served while the new version is loaded and tried.
         if !Arc::ptr_eq(&before, &inner.model.plugins.plugin_named(name)?) {
             return Err(ControlError::Conflict(format!(
-                "plugin {name}: another version has taken its place meanwhile, and stays: look at it, and try again"
+                "plugin {name}: another request has replaced the plugin in the meantime, so this upgrade was not \
+                 carried out: check the running version, and try again"
             )));
         }
         let remembered = remember(&mut inner.model, &admission)?;
@@ -134,7 +136,7 @@ impl Router {
     /// Notes an event for a new version of a plugin.
     fn note_version(&self, kind: EventKind, view: &UpgradeView) {
         let UpgradeView { name, from, to, instances, lost, .. } = view;
-        let text = format!("plugin {name} is {to} now, and was {from}");
+        let text = format!("plugin {name} changed from version {from} to {to}");
         let details = json!({"plugin": name, "from": from, "to": to, "instances": instances, "lost": lost});
         self.events().note(kind, name, text, details);
     }
@@ -163,7 +165,7 @@ impl Router {
         };
         if reports.is_empty() {
             return Err(refused(
-                "it has no instance to try the new version beside: leave out the trial".into(),
+                "a trial runs beside an instance, and the plugin has no instance: leave out the trial".into(),
             ));
         }
         let end = Instant::now() + TRIAL;
@@ -187,16 +189,14 @@ impl Router {
         inner.workers.barrier()?;
         gather(&reports, &mut all);
         if !tried_beside(&inner.model, name).is_ok_and(|now| now.is(&tried)) {
-            return Err(refused(
-                "it was changed while the new version was tried beside it: try again".into(),
-            ));
+            return Err(refused("the plugin or its instances changed during the trial: try again".into()));
         }
         let has_seen = enough(&all);
         let view = all.into_iter().flatten().fold(ShadowView::default(), add);
         if !has_seen && view.is_clean() {
             return Err(refused(format!(
-                "in {} s its instances got fewer than {} each, {} in all, and the old version goes on: try it out on \
-                 fewer packets, or under load",
+                "the trial ended after {} s, because not every instance got {} ({} in all), and the old version keeps \
+                 running: try fewer packets, or run the trial under load",
                 TRIAL.as_secs(),
                 millrace_units::count(packets, "packet"),
                 view.packets
@@ -210,11 +210,11 @@ impl Router {
 /// how to release them.
 fn no_earlier_version(plugin: &str, held: &[String]) -> String {
     let text = format!(
-        "plugin {plugin:?}: it was not upgraded since the router started: there is no earlier version"
+        "plugin {plugin:?}: there is no earlier version, because the plugin was not upgraded since the router started"
     );
     let Some(first) = held.first() else { return text };
     format!(
-        "{text}; in quarantine: {}; `millrace instance release {first}` lets an instance out, \
+        "{text}; in quarantine: {}; `millrace instance release {first}` releases an instance, \
          `millrace plugin upgrade {plugin} FILE` replaces the version",
         held.join(", ")
     )
@@ -281,7 +281,8 @@ impl Inner {
                 formed
                     .into_iter()
                     .try_for_each(|id| self.offload.begin_form(id, &self.model, &mut self.workers))?;
-                let text = format!("plugin {}: {problem}; version {} goes on", plugin.name(), old.version());
+                let text =
+                    format!("plugin {}: {problem}; version {} keeps running", plugin.name(), old.version());
                 return Err(match problem.is_failure() {
                     true => ControlError::System(text),
                     false => ControlError::Conflict(text),

@@ -131,11 +131,11 @@ fn nothing_is_placed_in_the_driver_where_nothing_can_be_there() {
     for (text, why) in [
         (
             format!("[router]\ndriver-flows = 0\n{device}{place}"),
-            "f:8:9: placement \"proto udp\": all flows stay at the workers, as nothing is in the driver: the configuration says driver-flows = 0",
+            "f:8:9: placement \"proto udp\": no flow can be offloaded: the configuration sets driver-flows = 0",
         ),
         (
             format!("{memory}{place}"),
-            "f:6:9: placement \"proto udp\": all flows stay at the workers, as nothing is in the driver: no port has a kernel device",
+            "f:6:9: placement \"proto udp\": no flow can be offloaded: no port has a kernel device",
         ),
     ] {
         let refused = crate::check(&Config::parse(&text, "f").unwrap()).unwrap_err().to_string();

@@ -35,8 +35,8 @@ impl Model {
         };
         let why = held.why.clone();
         let (_, changes) = self.plugins.create_quarantined(plugin, name, settings, why.clone())?;
-        let out = format!("`millrace instance release {name}` lets it out");
-        tracing::warn!(instance = name, plugin, "is in quarantine: {why}; {out}");
+        let remedy = format!("to release the instance, run `millrace instance release {name}`");
+        tracing::warn!(instance = name, plugin, "the instance is in quarantine: {why}; {remedy}");
         Ok(changes)
     }
 }

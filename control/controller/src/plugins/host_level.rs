@@ -152,7 +152,11 @@ impl HostLevel {
     ) -> Result<oneshot::Receiver<Option<Reply>>, ControlError> {
         let (reply, answer) = oneshot::channel();
         let running = self.running.as_ref().ok_or_else(gone)?;
-        let busy = |_| ControlError::System(format!("{MOST_WAITING} things wait for the host level already"));
+        let busy = |_| {
+            ControlError::System(format!(
+                "{MOST_WAITING} commands to host companions are waiting already: try again later"
+            ))
+        };
         running.commands.try_send(HostCommand::Control(id, message, reply)).map_err(busy)?;
         Ok(answer)
     }
@@ -182,7 +186,8 @@ impl HostLevel {
                 let thread = std::thread::Builder::new().name("host-level".to_owned());
                 thread.spawn(move || run(&received, &said, limits))
             };
-            let failed = |error: String| ControlError::system("start the thread of the host level", error);
+            let failed =
+                |error: String| ControlError::system("start the thread of the host companions", error);
             let begun = Privileges::Files.apart(begin).map_err(|error| failed(error.to_string()))?;
             let thread = begun.map_err(|error| failed(error.to_string()))?;
             self.running = Some(Running { commands, thread });
@@ -192,7 +197,7 @@ impl HostLevel {
 }
 
 fn gone() -> ControlError {
-    ControlError::System("the host level does not answer".to_owned())
+    ControlError::System("the thread of the host companions does not answer".to_owned())
 }
 
 /// Runs the thread until control drops its handle.

@@ -20,8 +20,8 @@ use crate::model::Model;
 use crate::{ControlError, NewPlugin};
 
 /// Reason for refusing a shared object.
-const REFUSED: &str = "it is a shared object, which is trusted with the whole router, and the configuration doesn't allow them: \
-    say `shared-objects = \"allow\"` under [plugins], or build it with `--home wasm`";
+const REFUSED: &str = "it is a shared object, which is trusted with the whole router, and the configuration refuses shared objects: \
+    set `shared-objects = \"allow\"` in [plugins], or build the plugin as WebAssembly (`--home wasm`)";
 
 /// Creates the repository with the configured trusted keys and the remembered versions, and no loaded plugin.
 pub(crate) fn repository(
@@ -135,7 +135,7 @@ fn examine_slow(admitted: &Admitted, path: &Path) -> Result<(PluginFile, Examine
     let checked = admitted.trust.check(&file.module, file.signature.as_deref());
     let checked = checked.map_err(|problem| problem.to_string())?;
     if is_object(&file.module) {
-        return Err("it is a shared object: a host companion is a WebAssembly module".to_owned());
+        return Err("it is a shared object, but a host companion must be a WebAssembly module".to_owned());
     }
     let manifest = wasm::inspect(&file.module).map_err(|error| error.to_string())?.manifest;
     let origin = checked.fits(&manifest).map_err(|problem| problem.to_string())?;
@@ -225,7 +225,7 @@ pub(crate) fn remember(model: &mut Model, admitted: &Admissions) -> Result<AllRe
             Err(error) => {
                 take_back(model, all);
                 return Err(ControlError::system(
-                    "remember the plugin's version, so that no older one takes its place later",
+                    "store the plugin's version, which is needed to refuse downgrades",
                     error,
                 ));
             }
@@ -238,7 +238,9 @@ pub(crate) fn remember(model: &mut Model, admitted: &Admissions) -> Result<AllRe
 pub(crate) fn take_back(model: &mut Model, remembered: AllRemembered) {
     for remembered in remembered.0.into_iter().flatten() {
         if let Err(error) = model.repository.take_back(remembered) {
-            tracing::error!("a version that was not loaded counts as loaded: {error}");
+            tracing::error!(
+                "can't remove the version record of a plugin that was not loaded, so older versions may be refused as downgrades: {error}"
+            );
         }
     }
 }
@@ -338,7 +340,7 @@ fn read(path: &Path, most: usize) -> Result<Vec<u8>, Error> {
     if !kind.is_file() {
         return Err(Error::other("it is no regular file"));
     }
-    let too_long = |bytes: u64| Error::other(format!("it has {bytes} bytes: at most {most} are taken"));
+    let too_long = |bytes: u64| Error::other(format!("it has {bytes} bytes, and the limit is {most}"));
     if kind.len() > most as u64 {
         return Err(too_long(kind.len()));
     }

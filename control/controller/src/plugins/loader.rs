@@ -110,7 +110,7 @@ impl Loader {
         let settings = state.sandbox;
         // The sandbox has a thread that only counts time and needs no privileges.
         let made = Privileges::Files.apart(|| Sandbox::new(settings));
-        let failed = |error: String| ControlError::system("make the sandbox of plugins", error);
+        let failed = |error: String| ControlError::system("create the sandbox for plugins", error);
         let sandbox = made.map_err(|error| failed(error.to_string()))?;
         let sandbox = sandbox.map_err(|error| failed(error.to_string()))?;
         let compiler = Compiler::new(sandbox, state.compiling.clone());

@@ -71,7 +71,7 @@ impl Plugins {
         let known = show::plugins(model).into_iter().find(|plugin| plugin.name == name);
         if model.plugins.is_built_in(name)? {
             return Err(ControlError::Conflict(format!(
-                "plugin {name:?} is part of the router and can't be unloaded: that can only be what `plugin load` has loaded"
+                "plugin {name:?} is built in and can't be unloaded: only plugins loaded by `plugin load` can be unloaded"
             )));
         }
         model.plugins.remove_plugin(name)?;
@@ -80,7 +80,9 @@ impl Plugins {
         model.repository.unloaded(name);
         let text = format!("plugin {name} is unloaded");
         events.note(EventKind::PluginUnloaded, name, text, json!({"plugin": name}));
-        known.ok_or_else(|| ControlError::System("the plugin was not there".into()))
+        known.ok_or_else(|| {
+            ControlError::System(format!("internal error: plugin {name:?} was not registered"))
+        })
     }
 
     /// Returns the instance of this name, with its counters.
@@ -135,5 +137,5 @@ pub(crate) fn enter_plugin(
 ) -> Result<PluginView, ControlError> {
     let name = crate::plugins::load::enter(model, loaded, new)?;
     let known = show::plugins(model).into_iter().find(|plugin| plugin.name == name);
-    known.ok_or_else(|| ControlError::System("the plugin is not there".into()))
+    known.ok_or_else(|| ControlError::System(format!("internal error: plugin {name:?} is not registered")))
 }

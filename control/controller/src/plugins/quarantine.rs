@@ -54,7 +54,7 @@ impl Quarantine<'_> {
     /// # Errors
     /// [`ControlError::Forbidden`]; when the data plane does not answer.
     pub fn may_create(&mut self, plugin: &str, role: Role) -> Result<(), ControlError> {
-        self.may_begin(plugin, role, "a further instance")
+        self.may_begin(plugin, role, "creating another instance")
     }
 
     /// Refuses new settings for an instance of a shared object that has an instance in quarantine, for a role
@@ -64,7 +64,7 @@ impl Quarantine<'_> {
     /// [`ControlError::Forbidden`]; when the data plane does not answer.
     pub fn may_replace(&mut self, instance: &str, role: Role) -> Result<(), ControlError> {
         match self.model.plugins.plugin_of(instance).map(|plugin| plugin.name()) {
-            Ok(plugin) => self.may_begin(plugin, role, "a change of settings"),
+            Ok(plugin) => self.may_begin(plugin, role, "changing settings"),
             // The operation itself reports an unknown instance.
             Err(_) => Ok(()),
         }
@@ -155,7 +155,7 @@ impl Quarantine<'_> {
             return Err(ControlError::Forbidden(
                 Role::Admin,
                 format!(
-                    "instance {name:?} has ended the router and may run without a sandbox: releasing it needs the role admin"
+                    "releasing instance {name:?} needs the role admin, because the instance has ended the router and may run without a sandbox"
                 ),
             ));
         }
@@ -169,13 +169,15 @@ impl Quarantine<'_> {
     /// Restores the quarantine entry of an instance whose release failed.
     pub(crate) fn hold_again(&mut self, held: Option<Held>) -> Result<(), ControlError> {
         let kept = held.map_or(Ok(()), |held| self.model.repository.quarantine_mut().put(held));
-        kept.map_err(|error| ControlError::system("remember the quarantine of the instance", error))
+        kept.map_err(|error| ControlError::system("store the quarantine of the instance", error))
     }
 
     /// Removes the quarantine entry of an instance of a plugin.
     pub(crate) fn forget(&mut self, name: &str, plugin: &str) -> Result<(), ControlError> {
         let released = self.model.repository.quarantine_mut().release(name, plugin);
-        released.map(drop).map_err(|error| ControlError::system("let the instance out of quarantine", error))
+        released
+            .map(drop)
+            .map_err(|error| ControlError::system("release the instance from quarantine", error))
     }
 
     /// Updates the quarantine entry of an instance that is to be freed. An instance of a shared object in
@@ -196,12 +198,12 @@ impl Quarantine<'_> {
         let since = since_1970().as_secs();
         let held = Held { instance: name.to_owned(), plugin: plugin.to_owned(), since, why };
         let kept = self.model.repository.quarantine_mut().put(held);
-        kept.map_err(|error| ControlError::system("remember the quarantine of the instance", error))
+        kept.map_err(|error| ControlError::system("store the quarantine of the instance", error))
     }
 }
 
 /// Noun for a rename in refusals.
-const RENAME: &str = "another name";
+const RENAME: &str = "renaming an instance";
 
 /// Returns the refusal of the operation `what`, which would run code of a shared object with an instance in
 /// quarantine.
@@ -209,8 +211,8 @@ fn needs_admin(plugin: &str, held: &str, what: &str) -> ControlError {
     ControlError::Forbidden(
         Role::Admin,
         format!(
-            "shared object {plugin:?}: instance {held:?} is in quarantine, and its code runs without a sandbox: {what} needs the \
-         role admin; an admin lets it out with `millrace instance release {held}`"
+            "plugin {plugin:?} is a shared object, which runs without a sandbox, and its instance {held:?} is in quarantine: {what} needs \
+             the role admin; an admin can release the instance with `millrace instance release {held}`"
         ),
     )
 }

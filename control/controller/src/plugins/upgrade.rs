@@ -35,10 +35,10 @@ pub(crate) struct Succeeded {
 /// Returns the text for lost flow state; `old` and `new` are its bytes for each flow.
 fn loss_of_flows(old: usize, new: usize, same_version: bool) -> String {
     let change = match same_version {
-        true => format!("{old} bytes each before, {new} now"),
-        false => "another state-version".to_owned(),
+        true => format!("the size per flow changed from {old} to {new} bytes"),
+        false => "the state-version changed".to_owned(),
     };
-    format!("its state of flows begins anew: {change}")
+    format!("its flow state is lost: {change}")
 }
 
 /// Replaces instances: at all workers, or at none. `version` and `own_version` are the state versions of the
@@ -83,7 +83,7 @@ fn succeed(
     match worker.ask(|reply| PluginCommand::Replace(id, successor, reply))? {
         Some(Succession { instance, inherited: Ok(inherited) }) => Ok((instance, inherited)),
         Some(Succession { inherited: Err(problem), .. }) => Err(ControlError::Conflict(problem)),
-        None => Err(ControlError::Conflict("the worker doesn't know it".to_owned())),
+        None => Err(ControlError::Conflict("internal error: the instance is missing at a worker".to_owned())),
     }
 }
 
@@ -93,7 +93,7 @@ fn undo(workers: &mut Workers, replaced: Vec<Replaced>) {
         let inheritance = Inheritance::Renounced;
         let successor = Successor { instance, inheritance, version: 0, same_version: false };
         if let Err(problem) = succeed(workers.get(worker), id, successor) {
-            tracing::error!("an instance could not be put back in its place: {problem}");
+            tracing::error!("can't restore an instance after a failed upgrade: {problem}");
         }
     }
 }

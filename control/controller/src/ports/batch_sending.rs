@@ -55,7 +55,7 @@ impl DeviceBatches {
                 Some(Self { sender, way: way.clone() })
             }
             Err(error) => {
-                tracing::info!("packets leave by sockets alone: {error}");
+                tracing::info!("batch sending is unavailable, so packets are sent by sockets only: {error}");
                 None
             }
         }

@@ -24,15 +24,16 @@ impl Claim {
     /// # Errors
     /// Returns [`ControlError::Conflict`] if another router holds the device, with that router's process id.
     pub fn take(ifindex: u32, name: &str) -> Result<Self, ControlError> {
-        let address = UnixAddr::new_abstract(format!("millrace/device/{ifindex}").as_bytes())
-            .map_err(|error| ControlError::system("name the claim on a device", error))?;
+        let failed = |error| ControlError::system(&format!("claim device {name:?}"), error);
+        let address =
+            UnixAddr::new_abstract(format!("millrace/device/{ifindex}").as_bytes()).map_err(failed)?;
         let socket = new_socket()?;
         match bind(socket.as_raw_fd(), &address) {
             Ok(()) => {}
             Err(Errno::EADDRINUSE) => return Err(held(&address, name)),
-            Err(error) => return Err(ControlError::system("claim a device", error)),
+            Err(error) => return Err(failed(error)),
         }
-        listen(&socket, Backlog::MAXCONN).map_err(|error| ControlError::system("claim a device", error))?;
+        listen(&socket, Backlog::MAXCONN).map_err(failed)?;
         Ok(Self { _socket: socket })
     }
 }
@@ -40,7 +41,7 @@ impl Claim {
 fn new_socket() -> Result<OwnedFd, ControlError> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     socket(AddressFamily::Unix, SockType::Stream, flags, None)
-        .map_err(|error| ControlError::system("open a socket", error))
+        .map_err(|error| ControlError::system("open a socket to claim a device", error))
 }
 
 fn held(address: &UnixAddr, name: &str) -> ControlError {
@@ -53,7 +54,7 @@ fn held(address: &UnixAddr, name: &str) -> ControlError {
         None => "another process".to_owned(),
     };
     ControlError::Conflict(format!(
-        "device {name:?} is a port of the router that runs as {who}: stop that one first, or leave the device out"
+        "device {name:?} is in use by another router ({who}): stop that router, or leave the device out"
     ))
 }
 

@@ -115,7 +115,7 @@ enum Stage {
 }
 
 /// Reason why a port without an XDP program looks up no flows.
-const NO_XDP: &str = "no XDP program runs there: the port is served by AF_PACKET";
+const NO_XDP: &str = "no XDP program runs on the device, because the port uses AF_PACKET";
 /// Reason why a device with more receive queues than the flow cache counts looks up no flows.
 const MANY_QUEUES: &str = "more than 64 receive queues are in use";
 const _: () = assert!(RX_QUEUES == 64);
@@ -127,13 +127,15 @@ impl Stage {
         let programs = &mut attached.0;
         let why = match programs.mode() {
             Attachment::Tcx => Some(NO_XDP),
-            Attachment::Generic => Some("XDP runs behind the driver (generic), where it would save nothing"),
+            Attachment::Generic => {
+                Some("XDP runs in generic mode, behind the driver, where offload would save nothing")
+            }
             Attachment::Native if programs.queues() as usize > RX_QUEUES => Some(MANY_QUEUES),
             Attachment::Native if is_wrapped(plan) => {
-                Some("the port is impaired or recorded, which sees all of its frames")
+                Some("the port is impaired or recorded, so all of its frames must pass a worker")
             }
             Attachment::Native if !FlowCache::knows(plan.id.0) => {
-                Some("there are more ports before it than the flow cache knows")
+                Some("the router has more ports than the flow cache supports")
             }
             Attachment::Native => None,
         };
@@ -234,8 +236,8 @@ impl KernelDevice {
         if self.programs.mode() != Attachment::Tcx && takes_tags_out(name) == Some(true) {
             tracing::warn!(
                 port = %sub.settings.name,
-                "device {name} takes VLAN tags out of frames before the XDP program sees them, so that they look untagged: \
-                 ethtool -K {name} rxvlan off (on a veth also txvlan off at the other end)"
+                "device {name} strips VLAN tags before the XDP program (receive VLAN offload), so that tagged frames look untagged: \
+                 run `ethtool -K {name} rxvlan off` (for a veth, also `txvlan off` at its peer)"
             );
         }
     }

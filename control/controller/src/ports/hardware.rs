@@ -134,8 +134,8 @@ impl Parts<'_> {
             queueing_discipline: None,
             features: Vec::new(),
             why_no_redirects: Some(match is_vlan {
-                true => "a sub-interface: its frames have a tag, which a worker adds".to_owned(),
-                false => "no kernel device is below".to_owned(),
+                true => "the port is a sub-interface, whose VLAN tag a worker adds".to_owned(),
+                false => "the port has no kernel device".to_owned(),
             }),
         }
     }
@@ -239,7 +239,7 @@ impl Parts<'_> {
                 works: device.batches.is_open(),
                 how: match device.batches.is_open() {
                     true => format!("a program that is run with {LEAST_BATCH} live frames or more"),
-                    false => "for a veth that takes redirected frames, and has one queue: packets leave by the socket"
+                    false => "needs a veth with one queue that accepts redirected frames; packets are sent by the socket"
                         .to_owned(),
                 },
             },
@@ -267,7 +267,7 @@ impl Parts<'_> {
 /// Returns the reason why offloaded packets can't be redirected to a device; `None` if they can.
 fn why_no_redirects(device: &KernelDevice, facts: &DeviceFacts) -> Option<String> {
     let why = device.stays_up.or_else(|| facts.why_no_redirects()).map(ToOwned::to_owned);
-    let refused = || "the kernel refused it: the log says why".to_owned();
+    let refused = || "the kernel refused to redirect packets to the device: see the log".to_owned();
     why.or_else(|| device.why_kept_up()).or_else(|| device.driver.is_some_and(|can| !can.sends).then(refused))
 }
 

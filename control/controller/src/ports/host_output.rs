@@ -80,7 +80,7 @@ impl HostOutputs {
             let catch = catch((port, ifindex), settings, kernel, owner_of(port, model, workers)?)?;
             if let Err(why) = &catch {
                 let port = model.port_name(port);
-                tracing::warn!(%port, "what the kernel itself sends passes by the scheduler: {why}");
+                tracing::warn!(%port, "packets that the kernel itself sends bypass the port's scheduler: {why}");
             }
             self.0.insert(port, HostOutput { ifindex, settings, catch });
         }

@@ -65,7 +65,8 @@ pub(crate) fn warn_of_forwarding(settings: &PortSettings) {
     for (family, _) in families.into_iter().filter(|(_, forwards)| !forwards) {
         tracing::warn!(
             port = %settings.name,
-            "forwarding of {family} is off in the kernel: packets that come in here are dropped as forwarding_off"
+            "forwarding of {family} is off in the kernel: packets received at this port are dropped as forwarding_off; `millrace doctor` \
+             shows the sysctl to set"
         );
     }
 }

@@ -6,8 +6,8 @@ use crate::ports::device::KernelDevice;
 /// Returns the reason why no offloaded flow leaves by a port with this queueing discipline, and the remedy.
 pub(crate) fn why_passed_by(discipline: &str) -> String {
     format!(
-        "it has the queueing discipline {discipline} of the kernel, which no packet of the router passes: a scheduler of the router's \
-         shapes and orders them (`millrace scheduler`, [port.scheduler])"
+        "the device has the queueing discipline {discipline} of the kernel, which packets of the router bypass: to shape and order \
+         packets, use a scheduler of the router (`millrace scheduler`, [port.scheduler])"
     )
 }
 
@@ -24,8 +24,8 @@ impl KernelDevice {
     pub fn why_kept_up(&self) -> Option<String> {
         let short = |longest: u32| {
             format!(
-                "its other end takes packets of {longest} bytes at most, fewer than the port's MTU, and with a longer one loses those \
-                 behind it: give both ends the same MTU"
+                "the peer of the veth accepts packets of at most {longest} bytes, less than the port's MTU, and a longer packet also \
+                 loses packets behind it: set the same MTU at both ends"
             )
         };
         self.queueing.as_deref().map(why_passed_by).or_else(|| self.short_of.map(short))

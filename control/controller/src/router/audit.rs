@@ -28,9 +28,7 @@ impl Router {
         let log = self.audit();
         let flushed = tokio::task::spawn_blocking(move || log.flush(PATIENCE)).await;
         if !matches!(flushed, Ok(true)) {
-            tracing::error!(
-                "the last lines of the audit log are not written: the disk takes them too slowly"
-            );
+            tracing::error!("the last lines of the audit log were not written, because the disk is too slow");
         }
     }
 

@@ -43,7 +43,8 @@ impl Router {
             None => admit_new(&router.lock().model, half, manifest, origin, new),
             Some(name) if half == Half::Own && *name != manifest.name => {
                 let found = &manifest.name;
-                let problem = format!("plugin {}: it is plugin {found:?}, and not {name:?}", new.path);
+                let problem =
+                    format!("plugin {}: the file contains plugin {found:?}, not {name:?}", new.path);
                 Err(ControlError::Invalid(problem))
             }
             Some(_) => admit_version(&router.lock().model, half, manifest, origin, new),
@@ -70,7 +71,7 @@ impl Router {
     fn code_upgraded(&self, code: &WasmPlugin, result: Result<(), CompileError>) {
         let (name, tier) = (code.name(), code.current().tier());
         match result {
-            Ok(()) => tracing::info!("plugin {name}: {tier} code is there"),
+            Ok(()) => tracing::info!("plugin {name}: {tier} code is ready"),
             Err(error) => return tracing::warn!("plugin {name} keeps its {tier} code: {error}"),
         }
         let mut inner = self.lock();
@@ -84,7 +85,9 @@ impl Router {
             if let Err(problem) =
                 succeed_all(&mut inner.workers, vec![one], Inheritance::Indispensable, (version, version))
             {
-                tracing::info!("plugin {name}: {problem}; it gets the {tier} code when it begins anew");
+                tracing::info!(
+                    "plugin {name}: {problem}; the instance uses the {tier} code once it is created again"
+                );
             } else {
                 inner.model.plugins.note_maps(id, maps);
             }

@@ -41,7 +41,7 @@ pub(super) fn own_route(
         let ifindex = ifindex.ok_or_else(|| {
             let problem = match &route.port {
                 Some(port) => format!("port {:?} has no device now", &**port),
-                None => "its next hop is in no subnet of a port; say `port` as well".to_owned(),
+                None => "its next hop is in no subnet of a port: give its `port` as well".to_owned(),
             };
             ControlError::Invalid(format!("route {:?}: {problem}", route.to.written()))
         })?;

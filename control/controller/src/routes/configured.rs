@@ -19,8 +19,8 @@ use crate::routes::wanted::TOGETHER;
 use crate::show::protocol;
 
 /// Reason for a missing route that the kernel has removed.
-const GONE: &str = "the kernel has it no more";
-const MOVED: &str = "its next hops are behind another device now";
+const GONE: &str = "the kernel no longer has it";
+const MOVED: &str = "its next hops are now reached through another device";
 
 /// Treatment of a route that the kernel refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl ConfiguredRoutes<'_> {
             .collect::<Result<_, _>>()?;
         let Some(actions) = &mut self.kernel.actions else { return Ok(()) };
         let keep: Vec<_> = routes.iter().map(|route| (route.prefix, route.metric)).collect();
-        let failed = |error| ControlError::system("give the kernel the configured routes", error);
+        let failed = |error| ControlError::system("install the configured routes in the kernel", error);
         actions.sweep_routes(&keep).map_err(failed)?;
         let now = Instant::now();
         for route in &routes {
@@ -85,7 +85,9 @@ impl ConfiguredRoutes<'_> {
                 Change::AddRoute(route) => self.add(route, changed),
                 Change::RemoveRoute(route) => self.remove(route, changed),
                 Change::SetRoute { from, to } => self.set(from, to, changed),
-                other => Err(ControlError::System(format!("{other} changes no route"))),
+                other => {
+                    Err(ControlError::System(format!("internal error: `{other}` is not a change of routes")))
+                }
             };
             if outcome.is_err() {
                 return (made, outcome);
@@ -172,7 +174,7 @@ impl ConfiguredRoutes<'_> {
         };
         if let Some(actions) = &mut self.kernel.actions {
             let removed = actions.remove_route(prefix, route.metric);
-            removed.map_err(|error| ControlError::system("take the route back from the kernel", error))?;
+            removed.map_err(|error| ControlError::system("remove the route from the kernel", error))?;
         }
         self.routes.installed.remove(&prefix);
         self.routes.wanted.forget(&prefix);
@@ -184,13 +186,21 @@ impl ConfiguredRoutes<'_> {
         let route = own_route(route, self.model, self.devices)?;
         let in_the_way = self.kernel.route_to(route.prefix);
         let Some(actions) = &mut self.kernel.actions else {
-            return Err(ControlError::System("there is no kernel to give the route to".into()));
+            return Err(ControlError::System(
+                "the router has no kernel routing table to install the route in".into(),
+            ));
         };
         actions.install_route(&route).map_err(|error| {
             let owner = in_the_way.map(|other| {
-                format!("; the kernel has a route to this prefix, of protocol {}", protocol(other.protocol))
+                format!(
+                    "; the kernel already has a route to this prefix, of protocol {}",
+                    protocol(other.protocol)
+                )
             });
-            ControlError::Conflict(format!("the kernel refuses: {error}{}", owner.unwrap_or_default()))
+            ControlError::Conflict(format!(
+                "the kernel refused the route: {error}{}",
+                owner.unwrap_or_default()
+            ))
         })?;
         self.routes.wanted.given(route.prefix, Instant::now());
         self.routes.installed.insert(route.prefix, route);
@@ -278,7 +288,7 @@ impl ConfiguredRoutes<'_> {
             }
         }
         let Some(first) = back.first() else { return };
-        let text = format!("the kernel was given the route to {} again", several(&back));
+        let text = format!("the configured route to {} is back in the kernel", several(&back));
         tracing::info!("{text}");
         let details = json!({"to": first, "routes": back.len()});
         self.events.note(EventKind::RouteBack, &first.to_string(), text, details);

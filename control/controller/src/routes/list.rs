@@ -52,8 +52,11 @@ pub(crate) fn listed(
 
 /// Parses the cursor of a page.
 pub(crate) fn parse_cursor(text: &str) -> Result<IpNet, ControlError> {
-    let wrong =
-        |_| ControlError::Invalid(format!("cursor {text:?}: give what the page before said, or none"));
+    let wrong = |_| {
+        ControlError::Invalid(format!(
+            "cursor {text:?} is invalid: use the cursor of the previous page, or none"
+        ))
+    };
     text.parse().map_err(wrong)
 }
 

@@ -53,7 +53,8 @@ impl Routes {
     pub fn there_is_one(&self, prefix: IpNet) -> ControlError {
         match self.wanted.why(&prefix) {
             Some(why) => ControlError::Conflict(format!(
-                "there is a route of ours to {prefix}, which the kernel is given again by and by ({why}): remove it first"
+                "a configured route to {prefix} exists already, and the router keeps trying to install it \
+                 ({why}): remove it first, or use `route replace`"
             )),
             None => ControlError::there_is_one(prefix),
         }

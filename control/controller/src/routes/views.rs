@@ -39,15 +39,15 @@ impl RouteViews<'_> {
     fn not_ours(&self, prefix: IpNet) -> ControlError {
         if self.model.own_routes.get(&prefix).is_some() {
             return ControlError::Conflict(format!(
-                "the route to {prefix} follows from a port's address, and goes with it"
+                "the route to {prefix} belongs to a port's address: remove the address to remove the route"
             ));
         }
         match self.kernel.route_to(prefix) {
             Some(route) => ControlError::Conflict(format!(
-                "the route to {prefix} is not ours: the kernel has it by protocol {}; `ip route` removes it",
+                "the route to {prefix} is not configured here, but a kernel route of protocol {}: remove it with `ip route`",
                 show::protocol(route.protocol)
             )),
-            None => ControlError::NotFound(format!("there is no route of ours to {prefix}")),
+            None => ControlError::NotFound(format!("no configured route to {prefix}")),
         }
     }
 
@@ -66,7 +66,7 @@ impl RouteViews<'_> {
     pub fn added(&self, prefix: IpNet) -> Result<RouteView, ControlError> {
         let view = self.of_prefix(prefix).or_else(|| self.installed(prefix));
         let view = view.map(|view| self.routes.with_missing(prefix, view));
-        view.ok_or_else(|| ControlError::System("the new route is not there".into()))
+        view.ok_or_else(|| ControlError::System("the new route was removed in the meantime".into()))
     }
 
     /// Returns the view of a configured route as it was installed in the kernel.

@@ -26,8 +26,10 @@ pub(crate) fn set_node(
     let node: SchedulerNode = patched(own, changes)?;
     if own.kind != node.kind && !(own.kind.is_leaf() && node.kind.is_leaf()) {
         return Err(ControlError::Invalid(format!(
-            "node {name:?} is a {}: only a leaf can become of another kind, and a leaf again; remove the node, and add another",
-            own.kind.name()
+            "node {name:?} is a {}: only a leaf can change its kind, and only to another leaf kind, not to {}; remove the node, \
+             and add a new one",
+            own.kind.name(),
+            node.kind.name()
         )));
     }
     for own in scheduler.node.iter_mut().filter(|own| own.name == name) {

@@ -94,8 +94,8 @@ fn named(port: &str, node: &str, filters: &[BindingView]) -> ControlError {
     };
     let (count, name) = (count(filters.len(), "filter"), by_number(filters.len(), "names", "name"));
     ControlError::Conflict(format!(
-        "{count} {name} as queue what would be gone with {node:?}, and no other port has it: {}{more}; give their packets to \
-         another leaf (`scheduler remove {port} {node} --to LEAF`), or remove them with it (`--with-filters`)",
+        "{count} {name} a queue at or below node {node:?} that no other port has: {}{more}; move the packets to another leaf \
+         (`scheduler remove {port} {node} --to LEAF`), or remove the filters together with the node (`--with-filters`)",
         first.join(", ")
     ))
 }

@@ -41,9 +41,9 @@ fn said<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(
 
 impl FlowSettings {
     fn parse(changes: &Map<String, Value>) -> Result<Self, ControlError> {
-        read("what is asked for", Value::Object(changes.clone())).map_err(|error| {
+        read("the request", Value::Object(changes.clone())).map_err(|error| {
             ControlError::Invalid(format!(
-                "queue of a flow: {error}; it has a quantum, a threshold and a rate"
+                "flow queue: {error}; its settings are quantum, threshold and rate"
             ))
         })
     }
@@ -58,13 +58,12 @@ impl FlowSettings {
     ) -> Result<Option<FlowQueue>, ControlError> {
         let Self { rate, quantum, threshold } = self;
         if quantum.flatten().is_some_and(|quantum| quantum.bytes() == 0) {
-            return Err(ControlError::Invalid(format!("queue of a flow: {NO_QUANTUM}")));
+            return Err(ControlError::Invalid(format!("flow queue: {NO_QUANTUM}")));
         }
         let (has_rate, has_quantum) = (rate.flatten().is_some(), quantum.flatten().is_some());
         if has_rate && has_quantum {
             return Err(ControlError::Invalid(
-                "a flow with a rate gets the quantum that follows from it: give either a rate or a quantum"
-                    .into(),
+                "flow queue: the rate determines the quantum, so give either a rate or a quantum".into(),
             ));
         }
         let (queue, flow) = (queue.to_owned(), flow.to_owned());

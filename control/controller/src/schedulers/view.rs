@@ -34,11 +34,12 @@ impl Schedulers {
 fn beyond_link(schedulers: &Schedulers, scheduler: &Scheduler, link: Bits) -> Option<String> {
     let speed = BitRate(link.0 as f64);
     if let Err(error) = schedulers.promises(scheduler, Some(link)) {
-        return Some(format!("the link carries {speed}: {error}"));
+        return Some(format!("the speed of the link is {speed}: {error}"));
     }
     let Bits(rate) = scheduler.rate.filter(|rate| rate.0 > link.0)?;
     Some(format!(
-        "the rate of {} is above the {speed} that the link carries: packets wait in the device, where nothing schedules them",
+        "the scheduler's rate of {} exceeds the link's speed of {speed}: packets wait in the device, where the scheduler can't order \
+         them; lower the rate",
         BitRate(rate as f64)
     ))
 }
@@ -49,12 +50,12 @@ fn beyond_room(scheduler: &Scheduler, room: u32) -> Option<String> {
     let beyond = scheduler.node.iter().find_map(|node| {
         let limit = node.limit.filter(|limit| *limit > room / 2).map(|limit| {
             let limit = count(limit, "packet");
-            format!("node {:?} has the limit {limit}, but only {} fit", node.name, room / 2)
+            format!("node {:?} has a limit of {limit}, but can hold only {}", node.name, room / 2)
         });
         let queues = || {
             let queues = node.queues.filter(|queues| *queues > room)?;
             Some(format!(
-                "node {:?} has {}, of which no more than {room} can hold a packet",
+                "node {:?} has {}, but at most {room} of them can hold a packet",
                 node.name,
                 count(queues, "queue")
             ))
@@ -62,8 +63,8 @@ fn beyond_room(scheduler: &Scheduler, room: u32) -> Option<String> {
         limit.or_else(queues)
     })?;
     Some(format!(
-        "packet memory has room for {} in the port's queues: {beyond}; what comes beyond is dropped as buffer_full; \
-         `frames` of [router] gives more",
+        "packet memory has room for {} in the port's queues: {beyond}; further packets are dropped as buffer_full; \
+         raise `frames` in [router] for more room",
         count(room, "packet")
     ))
 }
@@ -148,7 +149,10 @@ impl SchedulerViews<'_> {
     pub fn of(&mut self, port: PortId, snapshot: &Snapshot) -> Result<SchedulerView, ControlError> {
         let report = snapshot.schedulers.iter().find(|(own, _)| *own == port).map(|(_, report)| report);
         let Some(report) = report else {
-            return Err(ControlError::System("the scheduler is not there".into()));
+            return Err(ControlError::System(format!(
+                "internal error: no worker reports the scheduler of port {:?}",
+                self.model.port_name(port)
+            )));
         };
         self.view_of(port, report, snapshot)
     }
@@ -309,7 +313,7 @@ mod tests {
     fn what_a_link_can_not_carry_is_said_with_the_figures() {
         let (schedulers, scheduler) = planned(&format!("rate = \"1gbit\"\n{SHARED}"));
         let said = beyond_link(&schedulers, &scheduler, Bits(100_000_000)).unwrap();
-        assert!(said.contains("1.00 Gb/s is above the 100.00 Mb/s"), "{said}");
+        assert!(said.contains("1.00 Gb/s exceeds the link's speed of 100.00 Mb/s"), "{said}");
         let (schedulers, scheduler) = planned(
             r#"node = [
                 { name = "top", kind = "hfsc" },

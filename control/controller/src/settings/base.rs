@@ -52,7 +52,7 @@ impl Base {
         let Draft { text, origin, .. } = &self.draft;
         missing.push(Draft {
             who: Who::router(),
-            comment: Some("what ran before".to_owned()),
+            comment: Some("previous configuration".to_owned()),
             origin: origin.clone(),
             state: State::Good,
             changes: difference.map_or(0, |difference| commands(&difference.changes).len()),

@@ -42,7 +42,7 @@ impl Waiting {
     pub fn check_stays(&self) -> Result<(), ControlError> {
         match self.goes_back || self.until <= Instant::now() {
             true => Err(ControlError::Conflict(format!(
-                "revision {} is going back: apply it again",
+                "revision {} is being rolled back, and can't be confirmed any more: apply the configuration again",
                 self.revision
             ))),
             false => Ok(()),

@@ -65,7 +65,11 @@ impl Place {
     fn file(&mut self) -> Option<RawFd> {
         if let (Some(directory), None) = (&self.directory, &self.file) {
             let opened = crash_file(directory);
-            let told = |error| tracing::error!("crashes of shared objects will not be remembered: {error}");
+            let told = |error| {
+                tracing::error!(
+                    "can't open the crash file, so an instance that crashes the router is not put into quarantine: {error}"
+                );
+            };
             self.file = opened.map_err(told).ok();
         }
         self.file.as_ref().map(File::as_raw_fd)
@@ -82,7 +86,7 @@ impl Record {
             Some(_) => {
                 format!("the instance stays in quarantine until `millrace instance release {instance}`")
             }
-            None => "nothing remembers that, for [plugins] state is \"none\"".to_owned(),
+            None => "the quarantine is not stored, because [plugins] state is \"none\"".to_owned(),
         };
         let said = format!(
             "millrace: a call of instance {instance:?} (plugin {plugin}) crashed: the router ends; {after}\n"
@@ -137,7 +141,7 @@ pub(crate) fn watch(directory: Option<&Path>) -> Result<(), ControlError> {
 }
 
 fn refused(error: nix::errno::Errno) -> ControlError {
-    ControlError::system("handle the signals of crashes", error)
+    ControlError::system("install the handlers of crash signals", error)
 }
 
 /// Publishes to the crash handler the worker threads, and the instances of shared objects with their plugins.

@@ -112,14 +112,14 @@ pub(crate) fn capture_crash(
     tracing::error!(worker, "a worker panicked at {}: {}", note.location, note.message);
     let instance = panic.post_mortem.instance;
     let Some(state) = state else {
-        tracing::error!("no crash capture is written, for [plugins] state is \"none\"");
+        tracing::error!("no crash capture is written, because [plugins] state is \"none\"");
         return;
     };
     match write_capture(&CrashCaptures::of(state), panic, (&*model, tables, routes)) {
         Ok(path) => {
             tracing::error!("crash capture: {0}; `millrace replay --crash {0}` replays it", path.display());
         }
-        Err(problem) => tracing::error!("the crash capture can't be written: {problem}"),
+        Err(problem) => tracing::error!("can't write the crash capture: {problem}"),
     }
     if let Some(instance) = instance {
         quarantine_for_panic(model, instance);
@@ -181,11 +181,11 @@ fn write_capture(
 fn quarantine_for_panic(model: &mut Model, instance: InstanceId) {
     let instance = model.plugins.instance_name(instance).to_owned();
     let Ok(plugin) = model.plugins.plugin_of(&instance) else { return };
-    let why = "a call of it panicked, and the router ended".to_owned();
+    let why = "a call of the instance panicked, ending the router".to_owned();
     let held = Held { plugin: plugin.name().to_owned(), since: since_1970().as_secs(), why, instance };
     tracing::error!("instance {0} is in quarantine until `millrace instance release {0}`", held.instance);
     if let Err(error) = model.repository.quarantine_mut().put(held) {
-        tracing::error!("the quarantine is not remembered: {error}");
+        tracing::error!("can't store the quarantine of the instance: {error}");
     }
 }
 

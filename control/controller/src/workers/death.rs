@@ -61,9 +61,9 @@ impl Death {
         };
         match &self.silent {
             Some(port) => Err(ControlError::Conflict(format!(
-                "{need} on-death for port {port:?}, because the kernel ignores them after the router's death: set `millrace router set \
-                 on-death=kernel` (the kernel forwards what they refuse), or start with `millrace run --on-death drop` \
-                 (or on-death = \"drop\" in [router]; nothing passes until a router runs again)"
+                "{need} on-death for port {port:?}, because the kernel ignores them after the router's death: run `millrace router set \
+                 on-death=kernel` (then the kernel also forwards packets that they refuse), or start with `millrace run --on-death drop` \
+                 or on-death = \"drop\" in [router] (then packets are dropped until a router runs again)"
             ))),
             None => Ok(()),
         }

@@ -24,6 +24,8 @@ pub(crate) fn room_for(guard: Option<MemoryGuard>, body: usize) -> Result<(), Co
         return Ok(());
     }
     Err(ControlError::NoRoom(
-        "memory is short: nothing was changed, and packets are forwarded; ask for less, or give the router more".to_owned(),
+        "memory is short, so the request was refused; nothing was changed, and forwarding continues: send a smaller request, or give the \
+         router more memory"
+            .to_owned(),
     ))
 }

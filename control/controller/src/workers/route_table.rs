@@ -55,7 +55,7 @@ pub(crate) struct RouteTable(SharedFib);
 
 impl RouteTable {
     pub fn new() -> Result<Self, ControlError> {
-        SharedFib::new().map(Self).map_err(|error| ControlError::system("make the route table", error))
+        SharedFib::new().map(Self).map_err(|error| ControlError::system("allocate the route table", error))
     }
 
     /// Returns the reader by which a worker looks up routes.

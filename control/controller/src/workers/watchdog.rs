@@ -155,17 +155,17 @@ impl Watch {
     fn end_for(&self, call: Calling) {
         let (instance, plugin) = self.names.get(call.instance).unwrap_or_default();
         let limit = self.limit.as_millis();
-        let why = format!("a call of it did not return within {limit} ms, and the router was ended");
+        let why = format!("a call of the instance did not return within {limit} ms, ending the router");
         let after = match self.state {
             Some(_) => {
                 format!("the instance stays in quarantine until `millrace instance release {instance}`")
             }
-            None => "nothing remembers that, for [plugins] state is \"none\"".to_owned(),
+            None => "the quarantine is not stored, because [plugins] state is \"none\"".to_owned(),
         };
         tracing::error!(
             instance,
             plugin,
-            "a call did not return within {limit} ms: the router ends; {after}"
+            "a call of the instance did not return within {limit} ms: the router ends; {after}"
         );
         let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
         let held = Held { instance, plugin: plugin.to_owned(), since, why };
@@ -186,10 +186,10 @@ impl Watch {
             Ok(_) => match remembered.recv_timeout(DISK) {
                 Ok(Ok(())) => return,
                 Ok(Err(error)) => error.to_string(),
-                Err(_) => format!("the disk took more than {} s", DISK.as_secs()),
+                Err(_) => format!("the disk did not answer within {} s", DISK.as_secs()),
             },
         };
-        tracing::error!("the quarantine is not remembered: {problem}");
+        tracing::error!("can't store the quarantine of the instance: {problem}");
     }
 }
 

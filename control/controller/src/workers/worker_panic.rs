@@ -70,7 +70,7 @@ fn note(panic: &PanicHookInfo<'_>) -> bool {
         let is_first = noted.watched && noted.note.is_none();
         if is_first {
             noted.note = Some(PanicNote {
-                message: panic.payload_as_str().unwrap_or("a value that is no text").to_owned(),
+                message: panic.payload_as_str().unwrap_or("panic without a text").to_owned(),
                 location: panic.location().map(ToString::to_string).unwrap_or_default(),
                 backtrace: Backtrace::force_capture(),
             });
@@ -93,7 +93,7 @@ pub(crate) fn catch<R>(run: impl FnOnce() -> R) -> Result<R, PanicNote> {
         noted.note.take()
     });
     let unnoted = || PanicNote {
-        message: "a panic that was not noted".to_owned(),
+        message: "panic without a record".to_owned(),
         location: String::new(),
         backtrace: Backtrace::disabled(),
     };

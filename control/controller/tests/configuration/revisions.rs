@@ -51,12 +51,15 @@ fn who_says_which_revision_has_to_run_changes_nothing_where_another_one_does() {
         let refused = only_if(&changed, 1).await.unwrap_err();
         assert!(matches!(refused, ControlError::Changed(_)), "{refused:?}");
         assert!(
-            refused.to_string().contains("no revision runs, but what the router was started with, base.toml")
+            refused
+                .to_string()
+                .contains("the router runs its start configuration, base.toml, not revision 1")
         );
         apply(&router, &changed).await.unwrap();
         let refused = only_if(BASE, 1).await.unwrap_err().to_string();
         assert!(
-            refused.starts_with("revision 2 runs, since 20") && refused.contains("by router, not 1"),
+            refused.starts_with("revision 2 is running, since 20")
+                && refused.contains("by router, not revision 1"),
             "{refused}"
         );
         assert_runs(&router, &changed).await;
@@ -66,12 +69,13 @@ fn who_says_which_revision_has_to_run_changes_nothing_where_another_one_does() {
         let ran = running(&router).await;
         let refused = only_if(&changed, 3).await.unwrap_err().to_string();
         assert!(
-            refused.contains("revision 3 runs, but single commands have changed what runs since"),
+            refused
+                .contains("revision 3 is running, but single commands have changed the configuration since"),
             "{refused}"
         );
         let order = RollBack { if_revision: Some(2), ..RollBack::default() };
         let refused = ask(&router, order).await.unwrap_err().to_string();
-        assert!(refused.contains("revision 3 runs"), "{refused}");
+        assert!(refused.contains("revision 3 is running"), "{refused}");
         assert_runs(&router, &ran).await;
     });
 }
@@ -86,7 +90,7 @@ fn what_single_commands_made_can_be_had_back_after_an_apply() {
         apply(&router, BASE).await.unwrap();
         let comments = revisions(&router).await.into_iter();
         let comments = comments.map(|one| one.revision.comment.unwrap_or_default());
-        assert_eq!(comments.collect::<Vec<_>>(), ["", "what ran before", "", "as the router was started"]);
+        assert_eq!(comments.collect::<Vec<_>>(), ["", "previous configuration", "", "start configuration"]);
         assert_eq!(back(&router).await, (Some(5), "revision 3".to_owned()));
         assert_runs(&router, &ran).await;
         // The changes of single commands that a rollback discards can be restored as well.
@@ -135,7 +139,8 @@ fn a_change_of_several_commands_counts_alike_in_differences_revisions_and_events
         assert_eq!(count, 2);
         apply(&router, BASE).await.unwrap();
         let revisions = revisions(&router).await;
-        let before = revisions.iter().find(|one| one.revision.comment.as_deref() == Some("what ran before"));
+        let before =
+            revisions.iter().find(|one| one.revision.comment.as_deref() == Some("previous configuration"));
         assert_eq!(before.unwrap().revision.changes, count);
     });
 }

@@ -12,7 +12,7 @@ fn what_is_saved_is_a_revision_and_the_base_of_differences() {
         let order =
             |text: &str| Keep { text: Some(text.into()), origin: Some("router.toml".into()), comment: None };
         let refused = keep(&router, order(BASE), Role::Admin).await.unwrap_err().to_string();
-        assert!(refused.contains("router.toml is not what runs"), "{refused}");
+        assert!(refused.contains("router.toml differs from the running configuration"), "{refused}");
         for _ in 0..2 {
             // Saving the same text again adds no revision.
             let kept = keep(&router, order(&text), Role::Operator).await.unwrap();

@@ -49,8 +49,8 @@ fn a_list_with_wrong_routes_changes_nothing_and_names_each_of_them() {
         let wrong = wrong_entries(ask(&router, AddRoutes(list)).await.unwrap_err());
         let expected = [
             (1, "the prefix is 10.101.0.0/16"),
-            (2, "stands in the list before"),
-            (3, "there is a route of ours"),
+            (2, "occurs more than once in the list"),
+            (3, "a configured route to"),
             (4, "did you mean \"wan\"?"),
             (5, "in no subnet of a port"),
         ];

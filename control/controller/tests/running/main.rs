@@ -152,9 +152,10 @@ fn what_is_refused_changes_nothing() {
             .await;
         refuse(NewRoute { kind: RouteKind::Prohibit, ..route("10.9.0.0/16", &["10.2.0.2"]) }, "remove `via`")
             .await;
-        refuse(route("10.66.0.0/16", &["10.2.0.2"]), "there is a route of ours to 10.66.0.0/16").await;
+        refuse(route("10.66.0.0/16", &["10.2.0.2"]), "a configured route to 10.66.0.0/16 exists already")
+            .await;
         let error = remove_route(&router, "10.2.0.0/24").await.unwrap_err().to_string();
-        assert!(error.contains("follows from a port's address"), "{error}");
+        assert!(error.contains("belongs to a port's address"), "{error}");
         assert!(matches!(remove_route(&router, "10.7.0.0/16").await, Err(ControlError::NotFound(_))));
         assert_eq!(state(&router).await, before);
     });

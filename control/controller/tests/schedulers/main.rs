@@ -193,7 +193,11 @@ fn a_refusal_names_only_what_would_be_right() {
         trees(&router).await;
         let to = |to: &str| NodeRemoval { to: Some(to.into()), with_filters: false };
         for (node, heir, problem) in [
-            ("voice", "voice", r#""voice" is removed with "voice": choose a leaf that stays"#),
+            (
+                "voice",
+                "voice",
+                r#"packets can't move to "voice", which is removed with "voice": choose a leaf that stays"#,
+            ),
             ("top", "rest", r#""rest" is removed with "top""#),
             ("voice", "top", "holds no packets itself"),
             ("voice", "els", "nodes here: top, video, rest"),

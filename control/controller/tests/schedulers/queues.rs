@@ -44,8 +44,7 @@ fn refusals_of_queues_name_what_was_given() {
         add(&router, "wan", json!({"name": "flows", "kind": "flow-queues", "rate": "8mbit"})).await;
         set_queue(&router, "flows", Some(FLOW), json!({"rate": "6mbit"})).await.unwrap();
         let refused = set_queue(&router, "flows", None, json!({"rate": null})).await.unwrap_err();
-        let text =
-            "node \"flows\": it has no rate, of which 6.00 Mb/s could be reserved for one of its flows";
+        let text = "node \"flows\": it needs a rate above 6.00 Mb/s, which is reserved for one of its flows";
         assert!(refused.to_string().contains(text), "{refused}");
         to_queue(&router, "dport 1", "flows").await;
         let twice =
@@ -66,6 +65,6 @@ fn refusals_of_queues_name_what_was_given() {
         assert_eq!((shown.nodes[0].kind, shown.nodes[0].id), ("fifo", 1));
         assert!(shown.room_packets > 0 && shown.room_bytes > 0);
         let refused = set_node(&router, "flows", object(json!({"kind": "hfsc"}))).await.unwrap_err();
-        assert!(refused.to_string().contains("is a fifo: only a leaf can become"), "{refused}");
+        assert!(refused.to_string().contains("is a fifo: only a leaf can change its kind"), "{refused}");
     });
 }

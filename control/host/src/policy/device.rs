@@ -34,7 +34,7 @@ fn xdp(port: &HostLink, ours: &Ours) -> Option<PolicyFinding> {
         kind: PolicyKind::Xdp,
         what: format!("XDP program {} is attached", xdp.program),
         place: port.name.clone(),
-        consequence: "a device takes one XDP program, so ours can't be attached beside it".into(),
+        consequence: "a device takes only one XDP program, so Millrace can't attach its own".into(),
     })
 }
 
@@ -75,8 +75,7 @@ fn reverse_path(port: &HostLink, surroundings: &Surroundings) -> Option<PolicyFi
         kind: PolicyKind::ReversePath,
         what: "rp_filter is strict".into(),
         place: port.name.clone(),
-        consequence: "IPv4 packets whose source is not routed back by this port would no longer be dropped"
-            .into(),
+        consequence: "IPv4 packets that fail the reverse path check would no longer be dropped".into(),
     })
 }
 

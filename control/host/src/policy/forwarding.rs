@@ -52,11 +52,11 @@ fn advice_for(device: &str, (family, all): (Family, bool), use_made: SwitchUse) 
     };
     let (sysctl, consequence) = if family == Family::Ipv4 && all {
         let consequence = format!(
-            "forwarding of {name} is off at {device} alone, so neither the kernel nor Millrace forwards what comes in there"
+            "forwarding of {name} is off at {device} alone, so neither the kernel nor Millrace forwards packets received there"
         );
         (device_sysctl, consequence)
     } else {
-        let stops = "so packets stop when it ends or dies, also with on-death = \"kernel\"";
+        let stops = "so forwarding stops when the router ends or dies, also with on-death = \"kernel\"";
         let then = match use_made {
             SwitchUse::Unknown => format!("Millrace does (unless [router] forwarding = \"kernel\"), {stops}"),
             SwitchUse::Ignored => format!("the router does, {stops}"),
@@ -80,8 +80,14 @@ mod tests {
         let told = |switch, use_made| advice_for("r1", switch, use_made);
         let off = (Family::Ipv4, false);
         for (use_made, words) in [
-            (SwitchUse::Unknown, "Millrace does (unless [router] forwarding = \"kernel\"), so packets stop"),
-            (SwitchUse::Ignored, "namespace; the router does, so packets stop when it ends or dies"),
+            (
+                SwitchUse::Unknown,
+                "Millrace does (unless [router] forwarding = \"kernel\"), so forwarding stops",
+            ),
+            (
+                SwitchUse::Ignored,
+                "namespace; the router does, so forwarding stops when the router ends or dies",
+            ),
             (SwitchUse::Followed, "the router follows it ([router] forwarding = \"kernel\"), so it drops"),
         ] {
             let advice = told(off, use_made);
@@ -90,7 +96,7 @@ mod tests {
             // The router follows the switch of one device regardless of its setting.
             let device = told((Family::Ipv4, true), use_made);
             assert_eq!(device.sysctl, "net.ipv4.conf.r1.forwarding=1");
-            let text = "forwarding of IPv4 is off at r1 alone, so neither the kernel nor Millrace forwards what comes in there";
+            let text = "forwarding of IPv4 is off at r1 alone, so neither the kernel nor Millrace forwards packets received there";
             assert_eq!(device.consequence, text);
         }
     }

@@ -157,7 +157,7 @@ fn judge(chain: &BaseChain, surroundings: &Surroundings) -> Option<PolicyFinding
         what: format!("nftables chain {family} {} {} at hook {hook} has {rules}", chain.table, chain.name),
         place,
         consequence: format!(
-            "packets that Millrace forwards pass no {hook} hook, so nothing of it would apply"
+            "packets that Millrace forwards pass no {hook} hook, so the chain would not apply"
         ),
     })
 }

@@ -105,7 +105,7 @@ fn judge(family: Family, rules: &[Rule]) -> Vec<PolicyFinding> {
     for (table, table_name) in [(255, "local"), (254, "main")] {
         if !rules.is_empty() && missing(table) {
             let what = format!("the {name} policy rule for the table {table_name} is missing");
-            findings.push(finding(what, "Millrace would use the table all the same"));
+            findings.push(finding(what, "Millrace would use the table anyway"));
         }
     }
     findings

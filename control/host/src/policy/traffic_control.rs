@@ -106,8 +106,8 @@ fn shaped(port: &HostLink, kind: &str) -> PolicyFinding {
         kind: PolicyKind::TrafficControl,
         what: format!("queueing discipline {kind}"),
         place: port.name.clone(),
-        consequence: "what Millrace sends passes no queueing discipline of the kernel, so it would be neither shaped nor ordered by \
-                      it; a scheduler of the router's does that (`millrace scheduler`, [port.scheduler])"
+        consequence: "packets that Millrace sends bypass the queueing disciplines of the kernel, so this one would neither shape nor \
+                      order them; use a scheduler of the router instead (`millrace scheduler`, [port.scheduler])"
             .into(),
     }
 }

@@ -205,7 +205,7 @@ pub(crate) fn find<'s>(scheduler: &'s Scheduler, name: &str) -> Result<&'s Sched
 fn check_name(name: &str) -> Result<(), ControlError> {
     if name.is_empty() || name.len() > 64 || name.contains(char::is_whitespace) {
         return Err(ControlError::Invalid(format!(
-            "{name:?} is no name of a node: give 1 to 64 characters without blanks"
+            "{name:?} is not a valid node name: use 1 to 64 characters without blanks"
         )));
     }
     Ok(())
@@ -229,7 +229,7 @@ pub(crate) fn without(
     match to {
         Some(to) if gone.contains(to) => {
             return Err(ControlError::Invalid(format!(
-                "{to:?} is removed with {name:?}: choose a leaf that stays"
+                "packets can't move to {to:?}, which is removed with {name:?}: choose a leaf that stays"
             )));
         }
         Some(to) => drop(leaf(&left, to)?),

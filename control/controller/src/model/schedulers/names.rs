@@ -76,7 +76,9 @@ impl Names {
             free
         });
         let Some(number) = free.pop() else {
-            return Err(ControlError::Invalid("there are 65,535 names of nodes already, all in use".into()));
+            return Err(ControlError::Invalid(
+                "all 65,535 node names are in use: remove a node first".into(),
+            ));
         };
         let before = std::mem::replace(&mut names[number.index() - 1], name.to_owned());
         numbers.remove(&before);
@@ -124,6 +126,6 @@ mod tests {
         let all = |_: &HashMap<String, QueueId>| (1..=MOST).map(|number| QueueId(number as u16)).collect();
         names.note(["new"].into_iter());
         let refused = names.number("one more", all).unwrap_err().to_string();
-        assert!(refused.contains("65,535 names"), "{refused}");
+        assert!(refused.contains("65,535 node names"), "{refused}");
     }
 }

@@ -137,7 +137,7 @@ fn length(
         (Some(Length::Bytes(size)), RedUnit::Bytes) => Ok(Some(size.bytes_u32())),
         (Some(Length::Packets(packets)), RedUnit::Packets) => Ok(Some(packets)),
         (Some(Length::Packets(number)), RedUnit::Bytes) => {
-            refused(format!("{number} has no unit: write \"{number}B\", or say unit = \"packets\""))
+            refused(format!("{number} has no unit: write \"{number}B\", or set unit = \"packets\""))
         }
         (Some(Length::Bytes(size)), RedUnit::Packets) => {
             refused(format!("\"{size}\" is a size: with unit = \"packets\" write a number"))
@@ -189,7 +189,7 @@ fn refuse_what_means_nothing(node: &SchedulerNode, above: Option<SchedulerKind>)
     match settings.iter().find(|(_, said, means)| *said && !means) {
         None => Ok(()),
         Some((key, ..)) => Err(ControlError::Invalid(format!(
-            "node {:?}: {key} means nothing to a {} under {}",
+            "node {:?}: {key} does not apply to a {} under {}",
             node.name,
             node.kind.name(),
             above.map_or("the port itself".to_owned(), |above| format!("a {}", above.name()))

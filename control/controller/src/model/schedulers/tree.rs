@@ -12,7 +12,7 @@ use crate::model::schedulers::changes::{Addition, above, link_rate, most_queues}
 use crate::model::schedulers::{Schedulers, default_leaf, find};
 
 /// Error text for a flow with a quantum of 0.
-pub(crate) const NO_QUANTUM: &str = "its quantum is 0, with which the flow would never send: give 1 to 1073741824 bytes, or none for the default of all flows";
+pub(crate) const NO_QUANTUM: &str = "its quantum is 0, so the flow could never send: give 1 to 1073741824 bytes, or leave out the quantum for the default of all flows";
 
 /// Packet type of a tree without packets.
 pub(crate) struct Nothing;
@@ -81,7 +81,8 @@ impl Schedulers {
     /// Checks that the nodes form a tree, and that all promises can be kept.
     pub fn check(&self, scheduler: &Scheduler) -> Result<(), Unplanned> {
         if scheduler.node.is_empty() {
-            let needed = "it has no node: give it one, as node = [{ name = \"all\", kind = \"fifo\" }]";
+            let needed =
+                "the scheduler has no nodes: add one, as in node = [{ name = \"all\", kind = \"fifo\" }]";
             return Err(Unplanned { part: Part::Whole, error: ControlError::Invalid(needed.into()) });
         }
         let nodes = Nodes::of(scheduler);
@@ -189,9 +190,7 @@ impl Schedulers {
             // Any number that is unique among the flows is valid.
             let flow = FlowNumber(index as u32);
             if said.rate.is_some() && said.quantum.is_some() {
-                return Err(at_flow(
-                    "a rate and a quantum take each other's place: say one of them".to_owned(),
-                ));
+                return Err(at_flow("rate and quantum exclude each other: set only one of them".to_owned()));
             }
             let reserved = said.rate.map_or(Ok(()), |Bits(rate)| tree.reserve_flow(leaf, flow, Rate(rate)));
             let done = reserved.and_then(|()| tree.set_flow(leaf, flow, quantum, Some(threshold)));
@@ -204,8 +203,8 @@ impl Schedulers {
 /// Returns the error text for a flow whose queue belongs to another flow that has settings.
 pub(crate) fn same_queue(other: &str) -> String {
     format!(
-        "its queue is that of {other:?}: a queue takes what comes by any port of one source, destination, protocol and ports; \
-         name the flow as it stands there, or let it be like all others first"
+        "it shares its queue with {other:?}: a queue holds all packets of one source, destination, protocol and ports, from \
+         any input port; name the flow {other:?}, or reset the settings of that flow first"
     )
 }
 
@@ -224,8 +223,8 @@ fn check_reserved(scheduler: &Scheduler) -> Result<(), Unplanned> {
         let of_its =
             if *flows == 1 { "one of its flows".to_owned() } else { format!("{flows} of its flows") };
         return Err(at_node(index, "")(ControlError::Invalid(format!(
-            "node {:?}: it has no rate, of which {} could be reserved for {of_its}: end reservations first, or give it a rate \
-             above that",
+            "node {:?}: it needs a rate above {}, which is reserved for {of_its}: set such a rate, or remove the reservations \
+             first",
             node.name,
             BitRate(*sum as f64)
         ))));
@@ -242,8 +241,8 @@ fn check_place(nodes: &Nodes<'_>, index: usize, node: &SchedulerNode) -> Result<
     let Some(under) = &node.under else {
         let Some(root) = nodes.iter().take(index).find(|other| other.under.is_none()) else { return Ok(()) };
         return Err(at_node(index, "")(ControlError::Invalid(format!(
-            "node {:?} is under no other, but {:?} is the root already: say which node it is under; to put it above {:?}, \
-             apply a configuration that has both",
+            "node {:?} has no parent, but {:?} is the root already: give its parent; to put it above {:?}, apply a \
+             configuration that has both",
             node.name, root.name, root.name
         ))));
     };
@@ -260,7 +259,7 @@ fn check_place(nodes: &Nodes<'_>, index: usize, node: &SchedulerNode) -> Result<
     };
     above(nodes, node).map_err(named).map_err(at_node(index, "under"))?;
     let problem = format!(
-        "node {:?}: its parent {under:?} comes later: a node stands behind the one above it",
+        "node {:?}: its parent {under:?} comes later: list the parent before its children",
         node.name
     );
     Err(at_node(index, "under")(ControlError::Invalid(problem)))
@@ -364,7 +363,7 @@ mod tests {
                 leaf("x", "manage = \"red\", minimum = \"9B\", maximum = \"9B\""),
                 &["f:8:3: ", "minimum 9 >= maximum 9"],
             ),
-            (leaf("x", "threshold = \"9B\", burst = \"9B\""), &["f:8:3: ", "burst means nothing to a fifo"]),
+            (leaf("x", "threshold = \"9B\", burst = \"9B\""), &["f:8:3: ", "burst does not apply to a fifo"]),
         ] {
             let error = refused(&nodes);
             for text in texts {
@@ -391,9 +390,10 @@ mod tests {
         }
         let one = "src 10.0.0.1 dst 10.0.0.2 proto udp sport 1 dport 5060";
         let twice = refused(&[&format!("{one} in wan"), &format!("in wan {}", one.replace("udp", "17"))]);
-        for text in
-            ["f:8:", "its queue is that of \"src 10.0.0.1 dst 10.0.0.2 proto udp sport 1 dport 5060 in wan\""]
-        {
+        for text in [
+            "f:8:",
+            "it shares its queue with \"src 10.0.0.1 dst 10.0.0.2 proto udp sport 1 dport 5060 in wan\"",
+        ] {
             assert!(twice.contains(text), "{twice}");
         }
     }

@@ -162,7 +162,7 @@ impl Drop for Record {
         let settled = match self.state().settled.take() {
             Some(settled) if self.is_single || settled.0 != Outcome::Done => settled,
             settled => {
-                let why = "the caller left before the answer".to_owned();
+                let why = "the caller disconnected before the answer".to_owned();
                 Settled(Outcome::Abandoned, Some(why), settled.and_then(|Settled(.., revision)| revision))
             }
         };

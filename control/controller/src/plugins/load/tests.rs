@@ -160,7 +160,7 @@ fn a_signature_of_another_plugin_is_of_no_use() {
     let first = bench.write_signed("a.wasm", &a);
     let second = bench.write("b.wasm", &b);
     fs::copy(format!("{first}.minisig"), format!("{second}.minisig")).unwrap();
-    assert!(bench.load(&second).unwrap_err().contains("does not fit"));
+    assert!(bench.load(&second).unwrap_err().contains("does not match"));
     // Signature of the same bytes, but for the name and version of another plugin.
     let made = generate(&bench.folder.join("second.key")).unwrap();
     let claims = Claims { name: "a".into(), version: "1.0.0".into(), capabilities: vec!["packet-read"] };
@@ -202,7 +202,7 @@ fn what_cannot_be_remembered_is_not_loaded() {
     bench.model = Model::remembering(&config, memory, &Loader::new(&config)).unwrap();
     let path = bench.write_signed("a.wasm", &module("a", "1.0.0", ""));
     let refused = bench.load(&path).unwrap_err();
-    assert!(refused.contains("remember the plugin's version") && refused.contains("state/lock"), "{refused}");
+    assert!(refused.contains("store the plugin's version") && refused.contains("state/lock"), "{refused}");
     assert!(bench.model.plugins.plugin_named("a").is_err());
 }
 
@@ -219,7 +219,7 @@ fn a_file_that_is_swapped_after_it_was_read_changes_nothing() {
     // A module and a signature that come from different versions of the file don't fit.
     let mut mixed = PluginFile::read(Path::new(&path)).unwrap();
     mixed.module = file.module;
-    assert!(mixed.examine(&admitted).err().unwrap().contains("does not fit"));
+    assert!(mixed.examine(&admitted).err().unwrap().contains("does not match"));
 }
 
 #[test]
