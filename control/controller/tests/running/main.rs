@@ -135,7 +135,7 @@ fn what_is_refused_changes_nothing() {
             "where action drop can't be: it takes early, route, late",
         )
         .await;
-        refuse(at("monitor", filter("proto tcp", "copy stats1")), "gates of position copy").await;
+        refuse(at("monitor", filter("proto tcp", "copy stats1")), "use a gate at position copy").await;
         refuse(filter("proto udp", "drop"), "already").await;
         assert!(matches!(remove_filters(&router, &[0, 77]).await, Err(ControlError::NotFound(_))));
 

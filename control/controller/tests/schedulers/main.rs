@@ -183,7 +183,7 @@ fn a_leaf_that_filters_name_stays_until_something_is_said_of_them() {
         assert_eq!(removed.filters.iter().map(|one| &*one.action).collect::<Vec<_>>(), ["queue rest"; 3]);
         assert_eq!(actions(&router).await, [("dport 3".to_owned(), "queue video".to_owned())]);
         let refused = remove_node(&router, ("lan", "video"), NodeRemoval::default()).await.unwrap_err();
-        assert!(refused.to_string().contains("1 filter names as queue"), "{refused}");
+        assert!(refused.to_string().contains("1 filter names a queue at or below node"), "{refused}");
     });
 }
 
@@ -198,7 +198,7 @@ fn a_refusal_names_only_what_would_be_right() {
                 "voice",
                 r#"packets can't move to "voice", which is removed with "voice": choose a leaf that stays"#,
             ),
-            ("top", "rest", r#""rest" is removed with "top""#),
+            ("top", "rest", r#""rest", which is removed with "top""#),
             ("voice", "top", "holds no packets itself"),
             ("voice", "els", "nodes here: top, video, rest"),
         ] {
