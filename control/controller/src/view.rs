@@ -4,11 +4,7 @@ mod configuration;
 mod control_plane;
 mod counters;
 mod flows;
-mod gates;
-mod halves;
 mod hardware;
-mod instances;
-mod maps;
 mod placement;
 mod plugins;
 mod ports;
@@ -17,7 +13,6 @@ mod schedulers;
 mod status;
 mod tokens;
 mod trace;
-mod upgrade;
 
 pub use configuration::{
     AppliedView, ConfigurationView, ConfirmTime, DifferenceView, Pending, RevisionTextView, RevisionView,
@@ -25,16 +20,14 @@ pub use configuration::{
 pub use control_plane::{ControlClassView, ControlPlaneView, PortClassView};
 pub use counters::{CountersView, PortCountersView};
 pub use flows::{FlowView, FlowsView, LookupView, StepView};
-pub use gates::{
-    AmbiguousView, BindingView, CandidateView, GateCheckView, GateExplanationView, GateLinksView, GateView,
-    NamedFilterView, ShadowedView,
-};
-pub use halves::{HostCompanionView, MessagesView};
 pub use hardware::{CpuView, HardwarePortView, HardwareView, ProcessorView, SwitchView};
-pub use instances::{HeldView, InstanceView, ReleaseView};
-pub use maps::{MapEntryView, MapView};
 pub use placement::{DriverBudgetView, PlacementView, PlacementsView};
-pub use plugins::{DriverFormView, MapShapeView, PluginDetailView, PluginInterfaceView, PluginView};
+pub use plugins::{
+    AmbiguousView, BindingView, CandidateView, DriverFormView, GateCheckView, GateExplanationView,
+    GateLinksView, GateView, HeldView, HostCompanionView, InstanceView, MapEntryView, MapShapeView, MapView,
+    MessagesView, NamedFilterView, PluginDetailView, PluginInterfaceView, PluginView, ReleaseView,
+    ShadowView, ShadowedView, UpgradeView,
+};
 pub use ports::{NeighbourView, PortView};
 pub use routes::{NextHopView, QueuesView, RouteView};
 pub use schedulers::{
@@ -46,4 +39,3 @@ pub use status::{
 };
 pub use tokens::{CreatedTokenView, TokenView};
 pub use trace::{DroppedView, RawFrame, TraceStepView, TraceView};
-pub use upgrade::{ShadowView, UpgradeView};

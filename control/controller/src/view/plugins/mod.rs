@@ -1,5 +1,20 @@
 //! Views of plugins.
 
+mod gates;
+mod halves;
+mod instances;
+mod maps;
+mod upgrade;
+
+pub use gates::{
+    AmbiguousView, BindingView, CandidateView, GateCheckView, GateExplanationView, GateLinksView, GateView,
+    NamedFilterView, ShadowedView,
+};
+pub use halves::{HostCompanionView, MessagesView};
+pub use instances::{HeldView, InstanceView, ReleaseView};
+pub use maps::{MapEntryView, MapView};
+pub use upgrade::{ShadowView, UpgradeView};
+
 use std::collections::BTreeMap;
 
 use millrace_plugin::{PluginCode, PluginStatement};

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::QueuesView;
+use crate::view::QueuesView;
 
 /// Binding of an instance, or of another action, to flows.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
