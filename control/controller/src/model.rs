@@ -143,16 +143,12 @@ impl Model {
 
     /// Compiles a filter.
     pub fn compile(&self, filter: &FilterExpression) -> Result<CompiledExpression, ControlError> {
-        filter.compile(|name| self.port_id(name)).map_err(|unknown| self.unknown_port(filter, &unknown))
+        filter.compile(|name| port_id(self, name)).map_err(|unknown| self.unknown_port(filter, &unknown))
     }
 
     /// Compiles an expression that only selects packets.
     pub fn compile_selection(&self, filter: &Selection) -> Result<CompiledSelection, ControlError> {
-        filter.compile(|name| self.port_id(name)).map_err(|unknown| self.unknown_port(filter, &unknown))
-    }
-
-    fn port_id(&self, name: &str) -> Option<PortId> {
-        self.port(name).ok().map(|plan| plan.id)
+        filter.compile(|name| port_id(self, name)).map_err(|unknown| self.unknown_port(filter, &unknown))
     }
 
     /// Returns the error of a filter that names an unknown port.
@@ -192,7 +188,7 @@ impl Model {
         };
         let has_kernel = self.ports.iter().any(PortPlan::is_kernel);
         let hops = match &plain {
-            None => self.own_hops(route, towards)?,
+            None => own_hops(self, route, towards)?,
             Some(_) => None,
         };
         match (hops, plain) {
@@ -205,29 +201,33 @@ impl Model {
             ))),
         }
     }
+}
 
-    /// Returns the next hops of a route, if all of them are behind ports without a kernel device.
-    fn own_hops(
-        &self,
-        route: &millrace_config::Route,
-        towards: impl Fn(IpAddr) -> Option<PortId>,
-    ) -> Result<Option<NextHops>, ControlError> {
-        let named = route.port.as_ref().map(|name| self.port(name)).transpose()?;
-        if named.is_some_and(PortPlan::is_kernel) {
-            return Ok(None);
-        }
-        let hop = |via: Option<IpAddr>| {
-            let port = named.map(|plan| plan.id).or_else(|| towards(via?))?;
-            Some(NextHop::new(port, via))
-        };
-        let hops: Option<Vec<NextHop>> = match route.via.as_slice() {
-            [] => Some(hop(None).into_iter().collect()),
-            via => via.iter().map(|via| hop(Some(*via))).collect(),
-        };
-        hops.map(|hops| NextHops::new(&hops))
-            .transpose()
-            .map_err(|error| ControlError::Invalid(format!("route {:?}: {error}", route.to.written())))
+fn port_id(model: &Model, name: &str) -> Option<PortId> {
+    model.port(name).ok().map(|plan| plan.id)
+}
+
+/// Returns the next hops of a route, if all of them are behind ports without a kernel device.
+fn own_hops(
+    model: &Model,
+    route: &millrace_config::Route,
+    towards: impl Fn(IpAddr) -> Option<PortId>,
+) -> Result<Option<NextHops>, ControlError> {
+    let named = route.port.as_ref().map(|name| model.port(name)).transpose()?;
+    if named.is_some_and(PortPlan::is_kernel) {
+        return Ok(None);
     }
+    let hop = |via: Option<IpAddr>| {
+        let port = named.map(|plan| plan.id).or_else(|| towards(via?))?;
+        Some(NextHop::new(port, via))
+    };
+    let hops: Option<Vec<NextHop>> = match route.via.as_slice() {
+        [] => Some(hop(None).into_iter().collect()),
+        via => via.iter().map(|via| hop(Some(*via))).collect(),
+    };
+    hops.map(|hops| NextHops::new(&hops))
+        .transpose()
+        .map_err(|error| ControlError::Invalid(format!("route {:?}: {error}", route.to.written())))
 }
 
 /// Returns the table kind of a gate.

@@ -11,6 +11,7 @@ use millrace_repository::Memory;
 use serde_json::Value;
 
 use crate::error::Unplannable;
+use crate::flows::placement::check_placements;
 use crate::model::own_routes::OwnRoutes;
 use crate::model::placements::Placed;
 use crate::model::ports::plan_ports;
@@ -74,7 +75,7 @@ impl Model {
             }
         }
         let mut wrong = Unplannable::of(config);
-        model.plan_schedulers(config, &mut wrong);
+        plan_schedulers(&mut model, config, &mut wrong);
         // Without the left-out ports, the routes and neighbours of these ports would be reported as errors.
         let (routes, neighbours) = match config.lacks("port") {
             true => (&[][..], &[][..]),
@@ -89,11 +90,11 @@ impl Model {
             wrong.unless(model.known_for_good(neighbour).map_err(|error| error.placed(config, &at)));
             model.neighbours.push(neighbour.clone());
         }
-        model.check_placements(config, &mut wrong);
+        check_placements(&model, config, &mut wrong);
         model.plugins.set_workers(config.router.workers);
         let port = |plan: &PortPlan| (plan.settings.name.clone(), plan.id.0);
         model.plugins.set_ports(model.ports.iter().map(port).collect());
-        model.add_plugins(config, loader, built_in, &mut wrong)?;
+        add_plugins(&mut model, config, loader, built_in, &mut wrong)?;
         wrong.refuse()?;
         Ok(model)
     }
@@ -109,122 +110,126 @@ impl Model {
             _ => None,
         }
     }
+}
 
-    /// Plans the scheduler trees of ports. Checks the settings of flows only in valid trees.
-    fn plan_schedulers(&mut self, config: &Config, wrong: &mut Unplannable) {
-        let mut planned = Vec::new();
-        for PortPlan { id, config: port, settings } in &self.ports {
-            let Some(scheduler) = &port.scheduler else { continue };
-            let tree = self.schedulers.plan(*id, &settings.name, scheduler);
-            let placed = tree.map_err(|unplanned| unplanned.placed(config, &settings.name));
-            planned.extend(wrong.unless(placed).map(|_| (&settings.name, scheduler)));
+/// Creates the configured instances. Returns the names of those that can't be created. If a plugin failed
+/// to load, instances of unknown plugins are not reported, since they may belong to it.
+fn create_instances<'c>(
+    model: &mut Model,
+    config: &'c Config,
+    all_loaded: bool,
+    wrong: &mut Unplannable,
+) -> HashSet<&'c str> {
+    let mut missing = HashSet::new();
+    for (index, instance) in config.instance.iter().enumerate() {
+        let name: &str = &instance.name;
+        let names_missing = |value: &Value| {
+            let named = value.as_str().and_then(|named| named.split('/').next());
+            named.is_some_and(|named| missing.contains(named))
+        };
+        let is_known = model.plugins.plugin_named(&instance.plugin).is_ok();
+        if (!is_known && !all_loaded) || instance.settings.values().any(names_missing) {
+            missing.insert(name);
+            continue;
         }
-        for (port, scheduler) in planned {
-            let flows = self.flow_changes(port, &[], &scheduler.flow);
-            let of_flows = |error| Unplanned { part: Part::Setting("flow"), error }.placed(config, port);
-            wrong.unless(flows.map_err(of_flows));
+        let table = if is_known { "settings" } else { "plugin" };
+        let mut settings = instance.settings.clone();
+        // Each faulty setting is left out in turn, so that all of them are reported.
+        while let Err(error) = model.create_instance_as(&instance.plugin, name, settings.clone()) {
+            missing.insert(name);
+            let setting = error.setting().unwrap_or_default().to_owned();
+            let is_there = settings.remove(&setting).is_some();
+            // The missing setting may be one that was left out as misspelt.
+            if !is_there && settings.len() < instance.settings.len() {
+                break;
+            }
+            let at = [Step::Key("instance"), Step::Entry(index), Step::Key(table), Step::Name(&setting)];
+            let error = ControlError::from(error).of(&format!("instance {name:?}"));
+            wrong.unless_named::<()>(Err(error.placed(config, &at)));
+            if !is_there {
+                break;
+            }
         }
     }
+    missing
+}
 
-    fn load_plugin(&mut self, plugin: &millrace_config::Plugin, loader: &Loader) -> Result<(), ControlError> {
-        let path = plugin.file.display().to_string();
-        let new = NewPlugin { path, allow_downgrade: plugin.allow_downgrade };
-        let admit = |half, manifest: &Manifest, origin| admit_new(self, half, manifest, origin, &new);
-        let loaded = loader.load(&Admitted::of(self), &new.path, &admit)?;
-        let (name, version) = (loaded.plugin.name(), loaded.plugin.version());
-        enter(self, loaded, &new)?;
-        log(&new.path, Ok((name, version)));
-        Ok(())
+/// Loads plugins, and creates gates, instances and bindings. Leaves out errors that only follow from
+/// other errors.
+fn add_plugins(
+    model: &mut Model,
+    config: &Config,
+    loader: &Loader,
+    built_in: Vec<Arc<dyn Plugin>>,
+    wrong: &mut Unplannable,
+) -> Result<(), ControlError> {
+    for plugin in built_in.into_iter().chain(test_plugins()) {
+        model.plugins.add_plugin(plugin)?;
     }
-
-    /// Loads plugins, and creates gates, instances and bindings. Leaves out errors that only follow from
-    /// other errors.
-    fn add_plugins(
-        &mut self,
-        config: &Config,
-        loader: &Loader,
-        built_in: Vec<Arc<dyn Plugin>>,
-        wrong: &mut Unplannable,
-    ) -> Result<(), ControlError> {
-        for plugin in built_in.into_iter().chain(test_plugins()) {
-            self.plugins.add_plugin(plugin)?;
-        }
-        // An error in `plugins` may concern the permission to load plugins.
-        let mut all_loaded = !config.lacks("plugin") && !config.lacks("plugins");
-        for (index, plugin) in config.plugin.iter().enumerate().filter(|_| !config.lacks("plugins")) {
-            let at = [Step::Key("plugin"), Step::Entry(index), Step::Key("file")];
-            let loaded = self.load_plugin(plugin, loader).map_err(|error| error.placed(config, &at));
-            all_loaded &= wrong.unless(loaded).is_some();
-        }
-        for gate in &config.gate {
-            if let Some(position) = &gate.position {
-                self.plugins.create_gate(&gate.name, *position.value(), None)?;
-            }
-            self.gate_tables.push((self.plugins.gate(&gate.name)?.id, table_kind(gate.table)));
-        }
-        let missing = self.create_instances(config, all_loaded, wrong);
-        if config.lacks("port") {
-            return Ok(());
-        }
-        for (index, bind) in config.bind.iter().enumerate() {
-            if missing.contains(&*bind.instance) {
-                continue;
-            }
-            let at = [Step::Key("bind"), Step::Entry(index)];
-            wrong.unless_named(self.bind_as(bind).map_err(|error| error.placed(config, &at)));
-        }
-        for (index, filter) in config.filter.iter().enumerate() {
-            let (matches, action) = (filter.r#match.value(), filter.action.value());
-            if action.instance().is_some_and(|instance| missing.contains(instance)) {
-                continue;
-            }
-            let at = [Step::Key("filter"), Step::Entry(index), Step::Key("action")];
-            let added = self.add_filter(matches, action, filter.gate.as_deref(), filter.priority);
-            wrong.unless_named(added.map_err(|error| error.placed(config, &at)));
-        }
-        Ok(())
+    // An error in `plugins` may concern the permission to load plugins.
+    let mut all_loaded = !config.lacks("plugin") && !config.lacks("plugins");
+    for (index, plugin) in config.plugin.iter().enumerate().filter(|_| !config.lacks("plugins")) {
+        let at = [Step::Key("plugin"), Step::Entry(index), Step::Key("file")];
+        let loaded = load_plugin(model, plugin, loader).map_err(|error| error.placed(config, &at));
+        all_loaded &= wrong.unless(loaded).is_some();
     }
-
-    /// Creates the configured instances. Returns the names of those that can't be created. If a plugin failed
-    /// to load, instances of unknown plugins are not reported, since they may belong to it.
-    fn create_instances<'c>(
-        &mut self,
-        config: &'c Config,
-        all_loaded: bool,
-        wrong: &mut Unplannable,
-    ) -> HashSet<&'c str> {
-        let mut missing = HashSet::new();
-        for (index, instance) in config.instance.iter().enumerate() {
-            let name: &str = &instance.name;
-            let names_missing = |value: &Value| {
-                let named = value.as_str().and_then(|named| named.split('/').next());
-                named.is_some_and(|named| missing.contains(named))
-            };
-            let is_known = self.plugins.plugin_named(&instance.plugin).is_ok();
-            if (!is_known && !all_loaded) || instance.settings.values().any(names_missing) {
-                missing.insert(name);
-                continue;
-            }
-            let table = if is_known { "settings" } else { "plugin" };
-            let mut settings = instance.settings.clone();
-            // Each faulty setting is left out in turn, so that all of them are reported.
-            while let Err(error) = self.create_instance_as(&instance.plugin, name, settings.clone()) {
-                missing.insert(name);
-                let setting = error.setting().unwrap_or_default().to_owned();
-                let is_there = settings.remove(&setting).is_some();
-                // The missing setting may be one that was left out as misspelt.
-                if !is_there && settings.len() < instance.settings.len() {
-                    break;
-                }
-                let at = [Step::Key("instance"), Step::Entry(index), Step::Key(table), Step::Name(&setting)];
-                let error = ControlError::from(error).of(&format!("instance {name:?}"));
-                wrong.unless_named::<()>(Err(error.placed(config, &at)));
-                if !is_there {
-                    break;
-                }
-            }
+    for gate in &config.gate {
+        if let Some(position) = &gate.position {
+            model.plugins.create_gate(&gate.name, *position.value(), None)?;
         }
-        missing
+        model.gate_tables.push((model.plugins.gate(&gate.name)?.id, table_kind(gate.table)));
+    }
+    let missing = create_instances(model, config, all_loaded, wrong);
+    if config.lacks("port") {
+        return Ok(());
+    }
+    for (index, bind) in config.bind.iter().enumerate() {
+        if missing.contains(&*bind.instance) {
+            continue;
+        }
+        let at = [Step::Key("bind"), Step::Entry(index)];
+        wrong.unless_named(model.bind_as(bind).map_err(|error| error.placed(config, &at)));
+    }
+    for (index, filter) in config.filter.iter().enumerate() {
+        let (matches, action) = (filter.r#match.value(), filter.action.value());
+        if action.instance().is_some_and(|instance| missing.contains(instance)) {
+            continue;
+        }
+        let at = [Step::Key("filter"), Step::Entry(index), Step::Key("action")];
+        let added = model.add_filter(matches, action, filter.gate.as_deref(), filter.priority);
+        wrong.unless_named(added.map_err(|error| error.placed(config, &at)));
+    }
+    Ok(())
+}
+
+fn load_plugin(
+    model: &mut Model,
+    plugin: &millrace_config::Plugin,
+    loader: &Loader,
+) -> Result<(), ControlError> {
+    let path = plugin.file.display().to_string();
+    let new = NewPlugin { path, allow_downgrade: plugin.allow_downgrade };
+    let admit = |half, manifest: &Manifest, origin| admit_new(model, half, manifest, origin, &new);
+    let loaded = loader.load(&Admitted::of(model), &new.path, &admit)?;
+    let (name, version) = (loaded.plugin.name(), loaded.plugin.version());
+    enter(model, loaded, &new)?;
+    log(&new.path, Ok((name, version)));
+    Ok(())
+}
+
+/// Plans the scheduler trees of ports. Checks the settings of flows only in valid trees.
+fn plan_schedulers(model: &mut Model, config: &Config, wrong: &mut Unplannable) {
+    let mut planned = Vec::new();
+    for PortPlan { id, config: port, settings } in &model.ports {
+        let Some(scheduler) = &port.scheduler else { continue };
+        let tree = model.schedulers.plan(*id, &settings.name, scheduler);
+        let placed = tree.map_err(|unplanned| unplanned.placed(config, &settings.name));
+        planned.extend(wrong.unless(placed).map(|_| (&settings.name, scheduler)));
+    }
+    for (port, scheduler) in planned {
+        let flows = model.flow_changes(port, &[], &scheduler.flow);
+        let of_flows = |error| Unplanned { part: Part::Setting("flow"), error }.placed(config, port);
+        wrong.unless(flows.map_err(of_flows));
     }
 }
 

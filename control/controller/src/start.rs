@@ -20,6 +20,7 @@ use tokio::sync::Notify;
 
 use crate::ControlError;
 use crate::access::tokens::Tokens;
+use crate::filters::check::never_winning;
 use crate::flows::driver_flows::make_cache;
 use crate::flows::offload::Offload;
 use crate::flows::placement::tell_placements;
@@ -229,7 +230,7 @@ pub fn check_rest(rest: &Config) -> Option<millrace_config::ConfigErrors> {
 /// # Errors
 /// An error in the configuration.
 pub fn check(config: &Config) -> Result<Vec<ShadowedView>, ControlError> {
-    Model::planned(config).map(|model| model.never_winning())
+    Model::planned(config).map(|model| never_winning(&model))
 }
 
 type Mirrored = (Mirror, Changes, Vec<millrace_host::HostChange>, Vec<Claimed>);

@@ -11,12 +11,14 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::task::JoinHandle;
 
-use super::{Failed, Turn};
+use super::{Failed, Transaction};
 use crate::ControlError;
+use crate::configuration::confirm::wait_for_confirmation;
+use crate::events::Events;
 use crate::model::Model;
 use crate::plugins::load::Admitted;
-use crate::router::{Inner, Router};
-use crate::settings::{Base, Progress, Waiting, commands};
+use crate::router::Router;
+use crate::settings::{Base, Waiting, commands};
 use crate::view::{AppliedView, ConfirmTime, DifferenceView};
 
 /// Applies a configuration atomically.
@@ -43,6 +45,24 @@ pub struct Apply {
     /// [`GetConfiguration`](crate::operation::GetConfiguration). If the text differs, nothing is applied.
     #[serde(skip)]
     pub only_if: Option<String>,
+}
+
+impl Apply {
+    /// Applies the configuration. Logs the result, and notes an event.
+    ///
+    /// # Errors
+    /// Returns the problems of the text, the changes that need a restart, or the failed step and its reason.
+    pub(crate) async fn apply(&self, router: &Router, who: &Who) -> Result<AppliedView, ControlError> {
+        let result = self.apply_at_once(router, who).await;
+        report(router.events(), self, who, &result);
+        result
+    }
+
+    async fn apply_at_once(&self, router: &Router, who: &Who) -> Result<AppliedView, ControlError> {
+        let origin = self.origin.as_deref().unwrap_or("configuration");
+        let candidate = router.candidate(&self.text, origin).await?;
+        Transaction::begin(router)?.apply(candidate, self, who).await
+    }
 }
 
 impl Router {
@@ -83,61 +103,65 @@ impl Router {
         work.await.map_err(|error| ControlError::system("read the configuration", error))?
     }
 
-    /// Logs the result of applying a configuration, and notes an event.
-    pub(crate) fn tell_applied(&self, order: &Apply, who: &Who, result: &Result<AppliedView, ControlError>) {
-        match result {
-            Ok(view) => {
-                tracing::info!(%who, changes = view.changes.len(), revision = view.revision, "configuration applied");
-                self.note_applied(view, who);
-            }
-            Err(error) => {
-                tracing::warn!(%who, "configuration not applied: {error:#}");
-                self.note_refused(order.origin.as_deref().unwrap_or("configuration"), who, error);
-            }
-        }
+    /// Returns the running configuration in normal form.
+    pub(crate) fn running(&self) -> Config {
+        // Normalization takes long, so it runs after the lock is released.
+        let written = {
+            let inner = self.lock();
+            inner.model.as_written(&inner.tables)
+        };
+        written.normalized()
     }
 
-    fn note_applied(&self, view: &AppliedView, who: &Who) {
-        let AppliedView { revision: Some(revision), changes, confirm, origin, .. } = view else { return };
-        let wait = confirm.map(|time| format!(", to be confirmed within {time}")).unwrap_or_default();
-        let count = millrace_units::count(changes.len(), "change");
-        let text = format!("{who} applied {origin} as revision {revision}: {count}{wait}");
-        let details = json!({
-            "who": who,
-            "revision": revision,
-            "origin": origin,
-            "changes": changes.len(),
-            "confirm": confirm,
+    /// Returns the running configuration in normal form. Refuses while a transaction is half made.
+    ///
+    /// # Errors
+    /// Returns an error while a configuration or a list is being applied.
+    pub(crate) fn whole_running(&self) -> Result<Config, ControlError> {
+        let written = {
+            let inner = self.lock();
+            inner.settings.unless_in_between()?;
+            inner.model.as_written(&inner.tables)
+        };
+        Ok(written.normalized())
+    }
+
+    /// Parses and checks a configuration on a blocking thread.
+    pub(super) async fn candidate(&self, text: &str, origin: &str) -> Result<Config, ControlError> {
+        let (text, origin) = (text.to_owned(), origin.to_owned());
+        let (loader, overrides) = {
+            let inner = self.lock();
+            // Planning runs no code of shared objects, under the plugin policy of the running configuration.
+            (inner.plugins.planning_loader(Admitted::of(&inner.model)), inner.settings.overrides.clone())
+        };
+        let work = tokio::task::spawn_blocking(move || {
+            let further = |rest: &Config| {
+                let mut rest = rest.clone();
+                overrides.put_into(&mut rest);
+                Model::wrong_with_rest(&rest, &loader)
+            };
+            let mut config = Config::parse_further(&text, &origin, further)?;
+            overrides.put_into(&mut config);
+            Model::remembering(&config, Memory::open(None), &loader)?;
+            Ok(config.normalized())
         });
-        self.events().note(EventKind::ConfigurationApplied, origin, text, details);
+        work.await.map_err(|error| ControlError::system("check the configuration", error))?
     }
+}
 
-    fn note_refused(&self, origin: &str, who: &Who, error: &ControlError) {
-        let text = format!("{who} could not apply {origin}: {error:#}");
-        let details = json!({"who": who, "origin": origin, "why": error.to_string()});
-        self.events().note(EventKind::ConfigurationRefused, origin, text, details);
-    }
-
-    pub(crate) async fn apply_at_once(&self, order: &Apply, who: &Who) -> Result<AppliedView, ControlError> {
-        let origin = order.origin.as_deref().unwrap_or("configuration");
-        let candidate = self.candidate(&order.text, origin).await?;
-        let turn = self.begin_apply()?;
-        self.apply_whole(&turn, candidate, order, who).await
-    }
-
+impl Transaction {
     /// Applies the configuration of `order`, already parsed as `candidate`.
     ///
     /// # Errors
     /// Returns the errors of [`Apply`], except for problems of the text.
-    pub(super) async fn apply_whole(
+    pub(super) async fn apply(
         &self,
-        _turn: &Turn,
         candidate: Config,
         order: &Apply,
         who: &Who,
     ) -> Result<AppliedView, ControlError> {
         let origin = order.origin.as_deref().unwrap_or("configuration");
-        let before = Arc::new(self.running());
+        let before = Arc::new(self.0.running());
         if let Some(number) = order.if_revision {
             self.expect_revision(number).await?;
         }
@@ -149,7 +173,7 @@ impl Router {
             ));
         }
         // The store is read while the changes are made.
-        let missing = self.missing(&before);
+        let missing = missing(&self.0, &before);
         let changes = self.transition(&before, &candidate).await?;
         if changes.is_empty() {
             return self.keep_applied(before, order, who).await;
@@ -176,10 +200,10 @@ impl Router {
         };
         let Remembered { revision, before: ran } = revision;
         let base = Base { draft, revision: Some(revision.number) };
-        let earlier = std::mem::replace(&mut self.lock().settings.base, base);
+        let earlier = std::mem::replace(&mut self.0.lock().settings.base, base);
         let earlier = Base { revision: ran.or(earlier.revision), ..earlier };
         if let Some(time) = order.confirm {
-            self.wait_for_confirmation(Waiting::new(revision.number, time.duration(), before, earlier));
+            wait_for_confirmation(&self.0, Waiting::new(revision.number, time.duration(), before, earlier));
         }
         Ok(AppliedView {
             revision: Some(revision.number),
@@ -187,7 +211,7 @@ impl Router {
             confirm: order.confirm,
             origin: origin.to_owned(),
             runs: Some(revision.number),
-            shadowed: self.never_winning(|_| true).await,
+            shadowed: self.0.never_winning(|_| true).await,
         })
     }
 
@@ -197,85 +221,9 @@ impl Router {
         self.make(&changes).await.map_err(|failed| refused(&changes, &failed))?;
         // A configuration with bindings or filters declares `on-death`.
         if !(to.bind.is_empty() && to.filter.is_empty()) {
-            self.lock().supervision.death.confirm();
+            self.0.lock().supervision.death.confirm();
         }
         Ok(changes)
-    }
-
-    /// Returns the running configuration in normal form.
-    pub(crate) fn running(&self) -> Config {
-        // Normalization takes long, so it runs after the lock is released.
-        let written = {
-            let inner = self.lock();
-            inner.model.as_written(&inner.tables)
-        };
-        written.normalized()
-    }
-
-    /// Returns the running configuration in normal form. Refuses while a transaction is half made.
-    ///
-    /// # Errors
-    /// Returns an error while a configuration or a list is being applied.
-    pub(crate) fn whole_running(&self) -> Result<Config, ControlError> {
-        let written = {
-            let inner = self.lock();
-            inner.settings.unless_in_between()?;
-            inner.model.as_written(&inner.tables)
-        };
-        Ok(written.normalized())
-    }
-
-    /// Reads the store for the revisions that must be on disk before another configuration becomes the base.
-    fn missing(&self, before: &Arc<Config>) -> JoinHandle<Result<Vec<Draft>, ControlError>> {
-        let (store, base, overrides) = {
-            let inner = self.lock();
-            (inner.settings.store.clone(), inner.settings.base.clone(), inner.settings.overrides.clone())
-        };
-        let before = Arc::clone(before);
-        tokio::task::spawn_blocking(move || base.missing(&store, &overrides, &before))
-    }
-
-    /// Parses and checks a configuration on a blocking thread.
-    pub(super) async fn candidate(&self, text: &str, origin: &str) -> Result<Config, ControlError> {
-        let (text, origin) = (text.to_owned(), origin.to_owned());
-        let (loader, overrides) = {
-            let inner = self.lock();
-            // Planning runs no code of shared objects, under the plugin policy of the running configuration.
-            (inner.plugins.planning_loader(Admitted::of(&inner.model)), inner.settings.overrides.clone())
-        };
-        let work = tokio::task::spawn_blocking(move || {
-            let further = |rest: &Config| {
-                let mut rest = rest.clone();
-                overrides.put_into(&mut rest);
-                Model::wrong_with_rest(&rest, &loader)
-            };
-            let mut config = Config::parse_further(&text, &origin, further)?;
-            overrides.put_into(&mut config);
-            Model::remembering(&config, Memory::open(None), &loader)?;
-            Ok(config.normalized())
-        });
-        work.await.map_err(|error| ControlError::system("check the configuration", error))?
-    }
-
-    /// Starts a transaction: other changes are refused until the returned guard is dropped.
-    ///
-    /// # Errors
-    /// Returns the errors of [`to_change`](Self::to_change).
-    pub(crate) fn begin_apply(&self) -> Result<Turn, ControlError> {
-        let mut inner = self.to_change()?;
-        Ok(self.turn(&mut inner))
-    }
-
-    /// Starts a transaction for a rollback, even while a revision waits for confirmation.
-    pub(super) fn begin_turn(&self) -> Result<Turn, ControlError> {
-        let mut inner = self.lock();
-        inner.settings.unless_applying()?;
-        Ok(self.turn(&mut inner))
-    }
-
-    fn turn(&self, inner: &mut Inner) -> Turn {
-        inner.settings.applying = Some(Progress::default());
-        Turn(self.clone())
     }
 
     /// Writes the missing revisions and then this one to disk: all of them or none.
@@ -289,7 +237,7 @@ impl Router {
         let earlier = drafts.len() as u64;
         drafts.push(draft);
         let (store, runs) = {
-            let inner = self.lock();
+            let inner = self.0.lock();
             (inner.settings.store.clone(), inner.settings.base.revision)
         };
         let added = tokio::task::spawn_blocking(move || store.add(&drafts, runs)).await.map_err(failed)?;
@@ -298,6 +246,51 @@ impl Router {
         let before = (earlier > 0).then(|| revision.number - 1);
         Ok(Remembered { revision, before })
     }
+}
+
+/// Logs the result of applying a configuration, and notes an event.
+pub(super) fn report(events: &Events, order: &Apply, who: &Who, result: &Result<AppliedView, ControlError>) {
+    match result {
+        Ok(view) => {
+            tracing::info!(%who, changes = view.changes.len(), revision = view.revision, "configuration applied");
+            note_applied(events, view, who);
+        }
+        Err(error) => {
+            tracing::warn!(%who, "configuration not applied: {error:#}");
+            note_refused(events, order.origin.as_deref().unwrap_or("configuration"), who, error);
+        }
+    }
+}
+
+fn note_applied(events: &Events, view: &AppliedView, who: &Who) {
+    let AppliedView { revision: Some(revision), changes, confirm, origin, .. } = view else { return };
+    let wait = confirm.map(|time| format!(", to be confirmed within {time}")).unwrap_or_default();
+    let count = millrace_units::count(changes.len(), "change");
+    let text = format!("{who} applied {origin} as revision {revision}: {count}{wait}");
+    let details = json!({
+        "who": who,
+        "revision": revision,
+        "origin": origin,
+        "changes": changes.len(),
+        "confirm": confirm,
+    });
+    events.note(EventKind::ConfigurationApplied, origin, text, details);
+}
+
+fn note_refused(events: &Events, origin: &str, who: &Who, error: &ControlError) {
+    let text = format!("{who} could not apply {origin}: {error:#}");
+    let details = json!({"who": who, "origin": origin, "why": error.to_string()});
+    events.note(EventKind::ConfigurationRefused, origin, text, details);
+}
+
+/// Reads the store for the revisions that must be on disk before another configuration becomes the base.
+fn missing(router: &Router, before: &Arc<Config>) -> JoinHandle<Result<Vec<Draft>, ControlError>> {
+    let (store, base, overrides) = {
+        let inner = router.lock();
+        (inner.settings.store.clone(), inner.settings.base.clone(), inner.settings.overrides.clone())
+    };
+    let before = Arc::clone(before);
+    tokio::task::spawn_blocking(move || base.missing(&store, &overrides, &before))
 }
 
 /// Revision written to disk.

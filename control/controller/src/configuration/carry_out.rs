@@ -7,12 +7,13 @@ use millrace_pipeline::{
 use millrace_plugin_abi::Home;
 use serde_json::{Map, Value};
 
-use super::Failed;
+use super::{Failed, Transaction};
 use crate::flows::placement::tell_placements;
 use crate::model::placements::Placed;
 use crate::model::running::gate_table;
 use crate::model::{Model, options, table_kind};
 use crate::plugins::enter_plugin;
+use crate::plugins::load::report_loaded;
 use crate::plugins::quarantine::Freed;
 use crate::ports::control_plane::limits_of;
 use crate::router::{Inner, Router};
@@ -47,14 +48,16 @@ impl Router {
     ) -> Result<R, ControlError> {
         let router = self.clone();
         let work = tokio::spawn(async move {
-            let _turn = router.begin_apply()?;
+            let transaction = Transaction::begin(&router)?;
             let (changes, said) = plan(&mut router.lock())?;
-            router.make(&changes).await.map_err(Failed::into_error)?;
+            transaction.make(&changes).await.map_err(Failed::into_error)?;
             Ok(said)
         });
         work.await.map_err(|error| ControlError::system("make the changes", error))?
     }
+}
 
+impl Transaction {
     /// Makes all of these changes, or none.
     pub(super) async fn make(&self, changes: &[Change]) -> Result<(), Failed> {
         let stopped = self.make_until_refused(changes, Refused::IsError).await;
@@ -79,7 +82,7 @@ impl Router {
                 return remains;
             };
             let problem = format!("{}: {error}", back[step]);
-            if self.lock().settings.ending {
+            if self.0.lock().settings.ending {
                 // The end of the router removes its kernel state anyway.
                 return vec![problem];
             }
@@ -96,23 +99,23 @@ impl Router {
     async fn make_until_refused(&self, changes: &[Change], refused: Refused) -> Result<(), Stopped> {
         let mut at = 0;
         if !changes.is_empty() {
-            self.lock().settings.applying = Some(Progress { made: 0, of: changes.len() });
+            self.0.lock().settings.applying = Some(Progress { made: 0, of: changes.len() });
         }
         while at < changes.len() {
-            if let Err(error) = self.lock().settings.unless_ending() {
+            if let Err(error) = self.0.lock().settings.unless_ending() {
                 return Err(Stopped { made: at, step: at, error });
             }
             let group = group(&changes[at..]);
             let (made, outcome) = match group[0].together() {
-                Together::Bindings => self.lock().gates().change_bindings(group),
-                Together::Routes => self.change_routes(group, refused).await,
+                Together::Bindings => self.0.lock().gates().change_bindings(group),
+                Together::Routes => self.0.change_routes(group, refused).await,
                 Together::Alone => self.make_alone(&group[0]).await,
             };
             if let Err(error) = outcome {
                 return Err(Stopped { made: at + made, step: at + made.min(group.len() - 1), error });
             }
             at += made;
-            self.lock().settings.applying = Some(Progress { made: at, of: changes.len() });
+            self.0.lock().settings.applying = Some(Progress { made: at, of: changes.len() });
             tokio::task::yield_now().await;
         }
         Ok(())
@@ -124,7 +127,7 @@ impl Router {
         match self.make_one(change).await {
             Ok(()) => (1, Ok(())),
             Err(error) => {
-                let inner = self.lock();
+                let inner = self.0.lock();
                 let stands = error.is_failure() && stands(&inner.model, &inner.tables, change);
                 (usize::from(stands), Err(error))
             }
@@ -136,12 +139,12 @@ impl Router {
             Change::AddPlugin(plugin) => {
                 let path = plugin.file.display().to_string();
                 let new = NewPlugin { path, allow_downgrade: plugin.allow_downgrade };
-                let loaded = self.read_plugin(&new, None).await;
-                let entered = loaded.and_then(|loaded| enter_plugin(&mut self.lock().model, loaded, &new));
-                self.say_loaded(&new, &entered);
+                let loaded = self.0.read_plugin(&new, None).await;
+                let entered = loaded.and_then(|loaded| enter_plugin(&mut self.0.lock().model, loaded, &new));
+                report_loaded(self.0.events(), &new, &entered);
                 entered.map(drop)
             }
-            other => self.lock().make_one(other),
+            other => self.0.lock().make_one(other),
         }
     }
 }

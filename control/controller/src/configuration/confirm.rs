@@ -7,9 +7,9 @@ use millrace_store::{State, Who};
 use millrace_telemetry::EventKind;
 use serde_json::json;
 
-use super::Turn;
+use super::Transaction;
 use crate::ControlError;
-use crate::router::Router;
+use crate::router::{Inner, Router};
 use crate::settings::{Waiting, commands};
 
 /// Pause before the second rollback attempt. Each further pause is twice as long, up to `LONGEST_PAUSE`.
@@ -18,35 +18,42 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Interval between two checks whether another transaction has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
-impl Router {
-    /// Stores `waiting`, and rolls it back when its time is over.
-    pub(super) fn wait_for_confirmation(&self, waiting: Waiting) {
-        let (until, revision) = (waiting.until, waiting.revision);
-        self.lock().settings.waiting = Some(waiting);
-        let router = self.clone();
-        tokio::spawn(async move {
-            tokio::time::sleep_until(until).await;
-            router.go_back_from(revision).await;
-        });
-    }
+/// Stores `waiting`, and rolls it back when its time is over.
+pub(super) fn wait_for_confirmation(router: &Router, waiting: Waiting) {
+    let (until, revision) = (waiting.until, waiting.revision);
+    router.lock().settings.waiting = Some(waiting);
+    let unconfirmed = Unconfirmed { router: router.clone(), revision };
+    tokio::spawn(async move {
+        tokio::time::sleep_until(until).await;
+        unconfirmed.roll_back().await;
+    });
+}
 
+/// Revision that was not confirmed in time.
+struct Unconfirmed {
+    router: Router,
+    revision: u64,
+}
+
+impl Unconfirmed {
     /// Rolls back an unconfirmed revision, and retries after growing pauses until it succeeds.
-    async fn go_back_from(&self, revision: u64) {
+    async fn roll_back(&self) {
+        let revision = self.revision;
         let (mut said, mut pause) = (None, FIRST_PAUSE);
-        while let Some(turn) = self.turn_of(revision).await {
+        while let Some(transaction) = self.transaction().await {
             tracing::warn!(revision, "the revision was not confirmed in time: rolling back");
-            let result = self.withdraw(&turn).await;
-            drop(turn);
+            let result = transaction.withdraw().await;
+            drop(transaction);
             let why = result.as_ref().err().map(ToString::to_string);
             if why.is_none() || why != said {
                 let operation = format!("rollback of revision {revision}, which was not confirmed");
-                let runs = self.lock().settings.base.revision.filter(|_| result.is_ok());
-                self.note_own(Who::router(), &operation, result.as_ref().map(|_| runs));
+                let runs = self.router.lock().settings.base.revision.filter(|_| result.is_ok());
+                self.router.note_own(Who::router(), &operation, result.as_ref().map(|_| runs));
             }
             let Some(why) = why else { return };
             tracing::error!(revision, "the rollback failed, next attempt in {} s: {why}", pause.as_secs());
             if said.is_none() {
-                self.note_stuck(revision, &why);
+                self.note_stuck(&why);
             }
             said = Some(why);
             tokio::time::sleep(pause).await;
@@ -55,80 +62,85 @@ impl Router {
     }
 
     /// Notes an event for a rollback whose changes failed in part.
-    fn note_stuck(&self, revision: u64, why: &str) {
-        let subject = format!("revision {revision}");
+    fn note_stuck(&self, why: &str) {
+        let subject = format!("revision {}", self.revision);
         let text = format!("{subject} was not confirmed, and its rollback failed: {why}");
         let details = json!({"who": Who::router(), "origin": subject, "why": why});
-        self.events().note(EventKind::ConfigurationRefused, &subject, text, details);
+        self.router.events().note(EventKind::ConfigurationRefused, &subject, text, details);
     }
 
-    /// Waits until no other transaction runs, and starts one for the rollback of a revision. Returns `None`
-    /// if the revision no longer waits for confirmation.
-    async fn turn_of(&self, revision: u64) -> Option<Turn> {
+    /// Waits until no other transaction runs, and begins the one of the rollback. Returns `None` if the revision
+    /// no longer waits for confirmation.
+    async fn transaction(&self) -> Option<Transaction> {
         loop {
             // Only the holder of a transaction ends the waiting.
-            if let Ok(turn) = self.begin_turn() {
-                return self.waits_for(revision).then_some(turn);
+            if let Ok(transaction) = Transaction::begin_despite_waiting(&self.router) {
+                return self.waits().then_some(transaction);
             }
             tokio::time::sleep(LOOK).await;
         }
     }
 
-    fn waits_for(&self, revision: u64) -> bool {
-        self.lock().settings.waiting.as_ref().is_some_and(|waiting| waiting.revision == revision)
+    fn waits(&self) -> bool {
+        let inner = self.router.lock();
+        inner.settings.waiting.as_ref().is_some_and(|waiting| waiting.revision == self.revision)
     }
+}
 
-    pub(crate) async fn confirm_whole(&self, meant: Option<u64>) -> Result<u64, ControlError> {
-        let _turn = self.begin_turn().map_err(|busy| self.why_not_now(busy))?;
-        let (store, revision) = {
-            let inner = self.lock();
-            let waiting = inner.settings.waiting.as_ref().ok_or_else(nothing_waits)?;
-            waiting.check_stays()?;
-            (inner.settings.store.clone(), waiting.revision)
-        };
-        if let Some(other) = meant.filter(|meant| *meant != revision) {
-            return Err(ControlError::Conflict(format!(
-                "revision {revision} waits to be confirmed, not revision {other}: nothing was confirmed"
-            )));
-        }
-        let work = tokio::task::spawn_blocking(move || store.settle(revision, State::Good));
-        let settled = work.await.map_err(|error| ControlError::system("store the confirmation", error))?;
-        settled.map_err(|error| ControlError::system("store the confirmation", error))?;
-        let mut inner = self.lock();
-        inner.settings.waiting = None;
-        inner.settings.base.draft.state = State::Good;
-        let (subject, text) = (format!("revision {revision}"), format!("revision {revision} is confirmed"));
-        inner.observation.events.note(
-            EventKind::ConfigurationConfirmed,
-            &subject,
-            text,
-            json!({"revision": revision}),
-        );
-        Ok(revision)
+/// Confirms the waiting revision, which must be `meant` if given. Returns its number.
+pub(crate) async fn confirm(router: &Router, meant: Option<u64>) -> Result<u64, ControlError> {
+    let _transaction =
+        Transaction::begin_despite_waiting(router).map_err(|busy| why_not_now(&router.lock(), busy))?;
+    let (store, revision) = {
+        let inner = router.lock();
+        let waiting = inner.settings.waiting.as_ref().ok_or_else(nothing_waits)?;
+        waiting.check_stays()?;
+        (inner.settings.store.clone(), waiting.revision)
+    };
+    if let Some(other) = meant.filter(|meant| *meant != revision) {
+        return Err(ControlError::Conflict(format!(
+            "revision {revision} waits to be confirmed, not revision {other}: nothing was confirmed"
+        )));
     }
+    let work = tokio::task::spawn_blocking(move || store.settle(revision, State::Good));
+    let settled = work.await.map_err(|error| ControlError::system("store the confirmation", error))?;
+    settled.map_err(|error| ControlError::system("store the confirmation", error))?;
+    let mut inner = router.lock();
+    inner.settings.waiting = None;
+    inner.settings.base.draft.state = State::Good;
+    let (subject, text) = (format!("revision {revision}"), format!("revision {revision} is confirmed"));
+    inner.observation.events.note(
+        EventKind::ConfigurationConfirmed,
+        &subject,
+        text,
+        json!({"revision": revision}),
+    );
+    Ok(revision)
+}
 
-    /// Returns the reason why a confirmation fails while another transaction runs: no revision waits, its
-    /// rollback has begun, or else `busy`.
-    fn why_not_now(&self, busy: ControlError) -> ControlError {
-        match &self.lock().settings.waiting {
-            None => nothing_waits(),
-            Some(waiting) => waiting.check_stays().err().unwrap_or(busy),
-        }
+/// Returns the reason why a confirmation fails while another transaction runs: no revision waits, its
+/// rollback has begun, or else `busy`.
+fn why_not_now(inner: &Inner, busy: ControlError) -> ControlError {
+    match &inner.settings.waiting {
+        None => nothing_waits(),
+        Some(waiting) => waiting.check_stays().err().unwrap_or(busy),
     }
+}
 
+impl Transaction {
     /// Rolls back the waiting revision. Returns its number and the changes.
     ///
     /// # Errors
     /// Returns an error if no revision waits. Returns the failed changes if the rollback failed in part; the
     /// revision still waits then.
-    pub(super) async fn withdraw(&self, _turn: &Turn) -> Result<(u64, Vec<String>), ControlError> {
+    pub(super) async fn withdraw(&self) -> Result<(u64, Vec<String>), ControlError> {
         let (revision, before) = {
-            let mut inner = self.lock();
+            let mut inner = self.0.lock();
             let waiting = inner.settings.waiting.as_mut().ok_or_else(nothing_waits)?;
             waiting.goes_back = true;
             (waiting.revision, Arc::clone(&waiting.before))
         };
-        let changes = self.running().difference(&before).changes;
+        let changes = self.0.running().difference(&before).changes;
         let remains = self.make_what_can_be(changes.clone()).await;
         if !remains.is_empty() {
             return Err(ControlError::System(format!(
@@ -137,7 +149,7 @@ impl Router {
             )));
         }
         let store = {
-            let mut inner = self.lock();
+            let mut inner = self.0.lock();
             if let Some(waiting) = inner.settings.waiting.take() {
                 inner.settings.base = waiting.base;
             }
@@ -151,7 +163,7 @@ impl Router {
         let text = format!("revision {revision} is rolled back: the previous configuration runs again");
         let commands = commands(&changes);
         let details = json!({"revision": revision, "changes": commands.len()});
-        self.events().note(
+        self.0.events().note(
             EventKind::ConfigurationRolledBack,
             &format!("revision {revision}"),
             text,

@@ -1,9 +1,10 @@
 //! Conditional changes. They are made only if a given revision runs, so that they overwrite no change that
 //! the caller has not read.
 
-use millrace_store::{AuditEntry, Outcome};
+use millrace_store::{AuditEntry, AuditLog, Outcome};
 use millrace_telemetry::utc;
 
+use super::Transaction;
 use crate::ControlError;
 use crate::router::Router;
 use crate::view::RevisionView;
@@ -11,60 +12,62 @@ use crate::view::RevisionView;
 /// Maximum number of audit log lines searched for the author of a change.
 const SEARCHED: usize = 1000;
 
-impl Router {
+impl Transaction {
     /// Refuses unless revision `number` is running without later changes.
     ///
     /// # Errors
     /// Returns [`ControlError::Changed`] with the running revision and the author of the change, or an error
     /// if the revisions can't be read.
     pub(super) async fn expect_revision(&self, number: u64) -> Result<(), ControlError> {
-        let router = self.clone();
-        let looked = tokio::task::spawn_blocking(move || router.is_revision(number)).await;
+        let router = self.0.clone();
+        let looked = tokio::task::spawn_blocking(move || is_revision(&router, number)).await;
         looked.map_err(|error| ControlError::system("read the revisions", error))?
     }
+}
 
-    fn is_revision(&self, number: u64) -> Result<(), ControlError> {
-        let revisions = self.revisions()?;
-        let Some(RevisionView { revision, .. }) = revisions.into_iter().find(|one| one.runs) else {
-            let origin = self.lock().settings.base.draft.origin.clone();
-            return Err(changed(&format!(
-                "the router runs its start configuration, {origin}, not revision {number}"
-            )));
-        };
-        if revision.number != number {
-            let comment = revision.comment.map(|comment| format!(" ({comment})")).unwrap_or_default();
-            let (runs, time, who) = (revision.number, utc(revision.time), revision.who);
-            return Err(changed(&format!(
-                "revision {runs} is running, since {time} by {who}{comment}, not revision {number}"
-            )));
-        }
-        let running = self.running();
-        let (draft, overrides) = {
-            let inner = self.lock();
-            (inner.settings.base.draft.clone(), inner.settings.overrides.clone())
-        };
-        let difference = running.difference(&overrides.read(&draft.text, &draft.origin)?);
-        if difference.is_empty() {
-            return Ok(());
-        }
-        let last = self.last_change().map(|last| format!(", the last one by {last}")).unwrap_or_default();
-        Err(changed(&format!(
-            "revision {number} is running, but single commands have changed the configuration since{last} (see `millrace diff`)"
-        )))
+/// Refuses as [`Transaction::expect_revision`] does.
+fn is_revision(router: &Router, number: u64) -> Result<(), ControlError> {
+    let revisions = router.revisions()?;
+    let Some(RevisionView { revision, .. }) = revisions.into_iter().find(|one| one.runs) else {
+        let origin = router.lock().settings.base.draft.origin.clone();
+        return Err(changed(&format!(
+            "the router runs its start configuration, {origin}, not revision {number}"
+        )));
+    };
+    if revision.number != number {
+        let comment = revision.comment.map(|comment| format!(" ({comment})")).unwrap_or_default();
+        let (runs, time, who) = (revision.number, utc(revision.time), revision.who);
+        return Err(changed(&format!(
+            "revision {runs} is running, since {time} by {who}{comment}, not revision {number}"
+        )));
     }
+    let running = router.running();
+    let (draft, overrides) = {
+        let inner = router.lock();
+        (inner.settings.base.draft.clone(), inner.settings.overrides.clone())
+    };
+    let difference = running.difference(&overrides.read(&draft.text, &draft.origin)?);
+    if difference.is_empty() {
+        return Ok(());
+    }
+    let last =
+        last_change(&router.audit()).map(|last| format!(", the last one by {last}")).unwrap_or_default();
+    Err(changed(&format!(
+        "revision {number} is running, but single commands have changed the configuration since{last} (see `millrace diff`)"
+    )))
+}
 
-    /// Returns the author, time and operation of the last single change; `None` if the audit log has none.
-    fn last_change(&self) -> Option<String> {
-        let is_change = |entry: &&AuditEntry| {
-            entry.outcome == Outcome::Done
-                && !entry.operation.starts_with("GET ")
-                && !entry.operation.contains("/configuration")
-                && !entry.operation.contains("/tokens")
-        };
-        let entries = self.audit().last(SEARCHED).ok()?;
-        let AuditEntry { who, operation, time, .. } = entries.iter().rev().find(is_change)?;
-        Some(format!("{who} at {time} ({operation})"))
-    }
+/// Returns the author, time and operation of the last single change; `None` if the audit log has none.
+fn last_change(audit: &AuditLog) -> Option<String> {
+    let is_change = |entry: &&AuditEntry| {
+        entry.outcome == Outcome::Done
+            && !entry.operation.starts_with("GET ")
+            && !entry.operation.contains("/configuration")
+            && !entry.operation.contains("/tokens")
+    };
+    let entries = audit.last(SEARCHED).ok()?;
+    let AuditEntry { who, operation, time, .. } = entries.iter().rev().find(is_change)?;
+    Some(format!("{who} at {time} ({operation})"))
 }
 
 fn changed(what: &str) -> ControlError {

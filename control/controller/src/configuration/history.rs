@@ -5,7 +5,8 @@ use millrace_store::{Revision, StoreError, Who};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::apply::{Apply, without_restart};
+use super::Transaction;
+use super::apply::{Apply, report, without_restart};
 use crate::ControlError;
 use crate::router::Router;
 use crate::settings::Base;
@@ -46,94 +47,96 @@ impl Router {
         let revisions = store.revisions().map_err(failed)?.into_iter().rev();
         Ok(revisions.map(|one| RevisionView { runs: Some(one.number) == runs, revision: one }).collect())
     }
+}
 
-    pub(crate) async fn roll_back_whole(
-        &self,
-        order: RollBack,
-        who: &Who,
-    ) -> Result<AppliedView, ControlError> {
-        let turn = self.begin_turn()?;
-        if let Some(number) = order.if_revision {
-            self.expect_revision(number).await?;
+impl RollBack {
+    /// Rolls back as the request says.
+    ///
+    /// # Errors
+    /// Returns an error if the revision doesn't exist, and the errors of [`Apply`].
+    pub(crate) async fn roll_back(self, router: &Router, who: &Who) -> Result<AppliedView, ControlError> {
+        let transaction = Transaction::begin_despite_waiting(router)?;
+        if let Some(number) = self.if_revision {
+            transaction.expect_revision(number).await?;
         }
-        let waits = self.lock().settings.waiting.is_some();
+        let waits = router.lock().settings.waiting.is_some();
         // An invalid target is reported before the waiting revision is withdrawn.
-        let target = match order.revision {
-            Some(number) => Some(self.target(number).await?),
+        let target = match self.revision {
+            Some(number) => Some(target(router, number).await?),
             None if waits => None,
-            None => Some(self.target(self.newest_other().await?).await?),
+            None => Some(target(router, newest_other(router).await?).await?),
         };
         let withdrawn = match waits {
-            true => Some(self.withdraw(&turn).await?),
+            true => Some(transaction.withdraw().await?),
             false => None,
         };
         if let Some((revision, _)) = &withdrawn {
             tracing::info!(%who, revision, "the revision was rolled back before its confirmation");
         }
         let Some((mut apply, candidate)) = target else {
-            let Base { draft, revision: runs } = self.lock().settings.base.clone();
+            let Base { draft, revision: runs } = router.lock().settings.base.clone();
             let changes = withdrawn.map(|(_, changes)| changes).unwrap_or_default();
             return Ok(AppliedView { changes, runs, ..AppliedView::nothing(&draft.origin) });
         };
-        apply.comment = order.comment;
-        apply.confirm = order.confirm;
-        let result = self.apply_whole(&turn, candidate, &apply, who).await;
-        self.tell_applied(&apply, who, &result);
+        apply.comment = self.comment;
+        apply.confirm = self.confirm;
+        let result = transaction.apply(candidate, &apply, who).await;
+        report(router.events(), &apply, who, &result);
         match (result, withdrawn) {
-            (Err(error), Some((revision, _))) => Err(self.only_withdrawn(revision, who, error)),
+            (Err(error), Some((revision, _))) => Err(only_withdrawn(router, revision, who, error)),
             (result, _) => result,
         }
     }
+}
 
-    /// Returns the request and the parsed configuration for a rollback to a revision.
-    async fn target(&self, number: u64) -> Result<(Apply, Config), ControlError> {
-        let store = self.lock().settings.store.clone();
-        let (_, text) = store.own_revision(number).map_err(of_store)?;
-        let origin = format!("revision {number}");
-        let candidate = self.candidate(&text, &origin).await?;
-        without_restart(self.running().difference(&candidate))?;
-        Ok((Apply { text, origin: Some(origin), ..Apply::default() }, candidate))
-    }
+/// Returns the request and the parsed configuration for a rollback to a revision.
+async fn target(router: &Router, number: u64) -> Result<(Apply, Config), ControlError> {
+    let store = router.lock().settings.store.clone();
+    let (_, text) = store.own_revision(number).map_err(of_store)?;
+    let origin = format!("revision {number}");
+    let candidate = router.candidate(&text, &origin).await?;
+    without_restart(router.running().difference(&candidate))?;
+    Ok((Apply { text, origin: Some(origin), ..Apply::default() }, candidate))
+}
 
-    /// Records in the audit log that the waiting revision was withdrawn, but the target not applied. Returns
-    /// `error` extended by this fact.
-    fn only_withdrawn(&self, revision: u64, who: &Who, error: ControlError) -> ControlError {
-        let runs = self.lock().settings.base.revision;
-        self.note_own(who.clone(), &format!("rollback of revision {revision}"), Ok(runs));
-        error.of(&format!(
-            "revision {revision} is rolled back, and the configuration before it runs; \
-             the next step of the rollback failed"
-        ))
-    }
+/// Records in the audit log that the waiting revision was withdrawn, but the target not applied. Returns
+/// `error` extended by this fact.
+fn only_withdrawn(router: &Router, revision: u64, who: &Who, error: ControlError) -> ControlError {
+    let runs = router.lock().settings.base.revision;
+    router.note_own(who.clone(), &format!("rollback of revision {revision}"), Ok(runs));
+    error.of(&format!(
+        "revision {revision} is rolled back, and the configuration before it runs; \
+         the next step of the rollback failed"
+    ))
+}
 
-    /// Returns the newest good revision that differs from the running configuration.
-    async fn newest_other(&self) -> Result<u64, ControlError> {
-        let running = self.running();
-        let (store, overrides) = {
-            let inner = self.lock();
-            (inner.settings.store.clone(), inner.settings.overrides.clone())
-        };
-        let work = tokio::task::spawn_blocking(move || {
-            for Revision { number, .. } in store.good()? {
-                let (_, text) = store.revision(number)?;
-                // A stored revision that this version can't parse is no target.
-                let Ok(other) = overrides.read(&text, "revision") else { continue };
-                if !running.difference(&other).is_empty() {
-                    return Ok(Some(number));
-                }
+/// Returns the newest good revision that differs from the running configuration.
+async fn newest_other(router: &Router) -> Result<u64, ControlError> {
+    let running = router.running();
+    let (store, overrides) = {
+        let inner = router.lock();
+        (inner.settings.store.clone(), inner.settings.overrides.clone())
+    };
+    let work = tokio::task::spawn_blocking(move || {
+        for Revision { number, .. } in store.good()? {
+            let (_, text) = store.revision(number)?;
+            // A stored revision that this version can't parse is no target.
+            let Ok(other) = overrides.read(&text, "revision") else { continue };
+            if !running.difference(&other).is_empty() {
+                return Ok(Some(number));
             }
-            Ok(None)
-        });
-        let found = work.await.map_err(|error| ControlError::system("read the revisions", error))?;
-        let found = found.map_err(|error: StoreError| ControlError::refused(error))?;
-        found.ok_or_else(|| {
-            ControlError::NotFound(
-                "no good revision differs from the running configuration: `millrace history` lists all \
-                 revisions"
-                    .into(),
-            )
-        })
-    }
+        }
+        Ok(None)
+    });
+    let found = work.await.map_err(|error| ControlError::system("read the revisions", error))?;
+    let found = found.map_err(|error: StoreError| ControlError::refused(error))?;
+    found.ok_or_else(|| {
+        ControlError::NotFound(
+            "no good revision differs from the running configuration: `millrace history` lists all \
+             revisions"
+                .into(),
+        )
+    })
 }
 
 pub(crate) fn of_store(error: StoreError) -> ControlError {

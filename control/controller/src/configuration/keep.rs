@@ -7,6 +7,7 @@ use millrace_store::{Draft, Revision, State, Store, StoreError, Who};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::Transaction;
 use super::apply::Apply;
 use crate::ControlError;
 use crate::overrides::Overrides;
@@ -49,7 +50,7 @@ pub struct Keep {
 /// Maximum number of lost entries named in an error.
 const NAMED: usize = 10;
 
-impl Router {
+impl Transaction {
     /// Stores the text of an apply request that changed nothing as a revision. Does nothing if the base and
     /// the newest good revision already equal the running configuration.
     ///
@@ -63,7 +64,7 @@ impl Router {
     ) -> Result<AppliedView, ControlError> {
         let Apply { text, origin, comment, .. } = order.clone();
         let name = origin.clone().unwrap_or_else(|| "configuration".to_owned());
-        let (kept, by) = (self.kept(), who.clone());
+        let (kept, by) = (Kept::of(&self.0), who.clone());
         let work = tokio::task::spawn_blocking(move || match kept.counts(&running)? {
             true => Ok(None),
             false => kept.keep(&running, Keep { text: Some(text), origin, comment }, by).map(Some),
@@ -71,17 +72,8 @@ impl Router {
         let written = work.await.map_err(|error| ControlError::system("write the revision", error))?;
         let Some((draft, revision)) = written? else { return Ok(AppliedView::nothing(&name)) };
         let number = Some(revision.number);
-        self.lock().settings.base = Base { draft, revision: number };
+        self.0.lock().settings.base = Base { draft, revision: number };
         Ok(AppliedView { revision: number, runs: number, ..AppliedView::nothing(&name) })
-    }
-
-    pub(crate) fn kept(&self) -> Kept {
-        let inner = self.lock();
-        Kept {
-            store: inner.settings.store.clone(),
-            base: inner.settings.base.clone(),
-            overrides: inner.settings.overrides.clone(),
-        }
     }
 }
 
@@ -93,6 +85,15 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
+    pub(crate) fn of(router: &Router) -> Self {
+        let settings = &router.lock().settings;
+        Self {
+            store: settings.store.clone(),
+            base: settings.base.clone(),
+            overrides: settings.overrides.clone(),
+        }
+    }
+
     pub(crate) fn saved(&self, running: &Config, order: Save) -> Result<String, ControlError> {
         let Save { text, origin, force } = order;
         let Some(text) = text else {

@@ -10,8 +10,8 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use millrace_config::{Change, Filter, Route};
 
-use super::Failed;
-use crate::filters::check::{Shadows, shadows};
+use super::{Failed, Transaction};
+use crate::filters::check::{Shadows, compared, named_shadows, shadows};
 use crate::filters::conflicts::FilterConflicts;
 use crate::filters::refuse_unreachable;
 use crate::model::Model;
@@ -57,10 +57,10 @@ impl Router {
             reading.await.map_err(|error| ControlError::system("read the list", error))?;
         let router = self.clone();
         let work = tokio::spawn(async move {
-            let _turn = router.begin_apply()?;
+            let transaction = Transaction::begin(&router)?;
             let changes = try_all(&mut router.lock(), entries, &mut wrong);
             wrong.refuse(count)?;
-            router.make(&changes).await.map_err(|failed| refused(count, failed))?;
+            transaction.make(&changes).await.map_err(|failed| refused(count, failed))?;
             let done = done(&router.lock(), &changes);
             Ok(done)
         });
@@ -70,11 +70,11 @@ impl Router {
     /// Returns the filters and bindings that never win, of those whose numbers `is_meant` selects. Compares
     /// filters on a blocking thread.
     pub(crate) async fn never_winning(&self, is_meant: impl Fn(u64) -> bool) -> Vec<ShadowedView> {
-        let gates = self.lock().model.compared(&is_meant);
+        let gates = compared(&self.lock().model, &is_meant);
         let compare = move || gates.iter().flat_map(shadows).collect::<Shadows>();
         // A failed comparison loses only the warning; the change itself has succeeded.
         let found = tokio::task::spawn_blocking(compare).await.unwrap_or_default();
-        self.lock().model.named_shadows(found, is_meant)
+        named_shadows(&self.lock().model, found, is_meant)
     }
 }
 

@@ -26,12 +26,40 @@ pub use keep::{Keep, Save};
 pub use lists::AddedFilters;
 
 use crate::ControlError;
-use crate::router::Router;
+use crate::router::{Inner, Router};
+use crate::settings::Progress;
 
-/// Guard of a transaction. Other changes are refused until it is dropped.
-pub(crate) struct Turn(Router);
+/// Transaction of a router: the changes that its methods make are all made, or none. Other changes are refused
+/// until it is dropped.
+pub(crate) struct Transaction(Router);
 
-impl Drop for Turn {
+impl Transaction {
+    /// Begins a transaction.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Router::to_change`].
+    pub fn begin(router: &Router) -> Result<Self, ControlError> {
+        let mut inner = router.to_change()?;
+        Ok(Self::of(router, &mut inner))
+    }
+
+    /// Begins a transaction that confirms or rolls back a revision, even while one waits for confirmation.
+    ///
+    /// # Errors
+    /// Returns an error while another transaction runs.
+    fn begin_despite_waiting(router: &Router) -> Result<Self, ControlError> {
+        let mut inner = router.lock();
+        inner.settings.unless_applying()?;
+        Ok(Self::of(router, &mut inner))
+    }
+
+    fn of(router: &Router, inner: &mut Inner) -> Self {
+        inner.settings.applying = Some(Progress::default());
+        Self(router.clone())
+    }
+}
+
+impl Drop for Transaction {
     fn drop(&mut self) {
         self.0.lock().settings.applying = None;
     }

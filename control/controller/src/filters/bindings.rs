@@ -23,16 +23,11 @@ impl Model {
                     .1)
             }
             Change::AddFilter(filter) => Ok(self.add_configured_filter(filter)?.1),
-            Change::RemoveFilter(filter) => self.remove_filter(filter),
+            Change::RemoveFilter(filter) => remove_filter(self, filter),
             other => {
                 Err(ControlError::System(format!("internal error: `{other}` is not a change of filters")))
             }
         }
-    }
-
-    fn remove_filter(&mut self, filter: &Filter) -> Result<PluginChange<CompiledExpression>, ControlError> {
-        let binding = self.find_filter(filter)?;
-        Ok(self.plugins.remove_binding(binding)?)
     }
 
     /// Adds a configured filter to the model.
@@ -49,7 +44,7 @@ impl Model {
     /// # Errors
     /// Returns an error if no such filter exists.
     pub(crate) fn find_filter(&self, filter: &Filter) -> Result<BindingId, ControlError> {
-        let (action, gate) = self.looked_up(filter)?;
+        let (action, gate) = looked_up(self, filter)?;
         let found = self.plugins.find_binding(&action, gate, filter.r#match.value(), filter.priority);
         found.ok_or_else(|| no_such_filter(filter))
     }
@@ -59,7 +54,7 @@ impl Model {
     /// # Errors
     /// Returns an error if no such filter exists, or several.
     pub(crate) fn find_only_filter(&self, filter: &Filter) -> Result<BindingId, ControlError> {
-        let (action, gate) = self.looked_up(filter)?;
+        let (action, gate) = looked_up(self, filter)?;
         let found = self.plugins.find_bindings(&action, gate, filter.r#match.value());
         match found[..] {
             [] => Err(no_such_filter(filter)),
@@ -76,23 +71,31 @@ impl Model {
         }
     }
 
-    /// Returns the action of a configured filter and the gate where it is bound.
-    fn looked_up(&self, filter: &Filter) -> Result<(Action, GateId), ControlError> {
-        let (matches, action) = (filter.r#match.value(), filter.action.value());
-        let gate = filter.gate.as_deref().or(action.default_gate()).unwrap_or_default();
-        let gate = self.plugins.gate(gate)?.id;
-        let gone = match action {
-            FilterAction::Queue(name) => self.schedulers.known(name).map(Action::Queue),
-            _ => None,
-        };
-        // The leaf that a `queue` action names may already be removed.
-        Ok((gone.map_or_else(|| self.action(action, matches), Ok)?, gate))
-    }
-
     /// Returns the public id of a filter.
     pub(crate) fn number_of(&self, filter: &Filter) -> Option<u64> {
         self.plugins.binding(self.find_filter(filter).ok()?).map(|bound| bound.number)
     }
+}
+
+/// Returns the action of a configured filter and the gate where it is bound.
+fn looked_up(model: &Model, filter: &Filter) -> Result<(Action, GateId), ControlError> {
+    let (matches, action) = (filter.r#match.value(), filter.action.value());
+    let gate = filter.gate.as_deref().or(action.default_gate()).unwrap_or_default();
+    let gate = model.plugins.gate(gate)?.id;
+    let gone = match action {
+        FilterAction::Queue(name) => model.schedulers.known(name).map(Action::Queue),
+        _ => None,
+    };
+    // The leaf that a `queue` action names may already be removed.
+    Ok((gone.map_or_else(|| model.action(action, matches), Ok)?, gate))
+}
+
+fn remove_filter(
+    model: &mut Model,
+    filter: &Filter,
+) -> Result<PluginChange<CompiledExpression>, ControlError> {
+    let binding = model.find_filter(filter)?;
+    Ok(model.plugins.remove_binding(binding)?)
 }
 
 fn no_such_filter(filter: &Filter) -> ControlError {

@@ -27,41 +27,38 @@ pub(crate) type Entries = Vec<Entry<BindingId>>;
 
 pub(crate) type Shadows = Vec<(BindingId, Vec<BindingId>)>;
 
-impl Model {
-    /// Returns the filters and bindings that never win, each with the filters that shadow it.
-    pub fn never_winning(&self) -> Vec<ShadowedView> {
-        let found = self.compared(|_| true).iter().flat_map(shadows).collect();
-        self.named_shadows(found, |_| true)
-    }
+/// Returns views of the shadowed bindings whose numbers `is_meant` selects, the oldest first.
+pub fn named_shadows(model: &Model, mut found: Shadows, is_meant: impl Fn(u64) -> bool) -> Vec<ShadowedView> {
+    let number = |id: &BindingId| model.plugins.binding(*id).map(|bound| bound.number);
+    found.retain(|(id, _)| number(id).is_some_and(&is_meant));
+    found.sort_by_key(|(id, _)| number(id));
+    let view = |(id, by): &(BindingId, Vec<BindingId>)| {
+        let by = by.iter().filter_map(|id| named(*id, model)).collect();
+        Some(ShadowedView { filter: named(*id, model)?, by })
+    };
+    found.iter().filter_map(view).collect()
+}
 
-    /// Returns the filters of each gate at which `is_meant` selects at least one binding number. Omits gates
-    /// with more than [`MOST_COMPARED`] filters.
-    pub fn compared(&self, is_meant: impl Fn(u64) -> bool) -> Vec<Entries> {
-        let mut gates: HashMap<GateId, (bool, Entries)> = HashMap::new();
-        let by_age = self.plugins.bindings_by_age();
-        let all = by_age.flat_map(|(id, bound)| {
-            bound.compiled.alternatives().iter().map(move |filter| (id, bound, filter))
-        });
-        for (age, (value, bound, filter)) in (0..).zip(all) {
-            let (has_meant, entries) = gates.entry(bound.gate).or_default();
-            *has_meant |= is_meant(bound.number);
-            entries.push(Entry { id: FilterId(age), filter: *filter, priority: bound.priority, value });
-        }
-        let few = |(has_meant, entries): &(bool, Entries)| *has_meant && entries.len() <= MOST_COMPARED;
-        gates.into_values().filter(few).map(|(_, entries)| entries).collect()
+/// Returns the filters of each gate at which `is_meant` selects at least one binding number. Omits gates
+/// with more than [`MOST_COMPARED`] filters.
+pub fn compared(model: &Model, is_meant: impl Fn(u64) -> bool) -> Vec<Entries> {
+    let mut gates: HashMap<GateId, (bool, Entries)> = HashMap::new();
+    let by_age = model.plugins.bindings_by_age();
+    let all = by_age
+        .flat_map(|(id, bound)| bound.compiled.alternatives().iter().map(move |filter| (id, bound, filter)));
+    for (age, (value, bound, filter)) in (0..).zip(all) {
+        let (has_meant, entries) = gates.entry(bound.gate).or_default();
+        *has_meant |= is_meant(bound.number);
+        entries.push(Entry { id: FilterId(age), filter: *filter, priority: bound.priority, value });
     }
+    let few = |(has_meant, entries): &(bool, Entries)| *has_meant && entries.len() <= MOST_COMPARED;
+    gates.into_values().filter(few).map(|(_, entries)| entries).collect()
+}
 
-    /// Returns views of the shadowed bindings whose numbers `is_meant` selects, the oldest first.
-    pub fn named_shadows(&self, mut found: Shadows, is_meant: impl Fn(u64) -> bool) -> Vec<ShadowedView> {
-        let number = |id: &BindingId| self.plugins.binding(*id).map(|bound| bound.number);
-        found.retain(|(id, _)| number(id).is_some_and(&is_meant));
-        found.sort_by_key(|(id, _)| number(id));
-        let view = |(id, by): &(BindingId, Vec<BindingId>)| {
-            let by = by.iter().filter_map(|id| named(*id, self)).collect();
-            Some(ShadowedView { filter: named(*id, self)?, by })
-        };
-        found.iter().filter_map(view).collect()
-    }
+/// Returns the filters and bindings that never win, each with the filters that shadow it.
+pub fn never_winning(model: &Model) -> Vec<ShadowedView> {
+    let found = compared(model, |_| true).iter().flat_map(shadows).collect();
+    named_shadows(model, found, |_| true)
 }
 
 pub(crate) fn shadows(entries: &Entries) -> Shadows {

@@ -185,20 +185,18 @@ pub(crate) fn tell_placements(
     offload.place(&flows, model, workers)
 }
 
-impl Model {
-    /// Reports each configured placement in the offload if there is no flow cache.
-    pub(crate) fn check_placements(&self, config: &Config, wrong: &mut Unplannable) {
-        let has_kernel = config.lacks("port") || self.ports.iter().any(PortPlan::is_kernel);
-        let Some(why) = why_no_cache(has_kernel, config.router.driver_flows) else {
-            return;
-        };
-        for (index, place) in config.place.iter().enumerate() {
-            if place.level == PlacementLevel::Xdp {
-                let at = [Step::Key("place"), Step::Entry(index), Step::Key("level")];
-                let flow = place.flow.written();
-                let problem = format!("placement {flow:?}: no flow can be offloaded: {why}");
-                wrong.unless::<()>(Err(ControlError::Invalid(problem).placed(config, &at)));
-            }
+/// Reports each configured placement in the offload if there is no flow cache.
+pub(crate) fn check_placements(model: &Model, config: &Config, wrong: &mut Unplannable) {
+    let has_kernel = config.lacks("port") || model.ports.iter().any(PortPlan::is_kernel);
+    let Some(why) = why_no_cache(has_kernel, config.router.driver_flows) else {
+        return;
+    };
+    for (index, place) in config.place.iter().enumerate() {
+        if place.level == PlacementLevel::Xdp {
+            let at = [Step::Key("place"), Step::Entry(index), Step::Key("level")];
+            let flow = place.flow.written();
+            let problem = format!("placement {flow:?}: no flow can be offloaded: {why}");
+            wrong.unless::<()>(Err(ControlError::Invalid(problem).placed(config, &at)));
         }
     }
 }

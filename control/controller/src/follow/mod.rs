@@ -24,6 +24,7 @@ use tokio::io::unix::AsyncFd;
 
 use crate::ControlError;
 use crate::follow::kernel_queueing::concerns_queueing;
+use crate::operation::requests::serve_requests;
 use crate::plugins::host_level::HostSays;
 use crate::ports::claim::Claim;
 use crate::ports::device::KernelDevice;
@@ -65,7 +66,7 @@ impl Router {
         let mut look = tokio::time::interval_at(tokio::time::Instant::now() + LOOK, LOOK);
         look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         // A plugin request may take long, so it is served concurrently with this loop.
-        let mut serving = std::pin::pin!(self.serve_requests());
+        let mut serving = std::pin::pin!(serve_requests(self));
         let mut pace = Pace::default();
         let mut features = Features::open();
         loop {

@@ -62,21 +62,21 @@ impl Model {
         self.placements.push(placed);
         Ok(())
     }
+}
 
-    /// Removes the placement of an instance.
-    pub(crate) fn forget_placed_instance(&mut self, instance: &str) {
-        let is_it = |placed: &Placed| matches!(&placed.what, Placeable::Instance(name) if name == instance);
-        self.placements.retain(|placed| !is_it(placed));
-    }
+/// Removes the placement of an instance.
+pub(crate) fn forget_instance(placements: &mut Vec<Placed>, instance: &str) {
+    let is_it = |placed: &Placed| matches!(&placed.what, Placeable::Instance(name) if name == instance);
+    placements.retain(|placed| !is_it(placed));
+}
 
-    /// Renames an instance in its placement.
-    pub(crate) fn rename_placed_instance(&mut self, from: &str, to: &str) {
-        for placed in &mut self.placements {
-            if let Placeable::Instance(name) = &mut placed.what
-                && name == from
-            {
-                to.clone_into(name);
-            }
+/// Renames an instance in its placement.
+pub(crate) fn rename_instance(placements: &mut [Placed], from: &str, to: &str) {
+    for placed in placements {
+        if let Placeable::Instance(name) = &mut placed.what
+            && name == from
+        {
+            to.clone_into(name);
         }
     }
 }

@@ -24,14 +24,14 @@ impl Model {
         let mut config = Config {
             router: self.router.clone(),
             control_plane: self.control_plane.clone(),
-            port: self.ports.iter().map(|plan| self.running_port(plan)).collect(),
+            port: self.ports.iter().map(|plan| running_port(self, plan)).collect(),
             route: self.routes.values().cloned().collect(),
             neighbour: self.neighbours.clone(),
             gate: self.plugins.gates_in_order().iter().map(|gate| running_gate(gate, tables)).collect(),
             plugins: self.plugin_settings.clone(),
             api: self.api.clone(),
             plugin: self.files.iter().map(|(_, file)| file.clone()).collect(),
-            instance: self.running_instances(),
+            instance: running_instances(self),
             bind: Vec::new(),
             filter: Vec::new(),
             place: self.placements.iter().map(Placed::written).collect(),
@@ -40,7 +40,7 @@ impl Model {
         for (_, bound) in self.plugins.bindings_by_age() {
             match bound.action {
                 Action::Instance(id) => {
-                    config.bind.push(self.running_bind(bound, self.plugins.instance_name(id)))
+                    config.bind.push(running_bind(self, bound, self.plugins.instance_name(id)))
                 }
                 _ => config.filter.push(self.running_filter(bound)),
             }
@@ -48,64 +48,64 @@ impl Model {
         config
     }
 
-    fn running_port(&self, plan: &crate::model::PortPlan) -> Port {
-        Port { scheduler: self.schedulers.of(plan.id).cloned(), ..plan.config.clone() }
-    }
-
-    fn running_instances(&self) -> Vec<Instance> {
-        let instance = |(id, name, plugin): (_, &str, &'static str)| Instance {
-            plugin: plugin.into(),
-            name: name.into(),
-            settings: self.plugins.settings_of(id).cloned().unwrap_or_default(),
-        };
-        self.plugins.instance_names().map(instance).collect()
-    }
-
-    fn running_bind(&self, bound: &Bound, instance: &str) -> Bind {
-        let CallLimits { on_fault, call, packet } = bound.call_limits;
-        // The call limits of a binding are always within the range of a budget.
-        let budget = |time: std::time::Duration| Some(Budget::clamped(time.as_micros() as u64));
-        Bind {
-            instance: instance.into(),
-            gate: self.plugins.gate_name(bound.gate).into(),
-            filter: Text::of(bound.filter.clone()),
-            priority: bound.priority,
-            on_fault: match on_fault {
-                millrace_plugin::OnFault::Drop => OnFault::Drop,
-                millrace_plugin::OnFault::Bypass => OnFault::Bypass,
-            },
-            budget: budget(call),
-            packet_budget: packet.and_then(budget),
-        }
-    }
-
     /// Returns a filter as configured.
     pub(crate) fn running_filter(&self, bound: &Bound) -> Filter {
         Filter {
             r#match: Text::of(bound.filter.clone()),
-            action: Text::of(self.written_action(&bound.action)),
+            action: Text::of(written_action(self, &bound.action)),
             gate: Some(self.plugins.gate_name(bound.gate).into()),
             priority: bound.priority,
         }
     }
+}
 
-    fn written_action(&self, action: &Action) -> FilterAction {
-        let ways = |ways: &[Way]| {
-            let way = |way: &Way| WayOut { port: self.port_name(way.port).to_owned(), via: way.via };
-            ways.iter().map(way).collect()
-        };
-        match action {
-            Action::Instance(id) => FilterAction::Instance(self.plugins.instance_name(*id).to_owned()),
-            Action::Drop => FilterAction::Drop,
-            Action::Accept => FilterAction::Accept,
-            Action::Reject => FilterAction::Reject,
-            Action::Host => FilterAction::Host,
-            Action::Send(to) => FilterAction::Ports(ways(to)),
-            Action::Copy(to) => FilterAction::CopyTo(ways(to)),
-            Action::Queue(queue) => FilterAction::Queue(self.schedulers.name(*queue).to_owned()),
-            Action::Police(policer) => FilterAction::Police(policing(policer)),
-        }
+fn written_action(model: &Model, action: &Action) -> FilterAction {
+    let ways = |ways: &[Way]| {
+        let way = |way: &Way| WayOut { port: model.port_name(way.port).to_owned(), via: way.via };
+        ways.iter().map(way).collect()
+    };
+    match action {
+        Action::Instance(id) => FilterAction::Instance(model.plugins.instance_name(*id).to_owned()),
+        Action::Drop => FilterAction::Drop,
+        Action::Accept => FilterAction::Accept,
+        Action::Reject => FilterAction::Reject,
+        Action::Host => FilterAction::Host,
+        Action::Send(to) => FilterAction::Ports(ways(to)),
+        Action::Copy(to) => FilterAction::CopyTo(ways(to)),
+        Action::Queue(queue) => FilterAction::Queue(model.schedulers.name(*queue).to_owned()),
+        Action::Police(policer) => FilterAction::Police(policing(policer)),
     }
+}
+
+fn running_bind(model: &Model, bound: &Bound, instance: &str) -> Bind {
+    let CallLimits { on_fault, call, packet } = bound.call_limits;
+    // The call limits of a binding are always within the range of a budget.
+    let budget = |time: std::time::Duration| Some(Budget::clamped(time.as_micros() as u64));
+    Bind {
+        instance: instance.into(),
+        gate: model.plugins.gate_name(bound.gate).into(),
+        filter: Text::of(bound.filter.clone()),
+        priority: bound.priority,
+        on_fault: match on_fault {
+            millrace_plugin::OnFault::Drop => OnFault::Drop,
+            millrace_plugin::OnFault::Bypass => OnFault::Bypass,
+        },
+        budget: budget(call),
+        packet_budget: packet.and_then(budget),
+    }
+}
+
+fn running_instances(model: &Model) -> Vec<Instance> {
+    let instance = |(id, name, plugin): (_, &str, &'static str)| Instance {
+        plugin: plugin.into(),
+        name: name.into(),
+        settings: model.plugins.settings_of(id).cloned().unwrap_or_default(),
+    };
+    model.plugins.instance_names().map(instance).collect()
+}
+
+fn running_port(model: &Model, plan: &crate::model::PortPlan) -> Port {
+    Port { scheduler: model.schedulers.of(plan.id).cloned(), ..plan.config.clone() }
 }
 
 /// Returns rate and burst of a policer, as the configuration writes them.

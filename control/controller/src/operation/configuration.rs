@@ -1,11 +1,13 @@
 //! Operations on the configuration and its revisions.
 
 use crate::ControlError;
+use crate::configuration::Transaction;
 use crate::configuration::apply::Apply;
+use crate::configuration::confirm::confirm;
 use crate::configuration::history::RollBack;
 use crate::configuration::history::of_store;
-use crate::configuration::keep::Keep;
 use crate::configuration::keep::Save;
+use crate::configuration::keep::{Keep, Kept};
 use crate::operation::Authorized;
 use crate::operation::Effect;
 use crate::operation::Operation;
@@ -39,11 +41,7 @@ impl Operation for Apply {
     /// The earlier configuration runs then.
     async fn carry_out(self, router: &Router, caller: &Authorized<'_>) -> Result<AppliedView, ControlError> {
         let (router, who) = (router.clone(), caller.who.clone());
-        let work = tokio::spawn(async move {
-            let result = router.apply_at_once(&self, &who).await;
-            router.tell_applied(&self, &who, &result);
-            result
-        });
+        let work = tokio::spawn(async move { self.apply(&router, &who).await });
         work.await.map_err(|error| ControlError::system("apply the configuration", error))?
     }
 }
@@ -110,7 +108,7 @@ impl Operation for RollBack {
     /// unless the text says that the waiting revision is withdrawn.
     async fn carry_out(self, router: &Router, caller: &Authorized<'_>) -> Result<AppliedView, ControlError> {
         let (router, who) = (router.clone(), caller.who.clone());
-        let work = tokio::spawn(async move { router.roll_back_whole(self, &who).await });
+        let work = tokio::spawn(async move { self.roll_back(&router, &who).await });
         work.await.map_err(|error| ControlError::system("roll back", error))?
     }
 }
@@ -195,7 +193,7 @@ impl Operation for Confirm {
     /// can't be written. In the last case the revision still waits.
     async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<u64, ControlError> {
         let router = router.clone();
-        let work = tokio::spawn(async move { router.confirm_whole(self.revision).await });
+        let work = tokio::spawn(async move { confirm(&router, self.revision).await });
         work.await.map_err(|error| ControlError::system("confirm the revision", error))?
     }
 }
@@ -211,7 +209,7 @@ impl Operation for Save {
     async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<String, ControlError> {
         // A half-applied configuration is not saved.
         router.lock().settings.unless_applying()?;
-        let (running, kept) = (router.running(), router.kept());
+        let (running, kept) = (router.running(), Kept::of(router));
         let work = tokio::task::spawn_blocking(move || kept.saved(&running, self));
         work.await.map_err(|error| ControlError::system("write the configuration", error))?
     }
@@ -230,8 +228,8 @@ impl Operation for Keep {
     /// configuration is being applied or waits for confirmation. Returns [`ControlError::Forbidden`] for a
     /// role below `admin` whose text permits more at the next start.
     async fn carry_out(self, router: &Router, caller: &Authorized<'_>) -> Result<Revision, ControlError> {
-        let _turn = router.begin_apply()?;
-        let (running, kept) = (router.running(), router.kept());
+        let _transaction = Transaction::begin(router)?;
+        let (running, kept) = (router.running(), Kept::of(router));
         let (who, by, role) = (&caller.who, caller.who.clone(), caller.least());
         let order = Self { comment: Some(self.comment.unwrap_or_else(|| "saved".to_owned())), ..self };
         let work = tokio::task::spawn_blocking(move || {

@@ -11,6 +11,7 @@ use crate::filters::check::view;
 use crate::filters::conflicts::FilterConflicts;
 use crate::filters::explain::beaten;
 use crate::filters::explain::chooses_way;
+use crate::filters::explain::explain_gate;
 use crate::filters::new_filter;
 use crate::filters::parse_filter;
 use crate::filters::refuse_unreachable;
@@ -261,7 +262,7 @@ impl Operation for ExplainFilters {
                 beaten
             });
             let (candidates, left_out) =
-                inner.model.explain_gate(table.filters(), &candidate, winner, beaten.as_deref());
+                explain_gate(&inner.model, table.filters(), &candidate, winner, beaten.as_deref());
             gates.push(GateExplanationView {
                 gate: gate.name,
                 position: gate.position,

@@ -1,6 +1,7 @@
 //! Operations on instances of plugins.
 
 use crate::ControlError;
+use crate::model::placements::rename_instance;
 use crate::operation::Authorized;
 use crate::operation::Effect;
 use crate::operation::Operation;
@@ -127,7 +128,7 @@ impl Operation for RenameInstance {
             inner.model.plugins.rename_instance(to, name)?;
             return Err(ControlError::system("store the new name of the quarantined instance", error));
         }
-        inner.model.rename_placed_instance(name, to);
+        rename_instance(&mut inner.model.placements, name, to);
         inner.supervision.tell_names(&inner.model.plugins, &inner.workers);
         inner.plugins.find_instance(to, &inner.model, &inner.offload, &mut inner.workers)
     }

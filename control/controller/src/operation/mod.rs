@@ -13,7 +13,7 @@ mod instances;
 mod observe;
 mod plugins;
 mod ports;
-mod requests;
+pub(crate) mod requests;
 mod routes;
 mod schedulers;
 mod selection;

@@ -5,6 +5,7 @@ use crate::operation::Authorized;
 use crate::operation::Effect;
 use crate::operation::Operation;
 use crate::plugins::enter_plugin;
+use crate::plugins::load::report_loaded;
 use crate::plugins::maps::MOST_SHOWN;
 use crate::plugins::maps::hexadecimal;
 use crate::plugins::maps::summary;
@@ -84,7 +85,7 @@ impl Operation for LoadPlugin {
         drop(router.to_change()?);
         let loaded = router.read_plugin(&new, None).await;
         let entered = loaded.and_then(|loaded| enter_plugin(&mut router.to_change()?.model, loaded, &new));
-        router.say_loaded(&new, &entered);
+        report_loaded(router.events(), &new, &entered);
         entered
     }
 }

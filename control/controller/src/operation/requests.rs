@@ -100,75 +100,73 @@ impl PluginRequest {
     }
 }
 
-impl Router {
-    /// Carries out the requests of plugins, one after the other. Logs each request and its outcome, and
-    /// records them in the audit log.
-    pub(crate) async fn serve_requests(&self) -> Infallible {
-        loop {
-            // A request waits while a transaction runs.
-            while self.is_applying() {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-            let next = self.lock().plugins.requests.pop_front();
-            let Some((instance, request)) = next else {
-                self.0.requested.notified().await;
-                continue;
-            };
-            let json = &*request.json;
-            // A confirmation may take a day, so a request doesn't wait for it, but is refused like other
-            // changes.
-            let operation = "a plugin's request".to_owned();
-            let call = Call::new(self, Principal::instance(&instance), operation, Effect::Forwarding);
-            call.set_body(json.as_bytes());
-            let result = self.serve_request(&call, &request).await;
-            // There is no caller who waits for the line.
-            drop(call.close(None, result.as_ref().err().map(ToString::to_string)));
-            match result {
-                Ok(()) => tracing::info!(instance, request = json, "a plugin's request is carried out"),
-                Err(error) => {
-                    tracing::warn!(instance, request = json, "a plugin's request is refused: {error}")
-                }
+/// Carries out the requests of plugins, one after the other. Logs each request and its outcome, and
+/// records them in the audit log.
+pub(crate) async fn serve_requests(router: &Router) -> Infallible {
+    loop {
+        // A request waits while a transaction runs.
+        while is_applying(router) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let next = router.lock().plugins.requests.pop_front();
+        let Some((instance, request)) = next else {
+            router.0.requested.notified().await;
+            continue;
+        };
+        let json = &*request.json;
+        // A confirmation may take a day, so a request doesn't wait for it, but is refused like other
+        // changes.
+        let operation = "a plugin's request".to_owned();
+        let call = Call::new(router, Principal::instance(&instance), operation, Effect::Forwarding);
+        call.set_body(json.as_bytes());
+        let result = serve_request(router, &call, &request).await;
+        // There is no caller who waits for the line.
+        drop(call.close(None, result.as_ref().err().map(ToString::to_string)));
+        match result {
+            Ok(()) => tracing::info!(instance, request = json, "a plugin's request is carried out"),
+            Err(error) => {
+                tracing::warn!(instance, request = json, "a plugin's request is refused: {error}")
             }
         }
     }
+}
 
-    fn is_applying(&self) -> bool {
-        self.lock().settings.unless_applying().is_err()
-    }
+fn is_applying(router: &Router) -> bool {
+    router.lock().settings.unless_applying().is_err()
+}
 
-    /// Carries out a request as the plugin instance that made it.
-    async fn serve_request(&self, caller: &Call, request: &Request) -> Result<(), ControlError> {
-        match PluginRequest::read(request)? {
-            PluginRequest::AddFilter(new) => self.execute(caller, AddFilter(new)).await.map(drop),
-            PluginRequest::RemoveFilters(ids) => self.execute(caller, RemoveFilters { ids }).await.map(drop),
-            PluginRequest::AddRoute(new) => self.execute(caller, AddRoute(new)).await.map(drop),
-            PluginRequest::RemoveRoute(to) => self.execute(caller, RemoveRoute { to }).await.map(drop),
-            PluginRequest::CreateInstance { plugin, name, settings } => {
-                self.execute(caller, CreateInstance { plugin, name, settings }).await.map(drop)
-            }
-            PluginRequest::FreeInstance(name) => self.execute(caller, FreeInstance { name }).await.map(drop),
-            PluginRequest::Bind(new) => self.execute(caller, Bind(new)).await.map(drop),
-            PluginRequest::Unbind { instance, gate, filter } => {
-                self.execute(caller, Unbind { instance, gate, filter }).await.map(drop)
-            }
-            PluginRequest::Control { instance, message, arguments } => {
-                self.execute(caller, ControlInstance { instance, message, arguments }).await.map(drop)
-            }
-            PluginRequest::AddNode { port, node } => {
-                self.execute(caller, AddSchedulerNode { port, node: *node }).await.map(drop)
-            }
-            PluginRequest::SetNode { port, node: name, settings: changes } => {
-                self.execute(caller, SetSchedulerNode { port, name, changes }).await.map(drop)
-            }
-            PluginRequest::RemoveNode { port, node, to } => {
-                // Filters are never removed with the node: if one would lose its queue, the request is
-                // refused.
-                let removal = NodeRemoval { to, with_filters: false };
-                self.execute(caller, RemoveSchedulerNode { port, node, removal }).await.map(drop)
-            }
-            PluginRequest::SetQueue { port, queue, flow, settings: changes } => {
-                self.execute(caller, SetQueue { port, queue, flow, changes }).await
-            }
+/// Carries out a request as the plugin instance that made it.
+async fn serve_request(router: &Router, caller: &Call, request: &Request) -> Result<(), ControlError> {
+    match PluginRequest::read(request)? {
+        PluginRequest::AddFilter(new) => router.execute(caller, AddFilter(new)).await.map(drop),
+        PluginRequest::RemoveFilters(ids) => router.execute(caller, RemoveFilters { ids }).await.map(drop),
+        PluginRequest::AddRoute(new) => router.execute(caller, AddRoute(new)).await.map(drop),
+        PluginRequest::RemoveRoute(to) => router.execute(caller, RemoveRoute { to }).await.map(drop),
+        PluginRequest::CreateInstance { plugin, name, settings } => {
+            router.execute(caller, CreateInstance { plugin, name, settings }).await.map(drop)
+        }
+        PluginRequest::FreeInstance(name) => router.execute(caller, FreeInstance { name }).await.map(drop),
+        PluginRequest::Bind(new) => router.execute(caller, Bind(new)).await.map(drop),
+        PluginRequest::Unbind { instance, gate, filter } => {
+            router.execute(caller, Unbind { instance, gate, filter }).await.map(drop)
+        }
+        PluginRequest::Control { instance, message, arguments } => {
+            router.execute(caller, ControlInstance { instance, message, arguments }).await.map(drop)
+        }
+        PluginRequest::AddNode { port, node } => {
+            router.execute(caller, AddSchedulerNode { port, node: *node }).await.map(drop)
+        }
+        PluginRequest::SetNode { port, node: name, settings: changes } => {
+            router.execute(caller, SetSchedulerNode { port, name, changes }).await.map(drop)
+        }
+        PluginRequest::RemoveNode { port, node, to } => {
+            // Filters are never removed with the node: if one would lose its queue, the request is
+            // refused.
+            let removal = NodeRemoval { to, with_filters: false };
+            router.execute(caller, RemoveSchedulerNode { port, node, removal }).await.map(drop)
+        }
+        PluginRequest::SetQueue { port, queue, flow, settings: changes } => {
+            router.execute(caller, SetQueue { port, queue, flow, changes }).await
         }
     }
 }

@@ -12,6 +12,7 @@ use millrace_units::InstanceId;
 use serde_json::{Map, Value, json};
 
 use crate::ControlError;
+use crate::events::Events;
 use crate::model::Model;
 use crate::operation::{Authorized, Effect, Operation};
 use crate::plugins::load::{admit, log, note_loaded, remember, take_back};
@@ -43,10 +44,10 @@ impl Operation for UpgradePlugin {
     /// continues then.
     async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<UpgradeView, ControlError> {
         let Self { name, upgrade } = self;
-        let upgraded = router.upgrade_to_file(&name, &upgrade).await;
+        let upgraded = upgrade_to_file(router, &name, &upgrade).await;
         log(&upgrade.path, upgraded.as_ref().map(|_| (name.as_str(), "as an upgrade")));
         if let Ok(view) = &upgraded {
-            router.note_version(EventKind::PluginUpgraded, view);
+            note_version(router.events(), EventKind::PluginUpgraded, view);
         }
         upgraded
     }
@@ -77,133 +78,123 @@ impl Operation for RollBackPlugin {
         };
         let view = inner.replace(&previous, Inheritance::Tried)?;
         inner.model.repository.rolled_back(name);
-        router.note_version(EventKind::PluginRolledBack, &view);
+        note_version(router.events(), EventKind::PluginRolledBack, &view);
         Ok(view)
     }
 }
 
-impl Router {
-    /// Upgrades a plugin as [`UpgradePlugin`] says, but logs and notes nothing.
-    async fn upgrade_to_file(&self, name: &str, upgrade: &Upgrade) -> Result<UpgradeView, ControlError> {
-        let before = self.to_change()?.model.plugins.plugin_named(name)?;
-        let new = NewPlugin { path: upgrade.path.clone(), allow_downgrade: upgrade.allow_downgrade };
-        let loaded = self.read_plugin(&new, Some(name)).await?;
-        let admission = admit(&self.lock().model, &loaded, &new)?;
-        let plugin = loaded.plugin;
-        let shadow = match upgrade.shadow {
-            None => None,
-            Some(0) => {
-                let problem =
-                    format!("plugin {name}: shadow 0 is out of range: a trial needs 1 packet or more");
-                return Err(ControlError::Invalid(problem));
-            }
-            Some(packets) => Some(self.try_out(&plugin, packets).await?),
-        };
-        if let Some(report) =
-            shadow.as_ref().filter(|report| !report.is_clean() && !upgrade.accept_differences)
-        {
-            return Err(ControlError::Conflict(format!(
-                "plugin {name}: the new version treats packets differently, so the old version keeps running: \
-                 {report}; to upgrade anyway, use --accept-differences (accept_differences)"
-            )));
+/// Upgrades a plugin as [`UpgradePlugin`] says, but logs and notes nothing.
+async fn upgrade_to_file(
+    router: &Router,
+    name: &str,
+    upgrade: &Upgrade,
+) -> Result<UpgradeView, ControlError> {
+    let before = router.to_change()?.model.plugins.plugin_named(name)?;
+    let new = NewPlugin { path: upgrade.path.clone(), allow_downgrade: upgrade.allow_downgrade };
+    let loaded = router.read_plugin(&new, Some(name)).await?;
+    let admission = admit(&router.lock().model, &loaded, &new)?;
+    let plugin = loaded.plugin;
+    let shadow = match upgrade.shadow {
+        None => None,
+        Some(0) => {
+            let problem = format!("plugin {name}: shadow 0 is out of range: a trial needs 1 packet or more");
+            return Err(ControlError::Invalid(problem));
         }
-        let inheritance = if upgrade.without_state { Inheritance::Renounced } else { Inheritance::Required };
-        let mut inner = self.to_change()?;
-        // Other requests are served while the new version is loaded and tried.
-        if !Arc::ptr_eq(&before, &inner.model.plugins.plugin_named(name)?) {
-            return Err(ControlError::Conflict(format!(
-                "plugin {name}: another request has replaced the plugin in the meantime, so this upgrade was not \
-                 carried out: check the running version, and try again"
-            )));
-        }
-        let remembered = remember(&mut inner.model, &admission)?;
-        let replaced = inner.replace(&plugin, inheritance);
-        let mut view = match replaced {
-            Ok(view) => view,
-            Err(error) => {
-                take_back(&mut inner.model, remembered);
-                return Err(error);
-            }
-        };
-        note_loaded(&mut inner.model, admission);
-        for (_, file) in inner.model.files.iter_mut().filter(|(known, _)| *known == name) {
-            file.file = new.path.clone().into();
-        }
-        view.shadow = shadow;
-        Ok(view)
+        Some(packets) => Some(try_out(router, &plugin, packets).await?),
+    };
+    if let Some(report) = shadow.as_ref().filter(|report| !report.is_clean() && !upgrade.accept_differences) {
+        return Err(ControlError::Conflict(format!(
+            "plugin {name}: the new version treats packets differently, so the old version keeps running: \
+             {report}; to upgrade anyway, use --accept-differences (accept_differences)"
+        )));
     }
-
-    /// Notes an event for a new version of a plugin.
-    fn note_version(&self, kind: EventKind, view: &UpgradeView) {
-        let UpgradeView { name, from, to, instances, lost, .. } = view;
-        let text = format!("plugin {name} changed from version {from} to {to}");
-        let details = json!({"plugin": name, "from": from, "to": to, "instances": instances, "lost": lost});
-        self.events().note(kind, name, text, details);
+    let inheritance = if upgrade.without_state { Inheritance::Renounced } else { Inheritance::Required };
+    let mut inner = router.to_change()?;
+    // Other requests are served while the new version is loaded and tried.
+    if !Arc::ptr_eq(&before, &inner.model.plugins.plugin_named(name)?) {
+        return Err(ControlError::Conflict(format!(
+            "plugin {name}: another request has replaced the plugin in the meantime, so this upgrade was not \
+             carried out: check the running version, and try again"
+        )));
     }
+    let remembered = remember(&mut inner.model, &admission)?;
+    let replaced = inner.replace(&plugin, inheritance);
+    let mut view = match replaced {
+        Ok(view) => view,
+        Err(error) => {
+            take_back(&mut inner.model, remembered);
+            return Err(error);
+        }
+    };
+    note_loaded(&mut inner.model, admission);
+    for (_, file) in inner.model.files.iter_mut().filter(|(known, _)| *known == name) {
+        file.file = new.path.clone().into();
+    }
+    view.shadow = shadow;
+    Ok(view)
+}
 
-    /// Runs a new version as shadow of each instance, on copies of its packets, and returns the summed
-    /// reports.
-    ///
-    /// # Errors
-    /// Returns an error if the plugin has no instances, if an instance got too few packets, or if plugin or
-    /// instances changed during the trial.
-    async fn try_out(&self, plugin: &Arc<dyn Plugin>, packets: u64) -> Result<ShadowView, ControlError> {
-        let name = plugin.name();
-        let refused = |problem: String| ControlError::Conflict(format!("plugin {name}: {problem}"));
-        let mut reports = Vec::new();
-        let (tried, workers) = {
-            let mut inner = self.lock();
-            let tried = tried_beside(&inner.model, name)?;
-            let workers = inner.workers.len();
-            for Successors { id, instances, .. } in inner.model.plugins.successors(&**plugin, workers)? {
-                for (worker, instance) in instances.into_iter().enumerate() {
-                    let begin = |reply| PluginCommand::Shadow(id, instance, packets, reply);
-                    reports.push(inner.workers.get(worker).begin(begin)?);
-                }
-            }
-            (tried, workers)
-        };
-        if reports.is_empty() {
-            return Err(refused(
-                "a trial runs beside an instance, and the plugin has no instance: leave out the trial".into(),
-            ));
-        }
-        let end = Instant::now() + TRIAL;
-        // Reports are ordered by instance, then by worker. A worker without packets of the instance sends no
-        // report.
-        let mut all = vec![None; reports.len()];
-        let enough = |all: &[Option<ShadowReport>]| {
-            all.chunks(workers).all(|one| {
-                let seen: u64 = one.iter().flatten().map(|report| report.packets).sum();
-                seen >= packets || one.iter().flatten().any(|report| report.fault.is_some())
-            })
-        };
-        while !enough(&all) && Instant::now() < end {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-            gather(&reports, &mut all);
-        }
-        let mut inner = self.lock();
-        for (id, _) in &tried.instances {
-            inner.workers.tell(|| PluginCommand::EndShadow(*id))?;
-        }
-        inner.workers.barrier()?;
+/// Notes an event for a new version of a plugin.
+fn note_version(events: &Events, kind: EventKind, view: &UpgradeView) {
+    let UpgradeView { name, from, to, instances, lost, .. } = view;
+    let text = format!("plugin {name} changed from version {from} to {to}");
+    let details = json!({"plugin": name, "from": from, "to": to, "instances": instances, "lost": lost});
+    events.note(kind, name, text, details);
+}
+
+/// Runs a new version as shadow of each instance, on copies of its packets, and returns the summed
+/// reports.
+///
+/// # Errors
+/// Returns an error if the plugin has no instances, if an instance got too few packets, or if plugin or
+/// instances changed during the trial.
+async fn try_out(
+    router: &Router,
+    plugin: &Arc<dyn Plugin>,
+    packets: u64,
+) -> Result<ShadowView, ControlError> {
+    let name = plugin.name();
+    let refused = |problem: String| ControlError::Conflict(format!("plugin {name}: {problem}"));
+    let (tried, reports, workers) = begin_trial(&mut router.lock(), &**plugin, packets)?;
+    if reports.is_empty() {
+        return Err(refused(
+            "a trial runs beside an instance, and the plugin has no instance: leave out the trial".into(),
+        ));
+    }
+    let end = Instant::now() + TRIAL;
+    // A worker without packets of the instance sends no report.
+    let mut all = vec![None; reports.len()];
+    let enough = |all: &[Option<ShadowReport>]| {
+        all.chunks(workers).all(|one| {
+            let seen: u64 = one.iter().flatten().map(|report| report.packets).sum();
+            seen >= packets || one.iter().flatten().any(|report| report.fault.is_some())
+        })
+    };
+    while !enough(&all) && Instant::now() < end {
+        tokio::time::sleep(Duration::from_millis(10)).await;
         gather(&reports, &mut all);
-        if !tried_beside(&inner.model, name).is_ok_and(|now| now.is(&tried)) {
-            return Err(refused("the plugin or its instances changed during the trial: try again".into()));
-        }
-        let has_seen = enough(&all);
-        let view = all.into_iter().flatten().fold(ShadowView::default(), add);
-        if !has_seen && view.is_clean() {
-            return Err(refused(format!(
-                "the trial ended after {} s, because not every instance got {} ({} in all), and the old version keeps \
-                 running: try fewer packets, or run the trial under load",
-                TRIAL.as_secs(),
-                millrace_units::count(packets, "packet"),
-                view.packets
-            )));
-        }
-        Ok(view)
     }
+    let mut inner = router.lock();
+    for (id, _) in &tried.instances {
+        inner.workers.tell(|| PluginCommand::EndShadow(*id))?;
+    }
+    inner.workers.barrier()?;
+    gather(&reports, &mut all);
+    if !tried_beside(&inner.model, name).is_ok_and(|now| now.is(&tried)) {
+        return Err(refused("the plugin or its instances changed during the trial: try again".into()));
+    }
+    let has_seen = enough(&all);
+    let view = all.into_iter().flatten().fold(ShadowView::default(), add);
+    if !has_seen && view.is_clean() {
+        return Err(refused(format!(
+            "the trial ended after {} s, because not every instance got {} ({} in all), and the old version keeps \
+             running: try fewer packets, or run the trial under load",
+            TRIAL.as_secs(),
+            millrace_units::count(packets, "packet"),
+            view.packets
+        )));
+    }
+    Ok(view)
 }
 
 /// Returns the error text for a plugin without an earlier version. If instances are in quarantine, it tells
@@ -219,6 +210,9 @@ fn no_earlier_version(plugin: &str, held: &[String]) -> String {
         held.join(", ")
     )
 }
+
+/// Channels of the reports of shadows.
+type Reports = Vec<Receiver<Option<ShadowReport>>>;
 
 /// Plugin and instances beside which a new version runs as shadow.
 struct Tried {
@@ -241,6 +235,25 @@ fn tried_beside(model: &Model, name: &str) -> Result<Tried, ControlError> {
     let own = plugins.instances().into_iter().filter(|one| one.plugin == name);
     let instances = own.map(|one| Ok((plugins.instance(&one.name)?, one.settings)));
     Ok(Tried { plugin, instances: instances.collect::<Result<_, ControlError>>()? })
+}
+
+/// Starts a new version as shadow of each instance at each worker. Returns what it runs beside, the channels of
+/// the reports ordered by instance and then by worker, and the number of workers.
+fn begin_trial(
+    inner: &mut Inner,
+    plugin: &dyn Plugin,
+    packets: u64,
+) -> Result<(Tried, Reports, usize), ControlError> {
+    let tried = tried_beside(&inner.model, plugin.name())?;
+    let workers = inner.workers.len();
+    let mut reports = Vec::new();
+    for Successors { id, instances, .. } in inner.model.plugins.successors(plugin, workers)? {
+        for (worker, instance) in instances.into_iter().enumerate() {
+            let begin = |reply| PluginCommand::Shadow(id, instance, packets, reply);
+            reports.push(inner.workers.get(worker).begin(begin)?);
+        }
+    }
+    Ok((tried, reports, workers))
 }
 
 /// Stores the reports that have arrived in `all`.

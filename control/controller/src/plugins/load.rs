@@ -15,8 +15,12 @@ use millrace_plugin_abi::Plugin;
 use millrace_repository::{
     Admission, MOST_SIGNATURE, Memory, Origin, Remembered, Repository, Trust, Unsigned, signature_path,
 };
+use millrace_telemetry::EventKind;
+use serde_json::json;
 
+use crate::events::Events;
 use crate::model::Model;
+use crate::view::PluginView;
 use crate::{ControlError, NewPlugin};
 
 /// Reason for refusing a shared object.
@@ -276,6 +280,16 @@ pub(crate) fn log(path: &str, loaded: Result<(&str, &str), &ControlError>) {
     match loaded {
         Ok((name, version)) => tracing::info!("plugin {name} {version} loaded from {}", line(path)),
         Err(error) => tracing::warn!("plugin refused: {}", line(&error.to_string())),
+    }
+}
+
+/// Logs the result of loading a plugin. If it was loaded, notes an event.
+pub(crate) fn report_loaded(events: &Events, new: &NewPlugin, loaded: &Result<PluginView, ControlError>) {
+    log(&new.path, loaded.as_ref().map(|plugin| (plugin.name, plugin.version)));
+    if let Ok(PluginView { name, version, home, signature, .. }) = loaded {
+        let text = format!("plugin {name} {version} is loaded");
+        let details = json!({"plugin": name, "version": version, "home": home, "signature": signature, "path": new.path});
+        events.note(EventKind::PluginLoaded, name, text, details);
     }
 }
 

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::Inner;
 use crate::ControlError;
 use crate::model::Model;
+use crate::model::placements::forget_instance;
 use crate::plugins::quarantine::Freed;
 use crate::plugins::upgrade::{handed_on, succeed_all};
 use crate::view::InstanceView;
@@ -66,7 +67,7 @@ impl Inner {
         self.offload.end_form(id, &mut self.workers)?;
         // A configuration that is being applied sets the placements itself.
         if self.settings.unless_applying().is_ok() {
-            self.model.forget_placed_instance(name);
+            forget_instance(&mut self.model.placements, name);
         }
         self.supervision.tell_names(&self.model.plugins, &self.workers);
         Ok(view)

@@ -5,28 +5,15 @@ use std::sync::Arc;
 use millrace_compiler::CompileError;
 use millrace_plugin::wasm::WasmPlugin;
 use millrace_plugin::{Inheritance, Manifest};
-use millrace_telemetry::EventKind;
-use serde_json::json;
 
 use super::Router;
 use crate::ControlError;
-use crate::plugins::load::{Admitted, Half, Loaded, admit_new, admit_version, log};
+use crate::plugins::load::{Admitted, Half, Loaded, admit_new, admit_version};
 use crate::plugins::loader::Loader;
 use crate::plugins::upgrade::succeed_all;
 use crate::request::NewPlugin;
-use crate::view::PluginView;
 
 impl Router {
-    /// Logs the result of loading a plugin. If it was loaded, notes an event.
-    pub(crate) fn say_loaded(&self, new: &NewPlugin, loaded: &Result<PluginView, ControlError>) {
-        log(&new.path, loaded.as_ref().map(|plugin| (plugin.name, plugin.version)));
-        if let Ok(PluginView { name, version, home, signature, .. }) = loaded {
-            let text = format!("plugin {name} {version} is loaded");
-            let details = json!({"plugin": name, "version": version, "home": home, "signature": signature, "path": new.path});
-            self.events().note(EventKind::PluginLoaded, name, text, details);
-        }
-    }
-
     /// Loads a plugin file: of a new plugin, or of another version of plugin `version_of`. Name, signer and
     /// version are checked before any code of the plugin runs.
     pub(crate) async fn read_plugin(

@@ -19,40 +19,38 @@ use crate::workers::Workers;
 /// Maximum number of filters listed in an error.
 const NAMED: usize = 5;
 
-impl Model {
-    /// Returns the filters whose queue is at or below a node of a port's scheduler, and at no other port.
-    fn filters_below(&self, port: &str, node: &str) -> Result<Vec<BindingId>, ControlError> {
-        let alone = self.schedulers.leaves_alone(self.port(port)?.id, node);
-        let names = |action: &Action| matches!(action, Action::Queue(queue) if alone.contains(self.schedulers.name(*queue)));
-        let filters = self.plugins.bindings_by_age().filter(|(_, bound)| names(&bound.action));
-        Ok(filters.map(|(id, _)| id).collect())
-    }
-
-    /// Returns the changes that move the filters to queue `to`, or remove them without it. If two filters
-    /// become equal, the one with the higher priority stays.
-    fn without_queue(&self, filters: &[BindingId], to: Option<&str>) -> Vec<Change> {
-        let mut filters: Vec<_> = filters.iter().filter_map(|id| self.plugins.binding(*id)).collect();
-        filters.sort_by_key(|bound| std::cmp::Reverse(bound.priority));
-        let mut there = HashSet::new();
-        let mut changes = Vec::new();
-        for bound in filters {
-            let filter = self.running_filter(bound);
-            changes.push(Change::RemoveFilter(filter.clone()));
-            if let Some(to) = to {
-                let number = self.schedulers.known(to).unwrap_or_default();
-                let there_already =
-                    self.plugins.find_bindings(&Action::Queue(number), bound.gate, &bound.filter);
-                let other = there_already.first().and_then(|(_, id)| self.plugins.binding(*id));
-                let wins = other.is_none_or(|other| other.priority < bound.priority);
-                if wins && there.insert((bound.gate, &bound.filter)) {
-                    changes.extend(other.map(|other| Change::RemoveFilter(self.running_filter(other))));
-                    let action = Text::of(FilterAction::Queue(to.to_owned()));
-                    changes.push(Change::AddFilter(Filter { action, ..filter }));
-                }
+/// Returns the changes that move the filters to queue `to`, or remove them without it. If two filters
+/// become equal, the one with the higher priority stays.
+fn without_queue(model: &Model, filters: &[BindingId], to: Option<&str>) -> Vec<Change> {
+    let mut filters: Vec<_> = filters.iter().filter_map(|id| model.plugins.binding(*id)).collect();
+    filters.sort_by_key(|bound| std::cmp::Reverse(bound.priority));
+    let mut there = HashSet::new();
+    let mut changes = Vec::new();
+    for bound in filters {
+        let filter = model.running_filter(bound);
+        changes.push(Change::RemoveFilter(filter.clone()));
+        if let Some(to) = to {
+            let number = model.schedulers.known(to).unwrap_or_default();
+            let there_already =
+                model.plugins.find_bindings(&Action::Queue(number), bound.gate, &bound.filter);
+            let other = there_already.first().and_then(|(_, id)| model.plugins.binding(*id));
+            let wins = other.is_none_or(|other| other.priority < bound.priority);
+            if wins && there.insert((bound.gate, &bound.filter)) {
+                changes.extend(other.map(|other| Change::RemoveFilter(model.running_filter(other))));
+                let action = Text::of(FilterAction::Queue(to.to_owned()));
+                changes.push(Change::AddFilter(Filter { action, ..filter }));
             }
         }
-        changes
     }
+    changes
+}
+
+/// Returns the filters whose queue is at or below a node of a port's scheduler, and at no other port.
+fn filters_below(model: &Model, port: &str, node: &str) -> Result<Vec<BindingId>, ControlError> {
+    let alone = model.schedulers.leaves_alone(model.port(port)?.id, node);
+    let names = |action: &Action| matches!(action, Action::Queue(queue) if alone.contains(model.schedulers.name(*queue)));
+    let filters = model.plugins.bindings_by_age().filter(|(_, bound)| names(&bound.action));
+    Ok(filters.map(|(id, _)| id).collect())
 }
 
 /// Returns the changes that remove a node, and the filters whose queue is removed with it.
@@ -67,7 +65,7 @@ pub(crate) fn plan_removal(
     let to = removal.to.as_deref();
     let from = model.schedulers.of(id).cloned().unwrap_or_default();
     let after = without(&from, port, node, to)?;
-    let filters = model.filters_below(port, node)?;
+    let filters = filters_below(model, port, node)?;
     let views = show::binding_views(&filters, &workers.counts_of(&filters)?, model);
     if !filters.is_empty() && to.is_none() && !removal.with_filters {
         return Err(named(port, node, &views));
@@ -77,7 +75,7 @@ pub(crate) fn plan_removal(
     let tree = Change::SetScheduler { port: port.to_owned(), from: own(from), to: own(after), heir };
     // The filters change after the tree. Until then, new packets for the old queue follow its packets to leaf
     // `to`, in order.
-    let filters = model.without_queue(&filters, to.filter(|_| !removal.with_filters));
+    let filters = without_queue(model, &filters, to.filter(|_| !removal.with_filters));
     Ok((iter::once(tree).chain(filters).collect(), views))
 }
 
