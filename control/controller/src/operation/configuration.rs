@@ -29,6 +29,7 @@ use serde_json::json;
 impl Operation for Apply {
     type Answer = AppliedView;
     const EFFECT: Effect = Effect::Configuration;
+    const TAKES_MEMORY: bool = true;
 
     fn revision(answer: &AppliedView) -> Option<u64> {
         answer.runs
@@ -96,6 +97,7 @@ impl Operation for CompareWithBase {
 impl Operation for RollBack {
     type Answer = AppliedView;
     const EFFECT: Effect = Effect::Configuration;
+    const TAKES_MEMORY: bool = true;
 
     fn revision(answer: &AppliedView) -> Option<u64> {
         answer.runs

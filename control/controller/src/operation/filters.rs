@@ -94,6 +94,7 @@ pub struct Bind(pub NewBinding);
 impl Operation for Bind {
     type Answer = BindingView;
     const EFFECT: Effect = Effect::Forwarding;
+    const TAKES_MEMORY: bool = true;
 
     /// # Errors
     /// Returns an error for an unknown instance, gate or port, an invalid filter, or an existing binding.
@@ -159,6 +160,7 @@ pub struct AddFilter(pub NewFilter);
 impl Operation for AddFilter {
     type Answer = BindingView;
     const EFFECT: Effect = Effect::Forwarding;
+    const TAKES_MEMORY: bool = true;
 
     /// # Errors
     /// Returns an error for an invalid filter or action, unknown names, or an existing filter. Nothing has
@@ -343,6 +345,7 @@ pub struct CreateGate {
 impl Operation for CreateGate {
     type Answer = GateView;
     const EFFECT: Effect = Effect::Forwarding;
+    const TAKES_MEMORY: bool = true;
 
     /// # Errors
     /// Returns an error for an unknown position or a name in use.
@@ -364,6 +367,7 @@ pub struct SetGateTable {
 impl Operation for SetGateTable {
     type Answer = GateView;
     const EFFECT: Effect = Effect::Forwarding;
+    const TAKES_MEMORY: bool = true;
 
     /// # Errors
     /// Returns an error for an unknown gate or kind of table.
@@ -397,6 +401,7 @@ pub struct AddFilters(pub Vec<NewFilter>);
 impl Operation for AddFilters {
     type Answer = AddedFilters;
     const EFFECT: Effect = Effect::Forwarding;
+    const TAKES_MEMORY: bool = true;
 
     /// Returns the ids of the filters, and the added filters that never win.
     ///

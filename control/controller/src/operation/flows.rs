@@ -186,6 +186,7 @@ pub struct PlaceFlows(
 impl Operation for PlaceFlows {
     type Answer = PlacementView;
     const EFFECT: Effect = Effect::Forwarding;
+    const TAKES_MEMORY: bool = true;
 
     /// # Errors
     /// Returns an error for a text that is neither filter nor instance, an instance that can't be offloaded,

@@ -63,6 +63,7 @@ pub struct CreateInstance {
 impl Operation for CreateInstance {
     type Answer = InstanceView;
     const EFFECT: Effect = Effect::Forwarding;
+    const TAKES_MEMORY: bool = true;
 
     /// # Errors
     /// Returns an error for an unknown plugin, a name in use, or an invalid setting. Returns
@@ -89,6 +90,7 @@ pub struct SetInstance {
 impl Operation for SetInstance {
     type Answer = InstanceView;
     const EFFECT: Effect = Effect::Forwarding;
+    const TAKES_MEMORY: bool = true;
 
     /// # Errors
     /// Returns an error for an unknown instance or an invalid setting, and [`ControlError::Forbidden`] as

@@ -5,6 +5,7 @@
 //! know nothing of operations.
 
 mod access;
+mod admission;
 mod caller;
 mod configuration;
 mod filters;
@@ -69,6 +70,8 @@ pub trait Operation: Send {
     const ROLE: Role = Self::EFFECT.least_role();
     /// Worst that a caller can cause.
     const EFFECT: Effect;
+    /// Whether the operation takes memory that it does not free at its end. While memory is short, it is refused.
+    const TAKES_MEMORY: bool = false;
 
     /// Returns the revision of the configuration that the operation made or confirmed.
     fn revision(_answer: &Self::Answer) -> Option<u64> {
@@ -105,14 +108,15 @@ impl Deref for Authorized<'_> {
 }
 
 impl Router {
-    /// Executes an operation: checks that the caller's role suffices, carries the operation out, and records the
-    /// outcome in the caller's call.
+    /// Executes an operation: checks that the caller's role and the resources of the router suffice, carries the
+    /// operation out, and records the outcome in the caller's call.
     ///
     /// If the future is dropped, an operation that is made as a transaction ends all the same, and others stop.
     /// An audited call is then recorded as abandoned.
     ///
     /// # Errors
-    /// [`ControlError::Forbidden`] without the role that the operation needs, or an error of the operation.
+    /// [`ControlError::Forbidden`] without the role that the operation needs, [`ControlError::NoRoom`] without the
+    /// memory for it, or an error of the operation.
     pub async fn execute<O: Operation>(
         &self,
         caller: &impl Caller,
@@ -120,9 +124,11 @@ impl Router {
     ) -> Result<O::Answer, ControlError> {
         let call = caller.call::<O>(self);
         call.begin(O::EFFECT);
-        let result = match Authorized::of(call.principal(), O::ROLE) {
+        let admitted = Authorized::of(call.principal(), O::ROLE)
+            .and_then(|caller| admission::admit::<O>(self).map(|()| caller));
+        let result = match admitted {
             Ok(caller) => operation.carry_out(self, &caller).await,
-            Err(forbidden) => Err(forbidden),
+            Err(refused) => Err(refused),
         };
         call.end(O::EFFECT, result.as_ref().map(O::revision));
         result

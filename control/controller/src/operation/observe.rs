@@ -51,6 +51,7 @@ pub struct StartTrace(pub TraceRequest);
 impl Operation for StartTrace {
     type Answer = Trace;
     const EFFECT: Effect = Effect::Packets;
+    const TAKES_MEMORY: bool = true;
 
     /// # Errors
     /// Returns an error for an invalid filter, a number out of range, or while another trace is running.
@@ -128,6 +129,7 @@ pub struct StartCapture(pub CaptureRequest);
 impl Operation for StartCapture {
     type Answer = Capture;
     const EFFECT: Effect = Effect::Packets;
+    const TAKES_MEMORY: bool = true;
 
     /// # Errors
     /// Returns an error for an unknown port, gate or instance, or an invalid filter.

@@ -74,6 +74,7 @@ pub struct LoadPlugin(pub NewPlugin);
 impl Operation for LoadPlugin {
     type Answer = PluginView;
     const EFFECT: Effect = Effect::Code;
+    const TAKES_MEMORY: bool = true;
 
     /// # Errors
     /// Returns an error for an unreadable file, a missing signature that the configuration requires, a file

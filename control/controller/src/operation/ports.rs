@@ -54,6 +54,7 @@ pub struct SetPort {
 impl Operation for SetPort {
     type Answer = PortView;
     const EFFECT: Effect = Effect::Forwarding;
+    const TAKES_MEMORY: bool = true;
 
     /// # Errors
     /// Returns an error for an unknown port, other settings, or values out of range. Nothing has changed
@@ -227,6 +228,7 @@ pub struct SetSettings {
 impl Operation for SetSettings {
     type Answer = RouterSettings;
     const EFFECT: Effect = Effect::Protection;
+    const TAKES_MEMORY: bool = true;
 
     /// # Errors
     /// Returns an error for unknown settings, values out of range, or settings that need a restart. Nothing
@@ -253,6 +255,7 @@ pub struct AddNeighbour(
 impl Operation for AddNeighbour {
     type Answer = NeighbourView;
     const EFFECT: Effect = Effect::Forwarding;
+    const TAKES_MEMORY: bool = true;
 
     /// # Errors
     /// Returns an error for an unknown port, a kernel port, or a neighbour that is already static. Nothing

@@ -37,6 +37,7 @@ pub struct AddRoute(
 impl Operation for AddRoute {
     type Answer = RouteView;
     const EFFECT: Effect = Effect::Forwarding;
+    const TAKES_MEMORY: bool = true;
 
     /// # Errors
     /// Returns an error for a prefix with host bits, unknown ports, next hops in no subnet of a port, a
@@ -148,6 +149,7 @@ pub struct AddRoutes(pub Vec<NewRoute>);
 impl Operation for AddRoutes {
     type Answer = usize;
     const EFFECT: Effect = Effect::Forwarding;
+    const TAKES_MEMORY: bool = true;
 
     /// Returns the number of added routes.
     ///
@@ -195,6 +197,7 @@ pub struct ReplaceRoute(
 impl Operation for ReplaceRoute {
     type Answer = RouteView;
     const EFFECT: Effect = Effect::Forwarding;
+    const TAKES_MEMORY: bool = true;
 
     /// # Errors
     /// Returns the errors of [`AddRoute`](crate::operation::AddRoute), except for an existing configured

@@ -72,6 +72,7 @@ pub struct AddSchedulerNode {
 impl Operation for AddSchedulerNode {
     type Answer = SchedulerView;
     const EFFECT: Effect = Effect::Forwarding;
+    const TAKES_MEMORY: bool = true;
 
     /// # Errors
     /// Returns an error for an unknown port or an invalid node: promises above the link's rate, an unknown
@@ -102,6 +103,7 @@ pub struct SetSchedulerNode {
 impl Operation for SetSchedulerNode {
     type Answer = SchedulerView;
     const EFFECT: Effect = Effect::Forwarding;
+    const TAKES_MEMORY: bool = true;
 
     /// # Errors
     /// Returns an error for an unknown port or node, or invalid settings. Nothing has changed then.
@@ -123,6 +125,7 @@ pub struct SetScheduler {
 impl Operation for SetScheduler {
     type Answer = SchedulerView;
     const EFFECT: Effect = Effect::Forwarding;
+    const TAKES_MEMORY: bool = true;
 
     /// # Errors
     /// Returns an error if there is no scheduler, for a rate below the promises of its nodes, or for an
@@ -207,6 +210,7 @@ pub struct SetQueue {
 impl Operation for SetQueue {
     type Answer = ();
     const EFFECT: Effect = Effect::Forwarding;
+    const TAKES_MEMORY: bool = true;
 
     /// # Errors
     /// Returns an error for an unknown port or queue, or invalid settings. Nothing has changed then.

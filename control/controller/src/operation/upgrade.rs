@@ -37,6 +37,7 @@ pub struct UpgradePlugin {
 impl Operation for UpgradePlugin {
     type Answer = UpgradeView;
     const EFFECT: Effect = Effect::Code;
+    const TAKES_MEMORY: bool = true;
 
     /// # Errors
     /// Returns the errors of [`LoadPlugin`](super::LoadPlugin), and an error for a file of another plugin, for
