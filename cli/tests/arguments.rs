@@ -336,10 +336,15 @@ fn a_page_is_made_of_results_that_were_kept() {
             "peer": null, "peer_name": null, "ratio": null, "limit": 10.0, "holds": true}]}"#,
     );
     let page = TestFile::new("page.html", "");
-    let made = millrace(&["bench", "--from", results.path(), "--html", page.path()]);
+    let picture = TestFile::new("picture.svg", "");
+    let made = millrace(&["bench", "--from", results.path(), "--html", page.path(), "--svg", picture.path()]);
     assert_eq!(code(&made), 0, "{}", error(&made));
     let text = fs::read_to_string(page.path()).unwrap();
     assert!(text.starts_with("<!DOCTYPE html>") && text.contains("9.00 to 10.0"), "{text}");
+    let text = fs::read_to_string(picture.path()).unwrap();
+    assert!(text.starts_with("<svg xmlns") && text.contains("ns/packet"), "{text}");
+    let neither = millrace(&["bench", "--from", results.path()]);
+    assert!(code(&neither) == 2 && error(&neither).contains("--html or --svg"), "{}", error(&neither));
     let wrong = millrace(&["bench", "--from", page.path(), "--html", results.path()]);
     assert!(code(&wrong) == 1 && error(&wrong).contains("not a result file of"), "{}", error(&wrong));
 }

@@ -3,6 +3,7 @@
 mod escaped;
 mod machine;
 mod page;
+mod picture;
 mod plot;
 
 use std::time::Instant;
@@ -73,6 +74,12 @@ impl Report {
     /// Returns a self-contained HTML page with plots of all measurements.
     pub fn page(&self) -> String {
         page::page(self)
+    }
+
+    /// Returns a bar chart of the first benchmark as an SVG file; `None` without results. It shows the
+    /// measurements that have the unit of the first one.
+    pub fn picture(&self) -> Option<String> {
+        picture::picture(self)
     }
 }
 

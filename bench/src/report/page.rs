@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::escaped::escaped;
-use super::plot::{bars, cumulative, over_time};
+use super::plot::{PLOT_STYLE, bars, cumulative, over_time};
 use super::{Machine, Report};
 use crate::{Measurement, list, shown};
 
@@ -13,13 +13,6 @@ table{border-collapse:collapse;width:100%;font-size:13px;margin:.8rem 0}\
 th,td{text-align:left;padding:.25rem .5rem;border-bottom:1px solid #e6e9ef;vertical-align:top}\
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}\
 .kept{color:#1a7f37}.missed{color:#b42318;font-weight:600}svg{max-width:100%;height:auto;display:block;margin:.5rem 0}\
-svg text{font:11px system-ui,sans-serif;fill:#1c2330}svg .label{text-anchor:end}svg .axis,svg .tick{fill:#667085}\
-svg .tick{text-anchor:middle}svg .label.tick{text-anchor:end}svg .figure{paint-order:stroke;stroke:#fff;stroke-width:3px}\
-.ours{fill:#2f6fde;color:#2f6fde}.ours.missed{fill:#d9541e;color:#d9541e}.peer{fill:#a9b4c6;color:#a9b4c6}.generator{fill:#8a5cc9;color:#8a5cc9}\
-line.limit{stroke:#1c2330;stroke-width:1.5;stroke-dasharray:3 2}line.spread{stroke:#0b1f4b;stroke-width:1.2}\
-line.grid{stroke:#e6e9ef}line.base{stroke:#98a2b3}\
-polyline{fill:none!important;stroke:currentColor;stroke-width:1.6}polyline.peer{color:#7b879c}\
-polyline.dash1{stroke-dasharray:6 3}polyline.dash2{stroke-dasharray:2 2}\
 figure{margin:1rem 0}figcaption{font-size:13px}.key{margin-right:1.2rem;white-space:nowrap}.key svg{display:inline;margin:0;vertical-align:middle}";
 
 /// Returns the whole page.
@@ -33,7 +26,7 @@ pub(super) fn page(report: &Report) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>Millrace: benchmarks</title>\n<style>{STYLE}</style>\n</head>\n<body>\n\
+         <title>Millrace: benchmarks</title>\n<style>{STYLE}{PLOT_STYLE}</style>\n</head>\n<body>\n\
          <h1>Millrace: benchmarks</h1>\n{body}</body>\n</html>\n"
     )
 }
@@ -94,7 +87,7 @@ fn list_of(body: &mut String, heading: &str, lines: &[String]) {
 }
 
 /// Groups the measurements by benchmark, in order.
-fn sections(report: &Report) -> Vec<(&str, Vec<&Measurement>)> {
+pub(super) fn sections(report: &Report) -> Vec<(&str, Vec<&Measurement>)> {
     let mut sections: Vec<(&str, Vec<&Measurement>)> = Vec::new();
     for entry in &report.results {
         match sections.iter_mut().find(|(name, _)| *name == entry.bench) {
@@ -105,19 +98,24 @@ fn sections(report: &Report) -> Vec<(&str, Vec<&Measurement>)> {
     sections
 }
 
-fn section(body: &mut String, name: &str, measurements: &[&Measurement]) {
-    let title = if name.is_empty() { "results" } else { name };
-    let _ = writeln!(body, "<h2>{}</h2>", escaped(title));
-    if let Some(bench) = list().iter().find(|bench| bench.name == name) {
-        let _ = writeln!(body, "<p>{}.</p>", escaped(bench.summary));
-    }
+/// Returns the units of the measurements, in order.
+pub(super) fn units<'a>(measurements: &[&'a Measurement]) -> Vec<&'a str> {
     let mut units: Vec<&str> = Vec::new();
     for measurement in measurements {
         if !units.contains(&&*measurement.unit) {
             units.push(&measurement.unit);
         }
     }
-    for unit in units {
+    units
+}
+
+fn section(body: &mut String, name: &str, measurements: &[&Measurement]) {
+    let title = if name.is_empty() { "results" } else { name };
+    let _ = writeln!(body, "<h2>{}</h2>", escaped(title));
+    if let Some(bench) = list().iter().find(|bench| bench.name == name) {
+        let _ = writeln!(body, "<p>{}.</p>", escaped(bench.summary));
+    }
+    for unit in units(measurements) {
         let of_unit: Vec<&Measurement> =
             measurements.iter().copied().filter(|measurement| measurement.unit == unit).collect();
         body.push_str(&bars(unit, &of_unit));

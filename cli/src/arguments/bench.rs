@@ -101,8 +101,11 @@ pub struct Bench {
     /// Write the results to FILE as an HTML page.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Read results that --json printed, instead of measuring; needs --html.
-    #[arg(long, value_name = "FILE", requires = "html", conflicts_with_all = ["name", "against", "accept", "baseline"])]
+    /// Write a bar chart of the results to FILE as an SVG picture.
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// Read results that --json printed, instead of measuring; needs --html or --svg.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "against", "accept", "baseline"])]
     pub from: Option<PathBuf>,
     /// Run only cases of `driver` or `levels` with TEXT in their name.
     #[arg(long, value_name = "TEXT")]

@@ -34,7 +34,7 @@ pub fn bench(bench: &Bench, json: bool) -> Result<(), Failure> {
     check_options(bench)?;
     if let Some(results) = &bench.from {
         let report = read(results)?;
-        write_page(&report, bench.html.as_deref())?;
+        write_files(&report, bench)?;
         return judge(&report);
     }
     let Some(name) = &bench.name else {
@@ -44,7 +44,7 @@ pub fn bench(bench: &Bench, json: bool) -> Result<(), Failure> {
     match (name.as_str(), baseline(bench)) {
         (INSTRUCTIONS, Some(baseline)) if bench.accept => return accept(&baseline, json),
         (INSTRUCTIONS, Some(baseline)) if bench.against.is_none() => {
-            return compare(&baseline, bench.html.as_deref(), json);
+            return compare(&baseline, bench, json);
         }
         _ => {}
     }
@@ -68,7 +68,7 @@ pub fn bench(bench: &Bench, json: bool) -> Result<(), Failure> {
         }
     };
     show(&report, json)?;
-    write_page(&report, bench.html.as_deref())?;
+    write_files(&report, bench)?;
     judge(&report)
 }
 
@@ -102,13 +102,23 @@ fn read(results: &Path) -> Result<Report, Failure> {
         .map_err(|error| problem(format!("not a result file of `millrace bench --json`: {error}")))
 }
 
-/// Writes the HTML page, if `--html` was given.
-fn write_page(report: &Report, file: Option<&Path>) -> Result<(), Failure> {
-    let Some(file) = file else { return Ok(()) };
+/// Writes the HTML page of `--html` and the picture of `--svg`.
+fn write_files(report: &Report, bench: &Bench) -> Result<(), Failure> {
+    if let Some(file) = &bench.html {
+        write_file("page", file, &report.page())?;
+    }
+    if let Some(file) = &bench.svg {
+        let picture = report.picture().ok_or_else(|| Failure::new("--svg: there are no results to draw"))?;
+        write_file("picture", file, &picture)?;
+    }
+    Ok(())
+}
+
+fn write_file(what: &str, file: &Path, text: &str) -> Result<(), Failure> {
     let problem = |error| Failure::new(format!("can't write {}: {error}", file.display()));
-    let written = create_output(file).and_then(|mut page| page.write_all(report.page().as_bytes()));
+    let written = create_output(file).and_then(|mut output| output.write_all(text.as_bytes()));
     written.map_err(problem)?;
-    eprintln!("page: {}", file.display());
+    eprintln!("{what}: {}", file.display());
     Ok(())
 }
 
@@ -148,8 +158,15 @@ fn check_options(bench: &Bench) -> Result<(), Failure> {
             return Err(Failure::usage(format!("{option} is only valid with `millrace bench {wanted}`")));
         }
     }
-    if bench.html.is_some() && bench.name.is_none() && bench.from.is_none() {
-        return Err(Failure::usage("--html needs the name of a benchmark, `all`, or --from FILE"));
+    let files = [("--html", bench.html.is_some()), ("--svg", bench.svg.is_some())];
+    let asked = files.iter().find(|(_, asked)| *asked);
+    match (asked, &bench.name, &bench.from) {
+        (Some((option, _)), None, None) => {
+            let problem = format!("{option} needs the name of a benchmark, `all`, or --from FILE");
+            return Err(Failure::usage(problem));
+        }
+        (None, _, Some(_)) => return Err(Failure::usage("--from needs --html or --svg")),
+        _ => {}
     }
     if bench.against.is_some() && bench.name.is_none() {
         return Err(Failure::usage("--against needs the name of a benchmark"));
@@ -180,11 +197,11 @@ fn baseline(bench: &Bench) -> Option<PathBuf> {
 }
 
 /// Counts instructions and compares them with a baseline; returns an error if a path exceeds its limit.
-fn compare(baseline: &Path, page: Option<&Path>, json: bool) -> Result<(), Failure> {
+fn compare(baseline: &Path, bench: &Bench, json: bool) -> Result<(), Failure> {
     let mut comparison = with_options(|options| instructions::compare(options, baseline))?;
     let report = Report::of(INSTRUCTIONS, std::mem::take(&mut comparison.measurements));
     show(&report, json)?;
-    write_page(&report, page)?;
+    write_files(&report, bench)?;
     for line in comparison.notes.iter().chain(&comparison.not_judged) {
         eprintln!("{line}");
     }

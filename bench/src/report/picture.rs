@@ -1,0 +1,41 @@
+//! Picture of results: a bar chart as an SVG file.
+
+use super::Report;
+use super::page::{sections, units};
+use super::plot::{PLOT_STYLE, bars};
+use crate::Measurement;
+
+/// Returns the bars of the first benchmark that have the unit of its first measurement; `None` without results.
+pub(super) fn picture(report: &Report) -> Option<String> {
+    let (_, measurements) = sections(report).into_iter().next()?;
+    let unit = *units(&measurements).first()?;
+    let of_unit: Vec<&Measurement> = measurements.into_iter().filter(|one| one.unit == unit).collect();
+    let chart = bars(unit, &of_unit);
+    let start = chart
+        .strip_prefix("<svg ")
+        .map(|rest| format!("<svg xmlns=\"http://www.w3.org/2000/svg\" {rest}"))?;
+    let inside = start.find(">\n")? + 2;
+    let (head, body) = start.split_at(inside);
+    Some(format!(
+        "{head}<style>{PLOT_STYLE}</style>\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n{body}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_picture_shows_the_first_unit_of_the_first_benchmark() {
+        let of =
+            |case: &str, unit: &str| Measurement::median_of(case, &[1.0, 2.0, 3.0], unit).beside("peer", 4.0);
+        let mut report =
+            Report::of("memory", vec![of("first", "ns"), of("second", "MiB"), of("third", "ns")]);
+        report.add("veth", vec![of("fourth", "ns")]);
+        let picture = picture(&report).unwrap();
+        assert!(picture.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox"), "{picture}");
+        assert!(["first", "third", ".ours{"].iter().all(|text| picture.contains(text)), "{picture}");
+        assert!(["second", "fourth"].iter().all(|text| !picture.contains(text)), "{picture}");
+        assert_eq!(super::picture(&Report::default()), None);
+    }
+}
