@@ -241,9 +241,9 @@ fn routes_of_others_are_left_to_them_by_name() {
     let refused = |words: &[&str], said: &[&str]| {
         router.try_ask(&[&["route"], words].concat()).assert_refused(1, said);
     };
-    refused(&["remove", "10.8.0.0/16"], &["not ours", "protocol static"]);
-    refused(&["remove", "10.7.0.0/16"], &["not ours", "protocol bird"]);
-    refused(&["remove", "10.2.0.0/24"], &["not ours", "protocol kernel"]);
+    refused(&["remove", "10.8.0.0/16"], &["not configured here", "protocol static"]);
+    refused(&["remove", "10.7.0.0/16"], &["not configured here", "protocol bird"]);
+    refused(&["remove", "10.2.0.0/24"], &["not configured here", "protocol kernel"]);
     refused(&["remove", "10.6.0.0/16"], &["no configured route to 10.6.0.0/16"]);
     refused(&["add", "10.8.0.0/16", "via", "10.1.0.2"], &["10.8.0.0/16", "protocol static"]);
     refused(&["add", "10.9.0.1/16", "via", "10.2.0.2"], &["host bits", "10.9.0.0/16"]);

@@ -357,7 +357,7 @@ fn a_router_forwards_without_the_kernels_forwarding_and_says_what_that_means() {
     assert!(router.end_by(nix::sys::signal::Signal::SIGTERM).success());
     let doctor = run_to_end(&line.r, &["doctor", "r1"]).stdout;
     assert!(
-        doctor.contains("Millrace does (unless [router] forwarding = \"kernel\"), so packets stop"),
+        doctor.contains("Millrace does (unless [router] forwarding = \"kernel\"), so forwarding stops"),
         "{doctor}"
     );
     assert!(!line.h1.succeeds("ping -c 1 -W 1 10.2.0.2"), "the kernel does not forward");
