@@ -10,8 +10,8 @@ use nix::sys::signal::Signal;
 use serde::Deserialize;
 
 use crate::interrupt::wait_until;
-use crate::process::Running;
 use crate::statistics::median;
+use crate::testbed::process::Running;
 use crate::{BenchError, Measurement, Options};
 
 /// Name of the other build in results.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use millrace_testkit::{Background, Flow, Line, answer_times, eventually, percentile, resident};
 
 use crate::interrupt::check;
-use crate::process::{is_installed, run as run_command};
+use crate::testbed::process::{is_installed, run as run_command};
 use crate::{BenchError, Bound, Measurement, Options};
 
 /// Duration of each flood in seconds.

@@ -23,8 +23,8 @@ use nix::unistd::pipe2;
 use serde_json::Value;
 
 use crate::interrupt::{check, wait_until};
-use crate::process::{Running, prefer, run as run_command};
 use crate::statistics::median;
+use crate::testbed::process::{Running, prefer, run as run_command};
 use crate::{BenchError, Bound, Measurement, Options};
 
 /// Filters of the large configuration.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::BenchError;
 use crate::peer::Scratch;
-use crate::process::Running;
+use crate::testbed::process::Running;
 
 /// Units of the counts within `callgrind_measured`: instructions, and read misses of each simulated cache.
 pub(crate) const UNITS: [&str; 3] = ["instructions", "misses of 32 KiB", "misses of 512 KiB"];

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::BenchError;
 use crate::interrupt::check;
-use crate::process::{is_installed, run};
+use crate::testbed::process::{is_installed, run};
 
 /// Header that the C programs share.
 const DPDK: &str = include_str!("../peers/dpdk.h");
@@ -135,7 +135,7 @@ mod tests {
                       printf(\"7 %s\", line); fflush(stdout); } }";
         assert_eq!(compile(&scratch, "none", source, "no-such-library").unwrap(), None);
         let Some(program) = compile(&scratch, "echo", source, "libdpdk").unwrap() else {
-            return crate::network::skip("no compiler or no DPDK");
+            return crate::testbed::network::skip("no compiler or no DPDK");
         };
         let mut peer = Peer::start(&program, &[]).unwrap();
         assert_eq!(peer.ask("who").unwrap(), "7 who");

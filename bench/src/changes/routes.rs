@@ -8,8 +8,8 @@ use ipnet::IpNet;
 use crate::interrupt::check;
 use crate::memory::case::{Case, Family};
 use crate::memory::setup::{GatesSetup, Pipeline, RouteWriter, Setup};
-use crate::process::{SessionFirst, dedicate, on_processor};
 use crate::statistics::median;
+use crate::testbed::process::{SessionFirst, dedicate, on_processor};
 use crate::{BenchError, Bound, Measurement, Options};
 
 use super::{FILTERS, PASS, ROUTES_LIMIT};

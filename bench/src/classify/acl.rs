@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 
 use crate::BenchError;
 use crate::peer::{Peer, Scratch, compile};
-use crate::process::{Processor, dedicate};
+use crate::testbed::process::{Processor, dedicate};
 
 const SOURCE: &str = include_str!("../../peers/dpdk_acl.c");
 const LIBRARY: &str = "libdpdk";
@@ -176,13 +176,13 @@ mod tests {
     fn the_peer_finds_what_we_find() {
         let _alone = crate::interrupt::FLAG_IN_USE.lock().unwrap();
         let Some(program) = Program::compile().unwrap() else {
-            return crate::network::skip("no compiler or no DPDK");
+            return crate::testbed::network::skip("no compiler or no DPDK");
         };
         for family in [Family::V4, Family::V6] {
             let set = generate(Style::Ipc, family, 500, 5);
             let packets = trace(&set, Popularity::Uniform, 1000, 6);
             let Some(mut acl) = program.start(&set.filters, &[&packets], 0).unwrap() else {
-                return crate::network::skip("DPDK doesn't start");
+                return crate::testbed::network::skip("DPDK doesn't start");
             };
             let filters: Vec<Ranked> = (0..500)
                 .map(|place| (set.filters[place].compile(|_| None).unwrap(), set.priority(place)))

@@ -10,8 +10,8 @@ use millrace_testkit::classbench::{FilterSet, Popularity, Style, generate, read,
 use super::caches::Caches;
 use super::{BATCH, COUNTED, PACKETS, ROUNDS, timed};
 use crate::interrupt::check;
-use crate::process::{Processor, on_processor};
 use crate::statistics::median;
+use crate::testbed::process::{Processor, on_processor};
 use crate::{BenchError, Measurement, Options};
 
 const GATES: usize = 3;

@@ -22,8 +22,8 @@ use self::set::Source;
 use self::table::{KINDS, Kind, Ranked, Table, Unfit};
 use crate::interrupt::check;
 use crate::measurement::Bound;
-use crate::process::{Processor, SessionFirst, is_installed, on_processor};
 use crate::statistics::median;
+use crate::testbed::process::{Processor, SessionFirst, is_installed, on_processor};
 use crate::{BenchError, Measurement, Options};
 
 pub(crate) use self::counted::run_measured;

@@ -16,13 +16,13 @@ use millrace_offload::Flows;
 
 use super::RUNS;
 use super::traffic::{Traffic, udp};
-use crate::arrivals::{COUNTED, GENERATOR_PROCESSOR, WARM_UP, WORKER, count, go_down};
-use crate::frame::UdpFrame;
 use crate::interrupt::{pause, wait_until};
-use crate::load::{Load, UNLIMITED};
-use crate::network::{Network, SINK};
-use crate::router::Router;
 use crate::statistics::median;
+use crate::testbed::arrivals::{COUNTED, GENERATOR_PROCESSOR, WARM_UP, WORKER, count, go_down};
+use crate::testbed::frame::UdpFrame;
+use crate::testbed::load::{Load, UNLIMITED};
+use crate::testbed::network::{Network, SINK};
+use crate::testbed::router::Router;
 use crate::{BenchError, Bound, Measurement, Options};
 
 /// Rate of the worker's packets, per second.

@@ -17,13 +17,13 @@ use millrace_offload::FrameSink;
 
 use self::beside::{Others, beside_others};
 use self::traffic::{Traffic, routes};
-use crate::arrivals::{FRAMES_OF_A_CALL, GENERATOR_PROCESSOR, WORKER, count, go_down, rate_at};
-use crate::load::{Load, UNLIMITED};
-use crate::network::Network;
-use crate::process::SessionFirst;
-use crate::router::Router;
-use crate::sink::{no_sink, sink};
 use crate::statistics::{extremes, median};
+use crate::testbed::arrivals::{FRAMES_OF_A_CALL, GENERATOR_PROCESSOR, WORKER, count, go_down, rate_at};
+use crate::testbed::load::{Load, UNLIMITED};
+use crate::testbed::network::Network;
+use crate::testbed::process::SessionFirst;
+use crate::testbed::router::Router;
+use crate::testbed::sink::{no_sink, sink};
 use crate::{BenchError, Bound, Measurement, Options, Subject};
 
 const RUNS: usize = 3;

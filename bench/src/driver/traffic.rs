@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use millrace_offload::Flows;
 
-use crate::frame::UdpFrame;
-use crate::network::{GENERATOR, GENERATOR_MAC, GENERATOR6, ROUTER_MAC, SINK, SINK6};
+use crate::testbed::frame::UdpFrame;
+use crate::testbed::network::{GENERATOR, GENERATOR_MAC, GENERATOR6, ROUTER_MAC, SINK, SINK6};
 
 const ROUTES: u32 = 500_000;
 /// Destinations among the routes, as many as the generator has templates.

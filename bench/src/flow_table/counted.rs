@@ -11,7 +11,7 @@ use super::BATCH;
 use super::flows::{Family, Popularity, key, order};
 use super::lookups::{SIZES, filled};
 use crate::counters::Meter;
-use crate::process::is_installed;
+use crate::testbed::process::is_installed;
 use crate::{BenchError, Measurement, Options, callgrind};
 
 /// Packets in the counted lookups.

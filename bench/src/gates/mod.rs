@@ -7,8 +7,8 @@ use crate::interrupt::check;
 use crate::memory::case::{Case, Family};
 use crate::memory::setup::{GatesSetup, Pipeline, Setup, Source};
 use crate::memory::{instructions, per_packet};
-use crate::process::is_installed;
 use crate::statistics::median;
+use crate::testbed::process::is_installed;
 use crate::{BenchError, Bound, Measurement, Options};
 
 /// Repetitions; the result is their median. Many short repetitions suit a shared machine, whose speed keeps

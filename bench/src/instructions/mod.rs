@@ -15,7 +15,7 @@ use std::time::Duration;
 use self::baseline::{Baseline, Change, Counter, Counts, TOLERANCE};
 use self::paths::PATHS;
 use crate::counters::Meter;
-use crate::process::is_installed;
+use crate::testbed::process::is_installed;
 use crate::{BenchError, Bound, Measurement, Options, callgrind};
 
 /// Name of a run through all paths, for callgrind.

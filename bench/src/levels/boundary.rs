@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use nix::unistd::{SysconfVar, sysconf};
 
 use super::{FLOW_COUNT, FLOWS, RUNS, Size, frame};
-use crate::arrivals::{FRAMES_OF_A_CALL, GENERATOR_PROCESSOR, WORKER, count_for, go_down, rate_at};
 use crate::interrupt::pause;
-use crate::load::{Load, UNLIMITED};
-use crate::network::{Network, SINK};
-use crate::router::Router;
-use crate::sink::sink;
 use crate::statistics::median;
+use crate::testbed::arrivals::{FRAMES_OF_A_CALL, GENERATOR_PROCESSOR, WORKER, count_for, go_down, rate_at};
+use crate::testbed::load::{Load, UNLIMITED};
+use crate::testbed::network::{Network, SINK};
+use crate::testbed::router::Router;
+use crate::testbed::sink::sink;
 use crate::{BenchError, Measurement, Options, Subject};
 
 /// Name of the case in which packets bypass the worker.

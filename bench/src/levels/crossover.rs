@@ -15,12 +15,12 @@ use millrace_wire::MacAddr;
 use nix::unistd::Pid;
 
 use super::{Size, frame};
-use crate::arrivals::WORKER;
 use crate::interrupt::check;
-use crate::network::{Network, SINK};
-use crate::process::dedicate;
-use crate::sink::{no_sink, sink};
 use crate::statistics::median;
+use crate::testbed::arrivals::WORKER;
+use crate::testbed::network::{Network, SINK};
+use crate::testbed::process::dedicate;
+use crate::testbed::sink::{no_sink, sink};
 use crate::{BenchError, Measurement, Options};
 
 pub(super) const CASE: &str = "crossover";
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn frames_arrive_by_both_ways() {
         let _alone = crate::interrupt::FLAG_IN_USE.lock().unwrap();
-        if crate::network::is_skipped() {
+        if crate::testbed::network::is_skipped() {
             return;
         }
         let network = Network::new().unwrap();

@@ -21,8 +21,8 @@ use millrace_workbench::cycles;
 
 use self::boundary::{Boundary, through_driver};
 use crate::driver::traffic::udp;
-use crate::network::{BESIDE, Network, SINK};
-use crate::process::SessionFirst;
+use crate::testbed::network::{BESIDE, Network, SINK};
+use crate::testbed::process::SessionFirst;
 use crate::{BenchError, Measurement, Options};
 
 /// Repetitions; the result is their median.

@@ -28,8 +28,8 @@ use self::setup::{Pipeline, Setup, Source};
 use self::workers::Spread;
 use self::workload::Workload;
 use crate::interrupt::check;
-use crate::process::is_installed;
 use crate::statistics::{extremes, median};
+use crate::testbed::process::is_installed;
 use crate::{BenchError, Bound, Measurement, Options, Subject};
 
 /// Repetitions; the result is their median.

@@ -14,7 +14,7 @@ use super::case::Case;
 use super::setup::{Chosen, Pipeline, SEED, Setup};
 use crate::BenchError;
 use crate::interrupt::check;
-use crate::process::dedicate;
+use crate::testbed::process::dedicate;
 
 /// Duration of the traffic before counting starts.
 const WARM_UP: Duration = Duration::from_millis(100);

@@ -17,7 +17,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::BenchError;
-use crate::process::Running;
+use crate::testbed::process::Running;
 
 /// Words of a packet's window.
 pub(super) const WINDOW: usize = 16;

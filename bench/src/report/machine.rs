@@ -5,7 +5,7 @@ use std::fs;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::process::run;
+use crate::testbed::process::run;
 
 /// Kind of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,8 +7,8 @@ use super::ours::{Addresses, Ours};
 use super::tables::Prefix;
 use crate::BenchError;
 use crate::interrupt::check;
-use crate::process::{Processor, dedicate};
 use crate::statistics::median;
+use crate::testbed::process::{Processor, dedicate};
 
 /// Duration of each part.
 const SPAN: Duration = Duration::from_secs(2);

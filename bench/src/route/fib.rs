@@ -7,7 +7,7 @@ use std::path::Path;
 use super::tables::{ADDRESSES, Family, Prefix};
 use crate::BenchError;
 use crate::peer::{Peer, Scratch, compile};
-use crate::process::{Processor, dedicate};
+use crate::testbed::process::{Processor, dedicate};
 
 const SOURCE: &str = include_str!("../../peers/dpdk_fib.c");
 const LIBRARY: &str = "libdpdk";

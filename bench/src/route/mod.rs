@@ -16,8 +16,8 @@ use self::ours::{Addresses, Ours};
 use self::tables::{Family, Prefix};
 use crate::interrupt::check;
 use crate::measurement::Bound;
-use crate::process::{Processor, SessionFirst, on_processor};
 use crate::statistics::median;
+use crate::testbed::process::{Processor, SessionFirst, on_processor};
 use crate::{BenchError, Measurement, Options};
 
 /// Pairs of runs; the result is their median ratio.

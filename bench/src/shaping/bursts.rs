@@ -8,8 +8,8 @@ use millrace_testkit::{Arrivals, burst};
 use super::greedy::{FIRST_PORT, while_flooded};
 use super::{Shaper, shaped};
 use crate::interrupt::pause;
-use crate::network::{Network, RECEIVER};
 use crate::statistics::median;
+use crate::testbed::network::{Network, RECEIVER};
 use crate::{BenchError, Bound, Measurement, Options};
 
 /// Rates in megabits per second.

@@ -9,8 +9,8 @@ use nix::unistd::Pid;
 
 use super::ENDS;
 use crate::BenchError;
-use crate::network::{Network, RECEIVER};
-use crate::process::dedicate;
+use crate::testbed::network::{Network, RECEIVER};
+use crate::testbed::process::dedicate;
 
 /// Port of the first flow; the other flows use the following ports.
 pub(super) const FIRST_PORT: u16 = 9000;

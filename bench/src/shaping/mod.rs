@@ -6,9 +6,9 @@ mod rates;
 mod shares;
 mod voice;
 
-use crate::network::Network;
-use crate::process::{Processor, is_installed};
-use crate::router::Router;
+use crate::testbed::network::Network;
+use crate::testbed::process::{Processor, is_installed};
+use crate::testbed::router::Router;
 use crate::{BenchError, Measurement, Options};
 
 /// Processor of senders and receivers, on which the kernel also shapes.

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 use super::greedy::while_one_floods;
 use super::{ENDS, Shaper, shaped};
 use crate::interrupt::pause;
-use crate::network::Network;
 use crate::statistics::median;
-use crate::{BenchError, Bound, Measurement, Options, Subject, Timeline, iperf3};
+use crate::testbed::iperf3;
+use crate::testbed::network::Network;
+use crate::{BenchError, Bound, Measurement, Options, Subject, Timeline};
 
 /// Rates in megabits per second.
 const RATES: [u32; 4] = [1, 10, 100, 1000];

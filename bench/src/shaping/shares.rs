@@ -7,8 +7,8 @@ use serde_json::Value;
 use super::greedy::{FIRST_PORT, Greedy, while_greedy};
 use super::{Discipline, ROUTER, htb};
 use crate::interrupt::pause;
-use crate::network::Network;
-use crate::router::Router;
+use crate::testbed::network::Network;
+use crate::testbed::router::Router;
 use crate::{BenchError, Bound, Measurement, Options};
 
 /// Link rates in megabits per second.

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use super::{Discipline, ENDS, ROUTER, htb};
 use crate::interrupt::check;
-use crate::network::{Network, RECEIVER};
-use crate::router::Router;
-use crate::{BenchError, Bound, Measurement, Options, Quantiles, Subject, iperf3};
+use crate::testbed::iperf3;
+use crate::testbed::network::{Network, RECEIVER};
+use crate::testbed::router::Router;
+use crate::{BenchError, Bound, Measurement, Options, Quantiles, Subject};
 
 /// Link rate in megabits per second.
 const LINK: u32 = 10;

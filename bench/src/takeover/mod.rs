@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use self::numbered_flow::{Arrival, Interruption, NumberedFlow, arrival_rate};
 use crate::interrupt::pause;
-use crate::network::{GENERATOR, Network, RECEIVER};
-use crate::process::SessionFirst;
-use crate::router::Router;
+use crate::testbed::network::{GENERATOR, Network, RECEIVER};
+use crate::testbed::process::SessionFirst;
+use crate::testbed::router::Router;
 use crate::{BenchError, Bound, Measurement, Options, Subject, Timeline};
 
 /// Repetitions of a death and a restart.
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_flow_through_the_kernel_is_whole_and_nothing_stays_behind() {
-        if crate::network::is_skipped() {
+        if crate::testbed::network::is_skipped() {
             return;
         }
         let _alone = crate::interrupt::FLAG_IN_USE.lock().unwrap();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use millrace_lab::within;
 
 use crate::BenchError;
-use crate::network::Namespace;
+use crate::testbed::network::Namespace;
 
 /// Interval between two packets: 10,000 packets per second.
 pub(super) const INTERVAL: Duration = Duration::from_micros(100);

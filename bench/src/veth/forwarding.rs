@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 use nix::unistd::Pid;
 
 use crate::interrupt::pause;
-use crate::load::{Load, UNLIMITED};
-use crate::network::Network;
-use crate::process::{Processor, dedicate, is_installed};
-use crate::router::Router;
-use crate::sink::sink;
 use crate::statistics::{extremes, median};
+use crate::testbed::load::{Load, UNLIMITED};
+use crate::testbed::network::Network;
+use crate::testbed::process::{Processor, dedicate, is_installed};
+use crate::testbed::router::Router;
+use crate::testbed::sink::sink;
 use crate::veth::testpmd::{PROGRAM, Testpmd};
 use crate::{BenchError, Bound, Measurement, Options};
 

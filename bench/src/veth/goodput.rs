@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::network::Network;
-use crate::process::is_installed;
-use crate::router::Router;
 use crate::statistics::{extremes, median};
-use crate::{BenchError, Measurement, Options, iperf3};
+use crate::testbed::iperf3;
+use crate::testbed::network::Network;
+use crate::testbed::process::is_installed;
+use crate::testbed::router::Router;
+use crate::{BenchError, Measurement, Options};
 
 /// Pairs of runs, one through the router and one through the kernel.
 const PAIRS: usize = 3;

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use nix::unistd::{SysconfVar, sysconf};
 
 use crate::interrupt::pause;
-use crate::network::{Network, RECEIVER};
-use crate::process::{Running, command};
-use crate::router::Router;
 use crate::statistics::{extremes, median};
+use crate::testbed::network::{Network, RECEIVER};
+use crate::testbed::process::{Running, command};
+use crate::testbed::router::Router;
 use crate::{BenchError, Bound, Measurement, Options, Quantiles, Subject};
 
 /// Alternating series of pings through the kernel and through the router.

@@ -5,8 +5,8 @@ mod goodput;
 mod idle;
 mod testpmd;
 
-use crate::network::Network;
-use crate::process::SessionFirst;
+use crate::testbed::network::Network;
+use crate::testbed::process::SessionFirst;
 use crate::{BenchError, Measurement, Options};
 
 /// Runs all cases.

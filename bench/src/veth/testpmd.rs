@@ -7,8 +7,8 @@ use nix::sys::signal::Signal;
 
 use crate::BenchError;
 use crate::interrupt::wait_until;
-use crate::network::{GENERATOR_MAC, Network, SINK_MAC, mac_text};
-use crate::process::{Processor, Running, command};
+use crate::testbed::network::{GENERATOR_MAC, Network, SINK_MAC, mac_text};
+use crate::testbed::process::{Processor, Running, command};
 
 /// Program of testpmd, from package dpdk-dev.
 pub(super) const PROGRAM: &str = "dpdk-testpmd";

@@ -10,9 +10,9 @@ use millrace_wire::MacAddr;
 
 use super::{ABREAST, IN, IN_MAC, MTU, ROUTES, Setup};
 use crate::flow_table::flows::order;
-use crate::frame::UdpFrame;
 use crate::memory::case::{Case, Family};
 use crate::memory::traffic::Distribution;
+use crate::testbed::frame::UdpFrame;
 
 const HOST_MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
 /// Protocol of all packets; their destination port is the discard service.

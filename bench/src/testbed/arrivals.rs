@@ -8,10 +8,10 @@ use millrace_offload::Flows;
 
 use crate::BenchError;
 use crate::interrupt::{pause, wait_until};
-use crate::load::{Load, UNLIMITED};
-use crate::network::{Namespace, Network};
-use crate::process::Processor;
-use crate::router::Router;
+use crate::testbed::load::{Load, UNLIMITED};
+use crate::testbed::network::{Namespace, Network};
+use crate::testbed::process::Processor;
+use crate::testbed::router::Router;
 
 /// Processor of the generator and of the XDP programs.
 pub(crate) const GENERATOR_PROCESSOR: Processor = 0;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::BenchError;
 use crate::interrupt::{pause, wait_until};
-use crate::network::{Network, RECEIVER};
-use crate::process::{Processor, Running, command};
+use crate::testbed::network::{Network, RECEIVER};
+use crate::testbed::process::{Processor, Running, command};
 
 /// Starts a server for one transfer, bound to `processor` if given. The server listens when this function
 /// returns.

@@ -3,7 +3,7 @@
 use millrace_offload::{FrameSink, OffloadError};
 
 use crate::BenchError;
-use crate::network::Namespace;
+use crate::testbed::network::Namespace;
 
 /// Attaches a program that drops all packets that arrive at a device. Dropping the result removes the
 /// program.

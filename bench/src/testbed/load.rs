@@ -10,9 +10,9 @@ use millrace_offload::{Flows, FrameSource};
 use nix::unistd::Pid;
 
 use crate::BenchError;
-use crate::frame::UdpFrame;
-use crate::network::{GENERATOR, GENERATOR_MAC, Network, ROUTER_MAC, SINK};
-use crate::process::{Processor, dedicate};
+use crate::testbed::frame::UdpFrame;
+use crate::testbed::network::{GENERATOR, GENERATOR_MAC, Network, ROUTER_MAC, SINK};
+use crate::testbed::process::{Processor, dedicate};
 
 /// Frames per batch handed to the kernel. Larger batches cost less, but their bursts overrun a socket's ring.
 const BATCH: u32 = 64;

@@ -11,8 +11,8 @@ use nix::unistd::pipe2;
 
 use crate::BenchError;
 use crate::interrupt::wait_until;
-use crate::network::Network;
-use crate::process::{Processor, Running, command, run};
+use crate::testbed::network::Network;
+use crate::testbed::process::{Processor, Running, command, run};
 
 /// Time limit until the router forwards. Adding 100,000 routes takes a while.
 const PATIENCE: Duration = Duration::from_secs(20);

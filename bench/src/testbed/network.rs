@@ -22,7 +22,7 @@ use millrace_port::create_output;
 use nix::net::if_::if_nametoindex;
 
 use crate::BenchError;
-use crate::process::run;
+use crate::testbed::process::run;
 
 /// Address of the first host.
 pub(crate) const GENERATOR: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 1);

@@ -1,0 +1,64 @@
+//! The command `control-plane`: control-plane policing.
+
+use hyper::Method;
+use serde_json::Value;
+
+use crate::arguments::ControlPlaneAction;
+use crate::client::Client;
+use crate::output::{Column, Failure, done, rows, table};
+use crate::pairs::changes;
+
+const CLASSES: &[Column] = &[
+    ("class", "class"),
+    ("rate", "rate"),
+    ("burst", "burst"),
+    ("passed", "passed"),
+    ("dropped", "dropped"),
+    ("dropped/s", "dropped_rate"),
+    ("meaning", "meaning"),
+];
+
+/// Shows the classes, or changes their rates.
+pub fn control_plane(client: &Client, action: &ControlPlaneAction, json: bool) -> Result<(), Failure> {
+    match action {
+        ControlPlaneAction::Show => {
+            let value = client.get("/control-plane")?;
+            if json {
+                println!("{value:#}");
+            } else {
+                print!("{}", listed(&value));
+            }
+        }
+        ControlPlaneAction::Set { settings } => {
+            let body = Value::Object(changes(settings)?);
+            let value = client.send(Method::PATCH, "/control-plane", Some(&body))?;
+            done(&value, &format!("control plane changed: {}", settings.join(" ")), json);
+        }
+    }
+    Ok(())
+}
+
+pub fn listed(value: &Value) -> String {
+    let mut text = table(rows(&value["classes"]), CLASSES);
+    if value["police"] == false {
+        text += "nothing is policed: police = false\n";
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_shown_with_what_they_lost_and_that_nothing_is_policed() {
+        let class = serde_json::json!({
+            "class": "icmp", "meaning": "ICMP", "rate": 1000, "burst": 100, "passed": 7, "dropped": 3, "dropped_rate": 0.5,
+        });
+        let mut value = serde_json::json!({"police": true, "classes": [class]});
+        let text = listed(&value);
+        assert!(text.contains("icmp") && text.contains("1000") && !text.contains("nothing"), "{text}");
+        value["police"] = false.into();
+        assert!(listed(&value).ends_with("nothing is policed: police = false\n"));
+    }
+}

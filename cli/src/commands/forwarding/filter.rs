@@ -1,0 +1,281 @@
+//! The command `filter`.
+
+use hyper::Method;
+use millrace_units::{by_number, count};
+use serde_json::{Value, json};
+
+use crate::arguments::FilterAction;
+use crate::client::{Client, segment};
+use crate::commands::columns::FILTERS;
+use crate::commands::forwarding::lists::Lines;
+use crate::commands::watch;
+use crate::output::{Failure, done, plain, rows};
+
+/// Adds, removes, lists and explains filters.
+pub fn filter(client: &Client, action: &FilterAction, json: bool) -> Result<(), Failure> {
+    match action {
+        FilterAction::Add { from: Some(file), .. } => {
+            let value = Lines::read(file, entry, json)?.send(client, Method::POST, "/filters", json)?;
+            done(&value, &format!("{} added", count(plain(&value["added"]), "filter")), json);
+            warn_never_winning(&value["shadowed"]);
+        }
+        FilterAction::Add { filter, action, gate, priority, from: None } => {
+            let body = json!({"match": filter, "action": action, "gate": gate, "priority": priority});
+            let value = client.send(Method::POST, "/filters", Some(&body))?;
+            let [id, gate, action, filter] = ["id", "gate", "action", "match"].map(|key| plain(&value[key]));
+            done(&value, &format!("filter {id} added at gate {gate}: {action} for {filter}"), json);
+            warn_shadowed(&value);
+        }
+        FilterAction::Remove { which, action, gate, priority } => {
+            let body = match action {
+                Some(action) => {
+                    json!({"match": which.join(" "), "action": action, "gate": gate, "priority": priority})
+                }
+                None => json!({"ids": ids(which)?}),
+            };
+            let value = client.send(Method::DELETE, "/filters", Some(&body))?;
+            let line = |gone: &Value| {
+                let [id, action, filter] = ["id", "action", "match"].map(|key| plain(&gone[key]));
+                format!("filter {id} removed: {action} for {filter}")
+            };
+            let lines: Vec<String> = rows(&value).iter().map(line).collect();
+            done(&value, &lines.join("\n"), json);
+        }
+        FilterAction::List { gate, lines, watch: how } => {
+            if let Some(gate) = gate {
+                // Check that the gate exists: an unknown gate is an error, not an empty list.
+                client.get(&format!("/gates/{}", segment(gate)))?;
+            }
+            let look = || {
+                let mut value = client.get("/filters")?;
+                if let (Some(gate), Value::Array(rows)) = (gate, &mut value) {
+                    rows.retain(|row| row["gate"] == gate.as_str());
+                }
+                Ok(value)
+            };
+            if *lines && !json {
+                rows(&look()?).iter().for_each(|filter| println!("{}", line(filter)));
+            } else {
+                watch::list(how, look, ("id", FILTERS), json)?;
+            }
+        }
+        FilterAction::Explain { packet } => {
+            let value = client.get(&format!("/filters/explain?packet={}", segment(packet)))?;
+            explain(&value, json);
+        }
+        FilterAction::Check => return check(&client.get("/filters/check")?, json),
+    }
+    Ok(())
+}
+
+/// Parses ids of filters.
+fn ids(which: &[String]) -> Result<Vec<u64>, Failure> {
+    let id = |text: &String| {
+        text.parse::<u64>().map_err(|_| {
+            Failure::usage(format!(
+                "{text:?} is no filter id (`filter list` shows ids); to remove a filter by its match, add --action"
+            ))
+        })
+    };
+    which.iter().map(id).collect()
+}
+
+/// Parses a line: `FILTER action ACTION [gate GATE] [priority PRIORITY]`, as `filter list --lines` prints it.
+fn entry(line: &str) -> Result<Value, String> {
+    const FORM: &str = "write FILTER action ACTION [gate GATE] [priority PRIORITY]";
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let at = words
+        .iter()
+        .position(|word| *word == "action")
+        .ok_or_else(|| format!("the line has no action: {FORM}"))?;
+    let (filter, mut action) = (words[..at].join(" "), &words[at + 1..]);
+    let (mut gate, mut priority) = (None, 0);
+    // The action keeps at least one word, whatever that word is.
+    while let [before @ .., _, key @ ("gate" | "priority"), value] = action {
+        match *key {
+            "gate" if gate.replace(*value).is_some() => return Err(format!("gate is given twice: {FORM}")),
+            "priority" => {
+                priority = value.parse().map_err(|_| format!("priority {value:?} is not a whole number"))?
+            }
+            _ => {}
+        }
+        action = &action[..before.len() + 1];
+    }
+    if filter.is_empty() || action.is_empty() {
+        return Err(format!("the line has no filter or no action: {FORM}; * matches all packets"));
+    }
+    let priority: i32 = priority;
+    Ok(json!({"match": filter, "action": action.join(" "), "gate": gate, "priority": priority}))
+}
+
+/// Formats a filter as a line that [`entry`] reads.
+fn line(filter: &Value) -> String {
+    let [matches, action, gate, priority] =
+        ["match", "action", "gate", "priority"].map(|key| plain(&filter[key]));
+    format!("{matches} action {action} gate {gate} priority {priority}")
+}
+
+fn explain(value: &Value, json: bool) {
+    if json {
+        println!("{value:#}");
+        return;
+    }
+    if rows(value).is_empty() {
+        println!("no gate has filters");
+    }
+    for gate in rows(value) {
+        println!("gate {}, position {}", plain(&gate["gate"]), plain(&gate["position"]));
+        for candidate in rows(&gate["candidates"]) {
+            let mark = if candidate["chosen"] == true { "*" } else { " " };
+            let [id, filter, action, priority, outcome] =
+                ["id", "match", "action", "priority", "outcome"].map(|key| plain(&candidate[key]));
+            println!("{mark} {id:>4}  {action} for {filter}, priority {priority}: {outcome}");
+        }
+        if gate["left_out"] != 0 {
+            let more = plain(&gate["left_out"]);
+            println!("        {more} more {} not match", by_number(&more, "does", "do"));
+        }
+    }
+}
+
+/// Formats a filter for the findings of `check`.
+fn named(filter: &Value) -> String {
+    let [id, filter, action, priority] = ["id", "match", "action", "priority"].map(|key| plain(&filter[key]));
+    format!("filter {id} ({action} for {filter}, priority {priority})")
+}
+
+/// Warns on standard error of a new filter or binding that no packet reaches, or that others always precede.
+pub fn warn_shadowed(value: &Value) {
+    if let Some(why) = value["unreached"].as_str() {
+        eprintln!("warning: no packet matches the filter: {why}");
+    }
+    let by = rows(&value["shadowed_by"]);
+    if !by.is_empty() {
+        eprintln!(
+            "warning: the filter never wins: {}; raise its --priority, or remove the filters before it",
+            before(by)
+        );
+    }
+}
+
+/// Maximum number of shadowed filters in warnings; further ones are counted.
+const WARNED: usize = 20;
+
+/// Warns on standard error of each filter and binding in a list that never wins.
+pub fn warn_never_winning(shadowed: &Value) {
+    let all = rows(shadowed);
+    for finding in all.iter().take(WARNED) {
+        eprintln!("warning: {} never wins: {}", named(&finding["filter"]), before(rows(&finding["by"])));
+    }
+    if all.len() > WARNED {
+        let more = all.len() - WARNED;
+        eprintln!("warning: {more} more never {}: `millrace filter check`", by_number(more, "wins", "win"));
+    }
+}
+
+/// Names the filters that shadow a filter: either a single one, or several that together cover it.
+fn before(by: &[Value]) -> String {
+    match by {
+        [one] => format!("{} comes before it", named(one)),
+        several => {
+            let named: Vec<String> = several.iter().map(named).collect();
+            format!("what it matches, {} match together before it", named.join(", "))
+        }
+    }
+}
+
+/// Prints findings about filters; returns an error if there are any, so that scripts notice.
+fn check(value: &Value, json: bool) -> Result<(), Failure> {
+    if json {
+        println!("{value:#}");
+    } else {
+        print_findings(value);
+    }
+    let lists = ["shadowed", "ambiguous", "below_routes"];
+    let findings = |gate: &Value| lists.iter().map(|list| rows(&gate[list]).len()).sum::<usize>();
+    match rows(value).iter().map(findings).sum() {
+        0 => Ok(()),
+        findings => Err(Failure::new(format!("{}: see above", count(findings, "finding")))),
+    }
+}
+
+fn print_findings(value: &Value) {
+    for gate in rows(value) {
+        let [name, filters, pairs] = ["gate", "filters", "ambiguous_pairs"].map(|key| plain(&gate[key]));
+        let shadowed = rows(&gate["shadowed"]);
+        let never = by_number(shadowed.len(), "wins", "win");
+        println!(
+            "gate {name}: {}, {} never {never}, {}",
+            count(filters, "filter"),
+            shadowed.len(),
+            count(pairs, "ambiguous pair")
+        );
+        for finding in shadowed {
+            println!("  {} never wins: {}", named(&finding["filter"]), before(rows(&finding["by"])));
+        }
+        for filter in rows(&gate["undecided"]) {
+            println!(
+                "  {}: not decided whether several others together come before it always",
+                named(filter)
+            );
+        }
+        for pair in rows(&gate["ambiguous"]) {
+            println!(
+                "  {} wins over {} by {}: a priority would make plain what is meant",
+                named(&pair["winner"]),
+                named(&pair["loser"]),
+                plain(&pair["decided_by"])
+            );
+        }
+        for filter in rows(&gate["below_routes"]) {
+            println!("  {} loses against every route: raise its priority", named(filter));
+        }
+    }
+    if rows(value).is_empty() {
+        println!("no gate has filters");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_filters_read_back_as_they_are_printed() {
+        for (filter, action, gate, priority) in [
+            ("*", "drop", "route", 0),
+            ("proto tcp dport 25", "port wan via 10.2.0.77", "firewall", -5),
+            ("src 10.1.0.0/16", "instance gate", "monitor", 7),
+        ] {
+            let entry_of = json!({"match": filter, "action": action, "gate": gate, "priority": priority});
+            assert_eq!(entry(&line(&entry_of)).unwrap(), entry_of);
+        }
+        let short = entry("proto udp action copy-to probe").unwrap();
+        assert_eq!(
+            (&short["action"], &short["gate"], &short["priority"]),
+            (&json!("copy-to probe"), &Value::Null, &json!(0))
+        );
+    }
+
+    #[test]
+    fn what_comes_before_a_filter_is_one_other_or_several() {
+        let one = |id: u64| json!({"id": id, "match": "proto udp", "action": "drop", "priority": 2});
+        let named = |id| format!("filter {id} (drop for proto udp, priority 2)");
+        assert_eq!(before(&[one(7)]), format!("{} comes before it", named(7)));
+        let several = before(&[one(7), one(8)]);
+        assert_eq!(several, format!("what it matches, {}, {} match together before it", named(7), named(8)));
+    }
+
+    #[test]
+    fn what_is_no_line_of_a_filter_is_refused() {
+        for line in [
+            "proto udp",
+            "proto udp action",
+            "action drop",
+            "* action drop priority x",
+            "* action drop gate a gate b",
+        ] {
+            assert!(entry(line).is_err(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The command `place`: placements of flows.
+
+use hyper::Method;
+use serde_json::{Value, json};
+
+use crate::arguments::{Place, PlaceAction};
+use crate::client::{Client, segment};
+use crate::output::{Column, Failure, done, plain, rows, table};
+
+const PLACEMENTS: &[Column] = &[
+    ("flows", "flow"),
+    ("wanted", "level"),
+    ("in the driver", "driver"),
+    ("at a worker", "worker"),
+    ("because", "why_worker"),
+];
+const FLOWS: &[Column] = &[
+    ("flow", "flow"),
+    ("level", "level"),
+    ("placed", "placed"),
+    ("packets", "packets"),
+    ("because", "why_not_driver"),
+];
+
+/// Places flows, or shows their levels.
+pub fn place(client: &Client, place: &Place, json: bool) -> Result<(), Failure> {
+    match (&place.action, &place.flow, place.level) {
+        (Some(PlaceAction::Show { flow, limit }), ..) => {
+            let filter =
+                flow.as_deref().map_or_else(String::new, |flow| format!("filter={}&", segment(flow)));
+            let value = client.get(&format!("/flows?{filter}order=packets&limit={limit}"))?;
+            if json {
+                println!("{value:#}");
+            } else {
+                print!("{}", table(rows(&value["flows"]), FLOWS));
+            }
+        }
+        (None, Some(flow), Some(level)) => {
+            let body = json!({"flow": flow, "level": level.name()});
+            let value = client.send(Method::PUT, "/placements", Some(&body))?;
+            done(&value, &placed(&value), json);
+        }
+        _ => {
+            let value = client.get("/placements")?;
+            if json {
+                println!("{value:#}");
+            } else {
+                print!("{}", listed(&value));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Formats the result of a placement as a line.
+fn placed(value: &Value) -> String {
+    let [flow, level] = ["flow", "level"].map(|key| plain(&value[key]));
+    let (driver, worker) = (plain(&value["driver"]), plain(&value["worker"]));
+    let why = match value["why_worker"].as_object() {
+        Some(why) if !why.is_empty() => format!(" ({})", plain(&value["why_worker"])),
+        _ => String::new(),
+    };
+    format!("{flow}: {level}; now {driver} in the driver, {worker} at a worker{why}")
+}
+
+/// Formats all placements, with the levels of flows.
+pub fn listed(value: &Value) -> String {
+    let mut text = table(rows(&value["placements"]), PLACEMENTS);
+    let budget = &value["budget"];
+    text += &format!(
+        "\nall flows: {} in the driver, {} at a worker\n",
+        plain(&value["driver"]),
+        plain(&value["worker"])
+    );
+    for (why, flows) in value["why_worker"].as_object().into_iter().flatten() {
+        text += &format!("  {} because {why}\n", plain(flows));
+    }
+    text += &format!(
+        "budget of the driver: {} instructions a packet; forwarding or dropping takes {} (the longest way is {}), a token bucket {}, asking a plugin's form {} and up to {} of its own\n",
+        plain(&budget["instructions"]),
+        plain(&budget["forward"]),
+        plain(&budget["longest_way"]),
+        plain(&budget["police"]),
+        plain(&budget["ask"]),
+        plain(&budget["form"])
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_placed_is_said_in_a_line() {
+        let value = json!({"flow": "dport 9", "level": "worker", "driver": 0, "worker": 2, "why_worker": {"a placement pins it to the worker": 2}});
+        let line =
+            "dport 9: worker; now 0 in the driver, 2 at a worker (a placement pins it to the worker 2)";
+        assert_eq!(placed(&value), line);
+    }
+
+    #[test]
+    fn the_list_says_why_flows_are_at_a_worker() {
+        let value = json!({
+            "placements": [], "driver": 3, "worker": 1, "why_worker": {"a filter copies its packets": 1},
+            "budget": {"instructions": 10, "forward": 5, "longest_way": 4, "police": 2, "ask": 1, "form": 3},
+        });
+        let text = listed(&value);
+        assert!(
+            text.contains(
+                "all flows: 3 in the driver, 1 at a worker\n  1 because a filter copies its packets\n"
+            ),
+            "{text}"
+        );
+        assert!(
+            text.contains("10 instructions a packet; forwarding or dropping takes 5 (the longest way is 4), a token bucket 2, asking a plugin's form 1 and up to 3 of its own"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,44 @@
+//! The commands `router` and `neighbour`.
+
+use hyper::Method;
+use serde_json::{Value, json};
+
+use crate::arguments::{NeighbourAction, Noun, RouterAction};
+use crate::client::Client;
+use crate::commands::columns::columns;
+use crate::output::{Failure, as_in_file, done, plain, print};
+use crate::pairs::changes;
+
+/// Shows and changes router-wide settings.
+pub fn router(client: &Client, action: &RouterAction, json: bool) -> Result<(), Failure> {
+    match action {
+        RouterAction::Show => {
+            let settings = client.get("/router")?;
+            print(&if json { settings } else { as_in_file(settings) }, &[], json);
+        }
+        RouterAction::Set { settings } => {
+            let body = Value::Object(changes(settings)?);
+            let value = client.send(Method::PATCH, "/router", Some(&body))?;
+            done(&value, &format!("router changed: {}", settings.join(" ")), json);
+        }
+    }
+    Ok(())
+}
+
+/// Adds, removes and lists neighbours.
+pub fn neighbour(client: &Client, action: &NeighbourAction, json: bool) -> Result<(), Failure> {
+    match action {
+        NeighbourAction::Add { port, address, mac } => {
+            let body = json!({"port": port, "address": address, "mac": mac});
+            let value = client.send(Method::POST, "/neighbours", Some(&body))?;
+            done(&value, &format!("neighbour {address} at port {port} is {}", plain(&value["mac"])), json);
+        }
+        NeighbourAction::Remove { port, address } => {
+            let body = json!({"port": port, "address": address});
+            let value = client.send(Method::DELETE, "/neighbours", Some(&body))?;
+            done(&value, &format!("neighbour {address} at port {port} is asked for its address"), json);
+        }
+        NeighbourAction::List => print(&client.get("/neighbours")?, columns(Noun::Neighbours), json),
+    }
+    Ok(())
+}

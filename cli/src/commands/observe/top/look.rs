@@ -1,0 +1,43 @@
+//! Snapshot of a router for `top`.
+
+use std::time::Instant;
+
+use serde_json::Value;
+
+use crate::client::Client;
+use crate::output::Failure;
+
+/// Number of flows that fill a screen.
+const FLOWS: usize = 30;
+
+/// Snapshot of a router's state, from its interface.
+#[derive(Debug)]
+pub struct Look {
+    /// Time of the snapshot.
+    pub at: Instant,
+    pub status: Value,
+    pub summary: Value,
+    pub ports: Value,
+    pub drops: Value,
+    pub queues: Value,
+    pub instances: Value,
+    /// Flows with the highest rates.
+    pub flows: Value,
+}
+
+impl Look {
+    /// Queries the router. The rates of flows make this take half a second.
+    pub fn take(client: &Client) -> Result<Self, Failure> {
+        let flows = client.get(&format!("/flows?order=rate&limit={FLOWS}"))?;
+        Ok(Self {
+            at: Instant::now(),
+            status: client.get("/status")?,
+            summary: client.get("/summary")?,
+            ports: client.get("/ports")?,
+            drops: client.get("/drops")?,
+            queues: client.get("/queues")?,
+            instances: client.get("/instances")?,
+            flows,
+        })
+    }
+}

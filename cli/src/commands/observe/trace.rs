@@ -1,0 +1,94 @@
+//! The command `trace`: journeys of packets through the stages.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+use millrace_units::count;
+use serde_json::Value;
+
+use crate::arguments::Trace;
+use crate::client::{Client, segment};
+use crate::commands::observe::capture::write_packets;
+use crate::commands::observe::events::Messages;
+use crate::output::{Failure, plain, rows};
+
+/// Prints a block or a line of JSON for each packet, or writes a file.
+pub fn trace(client: &Client, asked: &Trace, json: bool) -> Result<(), Failure> {
+    let mut path = format!("/trace?count={}&every={}&time={}", asked.count, asked.every, asked.time);
+    if let Some(filter) = &asked.filter {
+        path += &format!("&filter={}", segment(filter));
+    }
+    if let Some(file) = &asked.write {
+        return write_packets(client, &path, file);
+    }
+    let mut messages = Messages::default();
+    client.stream(&path, "text/event-stream", |bytes| {
+        for message in messages.add(bytes) {
+            let text = match (&*message.event, json) {
+                ("packet", true) => format!("{}\n", message.data),
+                ("packet", false) => block(&message.data),
+                _ => {
+                    say_end(&message.data);
+                    return Ok(false);
+                }
+            };
+            let mut out = std::io::stdout();
+            if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    })
+}
+
+/// Prints the number of packets on standard error.
+fn say_end(end: &Value) {
+    let [packets, lost] = ["packets", "lost"].map(|key| end[key].as_u64().unwrap_or_default());
+    match lost {
+        0 => eprintln!("{}", count(packets, "packet")),
+        _ => eprintln!(
+            "{}; {lost} more left out: they came faster than they were read",
+            count(packets, "packet")
+        ),
+    }
+}
+
+/// Formats the journey of a packet.
+fn block(packet: &Value) -> String {
+    let [number, time, port, length, level, verdict] =
+        ["number", "time", "port", "length", "level", "verdict"].map(|key| plain(&packet[key]));
+    let mut text = format!("Packet {number}  {time}  port {port}, {length} bytes, {level}\n");
+    for step in rows(&packet["steps"]) {
+        let cycles = step["cycles"].as_u64().map_or_else(|| "-".to_owned(), |cycles| cycles.to_string());
+        let _ = writeln!(text, "  {:<9} {cycles:>7}  {}", plain(&step["stage"]), plain(&step["text"]));
+    }
+    let cycles = packet["cycles"].as_u64().map_or_else(|| "-".to_owned(), |cycles| cycles.to_string());
+    let _ = writeln!(text, "  {:<9} {cycles:>7}  {verdict}\n", "end");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_journey_is_a_block_with_a_line_for_each_stage() {
+        let packet = json!({
+            "number": 1, "time": "2026-01-02T03:04:05.678Z", "port": "lan", "length": 98, "level": "worker 0",
+            "verdict": "sent by port wan", "cycles": 700,
+            "steps": [
+                {"stage": "receive", "cycles": 10, "text": "port lan, 98 bytes, by worker 0"},
+                {"stage": "transmit", "cycles": null, "text": "port wan, 98 bytes"},
+            ],
+        });
+        assert_eq!(
+            block(&packet),
+            "Packet 1  2026-01-02T03:04:05.678Z  port lan, 98 bytes, worker 0\n  \
+             receive        10  port lan, 98 bytes, by worker 0\n  \
+             transmit        -  port wan, 98 bytes\n  \
+             end           700  sent by port wan\n\n"
+        );
+    }
+}

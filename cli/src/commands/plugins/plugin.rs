@@ -1,0 +1,155 @@
+//! The command `plugin`.
+
+use std::path::{Path, PathBuf};
+
+use hyper::Method;
+use millrace_kit::Progress;
+use millrace_units::count;
+use millrace_workbench::{Module, check};
+use serde_json::{Value, json};
+
+use crate::arguments::{Noun, PluginAction, PluginUpgrade};
+use crate::client::{Client, segment};
+use crate::commands::observe::show::show;
+use crate::commands::plugins::inspect::inspect;
+use crate::commands::plugins::workbench;
+use crate::output::{Failure, done, plain, rows};
+
+/// Creates, builds, tries, signs, loads, unloads and lists plugins. `remote` connects to the running router.
+pub fn plugin(
+    remote: impl Fn() -> Result<Client, Failure>,
+    action: &PluginAction,
+    json: bool,
+) -> Result<(), Failure> {
+    match action {
+        PluginAction::New { name, lang, dir } => {
+            let folder = dir.as_deref().unwrap_or(Path::new(name));
+            let files = millrace_kit::new(name, *lang, folder).map_err(Failure::new)?;
+            let text = format!(
+                "{} is written, {}: now millrace plugin build {0}",
+                folder.display(),
+                count(files.len(), "file")
+            );
+            done(&json!({"name": name, "folder": folder, "files": files}), &text, json);
+        }
+        PluginAction::Build { dir, home } => build(dir, *home, json)?,
+        PluginAction::Inspect { what, public_key } => inspect(remote, what, public_key, json)?,
+        PluginAction::Manual { name } => {
+            let page = millrace_controller::manual_page(name).map_err(Failure::new)?;
+            done(&json!({"name": name, "manual": page}), page.trim_end(), json);
+        }
+        PluginAction::Test(test) => workbench::test(test, json)?,
+        PluginAction::Bench { file, settings } => workbench::bench(file, settings, json)?,
+        PluginAction::Keygen { out } => keygen(out, json)?,
+        PluginAction::Sign { file, key } => sign(file, key, json)?,
+        PluginAction::Load { file, allow_downgrade } => {
+            let client = remote()?;
+            let body = json!({"file": at_router(&client, file)?, "allow_downgrade": allow_downgrade});
+            let value = client.send(Method::POST, "/plugins", Some(&body))?;
+            let [name, version, signature, home] =
+                ["name", "version", "signature", "home"].map(|key| plain(&value[key]));
+            done(&value, &format!("plugin {name} {version} is loaded, {signature}; {home}"), json);
+        }
+        PluginAction::Upgrade(upgrade) => upgrade_by(&remote()?, upgrade, json)?,
+        PluginAction::Rollback { name } => {
+            let place = format!("/plugins/{}/rollback", segment(name));
+            let value = remote()?.send(Method::POST, &place, None)?;
+            done(&value, &upgraded(&value), json);
+        }
+        PluginAction::Unload { name } => {
+            let value = remote()?.send(Method::DELETE, &format!("/plugins/{}", segment(name)), None)?;
+            done(&value, &format!("plugin {name} is unloaded"), json);
+        }
+        PluginAction::List => show(&remote()?, Noun::Plugins, json)?,
+    }
+    Ok(())
+}
+
+/// Builds a plugin.
+fn build(dir: &Path, home: millrace_kit::Home, json: bool) -> Result<(), Failure> {
+    let mut tell = |progress: Progress<'_>| match progress {
+        Progress::Step(line) => eprintln!("{line}"),
+        Progress::Output(line) => eprintln!("  {line}"),
+    };
+    let built = millrace_kit::build(dir, home, &mut tell).map_err(Failure::new)?;
+    Module::read(&built.file).and_then(|module| check(&module)).map_err(|error| {
+        let file = built.file.display();
+        Failure::new(format!("{file} is built, but the router would refuse it: {error}"))
+    })?;
+    let text = format!("{} is built, {}", built.file.display(), count(built.bytes, "byte"));
+    done(&json!({"file": built.file, "bytes": built.bytes}), &text, json);
+    Ok(())
+}
+
+/// Generates a key pair.
+fn keygen(out: &Path, json: bool) -> Result<(), Failure> {
+    let made = millrace_repository::generate(out).map_err(Failure::new)?;
+    let (secret, public, key) = (made.secret.display(), made.public.display(), &made.key);
+    let text = format!(
+        "{secret} is the secret key {}: keep it to yourself\n{public} is the public key; for the router's configuration:\n\n[plugins]\nkeys = [\"{key}\"]",
+        key.id()
+    );
+    let value = json!({"secret": made.secret, "public": made.public, "key": key.to_string(), "id": key.id().to_string()});
+    done(&value, &text, json);
+    Ok(())
+}
+
+/// Signs a plugin.
+fn sign(file: &Path, key: &Path, json: bool) -> Result<(), Failure> {
+    let signed = millrace_repository::sign_file(file, key).map_err(Failure::new)?;
+    let (beside, id) = (signed.signature.display(), signed.key.id());
+    let text = format!("{beside} is written, with the key {id}, for: {}", signed.claims);
+    let value =
+        json!({"signature": signed.signature, "id": id.to_string(), "claims": signed.claims.to_string()});
+    done(&value, &text, json);
+    Ok(())
+}
+
+/// Returns the path by which the router opens a plugin file. A remote router opens a file of its own machine.
+fn at_router(client: &Client, file: &Path) -> Result<PathBuf, Failure> {
+    if !client.is_elsewhere() {
+        let path = file.canonicalize();
+        return path.map_err(|error| Failure::new(format!("{}: {error}", file.display())));
+    }
+    file.is_absolute().then(|| file.to_owned()).ok_or_else(|| {
+        let what = "with --server, give the absolute path of the file on the router's machine";
+        Failure::usage(format!("{}: {what}", file.display()))
+    })
+}
+
+/// Upgrades a plugin to another version.
+fn upgrade_by(client: &Client, upgrade: &PluginUpgrade, json: bool) -> Result<(), Failure> {
+    let body = json!({
+        "file": at_router(client, &upgrade.file)?,
+        "shadow": upgrade.shadow,
+        "accept_differences": upgrade.accept_differences,
+        "without_state": upgrade.without_state,
+        "allow_downgrade": upgrade.allow_downgrade,
+    });
+    let place = format!("/plugins/{}", segment(&upgrade.name));
+    let value = client.send(Method::PUT, &place, Some(&body))?;
+    done(&value, &upgraded(&value), json);
+    Ok(())
+}
+
+/// Formats the result of an upgrade.
+fn upgraded(value: &Value) -> String {
+    let [name, from, to, state] = ["name", "from", "to", "state"].map(|key| plain(&value[key]));
+    let instances = value["instances"].as_array().map_or(0, Vec::len);
+    let mut text =
+        format!("plugin {name}: {from} is replaced by {to}, in {}; ", count(instances, "instance"));
+    text += &match (instances, value["state"].as_u64()) {
+        (1.., Some(0)) if rows(&value["lost"]).is_empty() => {
+            "they begin anew, for nothing was handed over".to_owned()
+        }
+        _ => format!("{} of state taken over", count(state, "byte")),
+    };
+    if let Some(shadow) = value["shadow"].as_object() {
+        let [different, packets] = ["different", "packets"].map(|key| plain(&shadow[key]));
+        text += &format!("\nit treated {different} of {} differently", count(packets, "packet"));
+    }
+    for lost in value["lost"].as_array().into_iter().flatten() {
+        text += &format!("\nwhat was known is lost: {}", plain(lost));
+    }
+    text
+}

@@ -1,0 +1,165 @@
+//! The commands `plugin test` and `plugin bench`, which need no router.
+
+use std::path::Path;
+
+use millrace_units::count;
+use millrace_workbench::{
+    Costs, Exchange, Expectation, Message, Module, Trial, TrialOptions, measure, try_out,
+};
+use serde_json::{Map, Value, json};
+
+use crate::arguments::PluginTest;
+use crate::output::{Failure, table};
+use crate::pairs::pairs;
+
+/// Runs a plugin on packets.
+pub fn test(test: &PluginTest, json: bool) -> Result<(), Failure> {
+    let module = Module::read(&test.file).map_err(Failure::new)?;
+    let expectation = test.expect.as_deref().map(Expectation::read).transpose().map_err(Failure::new)?;
+    let options = TrialOptions {
+        input: test.pcap.as_deref(),
+        output: test.write.as_deref(),
+        settings: pairs(&test.settings)?,
+        batch: test.batch.into(),
+        messages: test.control.iter().map(|text| message(text)).collect::<Result<_, _>>()?,
+    };
+    let trial = try_out(&module, &options).map_err(Failure::new)?;
+    if let Some(file) = &test.save {
+        Expectation::of(&trial).save(file).map_err(Failure::new)?;
+    }
+    let differences = expectation.as_ref().map(|expected| expected.differences(&trial));
+    if json {
+        let mut value = serde_json::to_value(&trial).map_err(Failure::new)?;
+        value["differences"] = json!(differences);
+        println!("{value:#}");
+    } else {
+        print_trial(&trial);
+        differences.iter().flatten().for_each(|line| println!("{line}"));
+    }
+    let differences = differences.map(|differences| differences.len());
+    if differences == Some(0) && !json {
+        println!("as expected");
+    }
+    match shortcomings(&trial, differences.unwrap_or(0)) {
+        shortcomings if shortcomings.is_empty() => Ok(()),
+        shortcomings => Err(Failure::new(format!("plugin {}: {}", trial.plugin, shortcomings.join(", ")))),
+    }
+}
+
+/// Returns the reasons why a trial counts as failed; empty for a success.
+fn shortcomings(trial: &Trial, differences: usize) -> Vec<String> {
+    let refused = trial.replies.iter().filter(|exchange| exchange.refused.is_some()).count();
+    let counted = |count: usize, one: &str, many: &str| match count {
+        0 => None,
+        1 => Some(format!("1 {one}")),
+        count => Some(format!("{count} {many}")),
+    };
+    let all = [
+        counted(trial.faults.len(), "call failed", "calls failed"),
+        counted(refused, "message was refused", "messages were refused"),
+        counted(differences, "difference from the expected output", "differences from the expected output"),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+/// Parses a control message: `NAME [KEY=VALUE]...`
+fn message(text: &str) -> Result<Message, Failure> {
+    let mut words = text.split_whitespace().map(str::to_owned);
+    let name = words.next().ok_or_else(|| Failure::usage("--control: give a message name"))?;
+    Ok(Message { name, arguments: pairs(&words.collect::<Vec<_>>())? })
+}
+
+fn print_trial(trial: &Trial) {
+    println!("{:>4}  {:<16} {:>5}  flow", "nr", "verdict", "bytes");
+    trial.packets.iter().for_each(|packet| println!("{packet}"));
+    let verdicts = trial.verdicts.iter().map(|(verdict, count)| format!("{count} {verdict}"));
+    println!("{}: {}", count(trial.packets.len(), "packet"), verdicts.collect::<Vec<_>>().join(", "));
+    if trial.truncated > 0 {
+        println!("{} left out: the capture holds only the beginning", count(trial.truncated, "packet"));
+    }
+    if trial.suspensions > 0 {
+        println!("stopped in the middle of a call, its time being over: {}", trial.suspensions);
+    }
+    for fault in &trial.faults {
+        println!(
+            "fault in the call of packets {} to {}: {}: {}",
+            fault.first, fault.last, fault.kind, fault.text
+        );
+    }
+    for Exchange { message, reply, refused } in &trial.replies {
+        match refused {
+            None => println!("{message}: {}", reply.as_ref().unwrap_or(&Value::Null)),
+            Some(refused) => println!("{message}: refused: {refused}"),
+        }
+    }
+}
+
+/// Measures a plugin.
+pub fn bench(file: &Path, settings: &[String], json: bool) -> Result<(), Failure> {
+    let settings: Map<String, Value> = pairs(settings)?;
+    let module = Module::read(file).map_err(Failure::new)?;
+    let costs = measure(&module, &settings).map_err(Failure::new)?;
+    let value = serde_json::to_value(&costs).map_err(Failure::new)?;
+    if json {
+        println!("{value:#}");
+        return Ok(());
+    }
+    print_costs(&costs, &value);
+    Ok(())
+}
+
+fn print_costs(costs: &Costs, value: &Value) {
+    println!("plugin {} {}, packets of {} bytes", costs.plugin, costs.version, costs.packet);
+    println!("module {} bytes, compiled in {:.1} ms to {} bytes", costs.module, costs.compile, costs.code);
+    println!(
+        "an instance begins in {:.2} ms, with {} bytes of memory, of which {} are used",
+        costs.create, costs.memory, costs.resident
+    );
+    let rows = value["batches"].as_array().map_or(&[][..], Vec::as_slice);
+    let columns = [
+        ("packets in a call", "packets"),
+        ("ns a packet", "nanoseconds/median"),
+        ("99 %", "nanoseconds/p99"),
+        ("cycles a packet", "cycles/median"),
+        ("99 %", "cycles/p99"),
+        ("calls", "rounds"),
+        ("stopped", "suspended"),
+    ];
+    print!("{}", table(rows, &columns));
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_workbench::FaultReport;
+
+    use super::*;
+
+    #[test]
+    fn messages_have_arguments() {
+        let read = message("set ports=80 on=true").unwrap();
+        assert_eq!(read.name, "set");
+        assert_eq!(Value::Object(read.arguments), json!({"ports": 80, "on": true}));
+        assert_eq!(message(" ").unwrap_err().code, 2);
+    }
+
+    #[test]
+    fn faults_refusals_and_differences_are_failures() {
+        let fault = FaultReport { first: 1, last: 2, kind: "unreachable", text: String::new() };
+        let refused = Exchange { message: "read".into(), reply: None, refused: Some("no".into()) };
+        let mut trial = Trial {
+            plugin: "p".into(),
+            version: "1.0.0".into(),
+            packets: Vec::new(),
+            verdicts: std::collections::BTreeMap::new(),
+            faults: Vec::new(),
+            suspensions: 3,
+            truncated: 1,
+            replies: vec![Exchange { reply: Some(json!(1)), refused: None, ..refused.clone() }],
+        };
+        assert!(shortcomings(&trial, 0).is_empty());
+        trial.faults = vec![fault.clone(), fault];
+        trial.replies.push(refused);
+        let all = ["2 calls failed", "1 message was refused", "3 differences from the expected output"];
+        assert_eq!(shortcomings(&trial, 3), all);
+    }
+}
