@@ -95,6 +95,44 @@ const BINDINGS: &[Column] = &[
 
 const INTERFACE: &[Column] = &[("path", "path"), ("methods", "methods"), ("summary", "summary")];
 
+/// Columns of the list.
+pub const FILTERS: &[Column] = &[
+    ("id", "id"),
+    ("gate", "gate"),
+    ("priority", "priority"),
+    ("match", "match"),
+    ("action", "action"),
+    ("packets", "packets"),
+    ("bytes", "bytes"),
+    ("drops", "drops"),
+    ("queued", "queued_packets"),
+    ("sent", "sent_packets"),
+    ("lost", "lost_packets"),
+    ("waiting", "waiting_packets"),
+];
+
+/// The columns of the list.
+pub const TOKENS: &[Column] = &[
+    ("token", "name"),
+    ("role", "role"),
+    ("created", "created"),
+    ("by", "created_by/name"),
+    ("expires", "expires"),
+    ("expired", "expired"),
+    ("last used", "used"),
+    ("from", "used_from"),
+];
+
+/// Columns of the table.
+pub const RATES: &[Column] = &[
+    ("port", "name"),
+    ("rx/s", "rx_rate"),
+    ("tx/s", "tx_rate"),
+    ("rx b/s", "rx_bits"),
+    ("tx b/s", "tx_bits"),
+    ("drops/s", "drop_rate"),
+];
+
 /// Returns the columns of a noun's table; none for a noun that is shown as lines.
 pub fn columns(noun: Noun) -> &'static [Column] {
     match noun {
@@ -108,9 +146,9 @@ pub fn columns(noun: Noun) -> &'static [Column] {
         Noun::Drops => DROPS,
         Noun::Bindings => BINDINGS,
         Noun::Interface => INTERFACE,
-        Noun::Filters => super::filter::COLUMNS,
-        Noun::Tokens => super::token::COLUMNS,
-        Noun::Rates => super::rates::COLUMNS,
+        Noun::Filters => FILTERS,
+        Noun::Tokens => TOKENS,
+        Noun::Rates => RATES,
         _ => &[],
     }
 }

@@ -1,42 +1,28 @@
-//! The commands, one file per group.
+//! The commands of the command line, one file per noun or verb.
 
 mod bench;
-mod capture;
-mod check;
 mod columns;
-mod configuration;
-mod control_plane;
+mod configure;
 mod doctor;
-mod drops;
-mod events;
-mod filter;
-mod flow;
-mod hardware;
-mod init;
-mod inspect;
+mod forwarding;
 mod lab;
-mod lists;
 mod manual;
-mod place;
-mod plugin;
-mod rates;
+mod observe;
+mod plugins;
 mod remote;
 mod replay;
-mod route;
-mod router;
 mod run;
-mod scheduler;
 mod shell;
-mod show;
 mod tag;
 mod token;
-mod top;
-mod trace;
 mod watch;
-mod workbench;
 
 use std::process::ExitCode;
 
+use self::configure::{check, configuration, init};
+use self::forwarding::{control_plane, filter, flow, place, route, router, scheduler};
+use self::observe::{capture, drops, events, rates, show, top, trace};
+use self::plugins::plugin;
 use crate::arguments::{Arguments, Command};
 use crate::client::Client;
 use crate::output::Failure;

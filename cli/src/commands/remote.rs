@@ -6,9 +6,9 @@ use hyper::Method;
 use millrace_units::count;
 use serde_json::{Value, json};
 
-use super::show::show;
 use crate::arguments::{Bind, Control, GateAction, InstanceAction, Lookup, Noun, Unbind};
 use crate::client::{Client, segment};
+use crate::commands::observe::show::show;
 use crate::output::{Failure, done, plain, print, rows, table};
 use crate::pairs::{changes, pairs};
 
@@ -60,31 +60,39 @@ pub fn instance(client: &Client, action: &InstanceAction, json: bool) -> Result<
             done(&value, &format!("instance {name} freed"), json);
         }
         InstanceAction::List => show(client, Noun::Instances, json)?,
-        InstanceAction::Map { name, map: None } => {
-            let maps = client.send(Method::GET, &format!("/instances/{}/maps", segment(name)), None)?;
-            let columns = [
-                ("map", "name"),
-                ("key bytes", "key"),
-                ("value bytes", "value"),
-                ("entries", "entries"),
-                ("at most, each worker", "most"),
-                ("refused", "refused"),
-            ];
-            print(&maps, &columns, json);
-        }
-        InstanceAction::Map { name, map: Some(map) } => {
-            let path = format!("/instances/{}/maps/{}", segment(name), segment(map));
-            let shown = client.send(Method::GET, &path, None)?;
-            if json {
-                println!("{shown:#}");
-            } else {
-                let columns = [("worker", "worker"), ("key", "key"), ("value", "value")];
-                print!("{}", table(rows(&shown["content"]), &columns));
-                if shown["more"] == true {
-                    println!("and more: {} in all", shown["entries"]);
-                }
-            }
-        }
+        InstanceAction::Map { name, map: None } => list_maps(client, name, json)?,
+        InstanceAction::Map { name, map: Some(map) } => show_map(client, name, map, json)?,
+    }
+    Ok(())
+}
+
+/// Lists the maps of an instance.
+fn list_maps(client: &Client, name: &str, json: bool) -> Result<(), Failure> {
+    let maps = client.send(Method::GET, &format!("/instances/{}/maps", segment(name)), None)?;
+    let columns = [
+        ("map", "name"),
+        ("key bytes", "key"),
+        ("value bytes", "value"),
+        ("entries", "entries"),
+        ("at most, each worker", "most"),
+        ("refused", "refused"),
+    ];
+    print(&maps, &columns, json);
+    Ok(())
+}
+
+/// Shows the entries of an instance's map.
+fn show_map(client: &Client, name: &str, map: &str, json: bool) -> Result<(), Failure> {
+    let path = format!("/instances/{}/maps/{}", segment(name), segment(map));
+    let shown = client.send(Method::GET, &path, None)?;
+    if json {
+        println!("{shown:#}");
+        return Ok(());
+    }
+    let columns = [("worker", "worker"), ("key", "key"), ("value", "value")];
+    print!("{}", table(rows(&shown["content"]), &columns));
+    if shown["more"] == true {
+        println!("and more: {} in all", shown["entries"]);
     }
     Ok(())
 }
@@ -129,7 +137,7 @@ pub fn bind(client: &Client, bind: &Bind, json: bool) -> Result<(), Failure> {
     let value = client.send(Method::POST, "/bindings", Some(&body))?;
     let filter = plain(&value["filter"]);
     done(&value, &format!("{} bound at {} to: {filter}", bind.instance, bind.gate), json);
-    super::filter::warn_shadowed(&value);
+    crate::commands::forwarding::filter::warn_shadowed(&value);
     Ok(())
 }
 

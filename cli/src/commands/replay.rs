@@ -6,7 +6,7 @@ use millrace_controller::replay::{self, Options};
 use millrace_units::count;
 
 use crate::arguments::Replay;
-use crate::commands::check;
+use crate::commands::configure::check;
 use crate::output::{Failure, lines};
 
 /// Replays the frames of a file through a router under a virtual clock.

@@ -5,19 +5,8 @@ use serde_json::json;
 
 use crate::arguments::TokenAction;
 use crate::client::{Client, segment};
-use crate::output::{Column, Failure, done, plain, print};
-
-/// The columns of the list.
-pub(super) const COLUMNS: &[Column] = &[
-    ("token", "name"),
-    ("role", "role"),
-    ("created", "created"),
-    ("by", "created_by/name"),
-    ("expires", "expires"),
-    ("expired", "expired"),
-    ("last used", "used"),
-    ("from", "used_from"),
-];
+use crate::commands::columns::TOKENS;
+use crate::output::{Failure, done, plain, print};
 
 /// Creates, lists and revokes tokens.
 pub fn token(client: &Client, action: &TokenAction, json: bool) -> Result<(), Failure> {
@@ -35,7 +24,7 @@ pub fn token(client: &Client, action: &TokenAction, json: bool) -> Result<(), Fa
         }
         TokenAction::List => {
             let all = client.get("/tokens")?;
-            print(&all, COLUMNS, json);
+            print(&all, TOKENS, json);
         }
         TokenAction::Revoke { name } => {
             let gone = client.send(Method::DELETE, &format!("/tokens/{}", segment(name)), None)?;
