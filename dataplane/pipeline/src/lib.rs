@@ -8,6 +8,7 @@
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+mod accounts;
 mod classify;
 mod commands;
 mod driver_flows;
@@ -17,56 +18,77 @@ mod driver_flows;
 )]
 mod each;
 mod egress;
+mod explain;
 mod fast_path;
+#[cfg(test)]
+mod filter_consumers;
+mod flow_reports;
 mod forward;
+mod gate_tables;
 mod gates;
+#[expect(
+    clippy::indexing_slicing,
+    reason = "headers of fixed length in a ring of the router, and workers by their numbers"
+)]
+mod handover;
 mod ingress;
 mod observe;
 mod options;
+mod parse;
+mod pending;
+mod ports;
 mod punt;
+mod route_number;
 mod router;
+mod snapshot;
+mod tsc;
+mod wake;
 mod work;
 mod worker;
 
-pub use classify::ClassifyCounts;
+pub use accounts::WaitingRoutes;
+pub use classify::{ClassifyCounts, FlowCounts};
 pub use commands::{
-    Barrier, Command, CounterCommand, DeviceCommand, DeviceReport, FilterCommand, FlowCommand, FlowPage,
-    FlowReport, FlowScan, NeighbourChange, NeighbourCommand, NeighbourKnowledge, NumberedRoutes,
-    ObservationCommand, OffloadCommand, OpenDevice, OpenedDevice, PluginCommand, PortCommand, Question,
-    ReplyTo, RouteChange, RouteCommand, SchedulerCommand, UsedNeighbours, WaitingRoutes,
+    Barrier, Command, CounterCommand, DeviceCommand, DeviceReport, FilterCommand, FlowCommand,
+    NeighbourCommand, ObservationCommand, OffloadCommand, OpenDevice, OpenedDevice, PluginCommand,
+    PortCommand, ReplyTo, RouteCommand, SchedulerCommand,
 };
 pub use driver_flows::{
     ASK, BUDGET, DriverCache, DriverFlowCounts, DriverPort, FORWARD, Level, MOST_OF_FORM, POLICE, Placement,
     StaysUp,
 };
-pub use egress::accounts::ROUTES;
-pub use egress::port_scheduler::{
-    FlowQueueReport, FlowTreatment, NodesPage, Piece, PortScheduler, ScheduleChange, ScheduleReport,
+pub use explain::{Explanation, Question, Step};
+pub use flow_reports::{FlowPage, FlowReport, FlowScan};
+pub use forward::changes::{
+    NeighbourChange, NeighbourKnowledge, NumberedRoutes, RouteChange, UsedNeighbours,
 };
-pub use egress::ports::{DeviceId, PortCount, PortSettings, QUEUE_LIMIT, ReversePath, Stack};
-pub use gates::links::GateLinks;
-pub use gates::table::{GateTable, SharedTable, TableKind};
-pub use gates::tables::{GateTables, Published, WorkerTable};
+pub use gate_tables::links::GateLinks;
+pub use gate_tables::table::{GateTable, SharedTable, TableKind};
+pub use gate_tables::{GateTables, Published, WorkerTable};
+pub use handover::Handover;
 pub use ingress::host_output::{HostFilters, HostSettings};
-pub use ingress::parse::{Parsed, parse};
-pub use ingress::tags::Tags;
 pub use millrace_classify::flow_hash;
 pub use observe::capture::{CapturePlace, CaptureSink, CaptureSource, CapturedFrame, Direction, capture};
 pub use observe::drop_log::{DROPS_KEPT, DropQuery, DroppedPacket};
 pub use observe::event::Event;
-pub use observe::explain::{Explanation, Step};
-pub use observe::snapshot::{Created, FlowCounts, Snapshot, Totals, wrapping_sum};
+pub use observe::totals::{Created, Totals, wrapping_sum};
 pub use observe::trace::{
     FlowFound, Head, MOST_TRACED, RouteTaken, StageOutcome, TraceEnd, TraceEvent, TraceOrder, TraceSink,
     TraceSource, TraceStep, Waits, trace,
 };
-pub use options::Options;
-pub use punt::control_plane::{ClassLimit, ClassLimits};
+pub use options::{ClassLimit, ClassLimits, Options};
+pub use parse::tags::Tags;
+pub use parse::{Parsed, parse};
+pub use ports::scheduler::{
+    FlowQueueReport, FlowTreatment, NodesPage, Piece, PortScheduler, ScheduleChange, ScheduleReport,
+};
+pub use ports::{DeviceId, PortCount, PortSettings, QUEUE_LIMIT, ReversePath, Stack};
 pub use punt::host_path::{HostPath, NoHost};
+pub use route_number::ROUTES;
 pub use router::Router;
+pub use snapshot::Snapshot;
+pub use tsc::cycles;
 pub use work::{Fate, Work};
-pub use worker::handover::Handover;
 pub use worker::post_mortem::PostMortem;
 pub use worker::thread;
-pub use worker::tsc::cycles;
 pub use worker::{Turn, Worker, WorkerLink};

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use millrace_forward::MartianPolicy;
+use millrace_packet::CONTROL_CLASSES;
 use millrace_plugin::Limits;
-
-use crate::punt::control_plane::ClassLimits;
 
 /// Options of the pipeline.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,3 +60,15 @@ impl Default for Options {
         }
     }
 }
+
+/// Rate limit of a class of packets for the router itself, at each port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClassLimit {
+    /// Packets per second, 1 or more.
+    pub per_second: u32,
+    /// Burst in packets, 1 or more.
+    pub burst: u32,
+}
+
+/// Limits of all classes, by class number; a class without a limit is not policed.
+pub type ClassLimits = [Option<ClassLimit>; CONTROL_CLASSES];

@@ -3,7 +3,6 @@
 //! FIB.
 
 pub(crate) mod ahead;
-pub(crate) mod flows;
 mod new_flow;
 pub(crate) mod reserved_flows;
 
@@ -11,8 +10,8 @@ pub(crate) use new_flow::comes_from_there;
 use std::time::Duration;
 
 use millrace_classify::{
-    ChangeLog, FlowAnswer, FlowIndex, FlowTable, FlowTableConfig, FlowTableError, Fragment, FragmentTable,
-    Touch, fragment_key,
+    ChangeLog, FlowAnswer, FlowIndex, FlowTable, FlowTableConfig, FlowTableCounts, FlowTableError, Fragment,
+    FragmentTable, Touch, fragment_key,
 };
 use millrace_packet::{BATCH_SIZE, DropReason, Exceptions, Family, FlowKey, Packet};
 use millrace_units::Instant;
@@ -20,9 +19,9 @@ use millrace_wire::Protocol;
 
 use crate::classify::ahead::Ahead;
 use crate::classify::reserved_flows::ReservedFlows;
-use crate::ingress::parse::{Parsed, ROUTER};
 use crate::observe::trace::Probe;
 use crate::options::Options;
+use crate::parse::{Parsed, ROUTER};
 use crate::router::Router;
 use crate::work::{Fate, Work};
 
@@ -59,6 +58,23 @@ pub struct ClassifyCounts {
     pub rerouted: u64,
     /// Flow records that were classified again after a change.
     pub reclassified: u64,
+}
+
+/// State and counters of the flow table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowCounts {
+    /// Number of records.
+    pub records: u32,
+    /// Number of records on probation, whose second packet has not arrived.
+    pub on_probation: u32,
+    /// Number of records at which the table grows or recycles.
+    pub capacity: u32,
+    /// Maximum number of records.
+    pub maximum: u32,
+    /// Counters of flow lookups.
+    pub packets: ClassifyCounts,
+    /// Counters of inserted and removed records.
+    pub table: FlowTableCounts,
 }
 
 /// State of the classify stage.
@@ -117,6 +133,19 @@ impl Classifier {
             self.flows = flows;
         }
         self.remembers = options.flows_max > 0;
+    }
+
+    /// Returns the size and counters of the flow table.
+    pub fn flow_counts(&self) -> FlowCounts {
+        let flows = &self.flows;
+        FlowCounts {
+            records: flows.len(),
+            on_probation: flows.on_probation(),
+            capacity: flows.capacity(),
+            maximum: flows.maximum(),
+            packets: self.counts,
+            table: flows.counts(),
+        }
     }
 
     /// Returns whether the router has a flow table.

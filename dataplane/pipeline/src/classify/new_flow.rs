@@ -1,11 +1,11 @@
 //! Classification of new flows, and renewal of records after changes.
 
 use super::{IDLE_UPKEEP, UPKEEP, UPKEEP_INTERVAL};
-use crate::egress::ports::ReversePath;
 use crate::forward::fib::Fib;
-use crate::forward::filter_route::is_filter;
-use crate::forward::route::{NO_ROUTE, admit};
-use crate::ingress::parse::ROUTER;
+use crate::forward::route::admit;
+use crate::parse::ROUTER;
+use crate::ports::ReversePath;
+use crate::route_number::{NO_ROUTE, is_filter};
 use crate::router::Router;
 use crate::work::{Fate, Work};
 use millrace_classify::{FlowAnswer, FlowIndex, Touch};

@@ -1,20 +1,23 @@
 //! Commands carried out by a worker's router, one function for each receiver.
 
 use millrace_forward::{ErrorLimiter, NeighbourKey, RateLimit};
+use millrace_schedule::ScheduleError;
 use millrace_units::{Instant, PortId, QueueId};
 
+use crate::ports::scheduler::{Piece, ScheduleChange};
+
 use crate::commands::{
-    FilterCommand, FlowCommand, NeighbourCommand, NumberedRoutes, ObservationCommand, OffloadCommand,
-    PluginCommand, RouteChange, RouteCommand, SchedulerCommand, answer,
+    FilterCommand, FlowCommand, NeighbourCommand, ObservationCommand, OffloadCommand, PluginCommand,
+    RouteCommand, SchedulerCommand, answer,
 };
 use crate::driver_flows::DriverFlows;
-use crate::egress::ports::{PortSettings, PortTable, Stack};
-use crate::forward::tables::ForwardingTables;
+use crate::explain::Tables;
+use crate::forward::changes::NumberedRoutes;
 use crate::gates::Gates;
 use crate::observe::Observation;
-use crate::observe::explain::Tables;
 use crate::observe::trace::{TraceSink, Tracer};
 use crate::options::Options;
+use crate::ports::{PortSettings, PortTable, Stack};
 use crate::router::Router;
 
 /// Filters whose counters a worker reads or clears between two batches.
@@ -33,29 +36,6 @@ impl PortTable {
     fn leaf(&self, port: PortId, queue: QueueId) -> Option<QueueId> {
         let scheduler = self.get(port)?.scheduler.as_ref()?;
         scheduler.takes_packets().then(|| scheduler.leaf_for(queue))
-    }
-}
-
-impl ForwardingTables {
-    /// Updates the set of invalid source addresses after changes of routes.
-    fn change_own_addresses(&mut self, changes: &[RouteChange]) {
-        for RouteChange { prefix, own } in changes {
-            if *own {
-                self.own_addresses.insert(prefix.addr());
-            } else if prefix.prefix_len() == prefix.max_prefix_len() {
-                self.own_addresses.remove(&prefix.addr());
-            }
-        }
-    }
-
-    /// Removes the routes of unused numbers, and returns them. No flow uses the numbers, so adjacencies stay
-    /// valid.
-    fn forget_routes(&mut self, mut routes: NumberedRoutes) -> NumberedRoutes {
-        for (index, route) in &mut routes {
-            self.fib.exchange(*index, route);
-            self.bare.forget(*index);
-        }
-        routes
     }
 }
 
@@ -129,7 +109,7 @@ impl Router {
     pub(crate) fn change_scheduler(&mut self, command: SchedulerCommand, now: Instant) {
         match command {
             SchedulerCommand::Change(port, changes, piece, reply) => {
-                answer(&reply, self.schedule(port, &changes, piece, now));
+                answer(&reply, self.schedule(port, (&changes, piece), now));
             }
             SchedulerCommand::ShowNodes(port, first, reply) => {
                 answer(&reply, self.ports.nodes(port, first, now))
@@ -183,6 +163,23 @@ impl Router {
             }
             ObservationCommand::Explain(question, reply) => answer(&reply, self.tables().explain(&question)),
         }
+    }
+
+    /// Changes the scheduler of a port. Nothing changes at a worker that does not own the port's device.
+    pub(crate) fn schedule(
+        &mut self,
+        port: PortId,
+        changes: (&[ScheduleChange], Piece),
+        now: Instant,
+    ) -> Result<(), ScheduleError> {
+        // Half of the packet memory is left to packets outside schedulers.
+        let frames = self.pool.capacity() / 2 / self.ports.iter().count().max(1) as u32;
+        let is_ours = self.ports.get(port).is_some_and(|entry| self.has(entry.settings.device));
+        let Some(entry) = self.ports.get_mut(port).filter(|_| is_ours) else { return Ok(()) };
+        let memory = (frames, self.seed);
+        let changed = entry.change_scheduler(changes, memory, now, &mut self.scratch.queue_drops);
+        self.drop_queued();
+        changed
     }
 
     /// Sets the routes of numbers. Returns the previous routes, which control drops.

@@ -2,7 +2,7 @@
 
 use super::ReplyTo;
 use crate::driver_flows::Invalidation;
-use crate::observe::snapshot::Snapshot;
+use crate::snapshot::Snapshot;
 
 /// Command to the counters of a worker.
 #[derive(Debug)]

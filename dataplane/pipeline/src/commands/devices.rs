@@ -5,7 +5,7 @@ use millrace_port::{Port, PortError};
 
 use super::ReplyTo;
 use crate::driver_flows::Invalidation;
-use crate::egress::ports::DeviceId;
+use crate::ports::DeviceId;
 use crate::punt::host_path::HostPath;
 
 /// Function that opens a device, on the worker's thread and with its packet memory.

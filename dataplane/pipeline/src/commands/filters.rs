@@ -5,7 +5,7 @@ use millrace_units::GateId;
 
 use super::ReplyTo;
 use crate::driver_flows::Invalidation;
-use crate::gates::tables::WorkerTable;
+use crate::gate_tables::WorkerTable;
 
 /// Command to the tables and counters of filters.
 pub enum FilterCommand {

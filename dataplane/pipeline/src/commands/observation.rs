@@ -1,47 +1,12 @@
 //! Commands to captures and traces, and questions about packets.
 
-use millrace_packet::{Exceptions, Family, FlowKey};
-use millrace_wire::Protocol;
-
 use super::ReplyTo;
 use crate::driver_flows::Invalidation;
+use crate::explain::Explanation;
+use crate::explain::Question;
 use crate::observe::capture::CaptureSink;
 use crate::observe::drop_log::{DropQuery, DroppedPacket};
-use crate::observe::explain::Explanation;
 use crate::observe::trace::TraceSink;
-
-/// Packet for a lookup: control asks how the worker would forward it.
-#[derive(Clone, Copy, Debug)]
-pub struct Question {
-    /// Flow key.
-    pub key: FlowKey,
-    /// TCP flags; `None` for other protocols, or if unknown.
-    pub tcp_flags: Option<u8>,
-    /// Differentiated services code point.
-    pub dscp: u8,
-    /// Plugin tag.
-    pub tag: u8,
-    /// Exceptions of the packet.
-    pub exceptions: Exceptions,
-    /// Length in bytes, from the network header on.
-    pub length: u16,
-}
-
-impl Question {
-    /// Returns whether the IPv6 extension headers can't be read up to the transport header. In that case,
-    /// `protocol` is the header at which reading ended.
-    pub fn hides_transport(&self) -> bool {
-        let is_extension = matches!(
-            Protocol(self.key.protocol),
-            Protocol::HOP_BY_HOP
-                | Protocol::ROUTING
-                | Protocol::FRAGMENT
-                | Protocol::AH
-                | Protocol::DESTINATION_OPTIONS
-        );
-        self.key.family() == Family::V6 && is_extension && self.exceptions.contains(Exceptions::CUT)
-    }
-}
 
 /// Command to captures and traces, or question about packets.
 pub enum ObservationCommand {

@@ -6,7 +6,7 @@ use millrace_units::InstanceId;
 
 use super::{FEW, ReplyTo};
 use crate::driver_flows::Invalidation;
-use crate::gates::tables::Published;
+use crate::gate_tables::Published;
 
 /// Command to gates, bindings and instances of plugins.
 pub enum PluginCommand {

@@ -5,8 +5,8 @@ use millrace_units::PortId;
 
 use super::{DeviceReport, OpenDevice, ReplyTo};
 use crate::driver_flows::Invalidation;
-use crate::egress::ports::PortSettings;
 use crate::ingress::host_output::HostSettings;
+use crate::ports::PortSettings;
 
 /// Command to a port.
 pub enum PortCommand {

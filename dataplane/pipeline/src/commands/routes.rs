@@ -1,28 +1,11 @@
 //! Commands to the routes of a worker.
 
-use ipnet::IpNet;
-use millrace_forward::Route;
 use millrace_units::{NextHopIndex, QueueAccount};
 
 use super::{FEW, ReplyTo};
+use crate::accounts::WaitingRoutes;
 use crate::driver_flows::Invalidation;
-
-/// Routes with their numbers. A worker swaps them with its previous routes, and returns these to control,
-/// which frees their memory. So no packet waits for that.
-pub type NumberedRoutes = Vec<(NextHopIndex, Route)>;
-
-/// Routes with waiting packets, and the first number of the next command.
-pub type WaitingRoutes = (Vec<NextHopIndex>, Option<NextHopIndex>);
-
-/// Prefix whose route has changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RouteChange {
-    /// Prefix.
-    pub prefix: IpNet,
-    /// Whether the prefix is now an address of the router or a broadcast address, from which no packet may
-    /// come.
-    pub own: bool,
-}
+use crate::forward::changes::{NumberedRoutes, RouteChange};
 
 /// Command to the routes of a worker.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use millrace_units::{PortId, QueueId};
 
 use super::ReplyTo;
 use crate::driver_flows::Invalidation;
-use crate::egress::port_scheduler::{FlowQueueReport, NodesPage, Piece, ScheduleChange};
+use crate::ports::scheduler::{FlowQueueReport, NodesPage, Piece, ScheduleChange};
 
 /// Command to the scheduler of a port, for the worker that owns the port's device.
 #[derive(Debug)]

@@ -64,7 +64,7 @@ use self::flow_state::{FlowState, FlowStates};
 use self::plan::Plan;
 use self::quiesce::{Devices, Quiescence, WorkerState};
 use self::uses::Uses;
-use crate::egress::ports::DeviceId;
+use crate::ports::DeviceId;
 use crate::router::Router;
 
 /// Bit that is set in every published generation except [`SUSPENDED`].

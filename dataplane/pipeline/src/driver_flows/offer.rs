@@ -11,7 +11,7 @@ use super::plan::Plan;
 use super::rate::Rate;
 use super::upcalls::Upcalls;
 use super::{DriverFlows, SETTLING, SUSPENDED};
-use crate::forward::filter_route::is_filter;
+use crate::route_number::is_filter;
 use crate::router::Router;
 use crate::work::{Fate, Work};
 
@@ -59,7 +59,7 @@ impl Router {
         work.complete_all();
         for (index, packet) in work.packets.iter().enumerate() {
             if let Some(flow) = work.flows[index]
-                && packet.port != crate::ingress::parse::ROUTER
+                && packet.port != crate::parse::ROUTER
                 && is_plain(work, index)
             {
                 self.offer_one(packet.hash, &work.keys[index], flow, now);

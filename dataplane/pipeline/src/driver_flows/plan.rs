@@ -12,11 +12,11 @@ use millrace_wire::Protocol;
 use super::DriverFlows;
 use super::budget::{BUDGET, cost};
 use super::level::{Level, StaysUp};
-use crate::egress::ports::PortEntry;
 use crate::forward::alive;
-use crate::forward::filter_route::{FilterRoute, is_filter};
-use crate::forward::route::NO_ROUTE;
-use crate::ingress::tags::Tags;
+use crate::forward::filter_route::FilterRoute;
+use crate::parse::tags::Tags;
+use crate::ports::PortEntry;
+use crate::route_number::{NO_ROUTE, is_filter};
 use crate::router::Router;
 
 /// A neighbour: its port and its address.

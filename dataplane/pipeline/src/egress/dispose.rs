@@ -7,33 +7,31 @@ use std::ops::Range;
 use std::vec::Drain;
 
 use millrace_forward::{
-    Action, FragmentError, IcmpError, LinkHeader, NeighbourKey, NeighbourState, Origin, Solicited, fragment4,
+    Action, FragmentError, IcmpError, NeighbourKey, NeighbourState, Origin, Solicited, fragment4,
 };
 use millrace_packet::{DropReason, FlowKey, Packet};
 use millrace_units::{Amount, Instant, PortId};
-use millrace_wire::vlan::{Control, StackedTag};
 use millrace_wire::{EtherType, MacAddr};
 
-use crate::commands::NeighbourKnowledge;
-use crate::egress::accounts::{Departures, Ledger};
+use crate::accounts::Ledger;
+use crate::egress::departures::Departures;
 use crate::egress::errors::{ErrorPath, source_of};
-use crate::egress::ports::{DeviceId, PortEntry, PortSettings};
 use crate::egress::transmit::amount_of;
-use crate::forward::filter_route::is_copy;
-use crate::forward::route::NO_ROUTE;
+use crate::forward::changes::NeighbourKnowledge;
 use crate::gates::Gates;
-use crate::ingress::parse::ROUTER;
 use crate::observe::Observation;
 use crate::observe::capture::Direction;
+use crate::observe::event::EVENT_LIMIT;
 use crate::observe::event::Event;
 use crate::observe::trace::Probe;
+use crate::parse::ROUTER;
+use crate::ports::link_header;
+use crate::ports::{DeviceId, PortEntry};
 use crate::punt::own_stack::{Context, Outcome, OwnStack};
+use crate::route_number::{NO_ROUTE, is_copy};
 use crate::router::Router;
-use crate::router::pending::Scratch;
+use crate::router::scratch::Scratch;
 use crate::work::{Fate, Work};
-
-/// Maximum number of events, such as neighbour requests, that wait for control.
-pub(crate) const EVENT_LIMIT: usize = 1024;
 
 /// Returns the ledger that counts packets entering and leaving queues.
 fn ledger_of<'a>(observation: &'a mut Observation, gates: &'a mut Gates) -> Ledger<'a> {
@@ -446,16 +444,6 @@ impl Router {
         if !self.scratch.queue_drops.is_empty() {
             self.drop_queued();
         }
-    }
-}
-
-pub(crate) fn link_header(port: &PortSettings, destination: MacAddr, ether_type: EtherType) -> LinkHeader {
-    let tag = |(protocol, id)| StackedTag { tag_protocol: EtherType(protocol), control: Control::new(id) };
-    let mut tags = port.tags.iter().map(tag);
-    match (tags.next(), tags.next()) {
-        (Some(outer), Some(inner)) => LinkHeader::new(port.mac, destination, &[outer, inner], ether_type),
-        (Some(outer), None) => LinkHeader::new(port.mac, destination, &[outer], ether_type),
-        (None, _) => LinkHeader::new(port.mac, destination, &[], ether_type),
     }
 }
 

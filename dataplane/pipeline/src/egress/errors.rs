@@ -1,7 +1,6 @@
 //! ICMP errors and redirects: choice of the source address, rate limits, construction.
 
-use crate::forward::filter_route::is_filter;
-use crate::forward::route::NO_ROUTE;
+use crate::route_number::{NO_ROUTE, is_filter};
 use crate::router::Router;
 use ipnet::IpNet;
 use millrace_forward::{

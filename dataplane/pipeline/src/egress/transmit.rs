@@ -7,8 +7,8 @@ use millrace_packet::{BATCH_SIZE, Batch, DropReason, Packet, Pool};
 use millrace_port::Port;
 use millrace_units::{Amount, Instant};
 
-use crate::egress::accounts::Departures;
-use crate::egress::ports::QUEUE_LIMIT;
+use crate::egress::departures::Departures;
+use crate::ports::QUEUE_LIMIT;
 
 /// Returns the maximum number of packets that wait at a port whose device is full. All ports together leave
 /// half of the packet memory free.
@@ -69,7 +69,7 @@ mod tests {
     use millrace_port::{Capabilities, PortCounters};
 
     use super::*;
-    use crate::egress::accounts::{Ledger, RouteAccounts};
+    use crate::accounts::{Ledger, RouteAccounts};
     use crate::observe::drop_log::DropLog;
 
     /// Device with a ring of `places` descriptors, which a flush empties as far as its wire takes packets.

@@ -6,154 +6,20 @@
 //! general path also records the adjacency of a route. An adjacency number becomes invalid when a change
 //! affects the adjacency, and is discarded when the route's number changes its meaning.
 
-use std::collections::HashSet;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
-use foldhash::fast::FixedState;
-use millrace_forward::{AdjacencyTable, Exit, NO_ADJACENCY, Route, is_ordinary4, is_ordinary6};
+use millrace_forward::{AdjacencyTable, Exit, Route, is_ordinary4, is_ordinary6};
 use millrace_packet::{BATCH_SIZE, Exceptions, Family};
 use millrace_plugin::EMPTY_PATH;
 use millrace_units::{Amount, NextHopIndex, PortId};
 
-use crate::classify::ahead::Addresses;
-use crate::egress::accounts::ROUTES;
-use crate::egress::ports::{PortTable, ReversePath};
-use crate::forward::route::NO_ROUTE;
+use crate::forward::bare::{Bare, place};
 use crate::forward::tables::ForwardingTables;
-use crate::ingress::parse::ROUTER;
+use crate::parse::ROUTER;
+use crate::ports::{PortTable, ReversePath};
+use crate::route_number::NO_ROUTE;
 use crate::router::Router;
 use crate::work::{Alike, Fate, Work};
-
-/// Own addresses of the router, which no packet may have as source.
-#[derive(Debug)]
-pub(crate) struct OwnAddresses {
-    addresses: HashSet<IpAddr, FixedState>,
-    /// Bloom filter of the addresses: 64 bits, one hash function. An address whose bit is clear is not in the
-    /// set (Bloom, 1970).
-    marks: u64,
-}
-
-impl OwnAddresses {
-    pub fn new(seed: u64) -> Self {
-        Self { addresses: HashSet::with_hasher(FixedState::with_seed(seed)), marks: 0 }
-    }
-
-    pub fn insert(&mut self, address: IpAddr) {
-        self.addresses.insert(address);
-        self.marks |= mark(address);
-    }
-
-    pub fn remove(&mut self, address: &IpAddr) {
-        if self.addresses.remove(address) {
-            self.marks = self.addresses.iter().fold(0, |marks, address| marks | mark(*address));
-        }
-    }
-
-    #[inline]
-    pub fn contains(&self, address: &IpAddr) -> bool {
-        match *address {
-            IpAddr::V4(address) => self.contains4(address),
-            IpAddr::V6(address) => self.contains6(address),
-        }
-    }
-
-    /// Returns whether an IPv4 address is the router's own.
-    #[inline(always)]
-    pub fn contains4(&self, address: Ipv4Addr) -> bool {
-        self.is_marked(word4(address)) && self.is_there(address.into())
-    }
-
-    /// Returns whether an IPv6 address is the router's own.
-    #[inline(always)]
-    pub fn contains6(&self, address: Ipv6Addr) -> bool {
-        self.is_marked(word6(address)) && self.is_there(address.into())
-    }
-
-    /// Returns whether an address with this word may be in the set.
-    #[inline(always)]
-    fn is_marked(&self, word: u64) -> bool {
-        self.marks >> bit_of(word) & 1 != 0
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn is_there(&self, address: IpAddr) -> bool {
-        self.addresses.contains(&address)
-    }
-}
-
-/// Returns the bit of an address, one of 64.
-fn mark(address: IpAddr) -> u64 {
-    match address {
-        IpAddr::V4(address) => 1 << bit_of(word4(address)),
-        IpAddr::V6(address) => 1 << bit_of(word6(address)),
-    }
-}
-
-#[inline(always)]
-fn word4(address: Ipv4Addr) -> u64 {
-    u32::from_ne_bytes(address.octets()).into()
-}
-
-#[inline(always)]
-fn word6(address: Ipv6Addr) -> u64 {
-    let bits = u128::from_ne_bytes(address.octets());
-    bits as u64 ^ (bits >> 64) as u64
-}
-
-/// Hashes an address word to a bit index, 0 to 63.
-#[inline(always)]
-fn bit_of(word: u64) -> u64 {
-    word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58
-}
-
-/// Adjacencies of routes, and the addresses that a batch looks up.
-#[derive(Debug)]
-pub(crate) struct Bare {
-    /// Adjacency numbers for IPv4 and IPv6, by route number.
-    adjacencies: Vec<[u32; 2]>,
-    v4: Addresses<Ipv4Addr>,
-    v6: Addresses<Ipv6Addr>,
-}
-
-impl Default for Bare {
-    fn default() -> Self {
-        Self {
-            adjacencies: Vec::with_capacity(ROUTES as usize),
-            v4: Addresses::new(Ipv4Addr::UNSPECIFIED),
-            v6: Addresses::new(Ipv6Addr::UNSPECIFIED),
-        }
-    }
-}
-
-impl Bare {
-    /// Discards the adjacencies of a route whose number changes its meaning.
-    pub fn forget(&mut self, route: NextHopIndex) {
-        if let Some(numbers) = self.adjacencies.get_mut(route.index()) {
-            *numbers = [NO_ADJACENCY; 2];
-        }
-    }
-
-    /// Discards all adjacencies, because all route or adjacency numbers change their meaning.
-    pub fn forget_all(&mut self) {
-        self.adjacencies.clear();
-    }
-
-    fn note(&mut self, route: NextHopIndex, family: Family, number: u32) {
-        if route.0 >= ROUTES {
-            return;
-        }
-        if self.adjacencies.len() <= route.index() {
-            self.adjacencies.resize(route.index() + 1, [NO_ADJACENCY; 2]);
-        }
-        self.adjacencies[route.index()][place(family)] = number;
-    }
-}
-
-#[inline(always)]
-fn place(family: Family) -> usize {
-    usize::from(family == Family::V6)
-}
 
 /// Ingress port, and the families that it forwards without a reverse path check.
 #[derive(Clone, Copy)]
@@ -310,38 +176,4 @@ fn send_all4(
     work: &mut Work,
 ) -> usize {
     send::<true>(found.iter().copied().enumerate(), Family::V4, tables, work)
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn own_addresses_are_those_of_a_set(steps in prop::collection::vec((any::<bool>(), 0_u8..40, any::<bool>()), 0..200)) {
-            let (mut own, mut twin) = (OwnAddresses::new(7), HashSet::new());
-            let address = |number: u8, v6| match v6 {
-                false => IpAddr::from([10, 0, number, 1]),
-                true => IpAddr::from([0xfd00, 0, 0, u16::from(number), 0, 0, 0, 1]),
-            };
-            for (add, number, v6) in steps {
-                let address = address(number, v6);
-                if add {
-                    own.insert(address);
-                    twin.insert(address);
-                } else {
-                    own.remove(&address);
-                    twin.remove(&address);
-                }
-            }
-            for number in 0..40 {
-                for v6 in [false, true] {
-                    let address = address(number, v6);
-                    prop_assert_eq!(own.contains(&address), twin.contains(&address));
-                }
-            }
-        }
-    }
 }

@@ -22,14 +22,13 @@ use millrace_units::{Amount, Instant, NextHopIndex, PathId, PortId};
 use millrace_wire::{EtherType, MacAddr};
 
 use crate::classify::Classifier;
-use crate::egress::dispose::link_header;
 use crate::forward::alive;
-use crate::forward::filter_route::is_filter;
-use crate::forward::route::NO_ROUTE;
 use crate::forward::tables::ForwardingTables;
+use crate::gate_tables::WorkerTable;
 use crate::gates::groups::Groups;
-use crate::gates::tables::WorkerTable;
-use crate::ingress::parse::ROUTER;
+use crate::parse::ROUTER;
+use crate::ports::link_header;
+use crate::route_number::{NO_ROUTE, is_filter};
 use crate::router::Router;
 use crate::work::{Accounts, Alike, Fate, Leaving, Work};
 

@@ -3,7 +3,7 @@
 //! TCP or UDP, and lies in a single memory frame.
 //!
 //! The reader skips all other frames, and frames that fail any check, without a change:
-//! [`receive`](crate::ingress::receive) and [`parse`](crate::ingress::parse) treat them. For a plain frame, the reader's
+//! [`receive`](crate::ingress::receive) and [`parse`](crate::parse) treat them. For a plain frame, the reader's
 //! results are those of the two stages.
 
 use std::net::Ipv4Addr;
@@ -14,8 +14,8 @@ use millrace_units::{Amount, PortId};
 use millrace_wire::EtherType;
 use millrace_wire::checksum::is_valid_header;
 
-use crate::egress::ports::{DeviceId, PortTable};
-use crate::ingress::tags::Tags;
+use crate::parse::tags::Tags;
+use crate::ports::{DeviceId, PortTable};
 use crate::work::{Alike, Bits, Work};
 
 const LINK: usize = 14;

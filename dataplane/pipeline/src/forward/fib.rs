@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use millrace_forward::{FibReader, Route};
 use millrace_units::NextHopIndex;
 
-use crate::egress::accounts::ROUTES;
+use crate::route_number::ROUTES;
 
 /// Routes by destination, and by number.
 #[derive(Debug)]

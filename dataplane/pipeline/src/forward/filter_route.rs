@@ -9,14 +9,12 @@ use millrace_forward::{NextHop, NextHops};
 use millrace_plugin::{Action, Way};
 use millrace_units::NextHopIndex;
 
-/// Bit that is set in the numbers of filter routes only.
-const FILTER: u32 = 1 << 31;
+use crate::route_number::{COPY, FILTER, is_filter};
+
 const DROP: u32 = FILTER;
 const REJECT: u32 = FILTER | 1;
 const HOST: u32 = FILTER | 2;
 const FIRST_WAY: u32 = FILTER | 3;
-/// Bit that is set in the numbers of routes for copies.
-const COPY: u32 = 1 << 30;
 
 /// Route that a filter prescribes.
 #[derive(Clone, Copy, Debug)]
@@ -85,16 +83,4 @@ impl FilterRoutes {
             way => self.ways.get((way - FIRST_WAY) as usize).map(FilterRoute::Forward),
         }
     }
-}
-
-/// Returns whether a route number is a filter's.
-#[inline]
-pub fn is_filter(index: NextHopIndex) -> bool {
-    index.0 & FILTER != 0 && index != crate::forward::route::NO_ROUTE
-}
-
-/// Returns whether the packet with this route number is a copy.
-#[inline]
-pub fn is_copy(index: NextHopIndex) -> bool {
-    is_filter(index) && index.0 & COPY != 0
 }

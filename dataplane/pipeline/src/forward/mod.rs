@@ -1,8 +1,13 @@
 //! Forward stage: route type, TTL, MTU and link address of the next hop.
 
+pub(crate) mod addresses;
+#[expect(clippy::indexing_slicing, reason = "adjacencies by the number of a route that was made room for")]
+pub(crate) mod bare;
+pub(crate) mod changes;
 pub(crate) mod fib;
 pub(crate) mod filter_route;
-pub(crate) mod neighbours;
+pub(crate) mod own_addresses;
+pub(crate) mod queue_backlog;
 pub(crate) mod route;
 mod stage;
 pub(crate) mod tables;
@@ -17,11 +22,11 @@ use millrace_packet::{DropReason, Exceptions, Family, FlowKey, Packet};
 use millrace_units::NextHopIndex;
 use millrace_wire::MacAddr;
 
-use crate::egress::ports::PortTable;
 use crate::forward::fib::Fib;
-use crate::forward::filter_route::{FilterRoute, FilterRoutes, is_copy};
-use crate::forward::route::NO_ROUTE;
-use crate::ingress::parse::ROUTER;
+use crate::forward::filter_route::{FilterRoute, FilterRoutes};
+use crate::parse::ROUTER;
+use crate::ports::PortTable;
+use crate::route_number::{NO_ROUTE, is_copy};
 use crate::work::Fate;
 
 /// Tables that the forward stage reads.

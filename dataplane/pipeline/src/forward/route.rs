@@ -4,14 +4,11 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use millrace_forward::{MartianPolicy, check_destination4, check_destination6, check_source4, check_source6};
 use millrace_packet::{DropReason, FlowKey, Packet};
-use millrace_units::NextHopIndex;
 
-use crate::egress::ports::PortTable;
 use crate::forward::fib::Fib;
+use crate::ports::PortTable;
+use crate::route_number::NO_ROUTE;
 use crate::work::Fate;
-
-/// Number that stands for no route.
-pub(crate) const NO_ROUTE: NextHopIndex = NextHopIndex(u32::MAX);
 
 /// Returns the fate of a received packet by the checks of its addresses: open if it may be forwarded. Packets
 /// for the link itself go to the stack of the port: the kernel, or the router's own stack.

@@ -2,8 +2,10 @@
 
 use millrace_forward::{AdjacencyTable, FibReader, HoldLimits, HoldQueue, NeighbourTable};
 
-use crate::fast_path::bare::{Bare, OwnAddresses};
+use crate::forward::bare::Bare;
+use crate::forward::changes::{NumberedRoutes, RouteChange};
 use crate::forward::fib::Fib;
+use crate::forward::own_addresses::OwnAddresses;
 
 /// Maximum number of neighbours, all ports together.
 const NEIGHBOURS: usize = 65_536;
@@ -32,5 +34,26 @@ impl ForwardingTables {
             bare: Bare::default(),
             hold: HoldQueue::new(HoldLimits::of_pool(frames), seed),
         }
+    }
+
+    /// Updates the set of invalid source addresses after changes of routes.
+    pub fn change_own_addresses(&mut self, changes: &[RouteChange]) {
+        for RouteChange { prefix, own } in changes {
+            if *own {
+                self.own_addresses.insert(prefix.addr());
+            } else if prefix.prefix_len() == prefix.max_prefix_len() {
+                self.own_addresses.remove(&prefix.addr());
+            }
+        }
+    }
+
+    /// Removes the routes of unused numbers, and returns them. No flow uses the numbers, so adjacencies stay
+    /// valid.
+    pub fn forget_routes(&mut self, mut routes: NumberedRoutes) -> NumberedRoutes {
+        for (index, route) in &mut routes {
+            self.fib.exchange(*index, route);
+            self.bare.forget(*index);
+        }
+        routes
     }
 }

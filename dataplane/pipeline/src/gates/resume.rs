@@ -7,12 +7,11 @@ use millrace_plugin_abi::{Output, Position};
 use millrace_units::{Instant, PortId};
 use millrace_wire::{EtherType, MacAddr};
 
-use crate::egress::dispose::EVENT_LIMIT;
-use crate::forward::filter_route::{is_copy, is_filter};
 use crate::forward::route::look_up;
 use crate::gates::Outlet;
 use crate::observe::Observation;
-use crate::observe::event::Event;
+use crate::observe::event::{EVENT_LIMIT, Event};
+use crate::route_number::{is_copy, is_filter};
 use crate::router::Router;
 use crate::work::{Fate, Work};
 

@@ -8,7 +8,7 @@ use crate::observe::Observation;
 use crate::observe::capture::{Both, CaptureSink, GateTap};
 use crate::observe::trace::{GateWriter, Probe, TraceStep};
 use crate::router::Router;
-use crate::router::pending::Scratch;
+use crate::router::scratch::Scratch;
 use crate::work::Work;
 
 impl Router {

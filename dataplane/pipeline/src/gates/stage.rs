@@ -10,13 +10,13 @@ use millrace_plugin::{
 use millrace_plugin_abi::{Position, Verdict};
 use millrace_units::{Instant, NextHopIndex, PathId, PortId};
 
-use crate::egress::ports::PortTable;
-use crate::egress::queue_backlog::Queues;
 use crate::forward::fib::Fib;
-use crate::forward::filter_route::{FilterRoutes, is_copy, is_filter};
-use crate::forward::route::NO_ROUTE;
+use crate::forward::filter_route::FilterRoutes;
+use crate::forward::queue_backlog::Queues;
+use crate::gate_tables::{Published, WorkerTable};
 use crate::gates::groups::{Groups, PathGroup};
-use crate::gates::tables::{Published, WorkerTable};
+use crate::ports::PortTable;
+use crate::route_number::{NO_ROUTE, is_copy, is_filter};
 use crate::work::{Fate, Work};
 
 /// Gates of a worker, and reused memory for the groups of a batch.

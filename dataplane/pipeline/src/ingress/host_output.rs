@@ -12,7 +12,7 @@ use millrace_wire::EtherType;
 use millrace_wire::ethernet::{self, Frame};
 use millrace_wire::vlan;
 
-use crate::ingress::parse::ROUTER;
+use crate::parse::ROUTER;
 use crate::router::Router;
 use crate::work::{Fate, Work};
 use crate::worker::since_cleared;

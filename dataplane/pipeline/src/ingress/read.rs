@@ -4,9 +4,9 @@ use millrace_packet::{DropReason, Packet};
 use millrace_units::Instant;
 use millrace_wire::EtherType;
 
-use crate::forward::filter_route::is_filter;
 use crate::forward::route::{admit, look_up};
-use crate::ingress::parse::{Parsed, ROUTER, parse};
+use crate::parse::{Parsed, ROUTER, parse};
+use crate::route_number::is_filter;
 use crate::router::Router;
 use crate::work::{Fate, Work};
 

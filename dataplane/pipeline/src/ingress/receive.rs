@@ -7,8 +7,9 @@ use millrace_wire::ethernet::{self, Frame};
 use millrace_wire::mac_addr::MacAddr;
 use millrace_wire::vlan;
 
-use crate::egress::ports::{DeviceId, PortEntry, PortTable};
-use crate::ingress::tags::Tags;
+use crate::parse::tags::Tags;
+use crate::parse::tags::tags_of;
+use crate::ports::{DeviceId, PortEntry, PortTable};
 use crate::work::Fate;
 
 /// Result of the receive stage for a frame.
@@ -70,13 +71,6 @@ fn count_arrival(ports: &mut PortTable, device: DeviceId, packet: &mut Packet, l
 
 fn local_fate(entry: &PortEntry) -> Fate {
     if entry.is_kernel() { Fate::Host } else { Fate::Own }
-}
-
-/// Returns the VLAN tags of a frame, without priority tags (VLAN id 0).
-pub(crate) fn tags_of(stack: &vlan::Stack) -> Tags {
-    let tag = |tag: vlan::StackedTag| (tag.tag_protocol.0, tag.control.id());
-    let mut tags = [stack.outer(), stack.inner()].into_iter().flatten().map(tag).filter(|(_, id)| *id != 0);
-    Tags::of_frame(tags.next(), tags.next())
 }
 
 #[inline]

@@ -19,13 +19,13 @@ use millrace_units::Instant;
 use millrace_wire::{EtherType, Protocol};
 
 use crate::classify::Classifier;
-use crate::egress::ports::{DeviceId, PortTable};
-use crate::ingress::parse::parse;
+use crate::handover::{Errand, Handed, Transport};
 use crate::observe::trace::Pick;
+use crate::parse::parse;
+use crate::ports::{DeviceId, PortTable};
 use crate::router::Router;
-use crate::router::pending::Scratch;
+use crate::router::scratch::Scratch;
 use crate::work::{Alike, Fate, Work};
-use crate::worker::handover::{Errand, Handed, Transport};
 
 impl Classifier {
     /// Parses a packet that another worker has parsed before.

@@ -12,8 +12,8 @@ use millrace_plugin::{Group, Refusal, Stop, Watch};
 use millrace_units::{GateId, InstanceId, Instant, PortId};
 use rtrb::{Consumer, Producer, RingBuffer};
 
-use crate::ingress::parse::parse_copy;
 use crate::observe::Observation;
+use crate::parse::parse_copy;
 use crate::work::Work;
 
 /// Direction of a frame.

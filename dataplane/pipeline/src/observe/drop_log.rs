@@ -8,10 +8,10 @@ use millrace_packet::{DropReason, Packet};
 use millrace_plugin::{BindingId, WorkerPlugins};
 use millrace_units::{Instant, PortId};
 
-use crate::gates::tables::WorkerTable;
-use crate::ingress::parse::ROUTER;
+use crate::gate_tables::WorkerTable;
 use crate::observe::Observation;
 use crate::observe::trace::Head;
+use crate::parse::ROUTER;
 
 /// Number of packets kept for each reason.
 pub const DROPS_KEPT: usize = 8;

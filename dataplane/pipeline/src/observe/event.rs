@@ -7,7 +7,10 @@ use millrace_plugin_abi::{LogLevel, Request};
 use millrace_units::{InstanceId, PortId};
 use millrace_wire::mac_addr::MacAddr;
 
-use crate::commands::NeighbourChange;
+use crate::forward::changes::NeighbourChange;
+
+/// Maximum number of events, such as neighbour requests, that wait for control.
+pub(crate) const EVENT_LIMIT: usize = 1024;
 
 /// Report of a worker to control.
 #[derive(Clone, Debug)]

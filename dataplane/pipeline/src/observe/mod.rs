@@ -3,21 +3,18 @@
 pub(crate) mod capture;
 pub(crate) mod drop_log;
 pub(crate) mod event;
-pub(crate) mod explain;
-#[cfg(test)]
-pub(crate) mod filter_consumers;
-pub(crate) mod snapshot;
+pub(crate) mod totals;
 pub(crate) mod trace;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use millrace_wire::EtherType;
 
-use crate::egress::accounts::RouteAccounts;
+use crate::accounts::RouteAccounts;
 use crate::observe::capture::CaptureSink;
 use crate::observe::drop_log::DropLog;
 use crate::observe::event::Event;
-use crate::observe::snapshot::Totals;
+use crate::observe::totals::Totals;
 use crate::observe::trace::Tracer;
 
 /// Maximum number of EtherTypes with a counter of their own.

@@ -8,20 +8,9 @@ use millrace_packet::{CONTROL_CLASSES, ControlClass, Packet};
 use millrace_units::{Instant, PortId, TokenBucket, TokenRate};
 use millrace_wire::{EtherType, Protocol, ipv4, ipv6};
 
+use crate::options::{ClassLimit, ClassLimits};
 use crate::punt::own_stack::ether_type;
 use crate::router::Router;
-
-/// Rate limit of a class of packets for the router itself, at each port.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ClassLimit {
-    /// Packets per second, 1 or more.
-    pub per_second: u32,
-    /// Burst in packets, 1 or more.
-    pub burst: u32,
-}
-
-/// Limits of all classes, by class number; a class without a limit is not policed.
-pub type ClassLimits = [Option<ClassLimit>; CONTROL_CLASSES];
 
 /// Token buckets of a worker: one for each policed class at each port.
 #[derive(Debug, Default)]

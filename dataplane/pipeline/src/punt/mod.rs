@@ -9,9 +9,8 @@ use millrace_packet::{DropReason, Packet};
 use millrace_units::PortId;
 use millrace_wire::{EtherType, ethernet, vlan};
 
-use crate::egress::dispose::link_header;
-use crate::egress::ports::{PortSettings, PortTable, Stack};
-use crate::ingress::receive::tags_of;
+use crate::parse::tags::tags_of;
+use crate::ports::{PortSettings, PortTable, Stack, link_header};
 use crate::punt::control_plane::ControlPlane;
 use crate::punt::own_stack::{Outgoing, OwnStack};
 use crate::router::Router;

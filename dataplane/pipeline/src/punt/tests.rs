@@ -6,8 +6,8 @@ use millrace_units::Instant;
 use millrace_wire::MacAddr;
 
 use super::*;
-use crate::egress::ports::tests::settings;
-use crate::ingress::tags::Tags;
+use crate::parse::tags::Tags;
+use crate::ports::tests::settings;
 
 const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 0x0a]);
 const PEER: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xa2]);

@@ -4,14 +4,8 @@
 //! router, and sends queued packets to the devices. An iteration depends only on the state, the batches and
 //! `now`, so it also runs under a virtual clock; [`crate::worker::thread`] runs it under the real one.
 
-#[expect(
-    clippy::indexing_slicing,
-    reason = "headers of fixed length in a ring of the router, and workers by their numbers"
-)]
-pub(crate) mod handover;
 pub(crate) mod post_mortem;
 pub mod thread;
-pub(crate) mod tsc;
 
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -27,16 +21,16 @@ use millrace_units::Instant;
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::commands::{Command, CounterCommand, DeviceCommand, PortCommand, answer};
-use crate::egress::ports::DeviceId;
 use crate::egress::transmit::{most_waiting, transmit};
+use crate::handover::Handover;
 use crate::ingress::host_output::HostOutputs;
 use crate::observe::event::Event;
-use crate::observe::snapshot::Snapshot;
+use crate::ports::DeviceId;
 use crate::punt::host_path::HostPath;
 use crate::punt::own_stack::announce_addresses;
 use crate::router::Router;
+use crate::snapshot::Snapshot;
 use crate::work::Work;
-use crate::worker::handover::Handover;
 use crate::worker::post_mortem::PostMortem;
 
 /// Maximum number of commands that wait for a worker.

@@ -6,7 +6,7 @@ use millrace_forward::NeighbourState;
 use millrace_units::{InstanceId, PortId};
 use millrace_wire::MacAddr;
 
-use crate::egress::ports::DeviceId;
+use crate::ports::DeviceId;
 use crate::router::Router;
 
 /// Maximum number of neighbours in a report.

@@ -11,12 +11,14 @@ use millrace_units::{PortId, QueueId};
 use millrace_wire::MacAddr;
 
 use super::*;
-use crate::commands::{FlowCommand, FlowScan, RouteChange, RouteCommand};
-use crate::egress::port_scheduler::{Piece, ScheduleChange};
-use crate::egress::ports::PortSettings;
-use crate::egress::ports::tests::settings;
-use crate::ingress::tags::Tags;
+use crate::commands::{FlowCommand, RouteCommand};
+use crate::flow_reports::FlowScan;
+use crate::forward::changes::RouteChange;
 use crate::options::Options;
+use crate::parse::tags::Tags;
+use crate::ports::PortSettings;
+use crate::ports::scheduler::{Piece, ScheduleChange};
+use crate::ports::tests::settings;
 use crate::punt::host_path::NoHost;
 
 fn worker() -> (Worker, WorkerLink, SharedFib) {
@@ -61,7 +63,7 @@ fn queues_send_by_the_time_it_is_once_packets_were_received() {
         ScheduleChange::Add { node, parent: None, share: Share::Only, kind },
         ScheduleChange::Link(rate, LinkOverhead::None),
     ];
-    worker.router.schedule(port, &changes, Piece::WHOLE, start).unwrap();
+    worker.router.schedule(port, (&changes, Piece::WHOLE), start).unwrap();
     let entry = worker.router.ports.get_mut(port).unwrap();
     for _ in 0..3 {
         let packet = worker.pool.packet_from(&[0; 1000]).unwrap();

@@ -1,16 +1,16 @@
 //! Thread of a worker under the real clock: polling, sleep, and wake-up.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use millrace_units::Instant;
 use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::prctl::set_timerslack;
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
 
+pub use crate::wake::Wake;
 use crate::worker::{Turn, Worker};
 
 /// Mode in which a worker waits for packets.
@@ -38,38 +38,6 @@ const SOON: Duration = Duration::from_micros(150);
 
 /// Longest sleep: the maximum delay of an event that nothing signals.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
-
-/// Signal that wakes a thread from another thread.
-#[derive(Clone, Debug)]
-pub struct Wake(Arc<EventFd>);
-
-impl Wake {
-    /// Returns a new signal.
-    ///
-    /// # Errors
-    /// Returns the kernel's error if no descriptor is free.
-    pub fn new() -> std::io::Result<Self> {
-        Ok(Self(Arc::new(EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?)))
-    }
-
-    /// Signals the thread. Several signals before the next [`clear`](Self::clear) count as one.
-    pub fn signal(&self) {
-        // Never fails: the counter of an event descriptor overflows after 2^64 signals.
-        let _ = self.0.write(1);
-    }
-
-    /// Clears all signals so far.
-    pub fn clear(&self) {
-        // An error means that there was no signal.
-        let _ = self.0.read();
-    }
-}
-
-impl AsRawFd for Wake {
-    fn as_raw_fd(&self) -> i32 {
-        self.0.as_raw_fd()
-    }
-}
 
 /// Offset of a time namespace from the kernel's CLOCK_MONOTONIC, in nanoseconds. Programs in the kernel read
 /// the clock itself, and share token buckets with workers.

@@ -14,8 +14,8 @@ use millrace_plugin::PluginChange;
 use millrace_units::NextHopIndex;
 
 use super::DriverFlows;
-use crate::commands::RouteChange;
-use crate::gates::tables::Published;
+use crate::forward::changes::RouteChange;
+use crate::gate_tables::Published;
 use crate::router::Router;
 
 /// Flow records and entries of the flow cache that a command makes stale.

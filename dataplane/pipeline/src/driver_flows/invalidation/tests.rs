@@ -9,7 +9,7 @@ use millrace_port::Memory;
 use self::table::RECEIVERS;
 use self::world::{NEITHER, SECOND, World, changed, mac, nobody};
 use crate::commands::{Barrier, DeviceCommand, OpenedDevice};
-use crate::egress::ports::DeviceId;
+use crate::ports::DeviceId;
 
 #[test]
 fn entries_end_by_what_a_receiver_records() {

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use millrace_units::Instant;
 
-use crate::worker::handover::{Handover, PeersAt};
+use crate::handover::{Handover, PeersAt};
 
 /// Duration after which a grace period is stalled: a device takes no packets, or a worker does not run.
 const STALLED: Duration = Duration::from_millis(100);
@@ -135,7 +135,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::worker::handover::{Errand, Transport};
+    use crate::handover::{Errand, Transport};
 
     /// A packet: the port and worker that read it, its number there, and the worker of its egress port.
     type Known = (u8, u8, u8);

@@ -31,8 +31,8 @@ use self::backlog::{Backlog, BacklogMark};
 use self::grace_period::{Action, GracePeriod};
 use self::in_flight::{InFlight, QueueRead};
 use super::cache::{DriverCache, DriverPort};
-use crate::egress::ports::{PortEntry, PortTable};
-use crate::worker::handover::Handover;
+use crate::handover::Handover;
+use crate::ports::{PortEntry, PortTable};
 
 /// The devices of a worker, by their numbers.
 pub(super) type Devices = [Option<Box<dyn Port>>];

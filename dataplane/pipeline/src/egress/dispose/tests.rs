@@ -7,8 +7,9 @@ use millrace_packet::Pool;
 use millrace_wire::ipv6;
 
 use super::*;
-use crate::egress::ports::tests::settings;
-use crate::ingress::tags::Tags;
+use crate::parse::tags::Tags;
+use crate::ports::PortSettings;
+use crate::ports::tests::settings;
 
 /// Returns an IPv6 packet of 1,500 octets whose bytes are a valid IPv4 header with options: traffic class
 /// `0xb8`, flow label 1,500.

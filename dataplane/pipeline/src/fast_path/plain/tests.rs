@@ -9,9 +9,9 @@ use millrace_wire::mac_addr::MacAddr;
 use proptest::prelude::*;
 
 use super::*;
-use crate::egress::ports::{PortSettings, ReversePath, Stack};
-use crate::ingress::parse::parse;
 use crate::ingress::receive::receive;
+use crate::parse::parse;
+use crate::ports::{PortSettings, ReversePath, Stack};
 use crate::work::Fate;
 
 const DEVICE: DeviceId = DeviceId(0);

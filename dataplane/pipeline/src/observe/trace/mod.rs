@@ -7,15 +7,16 @@
 //! counts them as lost: a trace never waits. Without a trace, the cost is one check per batch.
 
 mod event;
-mod pieces;
 mod probe;
 mod room;
+mod selection;
 mod steps;
 mod tracer;
 
 pub use event::{FlowFound, Head, RouteTaken, StageOutcome, TraceEnd, TraceEvent, TraceStep, Waits};
-pub(crate) use pieces::Pick;
-pub(crate) use probe::Probe;
+pub(crate) use probe::{Mark, Probe};
+pub(crate) use room::{Room, Traced, Turn};
+pub(crate) use selection::Pick;
 pub(crate) use steps::GateWriter;
 pub(crate) use tracer::Tracer;
 pub use tracer::{MOST_TRACED, TraceOrder, TraceSink, TraceSource, trace};

@@ -13,8 +13,8 @@ use rtrb::{Consumer, Producer, RingBuffer};
 
 use super::event::{Head, TraceEnd, TraceEvent, TraceStep};
 use super::room::Room;
-use crate::egress::ports::QUEUE_LIMIT;
-use crate::worker::tsc::cycles;
+use crate::ports::QUEUE_LIMIT;
+use crate::tsc::cycles;
 
 /// Maximum number of events of a worker that wait for the reader of a trace.
 const RING: usize = 8192;

@@ -9,7 +9,7 @@ use millrace_wire::arp::{self, Operation, Repr};
 use millrace_wire::{EtherType, MacAddr};
 
 use super::{Context, Outcome, Outgoing, OwnStack, has, is_of_prefix};
-use crate::egress::ports::PortEntry;
+use crate::ports::PortEntry;
 
 pub(super) fn handle(
     stack: &mut OwnStack,

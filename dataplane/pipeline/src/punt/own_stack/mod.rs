@@ -13,7 +13,7 @@ use millrace_packet::{DropReason, Packet, Pool};
 use millrace_units::{Instant, PortId};
 use millrace_wire::{EtherType, MacAddr, Protocol, ethernet, ipv6};
 
-use crate::egress::ports::{DeviceId, PortEntry, PortSettings, PortTable, Stack};
+use crate::ports::{DeviceId, PortEntry, PortSettings, PortTable, Stack};
 use crate::router::Router;
 
 /// Result of a packet delivered to the own stack.

@@ -11,7 +11,7 @@ use millrace_wire::ndp::{self, Flags, Repr};
 use millrace_wire::{EtherType, MacAddr, Protocol, ipv6};
 
 use super::{Context, Outcome, Outgoing, OwnStack, has, is_of_prefix, sender};
-use crate::egress::ports::PortEntry;
+use crate::ports::PortEntry;
 
 /// Returns the offset of the ICMPv6 message from the start of the IPv6 header, in bytes. Returns `None`
 /// unless the message is of neighbour or router discovery.

@@ -17,19 +17,22 @@ use super::world::{
     mac, moved, nobody, port_settings,
 };
 use crate::commands::{
-    Barrier, Command, CounterCommand, DeviceCommand, FilterCommand, FlowCommand, FlowScan, NeighbourChange,
-    NeighbourCommand, NeighbourKnowledge, ObservationCommand, OffloadCommand, OpenedDevice, PluginCommand,
-    PortCommand, Question, RouteCommand, SchedulerCommand,
+    Barrier, Command, CounterCommand, DeviceCommand, FilterCommand, FlowCommand, NeighbourCommand,
+    ObservationCommand, OffloadCommand, OpenedDevice, PluginCommand, PortCommand, RouteCommand,
+    SchedulerCommand,
 };
 use crate::driver_flows::DriverPort;
-use crate::egress::port_scheduler::{Piece, ScheduleChange};
-use crate::egress::ports::DeviceId;
-use crate::gates::tables::WorkerTable;
+use crate::explain::Question;
+use crate::flow_reports::FlowScan;
+use crate::forward::changes::{NeighbourChange, NeighbourKnowledge};
+use crate::gate_tables::WorkerTable;
 use crate::ingress::host_output::{HostFilters, HostSettings};
 use crate::observe::capture::{CapturePlace, capture};
 use crate::observe::drop_log::DropQuery;
 use crate::observe::trace::{TraceOrder, trace};
 use crate::options::Options;
+use crate::ports::DeviceId;
+use crate::ports::scheduler::{Piece, ScheduleChange};
 use crate::punt::host_path::NoHost;
 
 fn all_flows() -> FlowScan {

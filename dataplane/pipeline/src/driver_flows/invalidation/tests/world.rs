@@ -15,15 +15,15 @@ use millrace_units::{GateId, InstanceId, Instant, NextHopIndex, PortId};
 use millrace_wire::{MacAddr, Protocol};
 
 use crate::commands::{
-    Command, NeighbourChange, NeighbourCommand, NeighbourKnowledge, OffloadCommand, PluginCommand,
-    PortCommand, ReplyTo, RouteChange, RouteCommand,
+    Command, NeighbourCommand, OffloadCommand, PluginCommand, PortCommand, ReplyTo, RouteCommand,
 };
 use crate::driver_flows::invalidation::Invalidation;
 use crate::driver_flows::{DriverCache, DriverPort};
-use crate::egress::ports::tests::settings;
-use crate::egress::ports::{DeviceId, PortSettings, Stack};
-use crate::gates::tables::GateTables;
-use crate::ingress::tags::Tags;
+use crate::forward::changes::{NeighbourChange, NeighbourKnowledge, RouteChange};
+use crate::gate_tables::GateTables;
+use crate::parse::tags::Tags;
+use crate::ports::tests::settings;
+use crate::ports::{DeviceId, PortSettings, Stack};
 use crate::punt::host_path::NoHost;
 use crate::worker::{Worker, WorkerLink};
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use millrace_packet::{Packet, Pool};
 
-use crate::egress::ports::QUEUE_LIMIT;
+use crate::ports::QUEUE_LIMIT;
 
 /// Waiting packets, and the number that the current iteration may still take.
 #[derive(Debug, Default)]

@@ -1,8 +1,12 @@
 //! Router of a worker: its tables, and the pipeline that takes a batch through the stages.
 
 mod follow_up;
-pub(crate) mod pending;
+mod forwarding;
+mod neighbours;
+pub(crate) mod scratch;
 mod timers;
+mod trace_pieces;
+mod trace_steps;
 
 use std::sync::Arc;
 
@@ -16,19 +20,20 @@ use millrace_units::Instant;
 use crate::classify::Classifier;
 use crate::driver_flows::DriverFlows;
 use crate::egress::errors::IcmpErrors;
-use crate::egress::ports::{DeviceId, PortTable};
 use crate::fast_path::plain::read_plain;
 use crate::forward::tables::ForwardingTables;
 use crate::gates::Gates;
+use crate::handover::Handover;
 use crate::ingress::receive::receive;
 use crate::observe::Observation;
 use crate::observe::event::Event;
 use crate::observe::trace::{Pick, Probe};
 use crate::options::Options;
+use crate::pending::Pending;
+use crate::ports::{DeviceId, PortTable};
 use crate::punt::Punt;
-use crate::router::pending::{Pending, Scratch};
+use crate::router::scratch::Scratch;
 use crate::work::{Fate, Work};
-use crate::worker::handover::Handover;
 
 /// Maximum number of held packets that time out in an iteration. The router sends ICMP errors about them.
 const EXPIRED_AT_ONCE: usize = 64;
@@ -211,7 +216,7 @@ impl Router {
         }
         self.run_gates((Position::Queue, from(Position::Queue)), work, probe, now);
         if position == Position::Queue {
-            self.decide_late(work);
+            self.forwarder().decide_late(work);
         }
     }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use millrace_wire::ethernet::EtherType;
+use millrace_wire::vlan;
 
 /// Up to two VLAN tags, outermost first. Priority and drop eligibility are ignored.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -46,4 +47,11 @@ impl fmt::Display for Tags {
         let ids: Vec<_> = self.iter().map(|(_, id)| id.to_string()).collect();
         f.write_str(&ids.join("."))
     }
+}
+
+/// Returns the VLAN tags of a frame, without priority tags (VLAN id 0).
+pub(crate) fn tags_of(stack: &vlan::Stack) -> Tags {
+    let tag = |tag: vlan::StackedTag| (tag.tag_protocol.0, tag.control.id());
+    let mut tags = [stack.outer(), stack.inner()].into_iter().flatten().map(tag).filter(|(_, id)| *id != 0);
+    Tags::of_frame(tags.next(), tags.next())
 }

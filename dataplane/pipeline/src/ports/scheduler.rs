@@ -1,6 +1,6 @@
 //! Scheduler of a port: queued packets, and the tree that determines their order and rates.
 
-mod commands;
+mod changes;
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -1,14 +1,12 @@
-//! Packets between two passes through the stages, and allocations that batches reuse.
+//! Packets between two passes through the stages.
+
+pub(crate) mod from_plugins;
 
 use millrace_packet::Packet;
-use millrace_plugin::Released;
 
-use crate::egress::port_scheduler::QueueDrops;
-use crate::gates::Copies;
-use crate::gates::from_plugins::FromPlugins;
-use crate::work::Work;
+use crate::pending::from_plugins::FromPlugins;
 
-/// Packets that enter the stages in the next pass of [`Router::follow_up`](super::Router::follow_up).
+/// Packets that enter the stages in the next pass of [`Router::follow_up`](crate::router::Router::follow_up).
 #[derive(Default)]
 pub(crate) struct Pending {
     /// Packets made by the router, before their first stage.
@@ -35,19 +33,4 @@ impl Pending {
         let packets = [&self.waited, &self.made, &self.resumed, &self.again];
         packets.iter().map(|packets| packets.len()).sum::<usize>() + self.from_plugins.len()
     }
-}
-
-/// Reused allocations; their contents are meaningless between two batches.
-#[derive(Default)]
-pub(crate) struct Scratch {
-    /// Batch of [`Router::follow_up`](super::Router::follow_up), and of packets that plugins release.
-    pub spare: Work,
-    pub copies: Copies,
-    pub fragments: Vec<Packet>,
-    /// Packets dropped by queues and not yet counted.
-    pub queue_drops: QueueDrops,
-    /// Packets released by plugins.
-    pub released: Vec<Released>,
-    /// Filter accounts of a packet in hand-over, one word each.
-    pub handed_filters: Vec<u64>,
 }

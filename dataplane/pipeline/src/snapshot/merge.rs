@@ -4,10 +4,12 @@ use millrace_classify::FlowTableCounts;
 use millrace_packet::DropCounts;
 use millrace_plugin::FlowStateCounts;
 
-use super::{Created, FlowCounts, Snapshot, Totals};
+use super::Snapshot;
 use crate::classify::ClassifyCounts;
+use crate::classify::FlowCounts;
 use crate::driver_flows::DriverFlowCounts;
-use crate::egress::ports::PortCount;
+use crate::observe::totals::{Created, Totals};
+use crate::ports::PortCount;
 
 impl Snapshot {
     /// Adds the counters of another worker.

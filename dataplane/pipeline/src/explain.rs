@@ -4,21 +4,54 @@ use std::net::IpAddr;
 
 use millrace_classify::{Candidate, flow_hash};
 use millrace_forward::{MartianPolicy, NeighbourKey, NeighbourState, NeighbourTable, NextHops, Route};
-use millrace_packet::{DropReason, Exceptions, FlowKey};
+use millrace_packet::{DropReason, Exceptions, Family, FlowKey};
 use millrace_plugin::{Action, BindingId, Health, OnFault};
 use millrace_plugin_abi::Position;
 use millrace_units::{GateId, NextHopIndex, PortId, QueueId};
+use millrace_wire::Protocol;
 
 use crate::classify::comes_from_there;
-use crate::commands::Question;
-use crate::egress::ports::PortTable;
-use crate::fast_path::bare::OwnAddresses;
 use crate::forward::alive;
 use crate::forward::fib::Fib;
 use crate::forward::filter_route::FilterRoute;
+use crate::forward::own_addresses::OwnAddresses;
 use crate::forward::route::admit_addresses;
 use crate::gates::Gates;
+use crate::ports::PortTable;
 use crate::work::Fate;
+
+/// Packet for a lookup: control asks how the worker would forward it.
+#[derive(Clone, Copy, Debug)]
+pub struct Question {
+    /// Flow key.
+    pub key: FlowKey,
+    /// TCP flags; `None` for other protocols, or if unknown.
+    pub tcp_flags: Option<u8>,
+    /// Differentiated services code point.
+    pub dscp: u8,
+    /// Plugin tag.
+    pub tag: u8,
+    /// Exceptions of the packet.
+    pub exceptions: Exceptions,
+    /// Length in bytes, from the network header on.
+    pub length: u16,
+}
+
+impl Question {
+    /// Returns whether the IPv6 extension headers can't be read up to the transport header. In that case,
+    /// `protocol` is the header at which reading ended.
+    pub fn hides_transport(&self) -> bool {
+        let is_extension = matches!(
+            Protocol(self.key.protocol),
+            Protocol::HOP_BY_HOP
+                | Protocol::ROUTING
+                | Protocol::FRAGMENT
+                | Protocol::AH
+                | Protocol::DESTINATION_OPTIONS
+        );
+        self.key.family() == Family::V6 && is_extension && self.exceptions.contains(Exceptions::CUT)
+    }
+}
 
 /// Stage of the journey.
 #[derive(Clone, PartialEq, Eq, Debug)]

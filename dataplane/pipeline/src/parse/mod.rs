@@ -1,5 +1,7 @@
 //! Parse stage: sanity checks (the first partial classifier), flow key, header offsets and exceptions.
 
+pub(crate) mod tags;
+
 use millrace_classify::{Candidate, Fragment};
 use millrace_packet::{DropReason, Exceptions, FlowKey, Packet};
 use millrace_units::PortId;

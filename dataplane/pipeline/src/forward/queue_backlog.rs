@@ -5,11 +5,11 @@ use millrace_packet::Packet;
 use millrace_plugin_abi::{Backlogs, QueueBacklog};
 use millrace_units::{PortId, QueueId};
 
-use crate::egress::ports::PortTable;
 use crate::forward::alive;
 use crate::forward::fib::Fib;
 use crate::forward::filter_route::{FilterRoute, FilterRoutes};
-use crate::forward::route::NO_ROUTE;
+use crate::ports::PortTable;
+use crate::route_number::NO_ROUTE;
 
 /// Tables that determine the queue of a packet.
 pub(crate) struct Queues<'a> {

@@ -9,67 +9,10 @@ use millrace_packet::Packet;
 use millrace_plugin::EMPTY_PATH;
 use millrace_units::{Amount, Instant};
 
-use super::event::TraceStep;
-use super::probe::Mark;
-use super::room::{Room, Traced, Turn};
 use crate::classify::Classifier;
-use crate::observe::Observation;
+use crate::observe::trace::{Mark, Pick, Room, TraceStep, Traced, Turn};
 use crate::router::Router;
 use crate::work::{Alike, Bits, Fate, Work};
-
-/// Selection of the traced packets of a batch.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Pick {
-    /// The trace selects packets, which a device has just received.
-    Chosen,
-    /// The packets were marked by the worker that handed them over.
-    Marked,
-}
-
-impl Observation {
-    /// Finds the traced packets of a batch, and begins their journeys.
-    fn find_traced(&mut self, work: &mut Work, pick: Pick, traced: &mut Vec<Traced>, now: Instant) {
-        traced.clear();
-        let mut from = 0;
-        while let Some(place) = self.next_traced(work, from, (pick, traced.len()), now) {
-            from = place + 1;
-            traced.push(Traced { place, turn: Turn::Last, fate: Fate::Forward, near: NearKey::NONE });
-            self.begin(work, place, pick, now);
-        }
-    }
-
-    /// Returns the next traced packet from index `from` on. `before`: number of traced packets found in the
-    /// batch so far.
-    fn next_traced(
-        &mut self,
-        work: &mut Work,
-        mut from: usize,
-        (pick, before): (Pick, usize),
-        now: Instant,
-    ) -> Option<usize> {
-        let tracer = self.trace.as_mut()?;
-        if pick == Pick::Marked {
-            let marked = work.packets.iter().skip(from).position(|packet| packet.trace != 0)?;
-            return Some(from + marked);
-        }
-        if tracer.is_over(now) {
-            tracer.rest();
-            return None;
-        }
-        while let Some(at) = tracer.next_of(work.packets.len() - from) {
-            let index = from + at;
-            from = index + 1;
-            work.complete(index);
-            // Only parsed packets have a hash.
-            let is_asked = tracer.has_filter() && work.packets.at(index).hash != 0;
-            let candidate = is_asked.then(|| work.candidate(index));
-            if tracer.choose(work.packets.at_mut(index), candidate.as_ref(), before) {
-                return Some(index);
-            }
-        }
-        None
-    }
-}
 
 impl Classifier {
     /// Returns whether the flow of a packet is known, and bound to no instance.

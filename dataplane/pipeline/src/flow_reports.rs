@@ -5,13 +5,68 @@ use millrace_forward::{NextHop, Route};
 use millrace_units::{Instant, NextHopIndex, PortId};
 
 use crate::classify::Classifier;
-use crate::commands::{FlowPage, FlowReport, FlowScan};
 use crate::driver_flows::StaysUp;
 use crate::forward::filter_route::FilterRoute;
-use crate::forward::route::NO_ROUTE;
-use crate::ingress::parse::ROUTER;
-use crate::observe::snapshot::FlowCounts;
+use crate::parse::ROUTER;
+use crate::route_number::NO_ROUTE;
 use crate::router::Router;
+use millrace_classify::CompiledSelection;
+use millrace_packet::FlowKey;
+use millrace_plugin::BindingId;
+use std::time::Duration;
+
+/// Part of the flow table, and a filter of its flows.
+#[derive(Clone, Debug)]
+pub struct FlowScan {
+    /// First record of the part: 0 at first, then `next` of the previous page.
+    pub from: u32,
+    /// Maximum number of records to check, whether they match or not.
+    pub records: u32,
+    /// Filter: a flow matches if some packet of it may match.
+    pub filter: CompiledSelection,
+}
+
+/// Flows of a part of the table.
+#[derive(Clone, Debug, Default)]
+pub struct FlowPage {
+    /// Flows that the scan found, or that [`FlowCommand::Flush`](crate::FlowCommand::Flush) removed.
+    pub flows: Vec<FlowReport>,
+    /// Record at which the next part begins; `None` at the end.
+    pub next: Option<u32>,
+}
+
+/// Report on a flow record.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FlowReport {
+    /// Flow key.
+    pub key: FlowKey,
+    /// Varying fields that filters distinguish; 0 if no filter does.
+    pub varying: u32,
+    /// Mask of the bits of `varying` that filters match.
+    pub varying_mask: u32,
+    /// Number of packets since the record was made.
+    pub packets: u64,
+    /// Number of bytes since then, link headers included.
+    pub bytes: u64,
+    /// Age of the record.
+    pub age: Duration,
+    /// Time since the last packet.
+    pub idle: Duration,
+    /// Whether the record is on probation, so that new flows may displace it.
+    pub probation: bool,
+    /// Whether a reservation prevents other flows from displacing the record.
+    pub reserved: bool,
+    /// Bindings of the flow's path, in the order of the gates.
+    pub bindings: Vec<BindingId>,
+    /// Route in words, with names of ports.
+    pub route: String,
+    /// Hash that identifies the flow in queues.
+    pub hash: u32,
+    /// Reason that keeps the flow at the worker; `None` if it is offloaded.
+    pub stays_up: Option<StaysUp>,
+    /// Whether a placement matches the flow.
+    pub placed: bool,
+}
 
 /// Maximum number of records checked in an iteration.
 const RECORDS: u32 = 2048;
@@ -19,19 +74,6 @@ const RECORDS: u32 = 2048;
 const FOUND: usize = 64;
 
 impl Classifier {
-    /// Returns the size and counters of the flow table.
-    pub(crate) fn flow_counts(&self) -> FlowCounts {
-        let flows = &self.flows;
-        FlowCounts {
-            records: flows.len(),
-            on_probation: flows.on_probation(),
-            capacity: flows.capacity(),
-            maximum: flows.maximum(),
-            packets: self.counts,
-            table: flows.counts(),
-        }
-    }
-
     fn found<'a>(&'a self, scan: &'a FlowScan) -> impl Iterator<Item = (FlowIndex, &'a FlowRecord)> {
         let flows = &self.flows;
         flows.range(Self::part(scan)).filter(|(index, _)| scan.filter.may_match_flow(&flows.key(*index)))

@@ -4,6 +4,9 @@
 //! publishes it, and repeats the changes in the first copy once every worker has released it. So a worker
 //! never waits for a change, and the cost of a change doesn't depend on the number of filters.
 
+pub(crate) mod links;
+pub(crate) mod table;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -11,8 +14,8 @@ use millrace_classify::{Candidate, CompiledExpression, CompiledFilter};
 use millrace_plugin::{Action, BindingId, BindingTable, PluginChange};
 use millrace_units::GateId;
 
-use crate::gates::links::GateLinks;
-use crate::gates::table::{GateTable, TableKind};
+use crate::gate_tables::links::GateLinks;
+use crate::gate_tables::table::{GateTable, TableKind};
 
 /// Filter of a changed binding, and the table of its gate after all changes.
 #[derive(Clone, Debug)]

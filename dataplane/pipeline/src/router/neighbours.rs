@@ -3,9 +3,8 @@
 use millrace_forward::{NeighbourKey, NeighbourState, Origin, Solicited};
 use millrace_units::{Instant, PortId};
 
-use crate::commands::{NeighbourChange, NeighbourKnowledge, UsedNeighbours};
-use crate::egress::dispose::EVENT_LIMIT;
-use crate::observe::event::Event;
+use crate::forward::changes::{NeighbourChange, NeighbourKnowledge, UsedNeighbours};
+use crate::observe::event::{EVENT_LIMIT, Event};
 use crate::router::Router;
 
 /// Maximum number of used neighbours reported between two batches.

@@ -16,8 +16,8 @@ use millrace_packet::{Exceptions, FlowKey, Packet};
 use millrace_units::{NextHopIndex, PortId, QueueId};
 use rtrb::{Consumer, Producer, RingBuffer};
 
-use crate::egress::ports::DeviceId;
-use crate::worker::thread::Wake;
+use crate::ports::DeviceId;
+use crate::wake::Wake;
 
 /// Number of parcels of each ordered pair of workers.
 const PARCELS: usize = 32;

@@ -10,11 +10,11 @@ use millrace_units::{Instant, PortId};
 use millrace_wire::EtherType;
 use proptest::prelude::*;
 
-use crate::commands::FlowScan;
 use crate::driver_flows::{Level, Placement, Placements};
-use crate::ingress::parse::parse;
+use crate::flow_reports::FlowScan;
 use crate::observe::capture::{CapturePlace, Direction, capture};
 use crate::observe::trace::{TraceOrder, Tracer, trace};
+use crate::parse::parse;
 use crate::router::Router;
 
 /// Expression of a property test.

@@ -1,17 +1,22 @@
 //! Ports of the router: device, addresses, queue and counters of each.
 
+pub(crate) mod scheduler;
+
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use millrace_forward::LinkHeader;
 use millrace_packet::{BATCH_SIZE, ClassCounts, DropCounts, DropReason, Family, Packet};
 use millrace_schedule::ScheduleError;
 use millrace_units::{Instant, PortId, QueueId};
+use millrace_wire::EtherType;
 use millrace_wire::mac_addr::MacAddr;
+use millrace_wire::vlan::{Control, StackedTag};
 
-use crate::egress::accounts::Ledger;
-use crate::egress::port_scheduler::{FlowQueueReport, NodesPage, PortScheduler, QueueDrops};
-use crate::ingress::tags::Tags;
+use crate::accounts::Ledger;
+use crate::parse::tags::Tags;
+use crate::ports::scheduler::{FlowQueueReport, NodesPage, PortScheduler, QueueDrops};
 
 /// Stack that answers ARP, neighbour discovery and packets to the port's own addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -382,6 +387,17 @@ impl PortTable {
         let scheduler = self.get(port).and_then(|entry| entry.scheduler.as_ref());
         let (nodes, next) = scheduler.map(|own| own.nodes_from(first)).unwrap_or_default();
         NodesPage { at: now, nodes, next }
+    }
+}
+
+/// Returns the link header of packets that leave by a port to a link address.
+pub(crate) fn link_header(port: &PortSettings, destination: MacAddr, ether_type: EtherType) -> LinkHeader {
+    let tag = |(protocol, id)| StackedTag { tag_protocol: EtherType(protocol), control: Control::new(id) };
+    let mut tags = port.tags.iter().map(tag);
+    match (tags.next(), tags.next()) {
+        (Some(outer), Some(inner)) => LinkHeader::new(port.mac, destination, &[outer, inner], ether_type),
+        (Some(outer), None) => LinkHeader::new(port.mac, destination, &[outer], ether_type),
+        (None, _) => LinkHeader::new(port.mac, destination, &[], ether_type),
     }
 }
 

@@ -3,8 +3,8 @@ use millrace_schedule::{FlowQueuesSettings, NodeKind, Share};
 use millrace_units::{NextHopIndex, QueueId};
 
 use super::*;
-use crate::egress::accounts::RouteAccounts;
-use crate::egress::port_scheduler::ScheduleChange;
+use crate::accounts::RouteAccounts;
+use crate::ports::scheduler::ScheduleChange;
 
 /// Returns settings of a port with this device and these tags.
 pub(crate) fn settings(device: u16, tags: Tags) -> PortSettings {

@@ -7,7 +7,7 @@
 use millrace_classify::{FilterTable, Links};
 use millrace_units::GateId;
 
-use crate::gates::table::GateTable;
+use crate::gate_tables::table::GateTable;
 
 /// Links into a gate's DAG.
 #[derive(Debug)]
