@@ -18,6 +18,7 @@ use crate::forward::own_addresses::OwnAddresses;
 use crate::forward::route::admit_addresses;
 use crate::gates::Gates;
 use crate::ports::PortTable;
+use crate::router::Router;
 use crate::work::Fate;
 
 /// Packet for a lookup: control asks how the worker would forward it.
@@ -123,6 +124,23 @@ struct Met {
     position: Position,
     bindings: u32,
     winner: Option<(BindingId, bool)>,
+}
+
+impl<'a> Tables<'a> {
+    /// Returns the tables of a router.
+    pub fn of(router: &'a Router) -> Self {
+        Self {
+            ports: &router.ports,
+            fib: &router.forwarding.fib,
+            neighbours: &router.forwarding.neighbours,
+            gates: &router.gates,
+            route_priority: router.options.route_priority,
+            martians: router.options.martians,
+            own_addresses: &router.forwarding.own_addresses,
+            seed: router.seed,
+            worker: router.handover.as_ref().map(|handover| (handover.me(), handover.workers())),
+        }
+    }
 }
 
 impl Tables<'_> {

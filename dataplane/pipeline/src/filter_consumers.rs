@@ -179,11 +179,8 @@ fn scanned(flows: &BTreeSet<Sent>, filter: &CompiledSelection, forgets: bool) ->
         router.classifier.flows.insert(&key, hash, 0, FlowAnswer::default(), Instant::ZERO).unwrap();
     }
     let scan = FlowScan { from: 0, records: u32::MAX, filter: filter.clone() };
-    let page = if forgets {
-        router.flush_flows(&scan, Instant::ZERO)
-    } else {
-        router.scan_flows(&scan, Instant::ZERO)
-    };
+    let page =
+        if forgets { scan.flush(&mut router, Instant::ZERO) } else { scan.run(&router, Instant::ZERO) };
     let found: Vec<FlowKey> = page.flows.into_iter().map(|flow| flow.key).collect();
     let left = router.classifier.flows.len() as usize;
     assert_eq!(left, if forgets { flows.len() - found.len() } else { flows.len() });

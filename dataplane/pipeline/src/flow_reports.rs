@@ -1,10 +1,10 @@
 //! Listing and removal of flow records for control, in pieces, so that packets don't wait.
 
-use millrace_classify::{FlowIndex, FlowRecord};
+use millrace_classify::{FlowIndex, FlowRecord, FlowTable};
 use millrace_forward::{NextHop, Route};
 use millrace_units::{Instant, NextHopIndex, PortId};
 
-use crate::classify::Classifier;
+use crate::driver_flows::Planner;
 use crate::driver_flows::StaysUp;
 use crate::forward::filter_route::FilterRoute;
 use crate::parse::ROUTER;
@@ -13,6 +13,7 @@ use crate::router::Router;
 use millrace_classify::CompiledSelection;
 use millrace_packet::FlowKey;
 use millrace_plugin::BindingId;
+use std::ops::Range;
 use std::time::Duration;
 
 /// Part of the flow table, and a filter of its flows.
@@ -73,101 +74,109 @@ const RECORDS: u32 = 2048;
 /// Maximum number of flows reported in an iteration; each report costs as much as dozens of checks.
 const FOUND: usize = 64;
 
-impl Classifier {
-    fn found<'a>(&'a self, scan: &'a FlowScan) -> impl Iterator<Item = (FlowIndex, &'a FlowRecord)> {
-        let flows = &self.flows;
-        flows.range(Self::part(scan)).filter(|(index, _)| scan.filter.may_match_flow(&flows.key(*index)))
-    }
-
-    fn next_part(&self, scan: &FlowScan) -> Option<u32> {
-        let end = Self::part(scan).end;
-        (end < self.flows.slots()).then_some(end)
-    }
-
-    fn part(scan: &FlowScan) -> std::ops::Range<u32> {
-        scan.from..scan.from.saturating_add(scan.records.min(RECORDS))
-    }
-}
-
-impl Router {
-    /// Returns the flows of a part of the flow table that the filter of the scan matches, at most [`FOUND`].
-    pub(crate) fn scan_flows(&self, scan: &FlowScan, now: Instant) -> FlowPage {
-        let (mut flows, mut next) = (Vec::new(), self.classifier.next_part(scan));
-        for (index, record) in self.classifier.found(scan) {
+impl FlowScan {
+    /// Returns the flows of a part of the flow table that the filter matches, at most [`FOUND`].
+    pub(crate) fn run(&self, router: &Router, now: Instant) -> FlowPage {
+        let (mut flows, mut next) = (Vec::new(), self.next_part(&router.classifier.flows));
+        for (index, record) in self.found(&router.classifier.flows) {
             if flows.len() == FOUND {
                 next = Some(index.slot());
                 break;
             }
-            flows.push(self.report(index, record, now));
+            flows.push(report(router, index, record, now));
         }
         FlowPage { flows, next }
     }
 
-    /// Removes the flows that [`scan_flows`](Self::scan_flows) finds, and returns them.
-    pub(crate) fn flush_flows(&mut self, scan: &FlowScan, now: Instant) -> FlowPage {
-        let page = self.scan_flows(scan, now);
-        let found: Vec<FlowIndex> =
-            self.classifier.found(scan).map(|(index, _)| index).take(page.flows.len()).collect();
+    /// Removes the flows that [`run`](Self::run) finds, and returns them.
+    pub(crate) fn flush(&self, router: &mut Router, now: Instant) -> FlowPage {
+        let page = self.run(router, now);
+        let found = self.found(&router.classifier.flows).map(|(index, _)| index);
+        let found: Vec<FlowIndex> = found.take(page.flows.len()).collect();
         for index in found {
-            self.classifier.flows.remove(index);
+            router.classifier.flows.remove(index);
         }
-        self.keep_flows(now, false);
+        router.classification().keep_flows(now, false);
         page
     }
 
-    fn report(&self, index: FlowIndex, record: &FlowRecord, now: Instant) -> FlowReport {
-        let flows = &self.classifier.flows;
-        FlowReport {
-            key: flows.key(index),
-            varying: record.answer.varying_value,
-            varying_mask: record.answer.varying_mask,
-            packets: flows.packets(index),
-            bytes: record.bytes(),
-            age: now.since(flows.created(index)),
-            idle: now.since(flows.last_used(index)),
-            probation: record.is_on_probation(),
-            reserved: record.is_reserved(),
-            bindings: self.gates.plugins().stages(record.answer.path).map(|stage| stage.binding).collect(),
-            route: self.route_in_words(record.answer.next_hop),
-            hash: flows.hashes(&flows.key(index)).1,
-            stays_up: self.stays_up(index, record, now),
-            placed: self.driver.as_ref().is_some_and(|driver| driver.is_placed(&flows.key(index))),
-        }
+    fn found<'a>(&'a self, flows: &'a FlowTable) -> impl Iterator<Item = (FlowIndex, &'a FlowRecord)> {
+        flows.range(self.part()).filter(|(index, _)| self.filter.may_match_flow(&flows.key(*index)))
     }
 
-    /// Returns the reason that keeps a flow at the worker; `None` if the flow is offloaded.
-    fn stays_up(&self, index: FlowIndex, record: &FlowRecord, now: Instant) -> Option<StaysUp> {
-        let key = self.classifier.flows.key(index);
-        if self.driver.as_ref().is_some_and(|driver| driver.has(index, &key)) {
-            return None;
-        }
-        if key.port == ROUTER {
-            return Some(StaysUp::Own);
-        }
-        if self.driver.as_ref().is_some_and(|driver| driver.keeps_up(index, &key, now)) {
-            return Some(StaysUp::ComesUp);
-        }
-        let plan = self.plan_of(&key, self.classifier.flows.hashes(&key).1, &record.answer);
-        let is_full = || self.driver.as_ref().is_some_and(|driver| driver.counts().room == 0);
-        Some(plan.err().unwrap_or_else(|| if is_full() { StaysUp::Full } else { StaysUp::Soon }))
+    fn next_part(&self, flows: &FlowTable) -> Option<u32> {
+        let end = self.part().end;
+        (end < flows.slots()).then_some(end)
     }
 
-    fn route_in_words(&self, next_hop: NextHopIndex) -> String {
-        let name = |port: PortId| self.ports.get(port).map_or("-", |entry| entry.settings.name.as_str());
-        let hop = |hop: &NextHop| match hop.gateway {
-            Some(via) => format!("via {via} port {}", name(hop.port)),
-            None => format!("port {}", name(hop.port)),
-        };
-        match self.gates.routes().route(next_hop) {
-            Some(FilterRoute::Drop) => "drop (filter)".to_owned(),
-            Some(FilterRoute::Reject) => "reject (filter)".to_owned(),
-            Some(FilterRoute::Host) => "host (filter)".to_owned(),
-            Some(FilterRoute::Forward(hops)) => format!("{} (filter)", hop(hops.select(0))),
-            None if next_hop == NO_ROUTE => "no route".to_owned(),
-            None => match self.forwarding.fib.route(next_hop) {
-                Route::Forward(hops) => hops.iter().map(hop).collect::<Vec<_>>().join(", or "),
-                other => other.to_string(),
-            },
-        }
+    fn part(&self) -> Range<u32> {
+        self.from..self.from.saturating_add(self.records.min(RECORDS))
+    }
+}
+
+fn report(router: &Router, index: FlowIndex, record: &FlowRecord, now: Instant) -> FlowReport {
+    let flows = &router.classifier.flows;
+    let stages = router.gates.plugins().stages(record.answer.path);
+    FlowReport {
+        key: flows.key(index),
+        varying: record.answer.varying_value,
+        varying_mask: record.answer.varying_mask,
+        packets: flows.packets(index),
+        bytes: record.bytes(),
+        age: now.since(flows.created(index)),
+        idle: now.since(flows.last_used(index)),
+        probation: record.is_on_probation(),
+        reserved: record.is_reserved(),
+        bindings: stages.map(|stage| stage.binding).collect(),
+        route: route_in_words(router, record.answer.next_hop),
+        hash: flows.hashes(&flows.key(index)).1,
+        stays_up: stays_up(router, index, record, now),
+        placed: router.driver.as_ref().is_some_and(|driver| driver.is_placed(&flows.key(index))),
+    }
+}
+
+/// Returns the reason that keeps a flow at the worker; `None` if the flow is offloaded.
+fn stays_up(router: &Router, index: FlowIndex, record: &FlowRecord, now: Instant) -> Option<StaysUp> {
+    let flows = &router.classifier.flows;
+    let key = flows.key(index);
+    let driver = router.driver.as_deref();
+    if driver.is_some_and(|driver| driver.has(index, &key)) {
+        return None;
+    }
+    if key.port == ROUTER {
+        return Some(StaysUp::Own);
+    }
+    let Some(driver) = driver else { return Some(StaysUp::NoCache) };
+    if driver.keeps_up(index, &key, now) {
+        return Some(StaysUp::ComesUp);
+    }
+    let planner = Planner {
+        driver,
+        gates: &router.gates,
+        forwarding: &router.forwarding,
+        ports: &router.ports,
+        observation: &router.observation,
+    };
+    let plan = planner.plan_of(&key, flows.hashes(&key).1, &record.answer);
+    let full_or_soon = if driver.counts().room == 0 { StaysUp::Full } else { StaysUp::Soon };
+    Some(plan.err().unwrap_or(full_or_soon))
+}
+
+fn route_in_words(router: &Router, next_hop: NextHopIndex) -> String {
+    let name = |port: PortId| router.ports.get(port).map_or("-", |entry| entry.settings.name.as_str());
+    let hop = |hop: &NextHop| match hop.gateway {
+        Some(via) => format!("via {via} port {}", name(hop.port)),
+        None => format!("port {}", name(hop.port)),
+    };
+    match router.gates.routes().route(next_hop) {
+        Some(FilterRoute::Drop) => "drop (filter)".to_owned(),
+        Some(FilterRoute::Reject) => "reject (filter)".to_owned(),
+        Some(FilterRoute::Host) => "host (filter)".to_owned(),
+        Some(FilterRoute::Forward(hops)) => format!("{} (filter)", hop(hops.select(0))),
+        None if next_hop == NO_ROUTE => "no route".to_owned(),
+        None => match router.forwarding.fib.route(next_hop) {
+            Route::Forward(hops) => hops.iter().map(hop).collect::<Vec<_>>().join(", or "),
+            other => other.to_string(),
+        },
     }
 }

@@ -66,7 +66,6 @@ pub use gate_tables::links::GateLinks;
 pub use gate_tables::table::{GateTable, SharedTable, TableKind};
 pub use gate_tables::{GateTables, Published, WorkerTable};
 pub use handover::Handover;
-pub use ingress::host_output::{HostFilters, HostSettings};
 pub use millrace_classify::flow_hash;
 pub use observe::capture::{CapturePlace, CaptureSink, CaptureSource, CapturedFrame, Direction, capture};
 pub use observe::drop_log::{DROPS_KEPT, DropQuery, DroppedPacket};
@@ -79,6 +78,7 @@ pub use observe::trace::{
 pub use options::{ClassLimit, ClassLimits, Options};
 pub use parse::tags::Tags;
 pub use parse::{Parsed, parse};
+pub use ports::host_output::{HostFilters, HostSettings};
 pub use ports::scheduler::{
     FlowQueueReport, FlowTreatment, NodesPage, Piece, PortScheduler, ScheduleChange, ScheduleReport,
 };

@@ -1,12 +1,11 @@
 //! Classification of new flows, and renewal of records after changes.
 
-use super::{IDLE_UPKEEP, UPKEEP, UPKEEP_INTERVAL};
+use super::Classification;
 use crate::forward::fib::Fib;
 use crate::forward::route::admit;
 use crate::parse::ROUTER;
 use crate::ports::ReversePath;
 use crate::route_number::{NO_ROUTE, is_filter};
-use crate::router::Router;
 use crate::work::{Fate, Work};
 use millrace_classify::{FlowAnswer, FlowIndex, Touch};
 use millrace_forward::{NO_ADJACENCY, Route};
@@ -15,11 +14,11 @@ use millrace_plugin_abi::FlowEnd;
 use millrace_units::{Instant, PortId};
 use std::net::IpAddr;
 
-impl Router {
+impl Classification<'_> {
     /// Classifies a packet whose flow has no record, by filters and routes, and inserts the record. Drops the
     /// packet if an overload has used up the budget for new flows.
     #[cold]
-    pub(super) fn met(
+    pub(super) fn classify_new(
         &mut self,
         work: &mut Work,
         index: usize,
@@ -32,7 +31,7 @@ impl Router {
             && let Some(flow) = self.classifier.flows.find(&key, hash, 0)
         {
             work.flows[index] = Some(flow);
-            return self.known(work, index, flow, now);
+            return self.classify_known(work, index, flow, now);
         }
         self.classifier.counts.misses += 1;
         if self.classifier.budget == 0 && work.packets.at(index).port != ROUTER {
@@ -59,7 +58,7 @@ impl Router {
 
     /// Returns the answer for a packet whose flow record is older than the latest change.
     #[cold]
-    pub(super) fn renewed(
+    pub(super) fn renew(
         &mut self,
         work: &mut Work,
         index: usize,
@@ -71,14 +70,14 @@ impl Router {
                 self.classifier.counts.checked += 1;
                 FlowAnswer { generation: self.classifier.changes.current(), ..old }
             }
-            Touch::Route => match self.rerouted(work, index, &old) {
+            Touch::Route => match self.reroute(work, index, &old) {
                 Some(answer) => {
                     self.classifier.counts.rerouted += 1;
                     answer
                 }
-                None => self.reclassified(work, index, flow, &old)?,
+                None => self.reclassify(work, index, flow, &old)?,
             },
-            Touch::All => self.reclassified(work, index, flow, &old)?,
+            Touch::All => self.reclassify(work, index, flow, &old)?,
         };
         if answer.path != old.path {
             let plugins = self.gates.plugins_mut();
@@ -89,7 +88,8 @@ impl Router {
         Ok(answer)
     }
 
-    pub(super) fn reclassified(
+    /// Classifies the flow of an outdated record again. Removes the record of a flow that ends here.
+    fn reclassify(
         &mut self,
         work: &Work,
         index: usize,
@@ -119,7 +119,7 @@ impl Router {
 
     /// Looks up the route of an answer again. Returns `None` if the flow has to be classified again, because
     /// more than its route may have changed.
-    pub(super) fn rerouted(&self, work: &Work, index: usize, old: &FlowAnswer) -> Option<FlowAnswer> {
+    fn reroute(&self, work: &Work, index: usize, old: &FlowAnswer) -> Option<FlowAnswer> {
         let key = &work.keys[index];
         let port = self.ports.get(key.port);
         let checks = port.is_some_and(|entry| entry.settings.reverse_path != ReversePath::Off);
@@ -143,7 +143,7 @@ impl Router {
             None => self.forwarding.fib.lookup(key.destination()).unwrap_or(NO_ROUTE),
         };
         if packet.port != ROUTER {
-            let fate = admit(&self.ports, packet, key, self.options.martians);
+            let fate = admit(self.ports, packet, key, self.options.martians);
             if !fate.is_open() {
                 return Err(fate);
             }
@@ -172,26 +172,6 @@ impl Router {
             varying_value: candidate.varying() & treatment.varying_mask,
             adjacency: NO_ADJACENCY,
         })
-    }
-
-    /// Expires idle flows, grows the table, and notifies plugins of ended flows. `idle`: the worker has no
-    /// packets.
-    pub(crate) fn keep_flows(&mut self, now: Instant, idle: bool) {
-        let classifier = &mut self.classifier;
-        classifier.reserved.mark(&mut classifier.flows, self.seed);
-        if idle && classifier.upkeep.is_some_and(|upkeep| upkeep > now) {
-            return;
-        }
-        let more = classifier.flows.maintain(now, if idle { IDLE_UPKEEP } else { UPKEEP });
-        classifier.upkeep = Some(if more { now } else { now + UPKEEP_INTERVAL });
-        while let Some(removed) = self.classifier.flows.pop_removed() {
-            if removed.state != 0 || self.gates.plugins().hears_flow_ends(removed.answer.path) {
-                let end = FlowEnd { key: removed.key, packets: removed.packets, bytes: removed.bytes };
-                self.gates.plugins_mut().flow_ended(removed.answer.path, &end, removed.state);
-            }
-            self.gates.plugins_mut().paths.release(removed.answer.path);
-        }
-        self.gates.plugins_mut().collect_paths(now);
     }
 }
 

@@ -3,9 +3,13 @@
 use millrace_plugin::{BindingCountsPage, BindingId};
 use millrace_units::GateId;
 
-use super::ReplyTo;
+use super::{ReplyTo, answer};
 use crate::driver_flows::Invalidation;
 use crate::gate_tables::WorkerTable;
+use crate::gates::Gates;
+
+/// Filters whose counters a worker reads or clears between two batches.
+const FILTERS_AT_ONCE: usize = 1024;
 
 /// Command to the tables and counters of filters.
 pub enum FilterCommand {
@@ -31,6 +35,17 @@ impl FilterCommand {
         match self {
             Self::SetTable(..) => true,
             Self::Count(..) | Self::Clear(..) => false,
+        }
+    }
+
+    /// Carries out the command.
+    pub(crate) fn carry_out(self, gates: &mut Gates) {
+        let plugins = gates.plugins_mut();
+        match self {
+            // Control keeps the old table until no worker reads it, and drops it.
+            Self::SetTable(gate, table) => drop(plugins.set_table(gate, table)),
+            Self::Count(from, reply) => answer(&reply, plugins.counts_from(from, FILTERS_AT_ONCE)),
+            Self::Clear(from, reply) => answer(&reply, plugins.clear_counts(from, FILTERS_AT_ONCE)),
         }
     }
 }

@@ -2,9 +2,11 @@
 
 use millrace_packet::FlowKey;
 
-use super::ReplyTo;
+use super::{ReplyTo, answer};
 use crate::driver_flows::Invalidation;
 use crate::flow_reports::{FlowPage, FlowScan};
+use crate::router::Router;
+use millrace_units::Instant;
 
 /// Command to the flow table.
 #[derive(Debug)]
@@ -30,6 +32,15 @@ impl FlowCommand {
     pub(super) fn is_small(&self) -> bool {
         match self {
             Self::Reserve(_) | Self::Scan(..) | Self::Flush(..) => false,
+        }
+    }
+
+    /// Carries out the command.
+    pub(crate) fn carry_out(self, router: &mut Router, now: Instant) {
+        match self {
+            Self::Reserve(flows) => router.classifier.reserved.set(&flows, router.seed),
+            Self::Scan(scan, reply) => answer(&reply, scan.run(router, now)),
+            Self::Flush(scan, reply) => answer(&reply, scan.flush(router, now)),
         }
     }
 }

@@ -5,8 +5,6 @@
 //! declares the flow records and offloaded flows that the command makes stale, `is_small` its cost. So a new
 //! command compiles only with all three.
 
-pub(crate) mod carry_out;
-
 mod barrier;
 mod counters;
 mod devices;
@@ -15,6 +13,7 @@ mod flows;
 mod neighbours;
 mod observation;
 mod offload;
+mod options;
 mod plugins;
 mod ports;
 mod routes;
@@ -31,8 +30,10 @@ pub use self::flows::FlowCommand;
 pub use self::neighbours::NeighbourCommand;
 pub use self::observation::ObservationCommand;
 pub use self::offload::OffloadCommand;
+pub(crate) use self::options::set_options;
 pub use self::plugins::PluginCommand;
 pub use self::ports::PortCommand;
+pub(crate) use self::ports::set_port;
 pub use self::routes::RouteCommand;
 pub use self::schedulers::SchedulerCommand;
 use crate::driver_flows::Invalidation;

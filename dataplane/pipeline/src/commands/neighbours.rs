@@ -1,8 +1,10 @@
 //! Commands to the table of neighbours.
 
-use super::{FEW, ReplyTo};
+use super::{FEW, ReplyTo, answer};
 use crate::driver_flows::Invalidation;
 use crate::forward::changes::{NeighbourChange, UsedNeighbours};
+use crate::router::Router;
+use millrace_units::Instant;
 
 /// Command to the table of neighbours.
 #[derive(Debug)]
@@ -26,6 +28,17 @@ impl NeighbourCommand {
         match self {
             Self::Set(changes) => changes.len() <= FEW,
             Self::TakeUsed(_) => false,
+        }
+    }
+
+    /// Carries out the command.
+    pub(crate) fn carry_out(self, router: &mut Router, now: Instant) {
+        match self {
+            Self::Set(changes) => {
+                router.neighbour_resolution().set_all(&changes, now);
+                router.follow_up(now);
+            }
+            Self::TakeUsed(reply) => answer(&reply, router.neighbour_resolution().take_used(now)),
         }
     }
 }

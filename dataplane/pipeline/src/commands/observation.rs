@@ -1,12 +1,16 @@
 //! Commands to captures and traces, and questions about packets.
 
-use super::ReplyTo;
+use super::{ReplyTo, answer};
 use crate::driver_flows::Invalidation;
 use crate::explain::Explanation;
 use crate::explain::Question;
+use crate::explain::Tables;
 use crate::observe::capture::CaptureSink;
 use crate::observe::drop_log::{DropQuery, DroppedPacket};
 use crate::observe::trace::TraceSink;
+use crate::observe::trace::Tracer;
+use crate::router::Router;
+use millrace_units::Instant;
 
 /// Command to captures and traces, or question about packets.
 pub enum ObservationCommand {
@@ -41,4 +45,21 @@ impl ObservationCommand {
             Self::LastDrops(..) | Self::Explain(..) => false,
         }
     }
+
+    /// Carries out the command.
+    pub(crate) fn carry_out(self, router: &mut Router, now: Instant) {
+        match self {
+            Self::StartCapture(sink) => router.observation.captures.push(*sink),
+            Self::StopCapture(id) => router.observation.captures.retain(|capture| capture.id != id),
+            Self::StartTrace(sink) => start_trace(router, *sink, now),
+            Self::StopTrace(id) => router.observation.stop_trace(id),
+            Self::LastDrops(query, reply) => answer(&reply, router.observation.last_drops(&query)),
+            Self::Explain(question, reply) => answer(&reply, Tables::of(router).explain(&question)),
+        }
+    }
+}
+
+fn start_trace(router: &mut Router, sink: TraceSink, now: Instant) {
+    let worker = router.handover.as_ref().map_or(0, |handover| handover.me());
+    router.observation.trace = Some(Box::new(Tracer::new(sink, worker, router.observation.next_mark, now)));
 }

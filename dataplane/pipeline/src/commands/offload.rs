@@ -1,10 +1,12 @@
 //! Commands to the offload of flows.
 
 use millrace_plugin::LoadedForm;
-use millrace_units::{InstanceId, PortId};
+use millrace_units::{InstanceId, Instant, PortId};
 
-use super::ReplyTo;
+use super::{ReplyTo, answer};
+use crate::driver_flows::DriverFlows;
 use crate::driver_flows::{DriverCache, DriverPort, Invalidation, Placement};
+use crate::router::Router;
 
 /// Command to the offload of flows.
 pub enum OffloadCommand {
@@ -36,6 +38,28 @@ impl OffloadCommand {
         match self {
             Self::SetPort(..) => true,
             Self::SetCache(_) | Self::Place(_) | Self::SetForm(..) | Self::Account(..) => false,
+        }
+    }
+
+    /// Carries out the command.
+    pub(crate) fn carry_out(self, router: &mut Router, now: Instant) {
+        match self {
+            Self::SetCache(cache) => router.driver = Some(Box::new(DriverFlows::new(cache))),
+            Self::SetPort(id, capabilities) => {
+                if let Some(driver) = &mut router.driver {
+                    driver.set_port(id, capabilities);
+                }
+            }
+            Self::Place(placements) => {
+                if let Some(driver) = &mut router.driver {
+                    driver.place(placements);
+                }
+            }
+            Self::SetForm(id, form) => router.gates.plugins_mut().set_driver_form(id, form),
+            Self::Account(from, reply) => {
+                let next = router.offload_stage().and_then(|mut offload| offload.account_from(from, now));
+                answer(&reply, next);
+            }
         }
     }
 }

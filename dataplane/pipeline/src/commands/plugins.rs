@@ -2,11 +2,12 @@
 
 use millrace_plugin::{PluginChange, ShadowReport, Succession, Successor};
 use millrace_plugin_abi::{Instance, Message, Reply};
-use millrace_units::InstanceId;
+use millrace_units::{InstanceId, Instant};
 
-use super::{FEW, ReplyTo};
+use super::{FEW, ReplyTo, answer};
 use crate::driver_flows::Invalidation;
 use crate::gate_tables::Published;
+use crate::router::Router;
 
 /// Command to gates, bindings and instances of plugins.
 pub enum PluginCommand {
@@ -42,6 +43,33 @@ impl PluginCommand {
             Self::Change(changes) => changes.len() <= FEW,
             Self::EndShadow(_) => true,
             Self::Control(..) | Self::Message(..) | Self::Replace(..) | Self::Shadow(..) => false,
+        }
+    }
+
+    /// Carries out the command.
+    pub(crate) fn carry_out(self, router: &mut Router, now: Instant) {
+        match self {
+            Self::Change(changes) => {
+                changes.into_iter().for_each(|change| router.gates.apply(change));
+                router.gates.plugins_mut().release_orphans();
+            }
+            Self::Control(instance, message, reply) => {
+                let replied = Box::new(move |replied| answer(&reply, replied));
+                router.gates.plugins_mut().control(instance, &message, now, replied);
+            }
+            Self::Message(instance, bytes) => {
+                router.gates.plugins_mut().message(instance, bytes, now);
+            }
+            Self::Replace(instance, successor, reply) => {
+                let replaced = Box::new(move |end| answer(&reply, end));
+                router.gates.plugins_mut().succeed(instance, successor, now, replaced);
+                router.after_succession();
+            }
+            Self::Shadow(id, instance, packets, reply) => {
+                let reported = Box::new(move |report| answer(&reply, report));
+                router.gates.plugins_mut().shadow(id, instance, packets, router.pool.clone(), reported);
+            }
+            Self::EndShadow(id) => router.gates.plugins_mut().end_shadow(id),
         }
     }
 }

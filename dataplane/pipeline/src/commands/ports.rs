@@ -5,8 +5,12 @@ use millrace_units::PortId;
 
 use super::{DeviceReport, OpenDevice, ReplyTo};
 use crate::driver_flows::Invalidation;
-use crate::ingress::host_output::HostSettings;
 use crate::ports::PortSettings;
+use crate::ports::Stack;
+use crate::ports::host_output::HostSettings;
+use crate::router::Router;
+use millrace_forward::NeighbourKey;
+use millrace_units::Instant;
 
 /// Command to a port.
 pub enum PortCommand {
@@ -37,4 +41,39 @@ impl PortCommand {
             Self::Set(..) | Self::AddHostOutput(..) | Self::RemoveHostOutput(..) => false,
         }
     }
+}
+
+/// Adds a port or changes its settings. Announces the new addresses of the port if its device is open;
+/// otherwise they are announced when the device is opened.
+pub(crate) fn set_port(router: &mut Router, id: PortId, settings: PortSettings, is_open: bool, now: Instant) {
+    router.forwarding.forget_adjacencies(&mut router.classifier.changes);
+    let before = router.ports.get(id).map(|entry| (entry.settings.up, entry.settings.addresses.clone()));
+    // For a port without a kernel, the owner of its device runs the own stack.
+    let is_here = router.queueing().owns(settings.device);
+    let elsewhere = matches!(settings.stack, Stack::Kernel { .. }) || !is_here;
+    let up = settings.up;
+    let addresses = settings.addresses.clone();
+    router.gates.plugins_mut().set_port(id, true);
+    router.ports.set(id, settings);
+    if let Some(entry) = router.ports.get_mut(id) {
+        entry.is_here = is_here;
+    }
+    if elsewhere {
+        return;
+    }
+    if !up {
+        router.punt.own.resolver.link_down(id);
+    }
+    let old = before.filter(|(was_up, _)| *was_up && up).map(|(_, addresses)| addresses).unwrap_or_default();
+    for net in old.iter().filter(|net| !addresses.contains(net)) {
+        router.punt.own.resolver.remove_own(NeighbourKey { port: id, address: net.addr() });
+    }
+    for net in addresses.iter().filter(|net| up && !old.contains(net)) {
+        let key = NeighbourKey { port: id, address: net.addr() };
+        router.punt.own.resolver.add_own(key);
+        if is_open {
+            router.punt_stage().with_own(now, |own, context| own.announce(key, context));
+        }
+    }
+    router.follow_up(now);
 }

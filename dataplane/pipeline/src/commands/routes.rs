@@ -2,10 +2,11 @@
 
 use millrace_units::{NextHopIndex, QueueAccount};
 
-use super::{FEW, ReplyTo};
+use super::{FEW, ReplyTo, answer};
 use crate::accounts::WaitingRoutes;
 use crate::driver_flows::Invalidation;
 use crate::forward::changes::{NumberedRoutes, RouteChange};
+use crate::router::Router;
 
 /// Command to the routes of a worker.
 #[derive(Debug)]
@@ -43,4 +44,33 @@ impl RouteCommand {
             Self::Waiting(..) | Self::Count(..) | Self::Clear(..) => false,
         }
     }
+
+    /// Carries out the command.
+    pub(crate) fn carry_out(self, router: &mut Router) {
+        match self {
+            Self::Set(routes, reply) => answer(&reply, set_routes(router, routes)),
+            Self::Forget(routes, reply) => answer(&reply, router.forwarding.forget_routes(routes)),
+            Self::Changed(changes) => router.forwarding.change_own_addresses(&changes),
+            Self::Waiting(from, reply) => answer(&reply, router.observation.route_accounts.waiting(from)),
+            Self::Count(routes, reply) => {
+                let accounts = routes.iter().map(|index| router.observation.route_accounts.account(*index));
+                answer(&reply, accounts.collect());
+            }
+            Self::Clear(from, reply) => answer(&reply, router.observation.route_accounts.clear(from)),
+        }
+    }
+}
+
+/// Sets the routes of numbers. Returns the previous routes, which control drops.
+fn set_routes(router: &mut Router, mut routes: NumberedRoutes) -> NumberedRoutes {
+    let mut other = false;
+    for (index, route) in &mut routes {
+        router.observation.route_accounts.begin(*index);
+        router.forwarding.bare.forget(*index);
+        other |= router.forwarding.fib.exchange(*index, route);
+    }
+    if other {
+        router.forwarding.forget_adjacencies(&mut router.classifier.changes);
+    }
+    routes
 }

@@ -1,11 +1,12 @@
 //! Commands to the schedulers of ports.
 
 use millrace_schedule::ScheduleError;
-use millrace_units::{PortId, QueueId};
+use millrace_units::{Instant, PortId, QueueId};
 
-use super::ReplyTo;
+use super::{ReplyTo, answer};
 use crate::driver_flows::Invalidation;
 use crate::ports::scheduler::{FlowQueueReport, NodesPage, Piece, ScheduleChange};
+use crate::router::Router;
 
 /// Command to the scheduler of a port, for the worker that owns the port's device.
 #[derive(Debug)]
@@ -34,6 +35,21 @@ impl SchedulerCommand {
         match self {
             Self::FindLeaf(..) => true,
             Self::Change(..) | Self::ShowNodes(..) | Self::ShowQueues(..) => false,
+        }
+    }
+
+    /// Carries out the command.
+    pub(crate) fn carry_out(self, router: &mut Router, now: Instant) {
+        match self {
+            Self::Change(port, changes, piece, reply) => {
+                let seed = router.seed;
+                answer(&reply, router.queueing().schedule(port, (&changes, piece), seed, now));
+            }
+            Self::ShowNodes(port, first, reply) => answer(&reply, router.ports.nodes(port, first, now)),
+            Self::ShowQueues(port, leaf, first, reply) => {
+                answer(&reply, router.ports.flow_queues(port, leaf, first));
+            }
+            Self::FindLeaf(port, queue, reply) => answer(&reply, router.ports.leaf(port, queue)),
         }
     }
 }

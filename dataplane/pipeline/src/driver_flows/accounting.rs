@@ -3,12 +3,16 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use millrace_classify::FlowTable;
+use millrace_forward::NeighbourTable;
 use millrace_packet::DriverTotals;
+use millrace_plugin::WorkerPlugins;
 use millrace_units::{Amount, Instant};
 
 use super::entry::Entry;
 use super::{DriverFlows, ENTRIES_PER_TURN, IDLE_WHEN_FULL, SUSPENDED};
-use crate::router::Router;
+use crate::accounts::RouteAccounts;
+use crate::gate_tables::WorkerTable;
 
 /// Maximum number of entries that one command accounts.
 const ACCOUNTED_AT_ONCE: u32 = 1024;
@@ -39,68 +43,62 @@ impl Sweep {
     }
 }
 
-impl Router {
+/// Accounting of offloaded packets: the entries of the flow cache, and the accounts of their packets.
+pub(super) struct Accounting<'a> {
+    pub driver: &'a mut DriverFlows,
+    pub flows: &'a mut FlowTable,
+    pub routes: &'a mut RouteAccounts,
+    pub neighbours: &'a mut NeighbourTable,
+    pub plugins: &'a mut WorkerPlugins<WorkerTable>,
+}
+
+impl Accounting<'_> {
     /// Accounts the offloaded packets of the next entries. Removes entries that are idle, or whose flow has
     /// no record or too many upcalls.
-    pub(crate) fn keep_offloaded(&mut self, now: Instant) {
-        let Some(driver) = &mut self.driver else { return };
+    pub fn keep(&mut self, now: Instant) {
+        let driver = &mut *self.driver;
         if now < driver.sweep.due || driver.counts.flows == 0 {
             return;
         }
         let (full, suspended) = (driver.cache.room() == 0, driver.published == SUSPENDED);
         for place in driver.sweep.take_part(driver.entries.len(), now) {
             let slot = place as u32;
-            let Some((known, entry)) = self.account_offloaded(slot, now) else { continue };
+            let Some((known, entry)) = self.account(slot, now) else { continue };
             let patience = if full { IDLE_WHEN_FULL } else { IDLE };
             let is_idle = now >= entry.last_used + patience && !suspended && !entry.placed;
             if !known || is_idle {
-                self.remove_offloaded(slot);
-                if let Some(driver) = &mut self.driver {
-                    driver.counts.idle += u64::from(known);
-                }
-            } else if self.is_better_up(slot, now) {
-                self.remove_offloaded(slot);
-                if let Some(driver) = &mut self.driver {
-                    driver.states.keep_up(entry.flow, entry.key, now);
-                }
+                self.remove(slot);
+                self.driver.counts.idle += u64::from(known);
+            } else if self.driver.is_better_up(slot, now) {
+                self.remove(slot);
+                self.driver.states.keep_up(entry.flow, entry.key, now);
             }
         }
     }
 
     /// Accounts the offloaded packets of a bounded number of entries, from this one on. Returns the entry at
     /// which the next call begins.
-    pub(crate) fn account_offloaded_from(&mut self, from: u32, now: Instant) -> Option<u32> {
-        let count = self.driver.as_ref()?.entries.len() as u32;
+    pub fn account_from(&mut self, from: u32, now: Instant) -> Option<u32> {
+        let count = self.driver.entries.len() as u32;
         let end = count.min(from.saturating_add(ACCOUNTED_AT_ONCE));
-        (from..end).for_each(|slot| _ = self.account_offloaded(slot, now));
+        (from..end).for_each(|slot| _ = self.account(slot, now));
         (end < count).then_some(end)
     }
 
-    /// Returns whether a flow has so many upcalls that the worker should treat it. Upcalls during an
-    /// overload, a stalled grace period or a suspension of the cache don't count.
-    fn is_better_up(&mut self, slot: u32, now: Instant) -> bool {
-        let Some(driver) = &mut self.driver else { return false };
-        let DriverFlows { entries, cache, quiescence, published, .. } = &mut **driver;
-        let Some(entry) = entries.get_mut(slot as usize).and_then(Option::as_mut) else { return false };
-        let is_hindered = cache.is_overloaded(entry.key.port) || quiescence.is_stalled(now);
-        entry.upcalls.is_better_up(is_hindered || *published == SUSPENDED, now)
-    }
-
     /// Removes an entry, and accounts its last packets.
-    pub(super) fn remove_offloaded(&mut self, slot: u32) {
-        let removed = self.driver.as_mut().and_then(|driver| driver.remove(slot));
-        if let Some((entry, totals)) = removed {
-            self.count_offloaded(&entry, since(totals, entry.accounted));
+    pub fn remove(&mut self, slot: u32) {
+        if let Some((entry, totals)) = self.driver.remove(slot) {
+            self.count(&entry, since(totals, entry.accounted));
         }
     }
 
     /// Accounts the packets that an entry has treated since the last call to the flow's record, route and
     /// filters. Returns whether the flow still has a record, and the entry; `None` for a free slot.
-    pub(super) fn account_offloaded(&mut self, slot: u32, now: Instant) -> Option<(bool, Entry)> {
-        let driver = self.driver.as_mut()?;
-        let entry = driver.entries.get_mut(slot as usize)?.as_mut()?;
-        let totals = driver.cache.totals(slot);
-        let flows = &mut self.classifier.flows;
+    pub fn account(&mut self, slot: u32, now: Instant) -> Option<(bool, Entry)> {
+        let DriverFlows { entries, cache, .. } = &mut *self.driver;
+        let entry = entries.get_mut(slot as usize)?.as_mut()?;
+        let totals = cache.totals(slot);
+        let flows = &mut *self.flows;
         let known = flows.record(entry.flow).is_live() && flows.key(entry.flow) == entry.key;
         let DriverTotals { sent, dropped } = since(totals, entry.accounted);
         if sent.packets + dropped.packets > 0 {
@@ -113,22 +111,33 @@ impl Router {
         }
         entry.rate.treated(sent.packets + dropped.packets, now);
         let entry = *entry;
-        self.count_offloaded(&entry, DriverTotals { sent, dropped });
+        self.count(&entry, DriverTotals { sent, dropped });
         Some((known, entry))
     }
 
     /// Accounts offloaded packets of an entry to its route and filters.
-    fn count_offloaded(&mut self, entry: &Entry, DriverTotals { sent, dropped }: DriverTotals) {
+    fn count(&mut self, entry: &Entry, DriverTotals { sent, dropped }: DriverTotals) {
         if sent.packets > 0 {
-            self.observation.route_accounts.queued(entry.plan.route, sent);
+            self.routes.queued(entry.plan.route, sent);
             if let Some((port, neighbour)) = entry.plan.neighbour {
                 // The lookup notes that the neighbour is used.
-                let _ = self.forwarding.neighbours.lookup(port, neighbour);
+                let _ = self.neighbours.lookup(port, neighbour);
             }
         }
         if sent.packets + dropped.packets > 0 {
-            self.gates.plugins_mut().driver_did(&entry.plan.form, sent, dropped);
+            self.plugins.driver_did(&entry.plan.form, sent, dropped);
         }
+    }
+}
+
+impl DriverFlows {
+    /// Returns whether a flow has so many upcalls that the worker should treat it. Upcalls during an
+    /// overload, a stalled grace period or a suspension of the cache don't count.
+    fn is_better_up(&mut self, slot: u32, now: Instant) -> bool {
+        let Self { entries, cache, quiescence, published, .. } = self;
+        let Some(entry) = entries.get_mut(slot as usize).and_then(Option::as_mut) else { return false };
+        let is_hindered = cache.is_overloaded(entry.key.port) || quiescence.is_stalled(now);
+        entry.upcalls.is_better_up(is_hindered || *published == SUSPENDED, now)
     }
 }
 

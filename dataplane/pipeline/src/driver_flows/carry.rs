@@ -4,11 +4,12 @@
 //! The worker compares each entry with the changes in the log. An entry that they don't concern gets the new
 //! generation. The other entries are renewed by their flow's next upcall.
 
-use millrace_classify::Touch;
+use millrace_classify::{ChangeLog, Touch};
+use millrace_plugin::WorkerPlugins;
 
 use super::entry::Entry;
 use super::{DriverFlows, ENTRIES_PER_TURN};
-use crate::router::Router;
+use crate::gate_tables::WorkerTable;
 
 /// Entries that the worker has not compared with the change log yet.
 #[derive(Debug, Default)]
@@ -52,23 +53,21 @@ impl DriverFlows {
         })?;
         Some((place as u32, entry))
     }
-}
 
-impl Router {
     /// Compares the next entries with the change log, at most [`ENTRIES_PER_TURN`], and carries over those
     /// that no change concerns.
-    pub(super) fn carry_over(&mut self) {
+    pub(super) fn carry_over(&mut self, changes: &ChangeLog, plugins: &WorkerPlugins<WorkerTable>) {
         for _ in 0..ENTRIES_PER_TURN {
-            let Some(driver) = self.driver.as_mut().filter(|driver| driver.carry.is_under_way()) else {
+            if !self.carry.is_under_way() {
                 return;
-            };
-            let Some((slot, entry)) = driver.next_behind() else { continue };
-            if self.classifier.changes.touches(&entry.key, logged(entry.generation)) != Touch::Nothing {
+            }
+            let Some((slot, entry)) = self.next_behind() else { continue };
+            if changes.touches(&entry.key, logged(entry.generation)) != Touch::Nothing {
                 continue;
             }
-            let policer = self.gates.plugins().driver_policer(&entry.plan.form).map(|policer| &**policer);
-            if let Some(content) = driver.content(&entry.plan, policer) {
-                driver.renew(slot, (entry.plan, &content), entry.placed, entry.last_used);
+            let policer = plugins.driver_policer(&entry.plan.form).map(|policer| &**policer);
+            if let Some(content) = self.content(&entry.plan, policer) {
+                self.renew(slot, (entry.plan, &content), entry.placed, entry.last_used);
             }
         }
     }

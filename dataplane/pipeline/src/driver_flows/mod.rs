@@ -49,12 +49,14 @@ pub use cache::{DriverCache, DriverPort};
 pub(crate) use invalidation::Invalidation;
 pub(crate) use level::Placements;
 pub use level::{Level, Placement, StaysUp};
-use millrace_classify::FlowIndex;
+use millrace_classify::{ChangeLog, FlowIndex};
 use millrace_forward::NeighbourKey;
 use millrace_packet::{DriverFlow, DriverTotals, FlowKey};
 use millrace_plugin::Policer;
 use millrace_port::Port;
 use millrace_units::{Instant, PortId};
+pub(crate) use offer::OffloadStage;
+pub(crate) use plan::Planner;
 
 use self::accounting::Sweep;
 use self::carry::Carry;
@@ -64,8 +66,8 @@ use self::flow_state::{FlowState, FlowStates};
 use self::plan::Plan;
 use self::quiesce::{Devices, Quiescence, WorkerState};
 use self::uses::Uses;
-use crate::ports::DeviceId;
-use crate::router::Router;
+use crate::handover::Handover;
+use crate::ports::{DeviceId, PortTable};
 
 /// Bit that is set in every published generation except [`SUSPENDED`].
 const IN_FORCE: u64 = 1 << 63;
@@ -326,49 +328,45 @@ impl DriverFlows {
     pub fn counts(&self) -> DriverFlowCounts {
         DriverFlowCounts { room: self.cache.room() as u64, ..self.counts }
     }
-}
 
-impl Router {
-    /// Invalidates adjacencies and entries after a neighbour's address has changed.
-    pub(crate) fn neighbour_moved(&mut self, NeighbourKey { port, address }: NeighbourKey) {
-        self.forget_adjacencies();
-        if let Some(driver) = self.driver.as_mut().filter(|driver| driver.uses.neighbour((port, address))) {
-            driver.other_change();
+    /// Invalidates the entries of all flows after a neighbour's address has changed, if an entry uses it.
+    pub fn neighbour_moved(&mut self, NeighbourKey { port, address }: NeighbourKey) {
+        if self.uses.neighbour((port, address)) {
+            self.other_change();
         }
     }
 
     /// Publishes the current generation to the flow cache, at the end of an iteration and between a change
     /// and the next command.
-    pub(crate) fn publish_generation(&mut self) {
-        let Some(driver) = &mut self.driver else { return };
-        let changes = u64::from(driver.other_changes & 0x7fff_ffff) << 32;
-        driver.publish(IN_FORCE | changes | u64::from(self.classifier.changes.current()));
+    pub fn publish_generation(&mut self, log: &ChangeLog) {
+        let changes = u64::from(self.other_changes & 0x7fff_ffff) << 32;
+        self.publish(IN_FORCE | changes | u64::from(log.current()));
     }
 
     /// Restarts the upcall counts of the ports of a device that was opened.
-    pub(crate) fn offload_device_opened(&mut self, id: DeviceId, device: &dyn Port) {
-        let Some(driver) = &mut self.driver else { return };
-        let ports = self.ports.iter().filter(|(_, entry)| entry.settings.device == id);
-        ports.for_each(|(port, _)| driver.quiescence.open(port, device, &*driver.cache));
+    pub fn device_opened(&mut self, ports: &PortTable, id: DeviceId, device: &dyn Port) {
+        let of_device = ports.iter().filter(|(_, entry)| entry.settings.device == id);
+        of_device.for_each(|(port, _)| self.quiescence.open(port, device, &*self.cache));
     }
 
     /// Ends the overload of the ports of a device that is closed.
-    pub(crate) fn offload_device_closed(&mut self, id: DeviceId) {
-        let Some(driver) = &mut self.driver else { return };
-        let ports = self.ports.iter().filter(|(_, entry)| entry.settings.device == id);
-        ports.for_each(|(port, _)| driver.quiescence.close(port, &*driver.cache));
+    pub fn device_closed(&mut self, ports: &PortTable, id: DeviceId) {
+        let of_device = ports.iter().filter(|(_, entry)| entry.settings.device == id);
+        of_device.for_each(|(port, _)| self.quiescence.close(port, &*self.cache));
     }
 
     /// Begins settled entries, and advances the grace period that they wait for. `devices`: devices of the
     /// worker, by number.
-    pub(crate) fn advance_offload(&mut self, devices: &mut Devices, now: Instant) {
-        self.publish_generation();
-        self.carry_over();
-        let Self { driver: Some(driver), ports, handover, .. } = self else { return };
-        driver.inserts = INSERTS_PER_TURN;
-        driver.begin(now);
-        let DriverFlows { quiescence, cache, ports: capabilities, .. } = &mut **driver;
-        let handover = handover.as_deref_mut();
+    fn advance(
+        &mut self,
+        ports: &PortTable,
+        devices: &mut Devices,
+        handover: Option<&mut Handover>,
+        now: Instant,
+    ) {
+        self.inserts = INSERTS_PER_TURN;
+        self.begin(now);
+        let Self { quiescence, cache, ports: capabilities, .. } = self;
         let mut worker = WorkerState { cache: &mut **cache, capabilities, ports, devices, handover };
         quiescence.advance(&mut worker, now);
     }

@@ -4,15 +4,23 @@ use millrace_classify::FlowIndex;
 use millrace_packet::{DriverTotals, DropReason, Exceptions, FlowKey};
 use millrace_units::Instant;
 
+use super::accounting::Accounting;
 use super::entry::{Entry, EntryPhase};
 use super::flow_state::FlowState;
 use super::level::Level;
-use super::plan::Plan;
+use super::plan::{Plan, Planner};
+use super::quiesce::Devices;
 use super::rate::Rate;
 use super::upcalls::Upcalls;
 use super::{DriverFlows, SETTLING, SUSPENDED};
+use crate::classify::Classifier;
+use crate::forward::tables::ForwardingTables;
+use crate::gates::Gates;
+use crate::handover::Handover;
+use crate::observe::Observation;
+use crate::parse::ROUTER;
+use crate::ports::PortTable;
 use crate::route_number::is_filter;
-use crate::router::Router;
 use crate::work::{Fate, Work};
 
 /// Offer interval: a flow without an entry is offered with its packets 2, 4, 8, …, and with every packet
@@ -49,17 +57,28 @@ impl DriverFlows {
     }
 }
 
-impl Router {
+/// Offload stage: the offloaded flows, and the tables that decide about them.
+pub(crate) struct OffloadStage<'a> {
+    pub driver: &'a mut DriverFlows,
+    pub classifier: &'a mut Classifier,
+    pub gates: &'a mut Gates,
+    pub forwarding: &'a mut ForwardingTables,
+    pub ports: &'a PortTable,
+    pub observation: &'a mut Observation,
+    /// Rings to other workers; `None` with a single worker.
+    pub handover: Option<&'a mut Handover>,
+}
+
+impl OffloadStage<'_> {
     /// Offers the flows of a batch to the flow cache. The packets must be classified and have their fates.
-    pub(crate) fn offer_to_driver(&mut self, work: &mut Work, now: Instant) {
-        let in_force = self.driver.as_ref().is_some_and(|driver| driver.published != SUSPENDED);
-        if !in_force || !self.classifier.remembers() {
+    pub fn offer(&mut self, work: &mut Work, now: Instant) {
+        if self.driver.published == SUSPENDED || !self.classifier.remembers() {
             return;
         }
         work.complete_all();
         for (index, packet) in work.packets.iter().enumerate() {
             if let Some(flow) = work.flows[index]
-                && packet.port != crate::parse::ROUTER
+                && packet.port != ROUTER
                 && is_plain(work, index)
             {
                 self.offer_one(packet.hash, &work.keys[index], flow, now);
@@ -69,7 +88,7 @@ impl Router {
 
     /// Offers a flow to the flow cache after a packet without exceptions.
     fn offer_one(&mut self, hash: u32, key: &FlowKey, flow: FlowIndex, now: Instant) {
-        let Some(driver) = &mut self.driver else { return };
+        let driver = &mut *self.driver;
         let slot = driver.slot_of(flow, key);
         if slot.is_some_and(|slot| driver.count_upcall(slot)) || driver.keeps_up(flow, key, now) {
             return;
@@ -94,9 +113,9 @@ impl Router {
             return;
         }
         // A flow that can't be offloaded has an outdated entry or none.
-        let plan = self.plan_of(key, hash, &record.answer);
-        if is_due && let Some(driver) = &mut self.driver {
-            driver.states.set(flow, FlowState::AtWorker);
+        let plan = self.planner().plan_of(key, hash, &record.answer);
+        if is_due {
+            self.driver.states.set(flow, FlowState::AtWorker);
         }
         let Ok(plan) = plan else { return };
         if plan.form.drops() && !packets.is_multiple_of(SHOWN) {
@@ -109,10 +128,10 @@ impl Router {
     fn offload(&mut self, offer: &Offer<'_>, plan: Plan, now: Instant) {
         if let Some(slot) = offer.slot {
             // The packets so far belong to the previous plan.
-            self.account_offloaded(slot, now);
+            self.accounting().account(slot, now);
         }
-        let Self { driver: Some(driver), gates, .. } = self else { return };
-        let policer = gates.plugins().driver_policer(&plan.form).map(|policer| &**policer);
+        let driver = &mut *self.driver;
+        let policer = self.gates.plugins().driver_policer(&plan.form).map(|policer| &**policer);
         let Some(content) = driver.content(&plan, policer) else {
             // A flow with an entry keeps it, outdated: later packets of the flow offer it again.
             if offer.slot.is_none() {
@@ -136,13 +155,44 @@ impl Router {
             rate: Rate::from(now),
             last_used: now,
         };
-        let victim = driver.victim_of(offer, now);
-        if let Some(slot) = victim {
-            self.remove_offloaded(slot);
+        if let Some(slot) = driver.victim_of(offer, now) {
+            self.accounting().remove(slot);
+            self.driver.counts.evicted += 1;
         }
-        if let Some(driver) = &mut self.driver {
-            driver.counts.evicted += u64::from(victim.is_some());
-            driver.insert(entry, &content);
+        self.driver.insert(entry, &content);
+    }
+
+    /// Accounts the offloaded packets of the next entries, and removes entries that are no longer used.
+    pub fn keep(&mut self, now: Instant) {
+        self.accounting().keep(now);
+    }
+
+    /// Accounts the offloaded packets of a bounded number of entries, from this one on. Returns the entry at
+    /// which the next call begins.
+    pub fn account_from(&mut self, from: u32, now: Instant) -> Option<u32> {
+        self.accounting().account_from(from, now)
+    }
+
+    /// Begins settled entries, and advances the grace period that they wait for. `devices`: devices of the
+    /// worker, by number.
+    pub fn advance(&mut self, devices: &mut Devices, now: Instant) {
+        self.driver.publish_generation(&self.classifier.changes);
+        self.driver.carry_over(&self.classifier.changes, self.gates.plugins());
+        self.driver.advance(self.ports, devices, self.handover.as_deref_mut(), now);
+    }
+
+    fn planner(&self) -> Planner<'_> {
+        let Self { driver, gates, forwarding, ports, observation, .. } = self;
+        Planner { driver, gates, forwarding, ports, observation }
+    }
+
+    fn accounting(&mut self) -> Accounting<'_> {
+        Accounting {
+            driver: self.driver,
+            flows: &mut self.classifier.flows,
+            routes: &mut self.observation.route_accounts,
+            neighbours: &mut self.forwarding.neighbours,
+            plugins: self.gates.plugins_mut(),
         }
     }
 }

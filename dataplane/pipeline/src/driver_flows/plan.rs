@@ -14,10 +14,12 @@ use super::budget::{BUDGET, cost};
 use super::level::{Level, StaysUp};
 use crate::forward::alive;
 use crate::forward::filter_route::FilterRoute;
+use crate::forward::tables::ForwardingTables;
+use crate::gates::Gates;
+use crate::observe::Observation;
 use crate::parse::tags::Tags;
-use crate::ports::PortEntry;
+use crate::ports::{PortEntry, PortTable};
 use crate::route_number::{NO_ROUTE, is_filter};
-use crate::router::Router;
 
 /// A neighbour: its port and its address.
 pub(super) type Neighbour = (PortId, IpAddr);
@@ -37,11 +39,19 @@ pub(crate) struct Plan {
 /// Protocols whose flows the XDP program looks up.
 const PROTOCOLS: [Protocol; 4] = [Protocol::TCP, Protocol::UDP, Protocol::ICMP, Protocol::ICMPV6];
 
-impl Router {
+/// Tables that determine the plans of flows.
+pub(crate) struct Planner<'a> {
+    pub driver: &'a DriverFlows,
+    pub gates: &'a Gates,
+    pub forwarding: &'a ForwardingTables,
+    pub ports: &'a PortTable,
+    pub observation: &'a Observation,
+}
+
+impl Planner<'_> {
     /// Returns the plan of a flow by its classification, or the reason that it stays at the worker.
-    pub(crate) fn plan_of(&self, key: &FlowKey, hash: u32, answer: &FlowAnswer) -> Result<Plan, StaysUp> {
-        let driver = self.driver.as_ref().ok_or(StaysUp::NoCache)?;
-        if driver.placements.of(key) == Some(Level::Worker) {
+    pub fn plan_of(&self, key: &FlowKey, hash: u32, answer: &FlowAnswer) -> Result<Plan, StaysUp> {
+        if self.driver.placements.of(key) == Some(Level::Worker) {
             return Err(StaysUp::Placed);
         }
         if self.observation.trace.as_ref().is_some_and(|tracer| tracer.wants(key)) {
@@ -55,7 +65,7 @@ impl Router {
         }
         let arrival = self.ports.get(key.port).ok_or(StaysUp::NotForwarded)?;
         may_pass(arrival, key.port, false)?;
-        if !driver.port(key.port).receives {
+        if !self.driver.port(key.port).receives {
             return Err(StaysUp::Arrival(key.port));
         }
         let form = self.gates.plugins().driver_form(answer.path).map_err(StaysUp::Form)?;
@@ -65,7 +75,7 @@ impl Router {
         let (action, neighbour) = match form.drops() {
             true => (DriverAction::Drop { mtu: arrival.settings.mtu }, None),
             false => self
-                .way_of(driver, (key, arrival.settings.mtu), hash, answer.next_hop)
+                .way_of((key, arrival.settings.mtu), hash, answer.next_hop)
                 .map(|(way, neighbour)| (DriverAction::Send(way), Some((way.out, neighbour))))?,
         };
         let leaves_by = neighbour.map(|(port, _)| port);
@@ -79,7 +89,6 @@ impl Router {
     /// in bytes.
     fn way_of(
         &self,
-        driver: &DriverFlows,
         (key, longest): (&FlowKey, u16),
         hash: u32,
         route: NextHopIndex,
@@ -93,17 +102,17 @@ impl Router {
         let Some(Route::Forward(hops)) = (route != NO_ROUTE).then(|| self.forwarding.fib.route(route)) else {
             return Err(StaysUp::NotForwarded);
         };
-        let hop = alive(hops, hash, &self.ports);
+        let hop = alive(hops, hash, self.ports);
         let (port, neighbour) = (hop.port, hop.neighbour(key.destination()));
         let out = self.ports.get(port).ok_or(StaysUp::NotForwarded)?;
         may_pass(out, port, true)?;
-        if driver.port(port).queues {
+        if self.driver.port(port).queues {
             return Err(StaysUp::Scheduler(port));
         }
         if port == key.port {
             return Err(StaysUp::SamePort);
         }
-        if !driver.port(port).sends {
+        if !self.driver.port(port).sends {
             return Err(StaysUp::Departure(port));
         }
         match self.forwarding.neighbours.get(NeighbourKey { port, address: neighbour }) {

@@ -1,15 +1,19 @@
 //! ICMP errors and redirects: choice of the source address, rate limits, construction.
 
-use crate::route_number::{NO_ROUTE, is_filter};
-use crate::router::Router;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use ipnet::IpNet;
 use millrace_forward::{
     ErrorLimiter, ErrorOptions, IcmpError, NeighbourKey, NeighbourState, NextHop, RedirectQuery, Route,
     build_error, build_redirect6, may_send_error, redirect_target,
 };
-use millrace_packet::{FlowKey, Packet};
+use millrace_packet::{FlowKey, Packet, Pool};
 use millrace_units::Instant;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::forward::tables::ForwardingTables;
+use crate::options::Options;
+use crate::ports::PortTable;
+use crate::route_number::{NO_ROUTE, is_filter};
 
 /// Limit and numbering of the ICMP errors that the router makes.
 pub(crate) struct IcmpErrors {
@@ -30,8 +34,18 @@ impl IcmpErrors {
     }
 }
 
-impl Router {
-    pub(super) fn error_for(&mut self, packet: &Packet, error: IcmpError, now: Instant) -> ErrorPath {
+/// Maker of ICMP errors and redirects about packets, with the tables that it reads.
+pub(super) struct ErrorMaker<'a> {
+    pub errors: &'a mut IcmpErrors,
+    pub pool: &'a Pool,
+    pub ports: &'a PortTable,
+    pub forwarding: &'a ForwardingTables,
+    pub options: &'a Options,
+}
+
+impl ErrorMaker<'_> {
+    /// Makes the ICMP error about a packet, unless the rules or the rate limit forbid the error.
+    pub fn error_for(&mut self, packet: &Packet, error: IcmpError, now: Instant) -> ErrorPath {
         let group = packet.data().first().is_some_and(|first| first & 1 == 1) && packet.network_offset() > 0;
         if !may_send_error(packet, &error, group) {
             return ErrorPath::None;
@@ -54,7 +68,7 @@ impl Router {
             identification: self.errors.next_identification(),
             ..ErrorOptions::default()
         };
-        match build_error(&self.pool, packet, error, source, &options) {
+        match build_error(self.pool, packet, error, source, &options) {
             Some(mut made) => {
                 made.out_port = packet.port;
                 ErrorPath::Made(made)
@@ -65,7 +79,7 @@ impl Router {
 
     /// Returns the router's address at the egress port towards `peer`. If the port has none: for IPv4 the
     /// router id, for IPv6 an address of any port that is not link-local.
-    pub(super) fn source_towards(&self, hop: NextHop, peer: IpAddr) -> Option<IpAddr> {
+    fn source_towards(&self, hop: NextHop, peer: IpAddr) -> Option<IpAddr> {
         // An IPv4 route may lead to an IPv6 gateway (RFC 8950); the address shown is of the peer's family.
         let near = Some(hop.neighbour(peer)).filter(|near| near.is_ipv4() == peer.is_ipv4()).unwrap_or(peer);
         let own = self.ports.get(hop.port).and_then(|entry| entry.address_towards(near));
@@ -81,11 +95,13 @@ impl Router {
         }
     }
 
-    pub(super) fn redirect(&mut self, packet: &Packet, key: &FlowKey, now: Instant) {
+    /// Makes the redirect for the source of a packet that leaves by its ingress port, if the source should use
+    /// another first hop.
+    pub fn redirect(&mut self, packet: &Packet, key: &FlowKey, now: Instant) -> ErrorPath {
         if packet.next_hop == NO_ROUTE || is_filter(packet.next_hop) {
-            return;
+            return ErrorPath::None;
         }
-        let Route::Forward(hops) = self.forwarding.fib.route(packet.next_hop) else { return };
+        let Route::Forward(hops) = self.forwarding.fib.route(packet.next_hop) else { return ErrorPath::None };
         let hop = *hops.select(packet.hash);
         let query = RedirectQuery {
             arrival: packet.port,
@@ -95,22 +111,18 @@ impl Router {
             destination: key.destination(),
             source_routed: false,
         };
-        let made = match (redirect_target(&query), key.destination()) {
+        match (redirect_target(&query), key.destination()) {
             (Some(IpAddr::V4(gateway)), IpAddr::V4(_)) => {
                 self.error_for(packet, IcmpError::Redirect { gateway }, now)
             }
             (Some(IpAddr::V6(target)), IpAddr::V6(_)) => self.redirect6(packet, target, now),
-            _ => return,
-        };
-        if let ErrorPath::Made(made) = made {
-            self.observation.totals.created.errors += 1;
-            self.pending.made.push(made);
+            _ => ErrorPath::None,
         }
     }
 
     /// Makes the IPv6 redirect to `target` for the sender of `packet`. Makes none if the port has no
     /// link-local address as source (RFC 4861, 8.1 and 8.2).
-    pub(super) fn redirect6(&mut self, packet: &Packet, target: Ipv6Addr, now: Instant) -> ErrorPath {
+    fn redirect6(&mut self, packet: &Packet, target: Ipv6Addr, now: Instant) -> ErrorPath {
         let Some(entry) = self.ports.get(packet.port) else { return ErrorPath::None };
         let link_local = |net: &IpNet| match net.addr() {
             IpAddr::V6(address) if address.is_unicast_link_local() => Some(address),
@@ -129,7 +141,7 @@ impl Router {
             Some(NeighbourState::Reachable(mac)) => Some(mac),
             _ => None,
         };
-        match build_redirect6(&self.pool, packet, source, target, station) {
+        match build_redirect6(self.pool, packet, source, target, station) {
             Some(mut made) => {
                 made.out_port = packet.port;
                 ErrorPath::Made(made)

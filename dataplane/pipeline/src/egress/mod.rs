@@ -3,4 +3,6 @@
 pub(crate) mod departures;
 pub(crate) mod dispose;
 pub(crate) mod errors;
+pub(crate) mod neighbours;
+pub(crate) mod queueing;
 pub(crate) mod transmit;

@@ -8,7 +8,7 @@
 
 use std::net::IpAddr;
 
-use millrace_forward::{AdjacencyTable, Exit, Route, is_ordinary4, is_ordinary6};
+use millrace_forward::{AdjacencyTable, Exit, is_ordinary4, is_ordinary6};
 use millrace_packet::{BATCH_SIZE, Exceptions, Family};
 use millrace_plugin::EMPTY_PATH;
 use millrace_units::{Amount, NextHopIndex, PortId};
@@ -18,7 +18,6 @@ use crate::forward::tables::ForwardingTables;
 use crate::parse::ROUTER;
 use crate::ports::{PortTable, ReversePath};
 use crate::route_number::NO_ROUTE;
-use crate::router::Router;
 use crate::work::{Alike, Fate, Work};
 
 /// Ingress port, and the families that it forwards without a reverse path check.
@@ -37,89 +36,70 @@ impl Arrival {
     }
 }
 
-impl Router {
-    /// Makes the plain packets of a batch ready to leave by the adjacencies of their routes. Returns whether
-    /// all packets of the batch are ready.
-    pub(crate) fn leave_bare(&mut self, work: &mut Work) -> bool {
-        if self.gates.is_bound() {
-            return false;
-        }
-        let is_plain = work.alike == Alike::Plain4 && work.aside == 0 && self.ask_all4(work);
-        if !is_plain {
-            self.ask_bare(work);
-        }
-        work.leaving.begin();
-        let Self {
-            forwarding: ForwardingTables { bare: Bare { v4, v6, adjacencies: numbers }, fib, adjacencies, .. },
-            ..
-        } = self;
-        v4.look_up(|addresses, numbers| fib.lookup4_batch(addresses, numbers));
-        if is_plain {
-            return send_all4(v4.all_found(), (numbers, adjacencies), work) == work.packets.len();
-        }
-        v6.look_up(|addresses, numbers| fib.lookup6_batch(addresses, numbers));
-        let sent = send::<false>(v4.found(), Family::V4, (numbers, adjacencies), work)
-            + send::<false>(v6.found(), Family::V6, (numbers, adjacencies), work);
-        sent + work.aside == work.packets.len()
+/// Makes the plain packets of a batch ready to leave by the adjacencies of their routes, while no filter is
+/// bound. Returns whether all packets of the batch are ready.
+pub(crate) fn leave_bare(tables: &mut ForwardingTables, ports: &PortTable, work: &mut Work) -> bool {
+    let is_plain = work.alike == Alike::Plain4 && work.aside == 0 && ask_all4(tables, ports, work);
+    if !is_plain {
+        ask_bare(tables, ports, work);
     }
+    work.leaving.begin();
+    let ForwardingTables { bare: Bare { v4, v6, adjacencies: numbers }, fib, adjacencies, .. } = tables;
+    v4.look_up(|addresses, numbers| fib.lookup4_batch(addresses, numbers));
+    if is_plain {
+        return send_all4(v4.all_found(), (numbers, adjacencies), work) == work.packets.len();
+    }
+    v6.look_up(|addresses, numbers| fib.lookup6_batch(addresses, numbers));
+    let sent = send::<false>(v4.found(), Family::V4, (numbers, adjacencies), work)
+        + send::<false>(v6.found(), Family::V6, (numbers, adjacencies), work);
+    sent + work.aside == work.packets.len()
+}
 
-    /// Looks up the routes of all packets of a batch of [plain IPv4 packets](Alike::Plain4) with one ingress
-    /// port. Returns whether no other check can object to any of them.
-    #[inline]
-    fn ask_all4(&mut self, work: &Work) -> bool {
-        let Self { ports, forwarding: ForwardingTables { bare, own_addresses, .. }, .. } = self;
-        let count = work.packets.len().min(BATCH_SIZE);
-        let arrival = work.packets.first().map(|packet| Arrival::at(ports, packet.port));
-        let mut is_said = arrival.is_some_and(|arrival| arrival.v4);
-        bare.v4.ask_all(work.nears[..count].iter().map(|near| {
+/// Looks up the routes of all packets of a batch of [plain IPv4 packets](Alike::Plain4) with one ingress
+/// port. Returns whether no other check can object to any of them.
+#[inline]
+fn ask_all4(tables: &mut ForwardingTables, ports: &PortTable, work: &Work) -> bool {
+    let ForwardingTables { bare, own_addresses, .. } = tables;
+    let count = work.packets.len().min(BATCH_SIZE);
+    let arrival = work.packets.first().map(|packet| Arrival::at(ports, packet.port));
+    let mut is_said = arrival.is_some_and(|arrival| arrival.v4);
+    bare.v4.ask_all(work.nears[..count].iter().map(|near| {
+        let (source, destination) = near.addresses4();
+        is_said &= is_ordinary4(source) & is_ordinary4(destination) && !own_addresses.contains4(source);
+        destination
+    }));
+    is_said
+}
+
+/// Looks up the routes of packets to which no other check can object.
+#[inline]
+fn ask_bare(tables: &mut ForwardingTables, ports: &PortTable, work: &Work) {
+    let ForwardingTables { bare, own_addresses, .. } = tables;
+    bare.v4.clear();
+    bare.v6.clear();
+    let mut arrival = Arrival { port: ROUTER, v4: false, v6: false };
+    for (index, packet) in (0..BATCH_SIZE as u16).zip(work.packets.iter()) {
+        let place = usize::from(index);
+        if !work.fates[place].is_open() || packet.exceptions != Exceptions::NONE {
+            continue;
+        }
+        if packet.port != arrival.port {
+            arrival = Arrival::at(ports, packet.port);
+        }
+        let near = work.nears[place];
+        if near.is_v4() {
             let (source, destination) = near.addresses4();
-            is_said &= is_ordinary4(source) & is_ordinary4(destination) && !own_addresses.contains4(source);
-            destination
-        }));
-        is_said
-    }
-
-    /// Looks up the routes of packets to which no other check can object.
-    #[inline]
-    fn ask_bare(&mut self, work: &Work) {
-        let Self { ports, forwarding: ForwardingTables { bare, own_addresses, .. }, .. } = self;
-        bare.v4.clear();
-        bare.v6.clear();
-        let mut arrival = Arrival { port: ROUTER, v4: false, v6: false };
-        for (index, packet) in (0..BATCH_SIZE as u16).zip(work.packets.iter()) {
-            let place = usize::from(index);
-            if !work.fates[place].is_open() || packet.exceptions != Exceptions::NONE {
-                continue;
+            let is_ordinary = arrival.v4 && is_ordinary4(source) && is_ordinary4(destination);
+            if is_ordinary && !own_addresses.contains4(source) {
+                bare.v4.push(index, destination);
             }
-            if packet.port != arrival.port {
-                arrival = Arrival::at(ports, packet.port);
-            }
-            let near = work.nears[place];
-            if near.is_v4() {
-                let (source, destination) = near.addresses4();
-                let is_ordinary = arrival.v4 && is_ordinary4(source) && is_ordinary4(destination);
-                if is_ordinary && !own_addresses.contains4(source) {
-                    bare.v4.push(index, destination);
-                }
-            } else if let (IpAddr::V6(source), IpAddr::V6(destination)) =
-                (work.keys[place].source(), work.keys[place].destination())
-            {
-                let is_ordinary = arrival.v6 && is_ordinary6(source) && is_ordinary6(destination);
-                if is_ordinary && !own_addresses.contains6(source) {
-                    bare.v6.push(index, destination);
-                }
-            }
-        }
-    }
-
-    /// Records the adjacency of a route, if the route has a single next hop with a gateway.
-    pub(crate) fn note_bare(&mut self, route: NextHopIndex, family: Family, number: u32) {
-        if !self.classifier.remembers()
-            && let Route::Forward(hops) = self.forwarding.fib.route(route)
-            && hops.len() == 1
-            && hops.iter().all(|hop| hop.gateway.is_some())
+        } else if let (IpAddr::V6(source), IpAddr::V6(destination)) =
+            (work.keys[place].source(), work.keys[place].destination())
         {
-            self.forwarding.bare.note(route, family, number);
+            let is_ordinary = arrival.v6 && is_ordinary6(source) && is_ordinary6(destination);
+            if is_ordinary && !own_addresses.contains6(source) {
+                bare.v6.push(index, destination);
+            }
         }
     }
 }

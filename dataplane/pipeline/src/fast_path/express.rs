@@ -13,90 +13,18 @@
 
 use std::ops::Range;
 
-use millrace_classify::{FlowAnswer, FlowIndex, FlowRecord, Meeting, Sought};
-use millrace_forward::{Adjacency, AdjacencyTable, Exit, NO_ADJACENCY, NeighbourKey, Route, START};
-use millrace_packet::{BATCH_SIZE, Exceptions, Family, FlowKey, Packet, Start};
+use millrace_classify::{FlowAnswer, FlowRecord, Meeting, Sought};
+use millrace_forward::{AdjacencyTable, Exit, NO_ADJACENCY, START};
+use millrace_packet::{BATCH_SIZE, Exceptions, Packet, Start};
 use millrace_plugin::{EMPTY_PATH, WorkerPlugins};
-use millrace_plugin_abi::Position;
 use millrace_units::{Amount, Instant, NextHopIndex, PathId, PortId};
-use millrace_wire::{EtherType, MacAddr};
 
+use super::FastPath;
 use crate::classify::Classifier;
-use crate::forward::alive;
-use crate::forward::tables::ForwardingTables;
 use crate::gate_tables::WorkerTable;
 use crate::gates::groups::Groups;
-use crate::parse::ROUTER;
-use crate::ports::link_header;
-use crate::route_number::{NO_ROUTE, is_filter};
-use crate::router::Router;
-use crate::work::{Accounts, Alike, Fate, Leaving, Work};
-
-/// Makes the open packets of a batch ready to leave by the adjacencies of their flows, and [counts](Leaving)
-/// them. Packets that need the general path stay open. Returns whether no packet stays open.
-pub(crate) fn leave_known(adjacencies: &mut AdjacencyTable, work: &mut Work) -> bool {
-    let Work { packets, fates, adjacencies: numbers, leaving, .. } = work;
-    let count = packets.len().min(BATCH_SIZE);
-    let mut all = true;
-    // Adjacency of the previous packet, with the parts that the next packets need, and the amount of their
-    // accounts so far.
-    let (mut last, mut port, mut exit) = (NO_ADJACENCY, PortId::NONE, Exit::NONE);
-    let (mut accounts, mut amount) = ((NO_ROUTE, EMPTY_PATH), Amount::default());
-    for ((packet, fate), number) in packets.iter_mut().zip(&mut fates[..count]).zip(&numbers[..count]) {
-        if !fate.is_open() {
-            continue;
-        }
-        if *number == last
-            && let Some((own, length)) = leaves_like(&exit, port, packet)
-        {
-            if own != accounts {
-                leaving.add(port, accounts, std::mem::take(&mut amount));
-                accounts = own;
-            }
-            amount += Amount::packet(length);
-        } else if let Some(adjacency) = adjacencies.get_mut(*number)
-            && leaves_by(adjacency, packet)
-        {
-            leaving.add(port, accounts, std::mem::replace(&mut amount, Amount::packet(packet.len())));
-            accounts = (packet.next_hop, packet.counts_for);
-            (last, port, exit) = (*number, adjacency.port, adjacency.exit());
-        } else {
-            all = false;
-            continue;
-        }
-        *fate = Fate::Queue;
-    }
-    leaving.add(port, accounts, amount);
-    all
-}
-
-/// Makes a packet ready to leave by an adjacency, unless an instance has redirected it or it has exceptions.
-/// Returns whether the packet is ready.
-fn leaves_by(adjacency: &mut Adjacency, packet: &mut Packet) -> bool {
-    let is_sent_on =
-        packet.exceptions == Exceptions::NONE && !is_filter(packet.next_hop) && adjacency.takes(packet);
-    if is_sent_on {
-        packet.out_port = adjacency.port;
-        adjacency.rewrite(packet);
-    }
-    is_sent_on
-}
-
-/// Makes a packet ready to leave by the exit of the previous packet. Returns the accounts and length of the
-/// packet; `None` if the packet does not fit.
-#[inline(always)]
-fn leaves_like(exit: &Exit, port: PortId, packet: &mut Packet) -> Option<(Accounts, usize)> {
-    let start = exit.start(packet)?;
-    let accounts = (start.annotations.next_hop, start.annotations.counts_for);
-    let is_sent_on =
-        start.annotations.exceptions == Exceptions::NONE && !is_filter(accounts.0) && exit.is_whole(&start);
-    if !is_sent_on {
-        return None;
-    }
-    start.annotations.out_port = port;
-    exit.rewrite(start.bytes);
-    Some((accounts, start.length))
-}
+use crate::route_number::NO_ROUTE;
+use crate::work::{Alike, Fate, Leaving, Work};
 
 /// Fast path for the packets of a batch whose flow records are up to date. Packets of unbound flows leave by
 /// an adjacency that accepts them; the others join the group of their path. The adjacency of the previous
@@ -274,11 +202,11 @@ impl<const BOUND: bool, const PLAIN: bool> Meeting<Packet, Fate> for Leave<'_, B
     }
 }
 
-impl Router {
+impl FastPath<'_> {
     /// Makes the packets of known flows ready to leave, or adds them to the groups of their paths. Other
     /// packets stay in `work.left`. Returns whether only packets [aside](Work::aside) are left there.
     #[inline]
-    pub(crate) fn express(&mut self, work: &mut Work, now: Instant) -> bool {
+    pub fn express(&mut self, work: &mut Work, now: Instant) -> bool {
         self.classifier.begin(work, self.options.new_flows);
         match (self.gates.is_bound(), work.alike != Alike::No) {
             (true, false) => self.meet_all::<true, false>(work, now),
@@ -295,12 +223,12 @@ impl Router {
 
     /// Treats the packets that take the common case of the fast path, and lists the others in `work.left`.
     fn meet_all<const BOUND: bool, const PLAIN: bool>(&mut self, work: &mut Work, now: Instant) {
-        let Self { classifier, gates, forwarding: ForwardingTables { adjacencies, .. }, .. } = self;
-        let Classifier { flows, changes, counts, .. } = classifier;
+        let Classifier { flows, changes, counts, .. } = &mut *self.classifier;
+        let adjacencies = &mut self.forwarding.adjacencies;
         let count = work.packets.len().min(BATCH_SIZE);
         work.left.clear();
         work.leaving.begin();
-        let (plugins, groups) = gates.joining();
+        let (plugins, groups) = self.gates.joining();
         let keeps_states = plugins.keeps_states();
         let has_v6 = work.alike != Alike::Plain4;
         let Work {
@@ -371,7 +299,7 @@ impl Router {
     }
 
     /// Takes a batch of one completed packet by the fast path. Returns whether the packet takes it.
-    pub(crate) fn express_alone(&mut self, work: &mut Work, now: Instant) -> bool {
+    pub fn express_alone(&mut self, work: &mut Work, now: Instant) -> bool {
         self.classifier.begin(work, self.options.new_flows);
         work.left.clear();
         work.leaving.begin();
@@ -423,66 +351,5 @@ impl Router {
         work.leaving.add(adjacency.port, (answer.next_hop, EMPTY_PATH), Amount::packet(packet.len()));
         work.fates[index] = Fate::Queue;
         true
-    }
-
-    /// Records the adjacencies of this batch's forwarded packets: in their flow records, or with their routes
-    /// if there is no flow table.
-    pub(crate) fn note_adjacencies(&mut self, work: &Work) {
-        for (index, packet) in work.packets.iter().enumerate() {
-            let is_sent_on = work.fates[index] == Fate::Forward
-                && packet.exceptions == Exceptions::NONE
-                && packet.port != ROUTER
-                && packet.port != packet.out_port
-                && !is_filter(packet.next_hop);
-            if !is_sent_on {
-                continue;
-            }
-            let (key, destination) = (&work.keys[index], work.destinations[index]);
-            if !self.classifier.remembers() {
-                if let Some(number) = self.adjacency_of(packet, key, destination) {
-                    self.note_bare(packet.next_hop, key.family(), number);
-                }
-            } else if let Some(flow) = work.flows[index] {
-                self.note_adjacency(packet, key, flow, destination);
-            }
-        }
-    }
-
-    fn note_adjacency(&mut self, packet: &Packet, key: &FlowKey, flow: FlowIndex, destination: MacAddr) {
-        let answer = self.classifier.flows.record(flow).answer;
-        let is_right = answer.generation == self.classifier.changes.current()
-            && answer.next_hop == packet.next_hop
-            && !self.gates.plugins().has_stages(answer.path, Position::Queue);
-        if !is_right || self.forwarding.adjacencies.get_mut(answer.adjacency).is_some() {
-            return;
-        }
-        if let Some(number) = self.adjacency_of(packet, key, destination) {
-            self.classifier.flows.answer_mut(flow).adjacency = number;
-        }
-    }
-
-    /// Returns the number of the adjacency by which a packet leaves, according to the route in its
-    /// annotations.
-    fn adjacency_of(&mut self, packet: &Packet, key: &FlowKey, destination: MacAddr) -> Option<u32> {
-        let out = self.ports.get(packet.out_port).filter(|out| out.is_here)?;
-        let Route::Forward(hops) = self.forwarding.fib.route(packet.next_hop) else { return None };
-        let neighbour = alive(hops, packet.hash, &self.ports).neighbour(key.destination());
-        let neighbour = NeighbourKey { port: packet.out_port, address: neighbour };
-        let ether_type = if key.family() == Family::V4 { EtherType::IPV4 } else { EtherType::IPV6 };
-        let made = || {
-            let header = link_header(&out.settings, destination, ether_type);
-            Adjacency::new(packet.out_port, out.settings.mtu, key.family(), header)
-        };
-        self.forwarding.adjacencies.intern(neighbour, key.family(), made)
-    }
-
-    /// Invalidates all adjacency numbers, after a change that affects adjacencies. Each flow then takes the
-    /// general path once.
-    pub(crate) fn forget_adjacencies(&mut self) {
-        let Self { classifier, forwarding: ForwardingTables { adjacencies, bare, .. }, .. } = self;
-        if adjacencies.forget() {
-            classifier.changes.everything_changed();
-            bare.forget_all();
-        }
     }
 }

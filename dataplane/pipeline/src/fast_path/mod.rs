@@ -9,3 +9,19 @@ pub(crate) mod bare;
 pub(crate) mod express;
 #[expect(clippy::indexing_slicing, reason = "notes on a batch side by side, by places in it")]
 pub(crate) mod plain;
+mod record;
+
+use crate::classify::Classifier;
+use crate::forward::tables::ForwardingTables;
+use crate::gates::Gates;
+use crate::options::Options;
+use crate::ports::PortTable;
+
+/// Fast path of known flows over a batch: the flow records, and the tables of the stages that it replaces.
+pub(crate) struct FastPath<'a> {
+    pub classifier: &'a mut Classifier,
+    pub gates: &'a mut Gates,
+    pub forwarding: &'a mut ForwardingTables,
+    pub ports: &'a PortTable,
+    pub options: &'a Options,
+}

@@ -6,6 +6,7 @@ pub(crate) mod bare;
 pub(crate) mod changes;
 pub(crate) mod fib;
 pub(crate) mod filter_route;
+pub(crate) mod known;
 pub(crate) mod own_addresses;
 pub(crate) mod queue_backlog;
 pub(crate) mod route;

@@ -1,5 +1,6 @@
 //! Tables of the forward stage.
 
+use millrace_classify::ChangeLog;
 use millrace_forward::{AdjacencyTable, FibReader, HoldLimits, HoldQueue, NeighbourTable};
 
 use crate::forward::bare::Bare;
@@ -55,5 +56,14 @@ impl ForwardingTables {
             self.bare.forget(*index);
         }
         routes
+    }
+
+    /// Invalidates all adjacency numbers, after a change that affects adjacencies. Each flow then takes the
+    /// general path once.
+    pub fn forget_adjacencies(&mut self, changes: &mut ChangeLog) {
+        if self.adjacencies.forget() {
+            changes.everything_changed();
+            self.bare.forget_all();
+        }
     }
 }

@@ -1,8 +1,9 @@
-//! Gates: the stage that runs instances over a batch, the tables of bindings, and packets that wait for instances.
+//! Gates: the stage that runs instances over a batch, and takes their outputs.
 
 #[expect(clippy::indexing_slicing, reason = "groups of a batch by numbers that were given in it")]
 pub(crate) mod groups;
-pub(crate) mod resume;
+mod outlet;
+mod outputs;
 mod run;
 #[expect(
     clippy::indexing_slicing,
@@ -10,4 +11,6 @@ mod run;
 )]
 pub(crate) mod stage;
 
-pub(crate) use stage::{Copies, Gates, Outlet, Treatment};
+pub(crate) use outlet::Outlet;
+pub(crate) use run::GateRun;
+pub(crate) use stage::{Copies, Gates, Treatment};

@@ -1,27 +1,45 @@
-//! Runs of the instances at gates over a batch.
+//! Gates stage of a batch: runs of the instances, copies, and packets that instances released.
 
+use millrace_forward::NO_ADJACENCY;
+use millrace_packet::Pool;
+use millrace_plugin::{End, Released, Waiting};
 use millrace_plugin_abi::Position;
 use millrace_units::Instant;
+use millrace_wire::MacAddr;
 
-use crate::gates::Outlet;
+use crate::forward::fib::Fib;
+use crate::gates::{Copies, Gates, Outlet};
 use crate::observe::Observation;
 use crate::observe::capture::{Both, CaptureSink, GateTap};
 use crate::observe::trace::{GateWriter, Probe, TraceStep};
-use crate::router::Router;
-use crate::router::scratch::Scratch;
-use crate::work::Work;
+use crate::pending::Pending;
+use crate::ports::PortTable;
+use crate::work::{Fate, Work};
 
-impl Router {
+/// Gates stage of a batch: the instances, and the tables and memory that their results need.
+pub(crate) struct GateRun<'a> {
+    pub gates: &'a mut Gates,
+    pub pool: &'a Pool,
+    pub fib: &'a Fib,
+    pub ports: &'a mut PortTable,
+    pub observation: &'a mut Observation,
+    pub pending: &'a mut Pending,
+    /// Reused allocation.
+    pub copies: &'a mut Copies,
+}
+
+impl GateRun<'_> {
     /// Runs the instances at a position over the batch that was grouped last, from stage number `stage` on.
-    pub(crate) fn run_gates<P: Probe>(
+    pub fn run<P: Probe>(
         &mut self,
         (position, stage): (Position, u16),
         work: &mut Work,
         probe: P,
         now: Instant,
     ) {
-        let Self { gates, pool, observation: Observation { captures, trace, .. }, .. } = self;
-        let mut outlet = Outlet::new(&self.forwarding.fib, &self.ports, pool, &mut self.pending.resumed);
+        let (gates, pool) = (&mut *self.gates, self.pool);
+        let Observation { captures, trace, .. } = &mut *self.observation;
+        let mut outlet = Outlet::new(self.fib, self.ports, pool, &mut self.pending.resumed);
         let writer = probe.mark().zip(trace.as_deref_mut());
         let writer = writer.map(|(mark, tracer)| GateWriter::new(tracer, mark, work.packets.at(0), now));
         let taps_gates = captures.iter().any(CaptureSink::is_at_gates);
@@ -44,11 +62,11 @@ impl Router {
 
     /// Makes the copies that filters request, and gives copies at `copy` gates to the instances there.
     #[inline]
-    pub(crate) fn make_copies<P: Probe>(&mut self, work: &Work, probe: P, now: Instant) {
+    pub fn make_copies<P: Probe>(&mut self, work: &Work, probe: P, now: Instant) {
         let before = self.observation.totals.created.copies;
-        let Self { gates, pool, scratch: Scratch { copies, .. }, observation, .. } = self;
-        let captures = &mut observation.captures;
-        let mut outlet = Outlet::new(&self.forwarding.fib, &self.ports, pool, &mut self.pending.resumed);
+        let (gates, pool, copies) = (&mut *self.gates, self.pool, &mut *self.copies);
+        let captures = &mut self.observation.captures;
+        let mut outlet = Outlet::new(self.fib, self.ports, pool, &mut self.pending.resumed);
         let copies = match captures.iter().any(CaptureSink::is_at_gates) {
             false => gates.run_copies(work, copies, &mut outlet, now, &mut ()),
             true => {
@@ -59,12 +77,41 @@ impl Router {
         self.observation.totals.created.copies += outlet.copies + copies.made;
         self.observation.totals.consumed += copies.made - copies.kept;
         self.observation.totals.created.copies +=
-            self.gates.replicate(work, &self.pool, &mut self.pending.resumed);
+            self.gates.replicate(work, self.pool, &mut self.pending.resumed);
         let copies = (self.observation.totals.created.copies - before) as u32;
         if let Some(mark) = probe.mark()
             && copies > 0
         {
             self.observation.write(mark, TraceStep::Copied(copies), now);
         }
+    }
+
+    /// Adds a packet that an instance released to a batch, which has room.
+    pub fn add_released(&mut self, work: &mut Work, released: Released) {
+        let Released { waiting, direction, end } = released;
+        let Waiting { mut packet, key, destination, place, state, .. } = waiting;
+        for path in [place.path, packet.counts_for] {
+            self.gates.plugins_mut().paths.touch(path);
+        }
+        if let Some(direction) = direction {
+            let mut outlet = Outlet::new(self.fib, self.ports, self.pool, &mut self.pending.resumed);
+            self.gates.direct(&mut packet, direction, place.position, &mut outlet);
+            self.observation.totals.created.copies += outlet.copies;
+        }
+        let index = work.packets.len();
+        if work.packets.push(packet).is_err() {
+            return;
+        }
+        work.keys[index] = key;
+        work.paths[index] = place.path;
+        work.adjacencies[index] = NO_ADJACENCY;
+        work.states[index] = self.gates.plugins().find_state(state);
+        work.destinations[index] = MacAddr(destination);
+        work.fates[index] = match end {
+            None => Fate::Forward,
+            Some(End::Drop(reason)) => Fate::Drop(reason),
+            Some(End::Consume) => Fate::Consumed,
+            Some(End::Classify) => Fate::Again,
+        };
     }
 }

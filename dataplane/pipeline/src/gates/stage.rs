@@ -5,16 +5,18 @@ use millrace_forward::{IcmpError, Route};
 use millrace_packet::{BATCH_SIZE, Batch, DropReason, FlowKey, Packet, Pool};
 use millrace_plugin::{
     Action, Classified, Direction, EMPTY_PATH, End, Group, Kept, Place, PluginChange, Refusal, Released,
-    Taken, Watch, Way, WorkerPlugins,
+    Taken, Ticket, Watch, Way, WorkerPlugins,
 };
 use millrace_plugin_abi::{Position, Verdict};
 use millrace_units::{Instant, NextHopIndex, PathId, PortId};
+use millrace_wire::MacAddr;
 
 use crate::forward::fib::Fib;
 use crate::forward::filter_route::FilterRoutes;
 use crate::forward::queue_backlog::Queues;
 use crate::gate_tables::{Published, WorkerTable};
 use crate::gates::groups::{Groups, PathGroup};
+use crate::gates::outlet::Outlet;
 use crate::ports::PortTable;
 use crate::route_number::{NO_ROUTE, is_copy, is_filter};
 use crate::work::{Fate, Work};
@@ -236,6 +238,22 @@ impl Gates {
         self.plugins.resume(now, &queues, released);
     }
 
+    /// Keeps a packet for an instance, with the results of the stages that it needs later. Returns the packet if
+    /// kept packets fill half of the packet memory: the other half is for packets that don't wait.
+    pub fn keep(
+        &mut self,
+        ticket: Ticket,
+        packet: Packet,
+        key: FlowKey,
+        destination: MacAddr,
+        state: u32,
+        pool: &Pool,
+    ) -> Option<Packet> {
+        let most = pool.capacity() as usize / 2;
+        let state = self.plugins.state_reference(state);
+        self.plugins.keep(ticket, most, Kept { packet, key, destination: destination.0, state })
+    }
+
     /// Sends packets out of the ports that instances have chosen, unless their journey has ended since.
     #[cold]
     fn direct_all(&mut self, position: Position, work: &mut Work, outlet: &mut Outlet<'_>) {
@@ -381,27 +399,6 @@ pub struct CopyCounts {
     pub made: u64,
     /// Copies that an instance keeps or sends; the others are consumed.
     pub kept: u64,
-}
-
-/// Tables and memory needed to send packets out of ports that instances choose.
-pub struct Outlet<'a> {
-    /// FIB, for gateways.
-    pub fib: &'a Fib,
-    /// Ports, for their backlogs.
-    pub ports: &'a PortTable,
-    /// Memory for copies.
-    pub pool: &'a Pool,
-    /// Copies, each with its route.
-    pub made: &'a mut Vec<Packet>,
-    /// Number of copies made.
-    pub copies: u64,
-}
-
-impl<'a> Outlet<'a> {
-    /// Returns an outlet that has made no copies yet.
-    pub fn new(fib: &'a Fib, ports: &'a PortTable, pool: &'a Pool, made: &'a mut Vec<Packet>) -> Self {
-        Self { fib, ports, pool, made, copies: 0 }
-    }
 }
 
 /// Result of the filters for a flow.

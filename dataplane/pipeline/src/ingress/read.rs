@@ -1,19 +1,20 @@
 //! Parse stage over a batch, and the parsing and route lookup of packets that go through the stages again.
 
 use millrace_packet::{DropReason, Packet};
+use millrace_plugin::EMPTY_PATH;
 use millrace_units::Instant;
 use millrace_wire::EtherType;
 
 use crate::forward::route::{admit, look_up};
+use crate::ingress::Ingress;
 use crate::parse::{Parsed, ROUTER, parse};
 use crate::route_number::is_filter;
-use crate::router::Router;
 use crate::work::{Fate, Work};
 
-impl Router {
+impl Ingress<'_> {
     /// Runs the parse stage for one packet.
     #[inline]
-    pub(crate) fn read(&mut self, work: &mut Work, index: usize, ether_type: EtherType, now: Instant) {
+    pub fn read(&mut self, work: &mut Work, index: usize, ether_type: EtherType, now: Instant) {
         let packet = work.packets.at_mut(index);
         match self.parse(packet, ether_type, now) {
             Ok(parsed) => {
@@ -23,7 +24,7 @@ impl Router {
                     && packet.data().first().is_some_and(|first| first & 1 == 1)
                 {
                     // A group link address forbids forwarding, and flow records don't contain link addresses.
-                    work.fates[index] = admit(&self.ports, packet, &parsed.key, self.options.martians);
+                    work.fates[index] = admit(self.ports, packet, &parsed.key, self.options.martians);
                 }
                 work.hashes[index] = self.classifier.flows.hash(&parsed.key);
                 self.classifier.flows.prefetch(work.hashes[index]);
@@ -47,14 +48,14 @@ impl Router {
             return Err(DropReason::Ip6HeaderChain);
         }
         if parsed.fragment.is_some() {
-            self.join_fragments(packet, &mut parsed, now)?;
+            self.classifier.join_fragments(packet, &mut parsed, self.gates, now)?;
         }
         packet.hash = self.classifier.flows.hashes(&parsed.key).1;
         Ok(parsed)
     }
 
     /// Parses packets made by the router, which have neither a link header nor an ingress port.
-    pub(crate) fn start_own(&mut self, work: &mut Work, now: Instant) {
+    pub fn read_own(&mut self, work: &mut Work, now: Instant) {
         work.begin();
         for index in 0..work.packets.len() {
             let packet = work.packets.at_mut(index);
@@ -68,8 +69,26 @@ impl Router {
         }
     }
 
+    /// Parses packets that are classified again: a plugin may have changed them.
+    pub fn read_again(&mut self, work: &mut Work, now: Instant) {
+        work.begin();
+        for index in 0..work.packets.len() {
+            let packet = work.packets.at_mut(index);
+            let (port, tag, passes) = (packet.port, packet.tag, packet.passes);
+            // From now on, other filters account for the packet.
+            packet.counts_for = EMPTY_PATH;
+            let ether_type = match packet.network().first().map(|first| first >> 4) {
+                Some(6) => EtherType::IPV6,
+                _ => EtherType::IPV4,
+            };
+            self.read(work, index, ether_type, now);
+            let packet = work.packets.at_mut(index);
+            (packet.port, packet.tag, packet.passes) = (port, tag, passes);
+        }
+    }
+
     /// Parses copies and formerly held packets again, and looks up their routes.
-    pub(crate) fn resume(&mut self, work: &mut Work, now: Instant) {
+    pub fn read_resumed(&mut self, work: &mut Work, now: Instant) {
         work.begin();
         for index in 0..work.packets.len() {
             let packet = work.packets.at_mut(index);
@@ -84,7 +103,7 @@ impl Router {
             }
             (packet.port, packet.tag) = (port, tag);
             if !is_filter(packet.next_hop) {
-                look_up(&self.forwarding.fib, packet, &work.keys[index]);
+                look_up(self.fib, packet, &work.keys[index]);
             }
         }
     }

@@ -7,10 +7,15 @@ use millrace_wire::ethernet::{self, Frame};
 use millrace_wire::mac_addr::MacAddr;
 use millrace_wire::vlan;
 
+use crate::fast_path::plain::read_plain;
+use crate::ingress::Ingress;
 use crate::parse::tags::Tags;
 use crate::parse::tags::tags_of;
 use crate::ports::{DeviceId, PortEntry, PortTable};
 use crate::work::Fate;
+use crate::work::Work;
+use millrace_packet::BATCH_SIZE;
+use millrace_units::Instant;
 
 /// Result of the receive stage for a frame.
 pub(crate) struct Link {
@@ -23,6 +28,32 @@ pub(crate) struct Link {
 impl Link {
     fn drop(reason: DropReason) -> Self {
         Self { ether_type: EtherType(0), fate: Fate::Drop(reason) }
+    }
+}
+
+impl Ingress<'_> {
+    /// Receives and parses a batch of frames from `device`.
+    #[inline(always)]
+    pub fn receive(&mut self, device: DeviceId, work: &mut Work, now: Instant) {
+        let mut others = std::mem::take(&mut work.left);
+        others.clear();
+        if self.observation.is_tapped() {
+            // Captures see packets on the general path only.
+            others.extend(0..work.packets.len().min(BATCH_SIZE) as u16);
+        } else {
+            let table = (&self.classifier.flows, self.classifier.remembers());
+            read_plain(self.ports, device, work, table, &mut others);
+        }
+        for index in others.iter().map(|index| usize::from(*index)) {
+            let link = receive(self.ports, device, work.packets.at_mut(index));
+            work.fates[index] = link.fate;
+            if link.fate.is_open() {
+                self.read(work, index, link.ether_type, now);
+            } else if link.fate == Fate::Drop(DropReason::EtherType) {
+                self.observation.count_ether_type(link.ether_type);
+            }
+        }
+        work.left = others;
     }
 }
 

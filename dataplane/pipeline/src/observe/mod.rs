@@ -8,14 +8,18 @@ pub(crate) mod trace;
 
 use std::collections::{BTreeMap, VecDeque};
 
+use millrace_packet::{DropReason, Packet};
+use millrace_plugin::WorkerPlugins;
 use millrace_wire::EtherType;
 
 use crate::accounts::RouteAccounts;
+use crate::gate_tables::WorkerTable;
 use crate::observe::capture::CaptureSink;
 use crate::observe::drop_log::DropLog;
-use crate::observe::event::Event;
+use crate::observe::event::{EVENT_LIMIT, Event};
 use crate::observe::totals::Totals;
 use crate::observe::trace::Tracer;
+use crate::ports::PortTable;
 
 /// Maximum number of EtherTypes with a counter of their own.
 const ETHER_TYPES: usize = 64;
@@ -63,5 +67,37 @@ impl Observation {
     #[inline]
     pub fn is_tapped(&self) -> bool {
         !self.captures.is_empty()
+    }
+
+    /// Reports an event to control. Returns whether there was room.
+    pub fn report_event(&mut self, event: Event) -> bool {
+        let room = self.events.len() < EVENT_LIMIT;
+        if room {
+            self.events.push_back(event);
+        }
+        room
+    }
+
+    /// Drops a packet: counts it at its ingress port, and records it in the drop log and the trace.
+    pub fn drop_packet(
+        &mut self,
+        packet: Packet,
+        reason: DropReason,
+        ports: &mut PortTable,
+        plugins: &WorkerPlugins<WorkerTable>,
+    ) {
+        self.totals.dropped += 1;
+        ports.count_drop(packet.port, reason);
+        self.drop_log.note(&packet, reason, plugins);
+        if packet.trace != 0 {
+            self.trace_dropped(&packet, reason);
+        }
+    }
+
+    /// Ends the trace of a number.
+    pub fn stop_trace(&mut self, id: u32) {
+        if let Some(tracer) = self.trace.take_if(|tracer| tracer.id() == id) {
+            self.next_mark = tracer.number();
+        }
     }
 }

@@ -6,6 +6,9 @@ use millrace_packet::Packet;
 
 use crate::pending::from_plugins::FromPlugins;
 
+/// Maximum number of times that a packet is classified again.
+const MOST_PASSES: u8 = 4;
+
 /// Packets that enter the stages in the next pass of [`Router::follow_up`](crate::router::Router::follow_up).
 #[derive(Default)]
 pub(crate) struct Pending {
@@ -32,5 +35,18 @@ impl Pending {
     pub fn held(&self) -> usize {
         let packets = [&self.waited, &self.made, &self.resumed, &self.again];
         packets.iter().map(|packets| packets.len()).sum::<usize>() + self.from_plugins.len()
+    }
+
+    /// Queues a packet to be classified again.
+    ///
+    /// # Errors
+    /// Returns a packet that was classified again [`MOST_PASSES`] times.
+    pub fn classify_again(&mut self, mut packet: Packet) -> Result<(), Packet> {
+        if packet.passes == MOST_PASSES {
+            return Err(packet);
+        }
+        packet.passes += 1;
+        self.again.push(packet);
+        Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! Ports of the router: device, addresses, queue and counters of each.
 
+pub(crate) mod host_output;
 pub(crate) mod scheduler;
 
 use std::collections::VecDeque;
@@ -387,6 +388,17 @@ impl PortTable {
         let scheduler = self.get(port).and_then(|entry| entry.scheduler.as_ref());
         let (nodes, next) = scheduler.map(|own| own.nodes_from(first)).unwrap_or_default();
         NodesPage { at: now, nodes, next }
+    }
+
+    /// Returns the leaf that packets for a queue of a port enter; `None` without a scheduler.
+    pub fn leaf(&self, port: PortId, queue: QueueId) -> Option<QueueId> {
+        let scheduler = self.get(port)?.scheduler.as_ref()?;
+        scheduler.takes_packets().then(|| scheduler.leaf_for(queue))
+    }
+
+    /// Returns the device and the MTU of every port.
+    pub fn mtus(&self) -> impl Iterator<Item = (DeviceId, u16)> {
+        self.iter().map(|(_, entry)| (entry.settings.device, entry.settings.mtu))
     }
 }
 

@@ -9,8 +9,8 @@ use millrace_units::{Instant, PortId, TokenBucket, TokenRate};
 use millrace_wire::{EtherType, Protocol, ipv4, ipv6};
 
 use crate::options::{ClassLimit, ClassLimits};
+use crate::ports::PortTable;
 use crate::punt::own_stack::ether_type;
-use crate::router::Router;
 
 /// Token buckets of a worker: one for each policed class at each port.
 #[derive(Debug, Default)]
@@ -43,15 +43,13 @@ impl ControlPlane {
         let bucket = self.ports.get_mut(port.index()).and_then(|port| port.get_mut(class.index())?.as_mut());
         bucket.is_none_or(|bucket| bucket.take(now))
     }
-}
 
-impl Router {
     /// Returns whether a packet may enter the own stack, which it may unless its class exceeds its rate.
     /// Counts the packet in its class.
-    pub(crate) fn enters(&mut self, packet: &Packet, now: Instant) -> bool {
+    pub fn enters(&mut self, packet: &Packet, ports: &mut PortTable, now: Instant) -> bool {
         let Some(class) = class_of(packet, ether_type(packet)) else { return true };
-        let enters = self.punt.control_plane.takes(packet.port, class, now);
-        if let Some(entry) = self.ports.get_mut(packet.port) {
+        let enters = self.takes(packet.port, class, now);
+        if let Some(entry) = ports.get_mut(packet.port) {
             let counts =
                 if enters { &mut entry.count.classes.passed } else { &mut entry.count.classes.dropped };
             if let Some(count) = counts.get_mut(class.index()) {

@@ -1,13 +1,18 @@
 //! Frames punted to the kernel.
 
+use std::time::Duration;
+
 use millrace_forward::SharedFib;
 use millrace_packet::Pool;
 use millrace_units::Instant;
 use millrace_wire::MacAddr;
 
 use super::*;
+use crate::observe::trace::{TraceEnd, TraceOrder, TraceStep, Tracer, trace};
 use crate::parse::tags::Tags;
 use crate::ports::tests::settings;
+use crate::router::Router;
+use crate::work::{Fate, Work};
 
 const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 0x0a]);
 const PEER: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xa2]);
@@ -33,9 +38,17 @@ fn datagram(destination: [u8; 4]) -> Vec<u8> {
     header
 }
 
+/// Disposes of a packet for the kernel.
+fn punt(router: &mut Router, packet: Packet) {
+    let mut work = Work::default();
+    work.packets.push(packet).unwrap();
+    work.fates[0] = Fate::Host;
+    router.disposal().dispose(&mut work, (), Instant::ZERO);
+}
+
 fn frames(router: &mut Router) -> Vec<Vec<u8>> {
     let mut given = Vec::new();
-    router.for_the_kernel(|ifindex, frames| {
+    router.punt_stage().hand_back(|ifindex, frames| {
         assert_eq!(ifindex, 7);
         given.extend(frames.iter().map(|frame| frame.to_vec()));
         frames.len()
@@ -51,7 +64,7 @@ fn headed(destination: MacAddr, source: MacAddr, tail: &[u8], content: &[u8]) ->
 fn packet_that_a_plugin_made_for_the_kernel_gets_a_link_header_of_its_family() {
     let (_pool, mut router) = router(Tags::NONE);
     let packet = datagram([224, 0, 0, 5]);
-    assert!(router.begin_made(&packet, PortId(1), 0));
+    assert!(router.gate_run().begin_made(&packet, PortId(1), 0));
     router.run_timers(Instant::ZERO);
     router.follow_up(Instant::ZERO);
     assert_eq!(frames(&mut router), [headed(MAC, MAC, &[8, 0], &packet)]);
@@ -81,7 +94,7 @@ fn wrong_link_header_is_replaced_and_a_received_one_stays() {
         let mut packet = pool.packet_from(&whole).unwrap();
         packet.port = PortId(1);
         packet.set_network(12 + tail.len());
-        router.punt(packet);
+        punt(&mut router, packet);
         let given = frames(&mut router);
         if stays {
             assert_eq!(given, [whole], "{tail:x?}");
@@ -100,12 +113,12 @@ fn packet_without_its_link_header_gets_one_and_what_is_no_packet_is_dropped() {
     packet.port = PortId(1);
     packet.set_network(14);
     assert!(packet.trim_front(14));
-    router.punt(packet);
+    punt(&mut router, packet);
     assert_eq!(frames(&mut router), [headed(MAC, MAC, &[8, 0], &content)]);
     let mut nothing = pool.packet_from(&[0; 60]).unwrap();
     nothing.port = PortId(1);
     nothing.set_network(0);
-    router.punt(nothing);
+    punt(&mut router, nothing);
     assert_eq!(frames(&mut router), [[0_u8; 0]; 0]);
     let drops = &router.ports.get(PortId(1)).unwrap().count.drops;
     assert_eq!(drops.get(DropReason::PluginFailed), 1);
@@ -118,6 +131,33 @@ fn arp_frame_goes_to_the_kernel_as_it_came() {
     let mut packet = pool.packet_from(&whole).unwrap();
     packet.port = PortId(1);
     packet.set_network(14);
-    router.punt(packet);
+    punt(&mut router, packet);
     assert_eq!(frames(&mut router), [whole]);
+}
+
+#[test]
+fn what_the_kernel_refuses_is_dropped_and_not_given_to_it() {
+    let (pool, mut router) = router(Tags::NONE);
+    let mut packets: Vec<Packet> = (0..3).map(|_| pool.packet_from(&[0; 60]).unwrap()).collect();
+    let order = TraceOrder { filter: None, every: 1, count: 10, time: Duration::MAX };
+    let (sink, mut source) = trace(1, order);
+    router.observation.trace = Some(Box::new(Tracer::new(sink, 0, 1, Instant::ZERO)));
+    for (mark, packet) in [4, 0, 6].into_iter().zip(&mut packets) {
+        (packet.trace, packet.port) = (mark, PortId(1));
+    }
+    router.punt.for_kernel = packets;
+    router.punt_stage().hand_back(|_, frames| {
+        assert_eq!(frames.len(), 3);
+        2
+    });
+    let ends: Vec<_> =
+        std::iter::from_fn(|| source.next_event()).map(|event| (event.mark, event.step)).collect();
+    let is_right = matches!(
+        ends[..],
+        [
+            (4, TraceStep::End(TraceEnd::Host)),
+            (6, TraceStep::End(TraceEnd::Dropped(DropReason::HostRefused)))
+        ]
+    );
+    assert!(is_right, "{ends:?}");
 }

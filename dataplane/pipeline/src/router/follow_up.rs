@@ -17,38 +17,40 @@ impl Router {
     /// from a wait.
     pub(crate) fn follow_up(&mut self, now: Instant) {
         for _ in 0..ROUNDS {
-            self.act(now);
-            self.take_given(now);
+            if !self.punt.own.actions.is_empty() {
+                self.neighbour_resolution().act(now);
+            }
+            self.gate_run().take_given(now);
             if self.pending.is_done() && self.punt.frames.is_empty() {
                 return;
             }
-            self.send_frames(now);
+            self.disposal().send_frames(now);
             let mut work = std::mem::take(&mut self.scratch.spare);
             let alone = self.observation.trace.is_some();
             while fill(&mut work.packets, &mut self.pending.waited, alone) {
-                self.resume(&mut work, now);
+                self.ingress().read_resumed(&mut work, now);
                 match self.observation.note_resumed(&work, now) {
                     None => self.send_on(&mut work, (), now),
                     Some(mark) => self.send_on(&mut work, mark, now),
                 }
             }
             while fill(&mut work.packets, &mut self.pending.made, false) {
-                self.start_own(&mut work, now);
-                self.classify(&mut work, now);
-                self.travel(&mut work, now);
+                self.ingress().read_own(&mut work, now);
+                self.classification().classify(&mut work, now);
+                self.travel_from(&mut work, Position::Early, 0, now);
             }
             while fill(&mut work.packets, &mut self.pending.again, alone) {
-                self.start_again(&mut work, now);
-                self.classify(&mut work, now);
-                self.travel(&mut work, now);
+                self.ingress().read_again(&mut work, now);
+                self.classification().classify(&mut work, now);
+                self.travel_from(&mut work, Position::Early, 0, now);
             }
             while fill(&mut work.packets, &mut self.pending.resumed, false) {
-                self.resume(&mut work, now);
-                self.find_paths(&mut work);
+                self.ingress().read_resumed(&mut work, now);
+                self.classification().find_paths(&mut work);
                 self.gates.group(&mut work);
                 self.forward(&mut work, (), now);
-                self.run_gates((Position::Queue, 0), &mut work, (), now);
-                self.dispose(&mut work, (), now);
+                self.gate_run().run((Position::Queue, 0), &mut work, (), now);
+                self.disposal().dispose(&mut work, (), now);
             }
             self.scratch.spare = work;
         }
@@ -57,12 +59,7 @@ impl Router {
     /// Forwards packets that have passed all gates.
     fn send_on<P: Probe>(&mut self, work: &mut Work, probe: P, now: Instant) {
         self.forward(work, probe, now);
-        self.dispose(work, probe, now);
-    }
-
-    /// Runs the stages from the first gate to the queue.
-    pub(crate) fn travel(&mut self, work: &mut Work, now: Instant) {
-        self.travel_from(work, Position::Early, 0, now);
+        self.disposal().dispose(work, probe, now);
     }
 
     /// Continues packets at stage number `stage` of a position, up to the queue.
@@ -75,7 +72,7 @@ impl Router {
 
     fn travel_on<P: Probe>(&mut self, work: &mut Work, from: (Position, u16), probe: P, now: Instant) {
         self.settle_from(work, from, probe, now);
-        self.dispose(work, probe, now);
+        self.disposal().dispose(work, probe, now);
     }
 }
 

@@ -21,10 +21,13 @@ impl Router {
         // Further expired packets are refused in the next iteration, which follows at once: see `next_timer`.
         for _ in 0..EXPIRED_AT_ONCE {
             let Some(held) = self.forwarding.hold.expire(now) else { break };
-            self.refuse(held.packet, IcmpError::HostUnreachable, DropReason::NeighbourFailed, now);
+            let (error, reason) = (IcmpError::HostUnreachable, DropReason::NeighbourFailed);
+            self.disposal().refuse(held.packet, error, reason, now);
         }
-        self.keep_flows(now, true);
-        self.keep_offloaded(now);
+        self.classification().keep_flows(now, true);
+        if let Some(mut offload) = self.offload_stage() {
+            offload.keep(now);
+        }
         self.follow_up(now);
     }
 

@@ -10,36 +10,10 @@ use millrace_plugin::EMPTY_PATH;
 use millrace_units::{Amount, Instant};
 
 use crate::classify::Classifier;
+use crate::ingress::steer::steer;
 use crate::observe::trace::{Mark, Pick, Room, TraceStep, Traced, Turn};
 use crate::router::Router;
 use crate::work::{Alike, Bits, Fate, Work};
-
-impl Classifier {
-    /// Returns whether the flow of a packet is known, and bound to no instance.
-    fn meets_nobody(&self, work: &Work, place: usize) -> bool {
-        let flows = &self.flows;
-        let flow = flows.find(&work.keys[place], work.hashes[place], 0).filter(|_| self.remembers());
-        flow.map(|flow| flows.record(flow).answer).is_some_and(|answer| {
-            let is_right = answer.generation == self.changes.current();
-            is_right && answer.path == EMPTY_PATH && answer.varying_mask == 0
-        })
-    }
-
-    /// Returns the [`Turn`] of a traced packet; `None` if either one would change the order of its flow.
-    fn turn_of(&self, work: &Work, place: usize) -> Option<Turn> {
-        if !work.fates[place].is_open() {
-            return Some(Turn::Last);
-        }
-        let hash = work.hashes[place];
-        let is_one_of_it = |(other, packet): (&u64, &Packet)| *other == hash && packet.trace == 0;
-        let (before, behind) = work.packets.split_at(place);
-        if !work.hashes.all().iter().zip(before).any(is_one_of_it) {
-            return Some(Turn::First);
-        }
-        let is_last = !work.hashes[place..].iter().zip(behind).any(is_one_of_it);
-        (is_last || self.meets_nobody(work, place)).then_some(Turn::Last)
-    }
-}
 
 impl Router {
     /// Takes a batch through the stages while a trace runs: as [`journey`](Router::journey), but each traced
@@ -49,55 +23,65 @@ impl Router {
     pub(crate) fn journey_watched(&mut self, work: &mut Work, pick: Pick, now: Instant) {
         let mut room = self.observation.trace.as_mut().map(|tracer| tracer.take_room()).unwrap_or_default();
         self.observation.find_traced(work, pick, &mut room.traced, now);
-        if pick == Pick::Chosen && self.handover.is_some() {
-            self.steer(work);
+        if pick == Pick::Chosen
+            && let Some(handover) = &mut self.handover
+        {
+            steer(handover, &self.ports, work);
         }
         if room.traced.is_empty() {
             self.stages(work, now);
         } else {
             self.classifier.begin_pieces(work.packets.len(), self.options.new_flows);
-            self.go_in_pieces(work, &mut room, now);
+            PiecesOfBatch { router: self, now }.go_in_pieces(work, &mut room);
             self.classifier.end_pieces();
         }
         if let Some(tracer) = &mut self.observation.trace {
             tracer.keep_room(room);
         }
         self.follow_up(now);
-        self.keep_flows(now, false);
+        self.classification().keep_flows(now, false);
     }
+}
 
+/// Journey of a batch with traced packets.
+struct PiecesOfBatch<'a> {
+    router: &'a mut Router,
+    now: Instant,
+}
+
+impl PiecesOfBatch<'_> {
     /// Takes a batch through the stages, and cuts it where the order inside a flow requires that.
-    fn go_in_pieces(&mut self, work: &mut Work, room: &mut Room, now: Instant) {
+    fn go_in_pieces(&mut self, work: &mut Work, room: &mut Room) {
         let Room { rest, alone, traced } = room;
         while let Some(cut) = self.next_cut(work, traced)
             && let Some((before, [first, ..])) = traced.split_at_mut_checked(cut)
         {
             let from = first.place;
             rest.take_tail(work, from);
-            self.go_around(work, before, alone, now);
+            self.go_around(work, before, alone);
             std::mem::swap(work, rest);
             traced.drain(..cut);
             traced.iter_mut().for_each(|one| one.place -= from);
         }
-        self.go_around(work, traced, alone, now);
+        self.go_around(work, traced, alone);
     }
 
     /// Sets the [`Turn`] of each traced packet, up to the first one before which the batch must be cut. Returns
     /// its index in `traced`.
     fn next_cut(&self, work: &Work, traced: &mut [Traced]) -> Option<usize> {
-        if !self.gates.is_bound() {
+        if !self.router.gates.is_bound() {
             // No instance sees the packets, and dispose sends them in their order.
             return None;
         }
         traced.iter_mut().position(|one| {
-            let turn = self.classifier.turn_of(work, one.place);
+            let turn = turn_of(&self.router.classifier, work, one.place);
             one.turn = turn.unwrap_or(Turn::Last);
             turn.is_none()
         })
     }
 
     /// Takes a batch through the stages, with each traced packet alone.
-    fn go_around(&mut self, work: &mut Work, traced: &mut [Traced], alone: &mut Work, now: Instant) {
+    fn go_around(&mut self, work: &mut Work, traced: &mut [Traced], alone: &mut Work) {
         for one in &mut *traced {
             // The stages skip the packet: the key matches no flow, and the fate is not open.
             work.complete(one.place);
@@ -105,52 +89,46 @@ impl Router {
             one.fate = std::mem::replace(&mut work.fates[one.place], Fate::Consumed);
         }
         work.aside = traced.len();
-        if self.gates.is_bound() {
-            self.go_each(work, traced, Turn::First, (alone, now));
+        if self.router.gates.is_bound() {
+            self.go_each(work, traced, Turn::First, alone);
         }
         work.leaving.begin();
-        let all_leave = work.aside == work.packets.len() || self.settle(work, (), now);
-        self.go_each(work, traced, Turn::Last, (alone, now));
+        let all_leave = work.aside == work.packets.len() || self.router.settle(work, (), self.now);
+        self.go_each(work, traced, Turn::Last, alone);
         work.aside = 0;
         for one in &*traced {
             (work.fates[one.place], work.nears[one.place]) = (one.fate, one.near);
         }
-        if all_leave && self.leave_all(work, traced, now) {
+        if all_leave && self.leave_all(work, traced) {
             return;
         }
         work.note_keys();
         let mut from = 0;
         for Traced { place, .. } in traced {
-            self.dispose_first(work, from..*place, now);
-            self.dispose_traced(work, *place, now);
+            self.router.disposal().dispose_first(work, from..*place, self.now);
+            self.router.disposal().dispose_traced(work, *place, self.now);
             from = *place + 1;
         }
-        self.dispose_first(work, from..from + work.packets.len(), now);
-        self.gates.plugins_mut().end_of_batch();
+        self.router.disposal().dispose_first(work, from..from + work.packets.len(), self.now);
+        self.router.gates.plugins_mut().end_of_batch();
     }
 
     /// Takes the traced packets of a [`Turn`] through the stages up to dispose, each alone.
-    fn go_each(
-        &mut self,
-        work: &mut Work,
-        traced: &mut [Traced],
-        turn: Turn,
-        (alone, now): (&mut Work, Instant),
-    ) {
+    fn go_each(&mut self, work: &mut Work, traced: &mut [Traced], turn: Turn, alone: &mut Work) {
         for one in traced.iter_mut().filter(|one| one.turn == turn) {
             alone.take_aside(work, one);
-            if let Some(tracer) = &mut self.observation.trace {
+            if let Some(tracer) = &mut self.router.observation.trace {
                 tracer.restart();
             }
             let mark = Mark(alone.packets.at(0).trace);
-            self.settle(alone, mark, now);
+            self.router.settle(alone, mark, self.now);
             one.fate = alone.give_back(work, one.place);
         }
     }
 
     /// Sends a batch if all its packets, traced ones included, are finished frames for one queue that has
     /// room. The other packets must be finished frames. Returns whether the batch was sent.
-    fn leave_all(&mut self, work: &mut Work, traced: &[Traced], now: Instant) -> bool {
+    fn leave_all(&mut self, work: &mut Work, traced: &[Traced]) -> bool {
         if traced.iter().any(|one| one.fate != Fate::Queue) {
             return false;
         }
@@ -159,23 +137,47 @@ impl Router {
             let accounts = (packet.next_hop, packet.counts_for);
             work.leaving.add(packet.out_port, accounts, Amount::packet(packet.len()));
         }
-        let out = work.leaving.port().and_then(|port| self.ports.get(port));
+        let out = work.leaving.port().and_then(|port| self.router.ports.get(port));
         if !out.is_some_and(|out| out.has_room_for(work.packets.len())) {
             return false;
         }
         for one in traced {
             let packet = work.packets.at(one.place);
-            let step = match self.ports.queue_of(packet) {
+            let step = match self.router.ports.queue_of(packet) {
                 TraceStep::Queued { port, leaf: None, before } => {
                     TraceStep::Queued { port, leaf: None, before: before + one.place as u32 }
                 }
                 step => step,
             };
-            self.observation.write_queued(packet.trace, step, now);
+            self.router.observation.write_queued(packet.trace, step, self.now);
         }
-        self.leave(work, now);
-        true
+        self.router.queueing().leave(work)
     }
+}
+
+/// Returns whether the flow of a packet is known, and bound to no instance.
+fn meets_nobody(classifier: &Classifier, work: &Work, place: usize) -> bool {
+    let flows = &classifier.flows;
+    let flow = flows.find(&work.keys[place], work.hashes[place], 0).filter(|_| classifier.remembers());
+    flow.map(|flow| flows.record(flow).answer).is_some_and(|answer| {
+        let is_right = answer.generation == classifier.changes.current();
+        is_right && answer.path == EMPTY_PATH && answer.varying_mask == 0
+    })
+}
+
+/// Returns the [`Turn`] of a traced packet; `None` if either one would change the order of its flow.
+fn turn_of(classifier: &Classifier, work: &Work, place: usize) -> Option<Turn> {
+    if !work.fates[place].is_open() {
+        return Some(Turn::Last);
+    }
+    let hash = work.hashes[place];
+    let is_one_of_it = |(other, packet): (&u64, &Packet)| *other == hash && packet.trace == 0;
+    let (before, behind) = work.packets.split_at(place);
+    if !work.hashes.all().iter().zip(before).any(is_one_of_it) {
+        return Some(Turn::First);
+    }
+    let is_last = !work.hashes[place..].iter().zip(behind).any(is_one_of_it);
+    (is_last || meets_nobody(classifier, work, place)).then_some(Turn::Last)
 }
 
 impl Work {

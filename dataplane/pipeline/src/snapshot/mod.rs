@@ -65,11 +65,11 @@ pub struct Snapshot {
     pub longest_change: Duration,
 }
 
-impl Router {
-    /// Returns the counters at `now`, without those of the devices.
-    pub(crate) fn snapshot(&self, now: Instant) -> Snapshot {
-        let neighbours = self.forwarding.neighbours.iter().filter_map(|(key, state, _)| {
-            let own = !self.ports.get(key.port)?.is_kernel();
+impl Snapshot {
+    /// Returns the counters of a router at `now`, without those of the devices.
+    pub(crate) fn of(router: &Router, now: Instant) -> Self {
+        let neighbours = router.forwarding.neighbours.iter().filter_map(|(key, state, _)| {
+            let own = !router.ports.get(key.port)?.is_kernel();
             let mac = match state {
                 NeighbourState::Reachable(mac) => Some(mac),
                 NeighbourState::Incomplete | NeighbourState::Failed => None,
@@ -77,50 +77,51 @@ impl Router {
             own.then_some((key.port, key.address, mac))
         });
         let schedulers =
-            self.ports.iter().filter_map(|(id, entry)| Some((id, entry.scheduler.as_ref()?.report())));
-        Snapshot {
+            router.ports.iter().filter_map(|(id, entry)| Some((id, entry.scheduler.as_ref()?.report())));
+        Self {
             schedulers: schedulers.collect(),
-            ether_types: self.observation.ether_types.clone(),
+            ether_types: router.observation.ether_types.clone(),
             neighbours: neighbours.collect(),
-            ..self.counters(now)
+            ..Self::counters_of(router, now)
         }
     }
 
     /// Returns the counters without the possibly long lists: schedulers, EtherTypes and neighbours.
-    pub(crate) fn counters(&self, now: Instant) -> Snapshot {
-        Snapshot {
+    pub(crate) fn counters_of(router: &Router, now: Instant) -> Self {
+        Self {
             at: now,
-            ports: self.ports.iter().map(|(id, entry)| (id, entry.count.clone())).collect(),
-            queued: self.ports.iter().map(|(id, entry)| (id, entry.held() as u64)).collect(),
-            unassigned: self.ports.unassigned.clone(),
-            totals: Totals { held: self.held(), ..self.observation.totals.clone() },
-            instances: self.gates.plugins().reports().collect(),
-            flows: self.classifier.flow_counts(),
-            flow_states: self.gates.plugins().state_counts(),
-            driver_flows: self.driver.as_ref().map(|driver| driver.counts()).unwrap_or_default(),
-            ..Snapshot::default()
+            ports: router.ports.iter().map(|(id, entry)| (id, entry.count.clone())).collect(),
+            queued: router.ports.iter().map(|(id, entry)| (id, entry.held() as u64)).collect(),
+            unassigned: router.ports.unassigned.clone(),
+            totals: Totals { held: held(router), ..router.observation.totals.clone() },
+            instances: router.gates.plugins().reports().collect(),
+            flows: router.classifier.flow_counts(),
+            flow_states: router.gates.plugins().state_counts(),
+            driver_flows: router.driver.as_ref().map(|driver| driver.counts()).unwrap_or_default(),
+            ..Self::default()
         }
     }
+}
 
-    pub(crate) fn clear_counters(&mut self) {
-        // Held packets will be counted at their end, so the cleared counters start with them as received.
-        let Totals { handed, taken, .. } = self.observation.totals;
-        self.observation.totals = Totals { received: self.carried(), handed, taken, ..Totals::default() };
-        self.observation.ether_types.clear();
-        self.gates.plugins_mut().clear_instances();
-        self.ports.unassigned = DropCounts::default();
-        self.ports.iter_mut().for_each(|(_, entry)| entry.count = PortCount::default());
-    }
+/// Clears the counters of a router, except those of routes and bindings.
+pub(crate) fn clear_counters(router: &mut Router) {
+    // Held packets will be counted at their end, so the cleared counters start with them as received.
+    let Totals { handed, taken, .. } = router.observation.totals;
+    router.observation.totals = Totals { received: carried(router), handed, taken, ..Totals::default() };
+    router.observation.ether_types.clear();
+    router.gates.plugins_mut().clear_instances();
+    router.ports.unassigned = DropCounts::default();
+    router.ports.iter_mut().for_each(|(_, entry)| entry.count = PortCount::default());
+}
 
-    /// Returns the number of packets inside the router, plus packets handed over, less packets taken over.
-    pub(crate) fn carried(&self) -> u64 {
-        (self.held() + self.observation.totals.handed).wrapping_sub(self.observation.totals.taken)
-    }
+/// Returns the number of packets inside the router, plus packets handed over, less packets taken over.
+pub(crate) fn carried(router: &Router) -> u64 {
+    (held(router) + router.observation.totals.handed).wrapping_sub(router.observation.totals.taken)
+}
 
-    /// Returns the number of packets inside the router.
-    fn held(&self) -> u64 {
-        let queued: usize = self.ports.iter().map(|(_, entry)| entry.held()).sum();
-        let pending = self.pending.held() + self.punt.held() + self.forwarding.hold.len();
-        (queued + pending + self.gates.plugins().waiting()) as u64
-    }
+/// Returns the number of packets inside the router.
+fn held(router: &Router) -> u64 {
+    let queued: usize = router.ports.iter().map(|(_, entry)| entry.held()).sum();
+    let pending = router.pending.held() + router.punt.held() + router.forwarding.hold.len();
+    (queued + pending + router.gates.plugins().waiting()) as u64
 }

@@ -4,6 +4,7 @@
 //! router, and sends queued packets to the devices. An iteration depends only on the state, the batches and
 //! `now`, so it also runs under a virtual clock; [`crate::worker::thread`] runs it under the real one.
 
+mod host_output;
 pub(crate) mod post_mortem;
 pub mod thread;
 
@@ -20,17 +21,16 @@ use millrace_port::{Port, PortCounters};
 use millrace_units::Instant;
 use rtrb::{Consumer, Producer, RingBuffer};
 
-use crate::commands::{Command, CounterCommand, DeviceCommand, PortCommand, answer};
+use crate::commands::{Command, CounterCommand, DeviceCommand, PortCommand, answer, set_options, set_port};
 use crate::egress::transmit::{most_waiting, transmit};
 use crate::handover::Handover;
-use crate::ingress::host_output::HostOutputs;
 use crate::observe::event::Event;
 use crate::ports::DeviceId;
 use crate::punt::host_path::HostPath;
-use crate::punt::own_stack::announce_addresses;
 use crate::router::Router;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Snapshot, carried, clear_counters};
 use crate::work::Work;
+use crate::worker::host_output::HostOutputs;
 use crate::worker::post_mortem::PostMortem;
 
 /// Maximum number of commands that wait for a worker.
@@ -139,7 +139,7 @@ impl Worker {
             longest_change: Duration::ZERO,
             ended: Arc::default(),
         };
-        let (pulse, ended) = (worker.router.pulse(), worker.ended.clone());
+        let (pulse, ended) = (worker.router.gates.plugins().pulse(), worker.ended.clone());
         Ok((worker, WorkerLink { commands: command_producer, events: event_consumer, pulse, ended }))
     }
 
@@ -153,7 +153,9 @@ impl Worker {
         self.router.run_timers(now);
         let now = if received > 0 { look() } else { now };
         self.transmit_all(now);
-        self.router.advance_offload(&mut self.devices, now);
+        if let Some(mut offload) = self.router.offload_stage() {
+            offload.advance(&mut self.devices, now);
+        }
         self.hand_back();
         let parcels = self.router.handover.as_mut().map_or(0, |handover| handover.publish());
         let events = self.put_out_events();
@@ -254,7 +256,7 @@ impl Worker {
     fn transmit_all(&mut self, now: Instant) {
         let (devices, outgoing) = (&mut self.devices, &mut self.outgoing);
         let most = most_waiting(&self.pool, self.router.ports.iter().count());
-        self.router.for_each_queue(now, |device, queue, departures| {
+        self.router.queueing().for_each_queue(now, |device, queue, departures| {
             let port = devices.get_mut(usize::from(device.0)).and_then(Option::as_mut)?;
             Some(transmit(port.as_mut(), (&self.pool, now), (queue, most), departures, outgoing))
         });
@@ -270,7 +272,7 @@ impl Worker {
 
     fn hand_back(&mut self) {
         let host = &mut self.host;
-        self.router.for_the_kernel(|ifindex, frames| host.hand_back(ifindex, frames));
+        self.router.punt_stage().hand_back(|ifindex, frames| host.hand_back(ifindex, frames));
     }
 
     fn put_out_events(&mut self) -> usize {
@@ -306,7 +308,9 @@ impl Worker {
                 break;
             }
         }
-        self.router.publish_generation();
+        if let Some(driver) = &mut self.router.driver {
+            driver.publish_generation(&self.router.classifier.changes);
+        }
         if count > 0 {
             // Packets that no longer have to wait are resumed first, ahead of packets received now.
             self.router.run_plugins(now);
@@ -316,20 +320,21 @@ impl Worker {
 
     /// Records the invalidation of a command, and has its receiver carry it out.
     fn carry_out(&mut self, command: Command, now: Instant) {
-        self.router.invalidate(command.invalidation());
+        let Router { classifier, driver, .. } = &mut self.router;
+        command.invalidation().record(&mut classifier.changes, driver.as_deref_mut());
         match command {
             Command::Devices(command) => self.change_devices(command, now),
             Command::Ports(command) => self.change_ports(command, now),
-            Command::Routes(command) => self.router.change_routes(command),
-            Command::Neighbours(command) => self.router.change_neighbours(command, now),
-            Command::Filters(command) => self.router.gates.change_filters(command),
-            Command::Plugins(command) => self.router.change_plugins(command, now),
-            Command::Schedulers(command) => self.router.change_scheduler(command, now),
-            Command::Flows(command) => self.router.change_flows(command, now),
-            Command::Offload(command) => self.router.change_offload(command, now),
-            Command::Observation(command) => self.router.observe(command, now),
+            Command::Routes(command) => command.carry_out(&mut self.router),
+            Command::Neighbours(command) => command.carry_out(&mut self.router, now),
+            Command::Filters(command) => command.carry_out(&mut self.router.gates),
+            Command::Plugins(command) => command.carry_out(&mut self.router, now),
+            Command::Schedulers(command) => command.carry_out(&mut self.router, now),
+            Command::Flows(command) => command.carry_out(&mut self.router, now),
+            Command::Offload(command) => command.carry_out(&mut self.router, now),
+            Command::Observation(command) => command.carry_out(&mut self.router, now),
             Command::Counters(command) => self.count(command, now),
-            Command::Options(options) => self.router.set_options(options),
+            Command::Options(options) => set_options(&mut self.router, options),
             Command::Barrier(barrier) => barrier.answer(),
             Command::Stop => self.stop = Some(now),
         }
@@ -341,7 +346,7 @@ impl Worker {
                 let report = open(&self.pool).map(|opened| {
                     let report = opened.report();
                     self.add_device(id, opened.port);
-                    announce_addresses(&mut self.router, id, now);
+                    self.router.punt_stage().announce_addresses(id, now);
                     report
                 });
                 answer(&reply, report);
@@ -359,7 +364,7 @@ impl Worker {
             PortCommand::Set(id, settings) => {
                 let device = self.devices.get(usize::from(settings.device.0));
                 let is_open = device.is_some_and(Option::is_some);
-                self.router.set_port(id, settings, is_open, now);
+                set_port(&mut self.router, id, settings, is_open, now);
                 self.spread_mtu();
             }
             PortCommand::AddHostOutput(port, settings, open, reply) => {
@@ -382,11 +387,11 @@ impl Worker {
     fn count(&mut self, command: CounterCommand, now: Instant) {
         match command {
             CounterCommand::Snapshot(reply) => {
-                let snapshot = self.router.snapshot(now);
+                let snapshot = Snapshot::of(&self.router, now);
                 answer(&reply, self.complete(snapshot));
             }
             CounterCommand::Summary(reply) => {
-                let snapshot = self.router.counters(now);
+                let snapshot = Snapshot::counters_of(&self.router, now);
                 answer(&reply, self.complete(snapshot));
             }
             CounterCommand::Clear => self.clear_counters(),
@@ -399,7 +404,9 @@ impl Worker {
         if self.devices.len() <= index {
             self.devices.resize_with(index + 1, || None);
         }
-        self.router.offload_device_opened(id, port.as_ref());
+        if let Some(driver) = &mut self.router.driver {
+            driver.device_opened(&self.router.ports, id, port.as_ref());
+        }
         if let Some(device) = self.devices.get_mut(index) {
             *device = Some(port);
         }
@@ -407,7 +414,7 @@ impl Worker {
 
     /// Sets the MTU of each device, and the segment MTU of super-frames: the least MTU of all ports.
     fn spread_mtu(&mut self) {
-        let mtus: Vec<(DeviceId, u16)> = self.router.mtus().collect();
+        let mtus: Vec<(DeviceId, u16)> = self.router.ports.mtus().collect();
         let least = mtus.iter().map(|(_, mtu)| *mtu).min().unwrap_or(u16::MAX);
         for (index, device) in self.devices.iter_mut().enumerate() {
             // A sub-interface may have a smaller MTU than its device.
@@ -420,7 +427,9 @@ impl Worker {
 
     fn close_device(&mut self, id: DeviceId) {
         let Some(mut device) = self.devices.get_mut(usize::from(id.0)).and_then(Option::take) else { return };
-        self.router.offload_device_closed(id);
+        if let Some(driver) = &mut self.router.driver {
+            driver.device_closed(&self.router.ports, id);
+        }
         let mut last = since_cleared(&self.cleared, id, device.counters());
         // Packets held inside the device are lost with it.
         last.drops.add(DropReason::PortDown, last.held);
@@ -431,8 +440,8 @@ impl Worker {
 
     fn clear_counters(&mut self) {
         // Packets between two workers count as carried at the sender until the receiver takes them over.
-        let before = self.router.carried();
-        self.router.clear_counters();
+        let before = carried(&self.router);
+        clear_counters(&mut self.router);
         self.longest_change = Duration::ZERO;
         self.closed = PortCounters::default();
         let devices = self.devices.iter_mut().enumerate();

@@ -63,7 +63,7 @@ fn queues_send_by_the_time_it_is_once_packets_were_received() {
         ScheduleChange::Add { node, parent: None, share: Share::Only, kind },
         ScheduleChange::Link(rate, LinkOverhead::None),
     ];
-    worker.router.schedule(port, (&changes, Piece::WHOLE), start).unwrap();
+    worker.router.queueing().schedule(port, (&changes, Piece::WHOLE), 1, start).unwrap();
     let entry = worker.router.ports.get_mut(port).unwrap();
     for _ in 0..3 {
         let packet = worker.pool.packet_from(&[0; 1000]).unwrap();
@@ -92,7 +92,7 @@ fn a_round_takes_as_many_packets_of_plugins_as_their_weight_says() {
     let mut frame = [0; 28];
     (frame[0], frame[3], frame[8], frame[9]) = (0x45, 28, 9, 17);
     frame[12..20].copy_from_slice(&[192, 0, 2, 1, 198, 51, 100, 1]);
-    assert!((0..10).all(|_| worker.router.begin_made(&frame, PortId(1), 0)));
+    assert!((0..10).all(|_| worker.router.gate_run().begin_made(&frame, PortId(1), 0)));
     let rounds = [0; 4].map(|_| {
         let turn = worker.turn(Instant::ZERO, || Instant::ZERO);
         (worker.router.pending.from_plugins.len(), turn.next_event == Some(Instant::ZERO))
@@ -100,12 +100,15 @@ fn a_round_takes_as_many_packets_of_plugins_as_their_weight_says() {
     assert_eq!(rounds, [(6, true), (2, true), (0, false), (0, false)]);
     let totals = &worker.router.observation.totals;
     assert_eq!((totals.created.plugins, totals.dropped, worker.pool.in_use()), (10, 10, 0));
-    assert!((0..20).all(|_| worker.router.begin_made(&frame, PortId(1), 0)));
+    assert!((0..20).all(|_| worker.router.gate_run().begin_made(&frame, PortId(1), 0)));
     let drops = &worker.router.ports.get(PortId(1)).unwrap().count.drops;
     assert_eq!((worker.router.pending.from_plugins.len(), drops.get(DropReason::QueueFull)), (16, 4));
-    assert_eq!(worker.router.carried(), 16);
+    assert_eq!(carried(&worker.router), 16);
     for port in [PortId::NONE, PortId(2)] {
-        assert!(!worker.router.begin_made(&frame, port, 0), "{port}: the router's own, or of nobody");
+        assert!(
+            !worker.router.gate_run().begin_made(&frame, port, 0),
+            "{port}: the router's own, or of nobody"
+        );
     }
     assert_eq!(worker.router.observation.totals.created.plugins, 30);
 }

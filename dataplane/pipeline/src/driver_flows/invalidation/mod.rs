@@ -6,9 +6,10 @@
 //! cache goes stale as well, for the generation of the cache includes that of the log.
 //!
 //! Two things change without a command and are recorded where they change: neighbours of ports without a
-//! kernel ([`Router::neighbour_moved`]), and instances whose replacement waits for the end of a call
-//! ([`Router::after_succession`]).
+//! kernel ([`DriverFlows::neighbour_moved`]), and instances whose replacement waits for the end of a call
+//! ([`Router::after_succession`](crate::router::Router::after_succession)).
 
+use millrace_classify::ChangeLog;
 use millrace_forward::Route;
 use millrace_plugin::PluginChange;
 use millrace_units::NextHopIndex;
@@ -16,7 +17,6 @@ use millrace_units::NextHopIndex;
 use super::DriverFlows;
 use crate::forward::changes::RouteChange;
 use crate::gate_tables::Published;
-use crate::router::Router;
 
 /// Flow records and entries of the flow cache that a command makes stale.
 #[derive(Clone, Copy, Debug)]
@@ -32,58 +32,64 @@ pub(crate) enum Invalidation<'a> {
     /// Entries of all flows, if a flow of one of these routes has an entry.
     Routes(&'a [(NextHopIndex, Route)]),
     /// Entries of all flows, if an entry uses a neighbour whose link address changes.
-    /// [`Router::neighbour_moved`] records it with that change.
+    /// [`DriverFlows::neighbour_moved`] records it with that change.
     Neighbours,
     /// Records and entries of flows that the filters of these bindings may match; entries of all flows, if a
     /// change is a quarantine.
     Plugins(&'a [PluginChange<Published>]),
 }
 
-impl Router {
-    /// Records an invalidation and publishes it to the flow cache, before the command that declares it is
-    /// carried out and answered.
-    pub(crate) fn invalidate(&mut self, invalidation: Invalidation<'_>) {
-        let changes = &mut self.classifier.changes;
-        match invalidation {
-            Invalidation::Nothing | Invalidation::Neighbours => {}
-            Invalidation::Entries => self.end_entries(),
-            Invalidation::Records => changes.everything_changed(),
-            Invalidation::Prefixes(prefixes) => {
+impl Invalidation<'_> {
+    /// Records the invalidation and publishes it to the flow cache, before the command that declares it is
+    /// carried out and answered. `driver`: the offloaded flows, if the router has an offload.
+    pub fn record(self, changes: &mut ChangeLog, mut driver: Option<&mut DriverFlows>) {
+        match self {
+            Self::Nothing | Self::Neighbours => {}
+            Self::Entries => end_entries(driver.as_deref_mut()),
+            Self::Records => changes.everything_changed(),
+            Self::Prefixes(prefixes) => {
                 changes.begin_routes();
                 prefixes.iter().for_each(|change| changes.route_changed(change.prefix));
             }
-            Invalidation::Routes(routes) => {
+            Self::Routes(routes) => {
                 // Only routes used by an entry matter.
                 let has_one =
-                    |driver: &DriverFlows| routes.iter().any(|(route, _)| driver.uses.route(*route));
-                if self.driver.as_deref().is_some_and(has_one) {
-                    self.end_entries();
+                    |driver: &&mut DriverFlows| routes.iter().any(|(route, _)| driver.uses.route(*route));
+                end_entries(driver.as_deref_mut().filter(has_one));
+            }
+            Self::Plugins(of_plugins) => {
+                for change in of_plugins {
+                    record_plugin(change, changes, driver.as_deref_mut());
                 }
             }
-            Invalidation::Plugins(changes) => changes.iter().for_each(|change| self.record_plugin(change)),
         }
-        self.publish_generation();
-    }
-
-    /// Records a change of instances, gates or bindings.
-    fn record_plugin(&mut self, change: &PluginChange<Published>) {
-        match change {
-            PluginChange::Bind { filter, .. } | PluginChange::Unbind { filter, .. } => {
-                let changes = &mut self.classifier.changes;
-                filter.filter.alternatives().iter().for_each(|filter| changes.filter_changed(*filter));
-            }
-            PluginChange::Quarantine { .. } => self.end_entries(),
-            // A new instance or gate has no bindings yet, and a removed one has none any more.
-            PluginChange::AddInstance { .. } | PluginChange::RemoveInstance { .. } => {}
-            PluginChange::AddGate { .. } | PluginChange::RemoveGate { .. } => {}
+        if let Some(driver) = driver {
+            driver.publish_generation(changes);
         }
     }
+}
 
-    /// Invalidates the flow cache entries of all flows; flow records stay valid.
-    fn end_entries(&mut self) {
-        if let Some(driver) = &mut self.driver {
-            driver.other_change();
+/// Records a change of instances, gates or bindings.
+fn record_plugin(
+    change: &PluginChange<Published>,
+    changes: &mut ChangeLog,
+    driver: Option<&mut DriverFlows>,
+) {
+    match change {
+        PluginChange::Bind { filter, .. } | PluginChange::Unbind { filter, .. } => {
+            filter.filter.alternatives().iter().for_each(|filter| changes.filter_changed(*filter));
         }
+        PluginChange::Quarantine { .. } => end_entries(driver),
+        // A new instance or gate has no bindings yet, and a removed one has none any more.
+        PluginChange::AddInstance { .. } | PluginChange::RemoveInstance { .. } => {}
+        PluginChange::AddGate { .. } | PluginChange::RemoveGate { .. } => {}
+    }
+}
+
+/// Invalidates the flow cache entries of all flows; flow records stay valid.
+fn end_entries(driver: Option<&mut DriverFlows>) {
+    if let Some(driver) = driver {
+        driver.other_change();
     }
 }
 

@@ -4,12 +4,14 @@ use std::net::Ipv6Addr;
 
 use millrace_forward::SharedFib;
 use millrace_packet::Pool;
+use millrace_units::PortId;
 use millrace_wire::ipv6;
 
 use super::*;
 use crate::parse::tags::Tags;
 use crate::ports::PortSettings;
 use crate::ports::tests::settings;
+use crate::router::Router;
 
 /// Returns an IPv6 packet of 1,500 octets whose bytes are a valid IPv4 header with options: traffic class
 /// `0xb8`, flow label 1,500.
@@ -36,7 +38,7 @@ fn ipv6_packet_above_the_mtu_is_dropped_and_no_fragment_leaves() {
         router.ports.set(PortId(port), port_settings);
     }
     let (packet, key) = packet6(&pool);
-    router.send(packet, &key, MacAddr([2, 0, 0, 0, 0, 1]), Instant::ZERO);
+    router.disposal().send(packet, &key, MacAddr([2, 0, 0, 0, 0, 1]), Instant::ZERO);
     assert!(router.ports.get(PortId(1)).unwrap().queue.is_empty());
     assert_eq!(router.ports.get(PortId(0)).unwrap().count.drops.get(DropReason::TooBig), 1);
     assert_eq!((router.observation.totals.dropped, pool.in_use()), (1, 0));

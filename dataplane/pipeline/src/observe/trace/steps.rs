@@ -103,6 +103,15 @@ impl Observation {
         }
     }
 
+    /// Records the take-over of a finished frame, which enters the queue of its egress port here.
+    #[cold]
+    pub(crate) fn trace_taken_over(&mut self, packet: &Packet, ports: &PortTable, now: Instant) {
+        let Some(tracer) = &mut self.trace else { return };
+        tracer.enter();
+        tracer.write(packet.trace, TraceStep::TakenOver, now);
+        tracer.write_queued(packet.trace, ports.queue_of(packet), now);
+    }
+
     /// Records the fragmentation of a traced packet. The journey of each fragment ends separately.
     #[cold]
     pub(crate) fn trace_fragmented(&mut self, mark: u16, fragments: usize, now: Instant) {

@@ -13,8 +13,7 @@ use millrace_packet::{DropReason, Packet, Pool};
 use millrace_units::{Instant, PortId};
 use millrace_wire::{EtherType, MacAddr, Protocol, ethernet, ipv6};
 
-use crate::ports::{DeviceId, PortEntry, PortSettings, PortTable, Stack};
-use crate::router::Router;
+use crate::ports::{PortEntry, PortTable};
 
 /// Result of a packet delivered to the own stack.
 pub(crate) enum Outcome {
@@ -130,18 +129,4 @@ fn sender(packet: &Packet) -> MacAddr {
 /// Returns whether the protocol is ICMP, for which ports without a kernel only answer echo requests.
 fn is_icmp(protocol: Protocol) -> bool {
     matches!(protocol, Protocol::ICMP | Protocol::ICMPV6)
-}
-
-/// Announces the addresses of the ports of a device that was just opened.
-pub(crate) fn announce_addresses(router: &mut Router, device: DeviceId, now: Instant) {
-    let is_own = |settings: &PortSettings| {
-        settings.device == device && settings.up && !matches!(settings.stack, Stack::Kernel { .. })
-    };
-    let own = router.ports.iter().filter(|(_, entry)| is_own(&entry.settings));
-    let address = |(port, address)| NeighbourKey { port, address };
-    let addresses =
-        own.flat_map(|(id, entry)| entry.settings.addresses.iter().map(move |net| (id, net.addr())));
-    for key in addresses.map(address).collect::<Vec<_>>() {
-        router.with_own(now, |own, context| own.announce(key, context));
-    }
 }

@@ -26,12 +26,12 @@ use crate::explain::Question;
 use crate::flow_reports::FlowScan;
 use crate::forward::changes::{NeighbourChange, NeighbourKnowledge};
 use crate::gate_tables::WorkerTable;
-use crate::ingress::host_output::{HostFilters, HostSettings};
 use crate::observe::capture::{CapturePlace, capture};
 use crate::observe::drop_log::DropQuery;
 use crate::observe::trace::{TraceOrder, trace};
 use crate::options::Options;
 use crate::ports::DeviceId;
+use crate::ports::host_output::{HostFilters, HostSettings};
 use crate::ports::scheduler::{Piece, ScheduleChange};
 use crate::punt::host_path::NoHost;
 

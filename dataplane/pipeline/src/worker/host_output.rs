@@ -1,40 +1,14 @@
 //! Host output: packets that the kernel sends out of a port with a scheduler. The router intercepts them, and
 //! puts them into the port's queues like other packets.
 
-use std::os::fd::RawFd;
-
-use millrace_packet::{BATCH_SIZE, Packet, Pool};
-use millrace_plugin::EMPTY_PATH;
-use millrace_plugin_abi::Position;
+use crate::ports::host_output::HostSettings;
+use crate::router::Router;
+use crate::work::Work;
+use crate::worker::since_cleared;
+use millrace_packet::BATCH_SIZE;
 use millrace_port::{Port, PortCounters};
 use millrace_units::{Instant, PortId};
-use millrace_wire::EtherType;
-use millrace_wire::ethernet::{self, Frame};
-use millrace_wire::vlan;
-
-use crate::parse::ROUTER;
-use crate::router::Router;
-use crate::work::{Fate, Work};
-use crate::worker::since_cleared;
-
-/// Filters that host output passes before the queues of a port.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum HostFilters {
-    /// Filters at gates of position `queue`, which choose the queue.
-    #[default]
-    Queue,
-    /// Filters at all gates. No filter changes the egress port.
-    All,
-}
-
-/// Settings of host output at a port.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct HostSettings {
-    /// Filters that the packets pass.
-    pub filters: HostFilters,
-    /// Maximum number of packets taken per iteration, 1 to 256, as `input-weight` of ports.
-    pub weight: u16,
-}
+use std::os::fd::RawFd;
 
 /// Host output of a port, and the device from which the worker reads it.
 pub(crate) struct HostOutput {
@@ -109,7 +83,7 @@ impl HostOutputs {
 impl HostOutput {
     fn receive(&mut self, router: &mut Router, work: &mut Work, now: Instant) -> usize {
         work.packets.set_limit(self.settings.weight.into());
-        self.device.receive(router.pool(), now, &mut work.packets);
+        self.device.receive(&router.pool, now, &mut work.packets);
         work.packets.set_limit(BATCH_SIZE);
         let received = work.packets.len();
         if received > 0 {
@@ -117,61 +91,4 @@ impl HostOutput {
         }
         received
     }
-}
-
-impl Router {
-    fn pool(&self) -> &Pool {
-        &self.pool
-    }
-
-    /// Puts a batch of frames that the kernel sends by `port` into the port's queues. Afterwards `work` holds
-    /// no packets. Frames that can't be parsed go to the default queue.
-    pub(crate) fn take_host_output(
-        &mut self,
-        port: PortId,
-        filters: HostFilters,
-        work: &mut Work,
-        now: Instant,
-    ) {
-        self.observation.totals.received =
-            self.observation.totals.received.wrapping_add(work.packets.len() as u64);
-        self.observation.totals.from_host += work.packets.len() as u64;
-        work.begin();
-        for index in 0..work.packets.len() {
-            let packet = work.packets.at_mut(index);
-            (packet.port, packet.out_port, packet.is_framed) = (ROUTER, port, true);
-            match ether_type(packet) {
-                Some(ether_type) => self.read(work, index, ether_type, now),
-                None => work.fates[index] = Fate::Queue,
-            }
-            if !work.fates[index].is_open() {
-                work.fates[index] = Fate::Queue;
-            }
-        }
-        self.classify(work, now);
-        let from = match filters {
-            HostFilters::Queue => {
-                // Bindings of skipped gates are not accounted.
-                for index in 0..work.packets.len() {
-                    let path = work.paths[index];
-                    if path != EMPTY_PATH {
-                        work.paths[index] = self.gates.plugins_mut().part_at(path, Position::Queue);
-                    }
-                }
-                Position::Queue
-            }
-            HostFilters::All => Position::Early,
-        };
-        self.travel_from(work, from, 0, now);
-        self.follow_up(now);
-        self.keep_flows(now, false);
-    }
-}
-
-/// Sets the network offset of a frame, and returns its EtherType; `None` if its headers can't be read.
-fn ether_type(packet: &mut Packet) -> Option<EtherType> {
-    let frame = Frame::new_checked(packet.data()).ok()?;
-    let stack = vlan::Stack::parse(frame.ether_type(), frame.payload()).ok()?;
-    packet.set_network(ethernet::HEADER_LEN + stack.len);
-    Some(stack.ether_type)
 }

@@ -1,0 +1,73 @@
+//! Assignment of fragments to the flows of their first fragments.
+
+use millrace_classify::{Fragment, fragment_key};
+use millrace_packet::{DropReason, Exceptions, Family, Packet};
+use millrace_units::Instant;
+use millrace_wire::Protocol;
+
+use super::Classifier;
+use crate::gates::Gates;
+use crate::parse::Parsed;
+
+/// Number of octets of a fragmented IPv6 packet, from the fragmentable part's start, that may hold headers
+/// while some binding refuses packets. A first fragment with longer headers is dropped. So is a later
+/// fragment that begins within them, if its first fragment is unknown. A link's minimum MTU of 1,280 octets
+/// leaves this number for a fragment (RFC 8200, 5), and the first one holds all headers (RFC 7112).
+const HEADERS_END: u16 = 1232;
+/// As [`HEADERS_END`], if bindings exist but none refuses packets: the TCP flags lie within this number of
+/// octets.
+const UNSEEN_HEADERS_END: u16 = 16;
+
+impl Classifier {
+    /// Assigns a later fragment to the flow of its first fragment, and records a first fragment. Returns the
+    /// drop reason of a fragment that could evade filters.
+    pub fn join_fragments(
+        &mut self,
+        packet: &mut Packet,
+        parsed: &mut Parsed,
+        gates: &Gates,
+        now: Instant,
+    ) -> Result<(), DropReason> {
+        let Some(fragment) = parsed.fragment else { return Ok(()) };
+        let Fragment { identification, first, offset, headers_end } = fragment;
+        if parsed.overlaps_header && gates.is_bound() {
+            // The fragment could overwrite fields that filters have checked (RFC 1858, 3.2; RFC 3128).
+            return Err(DropReason::Ip4Fragment);
+        }
+        let is_cut = packet.exceptions.contains(Exceptions::CUT);
+        if first && is_cut && gates.judges() {
+            // Later fragments would pass filters on ports or flags (RFC 1858, 3.1; RFC 7112).
+            return Err(match parsed.key.family() {
+                Family::V4 => DropReason::Ip4Fragment,
+                Family::V6 => DropReason::Ip6HeaderChain,
+            });
+        }
+        let is_told_apart = Protocol(parsed.key.protocol).has_ports() || parsed.key.family() == Family::V6;
+        if !is_told_apart || is_cut {
+            return Ok(());
+        }
+        if headers_end > HEADERS_END && gates.refuses() {
+            return Err(DropReason::Ip6HeaderChain);
+        }
+        let hash = self.flows.hash(&fragment_key(&parsed.key));
+        let mut candidate = parsed.candidate(packet);
+        if first {
+            self.fragments.begin(&candidate, hash, fragment, now);
+        } else {
+            let end = self.fragments.follow(&mut candidate, hash, identification, now);
+            let end = end.unwrap_or(match parsed.key.family() {
+                Family::V4 => 0,
+                Family::V6 if gates.refuses() => HEADERS_END,
+                Family::V6 => UNSEEN_HEADERS_END,
+            });
+            if offset < end && gates.is_bound() {
+                // The first fragment's header chain determines the extent of the headers (RFC 5722; RFC
+                // 7112).
+                return Err(DropReason::Ip4Fragment);
+            }
+            (parsed.key, parsed.varying.tcp_flags) = (candidate.key, candidate.tcp_flags);
+            packet.exceptions = candidate.exceptions;
+        }
+        Ok(())
+    }
+}

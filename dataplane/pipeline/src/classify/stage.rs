@@ -1,0 +1,176 @@
+//! Classification of a batch: the flow record of each packet, and the answer in it.
+
+use millrace_classify::{FlowAnswer, FlowIndex};
+use millrace_packet::BATCH_SIZE;
+use millrace_units::Instant;
+
+use super::Classifier;
+use crate::forward::tables::ForwardingTables;
+use crate::gates::Gates;
+use crate::options::Options;
+use crate::ports::PortTable;
+use crate::work::{Fate, Work};
+
+/// Bit in the variant of all records that are not the base record of their flow.
+const VARIANT: u32 = 1 << 31;
+
+/// Classify stage of a batch: the flow records, and the tables that decide about new flows.
+pub(crate) struct Classification<'a> {
+    pub classifier: &'a mut Classifier,
+    pub forwarding: &'a ForwardingTables,
+    pub gates: &'a mut Gates,
+    pub ports: &'a PortTable,
+    pub options: &'a Options,
+    /// Key of the flow hashes.
+    pub seed: u64,
+}
+
+impl Classification<'_> {
+    /// Finds the path and the route of every open packet of a batch.
+    pub fn classify(&mut self, work: &mut Work, now: Instant) {
+        work.complete_all();
+        if !self.classifier.remembers() {
+            return self.classify_each(work);
+        }
+        let count = work.packets.len().min(BATCH_SIZE);
+        self.classifier.begin(work, self.options.new_flows);
+        let flows = &self.classifier.flows;
+        flows.find_batch(&work.keys[..count], &work.hashes[..count], &mut work.flows[..count]);
+        self.look_ahead_for_new(work, count);
+        (0..count).for_each(|index| self.classify_open(work, index, now));
+    }
+
+    /// Finds the paths and routes of packets that the fast path has left. Their flow lookups are done.
+    pub fn classify_left(&mut self, work: &mut Work, now: Instant) {
+        let left = std::mem::take(&mut work.left);
+        left.iter().for_each(|index| work.complete(usize::from(*index)));
+        self.look_ahead_for_new(work, work.packets.len().min(BATCH_SIZE));
+        left.iter().for_each(|index| self.classify_open(work, usize::from(*index), now));
+        work.left = left;
+    }
+
+    /// Finds the paths of copies: at gates of `queue`, a copy passes the same instances as its original.
+    pub fn find_paths(&mut self, work: &mut Work) {
+        if !self.gates.is_bound() {
+            return;
+        }
+        for index in (0..work.packets.len()).filter(|index| work.fates[*index].is_open()) {
+            let has_route = self.forwarding.fib.lookup(work.keys[index].destination()).is_some();
+            let priority = has_route.then_some(self.options.route_priority);
+            work.paths[index] = self.gates.classify(&work.candidate(index), priority).path;
+        }
+    }
+
+    /// Looks up the answers of open packets without a flow record, as many as the budget for new flows permits.
+    fn look_ahead_for_new(&mut self, work: &Work, count: usize) {
+        if work.flows[..count].contains(&None) {
+            self.look_ahead(work, self.classifier.budget, |index| work.flows[index].is_none());
+        } else {
+            self.classifier.ahead.clear();
+        }
+    }
+
+    /// Looks up the answers of the first `most` open packets that are `wanted`.
+    fn look_ahead(&mut self, work: &Work, most: usize, wanted: impl Fn(usize) -> bool) {
+        self.classifier.ahead.clear();
+        let open = (0..work.packets.len()).filter(|index| work.fates[*index].is_open());
+        for index in open.filter(|index| wanted(*index)).take(most) {
+            let candidate = work.candidate(index);
+            self.classifier.ahead.ask(index, candidate);
+        }
+        if self.classifier.ahead.len() > 0 {
+            self.classifier.ahead.look_up(&self.forwarding.fib, self.gates, self.options.route_priority);
+        }
+    }
+
+    /// Classifies a packet if it is open, and sets its fate if it ends here.
+    #[inline]
+    fn classify_open(&mut self, work: &mut Work, index: usize, now: Instant) {
+        if work.fates[index].is_open()
+            && let Err(fate) = self.classify_one(work, index, now)
+        {
+            work.fates[index] = fate;
+        }
+    }
+
+    /// Classifies each packet of a batch without a flow table.
+    fn classify_each(&mut self, work: &mut Work) {
+        self.look_ahead(work, BATCH_SIZE, |_| true);
+        for index in 0..work.packets.len() {
+            if !work.fates[index].is_open() {
+                continue;
+            }
+            match self.answer(work, index) {
+                Ok(answer) => {
+                    work.paths[index] = answer.path;
+                    work.packets.at_mut(index).next_hop = answer.next_hop;
+                }
+                Err(fate) => work.fates[index] = fate,
+            }
+        }
+    }
+
+    /// Sets the path, route, adjacency and state of a packet. Returns the fate of a packet that ends here.
+    #[inline]
+    fn classify_one(&mut self, work: &mut Work, index: usize, now: Instant) -> Result<(), Fate> {
+        let answer = match work.flows[index] {
+            Some(flow) => self.classify_known(work, index, flow, now)?,
+            None => self.classify_new(work, index, 0, now)?,
+        };
+        work.paths[index] = answer.path;
+        work.adjacencies[index] = answer.adjacency;
+        work.packets.at_mut(index).next_hop = answer.next_hop;
+        if self.gates.plugins().keeps_states()
+            && let Some(flow) = work.flows[index]
+        {
+            work.states[index] = self.classifier.flows.state(flow);
+        }
+        Ok(())
+    }
+
+    /// Returns the answer for a packet of a known flow.
+    #[inline]
+    pub(super) fn classify_known(
+        &mut self,
+        work: &mut Work,
+        index: usize,
+        flow: FlowIndex,
+        now: Instant,
+    ) -> Result<FlowAnswer, Fate> {
+        let mut answer = self.classifier.flows.record(flow).answer;
+        if answer.generation != self.classifier.changes.current() {
+            // Renewal comes first: a change may also change the fields that distinguish packets of the flow.
+            answer = self.renew(work, index, flow)?;
+        } else {
+            self.classifier.counts.hits += 1;
+        }
+        if answer.varying_mask != 0 {
+            let varying = work.candidate(index).varying() & answer.varying_mask;
+            if varying != answer.varying_value {
+                return self.classify_variant(work, index, varying | VARIANT, now);
+            }
+        }
+        self.classifier.touch(work, index, flow, now);
+        Ok(answer)
+    }
+
+    /// Returns the answer for a packet whose relevant varying fields differ from those of the base record.
+    fn classify_variant(
+        &mut self,
+        work: &mut Work,
+        index: usize,
+        variant: u32,
+        now: Instant,
+    ) -> Result<FlowAnswer, Fate> {
+        let Some(flow) = self.classifier.flows.find(&work.keys[index], work.hashes[index], variant) else {
+            return self.classify_new(work, index, variant, now);
+        };
+        work.flows[index] = Some(flow);
+        let mut answer = self.classifier.flows.record(flow).answer;
+        if answer.generation != self.classifier.changes.current() {
+            answer = self.renew(work, index, flow)?;
+        }
+        self.classifier.touch(work, index, flow, now);
+        Ok(answer)
+    }
+}

@@ -1,0 +1,38 @@
+//! Upkeep of the flow table: expiry and growth, marks of reserved flows, and reports of ended flows to
+//! instances.
+
+use std::time::Duration;
+
+use millrace_plugin_abi::FlowEnd;
+use millrace_units::Instant;
+
+use super::Classification;
+
+/// Maximum number of flow records that the upkeep of the flow table (expiry and growth) visits per batch.
+const UPKEEP: usize = 64;
+/// As [`UPKEEP`], for an idle worker.
+const IDLE_UPKEEP: usize = 1024;
+/// Interval of the flow table's upkeep while no packets arrive.
+const UPKEEP_INTERVAL: Duration = Duration::from_millis(250);
+
+impl Classification<'_> {
+    /// Expires idle flows, grows the table, and notifies plugins of ended flows. `idle`: the worker has no
+    /// packets.
+    pub fn keep_flows(&mut self, now: Instant, idle: bool) {
+        let classifier = &mut *self.classifier;
+        classifier.reserved.mark(&mut classifier.flows, self.seed);
+        if idle && classifier.upkeep.is_some_and(|upkeep| upkeep > now) {
+            return;
+        }
+        let more = classifier.flows.maintain(now, if idle { IDLE_UPKEEP } else { UPKEEP });
+        classifier.upkeep = Some(if more { now } else { now + UPKEEP_INTERVAL });
+        while let Some(removed) = self.classifier.flows.pop_removed() {
+            if removed.state != 0 || self.gates.plugins().hears_flow_ends(removed.answer.path) {
+                let end = FlowEnd { key: removed.key, packets: removed.packets, bytes: removed.bytes };
+                self.gates.plugins_mut().flow_ended(removed.answer.path, &end, removed.state);
+            }
+            self.gates.plugins_mut().paths.release(removed.answer.path);
+        }
+        self.gates.plugins_mut().collect_paths(now);
+    }
+}

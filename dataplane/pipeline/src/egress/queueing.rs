@@ -1,0 +1,216 @@
+//! Queueing of finished frames at their egress ports, and counting of dropped packets.
+
+use std::collections::VecDeque;
+use std::vec::Drain;
+
+use millrace_packet::{DropReason, Packet, Pool};
+use millrace_schedule::ScheduleError;
+use millrace_units::{Amount, Instant, PortId};
+
+use crate::accounts::Ledger;
+use crate::egress::departures::Departures;
+use crate::egress::transmit::amount_of;
+use crate::gates::Gates;
+use crate::handover::{Errand, Handover};
+use crate::observe::Observation;
+use crate::observe::capture::Direction;
+use crate::ports::scheduler::{Piece, QueueDrops, ScheduleChange};
+use crate::ports::{DeviceId, PortTable};
+use crate::work::Work;
+
+/// Reused allocations of the stage; their contents are meaningless between two packets.
+#[derive(Default)]
+pub(crate) struct EgressScratch {
+    pub fragments: Vec<Packet>,
+    /// Packets dropped by queues and not yet counted.
+    queue_drops: QueueDrops,
+    /// Filter accounts of a packet in hand-over, one word each.
+    handed_filters: Vec<u64>,
+}
+
+/// Queueing stage: the queues of the ports, and the state that counts their packets.
+pub(crate) struct Queueing<'a> {
+    pub pool: &'a Pool,
+    pub ports: &'a mut PortTable,
+    pub gates: &'a mut Gates,
+    /// Rings to other workers; `None` with a single worker.
+    pub handover: Option<&'a mut Handover>,
+    pub observation: &'a mut Observation,
+    pub scratch: &'a mut EgressScratch,
+}
+
+impl Queueing<'_> {
+    /// Returns whether this worker owns a device.
+    #[inline]
+    pub fn owns(&self, device: DeviceId) -> bool {
+        self.handover.as_ref().is_none_or(|handover| handover.owns(device))
+    }
+
+    /// Counts and releases a dropped packet.
+    pub fn drop_packet(&mut self, packet: Packet, reason: DropReason) {
+        self.observation.drop_packet(packet, reason, self.ports, self.gates.plugins());
+    }
+
+    /// Puts a batch of finished frames, counted by [`Leaving`](crate::work::Leaving), into the queue of their
+    /// common egress port. Returns `false`, and leaves the batch as it is, if they have no common port, or if
+    /// that port has no room.
+    #[inline]
+    pub fn leave(&mut self, work: &mut Work) -> bool {
+        let Work { packets, leaving, .. } = work;
+        let out = leaving.port().and_then(|port| self.ports.get_mut(port));
+        let Some(out) = out.filter(|out| out.has_room_for(packets.len())) else { return false };
+        out.queue_all(packets.drain());
+        let mut ledger = ledger_of(self.observation, self.gates);
+        for (accounts, amount) in leaving.amounts() {
+            out.queue_bytes += amount.bytes;
+            ledger.amount_queued(accounts, amount);
+        }
+        self.gates.plugins_mut().end_of_batch();
+        true
+    }
+
+    /// Puts the first `count` frames of a batch, all with egress port `port`, into the queue of that port.
+    pub fn queue_run(&mut self, packets: &mut Drain<'_, Packet>, port: PortId, count: usize, now: Instant) {
+        let run = packets.by_ref().take(count);
+        let mut ledger = ledger_of(self.observation, self.gates);
+        match self.ports.get_mut(port).filter(|out| out.is_here) {
+            Some(out) => out.enqueue_all(run, now, &mut self.scratch.queue_drops, &mut ledger),
+            None => return run.for_each(|packet| self.queue_frame(packet, now)),
+        }
+        if !self.scratch.queue_drops.is_empty() {
+            self.drop_queued();
+        }
+    }
+
+    /// Puts a finished frame into the queue of its `out_port`.
+    pub fn queue_frame(&mut self, packet: Packet, now: Instant) {
+        if self.observation.is_tapped() {
+            let leaves = (packet.out_port, Direction::Outbound);
+            self.observation.tap(&packet, self.pool, leaves, now);
+        }
+        if self.handover.is_some() {
+            return self.queue_at_owner(packet, now);
+        }
+        self.queue_here(packet, now);
+    }
+
+    /// Puts a finished frame into the queue of its `out_port`, here or at the worker that owns the port's
+    /// device.
+    fn queue_at_owner(&mut self, packet: Packet, now: Instant) {
+        let device = self.ports.get(packet.out_port).map(|out| out.settings.device);
+        let filters = &mut self.scratch.handed_filters;
+        let (Some(device), Some(handover)) = (device, self.handover.as_deref_mut()) else {
+            return self.drop_packet(packet, DropReason::PortDown);
+        };
+        if handover.owns(device) {
+            return self.queue_here(packet, now);
+        }
+        filters.clear();
+        filters.extend(self.gates.plugins().bindings_of(packet.counts_for));
+        match handover.put_to_device(device, Errand::Transmit, &packet, filters) {
+            true => self.observation.totals.handed += 1,
+            false => self.drop_packet(packet, DropReason::HandoverFull),
+        }
+    }
+
+    /// Puts a finished frame into the queue or scheduler of its `out_port`, a port of this worker.
+    #[inline]
+    pub fn queue_here(&mut self, packet: Packet, now: Instant) {
+        let mut ledger = ledger_of(self.observation, self.gates);
+        match self.ports.get_mut(packet.out_port) {
+            None => self.drop_packet(packet, DropReason::PortDown),
+            Some(out) => out.enqueue(packet, now, &mut self.scratch.queue_drops, &mut ledger),
+        }
+        if !self.scratch.queue_drops.is_empty() {
+            self.drop_queued();
+        }
+    }
+
+    /// Counts and releases packets that queues dropped.
+    #[cold]
+    fn drop_queued(&mut self) {
+        let mut drops = std::mem::take(&mut self.scratch.queue_drops);
+        for (packet, reason) in drops.drain(..) {
+            let mut ledger = ledger_of(self.observation, self.gates);
+            ledger.goes_on(&packet);
+            ledger.dropped(&packet);
+            self.drop_packet(packet, reason);
+        }
+        self.scratch.queue_drops = drops;
+    }
+
+    /// Changes the scheduler of a port. Nothing changes at a worker that does not own the port's device.
+    /// `seed` keys the hashes of a new scheduler.
+    pub fn schedule(
+        &mut self,
+        port: PortId,
+        changes: (&[ScheduleChange], Piece),
+        seed: u64,
+        now: Instant,
+    ) -> Result<(), ScheduleError> {
+        // Half of the packet memory is left to packets outside schedulers.
+        let frames = self.pool.capacity() / 2 / self.ports.iter().count().max(1) as u32;
+        let is_ours = self.ports.get(port).is_some_and(|entry| self.owns(entry.settings.device));
+        let Some(entry) = self.ports.get_mut(port).filter(|_| is_ours) else { return Ok(()) };
+        let changed = entry.change_scheduler(changes, (frames, seed), now, &mut self.scratch.queue_drops);
+        self.drop_queued();
+        changed
+    }
+
+    /// Calls `send` for each port with the queue of packets to send now. Packets that `send` leaves in the
+    /// queue wait there. `send` returns the amount that it dropped for lack of room. `None` means that the
+    /// device is gone: then all packets of the queue are dropped.
+    pub fn for_each_queue(
+        &mut self,
+        now: Instant,
+        mut send: impl FnMut(DeviceId, &mut VecDeque<Packet>, &mut Departures<'_>) -> Option<Amount>,
+    ) {
+        let Self { ports, gates, scratch: EgressScratch { queue_drops, .. }, observation, .. } = self;
+        let Observation { route_accounts, totals, drop_log, trace, .. } = &mut **observation;
+        // Traced packets are few: the departures are searched only while the router holds some.
+        let mut trace = trace.as_mut().filter(|tracer| tracer.has_live());
+        for (id, entry) in ports.iter_mut() {
+            let mut ledger = Ledger { routes: route_accounts, filters: gates.plugins_mut() };
+            entry.release(now, queue_drops, &mut ledger);
+            if entry.queue.is_empty() {
+                continue;
+            }
+            let before = Amount { packets: entry.queue.len() as u64, bytes: entry.queue_bytes };
+            if let Some(tracer) = &mut trace {
+                tracer.look_for(&entry.queue);
+            }
+            let mut departures = Departures { ledger, noted: &mut entry.noted, log: drop_log };
+            let (beyond, reason) = match send(entry.settings.device, &mut entry.queue, &mut departures) {
+                Some(beyond) => (beyond, DropReason::QueueFull),
+                None => {
+                    departures.lose(0, entry.queue.iter(), DropReason::PortDown);
+                    entry.queue.clear();
+                    (before, DropReason::PortDown)
+                }
+            };
+            departures.stay(entry.queue.iter());
+            let left = amount_of(entry.queue.iter());
+            let sent = before.packets - left.packets - beyond.packets;
+            entry.count.tx_packets += sent;
+            entry.count.tx_bytes += before.bytes - left.bytes - beyond.bytes;
+            if let Some(tracer) = &mut trace {
+                tracer.left(id, sent, left.packets, reason, now);
+            }
+            entry.count.drops.add(reason, beyond.packets);
+            entry.queue_bytes = left.bytes;
+            totals.transmitted += sent;
+            totals.dropped += beyond.packets;
+        }
+        if let Some(tracer) = trace {
+            tracer.looked();
+        }
+        if !self.scratch.queue_drops.is_empty() {
+            self.drop_queued();
+        }
+    }
+}
+
+/// Returns the ledger that counts packets entering and leaving queues.
+fn ledger_of<'a>(observation: &'a mut Observation, gates: &'a mut Gates) -> Ledger<'a> {
+    Ledger { routes: &mut observation.route_accounts, filters: gates.plugins_mut() }
+}

@@ -1,0 +1,81 @@
+//! Outputs of instances other than verdicts: packets, messages, requests and log lines.
+
+use millrace_packet::{DropReason, Packet};
+use millrace_plugin::Given;
+use millrace_plugin_abi::Output;
+use millrace_units::{Instant, PortId};
+
+use super::GateRun;
+use crate::observe::event::Event;
+
+impl GateRun<'_> {
+    /// Takes the outputs of instances other than verdicts. Packets begin their journey in the order of their
+    /// creation; messages, requests and log lines go to control.
+    #[inline]
+    pub fn take_given(&mut self, now: Instant) {
+        while let Some(given) = self.gates.plugins_mut().take_given() {
+            self.take_output(given, now);
+        }
+        self.take_made();
+    }
+
+    /// Takes an output of an instance.
+    fn take_output(&mut self, given: Given, now: Instant) {
+        let Given { instance, output } = given;
+        match output {
+            Output::Packet { bytes, port, passes } => {
+                if !self.begin_made(&bytes, port, passes) {
+                    self.gates.plugins_mut().fail_for_port(instance, port, now);
+                }
+            }
+            Output::Log(level, line) => {
+                _ = self.observation.report_event(Event::InstanceSays(instance, level, line))
+            }
+            Output::Message(bytes) => {
+                if !self.observation.report_event(Event::InstanceSends(instance, bytes)) {
+                    self.gates.plugins_mut().count_messages(instance, |messages| messages.unsent += 1);
+                }
+            }
+            Output::Request(request) => {
+                _ = self.observation.report_event(Event::InstanceRequests(instance, request))
+            }
+        }
+    }
+
+    /// Injects a packet that an instance made, from the network header on, as if `port` had received it.
+    /// `passes`: number of times that the original packet was classified again. Its limit prevents that
+    /// packets multiply without end. Returns `false` for an unknown port: only the router itself makes
+    /// packets without an ingress port, which no stage checks.
+    pub fn begin_made(&mut self, bytes: &[u8], port: PortId, passes: u8) -> bool {
+        if self.ports.get(port).is_none() {
+            return false;
+        }
+        self.observation.totals.created.plugins += 1;
+        let Some(mut packet) = self.pool.packet_from(bytes) else {
+            self.observation.totals.dropped += 1;
+            self.ports.count_drop(port, DropReason::NoMemory);
+            return true;
+        };
+        packet.port = port;
+        packet.passes = passes;
+        packet.set_network(0);
+        if let Err(packet) = self.pending.from_plugins.push(packet, self.pool) {
+            self.drop_packet(packet, DropReason::QueueFull);
+        }
+        true
+    }
+
+    /// Begins the journey of packets that instances made, as many as the iteration takes. Drops a packet that
+    /// was classified again too often.
+    fn take_made(&mut self) {
+        while let Some(packet) = self.pending.from_plugins.take() {
+            if let Err(packet) = self.pending.classify_again(packet) {
+                self.drop_packet(packet, DropReason::PluginLoop);
+            }
+        }
+    }
+
+    fn drop_packet(&mut self, packet: Packet, reason: DropReason) {
+        self.observation.drop_packet(packet, reason, self.ports, self.gates.plugins());
+    }
+}

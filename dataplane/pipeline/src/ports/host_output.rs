@@ -1,0 +1,20 @@
+//! Settings of host output: packets that the kernel sends out of a port with a scheduler.
+
+/// Filters that host output passes before the queues of a port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum HostFilters {
+    /// Filters at gates of position `queue`, which choose the queue.
+    #[default]
+    Queue,
+    /// Filters at all gates. No filter changes the egress port.
+    All,
+}
+
+/// Settings of host output at a port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HostSettings {
+    /// Filters that the packets pass.
+    pub filters: HostFilters,
+    /// Maximum number of packets taken per iteration, 1 to 256, as `input-weight` of ports.
+    pub weight: u16,
+}

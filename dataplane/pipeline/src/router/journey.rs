@@ -1,0 +1,186 @@
+//! Journey of a batch through the stages.
+
+use millrace_forward::NO_ADJACENCY;
+use millrace_plugin_abi::Position;
+use millrace_units::Instant;
+
+use crate::fast_path::bare::leave_bare;
+use crate::forward::known::leave_known;
+use crate::ingress::steer::steer;
+use crate::observe::trace::{Pick, Probe};
+use crate::ports::DeviceId;
+use crate::router::Router;
+use crate::router::trace_steps::{write_classified, write_routed};
+use crate::work::{Fate, Work};
+
+impl Router {
+    /// Takes a batch received by `device` through all stages. Afterwards `work` holds no packets.
+    pub fn process(&mut self, device: DeviceId, work: &mut Work, now: Instant) {
+        // The counter may be below zero: cleared counters leave out packets that other workers have received.
+        self.observation.totals.received =
+            self.observation.totals.received.wrapping_add(work.packets.len() as u64);
+        self.arrivals.0.note(&work.packets);
+        self.arrivals.1 = Some(device);
+        work.begin();
+        self.ingress().receive(device, work, now);
+        if self.observation.is_tapped() {
+            self.observation.tap_arrivals(work, &self.pool, now);
+        }
+        if let Some(tracer) = &mut self.observation.trace
+            && !tracer.passes(work.packets.len())
+        {
+            return self.journey_watched(work, Pick::Chosen, now);
+        }
+        if let Some(handover) = &mut self.handover {
+            steer(handover, &self.ports, work);
+        }
+        self.journey(work, now);
+    }
+
+    /// Runs the stages from classify on, then all packets that they create or release.
+    pub(crate) fn journey(&mut self, work: &mut Work, now: Instant) {
+        self.stages(work, now);
+        self.follow_up(now);
+        self.classification().keep_flows(now, false);
+    }
+
+    /// Runs the stages from classify on.
+    #[inline(always)]
+    pub(crate) fn stages(&mut self, work: &mut Work, now: Instant) {
+        let leaves = self.settle(work, (), now);
+        if !(leaves && self.queueing().leave(work)) {
+            self.disposal().dispose(work, (), now);
+        }
+    }
+
+    /// Runs the stages from classify up to dispose, which settle the fates of the packets. Returns whether
+    /// all packets (except those [aside](Work::aside)) are finished frames that
+    /// [`Leaving`](crate::work::Leaving) has counted.
+    #[inline(always)]
+    pub(crate) fn settle<P: Probe>(&mut self, work: &mut Work, probe: P, now: Instant) -> bool {
+        let open = probe.mark().filter(|_| work.fates[0].is_open());
+        let before = open.map(|mark| (mark, self.classifier.counts));
+        self.gates.groups.begin();
+        let is_bare = !self.classifier.remembers()
+            && !self.observation.is_tapped()
+            && !self.gates.is_bound()
+            && leave_bare(&mut self.forwarding, &self.ports, work);
+        let is_express = is_bare || self.classify_or_express(work, probe, now);
+        if let Some((mark, before)) = before {
+            write_classified(self, mark, work, before, now);
+        }
+        if !is_express {
+            work.note_keys();
+            self.settle_from(work, (Position::Early, 0), probe, now);
+            return false;
+        }
+        if !self.gates.groups.is_empty() {
+            return self.settle_bound(work, probe, now);
+        }
+        if let Some(mark) = probe.mark().filter(|_| work.fates[0] == Fate::Queue) {
+            write_routed(self, mark, work, now);
+        }
+        self.offer(work, now);
+        true
+    }
+
+    /// Classifies a batch; packets of known flows take the fast path if possible. Returns whether all packets
+    /// did.
+    #[inline(always)]
+    fn classify_or_express<P: Probe>(&mut self, work: &mut Work, probe: P, now: Instant) -> bool {
+        if self.observation.is_tapped() || !self.classifier.remembers() {
+            self.classification().classify(work, now);
+            return false;
+        }
+        let all = match probe.mark() {
+            None => self.fast_path().express(work, now),
+            // A lookup alone costs less than a batch lookup.
+            Some(_) => self.fast_path().express_alone(work, now),
+        };
+        if !all {
+            self.classification().classify_left(work, now);
+        }
+        all
+    }
+
+    /// Takes packets of known flows through the instances at gates of positions `early` and `late`. Returns
+    /// whether all packets are finished frames.
+    fn settle_bound<P: Probe>(&mut self, work: &mut Work, probe: P, now: Instant) -> bool {
+        if self.gates.looks_at_packets() {
+            work.note_keys();
+        }
+        self.gate_run().run((Position::Early, 0), work, probe, now);
+        self.gate_run().run((Position::Late, 0), work, probe, now);
+        self.forward_known(work, probe, now);
+        self.offer(work, now);
+        let all = work.leaving.packets() + work.aside as u64 == work.packets.len() as u64;
+        if !all {
+            work.note_keys();
+        }
+        all
+    }
+
+    /// Settles the fates of packets from a position and stage number on, without disposing of them.
+    pub(crate) fn settle_from<P: Probe>(
+        &mut self,
+        work: &mut Work,
+        (position, stage): (Position, u16),
+        probe: P,
+        now: Instant,
+    ) {
+        self.gates.group(work);
+        let from = |here: Position| if here == position { stage } else { 0 };
+        for here in [Position::Early, Position::Route, Position::Late] {
+            if here >= position {
+                self.gate_run().run((here, from(here)), work, probe, now);
+            }
+        }
+        if position <= Position::Late {
+            self.gate_run().make_copies(work, probe, now);
+            self.forward(work, probe, now);
+            if (position, stage) == (Position::Early, 0) {
+                // Not for packets that waited: `work` holds no flow records for them.
+                self.fast_path().note_adjacencies(work);
+                self.offer(work, now);
+            }
+        }
+        self.gate_run().run((Position::Queue, from(Position::Queue)), work, probe, now);
+        if position == Position::Queue {
+            self.forwarder().decide_late(work);
+        }
+    }
+
+    /// Offers the flows of a batch to the flow cache, if there is an offload.
+    #[inline(always)]
+    fn offer(&mut self, work: &mut Work, now: Instant) {
+        if let Some(mut offload) = self.offload_stage() {
+            offload.offer(work, now);
+        }
+    }
+
+    /// Decides the fates of open packets: packets with an adjacency become finished frames, others get a
+    /// route, an egress port and a link address.
+    pub(crate) fn forward<P: Probe>(&mut self, work: &mut Work, probe: P, now: Instant) {
+        if self.observation.is_tapped() {
+            // Captures see packets on the general path only.
+            work.adjacencies.all_mut().fill(NO_ADJACENCY);
+        }
+        work.leaving.begin();
+        self.forward_known(work, probe, now);
+    }
+
+    /// As [`forward`](Self::forward), for a batch that no capture sees. [`Leaving`](crate::work::Leaving) may
+    /// have counted some of its frames already.
+    #[inline]
+    pub(crate) fn forward_known<P: Probe>(&mut self, work: &mut Work, probe: P, now: Instant) {
+        let is_observed = |fate| matches!(fate, Fate::Forward | Fate::Queue);
+        let mark = probe.mark().filter(|_| is_observed(work.fates[0]));
+        if !leave_known(&mut self.forwarding.adjacencies, work) {
+            work.note_keys();
+            self.forwarder().decide_all(work);
+        }
+        if let Some(mark) = mark {
+            write_routed(self, mark, work, now);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Take-over of packets from other workers.
+
+use millrace_packet::{BATCH_SIZE, DropReason};
+use millrace_units::Instant;
+
+use crate::handover::{Errand, Handed};
+use crate::ingress::steer::read_handed;
+use crate::observe::trace::Pick;
+use crate::router::Router;
+use crate::work::Work;
+
+impl Router {
+    /// Takes a batch over from another worker. Returns the number of packets.
+    pub(crate) fn take_over(&mut self, from: usize, work: &mut Work, now: Instant) -> usize {
+        let Some(mut handover) = self.handover.take() else { return 0 };
+        let mut count = 0;
+        work.begin();
+        while count < BATCH_SIZE
+            && let Some(handed) = handover.next(from)
+        {
+            count += 1;
+            self.observation.totals.taken += 1;
+            self.unpack(&handed, work, now);
+        }
+        self.handover = Some(handover);
+        if !work.packets.is_empty() {
+            self.arrivals.0.note(&work.packets);
+            self.arrivals.1 = None;
+            match self.observation.trace {
+                None => self.journey(work, now),
+                Some(_) => self.journey_watched(work, Pick::Marked, now),
+            }
+        }
+        count
+    }
+
+    fn unpack(&mut self, handed: &Handed<'_>, work: &mut Work, now: Instant) {
+        let Some(mut packet) = self.pool.packet_from(handed.bytes) else {
+            self.observation.totals.dropped += 1;
+            return self.ports.count_drop(handed.port, DropReason::NoMemory);
+        };
+        packet.set_network(handed.network);
+        (packet.port, packet.out_port) = (handed.port, handed.out_port);
+        packet.trace = handed.trace;
+        match handed.errand {
+            Errand::Transmit => {
+                (packet.hash, packet.queue) = (handed.hash, handed.queue);
+                packet.next_hop = handed.next_hop;
+                let (words, _) = handed.counts_for.as_chunks();
+                let words = words.iter().map(|word| u64::from_le_bytes(*word));
+                packet.counts_for = self.gates.plugins_mut().account_of(words);
+                if packet.trace != 0 {
+                    self.observation.trace_taken_over(&packet, &self.ports, now);
+                }
+                self.queueing().queue_here(packet, now);
+            }
+            Errand::Host => {
+                if packet.trace != 0 {
+                    self.observation.trace_for_kernel(&packet, now);
+                }
+                self.punt.for_kernel.push(packet);
+            }
+            Errand::Flow => read_handed(&self.classifier.flows, packet, handed, work),
+        }
+    }
+}
