@@ -1,4 +1,4 @@
-//! Offers of flows to the flow cache, by the packets that the worker treats.
+//! Offload stage: offers of flows to the flow cache, by the packets that the worker treats.
 
 use millrace_classify::FlowIndex;
 use millrace_packet::{DriverTotals, DropReason, Exceptions, FlowKey};

@@ -74,7 +74,7 @@ impl Disposal<'_> {
                 Fate::Refuse(error, reason) => self.refuse(packet, error, reason, now),
                 Fate::Host => self.punt(packet),
                 Fate::Own => self.deliver(packet, now),
-                Fate::Hold(neighbour) => self.wait(packet, neighbour, now),
+                Fate::Hold(neighbour) => self.hold(packet, neighbour, now),
                 Fate::Consumed => self.queueing.observation.totals.consumed += 1,
                 Fate::Kept(ticket) => {
                     let Queueing { pool, gates, .. } = &mut self.queueing;
@@ -271,7 +271,7 @@ impl Disposal<'_> {
 
     /// Holds a packet until the link address of its next hop is known, and requests the resolution of that
     /// address.
-    fn wait(&mut self, packet: Packet, neighbour: IpAddr, now: Instant) {
+    fn hold(&mut self, packet: Packet, neighbour: IpAddr, now: Instant) {
         let key = NeighbourKey { port: packet.out_port, address: neighbour };
         self.queueing.gates.plugins_mut().paths.touch(packet.counts_for);
         let first = self.forwarding.hold.waiting_for(key) == 0;

@@ -1,15 +1,12 @@
 //! Queueing of finished frames at their egress ports, and counting of dropped packets.
 
-use std::collections::VecDeque;
 use std::vec::Drain;
 
 use millrace_packet::{DropReason, Packet, Pool};
 use millrace_schedule::ScheduleError;
-use millrace_units::{Amount, Instant, PortId};
+use millrace_units::{Instant, PortId};
 
 use crate::accounts::Ledger;
-use crate::egress::departures::Departures;
-use crate::egress::transmit::amount_of;
 use crate::gates::Gates;
 use crate::handover::{Errand, Handover};
 use crate::observe::Observation;
@@ -23,7 +20,7 @@ use crate::work::Work;
 pub(crate) struct EgressScratch {
     pub fragments: Vec<Packet>,
     /// Packets dropped by queues and not yet counted.
-    queue_drops: QueueDrops,
+    pub queue_drops: QueueDrops,
     /// Filter accounts of a packet in hand-over, one word each.
     handed_filters: Vec<u64>,
 }
@@ -128,7 +125,7 @@ impl Queueing<'_> {
 
     /// Counts and releases packets that queues dropped.
     #[cold]
-    fn drop_queued(&mut self) {
+    pub fn drop_queued(&mut self) {
         let mut drops = std::mem::take(&mut self.scratch.queue_drops);
         for (packet, reason) in drops.drain(..) {
             let mut ledger = ledger_of(self.observation, self.gates);
@@ -155,58 +152,6 @@ impl Queueing<'_> {
         let changed = entry.change_scheduler(changes, (frames, seed), now, &mut self.scratch.queue_drops);
         self.drop_queued();
         changed
-    }
-
-    /// Calls `send` for each port with the queue of packets to send now. Packets that `send` leaves in the
-    /// queue wait there. `send` returns the amount that it dropped for lack of room. `None` means that the
-    /// device is gone: then all packets of the queue are dropped.
-    pub fn for_each_queue(
-        &mut self,
-        now: Instant,
-        mut send: impl FnMut(DeviceId, &mut VecDeque<Packet>, &mut Departures<'_>) -> Option<Amount>,
-    ) {
-        let Self { ports, gates, scratch: EgressScratch { queue_drops, .. }, observation, .. } = self;
-        let Observation { route_accounts, totals, drop_log, trace, .. } = &mut **observation;
-        // Traced packets are few: the departures are searched only while the router holds some.
-        let mut trace = trace.as_mut().filter(|tracer| tracer.has_live());
-        for (id, entry) in ports.iter_mut() {
-            let mut ledger = Ledger { routes: route_accounts, filters: gates.plugins_mut() };
-            entry.release(now, queue_drops, &mut ledger);
-            if entry.queue.is_empty() {
-                continue;
-            }
-            let before = Amount { packets: entry.queue.len() as u64, bytes: entry.queue_bytes };
-            if let Some(tracer) = &mut trace {
-                tracer.look_for(&entry.queue);
-            }
-            let mut departures = Departures { ledger, noted: &mut entry.noted, log: drop_log };
-            let (beyond, reason) = match send(entry.settings.device, &mut entry.queue, &mut departures) {
-                Some(beyond) => (beyond, DropReason::QueueFull),
-                None => {
-                    departures.lose(0, entry.queue.iter(), DropReason::PortDown);
-                    entry.queue.clear();
-                    (before, DropReason::PortDown)
-                }
-            };
-            departures.stay(entry.queue.iter());
-            let left = amount_of(entry.queue.iter());
-            let sent = before.packets - left.packets - beyond.packets;
-            entry.count.tx_packets += sent;
-            entry.count.tx_bytes += before.bytes - left.bytes - beyond.bytes;
-            if let Some(tracer) = &mut trace {
-                tracer.left(id, sent, left.packets, reason, now);
-            }
-            entry.count.drops.add(reason, beyond.packets);
-            entry.queue_bytes = left.bytes;
-            totals.transmitted += sent;
-            totals.dropped += beyond.packets;
-        }
-        if let Some(tracer) = trace {
-            tracer.looked();
-        }
-        if !self.scratch.queue_drops.is_empty() {
-            self.drop_queued();
-        }
     }
 }
 

@@ -7,8 +7,11 @@ use millrace_packet::{BATCH_SIZE, Batch, DropReason, Packet, Pool};
 use millrace_port::Port;
 use millrace_units::{Amount, Instant};
 
+use crate::accounts::Ledger;
 use crate::egress::departures::Departures;
-use crate::ports::QUEUE_LIMIT;
+use crate::egress::queueing::{EgressScratch, Queueing};
+use crate::observe::Observation;
+use crate::ports::{DeviceId, QUEUE_LIMIT};
 
 /// Returns the maximum number of packets that wait at a port whose device is full. All ports together leave
 /// half of the packet memory free.
@@ -17,10 +20,62 @@ pub(crate) fn most_waiting(pool: &Pool, ports: usize) -> usize {
 }
 
 /// Returns the number and bytes of packets.
-pub(crate) fn amount_of<'a>(packets: impl Iterator<Item = &'a Packet>) -> Amount {
+fn amount_of<'a>(packets: impl Iterator<Item = &'a Packet>) -> Amount {
     let mut sum = Amount::default();
     packets.for_each(|packet| sum += Amount::packet(packet.len()));
     sum
+}
+
+/// Calls `send` for each port with the queue of packets to send now. Packets that `send` leaves in the
+/// queue wait there. `send` returns the amount that it dropped for lack of room. `None` means that the
+/// device is gone: then all packets of the queue are dropped.
+pub(crate) fn for_each_queue(
+    queueing: &mut Queueing<'_>,
+    now: Instant,
+    mut send: impl FnMut(DeviceId, &mut VecDeque<Packet>, &mut Departures<'_>) -> Option<Amount>,
+) {
+    let Queueing { ports, gates, scratch: EgressScratch { queue_drops, .. }, observation, .. } = queueing;
+    let Observation { route_accounts, totals, drop_log, trace, .. } = &mut **observation;
+    // Traced packets are few: the departures are searched only while the router holds some.
+    let mut trace = trace.as_mut().filter(|tracer| tracer.has_live());
+    for (id, entry) in ports.iter_mut() {
+        let mut ledger = Ledger { routes: route_accounts, filters: gates.plugins_mut() };
+        entry.release(now, queue_drops, &mut ledger);
+        if entry.queue.is_empty() {
+            continue;
+        }
+        let before = Amount { packets: entry.queue.len() as u64, bytes: entry.queue_bytes };
+        if let Some(tracer) = &mut trace {
+            tracer.look_for(&entry.queue);
+        }
+        let mut departures = Departures { ledger, noted: &mut entry.noted, log: drop_log };
+        let (beyond, reason) = match send(entry.settings.device, &mut entry.queue, &mut departures) {
+            Some(beyond) => (beyond, DropReason::QueueFull),
+            None => {
+                departures.lose(0, entry.queue.iter(), DropReason::PortDown);
+                entry.queue.clear();
+                (before, DropReason::PortDown)
+            }
+        };
+        departures.stay(entry.queue.iter());
+        let left = amount_of(entry.queue.iter());
+        let sent = before.packets - left.packets - beyond.packets;
+        entry.count.tx_packets += sent;
+        entry.count.tx_bytes += before.bytes - left.bytes - beyond.bytes;
+        if let Some(tracer) = &mut trace {
+            tracer.left(id, sent, left.packets, reason, now);
+        }
+        entry.count.drops.add(reason, beyond.packets);
+        entry.queue_bytes = left.bytes;
+        totals.transmitted += sent;
+        totals.dropped += beyond.packets;
+    }
+    if let Some(tracer) = trace {
+        tracer.looked();
+    }
+    if !queueing.scratch.queue_drops.is_empty() {
+        queueing.drop_queued();
+    }
 }
 
 /// Gives a device the packets of a queue, in batches, until the queue is empty or the device is full. Then
@@ -69,7 +124,7 @@ mod tests {
     use millrace_port::{Capabilities, PortCounters};
 
     use super::*;
-    use crate::accounts::{Ledger, RouteAccounts};
+    use crate::accounts::RouteAccounts;
     use crate::observe::drop_log::DropLog;
 
     /// Device with a ring of `places` descriptors, which a flush empties as far as its wire takes packets.

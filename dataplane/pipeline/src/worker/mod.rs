@@ -22,7 +22,7 @@ use millrace_units::Instant;
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::commands::{Command, CounterCommand, DeviceCommand, PortCommand, answer, set_options, set_port};
-use crate::egress::transmit::{most_waiting, transmit};
+use crate::egress::transmit::{for_each_queue, most_waiting, transmit};
 use crate::handover::Handover;
 use crate::observe::event::Event;
 use crate::ports::DeviceId;
@@ -256,7 +256,7 @@ impl Worker {
     fn transmit_all(&mut self, now: Instant) {
         let (devices, outgoing) = (&mut self.devices, &mut self.outgoing);
         let most = most_waiting(&self.pool, self.router.ports.iter().count());
-        self.router.queueing().for_each_queue(now, |device, queue, departures| {
+        for_each_queue(&mut self.router.queueing(), now, |device, queue, departures| {
             let port = devices.get_mut(usize::from(device.0)).and_then(Option::as_mut)?;
             Some(transmit(port.as_mut(), (&self.pool, now), (queue, most), departures, outgoing))
         });
