@@ -3,6 +3,21 @@
 //! The stages are receive, parse, classify, gates, route, forward, queue and transmit. A stage decides, and
 //! `dispose` carries out the decisions. So every packet ends in exactly one place and is counted there.
 //!
+//! A module imports only modules of earlier lines, and within a line from left to right:
+//!
+//! ```text
+//! each work options tsc wake route_number parse                   values
+//! gate_tables accounts ports pending forward handover observe     tables and other state
+//! gates classify ingress fast_path punt driver_flows egress       stages
+//! router                                                          order of the stages
+//! explain snapshot flow_reports                                   reports on the whole router
+//! commands worker                                                 control, devices and the thread
+//! ```
+//!
+//! A stage that changes the state of several modules borrows them in a struct of its own, such as
+//! `Classification` or `Disposal`. `Router` owns all state, makes these structs, and calls the stages in
+//! order.
+//!
 //! No stage indexes the bytes of a packet; they are read through checked views. Modules that index a batch's
 //! arrays or a table of the router are marked below.
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]

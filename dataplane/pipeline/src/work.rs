@@ -121,7 +121,7 @@ pub(crate) enum Alike {
     #[default]
     No,
     /// All packets were read as untagged plain frames, and none was changed since. A packet whose fate was
-    /// settled since has no flow key in [`nears`](Work::nears).
+    /// settled since has no flow key in [`nears`](BriefReading::nears).
     Plain,
     /// As [`Plain`](Self::Plain), and all packets are IPv4.
     Plain4,
@@ -173,25 +173,32 @@ impl Leaving {
     }
 }
 
+/// Results of reading the packets of a batch in brief.
+#[derive(Debug)]
+pub(crate) struct BriefReading {
+    /// Compact flow keys, which distinguish most flows; meaningless where the fate was settled before the
+    /// parse stage.
+    pub nears: Each<NearKey>,
+    /// Packets read in brief: their IPv4 flow key and varying fields are missing.
+    /// [`complete`](Work::complete) adds both for the few packets that need them;
+    /// [`note_keys`](Work::note_keys) adds the keys.
+    pub brief: Bits,
+    /// Common property of all packets.
+    pub alike: Alike,
+    /// Whether [`note_keys`](Work::note_keys) still has to set the flow keys of packets with a path.
+    pub keys_due: bool,
+}
+
 /// Batch with the results of the stages, by the index of the packet.
 #[derive(Debug)]
 pub struct Work {
     /// Packets of the batch.
     pub packets: Batch,
-    /// Compact flow keys, which distinguish most flows; meaningless where the fate was settled before the
-    /// parse stage.
-    pub(crate) nears: Each<NearKey>,
-    /// Packets read in brief: their IPv4 flow key and varying fields are missing.
-    /// [`complete`](Self::complete) adds both for the few packets that need them;
-    /// [`note_keys`](Self::note_keys) adds the keys.
-    pub(crate) brief: Bits,
+    /// Results of reading in brief.
+    pub(crate) reading: BriefReading,
     /// Number of traced packets that the stages skip in this batch, because each passes them in a batch of
     /// its own. The fates of these packets are not open here.
     pub(crate) aside: usize,
-    /// Common property of all packets.
-    pub(crate) alike: Alike,
-    /// Whether [`note_keys`](Self::note_keys) still has to set the flow keys of packets with a path.
-    pub(crate) keys_due: bool,
     /// Flow keys; meaningless where the fate was settled before the parse stage.
     pub keys: Each<FlowKey>,
     /// Hashes of the flow keys, by which the flow table finds records.
@@ -223,11 +230,13 @@ impl Default for Work {
         let key = FlowKey::v4(Ipv4Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED, 0, (0, 0), PortId::NONE);
         Self {
             packets: Batch::new(),
-            nears: Each::new(NearKey::of(&key)),
-            brief: Bits::default(),
+            reading: BriefReading {
+                nears: Each::new(NearKey::of(&key)),
+                brief: Bits::default(),
+                alike: Alike::No,
+                keys_due: false,
+            },
             aside: 0,
-            alike: Alike::No,
-            keys_due: false,
             keys: Each::new(key),
             hashes: Each::new(0),
             flows: Each::new(None),
@@ -249,10 +258,10 @@ impl Work {
     pub fn begin(&mut self) {
         let count = self.packets.len();
         self.fates[..count].fill(Fate::Forward);
-        self.brief = Bits::default();
+        self.reading.brief = Bits::default();
         self.aside = 0;
-        self.alike = Alike::No;
-        self.keys_due = false;
+        self.reading.alike = Alike::No;
+        self.reading.keys_due = false;
         self.leaving.begin();
         self.begin_classified(count);
     }
@@ -260,7 +269,7 @@ impl Work {
     /// Sets the flow key of a packet.
     #[inline]
     pub(crate) fn set_key(&mut self, index: usize, key: FlowKey) {
-        self.nears[index] = NearKey::of(&key);
+        self.reading.nears[index] = NearKey::of(&key);
         self.keys[index] = key;
     }
 
@@ -268,14 +277,14 @@ impl Work {
     /// forward stage needs them on the general path.
     #[inline]
     pub(crate) fn note_keys(&mut self) {
-        if std::mem::take(&mut self.keys_due) {
+        if std::mem::take(&mut self.reading.keys_due) {
             self.note_all_keys();
         }
     }
 
     fn note_all_keys(&mut self) {
         let count = self.packets.len().min(BATCH_SIZE);
-        let Self { paths, nears, keys, .. } = self;
+        let Self { paths, reading: BriefReading { nears, .. }, keys, .. } = self;
         for ((path, near), key) in paths[..count].iter().zip(&nears[..count]).zip(&mut keys[..count]) {
             if *path != EMPTY_PATH
                 && let Some(own) = near.key4()
@@ -288,10 +297,10 @@ impl Work {
     /// Sets the fields that brief reading left out.
     #[inline]
     pub(crate) fn complete(&mut self, index: usize) {
-        if !self.brief.take(index) {
+        if !self.reading.brief.take(index) {
             return;
         }
-        if let Some(key) = self.nears[index].key4() {
+        if let Some(key) = self.reading.nears[index].key4() {
             self.keys[index] = key;
         }
         self.varying[index] = Varying::of_plain(self.packets.at(index), &self.keys[index]);
@@ -299,7 +308,7 @@ impl Work {
 
     /// Sets the fields that brief reading left out, for all packets.
     pub(crate) fn complete_all(&mut self) {
-        if self.brief.is_empty() {
+        if self.reading.brief.is_empty() {
             return;
         }
         (0..self.packets.len().min(BATCH_SIZE)).for_each(|index| self.complete(index));

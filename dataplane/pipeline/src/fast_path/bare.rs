@@ -39,7 +39,7 @@ impl Arrival {
 /// Makes the plain packets of a batch ready to leave by the adjacencies of their routes, while no filter is
 /// bound. Returns whether all packets of the batch are ready.
 pub(crate) fn leave_bare(tables: &mut ForwardingTables, ports: &PortTable, work: &mut Work) -> bool {
-    let is_plain = work.alike == Alike::Plain4 && work.aside == 0 && ask_all4(tables, ports, work);
+    let is_plain = work.reading.alike == Alike::Plain4 && work.aside == 0 && ask_all4(tables, ports, work);
     if !is_plain {
         ask_bare(tables, ports, work);
     }
@@ -63,7 +63,7 @@ fn ask_all4(tables: &mut ForwardingTables, ports: &PortTable, work: &Work) -> bo
     let count = work.packets.len().min(BATCH_SIZE);
     let arrival = work.packets.first().map(|packet| Arrival::at(ports, packet.port));
     let mut is_said = arrival.is_some_and(|arrival| arrival.v4);
-    bare.v4.ask_all(work.nears[..count].iter().map(|near| {
+    bare.v4.ask_all(work.reading.nears[..count].iter().map(|near| {
         let (source, destination) = near.addresses4();
         is_said &= is_ordinary4(source) & is_ordinary4(destination) && !own_addresses.contains4(source);
         destination
@@ -86,7 +86,7 @@ fn ask_bare(tables: &mut ForwardingTables, ports: &PortTable, work: &Work) {
         if packet.port != arrival.port {
             arrival = Arrival::at(ports, packet.port);
         }
-        let near = work.nears[place];
+        let near = work.reading.nears[place];
         if near.is_v4() {
             let (source, destination) = near.addresses4();
             let is_ordinary = arrival.v4 && is_ordinary4(source) && is_ordinary4(destination);

@@ -24,7 +24,7 @@ use crate::classify::Classifier;
 use crate::gate_tables::WorkerTable;
 use crate::gates::groups::Groups;
 use crate::route_number::NO_ROUTE;
-use crate::work::{Alike, Fate, Leaving, Work};
+use crate::work::{Alike, BriefReading, Fate, Leaving, Work};
 
 /// Fast path for the packets of a batch whose flow records are up to date. Packets of unbound flows leave by
 /// an adjacency that accepts them; the others join the group of their path. The adjacency of the previous
@@ -208,7 +208,7 @@ impl FastPath<'_> {
     #[inline]
     pub fn express(&mut self, work: &mut Work, now: Instant) -> bool {
         self.classifier.begin(work, self.options.new_flows);
-        match (self.gates.is_bound(), work.alike != Alike::No) {
+        match (self.gates.is_bound(), work.reading.alike != Alike::No) {
             (true, false) => self.meet_all::<true, false>(work, now),
             (true, true) => self.meet_all::<true, true>(work, now),
             (false, false) => self.meet_all::<false, false>(work, now),
@@ -230,10 +230,10 @@ impl FastPath<'_> {
         work.leaving.begin();
         let (plugins, groups) = self.gates.joining();
         let keeps_states = plugins.keeps_states();
-        let has_v6 = work.alike != Alike::Plain4;
+        let has_v6 = work.reading.alike != Alike::Plain4;
         let Work {
             packets,
-            nears,
+            reading: BriefReading { nears, .. },
             keys,
             hashes,
             flows: found,
@@ -276,7 +276,7 @@ impl FastPath<'_> {
         leave.joining.settle();
         let joined = leave.joining.before;
         counts.hits += leave.before + joined;
-        work.keys_due = joined > 0;
+        work.reading.keys_due = joined > 0;
     }
 
     /// Treats the packets of `work.left` one by one. Packets that can't take the fast path stay there.

@@ -7,8 +7,6 @@
 pub(crate) mod bare;
 #[expect(clippy::indexing_slicing, reason = "runs of a batch, by places in it")]
 pub(crate) mod express;
-#[expect(clippy::indexing_slicing, reason = "notes on a batch side by side, by places in it")]
-pub(crate) mod plain;
 mod record;
 
 use crate::classify::Classifier;

@@ -1,6 +1,8 @@
 //! Ingress: reception and parsing of packets, and steering of packets to the worker of their flow.
 
-pub(crate) mod read;
+#[expect(clippy::indexing_slicing, reason = "notes on a batch side by side, by places in it")]
+mod plain;
+mod read;
 pub(crate) mod receive;
 pub(crate) mod steer;
 

@@ -7,8 +7,8 @@ use millrace_wire::ethernet::{self, Frame};
 use millrace_wire::mac_addr::MacAddr;
 use millrace_wire::vlan;
 
-use crate::fast_path::plain::read_plain;
 use crate::ingress::Ingress;
+use crate::ingress::plain::read_plain;
 use crate::parse::tags::Tags;
 use crate::parse::tags::tags_of;
 use crate::ports::{DeviceId, PortEntry, PortTable};

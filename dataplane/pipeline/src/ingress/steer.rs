@@ -25,7 +25,7 @@ use millrace_classify::FlowTable;
 
 /// Hands over packets whose flows other workers own.
 pub(crate) fn steer(handover: &mut Handover, ports: &PortTable, work: &mut Work) {
-    work.alike = Alike::No;
+    work.reading.alike = Alike::No;
     for index in 0..work.packets.len() {
         let packet = work.packets.at(index);
         if !work.fates[index].is_open() {

@@ -85,7 +85,7 @@ impl PiecesOfBatch<'_> {
         for one in &mut *traced {
             // The stages skip the packet: the key matches no flow, and the fate is not open.
             work.complete(one.place);
-            one.near = std::mem::replace(&mut work.nears[one.place], NearKey::NONE);
+            one.near = std::mem::replace(&mut work.reading.nears[one.place], NearKey::NONE);
             one.fate = std::mem::replace(&mut work.fates[one.place], Fate::Consumed);
         }
         work.aside = traced.len();
@@ -97,7 +97,7 @@ impl PiecesOfBatch<'_> {
         self.go_each(work, traced, Turn::Last, alone);
         work.aside = 0;
         for one in &*traced {
-            (work.fates[one.place], work.nears[one.place]) = (one.fate, one.near);
+            (work.fates[one.place], work.reading.nears[one.place]) = (one.fate, one.near);
         }
         if all_leave && self.leave_all(work, traced) {
             return;
@@ -185,13 +185,13 @@ impl Work {
     /// classify.
     fn take_aside(&mut self, other: &mut Self, one: &Traced) {
         let place = one.place;
-        self.nears[0] = one.near;
+        self.reading.nears[0] = one.near;
         self.keys[0] = other.keys[place];
         self.hashes[0] = other.hashes[place];
         self.varying[0] = other.varying[place];
         self.fates[0] = one.fate;
-        (self.brief, self.keys_due) = (Bits::default(), false);
-        self.alike = Alike::No;
+        (self.reading.brief, self.reading.keys_due) = (Bits::default(), false);
+        self.reading.alike = Alike::No;
         self.begin_classified(1);
         // Never fails: the batch is empty.
         let _ = self.packets.push(other.packets.take_out(place));
@@ -216,11 +216,11 @@ impl Work {
         let count = end - from;
         // The packets were in a batch, so an empty batch has room for them.
         self.packets.take_tail(&mut other.packets, from);
-        self.nears[..count].copy_from_slice(&other.nears[from..end]);
+        self.reading.nears[..count].copy_from_slice(&other.reading.nears[from..end]);
         self.hashes[..count].copy_from_slice(&other.hashes[from..end]);
-        self.brief = other.brief.from(from, count);
-        self.alike = other.alike;
-        let all_brief = self.brief == Bits::of(count);
+        self.reading.brief = other.reading.brief.from(from, count);
+        self.reading.alike = other.reading.alike;
+        let all_brief = self.reading.brief == Bits::of(count);
         if all_brief {
             // Packets read in brief have open fates.
             self.fates[..count].fill(Fate::Forward);
@@ -228,7 +228,7 @@ impl Work {
             self.fates[..count].copy_from_slice(&other.fates[from..end]);
             self.varying[..count].copy_from_slice(&other.varying[from..end]);
         }
-        if !all_brief || !self.nears[..count].iter().all(|near| near.is_v4()) {
+        if !all_brief || !self.reading.nears[..count].iter().all(|near| near.is_v4()) {
             self.keys[..count].copy_from_slice(&other.keys[from..end]);
         }
         self.begin_classified(count);
@@ -271,7 +271,7 @@ mod tests {
                 work.varying[index] = Varying { tcp_flags: None, dscp: 63 };
             }
         }
-        work.brief = Bits::of(brief);
+        work.reading.brief = Bits::of(brief);
         work
     }
 
@@ -299,7 +299,7 @@ mod tests {
                         (*key, index as u64),
                         "{brief} {index}"
                     );
-                    assert_eq!(tail.nears[place], work.nears[index]);
+                    assert_eq!(tail.reading.nears[place], work.reading.nears[index]);
                     assert_eq!(tail.packets[place].data()[0], index as u8);
                     assert_eq!(tail.fates[place], work.fates[index]);
                     assert_ne!(tail.varying[place].dscp, 63, "it is this packet's own");

@@ -4,14 +4,14 @@
 use crate::ports::host_output::HostSettings;
 use crate::router::Router;
 use crate::work::Work;
-use crate::worker::since_cleared;
+use crate::worker::devices::since_cleared;
 use millrace_packet::BATCH_SIZE;
 use millrace_port::{Port, PortCounters};
 use millrace_units::{Instant, PortId};
 use std::os::fd::RawFd;
 
 /// Host output of a port, and the device from which the worker reads it.
-pub(crate) struct HostOutput {
+pub(super) struct HostOutput {
     port: PortId,
     settings: HostSettings,
     device: Box<dyn Port>,
@@ -19,7 +19,7 @@ pub(crate) struct HostOutput {
 
 /// Host output of all ports of a worker.
 #[derive(Default)]
-pub(crate) struct HostOutputs {
+pub(super) struct HostOutputs {
     all: Vec<HostOutput>,
     /// Counters of the devices when the counters were cleared.
     cleared: Vec<(PortId, PortCounters)>,

@@ -4,6 +4,7 @@
 //! router, and sends queued packets to the devices. An iteration depends only on the state, the batches and
 //! `now`, so it also runs under a virtual clock; [`crate::worker::thread`] runs it under the real one.
 
+mod devices;
 mod host_output;
 pub(crate) mod post_mortem;
 pub mod thread;
@@ -15,9 +16,9 @@ use std::time::Duration;
 
 use millrace_classify::FlowTableError;
 use millrace_forward::FibReader;
-use millrace_packet::{BATCH_SIZE, Batch, DropReason, Pool};
+use millrace_packet::{BATCH_SIZE, Batch, Pool};
 use millrace_plugin::Pulse;
-use millrace_port::{Port, PortCounters};
+use millrace_port::Port;
 use millrace_units::Instant;
 use rtrb::{Consumer, Producer, RingBuffer};
 
@@ -30,6 +31,7 @@ use crate::punt::host_path::HostPath;
 use crate::router::Router;
 use crate::snapshot::{Snapshot, carried, clear_counters};
 use crate::work::Work;
+use crate::worker::devices::Devices;
 use crate::worker::host_output::HostOutputs;
 use crate::worker::post_mortem::PostMortem;
 
@@ -79,11 +81,26 @@ pub struct Turn {
     pub stopped: bool,
 }
 
+/// Counters of the worker itself.
+#[derive(Default)]
+struct WorkerCounts {
+    /// Number of packets inside the worker when the counters were cleared.
+    carried: u64,
+    /// Iterations with packets.
+    busy_turns: u64,
+    /// Iterations without packets.
+    idle_turns: u64,
+    /// Number of sleeps.
+    sleeps: u64,
+    /// Longest duration of an iteration with a command.
+    longest_change: Duration,
+}
+
 /// Worker of the data plane: devices, and the router between them.
 pub struct Worker {
     pool: Pool,
     router: Router,
-    devices: Vec<Option<Box<dyn Port>>>,
+    devices: Devices,
     hosts: HostOutputs,
     work: Work,
     outgoing: Batch,
@@ -92,16 +109,7 @@ pub struct Worker {
     host: Box<dyn HostPath>,
     /// Time of the stop command.
     stop: Option<Instant>,
-    /// Counters of the devices when the counters were cleared.
-    cleared: Vec<(DeviceId, PortCounters)>,
-    /// Counters of closed devices.
-    closed: PortCounters,
-    /// Number of packets inside the worker when the counters were cleared.
-    carried: u64,
-    busy_turns: u64,
-    idle_turns: u64,
-    sleeps: u64,
-    longest_change: Duration,
+    counts: WorkerCounts,
     ended: Arc<AtomicBool>,
 }
 
@@ -122,7 +130,7 @@ impl Worker {
         let worker = Self {
             router: Router::new(pool.clone(), prefixes, seed)?,
             pool,
-            devices: Vec::new(),
+            devices: Devices::default(),
             hosts: HostOutputs::default(),
             work: Work::default(),
             outgoing: Batch::new(),
@@ -130,13 +138,7 @@ impl Worker {
             events,
             host,
             stop: None,
-            cleared: Vec::new(),
-            closed: PortCounters::default(),
-            carried: 0,
-            busy_turns: 0,
-            idle_turns: 0,
-            sleeps: 0,
-            longest_change: Duration::ZERO,
+            counts: WorkerCounts::default(),
             ended: Arc::default(),
         };
         let (pulse, ended) = (worker.router.gates.plugins().pulse(), worker.ended.clone());
@@ -154,12 +156,13 @@ impl Worker {
         let now = if received > 0 { look() } else { now };
         self.transmit_all(now);
         if let Some(mut offload) = self.router.offload_stage() {
-            offload.advance(&mut self.devices, now);
+            offload.advance(&mut self.devices.all, now);
         }
         self.hand_back();
         let parcels = self.router.handover.as_mut().map_or(0, |handover| handover.publish());
         let events = self.put_out_events();
-        *if received > 0 { &mut self.busy_turns } else { &mut self.idle_turns } += 1;
+        let WorkerCounts { busy_turns, idle_turns, .. } = &mut self.counts;
+        *if received > 0 { busy_turns } else { idle_turns } += 1;
         Turn {
             received,
             commands,
@@ -176,7 +179,7 @@ impl Worker {
     /// Closes all devices. From then on, the setting of each port for the death of the router decides whether
     /// the kernel gets its packets.
     pub fn close_devices(&mut self) {
-        self.devices.clear();
+        self.devices.all.clear();
     }
 
     /// Refuses all commands, queued and future. Callers that wait for an answer find their channel closed.
@@ -219,28 +222,28 @@ impl Worker {
 
     /// Counts a sleep of the thread that runs the worker.
     pub fn count_sleep(&mut self) {
-        self.sleeps += 1;
+        self.counts.sleeps += 1;
     }
 
     /// Records the duration of an iteration that carried out a command.
     pub fn note_change(&mut self, took: Duration) {
-        self.longest_change = self.longest_change.max(took);
+        self.counts.longest_change = self.counts.longest_change.max(took);
     }
 
     /// Returns the descriptors that become readable when a device has packets.
     pub fn descriptors(&self) -> impl Iterator<Item = RawFd> + '_ {
-        let devices = self.devices.iter().flatten().filter_map(|device| device.descriptor());
+        let devices = self.devices.iter().filter_map(|device| device.descriptor());
         devices.chain(self.hosts.descriptors())
     }
 
     /// Returns whether some device has no descriptor, so that the worker has to poll it.
     pub fn must_poll(&self) -> bool {
-        self.devices.iter().flatten().any(|device| device.descriptor().is_none() && !device.is_finished())
+        self.devices.iter().any(|device| device.descriptor().is_none() && !device.is_finished())
     }
 
     fn receive_all(&mut self, now: Instant) -> usize {
         let mut received = 0;
-        for (index, device) in self.devices.iter_mut().enumerate() {
+        for (index, device) in self.devices.all.iter_mut().enumerate() {
             let Some(device) = device else { continue };
             self.work.packets.set_limit(self.router.ports.input_weight(DeviceId(index as u16)));
             device.receive(&self.pool, now, &mut self.work.packets);
@@ -257,17 +260,14 @@ impl Worker {
         let (devices, outgoing) = (&mut self.devices, &mut self.outgoing);
         let most = most_waiting(&self.pool, self.router.ports.iter().count());
         for_each_queue(&mut self.router.queueing(), now, |device, queue, departures| {
-            let port = devices.get_mut(usize::from(device.0)).and_then(Option::as_mut)?;
+            let port = devices.get_mut(device)?;
             Some(transmit(port.as_mut(), (&self.pool, now), (queue, most), departures, outgoing))
         });
-        for device in self.devices.iter_mut().flatten() {
+        for device in self.devices.all.iter_mut().flatten() {
             device.flush(&self.pool, now);
         }
         let devices = &mut self.devices;
-        self.router.ports.note_room(|device| {
-            let device = devices.get_mut(usize::from(device.0)).and_then(Option::as_mut);
-            device.map_or(0, |device| device.room())
-        });
+        self.router.ports.note_room(|device| devices.get_mut(device).map_or(0, |device| device.room()));
     }
 
     fn hand_back(&mut self) {
@@ -288,7 +288,7 @@ impl Worker {
     }
 
     fn next_event(&self, now: Instant) -> Option<Instant> {
-        let devices = self.devices.iter().flatten().filter_map(|device| device.next_event());
+        let devices = self.devices.iter().filter_map(|device| device.next_event());
         let end = self.stop.map(|told| told + LINGER);
         let waiting = self.router.handover.as_ref().is_some_and(|handover| handover.is_waiting());
         let again = (waiting || self.router.ports.is_sending()).then(|| now + RETRY);
@@ -362,10 +362,9 @@ impl Worker {
     fn change_ports(&mut self, command: PortCommand, now: Instant) {
         match command {
             PortCommand::Set(id, settings) => {
-                let device = self.devices.get(usize::from(settings.device.0));
-                let is_open = device.is_some_and(Option::is_some);
+                let is_open = self.devices.is_open(settings.device);
                 set_port(&mut self.router, id, settings, is_open, now);
-                self.spread_mtu();
+                self.devices.set_mtus(&self.router.ports);
             }
             PortCommand::AddHostOutput(port, settings, open, reply) => {
                 let report = open(&self.pool).map(|opened| {
@@ -378,7 +377,7 @@ impl Worker {
             PortCommand::SetHostOutput(port, settings) => self.hosts.set(port, settings),
             PortCommand::RemoveHostOutput(port, reply) => {
                 let counted = self.hosts.remove(port, &mut self.router, &mut self.work, now);
-                self.closed.add(&counted);
+                self.devices.closed.add(&counted);
                 answer(&reply, ());
             }
         }
@@ -400,74 +399,41 @@ impl Worker {
 
     /// Adds a device under this id, and replaces the present one.
     pub fn add_device(&mut self, id: DeviceId, port: Box<dyn Port>) {
-        let index = usize::from(id.0);
-        if self.devices.len() <= index {
-            self.devices.resize_with(index + 1, || None);
-        }
         if let Some(driver) = &mut self.router.driver {
             driver.device_opened(&self.router.ports, id, port.as_ref());
         }
-        if let Some(device) = self.devices.get_mut(index) {
-            *device = Some(port);
-        }
-    }
-
-    /// Sets the MTU of each device, and the segment MTU of super-frames: the least MTU of all ports.
-    fn spread_mtu(&mut self) {
-        let mtus: Vec<(DeviceId, u16)> = self.router.ports.mtus().collect();
-        let least = mtus.iter().map(|(_, mtu)| *mtu).min().unwrap_or(u16::MAX);
-        for (index, device) in self.devices.iter_mut().enumerate() {
-            // A sub-interface may have a smaller MTU than its device.
-            let own = mtus.iter().filter(|(id, _)| usize::from(id.0) == index).map(|(_, mtu)| *mtu).max();
-            if let (Some(device), Some(mtu)) = (device, own) {
-                device.set_mtu(mtu, least);
-            }
-        }
+        self.devices.add(id, port);
     }
 
     fn close_device(&mut self, id: DeviceId) {
-        let Some(mut device) = self.devices.get_mut(usize::from(id.0)).and_then(Option::take) else { return };
-        if let Some(driver) = &mut self.router.driver {
+        if self.devices.close(id)
+            && let Some(driver) = &mut self.router.driver
+        {
             driver.device_closed(&self.router.ports, id);
         }
-        let mut last = since_cleared(&self.cleared, id, device.counters());
-        // Packets held inside the device are lost with it.
-        last.drops.add(DropReason::PortDown, last.held);
-        last.held = 0;
-        self.closed.add(&last);
-        self.cleared.retain(|(own, _)| *own != id);
     }
 
     fn clear_counters(&mut self) {
         // Packets between two workers count as carried at the sender until the receiver takes them over.
         let before = carried(&self.router);
         clear_counters(&mut self.router);
-        self.longest_change = Duration::ZERO;
-        self.closed = PortCounters::default();
-        let devices = self.devices.iter_mut().enumerate();
-        let counted =
-            devices.filter_map(|(index, device)| Some((DeviceId(index as u16), device.as_mut()?.counters())));
-        self.cleared = counted.collect();
         self.hosts.clear_counters();
-        let inside = self.cleared.iter().map(|(_, count)| count.held).sum();
-        self.carried = before.wrapping_add(inside);
+        let inside = self.devices.clear_counters();
+        self.counts.carried = before.wrapping_add(inside);
+        self.counts.longest_change = Duration::ZERO;
     }
 
     /// Adds the counters of the worker itself to a snapshot of its router.
     fn complete(&mut self, mut snapshot: Snapshot) -> Snapshot {
-        for (index, device) in self.devices.iter_mut().enumerate() {
-            if let Some(device) = device {
-                let id = DeviceId(index as u16);
-                snapshot.devices.push((id, since_cleared(&self.cleared, id, device.counters())));
-            }
-        }
+        let WorkerCounts { carried, busy_turns, idle_turns, sleeps, longest_change } = self.counts;
+        snapshot.devices = self.devices.counters();
         snapshot.hosts = self.hosts.counters();
-        snapshot.closed = self.closed.clone();
-        snapshot.carried = self.carried;
+        snapshot.closed = self.devices.closed.clone();
+        snapshot.carried = carried;
         snapshot.memory = (self.pool.in_use(), self.pool.capacity());
-        snapshot.turns = (self.busy_turns, self.idle_turns);
-        snapshot.sleeps = self.sleeps;
-        snapshot.longest_change = self.longest_change;
+        snapshot.turns = (busy_turns, idle_turns);
+        snapshot.sleeps = sleeps;
+        snapshot.longest_change = longest_change;
         snapshot
     }
 }
@@ -476,19 +442,6 @@ impl Drop for Worker {
     fn drop(&mut self) {
         self.end();
     }
-}
-
-/// Returns the counters of a device since they were cleared. The number of packets held is a current value,
-/// and stays as it is.
-pub(crate) fn since_cleared<K: PartialEq>(
-    cleared: &[(K, PortCounters)],
-    id: K,
-    mut now: PortCounters,
-) -> PortCounters {
-    if let Some((_, before)) = cleared.iter().find(|(own, _)| *own == id) {
-        now.subtract(before);
-    }
-    now
 }
 
 #[cfg(test)]

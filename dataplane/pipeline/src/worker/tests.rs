@@ -4,7 +4,7 @@ use std::sync::mpsc::sync_channel;
 
 use millrace_classify::{CompiledSelection, FlowAnswer};
 use millrace_forward::SharedFib;
-use millrace_packet::FlowKey;
+use millrace_packet::{DropReason, FlowKey};
 use millrace_port::Memory;
 use millrace_schedule::{LinkOverhead, LinkRate, NodeKind, Rate, Share};
 use millrace_units::{PortId, QueueId};

@@ -125,7 +125,7 @@ proptest! {
             let (own, hashes) = (&work.packets[index], flows.hashes(&parsed.key));
             prop_assert!(parsed.fragment.is_none());
             prop_assert_eq!(work.keys[index], parsed.key);
-            prop_assert_eq!(work.nears[index], NearKey::of(&parsed.key));
+            prop_assert_eq!(work.reading.nears[index], NearKey::of(&parsed.key));
             prop_assert_eq!((work.hashes[index], own.hash), hashes);
             prop_assert_eq!(format!("{:?}", work.varying[index]), format!("{:?}", parsed.varying));
             prop_assert_eq!((own.port, own.exceptions), (twin.port, twin.exceptions));

@@ -16,7 +16,7 @@ use millrace_wire::checksum::is_valid_header;
 
 use crate::parse::tags::Tags;
 use crate::ports::{DeviceId, PortTable};
-use crate::work::{Alike, Bits, Work};
+use crate::work::{Alike, Bits, BriefReading, Work};
 
 const LINK: usize = 14;
 const TAGGED: usize = LINK + 4;
@@ -126,7 +126,7 @@ pub(crate) fn read_plain(
     others: &mut Vec<u16>,
 ) {
     let arrival = Arrival::at(ports, device, 0, flows);
-    let Work { packets, nears, keys, hashes, .. } = work;
+    let Work { packets, reading: BriefReading { nears, .. }, keys, hashes, .. } = work;
     let notes = Notes { nears: nears.all_mut(), keys: keys.all_mut(), hashes: hashes.all_mut() };
     let Reading { amount, v6 } = match remembers {
         true => read_untagged::<true>(packets, arrival, notes, flows, others),
@@ -134,12 +134,12 @@ pub(crate) fn read_plain(
     };
     arrival.count(ports, amount);
     if others.is_empty() {
-        work.alike = if v6 == 0 { Alike::Plain4 } else { Alike::Plain };
+        work.reading.alike = if v6 == 0 { Alike::Plain4 } else { Alike::Plain };
     } else {
         read_tagged(ports, device, work, flows, others);
     }
-    work.brief = Bits::of(work.packets.len());
-    others.iter().for_each(|index| _ = work.brief.take(usize::from(*index)));
+    work.reading.brief = Bits::of(work.packets.len());
+    others.iter().for_each(|index| _ = work.reading.brief.take(usize::from(*index)));
 }
 
 /// Reads the untagged frames of a batch, received by this port.
@@ -190,7 +190,7 @@ fn read_tagged(
             last = Some((tag, Arrival::at(ports, device, tag, flows), Amount::default()));
         }
         let Some((_, arrival, amount)) = &mut last else { return true };
-        let place = (&mut work.nears[index], &mut work.keys[index], &mut work.hashes[index]);
+        let place = (&mut work.reading.nears[index], &mut work.keys[index], &mut work.hashes[index]);
         let length = arrival.read_tagged(work.packets.at_mut(index), place, flows);
         length.map(|length| *amount += Amount::packet(length)).is_none()
     });
