@@ -17,8 +17,7 @@ use millrace_plugin::{EMPTY_PATH, WorkerPlugins};
 use millrace_units::{Amount, NextHopIndex, QueueAccount};
 
 use crate::gate_tables::WorkerTable;
-use crate::route_number::NO_ROUTE;
-use crate::route_number::ROUTES;
+use crate::route_number::{NO_ROUTE, ROUTES};
 use crate::work::Accounts;
 
 /// Maximum number of routes reported between two batches.

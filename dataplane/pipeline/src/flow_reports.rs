@@ -1,20 +1,19 @@
 //! Listing and removal of flow records for control, in pieces, so that packets don't wait.
 
-use millrace_classify::{FlowIndex, FlowRecord, FlowTable};
+use std::ops::Range;
+use std::time::Duration;
+
+use millrace_classify::{CompiledSelection, FlowIndex, FlowRecord, FlowTable};
 use millrace_forward::{NextHop, Route};
+use millrace_packet::FlowKey;
+use millrace_plugin::BindingId;
 use millrace_units::{Instant, NextHopIndex, PortId};
 
-use crate::driver_flows::Planner;
-use crate::driver_flows::StaysUp;
+use crate::driver_flows::{Planner, StaysUp};
 use crate::forward::filter_route::FilterRoute;
 use crate::parse::ROUTER;
 use crate::route_number::NO_ROUTE;
 use crate::router::Router;
-use millrace_classify::CompiledSelection;
-use millrace_packet::FlowKey;
-use millrace_plugin::BindingId;
-use std::ops::Range;
-use std::time::Duration;
 
 /// Part of the flow table, and a filter of its flows.
 #[derive(Clone, Debug)]

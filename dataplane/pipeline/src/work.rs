@@ -1,5 +1,7 @@
 //! Batch in the pipeline: the packets, and the results of the stages for each packet.
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use millrace_classify::{Candidate, FlowIndex, NearKey};
 use millrace_forward::{IcmpError, NO_ADJACENCY};
 use millrace_packet::{BATCH_SIZE, Batch, DropReason, Family, FlowKey, Packet};
@@ -7,12 +9,10 @@ use millrace_plugin::{EMPTY_PATH, Ticket};
 use millrace_plugin_abi::Verdict;
 use millrace_units::{Amount, NextHopIndex, PathId, PortId};
 use millrace_wire::{MacAddr, Protocol};
-use std::net::{IpAddr, Ipv4Addr};
 
 use crate::each::Each;
 
-/// Result of the stages for a packet. The stages decide it; [`dispose`](crate::router::Router) carries it out
-/// at the end.
+/// Result of the stages for a packet. The stages decide it, and the dispose stage carries it out at the end.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Fate {
     /// The packet passes the remaining stages, and finally leaves by its `out_port`.

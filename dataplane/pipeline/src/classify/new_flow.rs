@@ -1,5 +1,13 @@
 //! Classification of new flows, and renewal of records after changes.
 
+use std::net::IpAddr;
+
+use millrace_classify::{FlowAnswer, FlowIndex, Touch};
+use millrace_forward::{NO_ADJACENCY, Route};
+use millrace_packet::DropReason;
+use millrace_plugin_abi::FlowEnd;
+use millrace_units::{Instant, PortId};
+
 use super::Classification;
 use crate::forward::fib::Fib;
 use crate::forward::route::admit;
@@ -7,12 +15,6 @@ use crate::parse::ROUTER;
 use crate::ports::ReversePath;
 use crate::route_number::{NO_ROUTE, is_filter};
 use crate::work::{Fate, Work};
-use millrace_classify::{FlowAnswer, FlowIndex, Touch};
-use millrace_forward::{NO_ADJACENCY, Route};
-use millrace_packet::DropReason;
-use millrace_plugin_abi::FlowEnd;
-use millrace_units::{Instant, PortId};
-use std::net::IpAddr;
 
 impl Classification<'_> {
     /// Classifies a packet whose flow has no record, by filters and routes, and inserts the record. Drops the

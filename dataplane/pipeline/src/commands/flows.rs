@@ -1,12 +1,12 @@
 //! Commands to the flow table.
 
 use millrace_packet::FlowKey;
+use millrace_units::Instant;
 
 use super::{ReplyTo, answer};
 use crate::driver_flows::Invalidation;
 use crate::flow_reports::{FlowPage, FlowScan};
 use crate::router::Router;
-use millrace_units::Instant;
 
 /// Command to the flow table.
 #[derive(Debug)]

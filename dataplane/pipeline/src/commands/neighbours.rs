@@ -1,10 +1,11 @@
 //! Commands to the table of neighbours.
 
+use millrace_units::Instant;
+
 use super::{FEW, ReplyTo, answer};
 use crate::driver_flows::Invalidation;
 use crate::forward::changes::{NeighbourChange, UsedNeighbours};
 use crate::router::Router;
-use millrace_units::Instant;
 
 /// Command to the table of neighbours.
 #[derive(Debug)]

@@ -1,16 +1,14 @@
 //! Commands to captures and traces, and questions about packets.
 
+use millrace_units::Instant;
+
 use super::{ReplyTo, answer};
 use crate::driver_flows::Invalidation;
-use crate::explain::Explanation;
-use crate::explain::Question;
-use crate::explain::Tables;
+use crate::explain::{Explanation, Question, Tables};
 use crate::observe::capture::CaptureSink;
 use crate::observe::drop_log::{DropQuery, DroppedPacket};
-use crate::observe::trace::TraceSink;
-use crate::observe::trace::Tracer;
+use crate::observe::trace::{TraceSink, Tracer};
 use crate::router::Router;
-use millrace_units::Instant;
 
 /// Command to captures and traces, or question about packets.
 pub enum ObservationCommand {

@@ -4,8 +4,7 @@ use millrace_plugin::LoadedForm;
 use millrace_units::{InstanceId, Instant, PortId};
 
 use super::{ReplyTo, answer};
-use crate::driver_flows::DriverFlows;
-use crate::driver_flows::{DriverCache, DriverPort, Invalidation, Placement};
+use crate::driver_flows::{DriverCache, DriverFlows, DriverPort, Invalidation, Placement};
 use crate::router::Router;
 
 /// Command to the offload of flows.

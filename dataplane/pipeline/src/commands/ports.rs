@@ -1,16 +1,14 @@
 //! Commands to the ports of a router.
 
+use millrace_forward::NeighbourKey;
 use millrace_port::PortError;
-use millrace_units::PortId;
+use millrace_units::{Instant, PortId};
 
 use super::{DeviceReport, OpenDevice, ReplyTo};
 use crate::driver_flows::Invalidation;
-use crate::ports::PortSettings;
-use crate::ports::Stack;
 use crate::ports::host_output::HostSettings;
+use crate::ports::{PortSettings, Stack};
 use crate::router::Router;
-use millrace_forward::NeighbourKey;
-use millrace_units::Instant;
 
 /// Command to a port.
 pub enum PortCommand {

@@ -1,21 +1,17 @@
 //! Receive stage: reads the link header, and determines the ingress port and the offset of the network
 //! header.
 
-use millrace_packet::{DropReason, Packet};
-use millrace_wire::EtherType;
+use millrace_packet::{BATCH_SIZE, DropReason, Packet};
+use millrace_units::Instant;
 use millrace_wire::ethernet::{self, Frame};
 use millrace_wire::mac_addr::MacAddr;
-use millrace_wire::vlan;
+use millrace_wire::{EtherType, vlan};
 
 use crate::ingress::Ingress;
 use crate::ingress::plain::read_plain;
-use crate::parse::tags::Tags;
-use crate::parse::tags::tags_of;
+use crate::parse::tags::{Tags, tags_of};
 use crate::ports::{DeviceId, PortEntry, PortTable};
-use crate::work::Fate;
-use crate::work::Work;
-use millrace_packet::BATCH_SIZE;
-use millrace_units::Instant;
+use crate::work::{Fate, Work};
 
 /// Result of the receive stage for a frame.
 pub(crate) struct Link {

@@ -13,6 +13,7 @@
 //! Workers count packets handed over and taken over, and never clear these counters. Their difference is the
 //! number of packets between workers.
 
+use millrace_classify::FlowTable;
 use millrace_forward::NO_ADJACENCY;
 use millrace_packet::{DropReason, FlowKey, Packet};
 use millrace_wire::{EtherType, Protocol};
@@ -21,7 +22,6 @@ use crate::handover::{Errand, Handed, Handover, Transport};
 use crate::parse::parse;
 use crate::ports::PortTable;
 use crate::work::{Alike, Fate, Work};
-use millrace_classify::FlowTable;
 
 /// Hands over packets whose flows other workers own.
 pub(crate) fn steer(handover: &mut Handover, ports: &PortTable, work: &mut Work) {

@@ -9,7 +9,7 @@ use crate::pending::from_plugins::FromPlugins;
 /// Maximum number of times that a packet is classified again.
 const MOST_PASSES: u8 = 4;
 
-/// Packets that enter the stages in the next pass of [`Router::follow_up`](crate::router::Router::follow_up).
+/// Packets that enter the stages in the next pass over router-made and released packets.
 #[derive(Default)]
 pub(crate) struct Pending {
     /// Packets made by the router, before their first stage.

@@ -4,7 +4,7 @@ mod follow_up;
 mod host_output;
 mod journey;
 mod resume;
-pub(crate) mod scratch;
+mod scratch;
 mod stages;
 mod take_over;
 mod timers;
@@ -28,9 +28,6 @@ use crate::pending::Pending;
 use crate::ports::{DeviceId, PortTable};
 use crate::punt::Punt;
 use crate::router::scratch::Scratch;
-
-/// Maximum number of held packets that time out in an iteration. The router sends ICMP errors about them.
-const EXPIRED_AT_ONCE: usize = 64;
 
 /// Forwarding state of a worker: the state of each stage, and all tables between the devices.
 pub struct Router {

@@ -1,9 +1,13 @@
 //! Timers of the router: work that is due without packets.
 
-use super::{EXPIRED_AT_ONCE, Router};
 use millrace_forward::IcmpError;
 use millrace_packet::DropReason;
 use millrace_units::Instant;
+
+use crate::router::Router;
+
+/// Maximum number of held packets that time out in an iteration. The router sends ICMP errors about them.
+const EXPIRED_AT_ONCE: usize = 64;
 
 impl Router {
     /// Resumes packets kept by plugins whose wait is over.

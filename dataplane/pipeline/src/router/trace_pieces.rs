@@ -32,7 +32,7 @@ impl Router {
             self.stages(work, now);
         } else {
             self.classifier.begin_pieces(work.packets.len(), self.options.new_flows);
-            PiecesOfBatch { router: self, now }.go_in_pieces(work, &mut room);
+            TracedBatch { router: self, now }.go_in_pieces(work, &mut room);
             self.classifier.end_pieces();
         }
         if let Some(tracer) = &mut self.observation.trace {
@@ -44,12 +44,12 @@ impl Router {
 }
 
 /// Journey of a batch with traced packets.
-struct PiecesOfBatch<'a> {
+struct TracedBatch<'a> {
     router: &'a mut Router,
     now: Instant,
 }
 
-impl PiecesOfBatch<'_> {
+impl TracedBatch<'_> {
     /// Takes a batch through the stages, and cuts it where the order inside a flow requires that.
     fn go_in_pieces(&mut self, work: &mut Work, room: &mut Room) {
         let Room { rest, alone, traced } = room;

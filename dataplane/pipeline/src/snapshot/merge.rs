@@ -5,8 +5,7 @@ use millrace_packet::DropCounts;
 use millrace_plugin::FlowStateCounts;
 
 use super::Snapshot;
-use crate::classify::ClassifyCounts;
-use crate::classify::FlowCounts;
+use crate::classify::{ClassifyCounts, FlowCounts};
 use crate::driver_flows::DriverFlowCounts;
 use crate::observe::totals::{Created, Totals};
 use crate::ports::PortCount;

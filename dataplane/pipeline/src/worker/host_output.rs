@@ -1,14 +1,16 @@
 //! Host output: packets that the kernel sends out of a port with a scheduler. The router intercepts them, and
 //! puts them into the port's queues like other packets.
 
+use std::os::fd::RawFd;
+
+use millrace_packet::BATCH_SIZE;
+use millrace_port::{Port, PortCounters};
+use millrace_units::{Instant, PortId};
+
 use crate::ports::host_output::HostSettings;
 use crate::router::Router;
 use crate::work::Work;
 use crate::worker::devices::since_cleared;
-use millrace_packet::BATCH_SIZE;
-use millrace_port::{Port, PortCounters};
-use millrace_units::{Instant, PortId};
-use std::os::fd::RawFd;
 
 /// Host output of a port, and the device from which the worker reads it.
 pub(super) struct HostOutput {

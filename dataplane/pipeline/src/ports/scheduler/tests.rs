@@ -1,5 +1,6 @@
-use super::*;
 use millrace_packet::Pool;
+
+use super::*;
 
 fn add(node: u16, parent: Option<u16>, share: Share, kind: NodeKind) -> ScheduleChange {
     ScheduleChange::Add { node: QueueId(node), parent: parent.map(QueueId), share, kind }
