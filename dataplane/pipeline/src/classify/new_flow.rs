@@ -137,6 +137,7 @@ impl Classification<'_> {
     }
 
     /// Returns the answer of filters and routes for a packet.
+    #[inline(always)]
     pub(super) fn answer(&mut self, work: &Work, index: usize) -> Result<FlowAnswer, Fate> {
         let (packet, key) = (work.packets.at(index), &work.keys[index]);
         let ahead = self.classifier.ahead.answer(index);

@@ -80,6 +80,7 @@ impl Queueing<'_> {
     }
 
     /// Puts a finished frame into the queue of its `out_port`.
+    #[inline]
     pub fn queue_frame(&mut self, packet: Packet, now: Instant) {
         if self.observation.is_tapped() {
             let leaves = (packet.out_port, Direction::Outbound);
