@@ -143,7 +143,7 @@ mod tests {
             let redirect = build_redirect6(&pool, &original, router, better, link).unwrap();
             let octets = redirect.to_vec();
             let header = ipv6::Packet::new_checked(&octets[..]).unwrap();
-            assert_eq!(header.sanity(octets.len()), Ok(()));
+            assert_eq!(ipv6::sanity(&octets, octets.len()), Ok(()));
             assert!(octets.len() <= 1280 && header.dst() == HOST_A6);
             let message = ndp::validate(header.hop_limit(), router, HOST_A6, header.payload()).unwrap();
             assert_eq!((message.target(), message.destination()), (better, Some(HOST_B6)));

@@ -1,4 +1,4 @@
-//! Protocol headers: checked views, representations and checksums. Each protocol has one file with the same
+//! Protocol headers: checked views, representations and checksums. Each protocol has one module with the same
 //! structure:
 //!
 //! - a `field` module with the offsets, in octets, of the header's fields;
@@ -27,26 +27,22 @@
 
 mod bytes;
 mod error;
+mod icmp;
+mod link;
+mod network;
+mod transport;
 
-pub mod arp;
 pub mod checksum;
-pub mod ethernet;
-pub mod icmpv4;
-pub mod icmpv6;
-pub mod ipv4;
-pub mod ipv6;
-pub mod ipv6_ext;
-pub mod mac_addr;
-pub mod ndp;
 pub mod protocol;
-pub mod tcp;
 pub mod tlv;
-pub mod udp;
-pub mod vlan;
 
 pub use error::WireError;
-pub use ethernet::EtherType;
-pub use ipv4::Ipv4Fault;
-pub use ipv6::Ipv6Fault;
-pub use mac_addr::MacAddr;
+pub use icmp::{icmpv4, icmpv6, ndp};
+pub use link::ethernet::EtherType;
+pub use link::mac_addr::MacAddr;
+pub use link::{arp, ethernet, mac_addr, vlan};
+pub use network::ipv4::Ipv4Fault;
+pub use network::ipv6::Ipv6Fault;
+pub use network::{ipv4, ipv6, ipv6_ext};
 pub use protocol::Protocol;
+pub use transport::{tcp, udp};

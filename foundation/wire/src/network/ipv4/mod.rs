@@ -3,13 +3,23 @@
 //! Getters never panic after `new_checked`, which verifies only that the whole header is in the buffer.
 //! [`sanity`] checks whether a router may forward the packet (RFC 1812, 5.2.2), with one fault per rule.
 
+pub mod option;
+mod repr;
+mod sanity;
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::net::Ipv4Addr;
+use std::ops::Range;
 
 use crate::bytes::{array, get_u8, get_u16, octets, octets_mut, put, put_bits, put_u8, put_u16, view};
 use crate::error::need;
-use crate::tlv::{Options, RawOption};
+use crate::tlv::Options;
 use crate::{Protocol, WireError, checksum};
+
+pub use self::repr::Repr;
+pub use self::sanity::{Ipv4Fault, sanity};
 
 /// Length in octets of a header without options.
 pub const HEADER_LEN: usize = 20;
@@ -33,50 +43,6 @@ mod flag {
     pub const RESERVED: u8 = 0x80;
     pub const DONT_FRAGMENT: u8 = 0x40;
     pub const MORE_FRAGMENTS: u8 = 0x20;
-}
-
-/// Faults for which a router must not forward an IPv4 packet (RFC 1812, 5.2.2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Ipv4Fault {
-    /// The frame has less than 20 octets of IP.
-    Short,
-    /// The version is not 4.
-    Version,
-    /// The header length is below 20 octets.
-    HeaderLength,
-    /// The total length is below the header length.
-    TotalLength,
-    /// The total length exceeds the octets in the frame.
-    Truncated,
-    /// The header checksum is wrong.
-    Checksum,
-}
-
-impl fmt::Display for Ipv4Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Short => "ipv4: less than 20 octets",
-            Self::Version => "ipv4: version is not 4",
-            Self::HeaderLength => "ipv4: header length is below 5 words",
-            Self::TotalLength => "ipv4: total length is below the header length",
-            Self::Truncated => "ipv4: total length exceeds the received octets",
-            Self::Checksum => "ipv4: header checksum is wrong",
-        })
-    }
-}
-
-impl std::error::Error for Ipv4Fault {}
-
-/// Checks an IPv4 packet by RFC 1812, 5.2.2. `frame_len`: octets of IP and link padding in the frame.
-/// `data`: the octets from the IPv4 header on, at least the whole header.
-/// The RFC lists the checksum second; here it is last, because its range depends on the header length. The
-/// same packets pass. After `Ok`, the getters of [`Packet`] do not panic.
-///
-/// # Errors
-/// The first rule broken, in the order of [`Ipv4Fault`].
-#[inline]
-pub fn sanity(data: &[u8], frame_len: usize) -> Result<(), Ipv4Fault> {
-    Packet::new_unchecked(data).sanity(frame_len)
 }
 
 /// Decrements the TTL, at least 1, in the word of TTL (lowest), protocol and checksum. The result equals
@@ -107,35 +73,6 @@ impl<T: AsRef<[u8]>> Packet<T> {
             return Err(WireError::Field { header: "ipv4", field, offset, found, expected });
         }
         need("ipv4", self.header_len(), self.data())
-    }
-
-    /// Checks the packet as [`sanity`] does, without a `check` before.
-    ///
-    /// # Errors
-    /// The first rule broken.
-    #[inline]
-    pub fn sanity(&self, frame_len: usize) -> Result<(), Ipv4Fault> {
-        let data = self.data();
-        if data.len() < HEADER_LEN || frame_len < HEADER_LEN {
-            return Err(Ipv4Fault::Short);
-        }
-        if self.version() != 4 {
-            return Err(Ipv4Fault::Version);
-        }
-        let (header_len, total_len) = (self.header_len(), usize::from(self.total_len()));
-        if header_len < HEADER_LEN {
-            return Err(Ipv4Fault::HeaderLength);
-        }
-        if total_len < header_len {
-            return Err(Ipv4Fault::TotalLength);
-        }
-        if total_len > frame_len || header_len > data.len() {
-            return Err(Ipv4Fault::Truncated);
-        }
-        if !self.verify_checksum() {
-            return Err(Ipv4Fault::Checksum);
-        }
-        Ok(())
     }
 
     /// Returns the version, 4 in IPv4 packets.
@@ -272,7 +209,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// padding is not included.
     #[inline]
     pub fn payload(&self) -> &[u8] {
-        let range = self.payload_range();
+        let range = payload_range(self.header_len(), self.total_len(), self.data().len());
         octets(self.data(), range)
     }
 
@@ -281,13 +218,6 @@ impl<T: AsRef<[u8]>> Packet<T> {
     pub fn pseudo_header(&self) -> checksum::Sum {
         let length = self.total_len().saturating_sub(self.header_len() as u16);
         checksum::pseudo_header_v4(self.src(), self.dst(), self.protocol(), length)
-    }
-
-    #[inline]
-    fn payload_range(&self) -> std::ops::Range<usize> {
-        let start = self.header_len();
-        let end = usize::from(self.total_len()).min(self.data().len());
-        start..end.max(start)
     }
 }
 
@@ -395,7 +325,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     /// Returns the payload for writes, with the bounds of [`payload`](Self::payload).
     #[inline]
     pub fn payload_mut(&mut self) -> &mut [u8] {
-        let range = self.payload_range();
+        let range = payload_range(self.header_len(), self.total_len(), self.data().len());
         octets_mut(self.buffer.as_mut(), range)
     }
 
@@ -420,131 +350,8 @@ impl<T: AsRef<[u8]>> fmt::Display for Packet<T> {
     }
 }
 
-/// Kinds of IPv4 options (IANA, *IP Option Numbers*), and the bits of the kind octet.
-pub mod option {
-    use super::RawOption;
-
-    /// Record route (RFC 791).
-    pub const RECORD_ROUTE: u8 = 7;
-    /// Timestamp (RFC 791).
-    pub const TIMESTAMP: u8 = 68;
-    /// Loose source route (RFC 791).
-    pub const LOOSE_SOURCE_ROUTE: u8 = 131;
-    /// Strict source route (RFC 791).
-    pub const STRICT_SOURCE_ROUTE: u8 = 137;
-    /// Router alert (RFC 2113).
-    pub const ROUTER_ALERT: u8 = 148;
-
-    /// Whether every fragment carries a copy of the option.
-    #[must_use]
-    pub fn is_copied(option: &RawOption<'_>) -> bool {
-        option.kind() & 0x80 != 0
-    }
-
-    /// Whether the option is a source route.
-    #[must_use]
-    pub fn is_source_route(option: &RawOption<'_>) -> bool {
-        matches!(option.kind(), LOOSE_SOURCE_ROUTE | STRICT_SOURCE_ROUTE)
-    }
-
-    /// Returns the pointer of a route or timestamp option: 1 for the kind octet, so 4 or 5 is the first slot.
-    #[must_use]
-    pub fn pointer(option: &RawOption<'_>) -> Option<u8> {
-        option.data().first().copied()
-    }
+/// Returns the range of the payload in a buffer of `available` octets.
+#[inline]
+fn payload_range(header_len: usize, total_len: u16, available: usize) -> Range<usize> {
+    header_len..usize::from(total_len).min(available).max(header_len)
 }
-
-/// An IPv4 header without options as a value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Repr {
-    /// Source address.
-    pub src: Ipv4Addr,
-    /// Destination address.
-    pub dst: Ipv4Addr,
-    /// Protocol of the payload.
-    pub protocol: Protocol,
-    /// Length of the payload in octets, up to 65,515.
-    pub payload_len: u16,
-    /// Number of hops that the packet may make.
-    pub ttl: u8,
-    /// Octet of DSCP and ECN.
-    pub tos: u8,
-    /// Identification, which all fragments of a packet share.
-    pub identification: u16,
-    /// Whether routers must not fragment the packet.
-    pub dont_fragment: bool,
-    /// Whether more fragments follow.
-    pub more_fragments: bool,
-    /// Offset of the payload in the original payload, in octets, a multiple of 8.
-    pub fragment_offset: u16,
-}
-
-impl Repr {
-    /// Reads the header; leaves out options and the reserved flag. The packet must be sane and completely in
-    /// the buffer.
-    ///
-    /// # Errors
-    /// The first broken rule of RFC 1812, 5.2.2.
-    pub fn parse<T: AsRef<[u8]>>(packet: &Packet<T>) -> Result<Self, Ipv4Fault> {
-        packet.sanity(packet.data().len())?;
-        Ok(Self::from_fields(packet))
-    }
-
-    fn from_fields<T: AsRef<[u8]>>(packet: &Packet<T>) -> Self {
-        Self {
-            src: packet.src(),
-            dst: packet.dst(),
-            protocol: packet.protocol(),
-            payload_len: packet.total_len().saturating_sub(packet.header_len() as u16),
-            ttl: packet.ttl(),
-            tos: packet.tos(),
-            identification: packet.identification(),
-            dont_fragment: packet.dont_fragment(),
-            more_fragments: packet.more_fragments(),
-            fragment_offset: packet.fragment_offset(),
-        }
-    }
-
-    /// Returns the length of the header, which [`emit`](Self::emit) writes, in octets.
-    #[must_use]
-    pub const fn buffer_len(&self) -> usize {
-        HEADER_LEN
-    }
-
-    /// Writes a header without options, with its checksum. A payload length above 65,515 is cut to that.
-    pub fn emit<T: AsRef<[u8]> + AsMut<[u8]>>(&self, packet: &mut Packet<T>) {
-        octets_mut(packet.buffer.as_mut(), ..HEADER_LEN).fill(0);
-        packet.set_header_len(HEADER_LEN);
-        packet.set_tos(self.tos);
-        packet.set_total_len(self.payload_len.saturating_add(HEADER_LEN as u16));
-        packet.set_identification(self.identification);
-        packet.set_fragment_offset(self.fragment_offset);
-        packet.set_dont_fragment(self.dont_fragment);
-        packet.set_more_fragments(self.more_fragments);
-        packet.set_ttl(self.ttl);
-        packet.set_protocol(self.protocol);
-        packet.set_src(self.src);
-        packet.set_dst(self.dst);
-        packet.fill_checksum();
-    }
-}
-
-impl fmt::Display for Repr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { src, dst, protocol, ttl, tos, payload_len, identification, .. } = self;
-        write!(
-            f,
-            "ipv4 {src} > {dst} {protocol} ttl {ttl} tos {tos:#04x} id {identification} payload {payload_len}"
-        )?;
-        if self.dont_fragment {
-            f.write_str(" df")?;
-        }
-        if self.more_fragments || self.fragment_offset != 0 {
-            write!(f, " fragment {}{}", self.fragment_offset, if self.more_fragments { "+" } else { "" })?;
-        }
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -61,7 +61,20 @@ impl std::error::Error for Ipv6Fault {}
 /// The first rule broken, in the order of [`Ipv6Fault`].
 #[inline]
 pub fn sanity(data: &[u8], frame_len: usize) -> Result<(), Ipv6Fault> {
-    Packet::new_unchecked(data).sanity(frame_len)
+    let packet = Packet::new_unchecked(data);
+    if data.len() < HEADER_LEN || frame_len < HEADER_LEN {
+        return Err(Ipv6Fault::Short);
+    }
+    if packet.version() != 6 {
+        return Err(Ipv6Fault::Version);
+    }
+    if packet.payload_len() == 0 && packet.next_header() == Protocol::HOP_BY_HOP {
+        return Err(Ipv6Fault::PayloadLength);
+    }
+    if HEADER_LEN + usize::from(packet.payload_len()) > frame_len {
+        return Err(Ipv6Fault::Truncated);
+    }
+    Ok(())
 }
 
 view! {
@@ -77,27 +90,6 @@ impl<T: AsRef<[u8]>> Packet<T> {
     #[inline]
     pub fn check(&self) -> Result<(), WireError> {
         need("ipv6", HEADER_LEN, self.data())
-    }
-
-    /// Checks the packet as [`sanity`] does, without a `check` before.
-    ///
-    /// # Errors
-    /// The first rule broken.
-    #[inline]
-    pub fn sanity(&self, frame_len: usize) -> Result<(), Ipv6Fault> {
-        if self.data().len() < HEADER_LEN || frame_len < HEADER_LEN {
-            return Err(Ipv6Fault::Short);
-        }
-        if self.version() != 6 {
-            return Err(Ipv6Fault::Version);
-        }
-        if self.payload_len() == 0 && self.next_header() == Protocol::HOP_BY_HOP {
-            return Err(Ipv6Fault::PayloadLength);
-        }
-        if HEADER_LEN + usize::from(self.payload_len()) > frame_len {
-            return Err(Ipv6Fault::Truncated);
-        }
-        Ok(())
     }
 
     /// Returns the version, 6 in IPv6 packets.
@@ -280,7 +272,7 @@ impl Repr {
     /// # Errors
     /// The first rule broken, see [`sanity`].
     pub fn parse<T: AsRef<[u8]>>(packet: &Packet<T>) -> Result<Self, Ipv6Fault> {
-        packet.sanity(packet.data().len())?;
+        sanity(packet.data(), packet.data().len())?;
         Ok(Self::from_fields(packet))
     }
 

@@ -1,0 +1,4 @@
+//! Transport layer: TCP and UDP.
+
+pub mod tcp;
+pub mod udp;
