@@ -1,72 +1,45 @@
-//! Packet: an owned chain of frames.
+//! Packet: an owned chain of frames with header offsets and annotations.
 
+mod allocate;
+mod chain;
 mod prefetch;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
-use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 
+use self::chain::Chain;
 use crate::frame::Frame;
 use crate::opened::{Opened, Start};
-use crate::{Annotations, FRAME_SIZE, Pool};
+use crate::{Annotations, Pool};
 
 /// Owned packet, which dereferences to its annotations.
 ///
 /// [`data`](Self::data) returns the bytes of the first frame. Header offsets are relative to the frame's
 /// buffer, so they stay valid when bytes are added or removed in front.
 pub struct Packet {
-    head: NonNull<Frame>,
-    _one_thread: PhantomData<*mut ()>,
+    chain: Chain,
 }
 
 impl Packet {
-    /// Makes a packet of one frame.
-    ///
-    /// # Safety
-    /// No other code may refer to the frame.
-    #[inline]
-    pub(crate) unsafe fn from_frame(frame: NonNull<Frame>, offset: u16, length: u16) -> Self {
-        let mut packet = Self { head: frame, _one_thread: PhantomData };
-        let head = packet.head_mut();
-        head.next = ptr::null_mut();
-        head.references.set(1);
-        head.places.offset = offset;
-        head.places.length = length;
-        head.places.network = offset;
-        head.places.transport = offset;
-        head.annotations = Annotations::EMPTY;
-        packet
-    }
-
-    #[inline]
-    fn head(&self) -> &Frame {
-        // SAFETY: a packet is the only owner of its first frame.
-        unsafe { self.head.as_ref() }
-    }
-
-    #[inline]
-    fn head_mut(&mut self) -> &mut Frame {
-        // SAFETY: a packet is the only owner of its first frame.
-        unsafe { self.head.as_mut() }
-    }
-
     /// Returns the address of the first frame's metadata.
     #[inline]
     pub(crate) fn head_address(&self) -> *const Frame {
-        self.head.as_ptr()
+        self.chain.address()
     }
 
     /// Returns the bytes of the first frame.
     #[inline]
     pub fn data(&self) -> &[u8] {
-        self.head().bytes()
+        self.chain.head().bytes()
     }
 
     /// Returns the bytes of the first frame, for writes.
     #[inline]
     pub fn data_mut(&mut self) -> &mut [u8] {
-        let head = self.head_mut();
+        let head = self.chain.head_mut();
         // SAFETY: as in `Frame::bytes`; the first frame is not shared.
         unsafe {
             std::slice::from_raw_parts_mut(
@@ -79,8 +52,8 @@ impl Packet {
     /// Returns the length of the whole packet in bytes.
     #[inline]
     pub fn len(&self) -> usize {
-        if self.head().next.is_null() {
-            self.head().places.length.into()
+        if self.is_linear() {
+            self.chain.head().places.length.into()
         } else {
             self.frames().map(<[u8]>::len).sum()
         }
@@ -95,35 +68,23 @@ impl Packet {
     /// Whether the packet consists of one frame.
     #[inline]
     pub fn is_linear(&self) -> bool {
-        self.head().next.is_null()
+        self.chain.head().next.is_null()
     }
 
     /// Iterates over the bytes of each frame, first to last.
     pub fn frames(&self) -> impl Iterator<Item = &[u8]> {
-        let mut frame: *const Frame = self.head.as_ptr();
-        std::iter::from_fn(move || {
-            // SAFETY: the chain's frames live as long as the packet that this iterator borrows.
-            let current = unsafe { frame.as_ref() }?;
-            frame = current.next;
-            Some(current.bytes())
-        })
+        self.chain.frames().map(Frame::bytes)
     }
 
     /// Iterates over the frames of the chain in the form for a device: number in the pool, offset and length.
     pub fn segments(&self) -> impl Iterator<Item = (u32, u16, u16)> + '_ {
-        let mut frame: *const Frame = self.head.as_ptr();
-        std::iter::from_fn(move || {
-            // SAFETY: the chain's frames live as long as the packet that this iterator borrows.
-            let current = unsafe { frame.as_ref() }?;
-            frame = current.next;
-            Some((current.index, current.places.offset, current.places.length))
-        })
+        self.chain.frames().map(|frame| (frame.index, frame.places.offset, frame.places.length))
     }
 
     /// Returns the number of free bytes before the first byte.
     #[inline]
     pub fn headroom(&self) -> usize {
-        self.head().places.offset.into()
+        self.chain.head().places.offset.into()
     }
 
     /// Adds `count` bytes of undefined content in front, and returns the bytes of the first frame for writes.
@@ -134,7 +95,7 @@ impl Packet {
         if count > self.headroom() {
             return None;
         }
-        let head = self.head_mut();
+        let head = self.chain.head_mut();
         head.places.offset -= count as u16;
         head.places.length += count as u16;
         Some(self.data_mut())
@@ -145,7 +106,7 @@ impl Packet {
     #[inline]
     #[must_use]
     pub fn trim_front(&mut self, count: usize) -> bool {
-        let head = self.head_mut();
+        let head = self.chain.head_mut();
         if count > usize::from(head.places.length) {
             return false;
         }
@@ -160,35 +121,12 @@ impl Packet {
     #[must_use]
     pub fn truncate(&mut self, length: usize) -> bool {
         if self.is_linear() {
-            let head = self.head_mut();
+            let head = self.chain.head_mut();
             head.places.length = length.min(head.places.length.into()) as u16;
             true
         } else {
-            self.truncate_chain(length)
+            self.chain.truncate(length)
         }
-    }
-
-    fn truncate_chain(&mut self, length: usize) -> bool {
-        let mut left = length;
-        let mut frame = self.head;
-        loop {
-            // SAFETY: `frame` is in this packet's chain, so it is alive; no reference to its fields outlives
-            // a statement.
-            let current = unsafe { frame.as_ref() };
-            let (here, is_own) = (usize::from(current.places.length), current.references.get() == 1);
-            let next = NonNull::new(current.next);
-            match next {
-                Some(next) if left > here => (left, frame) = (left - here, next),
-                None if left >= here => return true,
-                _ if !is_own => return false,
-                _ => break,
-            }
-        }
-        // SAFETY: as above, and only this packet refers to the frame.
-        let current = unsafe { frame.as_mut() };
-        current.places.length = current.places.length.min(left as u16);
-        release_chain(std::mem::replace(&mut current.next, ptr::null_mut()));
-        true
     }
 
     /// Replaces frames shared with copies by frames of this packet alone. Returns false, and changes nothing,
@@ -203,7 +141,7 @@ impl Packet {
                 return false;
             }
         }
-        release_chain(std::mem::replace(&mut self.head_mut().next, ptr::null_mut()));
+        self.chain.release_rest();
         self.chain(own);
         true
     }
@@ -213,53 +151,13 @@ impl Packet {
     /// [`make_writable`](Self::make_writable) first.
     #[must_use]
     pub fn append(&mut self, pool: &Pool, bytes: &[u8]) -> bool {
-        let own = self.last();
-        // SAFETY: the last frame of this packet's chain, so alive.
-        let (is_own, before) = unsafe { ((*own).references.get() == 1, (*own).places.length) };
-        if !is_own {
-            return false;
-        }
-        let mut rest = bytes;
-        // SAFETY: the last frame of this packet's chain, owned by it.
-        let mut last = unsafe { &mut *own };
-        loop {
-            let end = usize::from(last.places.offset) + usize::from(last.places.length);
-            let here = rest.len().min(FRAME_SIZE.saturating_sub(end));
-            // SAFETY: `here` bytes fit between `end` and the end of the frame's buffer.
-            unsafe { ptr::copy_nonoverlapping(rest.as_ptr(), last.buffer.as_ptr().add(end), here) };
-            last.places.length += here as u16;
-            rest = rest.get(here..).unwrap_or_default();
-            if rest.is_empty() {
-                return true;
-            }
-            let Some(more) = pool.allocate() else {
-                // SAFETY: it was the last frame, owned by this packet; the frames after it are new.
-                let own = unsafe { &mut *own };
-                own.places.length = before;
-                release_chain(std::mem::replace(&mut own.next, ptr::null_mut()));
-                return false;
-            };
-            last.next = more.into_head().as_ptr();
-            // SAFETY: just taken from the pool, and owned by this chain now.
-            last = unsafe { &mut *last.next };
-            last.places.offset = 0;
-        }
+        self.chain.append(pool, bytes)
     }
 
     /// Appends the frames of `tail`, for packets that a device delivers in pieces. The last frame of this
     /// packet must not be shared, else its copies get the tail as well.
     pub fn chain(&mut self, tail: Packet) {
-        // SAFETY: the last frame of this packet's chain, owned by it.
-        unsafe { (*self.last()).next = tail.into_head().as_ptr() };
-    }
-
-    fn last(&mut self) -> *mut Frame {
-        let mut frame = self.head.as_ptr();
-        // SAFETY: every frame of the chain lives as long as the packet.
-        while let Some(next) = NonNull::new(unsafe { (*frame).next }) {
-            frame = next.as_ptr();
-        }
-        frame
+        self.chain.join(tail.chain);
     }
 
     /// Copies up to `into.len()` bytes from `offset` on; returns the number of copied bytes.
@@ -287,21 +185,14 @@ impl Packet {
     /// pool is empty.
     pub fn copy(&self, pool: &Pool) -> Option<Packet> {
         let mut copy = pool.allocate()?;
-        let (from, to) = (self.head(), copy.head_mut());
+        let (from, to) = (self.chain.head(), copy.chain.head_mut());
         to.places.offset = from.places.offset;
         to.places.length = from.places.length;
         to.places.network = from.places.network;
         to.places.transport = from.places.transport;
         to.annotations = Annotations { trace: 0, ..from.annotations };
-        to.next = from.next;
+        to.next = self.chain.share_rest();
         copy.data_mut().copy_from_slice(self.data());
-        let mut shared = self.head().next;
-        while let Some(frame) = NonNull::new(shared) {
-            // SAFETY: the frame is in this packet's chain, so it is alive.
-            let frame = unsafe { frame.as_ref() };
-            frame.references.set(frame.references.get() + 1);
-            shared = frame.next;
-        }
         Some(copy)
     }
 
@@ -309,7 +200,7 @@ impl Packet {
     /// first frame's bytes.
     #[inline]
     pub fn set_network(&mut self, offset: usize) {
-        let head = self.head_mut();
+        let head = self.chain.head_mut();
         head.places.network = head.places.offset + offset.min(head.places.length.into()) as u16;
     }
 
@@ -317,7 +208,7 @@ impl Packet {
     /// the first frame's bytes.
     #[inline]
     pub fn set_transport(&mut self, offset: usize) {
-        let head = self.head_mut();
+        let head = self.chain.head_mut();
         head.places.transport = head.places.offset + offset.min(head.places.length.into()) as u16;
     }
 
@@ -326,7 +217,7 @@ impl Packet {
     /// byte.
     #[inline(always)]
     pub fn start_mut<const NETWORK: u16, const COUNT: usize>(&mut self) -> Option<Start<'_, COUNT>> {
-        let head = self.head_mut();
+        let head = self.chain.head_mut();
         let is_so = head.next.is_null() && head.places.network == head.places.offset + NETWORK;
         if is_so { self.first_mut() } else { None }
     }
@@ -335,7 +226,7 @@ impl Packet {
     /// Returns `None` if the frame is shorter.
     #[inline(always)]
     pub fn first_mut<const COUNT: usize>(&mut self) -> Option<Start<'_, COUNT>> {
-        let head = self.head_mut();
+        let head = self.chain.head_mut();
         let length = usize::from(head.places.length);
         if length < COUNT {
             return None;
@@ -349,7 +240,7 @@ impl Packet {
     /// Opens the packet for reads of its first frame, followed by one write of its header offsets.
     #[inline(always)]
     pub fn open(&mut self) -> Opened<'_> {
-        let head = self.head_mut();
+        let head = self.chain.head_mut();
         // SAFETY: as in `Frame::bytes`; the first frame is not shared, and its metadata is elsewhere.
         let data = unsafe {
             NonNull::slice_from_raw_parts(
@@ -364,15 +255,15 @@ impl Packet {
     /// Returns the offset of the network header, in bytes from the first byte.
     #[inline]
     pub fn network_offset(&self) -> usize {
-        usize::from(self.head().places.network.saturating_sub(self.head().places.offset))
-            .min(self.head().places.length.into())
+        usize::from(self.chain.head().places.network.saturating_sub(self.chain.head().places.offset))
+            .min(self.chain.head().places.length.into())
     }
 
     /// Returns the offset of the transport header, in bytes from the first byte.
     #[inline]
     pub fn transport_offset(&self) -> usize {
-        usize::from(self.head().places.transport.saturating_sub(self.head().places.offset))
-            .min(self.head().places.length.into())
+        usize::from(self.chain.head().places.transport.saturating_sub(self.chain.head().places.offset))
+            .min(self.chain.head().places.length.into())
     }
 
     /// Returns the bytes of the first frame from the network header on.
@@ -400,13 +291,6 @@ impl Packet {
         self.len() - self.network_offset()
     }
 
-    #[inline]
-    fn into_head(self) -> NonNull<Frame> {
-        let head = self.head;
-        std::mem::forget(self);
-        head
-    }
-
     /// Releases the packet's only frame to a device; returns its number. [`Pool::packet_from_raw`] takes the
     /// frame back.
     ///
@@ -417,8 +301,7 @@ impl Packet {
         if !self.is_linear() {
             return Err(self);
         }
-        // SAFETY: this packet owns the frame, and ends here.
-        Ok(unsafe { self.into_head().as_ref() }.index)
+        Ok(self.chain.into_index())
     }
 
     /// Splits off the first frame: returns the packet of that frame alone, and the rest of the chain.
@@ -427,47 +310,16 @@ impl Packet {
     /// The packet, when its second frame is shared with a copy; call [`make_writable`](Self::make_writable)
     /// first.
     pub fn split(mut self) -> Result<(Packet, Option<Packet>), Packet> {
-        let Some(rest) = NonNull::new(self.head().next) else { return Ok((self, None)) };
-        // SAFETY: the frame is in this packet's chain, so it is alive.
-        if unsafe { rest.as_ref() }.references.get() > 1 {
+        if self.chain.is_second_shared() {
             return Err(self);
         }
-        self.head_mut().next = ptr::null_mut();
-        Ok((self, Some(Packet { head: rest, _one_thread: PhantomData })))
+        let rest = self.chain.take_rest();
+        Ok((self, rest.map(|chain| Packet { chain })))
     }
 
     /// Whether any frame is shared with a copy.
     pub fn is_shared(&self) -> bool {
-        let mut frame: *const Frame = self.head.as_ptr();
-        // SAFETY: every frame of the chain lives as long as the packet.
-        while let Some(current) = unsafe { frame.as_ref() } {
-            if current.references.get() > 1 {
-                return true;
-            }
-            frame = current.next;
-        }
-        false
-    }
-}
-
-fn release_chain(mut frame: *mut Frame) {
-    // SAFETY: the caller gives up its reference to each frame of the chain. A frame without references
-    // returns to its pool, which lives as long as a frame is in use.
-    while let Some(current) = unsafe { frame.as_ref() } {
-        frame = current.next;
-        let left = current.references.get() - 1;
-        current.references.set(left);
-        if left == 0 {
-            // SAFETY: as above.
-            unsafe { current.pool.as_ref() }.release(current.index);
-        }
-    }
-}
-
-impl Drop for Packet {
-    #[inline]
-    fn drop(&mut self) {
-        release_chain(self.head.as_ptr());
+        self.chain.frames().any(|frame| frame.references.get() > 1)
     }
 }
 
@@ -476,14 +328,14 @@ impl Deref for Packet {
 
     #[inline]
     fn deref(&self) -> &Annotations {
-        &self.head().annotations
+        &self.chain.head().annotations
     }
 }
 
 impl DerefMut for Packet {
     #[inline]
     fn deref_mut(&mut self) -> &mut Annotations {
-        &mut self.head_mut().annotations
+        &mut self.chain.head_mut().annotations
     }
 }
 
@@ -492,7 +344,3 @@ impl fmt::Debug for Packet {
         write!(f, "Packet({} bytes, {:?})", self.len(), **self)
     }
 }
-
-mod allocate;
-#[cfg(test)]
-mod tests;

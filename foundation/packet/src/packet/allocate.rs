@@ -1,16 +1,16 @@
 //! Allocation of packets from a pool.
 
+use super::Packet;
+use super::chain::Chain;
 use crate::pool::HEADROOM;
-use crate::{FRAME_SIZE, Packet, Pool};
+use crate::{FRAME_SIZE, Pool};
 
 impl Pool {
     /// Allocates an empty packet with [`HEADROOM`] bytes of headroom. Returns `None`, and counts the failed
     /// request, when all frames are in use.
     #[inline]
     pub fn allocate(&self) -> Option<Packet> {
-        let frame = self.take()?;
-        // SAFETY: the frame was free, so no other code refers to it.
-        Some(unsafe { Packet::from_frame(frame, HEADROOM as u16, 0) })
+        Some(Packet { chain: Chain::allocate(self, HEADROOM as u16)? })
     }
 
     /// Allocates a packet with a copy of `bytes`, in as many frames as needed; `None` when the pool has too
@@ -32,6 +32,6 @@ impl Pool {
         }
         let frame = self.frame(index)?;
         // SAFETY: the caller promises that no other code owns this frame.
-        Some(unsafe { Packet::from_frame(frame, offset, length) })
+        Some(Packet { chain: unsafe { Chain::of_frame(frame, offset, length) } })
     }
 }

@@ -10,7 +10,7 @@ impl Packet {
         // SAFETY: a prefetch reads nothing; any address is allowed.
         unsafe {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(self.head.as_ptr().cast());
+            _mm_prefetch::<_MM_HINT_T0>(self.chain.address().cast());
         }
     }
 
@@ -22,7 +22,7 @@ impl Packet {
         unsafe {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             _mm_prefetch::<_MM_HINT_T0>(
-                self.head().buffer.as_ptr().add(self.head().places.offset.into()).cast(),
+                self.chain.head().buffer.as_ptr().add(self.chain.head().places.offset.into()).cast(),
             );
         }
     }

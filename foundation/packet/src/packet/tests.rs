@@ -1,4 +1,5 @@
 use super::*;
+use crate::FRAME_SIZE;
 use proptest::prelude::*;
 
 #[test]
