@@ -7,8 +7,8 @@
 use millrace_memory::{Operation, Vectors, prefetch};
 use millrace_packet::{Family, FlowKey};
 
-use super::record::{FlowRecord, NearKey};
-use super::{FlowIndex, FlowTable};
+use super::lookup::Lookup;
+use super::storage::{FlowIndex, FlowRecord, NearKey};
 
 /// Number of keys of a block.
 const BLOCK: usize = 32;
@@ -17,9 +17,9 @@ const AHEAD: usize = 1;
 /// Number of blocks in flight, rounded up to a power of two.
 const UNDER_WAY: usize = (2 * AHEAD + 1).next_power_of_two();
 
-/// Batch to look up; see [`FlowTable::find_batch`].
+/// Batch to look up; see [`FlowTable::find_batch`](super::FlowTable::find_batch).
 pub(super) struct BatchSearch<'a> {
-    table: &'a FlowTable,
+    lookup: Lookup<'a>,
     keys: &'a [FlowKey],
     hashes: &'a [u64],
     found: &'a mut [Option<FlowIndex>],
@@ -40,14 +40,14 @@ impl<'a> BatchSearch<'a> {
     /// When the slices differ in length.
     #[inline(always)]
     pub fn new(
-        table: &'a FlowTable,
+        lookup: Lookup<'a>,
         keys: &'a [FlowKey],
         hashes: &'a [u64],
         found: &'a mut [Option<FlowIndex>],
     ) -> Self {
         let lengths = [hashes.len(), found.len()];
         assert!(lengths == [keys.len(); 2], "slices of one batch differ in length");
-        Self { table, keys, hashes, found }
+        Self { lookup, keys, hashes, found }
     }
 }
 
@@ -56,102 +56,81 @@ impl Operation for BatchSearch<'_> {
 
     #[inline(always)]
     fn run<V: Vectors>(self, vectors: V) {
-        let Self { table, keys, hashes, found } = self;
+        let Self { lookup, keys, hashes, found } = self;
         let (key_blocks, keys) = keys.as_chunks::<BLOCK>();
         let (hash_blocks, hashes) = hashes.as_chunks::<BLOCK>();
         let (found_blocks, found) = found.as_chunks_mut::<BLOCK>();
-        let none = Aims { homes: [0; BLOCK], tags: [0; BLOCK], guesses: [table.record_of_none(); BLOCK] };
+        // Slot 0 belongs to no flow.
+        let none = &lookup.records[0];
+        let none = Aims { homes: [0; BLOCK], tags: [0; BLOCK], guesses: [none; BLOCK] };
         let mut aims = [none; UNDER_WAY];
         for round in 0..key_blocks.len() + 2 * AHEAD {
             if let Some(hashes) = hash_blocks.get(round) {
-                table.aim(hashes, &mut aims[round % UNDER_WAY]);
+                aim(lookup, hashes, &mut aims[round % UNDER_WAY]);
             }
             let block = round.wrapping_sub(AHEAD);
             if let (Some(keys), Some(found)) = (key_blocks.get(block), found_blocks.get_mut(block)) {
-                table.guess(vectors, keys, &mut aims[block % UNDER_WAY], found);
+                guess(lookup, vectors, keys, &mut aims[block % UNDER_WAY], found);
             }
             let block = round.wrapping_sub(2 * AHEAD);
             if let (Some(keys), Some(hashes), Some(found)) =
                 (key_blocks.get(block), hash_blocks.get(block), found_blocks.get_mut(block))
             {
-                table.check(keys, hashes, &aims[block % UNDER_WAY].guesses, found);
+                check(lookup, keys, hashes, &aims[block % UNDER_WAY].guesses, found);
             }
         }
         let [aims, ..] = &mut aims;
-        table.aim(hashes, aims);
-        table.guess(vectors, keys, aims, found);
-        table.check(keys, hashes, &aims.guesses, found);
+        aim(lookup, hashes, aims);
+        guess(lookup, vectors, keys, aims, found);
+        check(lookup, keys, hashes, &aims.guesses, found);
     }
 }
 
-impl FlowTable {
-    /// Runs the first stage, for up to a block of hashes.
-    #[inline(always)]
-    fn aim(&self, hashes: &[u64], aims: &mut Aims<'_>) {
-        let places = aims.homes.iter_mut().zip(&mut aims.tags);
-        for ((home, tag), &hash) in places.zip(hashes) {
-            (*home, *tag) = (self.buckets.home(hash), self.buckets.tag(hash));
-        }
-        aims.homes.iter().take(hashes.len()).for_each(|&home| self.buckets.prefetch(home));
+/// Runs the first stage, for up to a block of hashes.
+#[inline(always)]
+fn aim(lookup: Lookup<'_>, hashes: &[u64], aims: &mut Aims<'_>) {
+    let places = aims.homes.iter_mut().zip(&mut aims.tags);
+    for ((home, tag), &hash) in places.zip(hashes) {
+        (*home, *tag) = (lookup.buckets.home(hash), lookup.buckets.tag(hash));
     }
+    aims.homes.iter().take(hashes.len()).for_each(|&home| lookup.buckets.prefetch(home));
+}
 
-    /// Runs the second stage.
-    #[inline(always)]
-    fn guess<'a>(
-        &'a self,
-        vectors: impl Vectors,
-        keys: &[FlowKey],
-        aims: &mut Aims<'a>,
-        found: &mut [Option<FlowIndex>],
-    ) {
-        let places = aims.homes.iter().zip(&aims.tags).zip(&mut aims.guesses);
-        for ((found, key), ((&home, &tag), guess)) in found.iter_mut().zip(keys).zip(places) {
-            let slot = self.buckets.guess(vectors, home, tag);
-            *guess = &self.records[slot];
-            prefetch(*guess);
-            if key.family() == Family::V6 {
-                prefetch(self.records.far(slot));
-            }
-            *found = FlowIndex::from_slot(slot);
+/// Runs the second stage.
+#[inline(always)]
+fn guess<'a>(
+    lookup: Lookup<'a>,
+    vectors: impl Vectors,
+    keys: &[FlowKey],
+    aims: &mut Aims<'a>,
+    found: &mut [Option<FlowIndex>],
+) {
+    let places = aims.homes.iter().zip(&aims.tags).zip(&mut aims.guesses);
+    for ((found, key), ((&home, &tag), guess)) in found.iter_mut().zip(keys).zip(places) {
+        let slot = lookup.buckets.guess(vectors, home, tag);
+        *guess = &lookup.records[slot];
+        prefetch(*guess);
+        if key.family() == Family::V6 {
+            prefetch(lookup.records.far(slot));
         }
+        *found = FlowIndex::from_slot(slot);
     }
+}
 
-    /// Runs the third stage.
-    #[inline(always)]
-    fn check(
-        &self,
-        keys: &[FlowKey],
-        hashes: &[u64],
-        guesses: &[&FlowRecord],
-        found: &mut [Option<FlowIndex>],
-    ) {
-        for (((found, &hash), key), guess) in found.iter_mut().zip(hashes).zip(keys).zip(guesses) {
-            let is_near = guess.is_near(NearKey::of(key), 0);
-            let is_far = || found.is_some_and(|index| self.records.far(index.slot()).key.is_of(key));
-            if !(is_near && (key.family() == Family::V4 || is_far())) {
-                *found = self.find_again(*found, key, hash);
-            }
+/// Runs the third stage.
+#[inline(always)]
+fn check(
+    lookup: Lookup<'_>,
+    keys: &[FlowKey],
+    hashes: &[u64],
+    guesses: &[&FlowRecord],
+    found: &mut [Option<FlowIndex>],
+) {
+    for (((found, &hash), key), guess) in found.iter_mut().zip(hashes).zip(keys).zip(guesses) {
+        let is_near = guess.is_near(NearKey::of(key), 0);
+        let is_far = || found.is_some_and(|index| lookup.records.far(index.slot()).key.is_of(key));
+        if !(is_near && (key.family() == Family::V4 || is_far())) {
+            *found = lookup.find_again(*found, key, hash);
         }
-    }
-
-    /// Searches again for flows without a record, and for the few with a wrong first guess.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn find_again(
-        &self,
-        guessed: Option<FlowIndex>,
-        key: &FlowKey,
-        hash: u64,
-    ) -> Option<FlowIndex> {
-        if guessed.is_none() && !self.buckets.spills(self.buckets.home(hash)) {
-            return None;
-        }
-        self.find(key, hash, 0)
-    }
-
-    /// Returns the content of slot 0, which belongs to no flow.
-    #[inline(always)]
-    fn record_of_none(&self) -> &FlowRecord {
-        &self.records[0]
     }
 }

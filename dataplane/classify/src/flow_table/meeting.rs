@@ -2,17 +2,19 @@
 //! cache.
 //!
 //! The loop has two passes. The first pass guesses each record by its tag and prefetches it;
-//! [`FlowTable::prefetch`] has prefetched the buckets before. The second pass compares keys and gives each
-//! answer to the [`Meeting`].
+//! [`FlowTable::prefetch`](super::FlowTable::prefetch) has prefetched the buckets before. The second pass
+//! compares keys and gives each answer to the [`Meeting`].
 
 use std::ops::Range;
 
-use millrace_memory::{Operation, Vectors, with_widest};
+use millrace_memory::{Operation, Vectors};
 use millrace_packet::FlowKey;
 use millrace_units::Instant;
 
-use super::record::{FLAG_BITS, FLAGS, FlowRecord, NearKey, PROBATION, tick};
-use super::{FlowIndex, FlowTable};
+use super::lookup::Lookup;
+use super::record_set::RecordSet;
+use super::storage::record::{FLAG_BITS, FLAGS, PROBATION, tick};
+use super::storage::{FlowIndex, FlowRecord, NearKey};
 
 /// Number of packets of a block. Each pass handles a block at a time.
 const BLOCK: usize = 32;
@@ -48,20 +50,34 @@ impl Sought<'_> {
         Self { nears: &nears[part.clone()], keys, hashes: &hashes[part], has_v6 }
     }
 
+    /// Runs the first pass: guesses records by their tags and prefetches them.
+    #[inline(always)]
+    fn guess(&self, vectors: impl Vectors, lookup: Lookup<'_>, found: &mut [Option<FlowIndex>]) {
+        let aim = lookup.buckets.aim();
+        for ((found, &hash), &near) in found.iter_mut().zip(self.hashes).zip(self.nears) {
+            let slot = lookup.buckets.guess(vectors, aim.home(hash), aim.tag(hash));
+            lookup.records.prefetch_unchecked(slot);
+            if self.has_v6 && !near.is_v4() {
+                lookup.records.prefetch_far(slot);
+            }
+            *found = FlowIndex::from_slot(slot);
+        }
+    }
+
     #[cold]
     #[inline(never)]
-    fn again(&self, table: &FlowTable, index: usize, guessed: Option<FlowIndex>) -> Option<FlowIndex> {
+    fn again(&self, lookup: Lookup<'_>, index: usize, guessed: Option<FlowIndex>) -> Option<FlowIndex> {
         if self.nears[index] == NearKey::NONE {
             return None;
         }
         let key = self.nears[index].key4().unwrap_or(self.keys[index]);
-        table.find_again(guessed, &key, self.hashes[index])
+        lookup.find_again(guessed, &key, self.hashes[index])
     }
 }
 
-/// Batch to look up and treat; see [`FlowTable::meet_batch`].
-struct BatchMeeting<'a, M, P, N> {
-    table: &'a mut FlowTable,
+/// Batch to look up and treat; see [`FlowTable::meet_batch`](super::FlowTable::meet_batch).
+pub(super) struct BatchMeeting<'a, M, P, N> {
+    set: &'a mut RecordSet,
     sought: Sought<'a>,
     found: &'a mut [Option<FlowIndex>],
     packets: (&'a mut [P], &'a mut [N]),
@@ -71,40 +87,24 @@ struct BatchMeeting<'a, M, P, N> {
     rest: &'a mut Vec<u16>,
 }
 
-impl FlowTable {
-    /// Finds the base records of a batch's flows as [`find_batch`](Self::find_batch) does, and lets `meeting`
-    /// treat the packets of known flows, each with its note. Counts each treated packet in its flow at `now`,
-    /// as [`touch`](Self::touch) does. Adds the numbers of all other packets to `rest`. The caller should
-    /// have [prefetched](Self::prefetch) the buckets. Returns `meeting`.
+impl<'a, M, P, N> BatchMeeting<'a, M, P, N> {
+    /// Returns the lookup and treatment of a batch at `now`.
     ///
     /// # Panics
     /// When the slices differ in length.
-    pub fn meet_batch<P, N, M: Meeting<P, N>>(
-        &mut self,
-        sought: Sought<'_>,
-        found: &mut [Option<FlowIndex>],
-        packets: (&mut [P], &mut [N]),
+    #[inline(always)]
+    pub fn new(
+        set: &'a mut RecordSet,
+        sought: Sought<'a>,
+        found: &'a mut [Option<FlowIndex>],
+        packets: (&'a mut [P], &'a mut [N]),
         now: Instant,
-        (meeting, rest): (M, &mut Vec<u16>),
-    ) -> M {
+        (meeting, rest): (M, &'a mut Vec<u16>),
+    ) -> Self {
         let lengths = [sought.keys.len(), sought.hashes.len(), found.len(), packets.0.len(), packets.1.len()];
         assert!(lengths == [sought.nears.len(); 5], "slices of one batch differ in length");
         let used = tick(now) << FLAG_BITS;
-        with_widest(BatchMeeting { table: self, sought, found, packets, used, meeting, rest })
-    }
-
-    /// Runs the first pass: guesses records by their tags and prefetches them.
-    #[inline(always)]
-    fn guess_all(&self, vectors: impl Vectors, sought: Sought<'_>, found: &mut [Option<FlowIndex>]) {
-        let aim = self.buckets.aim();
-        for ((found, &hash), &near) in found.iter_mut().zip(sought.hashes).zip(sought.nears) {
-            let slot = self.buckets.guess(vectors, aim.home(hash), aim.tag(hash));
-            self.records.prefetch_unchecked(slot);
-            if sought.has_v6 && !near.is_v4() {
-                self.records.prefetch_far(slot);
-            }
-            *found = FlowIndex::from_slot(slot);
-        }
+        Self { set, sought, found, packets, used, meeting, rest }
     }
 }
 
@@ -113,7 +113,7 @@ impl<P, N, M: Meeting<P, N>> Operation for BatchMeeting<'_, M, P, N> {
 
     #[inline(always)]
     fn run<V: Vectors>(self, vectors: V) -> M {
-        let Self { table, sought, found, packets: (packets, notes), used, mut meeting, rest } = self;
+        let Self { set, sought, found, packets: (packets, notes), used, mut meeting, rest } = self;
         let count = found.len();
         let block = |number: usize| {
             let begin = (number * BLOCK).min(count);
@@ -121,7 +121,7 @@ impl<P, N, M: Meeting<P, N>> Operation for BatchMeeting<'_, M, P, N> {
         };
         for number in 0..count.div_ceil(BLOCK) + AHEAD {
             let guessed = block(number);
-            table.guess_all(vectors, sought.of(guessed.clone()), &mut found[guessed]);
+            sought.of(guessed.clone()).guess(vectors, set.lookup(), &mut found[guessed]);
             let Some(number) = number.checked_sub(AHEAD) else { continue };
             let met = block(number);
             let (begin, nears) = (met.start, &sought.nears[met.clone()]);
@@ -129,18 +129,18 @@ impl<P, N, M: Meeting<P, N>> Operation for BatchMeeting<'_, M, P, N> {
             for (place, ((found, &near), both)) in found[met].iter_mut().zip(nears).zip(both).enumerate() {
                 let index = begin + place;
                 let slot = found.map_or(0, FlowIndex::slot);
-                let record = &mut table.records[slot];
+                let record = &mut set.slots.records[slot];
                 // The key in slot 0 equals the key of no flow.
                 if !record.is_near(near, 0)
                     || sought.has_v6
                         && !near.is_v4()
-                        && !table.records.far(slot).key.is_of(&sought.keys[index])
+                        && !set.slots.records.far(slot).key.is_of(&sought.keys[index])
                 {
-                    *found = sought.again(table, index, *found);
+                    *found = sought.again(set.lookup(), index, *found);
                     rest.push(index as u16);
                     continue;
                 }
-                let record = &mut table.records[slot];
+                let record = &mut set.slots.records[slot];
                 let Some(bytes) = meeting.meet(index, both, record) else {
                     rest.push(index as u16);
                     continue;
@@ -151,9 +151,9 @@ impl<P, N, M: Meeting<P, N>> Operation for BatchMeeting<'_, M, P, N> {
                 let (packets, carry) = record.packets.overflowing_add(1);
                 record.packets = packets;
                 if before & PROBATION != 0 {
-                    table.touch_rarely(slot, carry);
+                    set.touch_rarely(slot, carry);
                 } else if carry {
-                    table.touch_rarely(slot, true);
+                    set.touch_rarely(slot, true);
                 }
             }
         }

@@ -108,6 +108,7 @@ impl Chain {
 
     /// Appends `bytes`, with frames from `pool` as needed. Returns false, and appends nothing, when the pool
     /// has too few frames, or the last frame is shared.
+    #[inline]
     pub fn append(&mut self, pool: &Pool, bytes: &[u8]) -> bool {
         let own = self.last();
         // SAFETY: the last frame of this chain, so alive.

@@ -7,19 +7,22 @@ use std::time::Duration;
 use millrace_packet::FlowKey;
 use millrace_units::{Instant, PortId};
 
-use super::super::end::ENDS_AT_ONCE;
-use super::super::{
-    FlowIndex, FlowTable, FlowTableConfig, FlowTableError, Full, LARGEST, PROBATION_SHARE, RemovalReason,
-    UNREAD,
-};
+use super::super::eviction::PROBATION_SHARE;
+use super::super::expiry::ENDS_AT_ONCE;
+use super::super::index::FlowHash;
+use super::super::record_set::UNREAD;
+use super::super::{FlowIndex, FlowTable, FlowTableConfig, FlowTableError, Full, LARGEST, RemovalReason};
 use super::model::{TICK, answer};
+
+/// Seed of the tables' hash.
+const SEED: u64 = 7;
 
 fn table(initial: u32, maximum: u32) -> FlowTable {
     FlowTable::new(FlowTableConfig {
         initial,
         maximum,
         populate: maximum < 100,
-        seed: 7,
+        seed: SEED,
         ..FlowTableConfig::default()
     })
     .unwrap()
@@ -286,14 +289,15 @@ fn keys_and_variants_of_one_hash_are_told_apart() {
     let (mut table, now) = (table(1024, 1024), Instant::ZERO);
     let keys = alike();
     // Hash of the base record whose variant has this hash.
-    let base = |table: &FlowTable, variant| 42_u64.wrapping_sub(table.hash.with_variant(0, variant));
+    let hash = FlowHash::new(SEED);
+    let base = |variant| 42_u64.wrapping_sub(hash.with_variant(0, variant));
     let records: Vec<(FlowKey, u32)> =
         keys.iter().map(|&key| (key, 0)).chain((1..8).map(|variant| (keys[0], variant))).collect();
     for (number, (key, variant)) in (0..).zip(&records) {
-        let hash = base(&table, *variant);
+        let hash = base(*variant);
         table.insert(key, hash, *variant, answer(number), now).unwrap();
         for (other, (key, variant)) in (0..).zip(&records) {
-            let found = table.find(key, base(&table, *variant), *variant);
+            let found = table.find(key, base(*variant), *variant);
             let found = found.map(|index| table.record(index).answer);
             assert_eq!(
                 found,

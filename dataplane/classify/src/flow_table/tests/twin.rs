@@ -104,7 +104,7 @@ impl Operation for FoundBy<'_> {
     #[inline(always)]
     fn run<V: Vectors>(self, vectors: V) -> Self::Output {
         let mut found = vec![None; self.keys.len()];
-        BatchSearch::new(self.table, self.keys, self.hashes, &mut found).run(vectors);
+        BatchSearch::new(self.table.set.lookup(), self.keys, self.hashes, &mut found).run(vectors);
         found
     }
 }

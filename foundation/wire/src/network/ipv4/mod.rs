@@ -1,7 +1,7 @@
 //! IPv4 headers (RFC 791; DS field RFC 2474; ECN RFC 3168).
 //!
 //! Getters never panic after `new_checked`, which verifies only that the whole header is in the buffer.
-//! [`sanity`] checks whether a router may forward the packet (RFC 1812, 5.2.2), with one fault per rule.
+//! [`sanity()`] checks whether a router may forward the packet (RFC 1812, 5.2.2), with one fault per rule.
 
 pub mod option;
 mod repr;

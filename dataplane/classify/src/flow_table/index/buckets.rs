@@ -19,7 +19,7 @@ use super::overflow::Overflow;
 /// Number of entries of a bucket.
 const WIDTH: usize = 16;
 /// Number of buckets of a group.
-pub(super) const GROUP: usize = 4;
+const GROUP: usize = 4;
 /// Name of this memory in errors.
 const WHAT: &str = "the flow table's buckets";
 
@@ -39,7 +39,7 @@ impl Bucket {
 
 /// Buckets of a table.
 #[derive(Debug)]
-pub(super) struct Buckets {
+pub(in crate::flow_table) struct Buckets {
     buckets: HugeSlice<Bucket>,
     /// Entries whose group is full.
     overflow: Overflow,
@@ -55,7 +55,7 @@ pub(super) struct Buckets {
 
 /// Copy of the fields that map a hash to its bucket and tag, for a loop over many hashes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Aim {
+pub(in crate::flow_table) struct Aim {
     last: u32,
     before: u32,
     used: u32,
@@ -144,7 +144,7 @@ impl Buckets {
     }
 
     /// Finds the slot under `hash` that `is_it` accepts; `None` if there is none.
-    #[inline]
+    #[inline(always)]
     pub fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let home = self.home(hash);
         let [first, others @ ..] = Self::group(home);

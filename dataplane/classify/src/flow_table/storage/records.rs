@@ -11,7 +11,7 @@ use millrace_memory::{HugeSlice, MemoryError, prefetch, prefetch_at, zeroable};
 use super::record::{FarRecord, FlowRecord};
 
 /// Name of this memory in errors.
-const WHAT: &str = "flow records";
+pub(super) const WHAT: &str = "flow records";
 
 zeroable! {
     /// Two records in three cache lines: two near parts, and one line with both far parts.
@@ -25,7 +25,7 @@ zeroable! {
 
 /// Records by slot.
 #[derive(Debug)]
-pub(super) struct Records {
+pub(in crate::flow_table) struct Records {
     pairs: HugeSlice<Pair>,
     slots: u32,
 }

@@ -9,14 +9,14 @@ use millrace_memory::zeroable;
 use millrace_packet::{Family, FlowKey};
 use millrace_units::{Instant, NextHopIndex, PathId, PortId};
 
-/// Index of a record in its [`FlowTable`](super::FlowTable).
+/// Index of a record in its [`FlowTable`](crate::FlowTable).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FlowIndex(NonZeroU32);
 
 impl FlowIndex {
     /// Returns the index of `slot`; `None` for slot 0, which holds no record.
     #[inline(always)]
-    pub(super) fn from_slot(slot: u32) -> Option<Self> {
+    pub(in crate::flow_table) fn from_slot(slot: u32) -> Option<Self> {
         NonZeroU32::new(slot).map(Self)
     }
 
@@ -53,17 +53,17 @@ zeroable! {
     #[derive(Debug)]
     #[repr(C, align(64))]
     pub struct FlowRecord {
-        pub(super) key: NearKey,
-        pub(super) variant: u32,
+        pub(in crate::flow_table) key: NearKey,
+        pub(in crate::flow_table) variant: u32,
         /// Last answer that the pipeline stored.
         pub answer: FlowAnswer,
         /// Coarse time of the last packet, shifted by [`FLAG_BITS`], and the flags.
-        pub(super) used: u32,
+        pub(in crate::flow_table) used: u32,
         /// Word that the pipeline stores for plugin state; 0 for no state.
-        pub(super) state: u32,
+        pub(in crate::flow_table) state: u32,
         /// Lower half of the packet count.
-        pub(super) packets: u32,
-        pub(super) bytes: u64,
+        pub(in crate::flow_table) packets: u32,
+        pub(in crate::flow_table) bytes: u64,
     }
 }
 
@@ -89,7 +89,7 @@ impl FlowRecord {
         self.variant
     }
 
-    /// Returns the packet count of the flow modulo 2^32. [`FlowTable::packets`](super::FlowTable::packets)
+    /// Returns the packet count of the flow modulo 2^32. [`FlowTable::packets`](crate::FlowTable::packets)
     /// returns the whole count.
     #[inline]
     pub fn packets_low(&self) -> u32 {
@@ -129,7 +129,7 @@ impl FlowRecord {
 
     /// Whether a new flow may recycle this record.
     #[inline]
-    pub(super) fn may_go(&self) -> bool {
+    pub(in crate::flow_table) fn may_go(&self) -> bool {
         self.used & (LIVE | RESERVED) == LIVE && (!self.is_stateful() || self.is_on_probation())
     }
 
@@ -141,12 +141,12 @@ impl FlowRecord {
 
     /// Whether the record has this near key and variant.
     #[inline(always)]
-    pub(super) fn is_near(&self, key: NearKey, variant: u32) -> bool {
+    pub(in crate::flow_table) fn is_near(&self, key: NearKey, variant: u32) -> bool {
         self.key.is(key) & (self.variant == variant)
     }
 
     #[inline(always)]
-    pub(super) fn has(&self, flag: u32) -> bool {
+    pub(in crate::flow_table) fn has(&self, flag: u32) -> bool {
         self.used & flag != 0
     }
 }
@@ -155,7 +155,7 @@ zeroable! {
     /// Part of a record for IPv6 packets and for moves of its bucket entry: half a cache line.
     #[derive(Debug)]
     #[repr(C, align(32))]
-    pub(super) struct FarRecord {
+    pub(in crate::flow_table) struct FarRecord {
         pub key: FarKey,
         /// Hash under which the record is stored, its variant included.
         pub hash: u64,
@@ -166,7 +166,7 @@ zeroable! {
     /// Part of a record for its creation and its end: half a cache line.
     #[derive(Debug)]
     #[repr(C, align(32))]
-    pub(super) struct Upkeep {
+    pub(in crate::flow_table) struct Upkeep {
         /// Time at which the record was made, in nanoseconds.
         pub created: u64,
         /// Slot before the record in its list; 0 for the first.
@@ -175,7 +175,7 @@ zeroable! {
         pub next: u32,
         /// Upper half of the packet count.
         pub packets_high: u32,
-        /// Code of the [`RemovalReason`](super::RemovalReason).
+        /// Code of the [`RemovalReason`](crate::RemovalReason).
         pub reason: u8,
     }
 }
@@ -192,7 +192,7 @@ zeroable! {
     /// Part of an IPv6 key's addresses that isn't in the [`NearKey`].
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     #[repr(C)]
-    pub(super) struct FarKey([u64; 3]);
+    pub(in crate::flow_table) struct FarKey([u64; 3]);
 }
 
 impl NearKey {
@@ -236,13 +236,13 @@ impl NearKey {
     /// Whether both keys are equal. The comparison works on words in registers; in memory they would have to
     /// be assembled first.
     #[inline(always)]
-    pub(super) fn is(self, other: Self) -> bool {
+    pub(in crate::flow_table) fn is(self, other: Self) -> bool {
         (self.0[0] ^ other.0[0]) | (self.0[1] ^ other.0[1]) == 0
     }
 
     /// Returns the whole flow key; `far` counts only for IPv6.
     #[inline]
-    pub(super) fn whole(self, far: FarKey) -> FlowKey {
+    pub(in crate::flow_table) fn whole(self, far: FarKey) -> FlowKey {
         let [addresses, last] = self.0;
         let (source, destination) = (addresses as u32, (addresses >> 32) as u32);
         let ports = (last as u16, (last >> 16) as u16);
@@ -288,15 +288,15 @@ fn word(bytes: &[u8; 16], at: usize) -> u32 {
 }
 
 /// Number of bits of [`FlowRecord::used`] below the time.
-pub(super) const FLAG_BITS: u32 = 4;
+pub(in crate::flow_table) const FLAG_BITS: u32 = 4;
 /// Mask of all flags.
-pub(super) const FLAGS: u32 = (1 << FLAG_BITS) - 1;
+pub(in crate::flow_table) const FLAGS: u32 = (1 << FLAG_BITS) - 1;
 /// Flag: lookups find the record.
-pub(super) const LIVE: u32 = 1;
+pub(in crate::flow_table) const LIVE: u32 = 1;
 /// Flag: the flow has sent no second packet, and the record is in the list of records on probation.
-pub(super) const PROBATION: u32 = 2;
+pub(in crate::flow_table) const PROBATION: u32 = 2;
 /// Flag: the record belongs to a reservation.
-pub(super) const RESERVED: u32 = 4;
+pub(in crate::flow_table) const RESERVED: u32 = 4;
 
 /// Binary logarithm of the nanoseconds of a tick, the unit of coarse time: 16.8 ms.
 const TICK_SHIFT: u32 = 24;
@@ -306,26 +306,26 @@ const LONGEST: u64 = 1 << (TICK_BITS - 1);
 
 /// Returns the coarse time of `now`.
 #[inline(always)]
-pub(super) fn tick(now: Instant) -> u32 {
+pub(in crate::flow_table) fn tick(now: Instant) -> u32 {
     (now.as_nanos() >> TICK_SHIFT) as u32 & (u32::MAX >> FLAG_BITS)
 }
 
 /// Returns the ticks from the last packet (in the format of [`FlowRecord::used`]) to `now`, rounded; 0 for a
 /// packet after `now`.
 #[inline(always)]
-pub(super) fn ticks_since(now: Instant, used: u32) -> u32 {
+pub(in crate::flow_table) fn ticks_since(now: Instant, used: u32) -> u32 {
     let age = tick(now).wrapping_sub(used >> FLAG_BITS) << FLAG_BITS;
     if age >> 31 == 1 { 0 } else { age >> FLAG_BITS }
 }
 
 /// Returns the number of ticks that [`ticks_since`] must exceed so that `time` has certainly passed.
-pub(super) fn ticks(time: Duration) -> u32 {
+pub(in crate::flow_table) fn ticks(time: Duration) -> u32 {
     let ticks = (time.as_nanos() >> TICK_SHIFT).saturating_add(1);
     ticks.min(u128::from(LONGEST - 2)) as u32
 }
 
 /// Returns the time of the last packet to one tick, which may be a little after `now`.
-pub(super) fn last_used(now: Instant, used: u32) -> Instant {
+pub(in crate::flow_table) fn last_used(now: Instant, used: u32) -> Instant {
     let ago = i64::from((tick(now).wrapping_sub(used >> FLAG_BITS) << FLAG_BITS).cast_signed() >> FLAG_BITS);
     let tick = (now.as_nanos() >> TICK_SHIFT).saturating_add_signed(-ago);
     Instant::from_nanos(tick << TICK_SHIFT)

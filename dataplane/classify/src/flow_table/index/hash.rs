@@ -20,7 +20,7 @@ pub fn flow_hash(key: &FlowKey, seed: u64) -> u32 {
 /// word, is added last. So the value before that addition is a hash of the five-tuple. (UMAC: Black, Halevi,
 /// Krawczyk, Krovetz and Rogaway, CRYPTO '99, section 4.)
 #[derive(Clone)]
-pub(super) struct FlowHash {
+pub(in crate::flow_table) struct FlowHash {
     secrets: [u64; 6],
     fold: [u64; 2],
     variant: u64,

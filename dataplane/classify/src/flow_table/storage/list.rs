@@ -4,7 +4,7 @@ use super::record::Upkeep;
 
 /// First and last slot of a list, and its length. Both slots are 0 when the list is empty.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct List {
+pub(in crate::flow_table) struct List {
     first: u32,
     last: u32,
     len: u32,

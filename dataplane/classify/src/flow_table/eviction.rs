@@ -1,0 +1,103 @@
+//! Eviction: choice of the record that makes room for a new one.
+
+use millrace_units::Instant;
+
+use super::error::Full;
+use super::record_set::RecordSet;
+use super::removal::RemovalReason;
+use super::storage::Slots;
+use super::storage::record::ticks_since;
+
+/// Divisor of the maximum that gives the share of records on probation.
+pub(super) const PROBATION_SHARE: u32 = 8;
+/// Number of records from which the table recycles the least recently used, below the share of probation.
+pub(super) const SAMPLE: usize = 24;
+/// Maximum number of slots that a search for a record to recycle visits.
+const LOOK_AT: u32 = 256;
+
+/// Eviction from a full table.
+#[derive(Debug)]
+pub(super) struct Eviction {
+    /// Number of records on probation from which on new flows recycle only these.
+    share: u32,
+    /// Slot at which the next sample begins.
+    hand: u32,
+}
+
+impl Eviction {
+    /// Returns the eviction of a table with a maximum of records.
+    pub fn new(maximum: u32) -> Self {
+        Self { share: (maximum / PROBATION_SHARE).max(1), hand: 1 }
+    }
+
+    /// Recycles a record for a new one. If probation has its share, recycles the oldest record on probation,
+    /// else about the least recently used record.
+    ///
+    /// # Errors
+    /// [`Full::Protected`] if the search finds no record that may go.
+    pub fn recycle(&mut self, set: &mut RecordSet, now: Instant) -> Result<(), Full> {
+        let has_share = set.probation().len() >= self.share;
+        let unused = if has_share { None } else { self.least_recently_used(&set.slots, now) };
+        if let Some(slot) = unused {
+            set.end(slot, RemovalReason::Recycled);
+            return Ok(());
+        }
+        let oldest = set.probation().oldest().ok_or(Full::Protected)?;
+        set.end(oldest, RemovalReason::Recycled);
+        prefetch_oldest(set);
+        Ok(())
+    }
+
+    /// Returns the least recently used of the next [`SAMPLE`] records that may be recycled and are off
+    /// probation; `None` if the search finds no such record.
+    fn least_recently_used(&mut self, slots: &Slots, now: Instant) -> Option<u32> {
+        let (mut oldest, mut seen) = (None, 0);
+        for _ in 0..LOOK_AT.min(slots.end()) {
+            self.hand = if self.hand + 1 >= slots.end() { 1 } else { self.hand + 1 };
+            let record = &slots.records[self.hand];
+            if !record.may_go() || record.is_on_probation() {
+                continue;
+            }
+            let age = ticks_since(now, record.used);
+            if oldest.is_none_or(|(most, _)| age > most) {
+                oldest = Some((age, self.hand));
+            }
+            seen += 1;
+            if seen == SAMPLE {
+                break;
+            }
+        }
+        oldest.map(|(_, slot)| slot)
+    }
+}
+
+/// Prefetches the bucket of the oldest record on probation, and all parts of the next one. Their recycling
+/// will need both.
+fn prefetch_oldest(set: &RecordSet) {
+    if let Some(oldest) = set.probation().oldest() {
+        set.buckets.prefetch(set.buckets.home(set.slots.records.far(oldest).hash));
+        set.slots.prefetch(set.slots.upkeep[oldest as usize].next);
+    }
+}
+
+/// Recycles a record of the group of buckets of `hash`: one on probation, else the least recently used.
+/// Random hashes practically never lead here: the group and the overflow would have to be full.
+///
+/// # Errors
+/// [`Full::Collisions`] if none of these records may go.
+#[cold]
+pub(super) fn recycle_colliding(set: &mut RecordSet, hash: u64, now: Instant) -> Result<(), Full> {
+    let slots = &set.slots;
+    let rank = |slot: &u32| {
+        let record = &slots.records[*slot];
+        let age = now.as_nanos().saturating_sub(slots.upkeep[*slot as usize].created);
+        match record.is_on_probation() {
+            true => (true, age),
+            false => (false, u64::from(ticks_since(now, record.used))),
+        }
+    };
+    let candidates = set.buckets.rivals_of(hash).filter(|&slot| slots.records[slot].may_go());
+    let slot = candidates.max_by_key(rank).ok_or(Full::Collisions)?;
+    set.end(slot, RemovalReason::Recycled);
+    Ok(())
+}

@@ -1,0 +1,9 @@
+//! Index of records: a keyed hash of flow keys, and buckets that find records by it.
+
+mod buckets;
+mod hash;
+mod overflow;
+
+pub(super) use self::buckets::Buckets;
+pub(super) use self::hash::FlowHash;
+pub use self::hash::flow_hash;

@@ -1,0 +1,52 @@
+//! Ended records: the reason for the end, and the copy that the caller gets.
+
+use millrace_packet::FlowKey;
+use millrace_units::Instant;
+
+use super::storage::{FlowAnswer, FlowIndex};
+
+/// Reason for the end of a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum RemovalReason {
+    /// [`FlowTable::remove`](super::FlowTable::remove) removed the record.
+    Removed,
+    /// A new flow took the record's place.
+    Recycled,
+    /// No packet arrived for the idle time.
+    Expired,
+}
+
+impl RemovalReason {
+    /// Returns the reason of a code, which is the reason as a number.
+    pub(super) fn from_code(code: u8) -> Self {
+        [Self::Removed, Self::Recycled, Self::Expired][usize::from(code) % 3]
+    }
+}
+
+/// Copy of a record that ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RemovedFlow {
+    /// Index of the record. After the next [`insert`](super::FlowTable::insert) it may name another record.
+    pub index: FlowIndex,
+    /// Flow key of the record.
+    pub key: FlowKey,
+    /// Number of the record among the flow's records: 0 for the base record.
+    pub variant: u32,
+    /// Last answer that the pipeline stored.
+    pub answer: FlowAnswer,
+    /// Word that the pipeline stored for plugin state.
+    pub state: u32,
+    /// Number of packets of the flow.
+    pub packets: u64,
+    /// Number of bytes of the flow's packets.
+    pub bytes: u64,
+    /// Time at which the record was made.
+    pub created: Instant,
+    /// Time of the flow's last packet, with a resolution of 17 ms.
+    pub last_used: Instant,
+    /// Whether the record belonged to a reservation.
+    pub reserved: bool,
+    /// Reason for the record's end.
+    pub reason: RemovalReason,
+}
