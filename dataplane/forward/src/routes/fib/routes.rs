@@ -6,7 +6,7 @@ use std::collections::{BinaryHeap, HashMap};
 use foldhash::fast::FixedState;
 
 use super::Route;
-use crate::retired::{Epoch, Retired};
+use crate::routes::retired::{Epoch, Retired};
 
 /// Routes by number. All prefixes of equal routes share a number, or a prefix has its own. Each number counts
 /// its prefixes. A number without prefixes is kept until its epoch is over for all workers.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use super::*;
-use crate::route_table::linear_oracle::{LinearOracle, operations4, operations6};
+use crate::routes::route_table::linear_oracle::{LinearOracle, operations4, operations6};
 use millrace_testkit::Random;
 use proptest::prelude::*;
 
@@ -213,74 +213,90 @@ fn a_full_table_refuses_and_stays_as_it_was() {
     assert_eq!(table.insert(address(1), 128, 1), Ok(None));
 }
 
+/// Returns a value that encodes the length of a prefix, the number of its address if that is its own, and
+/// whether the value is new.
+fn encoded(length: u8, number: usize, is_new: bool) -> u32 {
+    u32::from(length) << 16 | u32::from(is_new) << 15 | if length > 64 { number as u32 } else { 0 }
+}
+
+/// Progress of a writer and of a reader, in numbers of changes.
+#[derive(Default)]
+struct Progress {
+    /// Number of changes after which the writer closed the last epoch.
+    closed: AtomicU64,
+    /// Closed changes that each reader has seen between two batches.
+    seen: [AtomicU64; 2],
+    is_done: AtomicBool,
+}
+
+/// Looks up addresses until the writer has ended. Checks that each answer is a value that a prefix of the
+/// address had.
+fn read(reader: &TableReader<16>, addresses: &[u128], progress: &Progress, seen: &AtomicU64) {
+    while !progress.is_done.load(Ordering::Acquire) {
+        // Between two batches: earlier commands are in force.
+        seen.store(progress.closed.load(Ordering::Acquire), Ordering::Release);
+        let mut batch = vec![None; addresses.len()];
+        reader.lookup_batch(addresses, |address| address.to_be_bytes(), &mut batch, |value| value);
+        for (number, found) in batch.into_iter().enumerate() {
+            let found = found.expect("a prefix of each address is always there");
+            let (length, mark) = (found >> 16, found & 0x7fff);
+            assert!(length >= 20, "the longest prefix, not the fallback: {found:#x}");
+            let own = if length > 64 { number as u32 } else { 0 };
+            assert_eq!(mark, own, "address {number} has a value of another: {found:#x}");
+        }
+    }
+    // The writer must not wait for readers that have ended.
+    seen.store(u64::MAX, Ordering::Release);
+}
+
+/// Changes prefixes at random, and frees nodes when all readers have passed the epoch.
+fn write(table: &mut SharedTable<u128>, addresses: &[u128], progress: &Progress) {
+    let lengths = [20, 28, 33, 40, 47, 56, 63, 64, 65, 97, 128];
+    let mut random = Random::new(5);
+    let mut waiting = None;
+    for round in 0..60_000u64 {
+        let number = (random.bits() % addresses.len() as u64) as usize;
+        let length = lengths[(random.bits() % lengths.len() as u64) as usize];
+        let is_new = random.bits().is_multiple_of(2);
+        if random.bits().is_multiple_of(2) {
+            table.insert(addresses[number], length, encoded(length, number, is_new)).unwrap();
+        } else {
+            table.remove(addresses[number], length);
+        }
+        if waiting.is_none() {
+            waiting = Some((table.close_epoch(), round + 1));
+            progress.closed.store(round + 1, Ordering::Release);
+        }
+        if let Some((epoch, round)) = waiting
+            && progress.seen.iter().all(|seen| seen.load(Ordering::Acquire) >= round)
+        {
+            table.quiesced(epoch);
+            waiting = None;
+        }
+    }
+    progress.is_done.store(true, Ordering::Release);
+}
+
 /// One thread changes prefix after prefix, and frees nodes when readers have passed the epoch. Readers see
 /// for each address only values that its prefixes have had.
 #[test]
 fn readers_see_the_old_or_the_new() {
-    // Nested prefixes around each address. Values encode address, length, and old or new.
+    // Nested prefixes around each address.
     let addresses: Vec<u128> = (0..40u128)
         .map(|number| 0x2001_0db8 << 96 | (number % 5) << 88 | number << 64 | 0x8000 << 48 | number)
         .collect();
-    let lengths = [20, 28, 33, 40, 47, 56, 63, 64, 65, 97, 128];
-    let value = |length: u8, number: usize, new: bool| {
-        u32::from(length) << 16 | u32::from(new) << 15 | if length > 64 { number as u32 } else { 0 }
-    };
     let mut table = SharedTable::<u128>::new().unwrap();
     table.insert(0, 0, 7).unwrap();
     for (number, address) in addresses.iter().enumerate() {
-        table.insert(*address, 24, value(24, number, false)).unwrap();
+        table.insert(*address, 24, encoded(24, number, false)).unwrap();
     }
-    let (stop, seen) = (AtomicBool::new(false), [AtomicU64::new(0), AtomicU64::new(0)]);
-    let told = AtomicU64::new(0);
+    let progress = Progress::default();
     std::thread::scope(|scope| {
-        for seen in &seen {
+        for seen in &progress.seen {
             let reader = table.reader::<16>();
-            let (addresses, stop, told) = (&addresses, &stop, &told);
-            scope.spawn(move || {
-                while !stop.load(Ordering::Acquire) {
-                    // Between two batches: earlier commands are in force.
-                    seen.store(told.load(Ordering::Acquire), Ordering::Release);
-                    let mut batch = vec![None; addresses.len()];
-                    reader.lookup_batch(
-                        addresses,
-                        |address| address.to_be_bytes(),
-                        &mut batch,
-                        |value| value,
-                    );
-                    for (number, found) in batch.into_iter().enumerate() {
-                        let found = found.expect("a prefix of each address is always there");
-                        let (length, mark) = (found >> 16, found & 0x7fff);
-                        assert!(length >= 20, "the longest prefix, not the fallback: {found:#x}");
-                        let own = if length > 64 { number as u32 } else { 0 };
-                        assert_eq!(mark, own, "address {number} has a value of another: {found:#x}");
-                    }
-                }
-                // The writer must not wait for readers that have ended.
-                seen.store(u64::MAX, Ordering::Release);
-            });
+            let (addresses, progress) = (&addresses, &progress);
+            scope.spawn(move || read(&reader, addresses, progress, seen));
         }
-        let mut random = Random::new(5);
-        let mut waiting = None;
-        for round in 0..60_000u64 {
-            let number = (random.bits() % addresses.len() as u64) as usize;
-            let length = lengths[(random.bits() % lengths.len() as u64) as usize];
-            let new = random.bits().is_multiple_of(2);
-            if random.bits().is_multiple_of(2) {
-                table.insert(addresses[number], length, value(length, number, new)).unwrap();
-            } else {
-                table.remove(addresses[number], length);
-            }
-            if waiting.is_none() {
-                waiting = Some((table.close_epoch(), round + 1));
-                told.store(round + 1, Ordering::Release);
-            }
-            if let Some((epoch, round)) = waiting
-                && seen.iter().all(|seen| seen.load(Ordering::Acquire) >= round)
-            {
-                table.quiesced(epoch);
-                waiting = None;
-            }
-        }
-        stop.store(true, Ordering::Release);
+        write(&mut table, &addresses, &progress);
     });
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use super::FibFull;
 use super::slots::{Entry, HEAD, LINE, Slots, entry, index};
-use crate::retired::{Epoch, Retired};
+use crate::routes::retired::{Epoch, Retired};
 
 /// Lines of the largest node, which has 256 runs.
 const MOST_LINES: usize = lines(256);

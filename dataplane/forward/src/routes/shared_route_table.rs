@@ -25,7 +25,7 @@ use std::sync::atomic::Ordering;
 
 use millrace_memory::MemoryError;
 
-use crate::retired::Epoch;
+use crate::routes::retired::Epoch;
 use crate::{PrefixBits, RouteTable};
 use nodes::{Nodes, Octets, Place};
 use slots::{Entry, ROOT_BITS, ROOT_OCTETS, Slots};

@@ -7,8 +7,8 @@ use millrace_memory::MemoryError;
 
 use super::routes::Routes;
 use super::{Route, RouteIndex, net4, net6};
-use crate::retired::Epoch;
-use crate::shared_route_table::{FibFull, SharedTable, TableReader};
+use crate::routes::retired::Epoch;
+use crate::routes::shared_route_table::{FibFull, SharedTable, TableReader};
 
 /// Result of an insertion.
 #[derive(Clone, Debug, PartialEq, Eq)]
