@@ -297,7 +297,7 @@ impl Tables<'_> {
             exceptions: question.exceptions,
             dscp: question.dscp,
         };
-        let winners = self.gates.plugins().winners(&candidate, route);
+        let winners = self.gates.plugins().bindings.winners(&candidate, route);
         let met = winners.map(|(gate, winner)| Met {
             gate: gate.id(),
             position: gate.position(),
@@ -334,7 +334,7 @@ impl Tables<'_> {
             return None;
         };
         let plugins = self.gates.plugins();
-        let action = plugins.action(binding)?;
+        let action = plugins.bindings.action(binding)?;
         let is_route = position == Position::Route && action.is_route();
         let aside = match loses {
             true => Some("; the route has a higher priority"),

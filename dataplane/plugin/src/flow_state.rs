@@ -39,7 +39,7 @@ pub struct FlowStateCounts {
 
 /// All state blocks of a worker.
 #[derive(Debug, Default)]
-pub(crate) struct FlowStateBlocks {
+pub struct FlowStateBlocks {
     classes: [Class; CLASSES],
     /// Bytes of all chunks.
     memory: usize,
@@ -48,6 +48,8 @@ pub(crate) struct FlowStateBlocks {
     in_use: u32,
     /// Number of flows for which no block was free.
     refused: u64,
+    /// Whether any instance has ever kept flow state.
+    is_used: bool,
 }
 
 /// Blocks of one size.
@@ -69,9 +71,20 @@ fn split(number: u32) -> Option<(usize, usize)> {
 }
 
 impl FlowStateBlocks {
+    /// Records that an instance keeps `bytes` bytes of state for each flow.
+    pub(crate) fn expect(&mut self, bytes: usize) {
+        self.is_used |= bytes > 0;
+    }
+
+    /// Whether any instance keeps state for flows, or has kept state.
+    #[inline]
+    pub fn is_used(&self) -> bool {
+        self.is_used
+    }
+
     /// Allocates a zeroed block of at least `bytes` bytes. Returns its number, or 0 if the memory is
     /// exhausted or `bytes` is too large.
-    pub fn take(&mut self, bytes: usize) -> u32 {
+    pub(crate) fn take(&mut self, bytes: usize) -> u32 {
         let class = class_of(bytes);
         let index = self.free_block(class);
         let Some(index) = index else {
@@ -108,7 +121,7 @@ impl FlowStateBlocks {
     }
 
     /// Releases a block; does nothing if the block is already free.
-    pub fn give_back(&mut self, number: u32) {
+    pub(crate) fn give_back(&mut self, number: u32) {
         let Some((class, index)) = split(number) else { return };
         let Some(class) = self.classes.get_mut(class) else { return };
         if let Some(serial) = class.serials.get_mut(index).filter(|serial| **serial != 0) {
@@ -135,7 +148,12 @@ impl FlowStateBlocks {
     }
 
     /// Copies `count` bytes from an offset in a block to an offset in another or the same block.
-    pub fn copy(&mut self, (from, from_offset): (u32, usize), (to, to_offset): (u32, usize), count: usize) {
+    pub(crate) fn copy(
+        &mut self,
+        (from, from_offset): (u32, usize),
+        (to, to_offset): (u32, usize),
+        count: usize,
+    ) {
         let mut bytes = [0; CHUNK / 16];
         let Some(bytes) = bytes.get_mut(..count) else { return };
         let Some(source) = self.block(from).and_then(|block| block.get(from_offset..from_offset + count))
@@ -148,6 +166,7 @@ impl FlowStateBlocks {
         }
     }
 
+    /// Returns the usage.
     pub fn counts(&self) -> FlowStateCounts {
         FlowStateCounts { flows: self.in_use, bytes: self.memory, refused: self.refused }
     }

@@ -36,19 +36,19 @@ pub use declaration::manifest::{
 pub use declaration::settings::without_router;
 pub use driver_form::{DriverForm, DriverRefusal, DriverStep, LoadedForm, MOST_DRIVER_STEPS};
 pub use execution::binding::{Action, BindingCounts, BindingCountsPage, BindingId, BindingTable, Way};
+pub use execution::bindings::{Bindings, WorkerGate};
+pub use execution::calls::{Group, Stop, Watch};
 pub use execution::change::{PluginChange, Remains};
 pub use execution::classify::Classified;
 pub use execution::direction::Direction;
 pub use execution::health::Health;
-pub use execution::instances::{Failure, Given, MessageCounts};
+pub use execution::instances::{Failure, Given, InstanceReport, Instances, MessageCounts};
 pub use execution::pulse::{Calling, Pulse};
 pub use execution::shadow::{Reported, ShadowReport};
 pub use execution::succession::{Inheritance, Inherited, Successed, Succession, Successor};
 pub use execution::waiting::{Answer, End, Kept, Place, Released, Taken, Ticket, Waiting};
-pub use execution::worker_plugins::{
-    Group, InstanceReport, StageOfPath, Stop, Watch, WorkerGate, WorkerPlugins,
-};
-pub use flow_state::{FlowStateCounts, StateRef};
+pub use execution::worker_plugins::{StageOfPath, WorkerPlugins};
+pub use flow_state::{FlowStateBlocks, FlowStateCounts, StateRef};
 pub use gate::{Gate, GateOrder};
 pub use path::{EMPTY_PATH, Paths, Refusal};
 pub use plugin_control_unit::{

@@ -3,6 +3,12 @@
 //! A path is the list of the bindings that apply to a flow, in the order of the journey. Flow records and
 //! packets in queues count as users of their paths. A path without users is [collected](collection) when it
 //! was not used for a while. A path skips removed bindings, so an old reference does no harm.
+//!
+//! Paths also select the bindings that count a packet in the queues after their gates. A packet carries a path
+//! number for this purpose ([`counts_for`](millrace_packet::Annotations::counts_for)). For a packet of a flow,
+//! this path is the flow's path without the bindings at copy gates. For a copy, this path holds only the
+//! binding that made the copy. Each binding of that path that still exists counts the queue events of the
+//! packet.
 
 mod collection;
 
@@ -177,6 +183,8 @@ pub struct Paths {
     /// Stages of the empty path and of free ids.
     empty: Arc<[Stage]>,
     collection: Collection,
+    /// Reused buffer of stages.
+    buffer: Vec<Stage>,
 }
 
 impl Default for Paths {
@@ -187,6 +195,7 @@ impl Default for Paths {
             paths: vec![Path::new(empty.clone())],
             empty,
             collection: Collection::default(),
+            buffer: Vec::new(),
         }
     }
 }
@@ -232,6 +241,51 @@ impl Paths {
     #[inline]
     pub fn account_of_copies(&self, id: PathId) -> PathId {
         self.path(id).map_or(EMPTY_PATH, |path| path.accounts.1)
+    }
+
+    /// Returns the path of those stages of a path that belong to gates at a position. It serves packets that
+    /// pass no other position.
+    #[inline]
+    pub fn part_at(&mut self, id: PathId, position: Position) -> PathId {
+        let here = self.stages_at(id, position);
+        if here.len() == self.stages(id).len() {
+            return id;
+        }
+        let mut stages = std::mem::take(&mut self.buffer);
+        stages.clear();
+        stages.extend_from_slice(self.stages_at(id, position));
+        let part = self.intern(&stages);
+        self.buffer = stages;
+        part
+    }
+
+    /// Returns the bindings of an accounting path as words, which are valid on every worker.
+    #[inline]
+    pub fn bindings_of(&self, account: PathId) -> impl Iterator<Item = u64> + '_ {
+        self.stages(account).iter().map(|stage| stage.binding.to_word())
+    }
+
+    /// Returns the accounting path of the bindings with these words.
+    pub fn account_of(&mut self, bindings: impl Iterator<Item = u64>) -> PathId {
+        let mut stages = std::mem::take(&mut self.buffer);
+        stages.clear();
+        // No packet takes an accounting path, so the behaviour of its stages doesn't matter.
+        stages.extend(bindings.map(|word| Stage {
+            position: Position::Early,
+            binding: Key::from_word(word),
+            step: Step::Count,
+            hears: false,
+            part: Part::default(),
+        }));
+        let account = if stages.is_empty() { EMPTY_PATH } else { self.intern(&stages) };
+        self.buffer = stages;
+        account
+    }
+
+    /// Whether any instance of a path subscribes to the ends of flows.
+    #[inline]
+    pub fn hears_flow_ends(&self, id: PathId) -> bool {
+        !self.hearing(id).is_empty()
     }
 
     /// Returns the stages of a path; an empty slice for an unknown id.

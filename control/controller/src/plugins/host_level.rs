@@ -204,7 +204,7 @@ fn gone() -> ControlError {
 fn run(commands: &Receiver<HostCommand>, said: &Said, limits: Limits) {
     let mut plugins =
         WorkerPlugins::<NoTable>::new().with_errands(CallLimits { call: CALL, ..CallLimits::OF_ERRANDS });
-    plugins.set_limits(limits);
+    plugins.instances_mut().set_limits(limits);
     loop {
         match wait(&plugins, commands) {
             Ok(Some(command)) => carry_out(&mut plugins, command),
@@ -216,13 +216,13 @@ fn run(commands: &Receiver<HostCommand>, said: &Said, limits: Limits) {
         }
         // The host level has no packets to resume.
         plugins.resume(now(), &NoQueues, &mut Vec::new());
-        while let Some(given) = plugins.take_given() {
+        while let Some(given) = plugins.instances_mut().take_given() {
             let (id, is_message) = (given.instance, matches!(given.output, Output::Message(_)));
             if !said.say(HostSays::Given(given)) && is_message {
-                plugins.count_messages(id, |messages| messages.unsent += 1);
+                plugins.instances_mut().count_messages(id, |messages| messages.unsent += 1);
             }
         }
-        while let Some(failure) = plugins.take_failure() {
+        while let Some(failure) = plugins.instances_mut().take_failure() {
             said.say(HostSays::Failed(failure));
         }
     }
@@ -245,7 +245,7 @@ fn wait(
 
 fn carry_out(plugins: &mut WorkerPlugins<NoTable>, command: HostCommand) {
     match command {
-        HostCommand::Put(id, successor) if plugins.reports().any(|(known, _)| known == id) => {
+        HostCommand::Put(id, successor) if plugins.instances().reports().any(|(known, _)| known == id) => {
             plugins.succeed(id, successor, now(), Box::new(drop));
         }
         HostCommand::Put(id, Successor { instance, .. }) => {
@@ -261,7 +261,7 @@ fn carry_out(plugins: &mut WorkerPlugins<NoTable>, command: HostCommand) {
             let answer = Box::new(|answer| _ = reply.send(answer));
             plugins.control(id, &message, now(), answer);
         }
-        HostCommand::Report(reply) => _ = reply.try_send(plugins.reports().collect()),
+        HostCommand::Report(reply) => _ = reply.try_send(plugins.instances().reports().collect()),
     }
 }
 

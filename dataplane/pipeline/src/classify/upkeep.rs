@@ -27,7 +27,7 @@ impl Classification<'_> {
         let more = classifier.flows.maintain(now, if idle { IDLE_UPKEEP } else { UPKEEP });
         classifier.upkeep = Some(if more { now } else { now + UPKEEP_INTERVAL });
         while let Some(removed) = self.classifier.flows.pop_removed() {
-            if removed.state != 0 || self.gates.plugins().hears_flow_ends(removed.answer.path) {
+            if removed.state != 0 || self.gates.plugins().paths.hears_flow_ends(removed.answer.path) {
                 let end = FlowEnd { key: removed.key, packets: removed.packets, bytes: removed.bytes };
                 self.gates.plugins_mut().flow_ended(removed.answer.path, &end, removed.state);
             }

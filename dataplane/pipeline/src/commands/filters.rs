@@ -43,9 +43,9 @@ impl FilterCommand {
         let plugins = gates.plugins_mut();
         match self {
             // Control keeps the old table until no worker reads it, and drops it.
-            Self::SetTable(gate, table) => drop(plugins.set_table(gate, table)),
-            Self::Count(from, reply) => answer(&reply, plugins.counts_from(from, FILTERS_AT_ONCE)),
-            Self::Clear(from, reply) => answer(&reply, plugins.clear_counts(from, FILTERS_AT_ONCE)),
+            Self::SetTable(gate, table) => drop(plugins.bindings.set_table(gate, table)),
+            Self::Count(from, reply) => answer(&reply, plugins.bindings.counts_from(from, FILTERS_AT_ONCE)),
+            Self::Clear(from, reply) => answer(&reply, plugins.bindings.clear_counts(from, FILTERS_AT_ONCE)),
         }
     }
 }

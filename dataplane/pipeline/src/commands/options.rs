@@ -14,6 +14,6 @@ pub(crate) fn set_options(router: &mut Router, options: Options) {
     router.errors.limiter = ErrorLimiter::new(limit);
     router.punt.control_plane.set(&options.control_plane, workers);
     router.classifier.set_options(&options, router.seed);
-    router.gates.plugins_mut().set_limits(options.instances);
+    router.gates.plugins_mut().instances_mut().set_limits(options.instances);
     router.options = options;
 }

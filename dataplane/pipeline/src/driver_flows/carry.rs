@@ -65,7 +65,7 @@ impl DriverFlows {
             if changes.touches(&entry.key, logged(entry.generation)) != Touch::Nothing {
                 continue;
             }
-            let policer = plugins.driver_policer(&entry.plan.form).map(|policer| &**policer);
+            let policer = plugins.bindings.driver_policer(&entry.plan.form).map(|policer| &**policer);
             if let Some(content) = self.content(&entry.plan, policer) {
                 self.renew(slot, (entry.plan, &content), entry.placed, entry.last_used);
             }

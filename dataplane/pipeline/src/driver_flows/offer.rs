@@ -131,7 +131,7 @@ impl OffloadStage<'_> {
             self.accounting().account(slot, now);
         }
         let driver = &mut *self.driver;
-        let policer = self.gates.plugins().driver_policer(&plan.form).map(|policer| &**policer);
+        let policer = self.gates.plugins().bindings.driver_policer(&plan.form).map(|policer| &**policer);
         let Some(content) = driver.content(&plan, policer) else {
             // A flow with an entry keeps it, outdated: later packets of the flow offer it again.
             if offer.slot.is_none() {

@@ -104,7 +104,7 @@ impl Queueing<'_> {
             return self.queue_here(packet, now);
         }
         filters.clear();
-        filters.extend(self.gates.plugins().bindings_of(packet.counts_for));
+        filters.extend(self.gates.plugins().paths.bindings_of(packet.counts_for));
         match handover.put_to_device(device, Errand::Transmit, &packet, filters) {
             true => self.observation.totals.handed += 1,
             false => self.drop_packet(packet, DropReason::HandoverFull),

@@ -13,7 +13,7 @@ impl GateRun<'_> {
     /// creation; messages, requests and log lines go to control.
     #[inline]
     pub fn take_given(&mut self, now: Instant) {
-        while let Some(given) = self.gates.plugins_mut().take_given() {
+        while let Some(given) = self.gates.plugins_mut().instances_mut().take_given() {
             self.take_output(given, now);
         }
         self.take_made();
@@ -25,7 +25,7 @@ impl GateRun<'_> {
         match output {
             Output::Packet { bytes, port, passes } => {
                 if !self.begin_made(&bytes, port, passes) {
-                    self.gates.plugins_mut().fail_for_port(instance, port, now);
+                    self.gates.plugins_mut().instances_mut().fail_for_port(instance, port, now);
                 }
             }
             Output::Log(level, line) => {
@@ -33,7 +33,7 @@ impl GateRun<'_> {
             }
             Output::Message(bytes) => {
                 if !self.observation.report_event(Event::InstanceSends(instance, bytes)) {
-                    self.gates.plugins_mut().count_messages(instance, |messages| messages.unsent += 1);
+                    self.gates.plugins_mut().instances_mut().count_messages(instance, |messages| messages.unsent += 1);
                 }
             }
             Output::Request(request) => {

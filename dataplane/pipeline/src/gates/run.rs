@@ -105,7 +105,7 @@ impl GateRun<'_> {
         work.keys[index] = key;
         work.paths[index] = place.path;
         work.adjacencies[index] = NO_ADJACENCY;
-        work.states[index] = self.gates.plugins().find_state(state);
+        work.states[index] = self.gates.plugins().flow_states().resolve(state);
         work.destinations[index] = MacAddr(destination);
         work.fates[index] = match end {
             None => Fate::Forward,

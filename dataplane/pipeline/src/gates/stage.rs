@@ -78,9 +78,9 @@ impl Gates {
             self.copying = true;
         }
         drop(self.plugins.apply(change));
-        self.bound = self.plugins.gates().iter().any(|gate| gate.bindings() > 0);
-        self.judges = self.plugins.judges();
-        self.refuses = self.plugins.refuses();
+        self.bound = self.plugins.bindings.gates().iter().any(|gate| gate.bindings() > 0);
+        self.judges = self.plugins.bindings.judges();
+        self.refuses = self.plugins.bindings.refuses();
     }
 
     /// Returns whether a filter or an instance may end packets, or a filter matches protocol, ports or flags.
@@ -133,9 +133,9 @@ impl Gates {
     }
 
     fn treatment(&self, candidate: &Candidate, classified: Classified) -> Treatment {
-        let gates = self.plugins.gates().iter().filter(|gate| gate.bindings() > 0);
+        let gates = self.plugins.bindings.gates().iter().filter(|gate| gate.bindings() > 0);
         let varying_mask = gates.fold(0, |mask, gate| mask | gate.table().varying_mask(&candidate.key));
-        let action = classified.primary.and_then(|primary| self.plugins.action(primary));
+        let action = classified.primary.and_then(|primary| self.plugins.bindings.action(primary));
         Treatment {
             path: classified.path,
             route: action.and_then(|action| self.routes.index(action)),
@@ -250,7 +250,7 @@ impl Gates {
         pool: &Pool,
     ) -> Option<Packet> {
         let most = pool.capacity() as usize / 2;
-        let state = self.plugins.state_reference(state);
+        let state = self.plugins.flow_states().reference(state);
         self.plugins.keep(ticket, most, Kept { packet, key, destination: destination.0, state })
     }
 
@@ -341,7 +341,7 @@ impl Gates {
                 self.replicas.extend(ways.iter().map(|way| (binding, *way)));
             }
             for (binding, way) in &self.replicas {
-                let counts_for = self.plugins.account_of(std::iter::once(*binding));
+                let counts_for = self.plugins.paths.account_of(std::iter::once(*binding));
                 let open = members.iter().map(|at| usize::from(*at)).filter(|at| work.fates[*at].is_open());
                 made.extend(open.filter_map(|at| {
                     let mut copy = work.packets.at(at).copy(pool)?;
@@ -454,7 +454,7 @@ impl Copies {
             match whys[index] {
                 Some(Taken::End(_)) => {}
                 Some(Taken::Keep(ticket)) => {
-                    let state = gates.plugins.state_reference(states[index]);
+                    let state = gates.plugins.flow_states().reference(states[index]);
                     let kept = Kept { packet, key: keys[index], destination: [0; 6], state };
                     counts.kept += u64::from(gates.plugins.keep(ticket, usize::MAX, kept).is_none());
                 }

@@ -45,7 +45,7 @@ impl Router {
                 for index in 0..work.packets.len() {
                     let path = work.paths[index];
                     if path != EMPTY_PATH {
-                        work.paths[index] = self.gates.plugins_mut().part_at(path, Position::Queue);
+                        work.paths[index] = self.gates.plugins_mut().paths.part_at(path, Position::Queue);
                     }
                 }
                 Position::Queue

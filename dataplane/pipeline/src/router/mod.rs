@@ -80,14 +80,14 @@ impl Router {
 
     /// Invalidates the flow records if a replaced instance requires reclassification.
     pub(crate) fn after_succession(&mut self) {
-        if self.gates.plugins_mut().take_reclassify() {
+        if self.gates.plugins_mut().bindings.take_reclassify() {
             self.classifier.changes.everything_changed();
         }
     }
 
     /// Returns the next event for control.
     pub(crate) fn take_event(&mut self) -> Option<Event> {
-        let failure = || self.gates.plugins_mut().take_failure().map(Event::InstanceFailed);
+        let failure = || self.gates.plugins_mut().instances_mut().take_failure().map(Event::InstanceFailed);
         self.observation.events.pop_front().or_else(failure)
     }
 }

@@ -48,7 +48,7 @@ impl Router {
                 packet.next_hop = handed.next_hop;
                 let (words, _) = handed.counts_for.as_chunks();
                 let words = words.iter().map(|word| u64::from_le_bytes(*word));
-                packet.counts_for = self.gates.plugins_mut().account_of(words);
+                packet.counts_for = self.gates.plugins_mut().paths.account_of(words);
                 if packet.trace != 0 {
                     self.observation.trace_taken_over(&packet, &self.ports, now);
                 }

@@ -94,9 +94,9 @@ impl Snapshot {
             queued: router.ports.iter().map(|(id, entry)| (id, entry.held() as u64)).collect(),
             unassigned: router.ports.unassigned.clone(),
             totals: Totals { held: held(router), ..router.observation.totals.clone() },
-            instances: router.gates.plugins().reports().collect(),
+            instances: router.gates.plugins().instances().reports().collect(),
             flows: router.classifier.flow_counts(),
-            flow_states: router.gates.plugins().state_counts(),
+            flow_states: router.gates.plugins().flow_states().counts(),
             driver_flows: router.driver.as_ref().map(|driver| driver.counts()).unwrap_or_default(),
             ..Self::default()
         }
@@ -109,7 +109,7 @@ pub(crate) fn clear_counters(router: &mut Router) {
     let Totals { handed, taken, .. } = router.observation.totals;
     router.observation.totals = Totals { received: carried(router), handed, taken, ..Totals::default() };
     router.observation.ether_types.clear();
-    router.gates.plugins_mut().clear_instances();
+    router.gates.plugins_mut().instances_mut().clear_counts();
     router.ports.unassigned = DropCounts::default();
     router.ports.iter_mut().for_each(|(_, entry)| entry.count = PortCount::default());
 }

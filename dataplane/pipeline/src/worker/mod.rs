@@ -141,7 +141,7 @@ impl Worker {
             counts: WorkerCounts::default(),
             ended: Arc::default(),
         };
-        let (pulse, ended) = (worker.router.gates.plugins().pulse(), worker.ended.clone());
+        let (pulse, ended) = (worker.router.gates.plugins().instances().pulse(), worker.ended.clone());
         Ok((worker, WorkerLink { commands: command_producer, events: event_consumer, pulse, ended }))
     }
 

@@ -37,7 +37,7 @@ impl PostMortem {
             device: *device,
             frames: arrivals.frames().collect(),
             neighbours: known.take(MOST_NEIGHBOURS).collect(),
-            instance: router.gates.plugins().pulse().calling().map(|calling| calling.instance),
+            instance: router.gates.plugins().instances().pulse().calling().map(|calling| calling.instance),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Execution at a worker: bindings, instances, calls, and packets that wait for instances.
 
-pub(crate) mod account;
 pub(crate) mod binding;
+pub(crate) mod bindings;
+pub(crate) mod calls;
 pub(crate) mod change;
 pub(crate) mod classify;
 pub(crate) mod direction;

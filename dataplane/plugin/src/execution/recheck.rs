@@ -2,8 +2,8 @@
 //! complete network header of the flow's family, a length that matches the header, and correct header
 //! offsets.
 
-use millrace_packet::{Exceptions, Family, Packet};
-use millrace_plugin_abi::Position;
+use millrace_packet::{Exceptions, Family, FlowKey, Packet};
+use millrace_plugin_abi::{Position, Verdict};
 use millrace_wire::ipv6_ext::{self, End};
 use millrace_wire::{EtherType, Ipv4Fault, Ipv6Fault, ipv4, ipv6};
 
@@ -46,11 +46,7 @@ pub(crate) enum Malformed {
 ///
 /// # Errors
 /// The first rule that the packet violates; the caller drops the packet.
-pub(crate) fn recheck(
-    packet: &mut Packet,
-    family: Option<Family>,
-    position: Position,
-) -> Result<(), Malformed> {
+fn recheck(packet: &mut Packet, family: Option<Family>, position: Position) -> Result<(), Malformed> {
     if packet.is_framed && !leads_to_network(packet.data(), packet.network_offset()) {
         return Err(Malformed::Link);
     }
@@ -76,6 +72,25 @@ pub(crate) fn recheck(
     packet.set_transport(network + headers.transport);
     note_exceptions(packet, &headers, position);
     Ok(())
+}
+
+/// Checks a packet that an instance at a position may have changed, if the packet continues with this
+/// verdict.
+///
+/// # Errors
+/// The first rule that the packet violates.
+pub(crate) fn recheck_behind(
+    packet: &mut Packet,
+    key: &FlowKey,
+    verdict: Verdict,
+    position: Position,
+) -> Result<(), Malformed> {
+    match verdict {
+        Verdict::Drop(_) | Verdict::Consume => Ok(()),
+        // The packet gets another flow key.
+        Verdict::Classify => recheck(packet, None, position),
+        _ => recheck(packet, Some(key.family()), position),
+    }
 }
 
 /// Fields of the network header.

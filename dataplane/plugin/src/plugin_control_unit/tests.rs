@@ -279,7 +279,7 @@ fn a_new_worker_is_brought_to_what_the_others_know() {
     for change in unit.populate().unwrap() {
         assert!(matches!(worker.apply(change), Remains::Nothing));
     }
-    assert_eq!(worker.gates().len(), 9);
+    assert_eq!(worker.bindings.gates().len(), 9);
     let path = path_of(&mut worker, 80);
     let [stage] = worker.stages(path).collect::<Vec<_>>()[..] else { panic!("one stage") };
     assert_eq!((unit.gate_name(stage.gate), unit.instance_name(stage.instance.unwrap())), ("monitor", "b"));

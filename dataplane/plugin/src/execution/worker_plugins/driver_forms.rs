@@ -1,15 +1,12 @@
 //! Offloaded flows: the part of their paths that the XDP program executes, and its accounting.
 
-use std::sync::Arc;
-
 use millrace_plugin_abi::Position;
-use millrace_units::{Amount, InstanceId, PathId};
+use millrace_units::{Amount, PathId};
 
 use super::WorkerPlugins;
 use crate::driver_form::{DriverForm, DriverRefusal, DriverStep, LoadedForm};
 use crate::execution::health::Health;
 use crate::path::{Refusal, Step};
-use crate::policer::Policer;
 use crate::slab::Key;
 use crate::{Action, BindingTable};
 
@@ -54,32 +51,12 @@ impl<T: BindingTable> WorkerPlugins<T> {
 
     /// Returns the eBPF variant of an instance if the XDP program may call it.
     fn asked_form(&self, key: Key) -> Result<&LoadedForm, DriverRefusal> {
-        let hosted = self.instances.get(key).ok_or(DriverRefusal::Instance)?;
+        let hosted = self.calls.instances.get(key).ok_or(DriverRefusal::Instance)?;
         let form = hosted.form.as_ref().ok_or(DriverRefusal::Instance)?;
         if hosted.record.health != Health::Well || hosted.shadow.is_some() {
             return Err(DriverRefusal::Unwell);
         }
         if form.is_asked { Ok(form) } else { Err(DriverRefusal::Placed) }
-    }
-
-    /// Sets the eBPF variant of an instance. The instance shares memory with the variant from now on, even
-    /// after the variant's removal.
-    pub fn set_driver_form(&mut self, id: InstanceId, form: Option<LoadedForm>) {
-        let Some(hosted) = self.instances.key(id).and_then(|key| self.instances.get_mut(key)) else { return };
-        let known = hosted.form.take().map(|form| form.memory.id());
-        if let Some(form) = form.as_ref().filter(|form| known != Some(form.memory.id())) {
-            hosted.instance.attach_driver(form.memory.clone());
-        }
-        hosted.form = form;
-    }
-
-    /// Returns the token bucket of a driver form if its binding still exists.
-    pub fn driver_policer(&self, form: &DriverForm) -> Option<&Arc<Policer>> {
-        let word = *form.bindings.get(usize::from(form.polices_at?))?;
-        match &self.bindings.get(Key::from_word(word))?.action {
-            Action::Police(policer) => Some(policer),
-            _ => None,
-        }
     }
 
     /// Adds packets that the XDP program forwarded or dropped to the counts of the form's bindings.
@@ -96,11 +73,10 @@ impl<T: BindingTable> WorkerPlugins<T> {
             }
             counts.queues.queued += sent;
             if let Some(Step::Instance(key)) = binding.step.filter(|_| dropped.packets > 0)
-                && let Some(hosted) = self.instances.get_mut(key)
+                && let Some((hosted, _)) = self.calls.instances.get_mut(key)
             {
                 // The eBPF variant has no drop reasons of its own.
-                let [unnamed, ..] = &mut *hosted.drops;
-                *unnamed += dropped.packets;
+                hosted.counts.dropped(0, dropped.packets);
             }
         }
     }

@@ -9,17 +9,15 @@ mod succession;
 mod verdicts;
 mod waiting;
 
-use millrace_units::PathId;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use millrace_packet::{DropReason, FlowKey, Packet, Pool};
-use millrace_plugin_abi::{Fault, FlowEnd, Instance, NoQueues, Packets, PluginError, Progress, Reply};
+use millrace_plugin_abi::{Fault, Instance, NoQueues, Packets, PluginError, Progress, Reply, Verdict};
 
-use crate::path::EMPTY_PATH;
 use crate::{
-    Direction, End, Group, Inheritance, Inherited, Kept, Place, ShadowReport, StateRef, Succession,
-    Successor, Taken,
+    Direction, End, GateOrder, Group, Inheritance, Inherited, Kept, Limits, Place, ShadowReport, StateRef,
+    Succession, Taken,
 };
 use serde_json::json;
 

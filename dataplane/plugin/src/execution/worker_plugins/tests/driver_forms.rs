@@ -67,10 +67,10 @@ fn what_the_driver_did_is_counted_at_the_bindings() {
     filter(&mut worker, 1, 1, Action::Accept);
     let path = path_of(&mut worker, 80);
     let form = worker.driver_form(path).unwrap();
-    assert_eq!(worker.driver_policer(&form).map(|policer| policer.rate()), Some(1_000_000));
+    assert_eq!(worker.bindings.driver_policer(&form).map(|policer| policer.rate()), Some(1_000_000));
     let amount = |packets, bytes| Amount { packets, bytes };
     worker.driver_did(&form, amount(7, 700), amount(3, 300));
-    let counts = |worker: &WorkerPlugins<ByPort>, id| worker.counts(BindingId(id)).unwrap();
+    let counts = |worker: &WorkerPlugins<ByPort>, id| worker.bindings.counts(BindingId(id)).unwrap();
     let (first, second) = (counts(&worker, 0), counts(&worker, 1));
     assert_eq!((first.packets, first.bytes, first.drops, first.queues.queued), (10, 1000, 3, amount(7, 700)));
     assert_eq!((second.packets, second.bytes, second.drops), (7, 700, 0), "behind the bucket");
@@ -79,7 +79,7 @@ fn what_the_driver_did_is_counted_at_the_bindings() {
     filter(&mut worker, 0, 0, Action::Drop);
     worker.driver_did(&form, amount(1, 100), amount(0, 0));
     assert_eq!((counts(&worker, 0).packets, counts(&worker, 1).packets), (0, 8));
-    assert!(worker.driver_policer(&form).is_none());
+    assert!(worker.bindings.driver_policer(&form).is_none());
     let path = path_of(&mut worker, 80);
     let dropping = worker.driver_form(path).unwrap();
     assert!(dropping.drops());
@@ -100,7 +100,7 @@ fn a_policer_drops_what_finds_no_room_and_counts_it() {
     // 40 packets of 60 bytes, and a bucket with room for 2,000 bytes.
     let (members, _) = send(&mut worker, path, Position::Early, &[9; 40]);
     assert_eq!(members.len(), 33);
-    let counts = worker.counts(BindingId(0)).unwrap();
+    let counts = worker.bindings.counts(BindingId(0)).unwrap();
     assert_eq!((counts.packets, counts.bytes, counts.drops), (40, 2400, 7));
     let why = worker.may_drop(path, DropReason::Policer).collect::<Vec<_>>();
     assert_eq!((why, worker.may_drop(path, DropReason::Filter).count()), (vec![BindingId(0)], 0));

@@ -12,11 +12,11 @@ fn an_instance_that_keeps_failing_is_put_into_quarantine() {
         send_and_keep(&mut worker, &pool, path, &[9, 10], now);
         now += Duration::from_secs(2);
     }
-    let (id, report) = worker.reports().next().unwrap();
+    let (id, report) = worker.instances().reports().next().unwrap();
     assert_eq!((id, report.health, report.faults["nine"]), (InstanceId(0), Health::Quarantined, 8));
     assert_eq!(report.last_fault, "a nine");
     // Drops count first the packets at which the instance failed, and later all packets.
-    assert_eq!(worker.counts(BindingId(0)).unwrap().drops, 8 + 2 * 12);
+    assert_eq!(worker.bindings.counts(BindingId(0)).unwrap().drops, 8 + 2 * 12);
 }
 
 #[test]
@@ -24,13 +24,17 @@ fn how_many_faults_are_borne_and_for_how_long_is_settable() {
     let pool = Pool::new(64).unwrap();
     for (apart, faults) in [(4, 3), (5, 20)] {
         let (mut worker, path) = with_slow(0);
-        worker.set_limits(Limits { faults: 3, fault_window: Duration::from_secs(5), ..Limits::default() });
+        worker.instances_mut().set_limits(Limits {
+            faults: 3,
+            fault_window: Duration::from_secs(5),
+            ..Limits::default()
+        });
         let mut now = at(0);
         for _ in 0..20 {
             send_and_keep(&mut worker, &pool, path, &[9, 10], now);
             now += Duration::from_secs(apart);
         }
-        assert_eq!(worker.reports().next().unwrap().1.faults["nine"], faults);
+        assert_eq!(worker.instances().reports().next().unwrap().1.faults["nine"], faults);
     }
 }
 
@@ -41,9 +45,9 @@ fn an_instance_that_paused_begins_anew_without_packets() {
     send_and_keep(&mut worker, &pool, path, &[9], at(0));
     assert!(!worker.is_idle());
     assert_eq!((worker.next_event(at(1)), released(&mut worker, at(9)).len()), (Some(at(10)), 0));
-    assert!(matches!(worker.reports().next().unwrap().1.health, Health::Pausing(_)));
+    assert!(matches!(worker.instances().reports().next().unwrap().1.health, Health::Pausing(_)));
     assert_eq!(released(&mut worker, at(10)), []);
-    assert_eq!(worker.reports().next().unwrap().1.health, Health::Well);
+    assert_eq!(worker.instances().reports().next().unwrap().1.health, Health::Well);
     assert!(worker.is_idle() && worker.next_event(at(10)).is_none());
 }
 
@@ -74,12 +78,12 @@ fn a_message_that_makes_an_instance_fail_is_told_at_once() {
     change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance: Box::new(Touchy) });
     let message = Message { name: "read".into(), arguments: serde_json::Map::new() };
     assert!(ask(&mut worker, 0, &message, at(0)).is_some());
-    let (_, report) = worker.reports().next().unwrap();
+    let (_, report) = worker.instances().reports().next().unwrap();
     assert!(matches!(report.health, Health::Pausing(_)), "{report:?}");
     assert_eq!(report.faults["touched"], 1);
-    let failure = worker.take_failure().unwrap();
+    let failure = worker.instances_mut().take_failure().unwrap();
     assert_eq!((failure.instance, failure.fault.kind), (InstanceId(0), "touched"));
-    assert_eq!(worker.take_failure(), None);
+    assert_eq!(worker.instances_mut().take_failure(), None);
 }
 
 /// Instance that requests a call at 1 ms, and gives an invalid verdict to packets from source port 9.
@@ -146,7 +150,7 @@ fn a_worker_does_not_wake_for_an_instance_that_cannot_be_called() {
         let now = Instant::ZERO + Duration::from_secs(2 * second);
         Sent::along(&mut worker, &pool, (path, Position::Early), &[9], now);
     }
-    assert_eq!(worker.reports().next().unwrap().1.health, Health::Quarantined);
+    assert_eq!(worker.instances().reports().next().unwrap().1.health, Health::Quarantined);
     assert_eq!(worker.next_event(at(60_000)), None);
 }
 
@@ -158,15 +162,15 @@ fn an_instance_that_is_in_quarantine_from_the_beginning_is_let_out_by_its_succes
     change(&mut worker, PluginChange::Quarantine { id: InstanceId(0), why: "it hung".into() });
     bind(&mut worker, 0, 0, 80, 0);
     let (path, pool) = (path_of(&mut worker, 80), Pool::new(64).unwrap());
-    let (_, report) = worker.reports().next().unwrap();
+    let (_, report) = worker.instances().reports().next().unwrap();
     assert_eq!((report.health, &*report.last_fault), (Health::Quarantined, "it hung"));
     assert_eq!(worker.next_event(at(0)), None);
     send_and_keep(&mut worker, &pool, path, &[10], at(0));
-    assert_eq!(worker.counts(BindingId(0)).unwrap().drops, 1);
+    assert_eq!(worker.bindings.counts(BindingId(0)).unwrap().drops, 1);
     succeed(&mut worker, successor(Timed { wrong: false, calls: 0 }, Inheritance::Renounced, true));
     send_and_keep(&mut worker, &pool, path, &[10], at(0));
-    assert_eq!(worker.counts(BindingId(0)).unwrap().drops, 1);
-    assert_eq!(worker.reports().next().unwrap().1.health, Health::Well);
+    assert_eq!(worker.bindings.counts(BindingId(0)).unwrap().drops, 1);
+    assert_eq!(worker.instances().reports().next().unwrap().1.health, Health::Well);
 }
 
 /// Instance that records the worker's pulse during a call.
@@ -216,7 +220,7 @@ impl Instance for Watches {
 fn a_worker_says_whose_code_it_runs() {
     let mut worker = worker();
     let (sender, seen) = std::sync::mpsc::channel();
-    let pulse = worker.pulse();
+    let pulse = worker.instances().pulse();
     let watches = Box::new(Watches(pulse.clone(), sender));
     change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance: watches });
     bind(&mut worker, 0, 0, 80, 0);

@@ -76,8 +76,9 @@ fn holding_a_packet_for_longer_than_a_minute_is_a_fault() {
     for path in paths {
         Sent::along(&mut worker, &pool, (path, Position::Early), &[1], at(0));
     }
-    let faults: Vec<_> = worker.reports().map(|(_, report)| report.faults.values().sum::<u64>()).collect();
+    let faults: Vec<_> =
+        worker.instances().reports().map(|(_, report)| report.faults.values().sum::<u64>()).collect();
     assert_eq!(faults, [0, 1, 1]);
-    let (_, report) = worker.reports().last().unwrap();
+    let (_, report) = worker.instances().reports().last().unwrap();
     assert!(report.last_fault.contains("over 60 s"), "{}", report.last_fault);
 }

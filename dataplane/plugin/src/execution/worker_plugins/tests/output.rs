@@ -60,7 +60,7 @@ fn said(worker: &mut WorkerPlugins<ByPort>) -> Vec<String> {
         Output::Log(_, line) => line,
         other => panic!("{other:?}"),
     };
-    std::iter::from_fn(|| worker.take_given()).map(line).collect()
+    std::iter::from_fn(|| worker.instances_mut().take_given()).map(line).collect()
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Tests of the bindings on a flow's path, and of the state that moves with the flow.
 
 use super::*;
+use crate::BindingCounts;
 
 #[test]
 fn without_bindings_every_path_is_empty() {
@@ -46,11 +47,11 @@ fn an_instance_sees_what_the_one_before_let_pass() {
     assert_eq!(verdicts[1], Verdict::Drop(0));
     assert_eq!(verdicts[3], Verdict::Consume);
     assert_eq!(
-        worker.counts(BindingId(0)),
+        worker.bindings.counts(BindingId(0)),
         Some(BindingCounts { packets: 5, bytes: 300, drops: 1, consumed: 1, ..BindingCounts::default() })
     );
     assert_eq!(
-        worker.counts(BindingId(1)),
+        worker.bindings.counts(BindingId(1)),
         Some(BindingCounts { packets: 3, bytes: 180, drops: 0, consumed: 0, ..BindingCounts::default() })
     );
     assert_eq!((seen(&mut worker, 0), seen(&mut worker, 1)), (5, 3));
@@ -85,13 +86,13 @@ fn a_gate_goes_with_its_bindings() {
     bind(&mut worker, 1, 2, 80, 0);
     let path = path_of(&mut worker, 80);
     assert!(matches!(worker.apply(PluginChange::RemoveGate { gate: GateId(0) }), Remains::Table(_)));
-    assert_eq!(worker.counts(BindingId(0)), None);
+    assert_eq!(worker.bindings.counts(BindingId(0)), None);
     assert_eq!(worker.stages(path).count(), 1);
-    let page = worker.counts_from(BindingId(0), 1);
+    let page = worker.bindings.counts_from(BindingId(0), 1);
     assert_eq!((page.counts.len(), page.next), (0, Some(BindingId(1))));
-    let page = worker.counts_from(BindingId(1), 5);
+    let page = worker.bindings.counts_from(BindingId(1), 5);
     assert_eq!((page.counts[0].0, page.counts.len(), page.next), (BindingId(1), 1, None));
-    assert_eq!(worker.gates().iter().map(|gate| gate.id().0).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(worker.bindings.gates().iter().map(|gate| gate.id().0).collect::<Vec<_>>(), [1, 2]);
 }
 
 /// Instance that counts packets in the flow's state, and reports the count at the end of a flow.
@@ -168,5 +169,5 @@ fn the_state_of_a_flow_goes_with_it_from_path_to_path() {
     assert_eq!(ask(&mut worker, 0, &read, at(0)), Some(Ok(json!([3]))));
     worker.flow_ended(other, &end, state);
     assert_eq!(ask(&mut worker, 1, &read, at(0)), Some(Ok(json!([1]))));
-    assert_eq!(worker.state_counts().flows, 0);
+    assert_eq!(worker.flow_states().counts().flows, 0);
 }

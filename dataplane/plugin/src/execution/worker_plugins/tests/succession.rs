@@ -93,7 +93,7 @@ fn a_successor_takes_over_what_the_old_one_knows() {
     let told = succeed(&mut worker, successor(keeper(1), Inheritance::Required, true));
     assert_eq!(told.try_recv().unwrap().unwrap().inherited, Ok(Inherited::Bytes(1)));
     send(&mut worker, path, Position::Early, &[1]);
-    assert_eq!((seen(&mut worker, 0), worker.take_reclassify()), (4, false));
+    assert_eq!((seen(&mut worker, 0), worker.bindings.take_reclassify()), (4, false));
     // This successor can't take the state over.
     let told = succeed(&mut worker, successor(keeper(2), Inheritance::Required, true));
     assert!(told.try_recv().unwrap().unwrap().inherited.is_err());
@@ -169,7 +169,7 @@ fn an_instance_that_failed_is_replaced_without_what_it_knew() {
         why,
         "the old instance was pausing and handed over no state; the new instance starts without state"
     );
-    assert_eq!(worker.reports().next().unwrap().1.health, Health::Well);
+    assert_eq!(worker.instances().reports().next().unwrap().1.health, Health::Well);
     send(&mut worker, path, Position::Early, &[1]);
     assert_eq!(seen(&mut worker, 0), 6);
 }
@@ -224,12 +224,12 @@ fn an_instance_that_dies_of_handing_over_goes_on_at_once() {
     for _ in 0..2 * Limits::default().faults {
         let told = succeed(&mut worker, successor(keeper(), Inheritance::Required, true));
         assert!(told.try_recv().unwrap().unwrap().inherited.is_err());
-        assert_eq!(worker.reports().next().unwrap().1.health, Health::Well);
+        assert_eq!(worker.instances().reports().next().unwrap().1.health, Health::Well);
         send(&mut worker, path, Position::Early, &[1]);
         assert_eq!(seen(&mut worker, 0), 1);
     }
-    assert_eq!(worker.counts(BindingId(0)).unwrap().drops, 0);
-    let (_, report) = worker.reports().next().unwrap();
+    assert_eq!(worker.bindings.counts(BindingId(0)).unwrap().drops, 0);
+    let (_, report) = worker.instances().reports().next().unwrap();
     assert_eq!((report.faults["dead"], &*report.last_fault), (16, "it died of saving"));
 }
 
@@ -242,7 +242,7 @@ fn another_kind_of_state_for_flows_begins_anew() {
         let keeper = Keeper { count: 0, takes: 1, flow_state, common: vec![] };
         let told = succeed(&mut worker, successor(keeper, Inheritance::Required, same_version));
         assert!(told.try_recv().unwrap().unwrap().inherited.is_ok());
-        assert_eq!(worker.take_reclassify(), anew, "{flow_state} {same_version}");
+        assert_eq!(worker.bindings.take_reclassify(), anew, "{flow_state} {same_version}");
     }
     let new = path_of(&mut worker, 80);
     assert_ne!(new, path);
@@ -258,7 +258,7 @@ fn a_shadow_tells_what_it_would_do_otherwise() {
         let (mut worker, path) = with_keeper();
         let (sender, told) = std::sync::mpsc::channel();
         let reported = Box::new(move |report| sender.send(report).unwrap());
-        worker.shadow(InstanceId(0), Box::new(Says(verdict)), 3, pool.clone(), reported);
+        worker.instances_mut().shadow(InstanceId(0), Box::new(Says(verdict)), 3, pool.clone(), reported);
         send(&mut worker, path, Position::Early, &[1, 2]);
         assert!(told.try_recv().is_err());
         send(&mut worker, path, Position::Early, &[1, 2]);
@@ -272,7 +272,7 @@ fn a_shadow_tells_what_it_would_do_otherwise() {
     let (sender, told) = std::sync::mpsc::channel();
     let reported = Box::new(move |report| sender.send(report).unwrap());
     let slow = Box::new(Slow { slices: 10, ..Slow::default() });
-    worker.shadow(InstanceId(0), slow, 3, pool.clone(), reported);
+    worker.instances_mut().shadow(InstanceId(0), slow, 3, pool.clone(), reported);
     send(&mut worker, path, Position::Early, &[1, 2]);
     let report: Option<ShadowReport> = told.try_recv().unwrap();
     let fault = "a call for 2 packets took more than its budget of 500 us (10 slices of 50 us): a loop, or a long search";
@@ -402,13 +402,13 @@ fn counters_of_the_same_name_go_on_and_are_cleared_alike() {
     let second = Counting(vec![("late", 2), ("odd", 5)]);
     let told = succeed(&mut worker, successor(second, Inheritance::Renounced, false));
     let first = told.recv().unwrap().unwrap().instance;
-    let counters = |worker: &WorkerPlugins<ByPort>| worker.reports().next().unwrap().1.counters;
+    let counters = |worker: &WorkerPlugins<ByPort>| worker.instances().reports().next().unwrap().1.counters;
     // Counts from before the replacement don't matter.
     assert_eq!(counters(&worker), [("late", 3), ("odd", 0)].into());
     let back =
         Successor { instance: first, inheritance: Inheritance::Renounced, version: 0, same_version: false };
     drop(succeed(&mut worker, back));
     assert_eq!(counters(&worker), [("late", 3), ("early", 0)].into(), "nothing is counted twice");
-    worker.clear_instances();
+    worker.instances_mut().clear_counts();
     assert_eq!(counters(&worker), [("late", 0), ("early", 0)].into());
 }

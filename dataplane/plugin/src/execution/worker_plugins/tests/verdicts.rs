@@ -51,7 +51,7 @@ fn packets_are_sent_by_ports_that_there_are() {
         let (mut worker, path) = with_verdicts(&[verdict], CallLimits::default(), 0);
         let expected = (direction.is_some(), direction, failed.filter(|_| direction.is_none()));
         assert_eq!(fate_of(&mut worker, path, Position::Early), expected, "{verdict:?}");
-        let faults: u64 = worker.reports().next().unwrap().1.faults.values().sum();
+        let faults: u64 = worker.instances().reports().next().unwrap().1.faults.values().sum();
         assert_eq!(faults, u64::from(direction.is_none()), "{verdict:?}");
         let (mut worker, path) = with_verdicts(&[verdict], bypass, 0);
         assert_eq!(fate_of(&mut worker, path, Position::Early), (true, direction, None), "{verdict:?}");
@@ -70,7 +70,7 @@ fn at_the_queue_the_way_is_chosen() {
     let path = path_of(&mut worker, 80);
     let failed = Some(End::Drop(DropReason::PluginFailed));
     assert_eq!(fate_of(&mut worker, path, Position::Queue), (false, None, failed));
-    let report = worker.reports().next().unwrap().1;
+    let report = worker.instances().reports().next().unwrap().1;
     assert_eq!(report.last_fault, "the instance names a port where the egress port is chosen already");
 }
 
@@ -79,7 +79,7 @@ fn drops_are_counted_by_the_plugins_reasons() {
     let (mut worker, path) = with_verdicts(&[Verdict::Drop(31)], CallLimits::default(), 0);
     let dropped = Some(End::Drop(DropReason::Plugin));
     assert_eq!(fate_of(&mut worker, path, Position::Early), (false, None, dropped));
-    assert_eq!(worker.reports().next().unwrap().1.drops, [(31, 1)].into());
+    assert_eq!(worker.instances().reports().next().unwrap().1.drops, [(31, 1)].into());
 }
 
 #[test]
@@ -92,5 +92,5 @@ fn packets_go_from_instance_to_instance_and_not_in_circles() {
     let (mut worker, path) = with_verdicts(&[on_to(1), on_to(0)], CallLimits::default(), 0);
     let in_circles = Some(End::Drop(DropReason::PluginLoop));
     assert_eq!(fate_of(&mut worker, path, Position::Early), (false, None, in_circles));
-    assert_eq!(worker.counts(BindingId(0)).unwrap().drops, 1);
+    assert_eq!(worker.bindings.counts(BindingId(0)).unwrap().drops, 1);
 }

@@ -21,7 +21,7 @@ fn packets_wait_for_a_call_that_goes_on_and_keep_their_order() {
     assert_eq!(released(&mut worker, at(4)), []);
     assert_eq!(released(&mut worker, at(5)), [(3, None)]);
     assert!(worker.is_idle());
-    let counts = worker.counts(BindingId(0)).unwrap();
+    let counts = worker.bindings.counts(BindingId(0)).unwrap();
     assert_eq!((counts.packets, counts.drops, counts.consumed), (6, 1, 1));
     assert_eq!(pool.in_use(), 0);
 }
@@ -112,7 +112,7 @@ fn messages_of_the_other_half_wait_their_turn_up_to_a_limit() {
     for number in 0..70 {
         worker.message(InstanceId(0), vec![number], at(0));
     }
-    let counts = |worker: &WorkerPlugins<ByPort>| worker.reports().next().unwrap().1.messages;
+    let counts = |worker: &WorkerPlugins<ByPort>| worker.instances().reports().next().unwrap().1.messages;
     assert_eq!((counts(&worker).heard, counts(&worker).lost), (1, 5));
     while !worker.is_idle() {
         released(&mut worker, at(0));
@@ -139,7 +139,7 @@ fn a_call_without_an_end_is_given_up_and_the_instance_pauses() {
     // During the pause the instance's packets are dropped at once.
     send_and_keep(&mut worker, &pool, path, &[13], at(1));
     assert_eq!(worker.waiting(), 0);
-    assert_eq!(worker.counts(BindingId(0)).unwrap().drops, 4);
+    assert_eq!(worker.bindings.counts(BindingId(0)).unwrap().drops, 4);
     // After the pause the instance gets packets again.
     send_and_keep(&mut worker, &pool, path, &[14], at(20));
     assert_eq!(worker.waiting(), 1);
@@ -184,7 +184,7 @@ fn a_call_may_take_what_its_binding_says() {
     send_and_keep(&mut worker, &pool, path, &[10], at(0));
     assert_eq!(released(&mut worker, at(0)), []);
     assert_eq!(released(&mut worker, at(0)), [(10, Some(End::Drop(DropReason::PluginFailed)))]);
-    let report = worker.reports().next().unwrap().1;
+    let report = worker.instances().reports().next().unwrap().1;
     assert_eq!((report.faults["overrun"], report.suspensions), (1, 3));
 }
 

@@ -1,0 +1,334 @@
+//! Gates of a worker, and the bindings at them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use millrace_plugin_abi::Position;
+use millrace_units::GateId;
+
+use crate::driver_form::DriverForm;
+use crate::execution::instances::BoundInstance;
+use crate::path::{Refusal, Step};
+use crate::policer::Policer;
+use crate::slab::{Key, Slab};
+use crate::{Action, BindingCounts, BindingCountsPage, BindingId, BindingTable, CallLimits, GateOrder};
+
+/// Number of bindings for which memory is reserved. More bindings would move the memory, which delays
+/// packets.
+const BINDINGS: usize = 1 << 16;
+
+/// Gate with its filter table.
+#[derive(Debug)]
+pub struct WorkerGate<T> {
+    id: GateId,
+    position: Position,
+    order: GateOrder,
+    bindings: u32,
+    table: T,
+}
+
+impl<T> WorkerGate<T> {
+    /// Returns the id of the gate.
+    pub fn id(&self) -> GateId {
+        self.id
+    }
+
+    /// Returns the position of the gate in the journey.
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
+    /// Returns the number of bindings at the gate.
+    pub fn bindings(&self) -> u32 {
+        self.bindings
+    }
+
+    /// Returns the filter table.
+    pub fn table(&self) -> &T {
+        &self.table
+    }
+}
+
+/// Effect of a binding that a packet could evade by hiding its transport header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Judgement {
+    /// No such effect.
+    None,
+    /// The filter names protocol, ports or flags: a packet could choose another queue, port or copy.
+    Steers,
+    /// The binding may end a packet: it drops, rejects or polices, or is an instance outside copy gates.
+    Refuses,
+}
+
+#[derive(Debug)]
+pub(crate) struct Binding {
+    pub gate: GateId,
+    pub action: Action,
+    pub priority: i32,
+    /// Step of the binding; `None` if its instance did not exist when it was bound. It then has no effect.
+    pub step: Option<Step>,
+    /// Whether the binding's instance subscribes to the ends of flows.
+    pub hears: bool,
+    /// Effect of the binding that a packet could evade by hiding its transport header.
+    pub judgement: Judgement,
+    /// Bytes of state that the instance keeps for each flow.
+    pub state: u16,
+    pub call_limits: CallLimits,
+    pub counts: BindingCounts,
+}
+
+impl Judgement {
+    /// Returns the effect of a binding at a position. `names_transport` states whether its filter names
+    /// protocol, ports or flags.
+    fn of(action: &Action, position: Position, names_transport: bool) -> Self {
+        let refuses = match action {
+            Action::Drop | Action::Reject | Action::Police(_) => true,
+            // An instance at a copy gate handles copies only, and so ends no packet.
+            Action::Instance(_) => position != Position::Copy,
+            _ => false,
+        };
+        match (refuses, names_transport) {
+            (true, _) => Self::Refuses,
+            (false, true) => Self::Steers,
+            (false, false) => Self::None,
+        }
+    }
+}
+
+impl Binding {
+    /// Whether the route's priority `route`, if any, exceeds the binding's.
+    pub fn loses_against(&self, route: Option<i32>) -> bool {
+        route.is_some_and(|route| self.priority < route)
+    }
+}
+
+/// Gates of a worker in the order in which packets pass them, and the bindings at them. `T` is the type of
+/// the gates' filter tables.
+pub struct Bindings<T> {
+    gates: Vec<WorkerGate<T>>,
+    slab: Slab<Binding>,
+    /// Number of bindings that refuse or steer packets.
+    judging: usize,
+    /// Number of bindings that refuse packets.
+    refusing: usize,
+    /// Whether a change may have altered the paths of known flows.
+    reclassify: bool,
+}
+
+impl<T> fmt::Debug for Bindings<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bindings")
+            .field("gates", &self.gates.len())
+            .field("bindings", &self.slab)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Gate, filter, priority, action and call limits of a new binding.
+pub(crate) struct NewBinding<F> {
+    pub gate: GateId,
+    pub filter: F,
+    pub priority: i32,
+    pub action: Action,
+    pub call_limits: CallLimits,
+}
+
+impl<T: BindingTable> Bindings<T> {
+    pub(crate) fn new() -> Self {
+        let slab = Slab::with_room(BINDINGS);
+        Self { gates: Vec::new(), slab, judging: 0, refusing: 0, reclassify: false }
+    }
+
+    /// Returns the gates, in the order in which packets pass them.
+    pub fn gates(&self) -> &[WorkerGate<T>] {
+        &self.gates
+    }
+
+    /// Replaces the table of a gate by an equivalent table, and returns the old one.
+    pub fn set_table(&mut self, gate: GateId, table: T) -> T {
+        match self.gates.iter_mut().find(|found| found.id == gate) {
+            Some(found) => std::mem::replace(&mut found.table, table),
+            None => table,
+        }
+    }
+
+    /// Whether a packet could evade any binding by hiding its transport header. Such a binding drops, rejects
+    /// or polices, is an instance outside copy gates, or has a filter on protocol, ports or flags.
+    pub fn judges(&self) -> bool {
+        self.judging > 0
+    }
+
+    /// Whether any binding may end packets: it drops, rejects or polices, or is an instance outside copy
+    /// gates.
+    pub fn refuses(&self) -> bool {
+        self.refusing > 0
+    }
+
+    /// Whether a change may have altered the paths of known flows. Ask once after each change.
+    pub fn take_reclassify(&mut self) -> bool {
+        std::mem::take(&mut self.reclassify)
+    }
+
+    /// Returns the action of a binding; `None` if the binding doesn't exist.
+    pub fn action(&self, binding: BindingId) -> Option<&Action> {
+        Some(&self.slab.at(binding.0)?.1.action)
+    }
+
+    /// Returns the candidates of a classification: each gate that has bindings, with its winning binding, if
+    /// any filter matches. The flag states whether the binding loses against the flow's route.
+    pub fn winners(
+        &self,
+        candidate: &T::Candidate,
+        route: Option<i32>,
+    ) -> impl Iterator<Item = (&WorkerGate<T>, Option<(BindingId, bool)>)> {
+        self.gates.iter().filter(|gate| gate.bindings() > 0).map(move |gate| {
+            let found = gate.table().lookup(candidate).and_then(|id| {
+                let (_, binding) = self.slab.at(id.0)?;
+                let beside_route = gate.position() == Position::Route && binding.action.is_route();
+                Some((id, beside_route && binding.loses_against(route)))
+            });
+            (gate, found)
+        })
+    }
+
+    /// Returns the token bucket of a driver form if its binding still exists.
+    pub fn driver_policer(&self, form: &DriverForm) -> Option<&Arc<Policer>> {
+        let word = *form.bindings.get(usize::from(form.polices_at?))?;
+        match &self.get(Key::from_word(word))?.action {
+            Action::Police(policer) => Some(policer),
+            _ => None,
+        }
+    }
+
+    /// Returns the counts of a binding; `None` if the binding doesn't exist.
+    pub fn counts(&self, binding: BindingId) -> Option<BindingCounts> {
+        Some(self.slab.get(self.slab.key(binding.0)?)?.counts)
+    }
+
+    /// Returns the counts of bindings in ascending order of ids, from `from` on. The page covers at most
+    /// `most` ids.
+    pub fn counts_from(&self, from: BindingId, most: usize) -> BindingCountsPage {
+        let end = self.slab.end().min(from.0.saturating_add(most as u32));
+        let counts = |slot| Some((BindingId(slot), self.slab.at(slot)?.1.counts));
+        let next = (end < self.slab.end()).then_some(BindingId(end));
+        BindingCountsPage { counts: (from.0..end).filter_map(counts).collect(), next }
+    }
+
+    /// Resets the counts of bindings from `from` on, of at most `most` ids. Returns the first id after them,
+    /// if any.
+    pub fn clear_counts(&mut self, from: BindingId, most: usize) -> Option<BindingId> {
+        let end = self.slab.end().min(from.0.saturating_add(most as u32));
+        for slot in from.0..end {
+            let Some(binding) = self.slab.key(slot).and_then(|key| self.slab.get_mut(key)) else {
+                continue;
+            };
+            let mut queues = binding.counts.queues;
+            queues.clear();
+            binding.counts = BindingCounts { queues, ..BindingCounts::default() };
+        }
+        (end < self.slab.end()).then_some(BindingId(end))
+    }
+
+    /// Adds a gate without bindings.
+    pub(crate) fn add_gate(&mut self, id: GateId, position: Position, order: GateOrder) {
+        let place = self.gates.partition_point(|gate| (gate.position, gate.order) <= (position, order));
+        self.gates.insert(place, WorkerGate { id, position, order, bindings: 0, table: T::default() });
+    }
+
+    /// Removes a gate with its bindings, and returns its filter table.
+    pub(crate) fn remove_gate(&mut self, id: GateId) -> Option<T> {
+        let place = self.gates.iter().position(|gate| gate.id == id)?;
+        let orphans: Vec<_> =
+            self.slab.iter().filter(|(_, binding)| binding.gate == id).map(|(slot, _)| slot).collect();
+        for slot in orphans {
+            self.take(slot);
+        }
+        Some(self.gates.remove(place).table)
+    }
+
+    /// Adds a binding. `instance` is the instance of its action, if the action is an instance that exists.
+    pub(crate) fn bind(
+        &mut self,
+        id: BindingId,
+        new: NewBinding<T::Filter>,
+        instance: Option<BoundInstance>,
+    ) {
+        let NewBinding { gate, filter, priority, action, call_limits } = new;
+        let names_transport = T::names_transport(&filter);
+        let Some(found) = self.gates.iter_mut().find(|found| found.id == gate) else { return };
+        found.table.insert(filter, priority, id);
+        found.bindings += 1;
+        let step = step_of(&action, found.position, instance);
+        let judgement = Judgement::of(&action, found.position, names_transport);
+        self.judging += usize::from(judgement != Judgement::None);
+        self.refusing += usize::from(judgement == Judgement::Refuses);
+        let (hears, state) = instance.map_or((false, 0), |instance| (instance.hears, instance.state));
+        let counts = BindingCounts::default();
+        self.slab.put(
+            id.0,
+            Binding { gate, action, priority, step, hears, judgement, state, call_limits, counts },
+        );
+    }
+
+    /// Removes a binding by its filter.
+    pub(crate) fn unbind(&mut self, id: BindingId, filter: T::Filter) {
+        let Some(binding) = self.take(id.0) else { return };
+        if let Some(gate) = self.gates.iter_mut().find(|gate| gate.id == binding.gate) {
+            gate.table.remove(filter, id);
+            gate.bindings -= 1;
+        }
+    }
+
+    /// Updates the bindings of an instance after its replacement.
+    pub(crate) fn rebind(&mut self, old: Key, new: BoundInstance) {
+        let BoundInstance { key, hears, state } = new;
+        for binding in self.slab.iter_mut().filter(|binding| binding.step == Some(Step::Instance(old))) {
+            self.reclassify |= (binding.hears, binding.state) != (hears, state) || key != old;
+            (binding.step, binding.hears, binding.state) = (Some(Step::Instance(key)), hears, state);
+        }
+    }
+
+    fn take(&mut self, slot: u32) -> Option<Binding> {
+        let binding = self.slab.take(slot)?;
+        self.judging -= usize::from(binding.judgement != Judgement::None);
+        self.refusing -= usize::from(binding.judgement == Judgement::Refuses);
+        Some(binding)
+    }
+
+    /// Whether there is no binding.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slab.is_empty()
+    }
+
+    /// Returns a binding with its key by its id.
+    #[inline]
+    pub(crate) fn at(&self, id: BindingId) -> Option<(Key, &Binding)> {
+        self.slab.at(id.0)
+    }
+
+    /// Returns a binding.
+    #[inline]
+    pub(crate) fn get(&self, key: Key) -> Option<&Binding> {
+        self.slab.get(key)
+    }
+
+    /// Returns a binding, for its counts.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut Binding> {
+        self.slab.get_mut(key)
+    }
+}
+
+/// Returns the treatment of packets by an action at a position; `None` for an instance that doesn't exist.
+fn step_of(action: &Action, position: Position, instance: Option<BoundInstance>) -> Option<Step> {
+    match action {
+        Action::Instance(_) => instance.map(|instance| Step::Instance(instance.key)),
+        // At the position `route`, the route itself drops or rejects.
+        Action::Drop if position != Position::Route => Some(Step::Refuse(Refusal::Drop)),
+        Action::Reject if position != Position::Route => Some(Step::Refuse(Refusal::Reject)),
+        Action::Queue(queue) => Some(Step::Queue(*queue)),
+        Action::Police(_) => Some(Step::Police),
+        _ => Some(Step::Count),
+    }
+}

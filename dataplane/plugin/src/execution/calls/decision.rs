@@ -1,0 +1,109 @@
+//! Decisions about packets by the verdicts of instances.
+
+use millrace_packet::DropReason;
+use millrace_plugin_abi::{Fault, Position, Verdict};
+use millrace_units::{Instant, PortId, QueueId};
+
+use super::Calls;
+use crate::execution::waiting::{End, LONGEST_HOLD};
+use crate::fault::FaultKind;
+use crate::slab::Key;
+use crate::{Direction, OnFault};
+
+/// Maximum number of consecutive instances that may pass a packet on to another instance.
+const MOST_PASSED_ON: u8 = 8;
+
+/// Decision about a packet.
+pub(super) enum Decision {
+    Pass,
+    Direct(Direction),
+    Queue(QueueId),
+    PassOn(Key),
+    Hold(Instant),
+    End(End),
+}
+
+impl Calls {
+    /// Converts a verdict of an instance at a position into a decision. An invalid verdict is a fault.
+    pub(super) fn decide(
+        &mut self,
+        verdict: Verdict,
+        (instance, position): (Key, Position),
+        passed_on: u8,
+        on_fault: OnFault,
+        now: Instant,
+    ) -> Decision {
+        let wrong = match verdict {
+            Verdict::Pass => return Decision::Pass,
+            Verdict::Drop(reason) => {
+                if let Some((hosted, _)) = self.instances.get_mut(instance) {
+                    hosted.counts.dropped(reason, 1);
+                }
+                return Decision::End(End::Drop(DropReason::Plugin));
+            }
+            Verdict::Consume => return Decision::End(End::Consume),
+            Verdict::Hold(until) if until <= now + LONGEST_HOLD => return Decision::Hold(until),
+            Verdict::Hold(_) => Some(format!("it holds a packet for over {} s", LONGEST_HOLD.as_secs())),
+            Verdict::Classify => return Decision::End(End::Classify),
+            Verdict::Queue(queue) => return Decision::Queue(queue),
+            Verdict::Fault => None,
+            Verdict::Port(port) => match self.ports.refuse(position, std::iter::once(port.0)) {
+                None => return Decision::Direct(Direction::Port(port)),
+                wrong => wrong,
+            },
+            Verdict::Ports(ports) => match self.ports.refuse(position, ports_of(ports)) {
+                None => return Decision::Direct(Direction::Ports(ports)),
+                wrong => wrong,
+            },
+            Verdict::Instance(id) => match self.instances.key(id) {
+                Some(_) if passed_on >= MOST_PASSED_ON => {
+                    return Decision::End(End::Drop(DropReason::PluginLoop));
+                }
+                Some(target) => return Decision::PassOn(target),
+                None => Some(format!("the instance names the unknown instance {id}")),
+            },
+        };
+        if let Some(text) = wrong
+            && let Some((hosted, news)) = self.instances.get_mut(instance)
+        {
+            hosted.fail(Fault { kind: FaultKind::WrongVerdict.name(), text }, now, news);
+        }
+        match on_fault {
+            OnFault::Drop => Decision::End(End::Drop(DropReason::PluginFailed)),
+            OnFault::Bypass => Decision::Pass,
+        }
+    }
+}
+
+/// Ports of the router, to which verdicts may send packets.
+#[derive(Default)]
+pub(crate) struct Ports(Vec<bool>);
+
+impl Ports {
+    /// Sets whether a port exists.
+    pub fn set(&mut self, port: PortId, is_there: bool) {
+        let index = usize::from(port.0);
+        if self.0.len() <= index {
+            self.0.resize(index + 1, false);
+        }
+        if let Some(port) = self.0.get_mut(index) {
+            *port = is_there;
+        }
+    }
+
+    /// Returns the fault of sending a packet by these ports from a gate at `position`, if it is one.
+    fn refuse(&self, position: Position, mut ports: impl Iterator<Item = u16>) -> Option<String> {
+        if position == Position::Queue {
+            return Some("the instance names a port where the egress port is chosen already".to_owned());
+        }
+        let known = |port: u16| self.0.get(usize::from(port)).copied().unwrap_or(false);
+        let Some(first) = ports.next() else { return Some("the instance names no egress port".to_owned()) };
+        let unknown = std::iter::once(first).chain(ports).find(|port| !known(*port))?;
+        Some(format!("the instance names the unknown port {unknown}"))
+    }
+}
+
+/// Returns the ports whose bits are set.
+fn ports_of(bits: u64) -> impl Iterator<Item = u16> {
+    (0..64).filter(move |port| bits >> port & 1 == 1)
+}

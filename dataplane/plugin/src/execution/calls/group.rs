@@ -1,0 +1,117 @@
+//! Packets of a batch with the same path, as they pass its stages.
+
+use std::fmt;
+
+use millrace_packet::{DropReason, FlowKey, Packet};
+use millrace_plugin_abi::{Backlogs, Position, Verdict};
+use millrace_units::{GateId, InstanceId, Instant};
+
+use crate::execution::recheck::{Malformed, recheck_behind};
+use crate::execution::waiting::{End, Taken};
+use crate::path::Refusal;
+use crate::{BindingCounts, BindingId, Direction, Policer};
+
+/// Stage of a path, for observers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stop {
+    /// Gate of the stage.
+    pub gate: GateId,
+    /// Binding at the gate.
+    pub binding: BindingId,
+    /// Instance of the binding, if its action is one.
+    pub instance: Option<InstanceId>,
+}
+
+/// Observer of packets at the stages of their path. Methods without an implementation cost nothing.
+pub trait Watch {
+    /// Called before the members of a group enter a stage.
+    #[inline(always)]
+    fn before(&mut self, group: &Group<'_>, at: Stop) {
+        let _ = (group, at);
+    }
+
+    /// Called after a stage with the packets that continue, or with those that the stage refuses.
+    #[inline(always)]
+    fn after(&mut self, group: &Group<'_>, at: Stop, refusal: Option<Refusal>) {
+        let _ = (group, at, refusal);
+    }
+}
+
+/// Observer that does nothing.
+impl Watch for () {}
+
+/// Packets of a batch with the same path.
+pub struct Group<'a> {
+    /// Packets of the batch.
+    pub packets: &'a mut [Packet],
+    /// Flow keys, by the same indices.
+    pub keys: &'a [FlowKey],
+    /// State block numbers of the flows, by the same indices.
+    pub states: &'a [u32],
+    /// Verdicts, by the same indices: [`Verdict::Pass`] before and after the run.
+    pub verdicts: &'a mut [Verdict],
+    /// Indices of the packets on the path. Packets that don't pass are removed; the others keep their order.
+    pub members: &'a mut Vec<u16>,
+    /// Bytes of the members; `None` if the number may have changed.
+    pub bytes: &'a mut Option<u64>,
+    /// Receives the removed members with the reason for their removal.
+    pub taken: &'a mut Vec<(u16, Taken)>,
+    /// Receives the members for which an instance chose output ports; the latest entry of a packet counts.
+    pub directed: &'a mut Vec<(u16, Direction)>,
+    /// Source of queue backlogs.
+    pub queues: &'a dyn Backlogs,
+}
+
+impl fmt::Debug for Group<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Group").field("members", &self.members).finish_non_exhaustive()
+    }
+}
+
+impl Group<'_> {
+    /// Removes all members.
+    pub(crate) fn take_all(&mut self, why: Taken) {
+        for member in self.members.drain(..) {
+            self.verdicts[usize::from(member)] = Verdict::Pass;
+            self.taken.push((member, why));
+        }
+    }
+
+    /// Removes the members that don't conform to a token bucket. Returns their number.
+    pub(crate) fn police(&mut self, policer: &Policer, now: Instant) -> u64 {
+        let Group { packets, members, taken, .. } = self;
+        let before = members.len();
+        members.retain(|member| {
+            let fits = policer.takes(packets[usize::from(*member)].len() as u32, now);
+            if !fits {
+                taken.push((*member, Taken::End(End::Drop(DropReason::Policer))));
+            }
+            fits
+        });
+        (before - members.len()) as u64
+    }
+
+    /// Removes members that an instance has left malformed, and counts them as drops. Returns the first rule
+    /// that the last of them violates.
+    pub(crate) fn drop_malformed(
+        &mut self,
+        position: Position,
+        counts: &mut BindingCounts,
+    ) -> Option<Malformed> {
+        let Group { packets, keys, verdicts, members, taken, .. } = self;
+        let mut found = None;
+        members.retain(|member| {
+            let index = usize::from(*member);
+            let Err(malformed) = recheck_behind(&mut packets[index], &keys[index], verdicts[index], position)
+            else {
+                return true;
+            };
+            found = Some(malformed);
+            verdicts[index] = Verdict::Pass;
+            counts.drops += 1;
+            taken.push((*member, Taken::End(End::Drop(DropReason::PluginFailed))));
+            false
+        });
+        found
+    }
+}

@@ -1,0 +1,290 @@
+//! Resumption of suspended calls of instances, and release of packets that wait for them.
+
+use millrace_packet::{BATCH_SIZE, DropReason};
+use millrace_plugin_abi::{Backlogs, Fault, Known, NoQueues, Packets, Position, Progress, Verdict};
+use millrace_units::Instant;
+
+use super::decision::Decision;
+use super::{Calls, Outcome};
+use crate::execution::bindings::Bindings;
+use crate::execution::instances::{Hosted, News};
+use crate::execution::recheck::{Malformed, recheck_behind};
+use crate::execution::waiting::{Asked, Backlog, Behind, Call, End, Errand, Place, Released, Waiting};
+use crate::fault::{FaultKind, overrun};
+use crate::flow_state::FlowStateBlocks;
+use crate::path::{Part, Paths, Step};
+use crate::slab::Key;
+use crate::{BindingCounts, BindingTable, CallLimits, Direction, OnFault};
+
+/// Maximum number of calls of an instance with waiting packets in one iteration.
+const CALLS: usize = 16;
+
+/// Resumption of all suspended calls, once in an iteration of the worker.
+pub(crate) struct Resumption<'a, T> {
+    pub calls: &'a mut Calls,
+    pub paths: &'a Paths,
+    pub bindings: &'a mut Bindings<T>,
+    pub queues: &'a dyn Backlogs,
+    pub released: &'a mut Vec<Released>,
+    pub now: Instant,
+}
+
+impl<T: BindingTable> Resumption<'_, T> {
+    /// Runs each suspended call for a slice, runs due timers of instances, and releases packets that wait no
+    /// longer.
+    pub fn run(&mut self) {
+        self.calls.instances.restart_paused(self.now);
+        while let Some(waiting) = self.calls.waiting.due(self.now) {
+            self.released.push(Released::on(waiting));
+        }
+        let mut number = 0;
+        while let Some(mut backlog) = self.calls.waiting.take_backlog(number) {
+            if self.resume(&mut backlog) {
+                self.calls.waiting.put_backlog(number, backlog);
+                number += 1;
+            }
+        }
+        self.calls.run_timers(self.now);
+    }
+
+    /// Resumes the call of an instance, and begins the calls that wait for its end. Returns whether any call
+    /// is left.
+    fn resume(&mut self, backlog: &mut Backlog) -> bool {
+        for _ in 0..CALLS {
+            if !backlog.call.is_under_way() && !self.begin(backlog) {
+                return backlog.call.is_under_way();
+            }
+            let is_done = match backlog.call.place {
+                None => self.resume_errand(backlog),
+                Some(place) => self.resume_packets(place, backlog),
+            };
+            if !is_done {
+                return true;
+            }
+        }
+        true
+    }
+
+    /// Begins the next call, control messages first. Returns whether a call is running and needs a slice.
+    fn begin(&mut self, backlog: &mut Backlog) -> bool {
+        while let Some(asked) = backlog.asked.pop_front() {
+            let suspended = match asked {
+                Asked::Message(message, answer) => {
+                    self.calls.begin_control(backlog.instance, &message, self.now, answer)
+                }
+                Asked::Tell(bytes) => {
+                    let progress = self.calls.tell(backlog.instance, &bytes, self.now);
+                    (progress == Progress::Suspended).then_some(Errand::Own)
+                }
+                Asked::Succeed(successor, told) => {
+                    let (instance, now) = (backlog.instance, self.now);
+                    backlog.instance = self.calls.succeed_now(instance, successor, self.bindings, now, told);
+                    None
+                }
+            };
+            if let Some(errand) = suspended {
+                (backlog.call.errand, backlog.call.slices) = (errand, 1);
+                return false;
+            }
+        }
+        backlog.begin_call()
+    }
+
+    /// Resumes a call without packets. Returns whether it is done.
+    fn resume_errand(&mut self, backlog: &mut Backlog) -> bool {
+        let Calls { instances, states, errands, .. } = &mut *self.calls;
+        let reply = match instances.get_mut(backlog.instance) {
+            None => None,
+            Some((hosted, news)) => {
+                let known = Known { queues: &NoQueues, waiting: (0, 0) };
+                let states = (states, Part::default(), known);
+                let outcome = slice(hosted, &mut backlog.call, &mut [], states, errands, self.now, news);
+                if outcome == Outcome::Suspended {
+                    return false;
+                }
+                hosted.instance.take_reply()
+            }
+        };
+        if let Errand::Control(answer) = std::mem::take(&mut backlog.call.errand) {
+            answer(reply);
+        }
+        backlog.call.slices = 0;
+        true
+    }
+
+    /// Resumes a call with packets. Returns whether it is done.
+    fn resume_packets(&mut self, place: Place, backlog: &mut Backlog) -> bool {
+        let Backlog { instance, call, behind, .. } = backlog;
+        let Calls { instances, states, verdicts, .. } = &mut *self.calls;
+        let Some((hosted, news)) = instances.get_mut(*instance) else {
+            release(call, place, self.released);
+            return true;
+        };
+        let stage = self.paths.stages_at(place.path, place.position).get(usize::from(place.stage));
+        let own = stage.filter(|stage| stage.step == Step::Instance(*instance));
+        let part = own.map_or(Part::default(), |stage| stage.part);
+        let mut nobody = BindingCounts::default();
+        let (counts, limits) = match stage.and_then(|stage| self.bindings.get_mut(stage.binding)) {
+            Some(binding) => (&mut binding.counts, binding.call_limits),
+            None => (&mut nobody, CallLimits::default()),
+        };
+        let known = Known { queues: self.queues, waiting: behind.load() };
+        let outcome = slice(hosted, call, verdicts, (states, part, known), &limits, self.now, news);
+        if outcome == Outcome::Suspended {
+            return false;
+        }
+        let (calls, released) = (&mut *self.calls, &mut *self.released);
+        let (instance, on_fault, now) = (*instance, limits.on_fault, self.now);
+        let written = call.written;
+        let mut finished = Finished {
+            calls,
+            behind,
+            counts,
+            released,
+            instance,
+            place,
+            on_fault,
+            now,
+            written,
+            malformed: None,
+        };
+        call.finish(place, |number, waiting| finished.take(number, outcome, waiting));
+        if let Some(malformed) = finished.malformed
+            && let Some((hosted, news)) = self.calls.instances.get_mut(instance)
+        {
+            hosted.fail_for(malformed, now, news);
+        }
+        true
+    }
+}
+
+/// Releases the packets of a call whose instance is removed: they continue without it, unless it left them
+/// malformed.
+fn release(call: &mut Call, place: Place, released: &mut Vec<Released>) {
+    let written = call.written;
+    call.finish(place.next(), |_, mut waiting| {
+        let is_malformed = written
+            && recheck_behind(&mut waiting.packet, &waiting.key, Verdict::Pass, place.position).is_err();
+        let end = is_malformed.then_some(End::Drop(DropReason::PluginFailed));
+        released.push(Released { waiting, direction: None, end });
+    });
+}
+
+/// Call with packets that ends.
+struct Finished<'a> {
+    calls: &'a mut Calls,
+    /// Packets that wait for the end of the call.
+    behind: &'a mut Behind,
+    /// Counts of the binding.
+    counts: &'a mut BindingCounts,
+    released: &'a mut Vec<Released>,
+    instance: Key,
+    place: Place,
+    on_fault: OnFault,
+    now: Instant,
+    /// Whether the instance of the call may have written to the packets. A successor may have taken its
+    /// place.
+    written: bool,
+    /// Last violation of a rule by a packet.
+    malformed: Option<Malformed>,
+}
+
+impl Finished<'_> {
+    /// Carries out the verdict about packet `number` of the call.
+    fn take(&mut self, number: usize, outcome: Outcome, mut waiting: Waiting) {
+        let verdict = match (outcome, self.calls.verdicts.get_mut(number).map(std::mem::take)) {
+            (Outcome::Failed, _) | (_, None) => Verdict::Fault,
+            (_, Some(verdict)) => verdict,
+        };
+        let position = self.place.position;
+        if self.written
+            && let Err(found) = recheck_behind(&mut waiting.packet, &waiting.key, verdict, position)
+        {
+            self.malformed = Some(found);
+            waiting.place = self.place.next();
+            return self.release(waiting, None, Some(End::Drop(DropReason::PluginFailed)));
+        }
+        let who = (self.instance, position);
+        let decision = self.calls.decide(verdict, who, waiting.passed_on, self.on_fault, self.now);
+        if let Decision::PassOn(target) = decision {
+            return self.pass_on(target, waiting);
+        }
+        (waiting.place, waiting.passed_on) = (self.place.next(), 0);
+        match decision {
+            Decision::Hold(until) => self.calls.waiting.hold_packet(self.instance.slot, until, waiting),
+            Decision::Direct(direction) => self.release(waiting, Some(direction), None),
+            Decision::Queue(queue) => {
+                waiting.packet.queue = queue;
+                self.release(waiting, None, None);
+            }
+            Decision::End(end) => self.release(waiting, None, Some(end)),
+            Decision::Pass | Decision::PassOn(_) => self.release(waiting, None, None),
+        }
+    }
+
+    /// Passes a packet on to another instance, or to the same one again.
+    fn pass_on(&mut self, target: Key, mut waiting: Waiting) {
+        waiting.passed_on += 1;
+        if target == self.instance {
+            self.behind.push(waiting);
+        } else if let Err(waiting) = self.calls.waiting.wait_for(target, waiting) {
+            self.release(waiting, None, Some(End::Drop(DropReason::PluginBusy)));
+        }
+    }
+
+    /// Releases a packet, and counts the end of its journey.
+    fn release(&mut self, waiting: Waiting, direction: Option<Direction>, end: Option<End>) {
+        self.counts.end(end);
+        self.released.push(Released { waiting, direction, end });
+    }
+}
+
+/// Starts a call with waiting packets, or resumes it, for one slice.
+fn slice(
+    hosted: &mut Hosted,
+    call: &mut Call,
+    verdicts: &mut [Verdict],
+    (states, part, known): (&mut FlowStateBlocks, Part, Known<'_>),
+    call_limits: &CallLimits,
+    now: Instant,
+    news: &mut News,
+) -> Outcome {
+    if !hosted.is_well(now, news) {
+        return Outcome::Failed;
+    }
+    let members: [u16; BATCH_SIZE] = std::array::from_fn(|number| number as u16);
+    let members = members.get(..call.packets.len()).unwrap_or(&members);
+    call.find_states(states);
+    let copies = call.place.is_some_and(|place| place.position == Position::Copy);
+    let packets = Packets::new(&mut call.packets, &call.keys, members, verdicts);
+    let mut packets = packets.with_known(known).as_copies(copies);
+    if part.bytes > 0 {
+        packets = packets.with_states(states, &call.numbers, part.offset.into(), part.bytes.into());
+    }
+    call.written |= hosted.writes;
+    let progress = match call.slices {
+        0 => hosted.call(|instance| instance.process(&mut packets, now)),
+        _ => hosted.call(|instance| instance.resume(&mut packets, now)),
+    };
+    call.slices += 1;
+    match progress {
+        Progress::Done => {
+            hosted.has_failed(now, news);
+            Outcome::Decided
+        }
+        Progress::Suspended => {
+            hosted.counts.suspensions += 1;
+            let most = hosted.record.patience(call_limits.slices(members.len(), hosted.limits.slice));
+            if call.slices < most {
+                return Outcome::Suspended;
+            }
+            hosted.instance.abort();
+            // Discard the instance's own fault text; the text below is more precise.
+            _ = hosted.instance.take_fault();
+            let spent = overrun(members.len(), most, hosted.limits.slice);
+            let text = format!("{spent}; `bind --budget` raises the budget");
+            hosted.fail(Fault { kind: FaultKind::Overrun.name(), text }, now, news);
+            Outcome::Failed
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Calls of instances with the packets of a batch.
+
+use millrace_packet::DropReason;
+use millrace_plugin_abi::{Known, Packets, Position, Progress, Verdict};
+use millrace_units::Instant;
+
+use super::decision::Decision;
+use super::group::Group;
+use super::{Calls, Outcome};
+use crate::OnFault;
+use crate::execution::bindings::Binding;
+use crate::execution::instances::{Hosted, News};
+use crate::execution::waiting::{End, Place, Taken};
+use crate::flow_state::FlowStateBlocks;
+use crate::path::Part;
+use crate::slab::Key;
+
+/// Call of an instance.
+#[derive(Clone, Copy)]
+pub(crate) struct Visit {
+    pub place: Place,
+    pub instance: Key,
+    pub part: Part,
+    /// Number of consecutive instances that have passed the packets on to another instance.
+    pub passed_on: u8,
+}
+
+impl Calls {
+    /// Calls an instance with the members of a group. Returns whether all members are unchanged.
+    #[inline]
+    pub(crate) fn visit(
+        &mut self,
+        visit: Visit,
+        binding: &mut Binding,
+        group: &mut Group<'_>,
+        now: Instant,
+    ) -> bool {
+        let Visit { place, instance, part, passed_on } = visit;
+        let Some((hosted, news)) = self.instances.get_mut(instance) else { return true };
+        if self.waiting.is_busy(instance) {
+            group.take_all(Taken::Keep(self.waiting.queue(instance, place, passed_on)));
+            return false;
+        }
+        let what = (part, place.position);
+        match call(hosted, what, &mut self.states, group, now, news) {
+            Outcome::Untouched => return true,
+            Outcome::Suspended => {
+                hosted.counts.suspensions += 1;
+                group.take_all(Taken::Keep(self.waiting.suspend(instance, place, passed_on, hosted.writes)));
+            }
+            Outcome::Failed if binding.call_limits.on_fault == OnFault::Bypass => {
+                if !hosted.writes {
+                    return true;
+                }
+                // The instance may have failed in the middle of writing a packet.
+                group.members.iter().for_each(|member| group.verdicts[usize::from(*member)] = Verdict::Pass);
+                if let Some(malformed) = group.drop_malformed(place.position, &mut binding.counts) {
+                    hosted.fail_for(malformed, now, news);
+                }
+            }
+            Outcome::Failed => {
+                binding.counts.drops += group.members.len() as u64;
+                group.take_all(Taken::End(End::Drop(DropReason::PluginFailed)));
+            }
+            Outcome::Decided => {
+                if hosted.writes
+                    && let Some(malformed) = group.drop_malformed(place.position, &mut binding.counts)
+                {
+                    hosted.fail_for(malformed, now, news);
+                }
+                self.part(visit, binding, group, now);
+            }
+        }
+        false
+    }
+
+    /// Carries out the verdicts: removes members that don't pass, or passes them on to other instances.
+    #[inline]
+    fn part(&mut self, visit: Visit, binding: &mut Binding, group: &mut Group<'_>, now: Instant) {
+        let mut onward: Vec<(Key, Vec<u16>)> = Vec::new();
+        let Group { packets, verdicts, members, taken, directed, .. } = group;
+        members.retain(|member| {
+            let verdict = std::mem::take(&mut verdicts[usize::from(*member)]);
+            if verdict == Verdict::Pass {
+                return true;
+            }
+            let who = (visit.instance, visit.place.position);
+            let why = match self.decide(verdict, who, visit.passed_on, binding.call_limits.on_fault, now) {
+                Decision::Pass => return true,
+                Decision::Direct(direction) => {
+                    directed.push((*member, direction));
+                    return true;
+                }
+                Decision::Queue(queue) => {
+                    packets[usize::from(*member)].queue = queue;
+                    return true;
+                }
+                Decision::PassOn(target) => {
+                    self.send_on(*member, target, &mut onward);
+                    return false;
+                }
+                Decision::Hold(until) => Taken::Keep(self.waiting.hold(visit.instance, until, visit.place)),
+                Decision::End(end) => {
+                    binding.counts.end(Some(end));
+                    Taken::End(end)
+                }
+            };
+            taken.push((*member, why));
+            false
+        });
+        for (instance, part) in onward {
+            let next = Visit { instance, part: Part::default(), passed_on: visit.passed_on + 1, ..visit };
+            self.hand_on(next, part, binding, group, now);
+        }
+    }
+
+    #[cold]
+    fn send_on(&mut self, member: u16, target: Key, onward: &mut Vec<(Key, Vec<u16>)>) {
+        match onward.iter_mut().find(|(key, _)| *key == target) {
+            Some((_, members)) => members.push(member),
+            None => {
+                let mut members = self.spare.pop().unwrap_or_default();
+                members.clear();
+                members.push(member);
+                onward.push((target, members));
+            }
+        }
+    }
+
+    /// Calls an instance with packets outside the group. Packets that pass become members.
+    #[cold]
+    fn hand_on(
+        &mut self,
+        visit: Visit,
+        mut part: Vec<u16>,
+        binding: &mut Binding,
+        group: &mut Group<'_>,
+        now: Instant,
+    ) {
+        std::mem::swap(group.members, &mut part);
+        self.visit(visit, binding, group, now);
+        std::mem::swap(group.members, &mut part);
+        group.members.append(&mut part);
+        group.members.sort_unstable();
+        self.spare.push(part);
+    }
+}
+
+/// Calls an instance with the members of a group.
+#[inline]
+fn call(
+    hosted: &mut Hosted,
+    (part, position): (Part, Position),
+    states: &mut FlowStateBlocks,
+    group: &mut Group<'_>,
+    now: Instant,
+    news: &mut News,
+) -> Outcome {
+    if !hosted.is_well(now, news) {
+        return Outcome::Failed;
+    }
+    if let Some(shadow) = &mut hosted.shadow {
+        shadow.watch(group.packets, group.keys, group.members);
+    }
+    // No packets wait: a packet that waits for the instance has found it busy, and then this function isn't
+    // called.
+    let known = Known { queues: group.queues, waiting: (0, 0) };
+    let mut packets = Packets::new(group.packets, group.keys, group.members, group.verdicts)
+        .with_known(known)
+        .as_copies(position == Position::Copy);
+    if part.bytes > 0 {
+        packets = packets.with_states(states, group.states, part.offset.into(), part.bytes.into());
+    }
+    let outcome = match hosted.call(|instance| instance.process(&mut packets, now)) {
+        Progress::Suspended => return Outcome::Suspended,
+        Progress::Done if packets.is_untouched() => {
+            hosted.take_outputs(news);
+            Outcome::Untouched
+        }
+        Progress::Done => {
+            // The verdicts of undecided packets already report the fault.
+            hosted.has_failed(now, news);
+            Outcome::Decided
+        }
+    };
+    if let Some(shadow) = &mut hosted.shadow {
+        hosted.pulse.begin(hosted.id);
+        let goes_on =
+            shadow.compare(group.packets, group.members, group.verdicts, (now, hosted.limits.slice));
+        hosted.pulse.end();
+        if !goes_on {
+            hosted.shadow = None;
+        }
+    }
+    outcome
+}

@@ -1,0 +1,153 @@
+//! Counts of an instance, and its report.
+
+use std::collections::BTreeMap;
+
+use millrace_plugin_abi::{Fault, Instance, Verdict};
+
+use crate::execution::health::Health;
+
+/// Number of messages between an instance and the other half of its plugin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MessageCounts {
+    /// Messages that the instance received.
+    pub heard: u64,
+    /// Messages to the instance that were lost: the instance was pausing, or too many messages waited.
+    pub lost: u64,
+    /// Messages that the instance sent.
+    pub sent: u64,
+    /// Messages that the instance sent and the router lost, as too many waited.
+    pub unsent: u64,
+}
+
+/// Number of possible drop reasons of a plugin.
+const REASONS: usize = Verdict::MOST_REASON as usize + 1;
+
+/// Counts of an instance at a worker. They survive its replacement.
+pub(crate) struct Counts {
+    /// Number of faults by kind.
+    faults: BTreeMap<&'static str, u64>,
+    /// Text of the latest fault.
+    last_fault: String,
+    /// Number of slices after which the instance was suspended.
+    pub suspensions: u64,
+    /// Number of packets that the instance dropped, by its own drop reasons.
+    drops: Box<[u64; REASONS]>,
+    /// Offsets of the instance's counters: the counts of its predecessors minus the cleared counts.
+    offsets: BTreeMap<&'static str, u64>,
+    /// Messages between the halves of the instance's plugin.
+    pub messages: MessageCounts,
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self {
+            faults: BTreeMap::new(),
+            last_fault: String::new(),
+            suspensions: 0,
+            drops: Box::new([0; REASONS]),
+            offsets: BTreeMap::new(),
+            messages: MessageCounts::default(),
+        }
+    }
+}
+
+impl Counts {
+    /// Counts a fault.
+    pub fn fault(&mut self, fault: &Fault) {
+        *self.faults.entry(fault.kind).or_default() += 1;
+        self.last_fault.clone_from(&fault.text);
+    }
+
+    /// Records the reason for a quarantine that no fault here has caused.
+    pub fn quarantine(&mut self, why: String) {
+        self.last_fault = why;
+    }
+
+    /// Counts dropped packets.
+    #[inline]
+    pub fn dropped(&mut self, reason: u8, packets: u64) {
+        if let Some(count) = self.drops.get_mut(usize::from(reason)) {
+            *count += packets;
+        }
+    }
+
+    /// Returns the counters of the instance by name.
+    pub fn counters(&self, instance: &dyn Instance) -> BTreeMap<&'static str, u64> {
+        let offset = |name| self.offsets.get(name).copied().unwrap_or_default();
+        let own = instance.counters().into_iter();
+        own.map(|(name, count)| (name, count.wrapping_add(offset(name)))).collect()
+    }
+
+    /// Continues with the counters of a successor from those of the old instance. A successor that ran
+    /// before, such as a returning predecessor, brings its own counts.
+    pub fn succeed(&mut self, before: &BTreeMap<&'static str, u64>, successor: &dyn Instance) {
+        let counted = |name| before.get(name).copied().unwrap_or_default();
+        let own = successor.counters().into_iter();
+        self.offsets = own.map(|(name, count)| (name, counted(name).wrapping_sub(count))).collect();
+    }
+
+    /// Resets drop counts and counters to zero.
+    pub fn clear(&mut self, instance: &dyn Instance) {
+        self.drops.fill(0);
+        let own = instance.counters().into_iter();
+        self.offsets = own.map(|(name, count)| (name, count.wrapping_neg())).collect();
+    }
+
+    /// Returns the report of the instance.
+    pub fn report(&self, instance: &dyn Instance, health: Health) -> InstanceReport {
+        let drops = (0..).zip(self.drops.iter().copied()).filter(|(_, count)| *count > 0);
+        InstanceReport {
+            health,
+            faults: self.faults.clone(),
+            last_fault: self.last_fault.clone(),
+            suspensions: self.suspensions,
+            drops: drops.collect(),
+            counters: self.counters(instance),
+            messages: self.messages,
+        }
+    }
+}
+
+/// Counters and health of an instance.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct InstanceReport {
+    /// Health of the instance.
+    pub health: Health,
+    /// Number of faults by kind.
+    pub faults: BTreeMap<&'static str, u64>,
+    /// Text of the latest fault; empty without a fault.
+    pub last_fault: String,
+    /// Number of slices after which the instance was suspended.
+    pub suspensions: u64,
+    /// Number of packets that the instance dropped, by its own drop reasons.
+    pub drops: BTreeMap<u8, u64>,
+    /// Counters of its plugin, by name.
+    pub counters: BTreeMap<&'static str, u64>,
+    /// Messages between the halves of its plugin.
+    pub messages: MessageCounts,
+}
+
+impl InstanceReport {
+    /// Adds the report of the instance at another worker.
+    pub fn add(&mut self, other: Self) {
+        self.health = self.health.max(other.health);
+        for (kind, count) in other.faults {
+            *self.faults.entry(kind).or_default() += count;
+        }
+        if self.last_fault.is_empty() {
+            self.last_fault = other.last_fault;
+        }
+        self.suspensions += other.suspensions;
+        self.messages.heard += other.messages.heard;
+        self.messages.lost += other.messages.lost;
+        self.messages.sent += other.messages.sent;
+        self.messages.unsent += other.messages.unsent;
+        for (reason, count) in other.drops {
+            *self.drops.entry(reason).or_default() += count;
+        }
+        for (name, count) in other.counters {
+            let sum = self.counters.entry(name).or_default();
+            *sum = sum.wrapping_add(count);
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Instance at a worker with its health: calls, faults, restarts and replacement.
+
+use std::sync::Arc;
+
+use millrace_plugin_abi::{Fault, Instance, Output};
+use millrace_units::{InstanceId, Instant};
+
+use super::counts::{Counts, InstanceReport};
+use super::news::{Failure, Given, News};
+use crate::declaration::limits::Limits;
+use crate::driver_form::LoadedForm;
+use crate::execution::health::{Health, Record};
+use crate::execution::pulse::Pulse;
+use crate::execution::recheck::Malformed;
+use crate::execution::shadow::Shadow;
+use crate::fault::FaultKind;
+
+/// Instance of a worker with its health and counters.
+pub(crate) struct Hosted {
+    pub id: InstanceId,
+    pub instance: Box<dyn Instance>,
+    pub limits: Limits,
+    pub record: Record,
+    pub counts: Counts,
+    /// Whether the instance ever produces output besides verdicts.
+    has_output: bool,
+    /// Whether the instance ever reads packets.
+    looks: bool,
+    /// Whether the instance ever changes packets.
+    pub writes: bool,
+    /// Shadow instance that is compared with this one.
+    pub shadow: Option<Box<Shadow>>,
+    /// Words in which the worker publishes the instance that it runs.
+    pub pulse: Arc<Pulse>,
+    /// Loaded eBPF variant of the instance.
+    pub form: Option<LoadedForm>,
+}
+
+impl Hosted {
+    /// Hosts a new instance, whose health and counts are at their beginning.
+    pub fn new(id: InstanceId, instance: Box<dyn Instance>, limits: Limits, pulse: Arc<Pulse>) -> Self {
+        Self {
+            has_output: instance.has_output(),
+            looks: instance.looks_at_packets(),
+            writes: instance.writes_packets(),
+            id,
+            instance,
+            limits,
+            record: Record::default(),
+            counts: Counts::default(),
+            shadow: None,
+            pulse,
+            form: None,
+        }
+    }
+
+    /// Runs code of the instance and publishes the call in the pulse. Use this for every call that could
+    /// hang.
+    #[inline]
+    pub fn call<R>(&mut self, what: impl FnOnce(&mut dyn Instance) -> R) -> R {
+        self.pulse.begin(self.id);
+        let result = what(&mut *self.instance);
+        self.pulse.end();
+        result
+    }
+
+    /// Whether the instance can be called. Restarts an instance whose pause is over.
+    #[inline]
+    pub fn is_well(&mut self, now: Instant, news: &mut News) -> bool {
+        self.record.health == Health::Well || self.is_well_again(now, news)
+    }
+
+    #[cold]
+    fn is_well_again(&mut self, now: Instant, news: &mut News) -> bool {
+        if !self.record.is_due(now) {
+            return false;
+        }
+        match self.call(|instance| instance.restart()) {
+            Ok(()) => true,
+            Err(error) => {
+                self.fail(Fault { kind: "restart", text: error.to_string() }, now, news);
+                false
+            }
+        }
+    }
+
+    #[cold]
+    pub fn fail(&mut self, fault: Fault, now: Instant, news: &mut News) {
+        self.record.fail(fault.kind, &self.limits, now);
+        self.counts.fault(&fault);
+        if self.is_pausing() {
+            news.pause(self.id);
+        }
+        news.tell(Failure { instance: self.id, fault, health: self.record.health });
+    }
+
+    /// Records the fault that the instance left a malformed packet.
+    #[cold]
+    pub fn fail_for(&mut self, malformed: Malformed, now: Instant, news: &mut News) {
+        let text = format!("the instance left a malformed packet: {malformed}");
+        self.fail(Fault { kind: FaultKind::MalformedPacket.name(), text }, now, news);
+    }
+
+    /// Recovers from a fault in a call without packets: records the fault, but doesn't count it towards
+    /// quarantine. Restarts the instance at once, so that packets continue.
+    pub fn recover(&mut self, now: Instant, news: &mut News) {
+        self.take_outputs(news);
+        let Some(fault) = self.instance.take_fault() else { return };
+        if let Err(error) = self.call(|instance| instance.restart()) {
+            self.fail(Fault { kind: "restart", text: error.to_string() }, now, news);
+        }
+        self.counts.fault(&fault);
+        news.tell(Failure { instance: self.id, fault, health: self.record.health });
+    }
+
+    /// Whether the instance failed and restarts after a pause.
+    pub fn is_pausing(&self) -> bool {
+        self.pause_ends().is_some()
+    }
+
+    /// Returns the end of the instance's pause if it is pausing.
+    pub fn pause_ends(&self) -> Option<Instant> {
+        match self.record.health {
+            Health::Pausing(until) => Some(until),
+            Health::Well | Health::Quarantined => None,
+        }
+    }
+
+    /// Puts the instance into quarantine for an earlier event.
+    pub fn quarantine(&mut self, why: String) {
+        self.record.quarantine();
+        self.counts.quarantine(why);
+    }
+
+    /// Returns the time of the instance's next call without packets: not before the end of its pause, and
+    /// never in quarantine.
+    pub fn next_call(&self) -> Option<Instant> {
+        let next = self.instance.next_call()?;
+        match self.record.health {
+            Health::Well => Some(next),
+            Health::Pausing(until) => Some(next.max(until)),
+            Health::Quarantined => None,
+        }
+    }
+
+    /// Replaces the instance by its successor, whose health starts anew, and returns the old instance.
+    /// Collects the outputs of both.
+    pub fn replace(&mut self, instance: Box<dyn Instance>, news: &mut News) -> Box<dyn Instance> {
+        self.take_outputs(news);
+        let before = self.counts.counters(&*self.instance);
+        let mut instance = instance;
+        if let Some(form) = &self.form {
+            instance.attach_driver(form.memory.clone());
+        }
+        let old = std::mem::replace(&mut self.instance, instance);
+        self.counts.succeed(&before, &*self.instance);
+        (self.has_output, self.record) = (self.instance.has_output(), Record::default());
+        self.looks = self.instance.looks_at_packets();
+        self.writes = self.instance.writes_packets();
+        self.take_outputs(news);
+        old
+    }
+
+    /// Sets the eBPF variant. The instance shares memory with the variant from now on, even after the
+    /// variant's removal.
+    pub fn set_form(&mut self, form: Option<LoadedForm>) {
+        let known = self.form.take().map(|form| form.memory.id());
+        if let Some(form) = form.as_ref().filter(|form| known != Some(form.memory.id())) {
+            self.instance.attach_driver(form.memory.clone());
+        }
+        self.form = form;
+    }
+
+    /// Whether the instance or its shadow instance may read packets.
+    pub fn looks_at_packets(&self) -> bool {
+        self.looks || self.shadow.is_some()
+    }
+
+    /// Returns the instance's report.
+    pub fn report(&self) -> InstanceReport {
+        self.counts.report(&*self.instance, self.record.health)
+    }
+
+    /// Resets drop counts and counters to zero.
+    pub fn clear_counts(&mut self) {
+        self.counts.clear(&*self.instance);
+    }
+
+    /// Collects the instance's outputs besides verdicts.
+    #[inline]
+    pub fn take_outputs(&mut self, news: &mut News) {
+        if self.has_output {
+            self.take_all_outputs(news);
+        }
+    }
+
+    fn take_all_outputs(&mut self, news: &mut News) {
+        while let Some(output) = self.instance.take_output() {
+            self.counts.messages.sent += u64::from(matches!(output, Output::Message(_)));
+            news.give(Given { instance: self.id, output });
+        }
+    }
+
+    /// Records the fault of a finished call. Returns whether the call failed.
+    #[inline]
+    pub fn has_failed(&mut self, now: Instant, news: &mut News) -> bool {
+        self.take_outputs(news);
+        let fault = self.instance.take_fault();
+        let failed = fault.is_some();
+        if let Some(fault) = fault {
+            self.fail(fault, now, news);
+        }
+        failed
+    }
+}

@@ -1,0 +1,73 @@
+//! Failures and outputs of instances, until the worker collects them.
+
+use std::collections::VecDeque;
+
+use millrace_plugin_abi::{Fault, Output};
+use millrace_units::InstanceId;
+
+use crate::execution::health::Health;
+
+/// Maximum number of failures that wait for a report; further failures are only counted.
+const MOST_FAILURES: usize = 64;
+
+/// Failure of an instance.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    /// The failed instance.
+    pub instance: InstanceId,
+    /// The fault.
+    pub fault: Fault,
+    /// Health of the instance after the fault.
+    pub health: Health,
+}
+
+/// Output of an instance besides verdicts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Given {
+    /// The instance.
+    pub instance: InstanceId,
+    /// The output.
+    pub output: Output,
+}
+
+/// Failures and outputs of instances that nobody has collected yet.
+#[derive(Default)]
+pub(crate) struct News {
+    failures: Vec<Failure>,
+    given: VecDeque<Given>,
+    /// Instances that failed and restart after a pause.
+    pub paused: Vec<InstanceId>,
+}
+
+impl News {
+    /// Records a failure.
+    pub fn tell(&mut self, failure: Failure) {
+        if self.failures.len() < MOST_FAILURES {
+            self.failures.push(failure);
+        }
+    }
+
+    /// Records an output.
+    pub fn give(&mut self, given: Given) {
+        self.given.push_back(given);
+    }
+
+    /// Records that an instance restarts after a pause.
+    pub fn pause(&mut self, id: InstanceId) {
+        if !self.paused.contains(&id) {
+            self.paused.push(id);
+        }
+    }
+
+    /// Removes and returns the latest failure.
+    #[inline]
+    pub fn pop(&mut self) -> Option<Failure> {
+        self.failures.pop()
+    }
+
+    /// Removes and returns the earliest output.
+    #[inline]
+    pub fn pop_given(&mut self) -> Option<Given> {
+        self.given.pop_front()
+    }
+}
