@@ -480,7 +480,7 @@ impl OfflineRouter {
         instance: &str,
         message: &millrace_plugin_abi::Message,
     ) -> Result<Value, ControlError> {
-        let id = self.model.plugins.address(instance, message)?;
+        let id = self.model.plugins.instance_registry().address(instance, message)?;
         let silent = || ControlError::System(format!("instance {instance:?} did not answer"));
         let replies = self.workers.ask(|reply| PluginCommand::Control(id, message.clone(), reply));
         let replies: Vec<_> = replies.into_iter().collect::<Option<_>>().ok_or_else(silent)?;
@@ -488,7 +488,7 @@ impl OfflineRouter {
             .into_iter()
             .collect::<Result<_, _>>()
             .map_err(|error| ControlError::Invalid(error.to_string()))?;
-        Ok(self.model.plugins.merge_replies(id, message, replies))
+        Ok(self.model.plugins.instance_registry().merge_replies(id, message, replies))
     }
 }
 

@@ -91,9 +91,9 @@ impl Model {
             model.neighbours.push(neighbour.clone());
         }
         check_placements(&model, config, &mut wrong);
-        model.plugins.set_workers(config.router.workers);
+        model.plugins.instance_registry_mut().set_workers(config.router.workers);
         let port = |plan: &PortPlan| (plan.settings.name.clone(), plan.id.0);
-        model.plugins.set_ports(model.ports.iter().map(port).collect());
+        model.plugins.instance_registry_mut().set_ports(model.ports.iter().map(port).collect());
         add_plugins(&mut model, config, loader, built_in, &mut wrong)?;
         wrong.refuse()?;
         Ok(model)

@@ -52,8 +52,9 @@ pub use flow_state::{FlowStateBlocks, FlowStateCounts, StateRef};
 pub use gate::{Gate, GateOrder};
 pub use path::{EMPTY_PATH, Paths, Refusal};
 pub use plugin_control_unit::{
-    BindingDescription, Bound, GateDescription, HeldMaps, HostCompanion, InstanceDescription, PluginCode,
-    PluginControlUnit, PluginDescription, PluginStatement, Successors,
+    BindingDescription, BindingRegistry, Bound, GateDescription, HeldMaps, HostCompanion,
+    InstanceDescription, InstanceRegistry, PluginCode, PluginControlUnit, PluginDescription, PluginRegistry,
+    PluginStatement, Successors,
 };
 pub use policer::{Policer, SharedBucket};
 pub use runtime::{native, wasm};

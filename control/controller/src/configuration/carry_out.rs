@@ -189,7 +189,8 @@ fn stands(model: &Model, tables: &GateTables, change: &Change) -> bool {
         }
         Change::SetInstance { to, .. } => {
             let id = plugins.instance(&to.name).ok();
-            id.and_then(|id| plugins.settings_of(id)).is_some_and(|settings| *settings == to.settings)
+            id.and_then(|id| plugins.instance_registry().settings_of(id))
+                .is_some_and(|settings| *settings == to.settings)
         }
         Change::AddGate(gate) => plugins.gate(&gate.name).is_ok(),
         Change::RemoveGate(gate) => plugins.gate(&gate.name).is_err(),
@@ -302,8 +303,8 @@ impl Inner {
         if home != Home::Trusted || self.quarantine().report(id)?.is_none() {
             return self.set_instance(name, settings).map(drop);
         }
-        let (_, settings) = self.model.plugins.with_settings(name, settings, 0)?;
-        self.model.plugins.note_settings(id, settings);
+        let (_, settings) = self.model.plugins.instance_registry().with_settings(name, settings, 0)?;
+        self.model.plugins.instance_registry_mut().note_settings(id, settings);
         Ok(())
     }
 }

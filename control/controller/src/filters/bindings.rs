@@ -45,7 +45,8 @@ impl Model {
     /// Returns an error if no such filter exists.
     pub(crate) fn find_filter(&self, filter: &Filter) -> Result<BindingId, ControlError> {
         let (action, gate) = looked_up(self, filter)?;
-        let found = self.plugins.find_binding(&action, gate, filter.r#match.value(), filter.priority);
+        let found =
+            self.plugins.binding_registry().find(&action, gate, filter.r#match.value(), filter.priority);
         found.ok_or_else(|| no_such_filter(filter))
     }
 
@@ -55,7 +56,7 @@ impl Model {
     /// Returns an error if no such filter exists, or several.
     pub(crate) fn find_only_filter(&self, filter: &Filter) -> Result<BindingId, ControlError> {
         let (action, gate) = looked_up(self, filter)?;
-        let found = self.plugins.find_bindings(&action, gate, filter.r#match.value());
+        let found = self.plugins.binding_registry().find_all(&action, gate, filter.r#match.value());
         match found[..] {
             [] => Err(no_such_filter(filter)),
             [(_, only)] => Ok(only),

@@ -99,7 +99,7 @@ fn running_instances(model: &Model) -> Vec<Instance> {
     let instance = |(id, name, plugin): (_, &str, &'static str)| Instance {
         plugin: plugin.into(),
         name: name.into(),
-        settings: model.plugins.settings_of(id).cloned().unwrap_or_default(),
+        settings: model.plugins.instance_registry().settings_of(id).cloned().unwrap_or_default(),
     };
     model.plugins.instance_names().map(instance).collect()
 }

@@ -193,7 +193,7 @@ impl Operation for RemoveFilters {
         let mut inner = router.to_change()?;
         let plugins = &inner.model.plugins;
         let numbered = |number: u64| {
-            plugins.binding_numbered(number).ok_or_else(|| {
+            plugins.binding_registry().numbered(number).ok_or_else(|| {
                 ControlError::NotFound(format!("no filter has the id {number}: `filter list` shows all"))
             })
         };

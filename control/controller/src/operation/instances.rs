@@ -124,10 +124,10 @@ impl Operation for RenameInstance {
         let mut guard = router.to_change()?;
         let inner = &mut *guard;
         inner.quarantine().may_rename(name, to, caller.least())?;
-        inner.model.plugins.rename_instance(name, to)?;
+        inner.model.plugins.instance_registry_mut().rename(name, to)?;
         let plugin = inner.model.plugins.plugin_of(to)?.name();
         if let Err(error) = inner.model.repository.quarantine_mut().rename(name, plugin, to) {
-            inner.model.plugins.rename_instance(to, name)?;
+            inner.model.plugins.instance_registry_mut().rename(to, name)?;
             return Err(ControlError::system("store the new name of the quarantined instance", error));
         }
         rename_instance(&mut inner.model.placements, name, to);
@@ -179,7 +179,7 @@ impl Operation for ControlInstance {
         let message = Message { name, arguments };
         let mut inner = router.lock();
         inner.quarantine().may_run(&instance, caller.least(), MESSAGE)?;
-        let id = inner.model.plugins.address(&instance, &message)?;
+        let id = inner.model.plugins.instance_registry().address(&instance, &message)?;
         let replies = inner.workers.ask(|reply| PluginCommand::Control(id, message.clone(), reply))?;
         let absent = || ControlError::System(format!("instance {instance:?} is not running on all workers"));
         let replies: Vec<Reply> = replies.into_iter().collect::<Option<_>>().ok_or_else(absent)?;
@@ -187,7 +187,7 @@ impl Operation for ControlInstance {
             .into_iter()
             .collect::<Result<_, _>>()
             .map_err(|error| ControlError::Invalid(error.to_string()))?;
-        Ok(inner.model.plugins.merge_replies(id, &message, replies))
+        Ok(inner.model.plugins.instance_registry().merge_replies(id, &message, replies))
     }
 }
 
@@ -217,7 +217,7 @@ impl Operation for ControlHostCompanion {
         let reply = {
             let mut inner = router.lock();
             inner.quarantine().may_run(&instance, caller.least(), MESSAGE)?;
-            let id = inner.model.plugins.address_host_companion(&instance, &message)?;
+            let id = inner.model.plugins.instance_registry().address_host_companion(&instance, &message)?;
             inner.plugins.host_level.control(id, message)?
         };
         let reply = tokio::time::timeout(PATIENCE, reply).await;

@@ -126,7 +126,7 @@ impl Operation for ListInstanceMaps {
     /// Returns an error for an unknown instance.
     async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<Vec<MapView>, ControlError> {
         let inner = router.lock();
-        Ok(inner.model.plugins.maps(&self.instance)?.iter().map(summary).collect())
+        Ok(inner.model.plugins.instance_registry().maps(&self.instance)?.iter().map(summary).collect())
     }
 }
 
@@ -147,7 +147,7 @@ impl Operation for GetInstanceMap {
     /// # Errors
     /// Returns an error for an unknown instance or map.
     async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<MapView, ControlError> {
-        let map = router.lock().model.plugins.map_named(&self.instance, &self.map)?;
+        let map = router.lock().model.plugins.instance_registry().map_named(&self.instance, &self.map)?;
         let mut view = summary(&map);
         for worker in 0..map.counts().len() {
             let mut entries = map.entries(worker, MOST_SHOWN + 1 - view.content.len());
@@ -237,8 +237,8 @@ impl Inner {
         }
         let workers = self.workers.len();
         let version = plugin.state_version();
-        let successors = self.model.plugins.afresh(name, workers)?;
-        let slow = self.model.plugins.host_companion_of(name)?;
+        let successors = self.model.plugins.instance_registry().afresh(name, workers)?;
+        let slow = self.model.plugins.instance_registry().host_companion_of(name)?;
         let maps = successors.maps.clone();
         let held = self.model.repository.quarantine().find(name, plugin.name()).cloned();
         // The entry is removed first, because a crash of the new instance adds another entry.
@@ -249,8 +249,8 @@ impl Inner {
             self.quarantine().hold_again(held)?;
             return Err(error);
         }
-        self.model.plugins.note_maps(id, maps);
-        self.model.plugins.note_release(id);
+        self.model.plugins.instance_registry_mut().note_maps(id, maps);
+        self.model.plugins.instance_registry_mut().note_release(id);
         self.plugins.host_level.put(id, slow, (version, false))?;
         self.observation.note_release(Some(id), name);
         tracing::info!(instance = name, "the instance is released from quarantine");

@@ -283,7 +283,7 @@ impl Inner {
     ) -> Result<UpgradeView, ControlError> {
         let old = self.model.plugins.plugin_named(plugin.name())?;
         let successors = self.model.plugins.successors(&**plugin, self.workers.len())?;
-        let host_companions = self.model.plugins.host_companions(&**plugin)?;
+        let host_companions = self.model.plugins.instance_registry().host_companions(&**plugin)?;
         let mut view = UpgradeView::new(&*old, &**plugin);
         view.instances = successors.iter().map(|successors| successors.name.clone()).collect();
         let maps: Vec<_> = successors.iter().map(|one| (one.id, one.maps.clone())).collect();
@@ -306,7 +306,8 @@ impl Inner {
         for Succeeded { name, inherited, of_flows } in &all {
             view.add(name, inherited, of_flows.as_deref());
         }
-        maps.into_iter().for_each(|(id, maps)| self.model.plugins.note_maps(id, maps));
+        maps.into_iter()
+            .for_each(|(id, maps)| self.model.plugins.instance_registry_mut().note_maps(id, maps));
         for (id, slow) in host_companions {
             self.plugins.host_level.put(id, slow, handed_on(&*old, &**plugin))?;
         }

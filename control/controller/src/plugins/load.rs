@@ -185,7 +185,7 @@ pub(crate) fn admit_new(
     new: &NewPlugin,
 ) -> Result<(), ControlError> {
     if half == Half::Own {
-        model.plugins.check_new(&manifest.name)?;
+        model.plugins.plugin_registry().check_new(&manifest.name)?;
     }
     admit_version(model, half, manifest, origin, new)
 }
@@ -262,7 +262,7 @@ pub(crate) fn enter(
 ) -> Result<&'static str, ControlError> {
     let admitted = admit(model, &loaded, new)?;
     let name = loaded.plugin.name();
-    model.plugins.check_new(name)?;
+    model.plugins.plugin_registry().check_new(name)?;
     remember(model, &admitted)?;
     model.plugins.add_plugin(loaded.plugin)?;
     tracing::info!("plugin {name} is {}", loaded.origin);

@@ -51,8 +51,8 @@ impl Plugins {
 
     /// Starts the host companions of the existing instances.
     pub fn begin_host_companions(&mut self, model: &Model) -> Result<(), ControlError> {
-        for (id, name) in model.plugins.running() {
-            if let Some(slow) = model.plugins.host_companion_of(name)? {
+        for (id, name) in model.plugins.instance_registry().running() {
+            if let Some(slow) = model.plugins.instance_registry().host_companion_of(name)? {
                 self.host_level.put(id, Some(slow), (0, true))?;
             }
         }
@@ -69,7 +69,7 @@ impl Plugins {
         let of_file = model.files.iter().find(|(_, file)| file.file == std::path::Path::new(plugin));
         let name = of_file.map_or(plugin, |(name, _)| *name);
         let known = show::plugins(model).into_iter().find(|plugin| plugin.name == name);
-        if model.plugins.is_built_in(name)? {
+        if model.plugins.plugin_registry().is_built_in(name)? {
             return Err(ControlError::Conflict(format!(
                 "plugin {name:?} is built in and can't be unloaded: only plugins loaded by `plugin load` can be unloaded"
             )));

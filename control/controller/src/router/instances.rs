@@ -37,18 +37,19 @@ impl Inner {
         let plugins = &mut self.model.plugins;
         let plugin = plugins.plugin_of(name)?;
         let version = plugin.state_version();
-        let (successors, settings) = plugins.with_settings(name, settings, self.workers.len())?;
+        let (successors, settings) =
+            plugins.instance_registry().with_settings(name, settings, self.workers.len())?;
         let (id, maps) = (successors.id, successors.maps.clone());
         let slow = match plugins.is_held(id) {
             true => None,
-            false => plugins.host_companion(&*plugin, &settings)?,
+            false => plugins.instance_registry().host_companion(&*plugin, &settings)?,
         };
         let succeeded =
             succeed_all(&mut self.workers, vec![successors], Inheritance::Tried, (version, version));
         // A worker that does not answer still switches to the new instance once it continues.
         if succeeded.as_ref().err().is_none_or(ControlError::is_failure) {
-            self.model.plugins.note_settings(id, settings);
-            self.model.plugins.note_maps(id, maps);
+            self.model.plugins.instance_registry_mut().note_settings(id, settings);
+            self.model.plugins.instance_registry_mut().note_maps(id, maps);
         }
         succeeded?;
         if slow.is_some() {
@@ -86,5 +87,5 @@ fn host_companion_to_be(
         return Ok(None);
     }
     let known = model.plugins.plugin_named(plugin)?;
-    Ok(model.plugins.host_companion(&*known, settings)?)
+    Ok(model.plugins.instance_registry().host_companion(&*known, settings)?)
 }

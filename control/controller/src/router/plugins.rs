@@ -76,7 +76,7 @@ impl Router {
                     "plugin {name}: {problem}; the instance uses the {tier} code once it is created again"
                 );
             } else {
-                inner.model.plugins.note_maps(id, maps);
+                inner.model.plugins.instance_registry_mut().note_maps(id, maps);
             }
         }
     }

@@ -32,7 +32,7 @@ fn without_queue(model: &Model, filters: &[BindingId], to: Option<&str>) -> Vec<
         if let Some(to) = to {
             let number = model.schedulers.known(to).unwrap_or_default();
             let there_already =
-                model.plugins.find_bindings(&Action::Queue(number), bound.gate, &bound.filter);
+                model.plugins.binding_registry().find_all(&Action::Queue(number), bound.gate, &bound.filter);
             let other = there_already.first().and_then(|(_, id)| model.plugins.binding(*id));
             let wins = other.is_none_or(|other| other.priority < bound.priority);
             if wins && there.insert((bound.gate, &bound.filter)) {

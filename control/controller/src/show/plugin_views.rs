@@ -82,7 +82,7 @@ fn host_companion(
 
 /// Returns the views of all plugins.
 pub(crate) fn plugins(model: &Model) -> Vec<PluginView> {
-    model.plugins.plugins().into_iter().map(|plugin| plugin_view(model, plugin)).collect()
+    model.plugins.plugin_registry().describe().into_iter().map(|plugin| plugin_view(model, plugin)).collect()
 }
 
 fn plugin_view(model: &Model, plugin: millrace_plugin::PluginDescription) -> PluginView {
@@ -103,7 +103,7 @@ fn plugin_view(model: &Model, plugin: millrace_plugin::PluginDescription) -> Plu
 
 /// Returns the detailed view of a plugin, with its instances.
 pub(crate) fn plugin(model: &Model, name: &str) -> Result<PluginDetailView, ControlError> {
-    let statement = model.plugins.state_plugin(name)?;
+    let statement = model.plugins.plugin_registry().state(name)?;
     let mut view = PluginDetailView::of(statement, &|plugin| plugin_view(model, plugin));
     let own = model.plugins.instances().into_iter().filter(|instance| instance.plugin == name);
     view.instances = own.map(|instance| instance.name).collect();

@@ -41,7 +41,7 @@ pub(crate) fn plugin_commands(
     workers: usize,
 ) -> Result<Vec<Command>, ControlError> {
     let further: Vec<_> = (0..workers - 1)
-        .map(|worker| plugins.further_instances(&changes, worker))
+        .map(|worker| plugins.instance_registry().further(&changes, worker))
         .collect::<Result<_, _>>()?;
     let changes = tables.publish(changes);
     let mut commands = Vec::new();

@@ -67,7 +67,13 @@ impl PluginCommand {
             }
             Self::Shadow(id, instance, packets, reply) => {
                 let reported = Box::new(move |report| answer(&reply, report));
-                router.gates.plugins_mut().instances_mut().shadow(id, instance, packets, router.pool.clone(), reported);
+                router.gates.plugins_mut().instances_mut().shadow(
+                    id,
+                    instance,
+                    packets,
+                    router.pool.clone(),
+                    reported,
+                );
             }
             Self::EndShadow(id) => router.gates.plugins_mut().instances_mut().end_shadow(id),
         }

@@ -33,7 +33,10 @@ impl GateRun<'_> {
             }
             Output::Message(bytes) => {
                 if !self.observation.report_event(Event::InstanceSends(instance, bytes)) {
-                    self.gates.plugins_mut().instances_mut().count_messages(instance, |messages| messages.unsent += 1);
+                    self.gates
+                        .plugins_mut()
+                        .instances_mut()
+                        .count_messages(instance, |messages| messages.unsent += 1);
                 }
             }
             Output::Request(request) => {

@@ -1,16 +1,18 @@
 //! Bindings of instances and actions to filters at gates.
 
-use std::fmt;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
-use millrace_plugin_abi::Position;
-use millrace_units::GateId;
+use millrace_units::{GateId, InstanceId};
 
-use super::{Error, MOST_BINDINGS, PluginControlUnit};
-use crate::{Action, BindingId, CallLimits, Gate, PluginChange};
+use super::Error;
+use crate::{Action, BindingId, CallLimits, PluginChange};
+
+/// Maximum number of bindings: too many for a linear search, few enough to keep the memory of a worker small.
+const MOST_BINDINGS: usize = 1 << 20;
 
 /// Gate, action, filter and priority: unique for each binding.
-pub(super) type Identity<S> = (GateId, Action, S, i32);
+type Identity<S> = (GateId, Action, S, i32);
 
 /// Returns the unique identity of a binding.
 fn identity<S: Clone>(gate: GateId, action: &Action, filter: &S, priority: i32) -> Identity<S> {
@@ -37,138 +39,44 @@ pub struct Bound<S, F> {
     pub number: u64,
 }
 
-impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
-    /// Binds an instance to a filter at a gate. The same instance may be bound many times.
-    ///
-    /// # Errors
-    /// [`Unknown`](Error::Unknown) for instance or gate, [`Position`](Error::Position) if the plugin doesn't
-    /// support the gate's position, [`Bound`](Error::Bound) for an existing binding, [`Full`](Error::Full)
-    /// after 1,048,576 bindings.
-    pub fn register_instance(
-        &mut self,
-        instance: &str,
-        gate: &str,
-        filter: S,
-        compiled: F,
-        priority: i32,
-        call_limits: CallLimits,
-    ) -> Result<(BindingId, PluginChange<F>), Error> {
-        let action = Action::Instance(self.instance(instance)?);
-        self.bind_action(action, gate, (filter, compiled), priority, call_limits)
-    }
+/// Bindings of a router. `S` is a filter as written, `F` a compiled filter.
+#[derive(Clone)]
+pub struct BindingRegistry<S, F> {
+    bindings: BTreeMap<BindingId, Bound<S, F>>,
+    /// Index of the bindings by their unique identity.
+    by_filter: HashMap<Identity<S>, BindingId>,
+    free: Vec<BindingId>,
+    /// Index of the bindings by their numbers.
+    by_number: HashMap<u64, BindingId>,
+    next_number: u64,
+}
 
-    /// Binds an action to a filter at a gate.
-    ///
-    /// # Errors
-    /// As [`register_instance`](Self::register_instance).
-    pub fn add_filter(
-        &mut self,
-        action: Action,
-        gate: &str,
-        filter: S,
-        compiled: F,
-        priority: i32,
-    ) -> Result<(BindingId, PluginChange<F>), Error> {
-        self.bind_action(action, gate, (filter, compiled), priority, CallLimits::default())
-    }
-
-    fn bind_action(
-        &mut self,
-        action: Action,
-        gate: &str,
-        (filter, compiled): (S, F),
-        priority: i32,
-        call_limits: CallLimits,
-    ) -> Result<(BindingId, PluginChange<F>), Error> {
-        let gate = self.gate(gate)?;
-        self.check_position(&action, gate)?;
-        let identity = identity(gate.id, &action, &filter, priority);
-        if let Some(bound) = self.by_filter.get(&identity).and_then(|binding| self.bindings.get(binding)) {
-            return Err(Error::Bound {
-                what: self.action_name(&action),
-                gate: gate.name.clone(),
-                filter: filter.to_string(),
-                priority: bound.priority,
-            });
+impl<S, F> BindingRegistry<S, F> {
+    pub(super) fn new() -> Self {
+        Self {
+            bindings: BTreeMap::new(),
+            by_filter: HashMap::new(),
+            free: Vec::new(),
+            by_number: HashMap::new(),
+            next_number: 0,
         }
-        if self.bindings.len() >= MOST_BINDINGS {
-            return Err(Error::Full { kind: "binding", limit: MOST_BINDINGS });
-        }
-        let bound = Bound {
-            gate: gate.id,
-            action,
-            filter,
-            compiled,
-            priority,
-            call_limits,
-            number: self.next_number,
-        };
-        // Take a freed id, or the next id after all ids in use.
-        let binding = self.free_bindings.pop().unwrap_or(BindingId(self.bindings.len() as u32));
-        self.next_number += 1;
-        let change = bind(binding, &bound);
-        self.by_number.insert(bound.number, binding);
-        self.bindings.insert(binding, bound);
-        self.by_filter.insert(identity, binding);
-        Ok((binding, change))
     }
 
-    fn check_position(&self, action: &Action, gate: &Gate) -> Result<(), Error> {
-        let named = action.instance().and_then(|id| self.instances.get(&id));
-        let positions = named.map_or(action.positions(), |named| named.plugin.positions());
-        stands_at(gate, positions, || match named {
-            Some(named) => format!("plugin {}", named.plugin.name()),
-            None => format!("action {}", self.action_name(action)),
-        })
+    /// Returns the number of bindings.
+    pub(super) fn len(&self) -> usize {
+        self.bindings.len()
     }
+}
 
-    /// Removes the binding of an instance to a filter at a gate. Without a given priority, removes the
-    /// binding with the highest priority.
-    ///
-    /// # Errors
-    /// [`Unknown`](Error::Unknown) for instance or gate, [`NotBound`](Error::NotBound).
-    pub fn deregister_instance(
-        &mut self,
-        instance: &str,
-        gate: &str,
-        filter: &S,
-        priority: Option<i32>,
-    ) -> Result<(BindingId, PluginChange<F>), Error> {
-        let action = Action::Instance(self.instance(instance)?);
-        let gate = self.gate(gate)?;
-        let id = gate.id;
-        let found = match priority {
-            Some(priority) => self.find_binding(&action, id, filter, priority),
-            None => self.find_bindings(&action, id, filter).first().map(|(_, binding)| *binding),
-        };
-        let Some(binding) = found else {
-            let here = self.bindings_by_age().filter(|(_, bound)| bound.gate == id && bound.action == action);
-            let bound: Vec<_> = here.map(|(_, bound)| format!("{:?}", bound.filter.to_string())).collect();
-            return Err(Error::NotBound {
-                instance: instance.to_owned(),
-                gate: gate.name.clone(),
-                filter: filter.to_string(),
-                bound: if bound.is_empty() { "nothing".to_owned() } else { bound.join(", ") },
-            });
-        };
-        let change = self.remove_binding(binding)?;
-        Ok((binding, change))
-    }
-
+impl<S: Clone + Eq + Hash, F: Clone> BindingRegistry<S, F> {
     /// Returns the binding of an action to a filter at a gate with this priority; `None` if it does not
     /// exist.
-    pub fn find_binding(
-        &self,
-        action: &Action,
-        gate: GateId,
-        filter: &S,
-        priority: i32,
-    ) -> Option<BindingId> {
+    pub fn find(&self, action: &Action, gate: GateId, filter: &S, priority: i32) -> Option<BindingId> {
         self.by_filter.get(&identity(gate, action, filter, priority)).copied()
     }
 
     /// Returns the bindings of an action to a filter at a gate with their priorities, the highest first.
-    pub fn find_bindings(&self, action: &Action, gate: GateId, filter: &S) -> Vec<(i32, BindingId)> {
+    pub fn find_all(&self, action: &Action, gate: GateId, filter: &S) -> Vec<(i32, BindingId)> {
         let is_same =
             |bound: &Bound<S, F>| bound.gate == gate && bound.action == *action && bound.filter == *filter;
         let same = self.bindings.iter().filter(|(_, bound)| is_same(bound));
@@ -177,11 +85,47 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         found
     }
 
+    /// Returns the id of the binding with this number if the binding still exists.
+    pub fn numbered(&self, number: u64) -> Option<BindingId> {
+        self.by_number.get(&number).copied()
+    }
+
+    /// Returns the binding with this id; `None` for an unknown id.
+    pub(super) fn get(&self, id: BindingId) -> Option<&Bound<S, F>> {
+        self.bindings.get(&id)
+    }
+
+    /// Returns all bindings, the oldest first. Ids are reused, so their order is not the order of age.
+    pub(super) fn by_age(&self) -> impl Iterator<Item = (BindingId, &Bound<S, F>)> {
+        let mut bindings: Vec<_> = self.bindings.iter().map(|(id, bound)| (*id, bound)).collect();
+        bindings.sort_by_key(|(_, bound)| bound.number);
+        bindings.into_iter()
+    }
+
+    /// Returns the gates of an instance's bindings.
+    pub(super) fn gates_of(&self, instance: InstanceId) -> impl Iterator<Item = GateId> {
+        let here = self.bindings.values().filter(move |bound| bound.action == Action::Instance(instance));
+        here.map(|bound| bound.gate)
+    }
+
+    /// Adds a binding that doesn't exist yet; assigns its number.
+    pub(super) fn add(&mut self, bound: Bound<S, F>) -> Result<(BindingId, PluginChange<F>), Error> {
+        if self.bindings.len() >= MOST_BINDINGS {
+            return Err(Error::Full { kind: "binding", limit: MOST_BINDINGS });
+        }
+        let bound = Bound { number: self.next_number, ..bound };
+        // Take a freed id, or the next id after all ids in use.
+        let binding = self.free.pop().unwrap_or(BindingId(self.bindings.len() as u32));
+        self.next_number += 1;
+        let (change, identity) = (bind(binding, &bound), bound.identity());
+        self.by_number.insert(bound.number, binding);
+        self.bindings.insert(binding, bound);
+        self.by_filter.insert(identity, binding);
+        Ok((binding, change))
+    }
+
     /// Removes a binding by its id.
-    ///
-    /// # Errors
-    /// [`Unknown`](Error::Unknown).
-    pub fn remove_binding(&mut self, binding: BindingId) -> Result<PluginChange<F>, Error> {
+    pub(super) fn remove(&mut self, binding: BindingId) -> Result<PluginChange<F>, Error> {
         let Some(bound) = self.bindings.remove(&binding) else {
             return Err(Error::Unknown {
                 kind: "filter",
@@ -189,28 +133,36 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
                 hint: ": `filter list` lists the filters".to_owned(),
             });
         };
-        self.free_bindings.push(binding);
+        self.free.push(binding);
         self.by_number.remove(&bound.number);
-        let change = unbind(binding, &bound);
-        self.by_filter.remove(&identity(bound.gate, &bound.action, &bound.filter, bound.priority));
-        Ok(change)
+        self.by_filter.remove(&bound.identity());
+        Ok(unbind(binding, &bound))
+    }
+
+    /// Removes all bindings of an instance.
+    pub(super) fn remove_instance(&mut self, instance: InstanceId) -> Vec<PluginChange<F>> {
+        let mut changes = Vec::new();
+        self.bindings.retain(|binding, bound| {
+            let goes = bound.action == Action::Instance(instance);
+            if goes {
+                changes.push(unbind(*binding, bound));
+                self.free.push(*binding);
+                self.by_number.remove(&bound.number);
+            }
+            !goes
+        });
+        self.by_filter.retain(|(_, action, ..), _| *action != Action::Instance(instance));
+        changes
     }
 }
 
-/// Rejects a gate at a position that `what` doesn't support.
-pub(super) fn stands_at(gate: &Gate, positions: &[Position], what: impl Fn() -> String) -> Result<(), Error> {
-    if positions.contains(&gate.position) {
-        return Ok(());
+impl<S: Clone, F> Bound<S, F> {
+    fn identity(&self) -> Identity<S> {
+        identity(self.gate, &self.action, &self.filter, self.priority)
     }
-    let supported: Vec<_> = positions.iter().map(|position| position.name()).collect();
-    Err(Error::Position {
-        gate: gate.name.clone(),
-        position: gate.position,
-        what: what(),
-        supported: supported.join(", "),
-    })
 }
 
+/// Returns the change that adds a binding to a worker.
 pub(super) fn bind<S, F: Clone>(binding: BindingId, bound: &Bound<S, F>) -> PluginChange<F> {
     PluginChange::Bind {
         binding,
@@ -222,6 +174,6 @@ pub(super) fn bind<S, F: Clone>(binding: BindingId, bound: &Bound<S, F>) -> Plug
     }
 }
 
-pub(super) fn unbind<S, F: Clone>(binding: BindingId, bound: &Bound<S, F>) -> PluginChange<F> {
+fn unbind<S, F: Clone>(binding: BindingId, bound: &Bound<S, F>) -> PluginChange<F> {
     PluginChange::Unbind { binding, gate: bound.gate, filter: bound.compiled.clone() }
 }

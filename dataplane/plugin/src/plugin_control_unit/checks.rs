@@ -1,7 +1,8 @@
-//! Checks of names, features and use.
+//! Checks of names, ids, positions, features and use.
 
-use crate::PluginControlError as Error;
-use millrace_plugin_abi::{Message, Plugin, PluginError};
+use millrace_plugin_abi::{Message, Plugin, PluginError, Position};
+
+use crate::{Gate, PluginControlError as Error};
 
 pub(super) fn in_use(kind: &'static str, name: &str, users: &[String]) -> Result<(), Error> {
     if users.is_empty() {
@@ -33,4 +34,34 @@ pub(super) fn check_name(kind: &'static str, name: &str) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::Name { kind, name: name.to_owned() })
+}
+
+/// Rejects a gate at a position that `what` doesn't support.
+pub(super) fn check_position(
+    gate: &Gate,
+    positions: &[Position],
+    what: impl Fn() -> String,
+) -> Result<(), Error> {
+    if positions.contains(&gate.position) {
+        return Ok(());
+    }
+    let supported: Vec<_> = positions.iter().map(|position| position.name()).collect();
+    Err(Error::Position {
+        gate: gate.name.clone(),
+        position: gate.position,
+        what: what(),
+        supported: supported.join(", "),
+    })
+}
+
+/// Returns the smallest number below `limit` that is not taken.
+pub(super) fn free(
+    taken: impl Iterator<Item = usize>,
+    limit: usize,
+    kind: &'static str,
+) -> Result<usize, Error> {
+    let mut taken: Vec<_> = taken.collect();
+    taken.sort_unstable();
+    let free = (0..).zip(&taken).find(|(index, id)| *index != **id).map_or(taken.len(), |(index, _)| index);
+    if free < limit { Ok(free) } else { Err(Error::Full { kind, limit }) }
 }

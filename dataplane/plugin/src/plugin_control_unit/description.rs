@@ -7,7 +7,9 @@ use millrace_plugin_abi::{MapShape, Plugin, Position};
 use millrace_units::InstanceId;
 use serde_json::{Map, Value};
 
-use super::{Bound, Error, NamedInstance, PluginControlUnit, Registered};
+use super::PluginControlUnit;
+use super::bindings::Bound;
+use super::creation::NamedInstance;
 use crate::{Action, BindingId, CallLimits, Gate, GateOrder};
 
 /// Code of a plugin (*Router Plugins*, section 4). The upper 16 bits hold the type, which stands for a
@@ -121,79 +123,52 @@ pub struct BindingDescription {
     pub call_limits: CallLimits,
 }
 
-impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
-    /// Returns all plugins, in the order of registration.
-    pub fn plugins(&self) -> Vec<PluginDescription> {
-        self.plugins.iter().map(Registered::describe).collect()
-    }
-
-    /// Returns the complete declaration of a plugin.
-    ///
-    /// # Errors
-    /// [`Unknown`](Error::Unknown).
-    pub fn state_plugin(&self, name: &str) -> Result<PluginStatement, Error> {
-        let registered = self.plugin(name)?;
-        Ok(state(&*registered.plugin, registered.number))
-    }
-
-    /// Returns all instances, in ascending order of ids.
-    pub fn instances(&self) -> Vec<InstanceDescription> {
-        let describe = |(id, named): (&InstanceId, &NamedInstance)| InstanceDescription {
-            name: named.name.clone(),
-            plugin: named.plugin.name(),
-            settings: named.settings.clone(),
-            bindings: self.describe_bindings(|bound| bound.action == Action::Instance(*id)),
-        };
-        self.instances.iter().map(describe).collect()
-    }
-
-    /// Returns the gates, without their bindings, in the order in which packets pass them.
-    pub fn gates_in_order(&self) -> &[Gate] {
-        &self.gates
-    }
-
-    /// Returns the settings of an instance as written; `None` for an unknown id.
-    pub fn settings_of(&self, id: InstanceId) -> Option<&Map<String, Value>> {
-        self.instances.get(&id).map(|named| &named.settings)
-    }
-
-    /// Returns all gates, each with its bindings, in the order in which packets pass them.
-    pub fn gates(&self) -> Vec<GateDescription> {
-        let describe = |gate: &Gate| GateDescription {
-            name: gate.name.clone(),
-            position: gate.position.name(),
-            order: gate.order,
-            bindings: self.describe_bindings(|bound| bound.gate == gate.id),
-        };
-        self.gates.iter().map(describe).collect()
-    }
-
-    /// Returns all bindings, the oldest first.
-    pub fn bindings(&self) -> Vec<BindingDescription> {
-        self.describe_bindings(|_| true)
-    }
-
-    fn describe_bindings(&self, which: impl Fn(&Bound<S, F>) -> bool) -> Vec<BindingDescription> {
-        let describe = |(id, bound): (BindingId, &Bound<S, F>)| BindingDescription {
-            id,
-            instance: bound.action.instance().map(|id| self.instance_name(id).to_owned()),
-            action: bound.action.clone(),
-            gate: self.gate_name(bound.gate).to_owned(),
-            filter: bound.filter.to_string(),
-            priority: bound.priority,
-            call_limits: bound.call_limits,
-        };
-        self.bindings_by_age().filter(|(_, bound)| which(bound)).map(describe).collect()
+/// Describes an instance with its bindings.
+pub(super) fn describe_instance<S: Clone + Eq + Hash + fmt::Display, F: Clone>(
+    id: InstanceId,
+    named: &NamedInstance,
+    unit: &PluginControlUnit<S, F>,
+) -> InstanceDescription {
+    InstanceDescription {
+        name: named.name.clone(),
+        plugin: named.plugin.name(),
+        settings: named.settings.clone(),
+        bindings: describe_bindings(unit, |bound| bound.action == Action::Instance(id)),
     }
 }
 
-impl Registered {
-    fn describe(&self) -> PluginDescription {
-        describe(&*self.plugin, self.number)
+/// Describes a gate with its bindings.
+pub(super) fn describe_gate<S: Clone + Eq + Hash + fmt::Display, F: Clone>(
+    gate: &Gate,
+    unit: &PluginControlUnit<S, F>,
+) -> GateDescription {
+    GateDescription {
+        name: gate.name.clone(),
+        position: gate.position.name(),
+        order: gate.order,
+        bindings: describe_bindings(unit, |bound| bound.gate == gate.id),
     }
 }
 
-fn describe(plugin: &dyn Plugin, number: u16) -> PluginDescription {
+/// Describes the bindings for which `which` holds, the oldest first.
+pub(super) fn describe_bindings<S: Clone + Eq + Hash + fmt::Display, F: Clone>(
+    unit: &PluginControlUnit<S, F>,
+    which: impl Fn(&Bound<S, F>) -> bool,
+) -> Vec<BindingDescription> {
+    let describe = |(id, bound): (BindingId, &Bound<S, F>)| BindingDescription {
+        id,
+        instance: bound.action.instance().map(|id| unit.instance_name(id).to_owned()),
+        action: bound.action.clone(),
+        gate: unit.gate_name(bound.gate).to_owned(),
+        filter: bound.filter.to_string(),
+        priority: bound.priority,
+        call_limits: bound.call_limits,
+    };
+    unit.bindings_by_age().filter(|(_, bound)| which(bound)).map(describe).collect()
+}
+
+/// Describes a plugin with this number.
+pub(super) fn describe(plugin: &dyn Plugin, number: u16) -> PluginDescription {
     PluginDescription {
         name: plugin.name(),
         version: plugin.version(),
@@ -208,7 +183,8 @@ fn describe(plugin: &dyn Plugin, number: u16) -> PluginDescription {
     }
 }
 
-fn state(plugin: &dyn Plugin, number: u16) -> PluginStatement {
+/// Returns the complete declaration of a plugin with this number.
+pub(super) fn state(plugin: &dyn Plugin, number: u16) -> PluginStatement {
     PluginStatement {
         description: describe(plugin, number),
         manual: plugin.manual(),

@@ -4,97 +4,63 @@
 //! [`free_instance`](PluginControlUnit::free_instance),
 //! [`register_instance`](PluginControlUnit::register_instance) (bind) and
 //! [`deregister_instance`](PluginControlUnit::deregister_instance) (unbind).
-//! [`address`](PluginControlUnit::address) checks a plugin's own messages. The unit changes only itself, and
-//! returns the changes for the workers. The unit can be cloned: a caller tries several changes on a clone,
-//! and replaces the original if all succeed.
+//! [`address`](InstanceRegistry::address) checks a plugin's own messages. Plugins, instances, gates and
+//! bindings have a registry each. The unit changes only itself, and returns the changes for the workers. The
+//! unit can be cloned: a caller tries several changes on a clone, and replaces the original if all succeed.
 
 mod bindings;
 mod checks;
+mod creation;
 mod description;
-mod maps;
-mod quarantine;
-mod replacement;
+mod gates;
+mod instances;
+mod plugins;
 #[cfg(test)]
 mod tests;
 
-use self::checks::{check_features, check_name, in_use, understood};
-use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use millrace_plugin_abi::{Home, Instance, Message, Plugin, Position, SharedMap};
+use millrace_plugin_abi::{Plugin, Position};
 use millrace_units::{GateId, InstanceId};
 use serde_json::{Map, Value};
 
-use crate::declaration::settings::{Numbers, names_instance};
-use crate::{Action, BindingId, Gate, GateOrder, PluginChange};
+use crate::declaration::settings::prepare;
+use crate::{Action, BindingId, CallLimits, Gate, GateOrder, PluginChange};
 
-pub use bindings::Bound;
+pub use bindings::{BindingRegistry, Bound};
+pub use creation::{HeldMaps, Successors};
 pub use description::{
     BindingDescription, GateDescription, InstanceDescription, PluginCode, PluginDescription, PluginStatement,
 };
-pub use replacement::{HeldMaps, HostCompanion, Successors};
+pub use instances::{HostCompanion, InstanceRegistry};
+pub use plugins::PluginRegistry;
 
 use crate::PluginControlError as Error;
-use bindings::{Identity, bind, unbind};
-use maps::Made;
+use bindings::bind;
+use checks::{check_position, in_use};
+use description::{describe_bindings, describe_gate, describe_instance};
+use gates::GateRegistry;
 
-/// Maximum number of gates; gate ids are bytes.
-const MOST_GATES: usize = 256;
 /// Maximum number of instances and of plugins; their ids are 16 bits wide.
 const MOST_INSTANCES: usize = 1 << 16;
-/// Maximum number of bindings: too many for a linear search, few enough to keep the memory of a worker small.
-const MOST_BINDINGS: usize = 1 << 20;
-
-#[derive(Clone)]
-struct Registered {
-    plugin: Arc<dyn Plugin>,
-    number: u16,
-    /// Whether the plugin is built in, even if a file replaced it later.
-    is_built_in: bool,
-}
-
-#[derive(Clone)]
-struct NamedInstance {
-    name: String,
-    plugin: Arc<dyn Plugin>,
-    settings: Map<String, Value>,
-    /// Reason for quarantine since creation, if any; no code of the plugin has run in that case.
-    held: Option<String>,
-    /// Maps of the instance.
-    maps: Vec<Arc<SharedMap>>,
-    /// Maps of other instances that its settings name.
-    reads: Vec<Arc<SharedMap>>,
-}
 
 /// Control side of plugins: plugin types, names and bindings. `S` is a filter as written, `F` a compiled
 /// filter.
 #[derive(Clone)]
 pub struct PluginControlUnit<S, F> {
-    plugins: Vec<Registered>,
-    next_plugin: usize,
-    instances: BTreeMap<InstanceId, NamedInstance>,
-    /// Gates in the order in which packets pass them.
-    gates: Vec<Gate>,
-    bindings: BTreeMap<BindingId, Bound<S, F>>,
-    /// Index of the bindings by their unique identity.
-    by_filter: HashMap<Identity<S>, BindingId>,
-    free_bindings: Vec<BindingId>,
-    /// Index of the bindings by their numbers.
-    by_number: HashMap<u64, BindingId>,
-    next_number: u64,
-    /// Port numbers by name.
-    ports: BTreeMap<String, u16>,
-    /// Number of workers.
-    workers: usize,
+    plugins: PluginRegistry,
+    instances: InstanceRegistry,
+    gates: GateRegistry,
+    bindings: BindingRegistry<S, F>,
 }
 
 impl<S, F> fmt::Debug for PluginControlUnit<S, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PluginControlUnit")
             .field("plugins", &self.plugins.len())
-            .field("instances", &self.instances.len())
+            .field("instances", &self.instances.iter().len())
             .field("gates", &self.gates)
             .field("bindings", &self.bindings.len())
             .finish_non_exhaustive()
@@ -111,18 +77,31 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     /// Creates a unit with the default gates and without plugins and instances.
     pub fn new() -> Self {
         Self {
-            plugins: Vec::new(),
-            next_plugin: 0,
-            instances: BTreeMap::new(),
-            gates: Gate::defaults(),
-            bindings: BTreeMap::new(),
-            by_filter: HashMap::new(),
-            free_bindings: Vec::new(),
-            by_number: HashMap::new(),
-            next_number: 0,
-            ports: BTreeMap::new(),
-            workers: 1,
+            plugins: PluginRegistry::default(),
+            instances: InstanceRegistry::default(),
+            gates: GateRegistry::default(),
+            bindings: BindingRegistry::new(),
         }
+    }
+
+    /// Returns the registered plugins.
+    pub fn plugin_registry(&self) -> &PluginRegistry {
+        &self.plugins
+    }
+
+    /// Returns the instances with their settings and maps.
+    pub fn instance_registry(&self) -> &InstanceRegistry {
+        &self.instances
+    }
+
+    /// Returns the instances, to record changes of their names, settings and maps.
+    pub fn instance_registry_mut(&mut self) -> &mut InstanceRegistry {
+        &mut self.instances
+    }
+
+    /// Returns the bindings, to find one by its filter or number.
+    pub fn binding_registry(&self) -> &BindingRegistry<S, F> {
+        &self.bindings
     }
 
     /// Returns the changes that bring the worker with the highest number to this state: gates, instances
@@ -131,48 +110,12 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     /// # Errors
     /// Error of a plugin about the settings of an instance.
     pub fn populate(&self) -> Result<Vec<PluginChange<F>>, Error> {
-        let mut changes: Vec<_> = self.gates.iter().map(add_gate).collect();
-        for (id, named) in &self.instances {
-            changes.extend(self.add_instance(*id, named, self.workers - 1)?);
+        let mut changes: Vec<_> = self.gates.all().iter().map(gates::add).collect();
+        for (id, named) in self.instances.iter() {
+            changes.extend(named.add(id, self.instances.last_worker(), &self.instances)?);
         }
-        changes.extend(self.bindings_by_age().map(|(id, bound)| bind(id, bound)));
+        changes.extend(self.bindings.by_age().map(|(id, bound)| bind(id, bound)));
         Ok(changes)
-    }
-
-    /// Creates the instances for [`PluginChange::again`] at another worker: one for each instance that
-    /// `changes` add, from its settings.
-    ///
-    /// # Errors
-    /// Error of a plugin about the settings of an instance.
-    pub fn further_instances<G>(
-        &self,
-        changes: &[PluginChange<G>],
-        worker: usize,
-    ) -> Result<Vec<Box<dyn Instance>>, Error> {
-        let added = changes.iter().filter_map(|change| match change {
-            PluginChange::AddInstance { id, .. } => self.instances.get(id),
-            _ => None,
-        });
-        added.map(|named| Ok(self.make_named(named, worker)?.instance)).collect()
-    }
-
-    /// Merges the replies of the workers' instances to a message into one answer.
-    pub fn merge_replies(&self, id: InstanceId, message: &Message, replies: Vec<Value>) -> Value {
-        match self.instances.get(&id) {
-            Some(named) => named.plugin.merge(message, replies),
-            None => Value::Null,
-        }
-    }
-
-    /// Checks that no plugin has this name.
-    ///
-    /// # Errors
-    /// [`Taken`](Error::Taken) if a plugin has the name.
-    pub fn check_new(&self, name: &str) -> Result<(), Error> {
-        match self.plugin(name) {
-            Ok(_) => Err(Error::Taken { kind: "plugin", name: name.to_owned() }),
-            Err(_) => Ok(()),
-        }
     }
 
     /// Registers a plugin.
@@ -181,14 +124,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     /// [`Taken`](Error::Taken) for a name in use, [`Features`](Error::Features) for required features that
     /// are not offered, [`Full`](Error::Full) after 65,536 plugins.
     pub fn add_plugin(&mut self, plugin: Arc<dyn Plugin>) -> Result<(), Error> {
-        self.check_new(plugin.name())?;
-        check_features(&*plugin)?;
-        let number = u16::try_from(self.next_plugin)
-            .map_err(|_| Error::Full { kind: "plugin", limit: MOST_INSTANCES })?;
-        self.next_plugin += 1;
-        let is_built_in = plugin.home() == Home::BuiltIn;
-        self.plugins.push(Registered { plugin, number, is_built_in });
-        Ok(())
+        self.plugins.add(plugin)
     }
 
     /// Removes a plugin.
@@ -196,24 +132,23 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     /// # Errors
     /// [`Unknown`](Error::Unknown), or [`InUse`](Error::InUse) while the plugin has instances.
     pub fn remove_plugin(&mut self, name: &str) -> Result<(), Error> {
-        self.plugin(name)?;
-        let users: Vec<_> = self
-            .instances
-            .values()
-            .filter(|named| named.plugin.name() == name)
-            .map(|named| format!("instance {:?}", named.name))
-            .collect();
+        self.plugins.get(name)?;
+        let users = self.instances.iter().filter(|(_, named)| named.plugin.name() == name);
+        let users: Vec<_> = users.map(|(_, named)| format!("instance {:?}", named.name)).collect();
         in_use("plugin", name, &users)?;
-        self.plugins.retain(|registered| registered.plugin.name() != name);
+        self.plugins.remove(name);
         Ok(())
     }
 
-    /// Whether a plugin is built in, even if a file replaced it later.
+    /// Replaces the plugin of the same name for all present and future instances. Returns the replaced
+    /// plugin.
     ///
     /// # Errors
     /// [`Unknown`](Error::Unknown).
-    pub fn is_built_in(&self, name: &str) -> Result<bool, Error> {
-        Ok(self.plugin(name)?.is_built_in)
+    pub fn replace_plugin(&mut self, plugin: Arc<dyn Plugin>) -> Result<Arc<dyn Plugin>, Error> {
+        let replaced = self.plugins.replace(plugin.clone())?;
+        self.instances.replace_plugin(&plugin);
+        Ok(replaced)
     }
 
     /// Returns the plugin with this name.
@@ -221,7 +156,15 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     /// # Errors
     /// [`Unknown`](Error::Unknown).
     pub fn plugin_named(&self, name: &str) -> Result<Arc<dyn Plugin>, Error> {
-        Ok(self.plugin(name)?.plugin.clone())
+        self.plugins.get(name).cloned()
+    }
+
+    /// Returns the plugin of an instance.
+    ///
+    /// # Errors
+    /// [`Unknown`](Error::Unknown).
+    pub fn plugin_of(&self, instance: &str) -> Result<Arc<dyn Plugin>, Error> {
+        Ok(self.instances.named(instance)?.1.plugin.clone())
     }
 
     /// Creates an instance without bindings, for the worker with the highest number.
@@ -235,35 +178,36 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         name: &str,
         settings: Map<String, Value>,
     ) -> Result<(InstanceId, PluginChange<F>), Error> {
-        let (id, mut named) = self.name_instance(plugin, name, settings)?;
-        let Made { instance, reads } = self.make_named(&named, self.workers - 1)?;
-        named.reads = reads;
+        let (id, mut named) = self.instances.prepare(self.plugin_named(plugin)?, name, settings)?;
+        let made = named.make(self.instances.last_worker(), &self.instances)?;
+        named.reads = made.reads;
         self.instances.insert(id, named);
-        Ok((id, PluginChange::AddInstance { id, instance }))
+        Ok((id, PluginChange::AddInstance { id, instance: made.instance }))
     }
 
-    /// Returns a free id and the record of a future instance with this name.
-    fn name_instance(
-        &self,
+    /// Creates an instance in quarantine, without bindings, for the reason `why`. The instance can be bound,
+    /// and the limits of its bindings decide the treatment of packets. No code of the plugin runs.
+    ///
+    /// # Errors
+    /// As [`create_instance`](Self::create_instance), as far as the checks need no code of the plugin.
+    pub fn create_quarantined(
+        &mut self,
         plugin: &str,
         name: &str,
         settings: Map<String, Value>,
-    ) -> Result<(InstanceId, NamedInstance), Error> {
-        let plugin = self.plugin(plugin)?.plugin.clone();
-        check_name("instance", name)?;
-        if self.instance(name).is_ok() {
-            return Err(Error::Taken { kind: "instance", name: name.to_owned() });
-        }
-        let id =
-            InstanceId(free(self.instances.keys().map(|id| id.0.into()), MOST_INSTANCES, "instance")? as u16);
-        let maps = self.new_maps(&*plugin);
-        let name = name.to_owned();
-        Ok((id, NamedInstance { name, plugin, settings, held: None, maps, reads: Vec::new() }))
+        why: String,
+    ) -> Result<(InstanceId, Vec<PluginChange<F>>), Error> {
+        let (id, mut named) = self.instances.prepare(self.plugin_named(plugin)?, name, settings)?;
+        named.reads = prepare(&*named.plugin, &named.settings, &self.instances)?.maps;
+        named.held = Some(why);
+        let changes = named.add(id, self.instances.last_worker(), &self.instances)?;
+        self.instances.insert(id, named);
+        Ok((id, changes))
     }
 
-    /// Sets the ports that settings may name.
-    pub fn set_ports(&mut self, ports: BTreeMap<String, u16>) {
-        self.ports = ports;
+    /// Whether an instance is in quarantine since its creation.
+    pub fn is_held(&self, id: InstanceId) -> bool {
+        self.instances.get(id).is_some_and(|named| named.held.is_some())
     }
 
     /// Removes all bindings of an instance, then the instance.
@@ -272,45 +216,33 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     /// [`Unknown`](Error::Unknown), or [`InUse`](Error::InUse) while another instance reads its maps or names
     /// it in its settings.
     pub fn free_instance(&mut self, name: &str) -> Result<Vec<PluginChange<F>>, Error> {
-        let id = self.instance(name)?;
-        in_use("instance", name, &self.users(name)?)?;
-        let mut changes = Vec::new();
-        self.bindings.retain(|binding, bound| {
-            let goes = bound.action == Action::Instance(id);
-            if goes {
-                changes.push(unbind(*binding, bound));
-                self.free_bindings.push(*binding);
-                self.by_number.remove(&bound.number);
-            }
-            !goes
-        });
-        self.by_filter.retain(|(_, action, ..), _| *action != Action::Instance(id));
-        self.instances.remove(&id);
+        let id = self.instances.remove(name)?;
+        let mut changes = self.bindings.remove_instance(id);
         changes.push(PluginChange::RemoveInstance { id });
         Ok(changes)
     }
 
-    /// Returns the instances that refer to another instance: they read its maps or name it in their settings.
-    fn users(&self, name: &str) -> Result<Vec<String>, Error> {
-        let mut users = self.readers(name, self.maps(name)?);
-        let others = self.instances.values().filter(|named| named.name != name);
-        users.extend(others.filter_map(|named| {
-            let schema = named.plugin.settings_schema()?;
-            let setting = names_instance(schema, &named.settings, name)?;
-            Some(format!("instance {:?}, whose setting {setting:?} names it", named.name))
-        }));
-        Ok(users)
-    }
-
-    /// Checks that the instance's plugin has a control message. Returns the id of the instance.
+    /// Creates the successors of all instances of a plugin for its upgrade to `plugin`: one new instance per
+    /// worker. Skips instances in quarantine since their creation.
     ///
     /// # Errors
-    /// [`Unknown`](Error::Unknown), or [`Plugin`](Error::Plugin) with [`PluginError::UnknownMessage`].
-    pub fn address(&self, instance: &str, message: &Message) -> Result<InstanceId, Error> {
-        let id = self.instance(instance)?;
-        let Some(named) = self.instances.get(&id) else { return Ok(id) };
-        understood(&*named.plugin, message)?;
-        Ok(id)
+    /// [`Unknown`](Error::Unknown) if no plugin has this name. [`Position`](Error::Position) if the new
+    /// version doesn't support a gate where an instance is bound. An error of the plugin about the settings.
+    pub fn successors(&self, plugin: &dyn Plugin, workers: usize) -> Result<Vec<Successors>, Error> {
+        self.plugins.get(plugin.name())?;
+        let mut successors = Vec::new();
+        for (id, named) in self.instances.running_of(plugin.name()) {
+            for gate in self.bindings.gates_of(id).filter_map(|gate| self.gates.get(gate)) {
+                check_position(gate, plugin.positions(), || {
+                    format!("plugin {} {}", plugin.name(), plugin.version())
+                })?;
+            }
+            let own = self.instances.maps_under(named, plugin)?;
+            let mut new = Successors::new(id, &named.name, HeldMaps { own, reads: Vec::new() });
+            new.create(plugin, &named.settings, workers, &self.instances)?;
+            successors.push(new);
+        }
+        Ok(successors)
     }
 
     /// Creates a gate at a position: after the last gate there, or at the given `order`.
@@ -324,29 +256,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
         position: Position,
         order: Option<GateOrder>,
     ) -> Result<(GateId, PluginChange<F>), Error> {
-        check_name("gate", name)?;
-        if self.gate(name).is_ok() {
-            return Err(Error::Taken { kind: "gate", name: name.to_owned() });
-        }
-        let order = self.order(position, order)?;
-        let id = GateId(free(self.gates.iter().map(|gate| gate.id.index()), MOST_GATES, "gate")? as u8);
-        let gate = Gate { id, name: name.to_owned(), position, order };
-        let change = add_gate(&gate);
-        let place = self.gates.partition_point(|other| other.place() < gate.place());
-        self.gates.insert(place, gate);
-        Ok((id, change))
-    }
-
-    fn order(&self, position: Position, order: Option<GateOrder>) -> Result<GateOrder, Error> {
-        let mut here = self.gates.iter().filter(|gate| gate.position == position);
-        let Some(order) = order else {
-            let last = here.next_back().map_or(0, |gate| gate.order.0);
-            return last.checked_add(GateOrder::STEP).map(GateOrder).ok_or(Error::NoOrderLeft { position });
-        };
-        match here.find(|gate| gate.order == order) {
-            Some(gate) => Err(Error::OrderTaken { position, order, gate: gate.name.clone() }),
-            None => Ok(order),
-        }
+        self.gates.create(name, position, order)
     }
 
     /// Removes a gate.
@@ -355,16 +265,112 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     /// [`Unknown`](Error::Unknown), or [`InUse`](Error::InUse) while the gate has bindings.
     pub fn remove_gate(&mut self, name: &str) -> Result<PluginChange<F>, Error> {
         let id = self.gate(name)?.id;
-        let users: Vec<_> = self
-            .bindings_by_age()
-            .filter(|(_, bound)| bound.gate == id)
-            .map(|(_, bound)| {
-                format!("{} bound to {:?}", self.action_name(&bound.action), bound.filter.to_string())
-            })
-            .collect();
+        let here = self.bindings.by_age().filter(|(_, bound)| bound.gate == id);
+        let name_of = |bound: &Bound<S, F>| {
+            format!("{} bound to {:?}", self.action_name(&bound.action), bound.filter.to_string())
+        };
+        let users: Vec<_> = here.map(|(_, bound)| name_of(bound)).collect();
         in_use("gate", name, &users)?;
-        self.gates.retain(|gate| gate.id != id);
+        self.gates.remove(id);
         Ok(PluginChange::RemoveGate { gate: id })
+    }
+
+    /// Binds an instance to a filter at a gate. The same instance may be bound many times.
+    ///
+    /// # Errors
+    /// [`Unknown`](Error::Unknown) for instance or gate, [`Position`](Error::Position) if the plugin doesn't
+    /// support the gate's position, [`Bound`](Error::Bound) for an existing binding, [`Full`](Error::Full)
+    /// after 1,048,576 bindings.
+    pub fn register_instance(
+        &mut self,
+        instance: &str,
+        gate: &str,
+        filter: S,
+        compiled: F,
+        priority: i32,
+        call_limits: CallLimits,
+    ) -> Result<(BindingId, PluginChange<F>), Error> {
+        let action = Action::Instance(self.instance(instance)?);
+        let gate = self.gate(gate)?.id;
+        self.bind(Bound { gate, action, filter, compiled, priority, call_limits, number: 0 })
+    }
+
+    /// Binds an action to a filter at a gate.
+    ///
+    /// # Errors
+    /// As [`register_instance`](Self::register_instance).
+    pub fn add_filter(
+        &mut self,
+        action: Action,
+        gate: &str,
+        filter: S,
+        compiled: F,
+        priority: i32,
+    ) -> Result<(BindingId, PluginChange<F>), Error> {
+        let (gate, call_limits) = (self.gate(gate)?.id, CallLimits::default());
+        self.bind(Bound { gate, action, filter, compiled, priority, call_limits, number: 0 })
+    }
+
+    fn bind(&mut self, bound: Bound<S, F>) -> Result<(BindingId, PluginChange<F>), Error> {
+        let Bound { gate, action, filter, priority, .. } = &bound;
+        if let Some(gate) = self.gates.get(*gate) {
+            let named = action.instance().and_then(|id| self.instances.get(id));
+            let positions = named.map_or(action.positions(), |named| named.plugin.positions());
+            check_position(gate, positions, || match named {
+                Some(named) => format!("plugin {}", named.plugin.name()),
+                None => format!("action {}", self.action_name(action)),
+            })?;
+        }
+        if self.bindings.find(action, *gate, filter, *priority).is_some() {
+            return Err(Error::Bound {
+                what: self.action_name(action),
+                gate: self.gate_name(*gate).to_owned(),
+                filter: filter.to_string(),
+                priority: *priority,
+            });
+        }
+        self.bindings.add(bound)
+    }
+
+    /// Removes the binding of an instance to a filter at a gate. Without a given priority, removes the
+    /// binding with the highest priority.
+    ///
+    /// # Errors
+    /// [`Unknown`](Error::Unknown) for instance or gate, [`NotBound`](Error::NotBound).
+    pub fn deregister_instance(
+        &mut self,
+        instance: &str,
+        gate: &str,
+        filter: &S,
+        priority: Option<i32>,
+    ) -> Result<(BindingId, PluginChange<F>), Error> {
+        let action = Action::Instance(self.instance(instance)?);
+        let gate = self.gate(gate)?;
+        let id = gate.id;
+        let found = match priority {
+            Some(priority) => self.bindings.find(&action, id, filter, priority),
+            None => self.bindings.find_all(&action, id, filter).first().map(|(_, binding)| *binding),
+        };
+        let Some(binding) = found else {
+            let here = self.bindings_by_age().filter(|(_, bound)| bound.gate == id && bound.action == action);
+            let bound: Vec<_> = here.map(|(_, bound)| format!("{:?}", bound.filter.to_string())).collect();
+            return Err(Error::NotBound {
+                instance: instance.to_owned(),
+                gate: gate.name.clone(),
+                filter: filter.to_string(),
+                bound: if bound.is_empty() { "nothing".to_owned() } else { bound.join(", ") },
+            });
+        };
+        let change = self.remove_binding(binding)?;
+        Ok((binding, change))
+    }
+
+    /// Removes a binding by its id.
+    ///
+    /// # Errors
+    /// [`Unknown`](Error::Unknown).
+    pub fn remove_binding(&mut self, binding: BindingId) -> Result<PluginChange<F>, Error> {
+        self.bindings.remove(binding)
     }
 
     /// Returns the id of the instance with this name.
@@ -372,9 +378,7 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     /// # Errors
     /// [`Unknown`](Error::Unknown), with the nearest name.
     pub fn instance(&self, name: &str) -> Result<InstanceId, Error> {
-        self.instances.iter().find(|(_, named)| named.name == name).map(|(id, _)| *id).ok_or_else(|| {
-            Error::unknown("instance", name, self.instances.values().map(|named| named.name.as_str()))
-        })
+        self.instances.named(name).map(|(id, _)| id)
     }
 
     /// Returns the gate with this name.
@@ -382,26 +386,17 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     /// # Errors
     /// [`Unknown`](Error::Unknown), with the nearest name.
     pub fn gate(&self, name: &str) -> Result<&Gate, Error> {
-        self.gates
-            .iter()
-            .find(|gate| gate.name == name)
-            .ok_or_else(|| Error::unknown("gate", name, self.gates.iter().map(|gate| gate.name.as_str())))
-    }
-
-    fn plugin(&self, name: &str) -> Result<&Registered, Error> {
-        self.plugins.iter().find(|registered| registered.plugin.name() == name).ok_or_else(|| {
-            Error::unknown("plugin", name, self.plugins.iter().map(|registered| registered.plugin.name()))
-        })
+        self.gates.named(name)
     }
 
     /// Returns the name of an instance; empty for an unknown id.
     pub fn instance_name(&self, id: InstanceId) -> &str {
-        self.instances.get(&id).map_or("", |named| &named.name)
+        self.instances.get(id).map_or("", |named| &named.name)
     }
 
     /// Returns all instances with their names and the names of their plugins.
     pub fn instance_names(&self) -> impl Iterator<Item = (InstanceId, &str, &'static str)> {
-        self.instances.iter().map(|(id, named)| (*id, &*named.name, named.plugin.name()))
+        self.instances.iter().map(|(id, named)| (id, &*named.name, named.plugin.name()))
     }
 
     /// Describes an action in words, without the ports that it names.
@@ -421,53 +416,38 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
 
     /// Returns the name of a gate; empty for an unknown id.
     pub fn gate_name(&self, id: GateId) -> &str {
-        self.gates.iter().find(|gate| gate.id == id).map_or("", |gate| &gate.name)
+        self.gates.name(id)
     }
 
     /// Returns the binding with this id; `None` for an unknown id.
     pub fn binding(&self, id: BindingId) -> Option<&Bound<S, F>> {
-        self.bindings.get(&id)
-    }
-
-    /// Returns the id of the binding with this number if the binding still exists.
-    pub fn binding_numbered(&self, number: u64) -> Option<BindingId> {
-        self.by_number.get(&number).copied()
+        self.bindings.get(id)
     }
 
     /// Returns all bindings, the oldest first. Ids are reused, so their order is not the order of age.
     pub fn bindings_by_age(&self) -> impl Iterator<Item = (BindingId, &Bound<S, F>)> {
-        let mut bindings: Vec<_> = self.bindings.iter().map(|(id, bound)| (*id, bound)).collect();
-        bindings.sort_by_key(|(_, bound)| bound.number);
-        bindings.into_iter()
-    }
-}
-
-impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> Numbers for PluginControlUnit<S, F> {
-    fn port(&self, name: &str) -> Result<u16, Error> {
-        let unknown = || Error::unknown("port", name, self.ports.keys().map(String::as_str));
-        self.ports.get(name).copied().ok_or_else(unknown)
+        self.bindings.by_age()
     }
 
-    fn instance(&self, name: &str) -> Result<u16, Error> {
-        PluginControlUnit::instance(self, name).map(|id| id.0)
+    /// Returns the gates, without their bindings, in the order in which packets pass them.
+    pub fn gates_in_order(&self) -> &[Gate] {
+        self.gates.all()
     }
 
-    fn map(&self, name: &str) -> Result<Arc<SharedMap>, Error> {
-        match name.split_once('/') {
-            Some((instance, map)) => self.map_named(instance, map),
-            None => Err(Error::NoMapName { name: name.to_owned() }),
-        }
+    /// Returns the descriptions of all instances, in ascending order of ids.
+    pub fn instances(&self) -> Vec<InstanceDescription> {
+        let describe = |(id, named)| describe_instance(id, named, self);
+        self.instances.iter().map(describe).collect()
     }
-}
 
-fn add_gate<F>(gate: &Gate) -> PluginChange<F> {
-    PluginChange::AddGate { gate: gate.id, position: gate.position, order: gate.order }
-}
+    /// Returns the descriptions of all gates, each with its bindings, in the order in which packets pass
+    /// them.
+    pub fn gates(&self) -> Vec<GateDescription> {
+        self.gates.all().iter().map(|gate| describe_gate(gate, self)).collect()
+    }
 
-/// Returns the smallest number below `limit` that is not taken.
-fn free(taken: impl Iterator<Item = usize>, limit: usize, kind: &'static str) -> Result<usize, Error> {
-    let mut taken: Vec<_> = taken.collect();
-    taken.sort_unstable();
-    let free = (0..).zip(&taken).find(|(index, id)| *index != **id).map_or(taken.len(), |(index, _)| index);
-    if free < limit { Ok(free) } else { Err(Error::Full { kind, limit }) }
+    /// Returns the descriptions of all bindings, the oldest first.
+    pub fn bindings(&self) -> Vec<BindingDescription> {
+        describe_bindings(self, |_| true)
+    }
 }

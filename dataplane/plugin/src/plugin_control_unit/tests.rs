@@ -1,9 +1,8 @@
 //! Tests of the control side, and of both sides together.
 
-use millrace_plugin_abi::PluginError;
 use std::sync::Arc;
 
-use millrace_plugin_abi::{Instance, Packets, Progress, Reply};
+use millrace_plugin_abi::{Instance, Message, Packets, PluginError, Progress, Reply};
 use millrace_units::Instant;
 use serde_json::json;
 
@@ -123,9 +122,9 @@ fn the_number_of_a_binding_is_never_another_ones() {
     let number = |unit: &Unit, id| unit.binding(id).unwrap().number;
     let first = bind_80(&mut unit, "q1", "monitor").unwrap();
     let numbered = number(&unit, first);
-    assert_eq!(unit.binding_numbered(numbered), Some(first));
+    assert_eq!(unit.binding_registry().numbered(numbered), Some(first));
     unit.remove_binding(first).unwrap();
-    assert_eq!(unit.binding_numbered(numbered), None);
+    assert_eq!(unit.binding_registry().numbered(numbered), None);
     // The worker reuses the id of a binding, but never its number; also if all bindings of an instance are
     // removed.
     let second = bind_80(&mut unit, "q1", "monitor").unwrap();
@@ -133,9 +132,9 @@ fn the_number_of_a_binding_is_never_another_ones() {
     assert!(number(&unit, second) > numbered);
     let numbered = number(&unit, second);
     unit.free_instance("q1").unwrap();
-    assert_eq!(unit.binding_numbered(numbered), None);
+    assert_eq!(unit.binding_registry().numbered(numbered), None);
     let third = bind_80(&mut unit, "q2", "monitor").unwrap();
-    assert_eq!((third, unit.binding_numbered(number(&unit, third))), (first, Some(third)));
+    assert_eq!((third, unit.binding_registry().numbered(number(&unit, third))), (first, Some(third)));
     assert!(number(&unit, third) > numbered);
 }
 
@@ -222,16 +221,16 @@ fn messages_are_checked_before_they_are_sent() {
     let mut unit = unit();
     let id = create(&mut unit, "q1").unwrap();
     let message = |name: &str| Message { name: name.to_owned(), arguments: Map::new() };
-    assert_eq!(unit.address("q1", &message("ping")), Ok(id));
+    assert_eq!(unit.instance_registry().address("q1", &message("ping")), Ok(id));
     assert_eq!(
-        unit.address("q1", &message("pong")).unwrap_err().to_string(),
+        unit.instance_registry().address("q1", &message("pong")).unwrap_err().to_string(),
         "plugin quiet has no message \"pong\"; its messages: ping"
     );
 }
 
 #[test]
 fn a_plugins_code_tells_type_and_number() {
-    let [quiet] = &unit().plugins()[..] else { panic!("one plugin") };
+    let [quiet] = &unit().plugin_registry().describe()[..] else { panic!("one plugin") };
     assert_eq!(quiet.positions, ["early", "late"]);
     assert_eq!(quiet.codes, [PluginCode(0x1_0000), PluginCode(0x3_0000)]);
     assert_eq!(
@@ -309,18 +308,18 @@ fn an_instance_in_quarantine_runs_nothing_of_its_plugin_until_it_is_let_out() {
     assert_eq!(words, [format!("add instance {id}"), format!("instance {id} is in quarantine: it hung")]);
     bind_80(&mut unit, "q1", "monitor").unwrap();
     assert!(unit.is_held(id));
-    assert_eq!(unit.further_instances(&changes, 0).unwrap().len(), 1);
+    assert_eq!(unit.instance_registry().further(&changes, 0).unwrap().len(), 1);
     assert_eq!(unit.populate().unwrap().len(), Gate::defaults().len() + 3);
     assert!(unit.successors(&QuietPlugin, 2).unwrap().is_empty(), "an upgrade doesn't let it out");
     assert!(unit.create_quarantined("quiet", "q1", settings, String::new()).is_err(), "the name is taken");
     // Release the instance with settings that its plugin takes.
-    assert!(unit.afresh("q1", 2).is_err());
+    assert!(unit.instance_registry().afresh("q1", 2).is_err());
     let less = json!({"a": null}).as_object().cloned().unwrap();
-    let (successors, settings) = unit.with_settings("q1", &less, 2).unwrap();
+    let (successors, settings) = unit.instance_registry().with_settings("q1", &less, 2).unwrap();
     assert!(successors.instances.is_empty());
-    unit.note_settings(id, settings);
-    assert_eq!(unit.afresh("q1", 2).unwrap().instances.len(), 2);
-    unit.note_release(id);
+    unit.instance_registry_mut().note_settings(id, settings);
+    assert_eq!(unit.instance_registry().afresh("q1", 2).unwrap().instances.len(), 2);
+    unit.instance_registry_mut().note_release(id);
     assert!(!unit.is_held(id));
     assert_eq!(unit.populate().unwrap().len(), Gate::defaults().len() + 2);
 }

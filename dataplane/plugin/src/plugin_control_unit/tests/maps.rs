@@ -95,11 +95,11 @@ fn said(error: Error) -> String {
 fn with_reader() -> (Unit, Attached) {
     let attached = Attached::default();
     let mut unit = Unit::new();
-    unit.set_workers(2);
+    unit.instance_registry_mut().set_workers(2);
     unit.add_plugin(mapped(vec![shape("a", 4), shape("b", 4)], &attached)).unwrap();
     for (name, settings) in [("w", Map::new()), ("r", settings("w/b"))] {
         let (_, change) = unit.create_instance("mapped", name, settings).unwrap();
-        drop(unit.further_instances(&[change], 0).unwrap());
+        drop(unit.instance_registry().further(&[change], 0).unwrap());
     }
     (unit, attached)
 }
@@ -130,9 +130,9 @@ fn what_is_read_stays() {
         refused.contains("\"w\"") && refused.contains("instance \"r\", which reads its maps"),
         "{refused}"
     );
-    assert!(unit.rename_instance("w", "v").is_err());
+    assert!(unit.instance_registry_mut().rename("w", "v").is_err());
     unit.free_instance("r").unwrap();
-    unit.rename_instance("w", "v").unwrap();
+    unit.instance_registry_mut().rename("w", "v").unwrap();
     unit.free_instance("v").unwrap();
 }
 
@@ -141,12 +141,12 @@ fn what_others_name_stays_as_it_is_named() {
     let (mut unit, _) = with_reader();
     let next = json!({ "next": "r" }).as_object().cloned().unwrap();
     let (_, change) = unit.create_instance("mapped", "first", next).unwrap();
-    drop(unit.further_instances(&[change], 0).unwrap());
+    drop(unit.instance_registry().further(&[change], 0).unwrap());
     let refused = said(unit.free_instance("r").unwrap_err());
     assert!(refused.contains("instance \"first\", whose setting \"next\" names it"), "{refused}");
-    assert!(unit.rename_instance("r", "s").is_err());
+    assert!(unit.instance_registry_mut().rename("r", "s").is_err());
     unit.free_instance("first").unwrap();
-    unit.rename_instance("r", "s").unwrap();
+    unit.instance_registry_mut().rename("r", "s").unwrap();
     unit.free_instance("s").unwrap();
 }
 
@@ -162,7 +162,7 @@ fn what_names_no_map_is_refused() {
 #[test]
 fn a_version_that_declares_a_map_alike_goes_on_with_it() {
     let (mut unit, attached) = with_reader();
-    let before = unit.map_named("w", "b").unwrap();
+    let before = unit.instance_registry().map_named("w", "b").unwrap();
     // A version that lacks a map with a reader, or changes the shape of such a map, can't replace the plugin.
     for maps in [vec![shape("a", 4)], vec![shape("b", 5)]] {
         let refused = unit.successors(&*mapped(maps, &attached), 2).err().map(said).unwrap();
@@ -172,10 +172,10 @@ fn a_version_that_declares_a_map_alike_goes_on_with_it() {
     // The reader's own maps have no readers.
     for successors in unit.successors(&*next, 2).unwrap() {
         assert_eq!(successors.instances.len(), 2);
-        unit.note_maps(successors.id, successors.maps);
+        unit.instance_registry_mut().note_maps(successors.id, successors.maps);
     }
     unit.replace_plugin(next).unwrap();
-    assert!(Arc::ptr_eq(&unit.map_named("w", "b").unwrap(), &before));
-    assert_eq!(unit.map_named("w", "c").unwrap().counts().len(), 2);
-    assert!(unit.map_named("w", "a").is_err());
+    assert!(Arc::ptr_eq(&unit.instance_registry().map_named("w", "b").unwrap(), &before));
+    assert_eq!(unit.instance_registry().map_named("w", "c").unwrap().counts().len(), 2);
+    assert!(unit.instance_registry().map_named("w", "a").is_err());
 }

@@ -1,0 +1,117 @@
+//! Creation of instances from their records: for a worker, and as successors.
+
+use std::sync::Arc;
+
+use millrace_plugin_abi::{Instance, Plugin, SharedMap};
+use millrace_units::InstanceId;
+use serde_json::{Map, Value};
+
+use super::Error;
+use crate::PluginChange;
+use crate::declaration::settings::{Numbers, Prepared, prepare};
+use crate::runtime::quarantined::Quarantined;
+
+/// Record of an instance.
+#[derive(Clone)]
+pub(super) struct NamedInstance {
+    pub name: String,
+    pub plugin: Arc<dyn Plugin>,
+    pub settings: Map<String, Value>,
+    /// Reason for quarantine since creation, if any; no code of the plugin has run in that case.
+    pub held: Option<String>,
+    /// Maps of the instance.
+    pub maps: Vec<Arc<SharedMap>>,
+    /// Maps of other instances that its settings name.
+    pub reads: Vec<Arc<SharedMap>>,
+}
+
+impl NamedInstance {
+    /// Creates the worker-side instance, or a placeholder for an instance in quarantine.
+    pub fn make(&self, worker: usize, numbers: &impl Numbers) -> Result<Made, Error> {
+        match &self.held {
+            None => make(&*self.plugin, &self.settings, &self.maps, worker, numbers),
+            Some(why) => {
+                let instance = Box::new(Quarantined { plugin: self.plugin.name(), why: why.clone() });
+                Ok(Made { instance, reads: self.reads.clone() })
+            }
+        }
+    }
+
+    /// Returns the changes that add the instance to the worker with this number.
+    pub fn add<F>(
+        &self,
+        id: InstanceId,
+        worker: usize,
+        numbers: &impl Numbers,
+    ) -> Result<Vec<PluginChange<F>>, Error> {
+        let added = PluginChange::AddInstance { id, instance: self.make(worker, numbers)?.instance };
+        let held = self.held.clone().map(|why| PluginChange::Quarantine { id, why });
+        Ok([Some(added), held].into_iter().flatten().collect())
+    }
+}
+
+/// New instance, with the maps of other instances that its settings name.
+pub(super) struct Made {
+    pub instance: Box<dyn Instance>,
+    pub reads: Vec<Arc<SharedMap>>,
+}
+
+/// Creates an instance of a plugin for a worker, from settings as written and with its own `maps`.
+pub(super) fn make(
+    plugin: &dyn Plugin,
+    settings: &Map<String, Value>,
+    maps: &[Arc<SharedMap>],
+    worker: usize,
+    numbers: &impl Numbers,
+) -> Result<Made, Error> {
+    let Prepared { settings, maps: reads } = prepare(plugin, settings, numbers)?;
+    let mut instance = plugin.create(&settings)?;
+    let own = maps.iter().map(|map| map.handle(worker, true));
+    let all: Vec<_> = own.chain(reads.iter().map(|map| map.handle(worker, false))).collect();
+    if !all.is_empty() {
+        instance.attach_maps(all);
+    }
+    Ok(Made { instance, reads })
+}
+
+/// Instances that replace an instance, such as those of another plugin version.
+pub struct Successors {
+    /// Id of the replaced instance.
+    pub id: InstanceId,
+    /// Name of the replaced instance.
+    pub name: String,
+    /// New instances, one for each worker.
+    pub instances: Vec<Box<dyn Instance>>,
+    /// Maps that the new instances write and read, to be recorded after the replacement.
+    pub maps: HeldMaps,
+}
+
+/// Maps that an instance writes, and maps of other instances that it reads.
+#[derive(Clone, Debug, Default)]
+pub struct HeldMaps {
+    pub(super) own: Vec<Arc<SharedMap>>,
+    pub(super) reads: Vec<Arc<SharedMap>>,
+}
+
+impl Successors {
+    /// Returns the successors of an instance, which will have these maps, before their creation.
+    pub(super) fn new(id: InstanceId, name: &str, maps: HeldMaps) -> Self {
+        Self { id, name: name.to_owned(), instances: Vec::new(), maps }
+    }
+
+    /// Creates one successor for each of `workers` workers.
+    pub(super) fn create(
+        &mut self,
+        plugin: &dyn Plugin,
+        settings: &Map<String, Value>,
+        workers: usize,
+        numbers: &impl Numbers,
+    ) -> Result<(), Error> {
+        for worker in 0..workers {
+            let made = make(plugin, settings, &self.maps.own, worker, numbers)?;
+            self.instances.push(made.instance);
+            self.maps.reads = made.reads;
+        }
+        Ok(())
+    }
+}
