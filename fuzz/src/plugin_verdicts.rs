@@ -63,7 +63,7 @@ impl Plugin for Sandboxed {
 
     fn create(&self, _: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
         let memory = PluginMemory::new(&self.manifest);
-        let state = self.manifest.flow_state.into();
+        let state = self.manifest.state.flow.into();
         Ok(Box::new(SandboxedInstance { memory, state, answers: self.answers.clone() }))
     }
 }

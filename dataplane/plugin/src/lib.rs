@@ -31,7 +31,8 @@ pub use control_error::PluginControlError;
 pub use declaration::halves::Halves;
 pub use declaration::limits::Limits;
 pub use declaration::manifest::{
-    Cost, MOST_FLOW_STATE, MOST_MANIFEST, MOST_NAME, MOST_SERVICE_STATE, Manifest, ManifestError,
+    Cost, DeclaredState, MOST_FLOW_STATE, MOST_MANIFEST, MOST_NAME, MOST_SERVICE_STATE, Manifest,
+    ManifestError,
 };
 pub use declaration::settings::without_router;
 pub use driver_form::{DriverForm, DriverRefusal, DriverStep, LoadedForm, MOST_DRIVER_STEPS};

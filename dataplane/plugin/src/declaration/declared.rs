@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
-use millrace_plugin_abi::{Instant, Message, PluginError};
+use millrace_plugin_abi::{Message, PluginError};
 use serde_json::{Map, Value};
 
 use crate::Manifest;
@@ -70,6 +70,16 @@ pub(crate) fn check(manifest: &Manifest, settings: &Map<String, Value>) -> Resul
     }
 }
 
+/// Serializes the settings of a new instance as JSON.
+///
+/// # Errors
+/// [`FaultKind::Init`] if the plugin takes no settings and `settings` is not empty.
+pub(crate) fn settings_json(manifest: &Manifest, settings: &Map<String, Value>) -> Result<Vec<u8>, Fault> {
+    check(manifest, settings)?;
+    serde_json::to_vec(settings)
+        .map_err(|error| Fault::new(FaultKind::Init, format!("its settings are not valid JSON: {error}")))
+}
+
 /// Serializes the arguments of a message as JSON.
 ///
 /// # Errors
@@ -100,16 +110,6 @@ pub(crate) fn parse_reply(reply: &[u8]) -> Result<Value, String> {
         [] => Ok(Value::Null),
         json => serde_json::from_slice(json)
             .map_err(|error| format!("the plugin's reply is not valid JSON: {error}")),
-    }
-}
-
-/// Returns the time of the next call of `millrace_periodic`: the timer, or one period after the `last` call,
-/// whichever is earlier; `None` without timer and period.
-pub(crate) fn due(manifest: &Manifest, timer: Option<Instant>, last: Option<Instant>) -> Option<Instant> {
-    let regular = manifest.period.map(|period| last.map_or(Instant::ZERO, |last| last + period));
-    match (timer, regular) {
-        (Some(timer), Some(regular)) => Some(timer.min(regular)),
-        (one, other) => one.or(other),
     }
 }
 

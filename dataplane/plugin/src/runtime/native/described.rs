@@ -62,7 +62,7 @@ impl Plugin for DescribedPlugin {
     }
 
     fn state_version(&self) -> u32 {
-        self.manifest.state_version
+        self.manifest.state.version
     }
 
     fn features(&self) -> Features {

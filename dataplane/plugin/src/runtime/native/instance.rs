@@ -13,7 +13,7 @@ use super::plugin::NativePlugin;
 use super::staging::Area;
 use super::table::{Granted, during};
 use crate::MOST_FLOW_STATE;
-use crate::declaration::declared::{arguments, check, due, has_output, has_timers, parse_reply};
+use crate::declaration::declared::{arguments, has_output, has_timers, parse_reply, settings_json};
 use crate::fault::{Fault, FaultCounts, FaultKind};
 use crate::runtime::exchange::{Call, Exchange, Shared};
 use crate::runtime::raw_packet::{raw_flow_end, settle};
@@ -30,7 +30,6 @@ pub struct NativeInstance {
     area: Box<Area>,
     granted: Granted,
     settings: Vec<u8>,
-    last_periodic: Option<Instant>,
 }
 
 impl fmt::Debug for NativeInstance {
@@ -45,10 +44,7 @@ impl NativeInstance {
     /// # Errors
     /// [`Fault`] of kind [`FaultKind::Init`] if the plugin refuses to begin or can't be loaded.
     pub fn new(plugin: &NativePlugin, settings: &Map<String, Value>) -> Result<Self, Fault> {
-        check(plugin.manifest(), settings)?;
-        let settings = serde_json::to_vec(settings).map_err(|error| {
-            Fault::new(FaultKind::Init, format!("its settings are not valid JSON: {error}"))
-        })?;
+        let settings = settings_json(plugin.manifest(), settings)?;
         let mut instance = Self {
             plugin: plugin.clone(),
             object: None,
@@ -56,7 +52,6 @@ impl NativeInstance {
             area: Box::new(Area::new(plugin.manifest())),
             granted: Granted::by(plugin.manifest()),
             settings,
-            last_periodic: None,
         };
         instance.begin()?;
         Ok(instance)
@@ -64,16 +59,15 @@ impl NativeInstance {
 
     /// Returns the number of faults of each kind.
     pub fn faults(&self) -> FaultCounts {
-        self.shared.with(|exchange| exchange.faults)
+        self.shared.with(|exchange| exchange.faults.counts)
     }
 
     /// Begins with a new copy of the object, without any earlier state.
     fn begin(&mut self) -> Result<(), Fault> {
         self.object = None;
-        self.last_periodic = None;
         self.shared.with(Exchange::restart);
         let refused = |text: String| {
-            self.shared.with(|exchange| exchange.faults.count(FaultKind::Init));
+            self.shared.with(|exchange| exchange.faults.counts.count(FaultKind::Init));
             Fault::new(FaultKind::Init, text)
         };
         self.object = Some(self.plugin.copy().map_err(|error| refused(error.to_string()))?);
@@ -83,7 +77,7 @@ impl NativeInstance {
         self.shared.with(|exchange| exchange.maps.has_begun = true);
         begun.map(drop).map_err(|problem| {
             self.object = None;
-            self.shared.with(|exchange| exchange.faults.count(FaultKind::Init));
+            self.shared.with(|exchange| exchange.faults.counts.count(FaultKind::Init));
             Fault::new(FaultKind::Init, problem)
         })
     }
@@ -99,9 +93,9 @@ impl NativeInstance {
         let Some(object) = object else {
             return Err("the instance is not running: it failed to start".to_owned());
         };
-        shared.with(Exchange::listen);
+        shared.with(|exchange| exchange.answer.listen());
         let result = during(shared, area, *granted, || question(object));
-        let answer = shared.with(|exchange| exchange.answer(result.unwrap_or_default()));
+        let answer = shared.with(|exchange| exchange.answer.take(result.unwrap_or_default()));
         if result.is_none() { Err(missing()) } else { answer }
     }
 
@@ -127,7 +121,7 @@ impl Instance for NativeInstance {
     }
 
     fn take_fault(&mut self) -> Option<millrace_plugin_abi::Fault> {
-        self.shared.with(|exchange| exchange.take_fault())
+        self.shared.with(|exchange| exchange.faults.take())
     }
 
     fn restart(&mut self) -> Result<(), PluginError> {
@@ -144,7 +138,7 @@ impl Instance for NativeInstance {
 
     fn next_call(&self) -> Option<Instant> {
         self.object.as_ref()?;
-        due(self.plugin.manifest(), self.shared.with(|exchange| exchange.timer), self.last_periodic)
+        self.shared.with(|exchange| exchange.timers.next())
     }
 
     fn has_timers(&self) -> bool {
@@ -152,13 +146,8 @@ impl Instance for NativeInstance {
     }
 
     fn periodic(&mut self, now: Instant) -> Progress {
-        let regular = self.plugin.manifest().period.is_some();
-        self.last_periodic = regular.then_some(now);
         let Self { object, shared, area, granted, .. } = self;
-        shared.with(|exchange| {
-            exchange.timer = exchange.timer.filter(|timer| *timer > now);
-            exchange.call.now = now;
-        });
+        shared.with(|exchange| exchange.begin_periodic(now));
         if let Some(object) = object {
             during(shared, area, *granted, || object.periodic(now.as_nanos()));
         }
@@ -174,7 +163,7 @@ impl Instance for NativeInstance {
     }
 
     fn take_output(&mut self) -> Option<Output> {
-        self.shared.with(Exchange::take_output)
+        self.shared.with(|exchange| exchange.outbox.take())
     }
 
     fn has_output(&self) -> bool {
@@ -182,7 +171,7 @@ impl Instance for NativeInstance {
     }
 
     fn flow_state(&self) -> usize {
-        self.plugin.manifest().flow_state.into()
+        self.plugin.manifest().state.flow.into()
     }
 
     fn service_state(&self) -> Vec<u8> {
@@ -206,7 +195,7 @@ impl Instance for NativeInstance {
     }
 
     fn restore(&mut self, state: &[u8], version: u32) -> Result<(), PluginError> {
-        let own = self.plugin.manifest().state_version;
+        let own = self.plugin.manifest().state.version;
         let missing = || {
             format!(
                 "can't restore state (own state version {own}): the plugin doesn't export millrace_restore"
@@ -222,7 +211,7 @@ impl Instance for NativeInstance {
         let Self { plugin, object, shared, area, granted, .. } = self;
         let Some(object) = object else { return Progress::Done };
         let mut words = [0_u64; WORDS];
-        let kept = usize::from(plugin.manifest().flow_state);
+        let kept = usize::from(plugin.manifest().state.flow);
         let used = if kept == state.len() { state.len().div_ceil(8) } else { 0 };
         let Some(words) = words.get_mut(..used) else { return Progress::Done };
         for (word, bytes) in words.iter_mut().zip(state.chunks(8)) {
@@ -269,7 +258,7 @@ impl Plugin for NativePlugin {
     }
 
     fn state_version(&self) -> u32 {
-        self.manifest().state_version
+        self.manifest().state.version
     }
 
     fn features(&self) -> Features {

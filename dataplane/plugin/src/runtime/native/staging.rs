@@ -34,7 +34,7 @@ impl Area {
             call: RawCall::default(),
             packets: [RawPacket::default(); MOST_PACKETS],
             window: manifest.window.into(),
-            state: manifest.flow_state.into(),
+            state: manifest.state.flow.into(),
         }
     }
 
@@ -94,7 +94,7 @@ impl Area {
         let Call { settled, under_way, .. } = exchange.call;
         for (index, described) in self.packets.iter().enumerate().take(under_way) {
             let written = Written::of(described);
-            let verdict = exchange.judge(written);
+            let verdict = exchange.faults.judge(written);
             if verdict.is_ok_and(goes_on) {
                 packets.get_mut(settled + index).1.tag = written.tag;
             }

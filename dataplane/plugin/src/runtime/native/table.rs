@@ -27,19 +27,31 @@ pub(super) struct Host {
     fail: extern "C" fn(*const u8, usize),
     reply: extern "C" fn(*const u8, usize),
     log: extern "C" fn(u32, *const u8, usize),
-    packet_read: extern "C" fn(u32, u32, *mut u8, usize) -> u32,
-    packet_write: extern "C" fn(u32, u32, *const u8, usize) -> u32,
-    packet_resize: extern "C" fn(u32, i32) -> i32,
-    packet_make: extern "C" fn(*const u8, usize, u32) -> i32,
+    packet: PacketFunctions,
     flow_backlog: extern "C" fn(u32, *mut u8, usize) -> u32,
     timer: extern "C" fn(u64),
     request: extern "C" fn(*const u8, usize) -> i32,
     service_state: extern "C" fn() -> *mut u8,
-    map_get: extern "C" fn(u32, *const u8, usize, *mut u8, usize) -> i32,
-    map_set: extern "C" fn(u32, *const u8, usize, *const u8, usize) -> i32,
-    map_remove: extern "C" fn(u32, *const u8, usize) -> i32,
+    map: MapFunctions,
     send: extern "C" fn(*const u8, usize) -> i32,
     count: extern "C" fn(u32, u64),
+}
+
+/// Part of the table: functions on packets.
+#[repr(C)]
+struct PacketFunctions {
+    read: extern "C" fn(u32, u32, *mut u8, usize) -> u32,
+    write: extern "C" fn(u32, u32, *const u8, usize) -> u32,
+    resize: extern "C" fn(u32, i32) -> i32,
+    make: extern "C" fn(*const u8, usize, u32) -> i32,
+}
+
+/// Part of the table: functions on maps.
+#[repr(C)]
+struct MapFunctions {
+    get: extern "C" fn(u32, *const u8, usize, *mut u8, usize) -> i32,
+    set: extern "C" fn(u32, *const u8, usize, *const u8, usize) -> i32,
+    remove: extern "C" fn(u32, *const u8, usize) -> i32,
 }
 
 /// The function table.
@@ -48,17 +60,17 @@ pub(super) static HOST: Host = Host {
     fail,
     reply,
     log,
-    packet_read,
-    packet_write,
-    packet_resize,
-    packet_make,
+    packet: PacketFunctions {
+        read: packet_read,
+        write: packet_write,
+        resize: packet_resize,
+        make: packet_make,
+    },
     flow_backlog,
     timer,
     request,
     service_state,
-    map_get,
-    map_set,
-    map_remove,
+    map: MapFunctions { get: map_get, set: map_set, remove: map_remove },
     send,
     count,
 };
@@ -142,7 +154,7 @@ fn acting<R>(function: &'static str, refusal: R, act: impl FnOnce(Current) -> R)
     match CURRENT.get() {
         Some(current) if current.granted.has(function) => act(current),
         Some(current) => {
-            current.with(|exchange| exchange.refuse(function));
+            current.with(|exchange| exchange.faults.refuse(function));
             refusal
         }
         None => refusal,
@@ -163,13 +175,13 @@ extern "C" fn fail(text: *const u8, bytes: usize) {
     // SAFETY: the plugin guarantees `bytes` readable bytes during the call. The same holds for all functions
     // below.
     let text = unsafe { slice(text, bytes) };
-    acting("fail", (), |current| current.with(|exchange| exchange.hear_failure(text)));
+    acting("fail", (), |current| current.with(|exchange| exchange.answer.fail(text)));
 }
 
 extern "C" fn reply(bytes: *const u8, length: usize) {
     // SAFETY: as in `fail`.
     let reply = unsafe { slice(bytes, length) };
-    acting("reply", (), |current| current.with(|exchange| exchange.hear_reply(reply)));
+    acting("reply", (), |current| current.with(|exchange| exchange.answer.reply(reply)));
 }
 
 extern "C" fn log(level: u32, text: *const u8, bytes: usize) {
@@ -254,7 +266,7 @@ extern "C" fn count(counter: u32, number: u64) {
 extern "C" fn request(json: *const u8, bytes: usize) -> i32 {
     // SAFETY: as in `fail`.
     let json = unsafe { slice(json, bytes) };
-    acting("request", 1, |current| i32::from(!current.with(|exchange| exchange.request(json))))
+    acting("request", 1, |current| i32::from(!current.with(|exchange| exchange.outbox.request(json))))
 }
 
 extern "C" fn service_state() -> *mut u8 {
@@ -296,7 +308,7 @@ extern "C" fn map_remove(map: u32, key: *const u8, bytes: usize) -> i32 {
 extern "C" fn send(bytes: *const u8, length: usize) -> i32 {
     // SAFETY: as in `fail`.
     let message = unsafe { slice(bytes, length) };
-    acting("send", 1, |current| i32::from(!current.with(|exchange| exchange.send(message))))
+    acting("send", 1, |current| i32::from(!current.with(|exchange| exchange.outbox.send(message))))
 }
 
 #[cfg(test)]
@@ -311,17 +323,17 @@ mod tests {
             offset_of!(Host, fail),
             offset_of!(Host, reply),
             offset_of!(Host, log),
-            offset_of!(Host, packet_read),
-            offset_of!(Host, packet_write),
-            offset_of!(Host, packet_resize),
-            offset_of!(Host, packet_make),
+            offset_of!(Host, packet.read),
+            offset_of!(Host, packet.write),
+            offset_of!(Host, packet.resize),
+            offset_of!(Host, packet.make),
             offset_of!(Host, flow_backlog),
             offset_of!(Host, timer),
             offset_of!(Host, request),
             offset_of!(Host, service_state),
-            offset_of!(Host, map_get),
-            offset_of!(Host, map_set),
-            offset_of!(Host, map_remove),
+            offset_of!(Host, map.get),
+            offset_of!(Host, map.set),
+            offset_of!(Host, map.remove),
             offset_of!(Host, send),
             offset_of!(Host, count),
         ];
@@ -355,9 +367,9 @@ mod tests {
         (HOST.fail)(text.as_ptr(), text.len());
         (HOST.timer)(1);
         let mut bytes = [0; 4];
-        assert_eq!((HOST.packet_read)(0, 0, bytes.as_mut_ptr(), bytes.len()), 0);
-        assert_eq!((HOST.packet_resize)(0, 4), 1);
-        assert_eq!((HOST.packet_make)(text.as_ptr(), text.len(), 0), 1);
+        assert_eq!((HOST.packet.read)(0, 0, bytes.as_mut_ptr(), bytes.len()), 0);
+        assert_eq!((HOST.packet.resize)(0, 4), 1);
+        assert_eq!((HOST.packet.make)(text.as_ptr(), text.len(), 0), 1);
         assert_eq!((HOST.request)(text.as_ptr(), text.len()), 1);
     }
 }

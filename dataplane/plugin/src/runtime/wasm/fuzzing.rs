@@ -91,6 +91,6 @@ impl PluginMemory {
 
     /// Returns the fault of the plugin since the last call.
     pub fn take_fault(&mut self) -> Option<String> {
-        self.shared.with(|exchange| exchange.take_fault().map(|fault| fault.text))
+        self.shared.with(|exchange| exchange.faults.take().map(|fault| fault.text))
     }
 }

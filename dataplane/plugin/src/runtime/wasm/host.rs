@@ -118,14 +118,14 @@ pub(super) fn link(linker: &mut Linker<Data>, manifest: &Manifest) -> Result<()>
 fn fail(mut caller: Caller<'_, Data>, address: u32, bytes: u32) -> Result<()> {
     let (memory, data) = parts(&mut caller)?;
     let text = slice(memory, address, bytes)?;
-    data.shared.with(|exchange| exchange.hear_failure(text));
+    data.shared.with(|exchange| exchange.answer.fail(text));
     Ok(())
 }
 
 fn reply(mut caller: Caller<'_, Data>, address: u32, bytes: u32) -> Result<()> {
     let (memory, data) = parts(&mut caller)?;
     let reply = slice(memory, address, bytes)?;
-    data.shared.with(|exchange| exchange.hear_reply(reply));
+    data.shared.with(|exchange| exchange.answer.reply(reply));
     Ok(())
 }
 
@@ -229,7 +229,7 @@ fn map_remove(mut caller: Caller<'_, Data>, map: u32, key: u32, bytes: u32) -> R
 fn send(mut caller: Caller<'_, Data>, address: u32, bytes: u32) -> Result<u32> {
     let (memory, data) = parts(&mut caller)?;
     let message = slice(memory, address, bytes)?;
-    Ok(u32::from(!data.shared.with(|exchange| exchange.send(message))))
+    Ok(u32::from(!data.shared.with(|exchange| exchange.outbox.send(message))))
 }
 
 fn count(caller: Caller<'_, Data>, counter: u32, number: u64) {
@@ -239,5 +239,5 @@ fn count(caller: Caller<'_, Data>, counter: u32, number: u64) {
 fn request(mut caller: Caller<'_, Data>, address: u32, bytes: u32) -> Result<u32> {
     let (memory, data) = parts(&mut caller)?;
     let json = slice(memory, address, bytes)?;
-    Ok(u32::from(!data.shared.with(|exchange| exchange.request(json))))
+    Ok(u32::from(!data.shared.with(|exchange| exchange.outbox.request(json))))
 }

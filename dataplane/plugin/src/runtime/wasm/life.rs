@@ -228,11 +228,11 @@ impl Life {
     async fn init(&mut self, settings: &[u8]) -> Result<(), Fault> {
         let refused = |text: String| Fault::new(FaultKind::Init, text);
         let message = self.pass(&[settings]).await?.map_err(refused)?;
-        self.exchange(Exchange::listen);
+        self.exchange(|exchange| exchange.answer.listen());
         let init = self.exports.init.clone();
         let result = init.call_async(&mut self.store, (message.address, settings.len() as u32)).await;
         let result = result.map_err(at(export::INIT))?;
-        let answer = self.exchange(|exchange| exchange.answer(result));
+        let answer = self.exchange(|exchange| exchange.answer.take(result));
         self.release(message).await?;
         answer.map(drop).map_err(refused)
     }
@@ -360,10 +360,10 @@ impl Life {
     }
 
     async fn do_job(&mut self) -> Result<(), Fault> {
-        let Some(job) = self.exchange(|exchange| exchange.job.take()) else { return Ok(()) };
+        let Some(job) = self.exchange(|exchange| exchange.jobs.pending.take()) else { return Ok(()) };
         self.store.set_epoch_deadline(self.plugin.sandbox().slice());
         let outcome = self.carry_out(job).await?;
-        self.exchange(|exchange| exchange.outcome = Some(outcome));
+        self.exchange(|exchange| exchange.jobs.outcome = Some(outcome));
         Ok(())
     }
 
@@ -390,9 +390,9 @@ impl Life {
         };
         let length = name.len() as u32;
         let parameters = (message.address, length, message.address + length, arguments.len() as u32);
-        self.exchange(Exchange::listen);
+        self.exchange(|exchange| exchange.answer.listen());
         let result = control.call_async(&mut self.store, parameters).await.map_err(at(export::CONTROL))?;
-        let answer = self.exchange(|exchange| exchange.answer(result));
+        let answer = self.exchange(|exchange| exchange.answer.take(result));
         self.release(message).await?;
         Ok(answer)
     }
@@ -413,26 +413,26 @@ impl Life {
         let Some(save) = self.exports.save.clone() else {
             return Ok(Err("the plugin saves no state: it doesn't export millrace_save".to_owned()));
         };
-        self.exchange(Exchange::listen);
+        self.exchange(|exchange| exchange.answer.listen());
         let result = save.call_async(&mut self.store, ()).await.map_err(at(export::SAVE))?;
-        Ok(self.exchange(|exchange| exchange.answer(result)))
+        Ok(self.exchange(|exchange| exchange.answer.take(result)))
     }
 
     async fn restore(&mut self, state: &[u8], version: u32) -> Result<Result<Vec<u8>, String>, Fault> {
         let Some(restore) = self.exports.restore.clone() else {
             return Ok(Err(format!(
                 "can't restore state (own state version {}): the plugin doesn't export millrace_restore",
-                self.plugin.manifest().state_version
+                self.plugin.manifest().state.version
             )));
         };
         let message = match self.pass(&[state]).await? {
             Ok(message) => message,
             Err(problem) => return Ok(Err(problem)),
         };
-        self.exchange(Exchange::listen);
+        self.exchange(|exchange| exchange.answer.listen());
         let parameters = (message.address, state.len() as u32, version);
         let result = restore.call_async(&mut self.store, parameters).await.map_err(at(export::RESTORE))?;
-        let answer = self.exchange(|exchange| exchange.answer(result));
+        let answer = self.exchange(|exchange| exchange.answer.take(result));
         self.release(message).await?;
         Ok(answer)
     }

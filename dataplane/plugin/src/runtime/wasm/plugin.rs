@@ -72,7 +72,7 @@ impl Plugin for LoadedPlugin {
     }
 
     fn state_version(&self) -> u32 {
-        self.plugin.manifest().state_version
+        self.plugin.manifest().state.version
     }
 
     fn features(&self) -> Features {

@@ -50,7 +50,7 @@ pub(super) struct Area {
 impl Area {
     /// Lays out an area in memory at `reserved`, with the manifest's sizes of windows and flow states.
     fn new(reserved: u32, manifest: &Manifest) -> Self {
-        let (window, state) = (usize::from(manifest.window), manifest.flow_state.into());
+        let (window, state) = (usize::from(manifest.window), manifest.state.flow.into());
         let address = reserved.next_multiple_of(LINE as u32);
         let stride = window.next_multiple_of(if window < LINE { 8 } else { LINE });
         let writes = manifest.has_capability("packet-write");
@@ -131,7 +131,7 @@ impl Exchange {
             let collected = self.with_packets(|exchange, packets| exchange.collect(packets, region, area));
             self.call.active = collected == Some(true);
         }
-        if let Some(ended) = self.pop_end() {
+        if let Some(ended) = self.ends.pop() {
             return Ok(Some(Step::FlowEnded(show_end(ended, region, area))));
         }
         if self.call.active {
@@ -142,11 +142,11 @@ impl Exchange {
                 return Ok(Some(Step::Packets(call, self.call.under_way as u32)));
             }
         }
-        if let Some(now) = self.periodic.take() {
+        if let Some(now) = self.timers.pending.take() {
             return Ok(Some(Step::Periodic(now)));
         }
-        self.idle = self.job.is_none();
-        Ok(self.job.is_some().then_some(Step::Job))
+        self.idle = self.jobs.pending.is_none();
+        Ok((!self.idle).then_some(Step::Job))
     }
 
     /// Describes the next packets to the plugin; returns `false` if no packets are left.
@@ -263,7 +263,7 @@ impl Exchange {
     /// Returns the verdict of a packet that doesn't simply pass.
     #[cold]
     fn collect_verdict(&mut self, description: &[u8; PACKET]) -> Verdict {
-        self.judge(Written::read(description)).unwrap_or(Verdict::Fault)
+        self.faults.judge(Written::read(description)).unwrap_or(Verdict::Fault)
     }
 
     /// Calls `look` with packet `number` and the plugin's memory. First writes the plugin's window back to

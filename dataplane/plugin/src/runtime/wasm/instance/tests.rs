@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use millrace_packet::{Exceptions, FlowKey, Packet, Pool};
 use millrace_plugin_abi::binary::{packet_flags, verdict};
-use millrace_plugin_abi::{FlowStates, LogLevel, Message, Verdict};
+use millrace_plugin_abi::{LogLevel, Message, Verdict};
 use millrace_units::{InstanceId, PortId};
 use proptest::prelude::*;
 use serde_json::json;
@@ -14,8 +14,11 @@ use super::super::compile::Tier;
 use super::super::sandbox::{Sandbox, SandboxSettings};
 use super::super::test_modules::{module, module_with};
 use super::*;
+use crate::fault::FaultKind;
 
+mod flow_states;
 mod host_functions;
+mod memory;
 mod messages;
 mod time;
 
@@ -359,96 +362,6 @@ fn settings_reach_a_plugin_that_takes_some() {
     assert_eq!(refused.text, "unknown setting \"z\": the plugin takes no settings");
 }
 
-#[test]
-fn memory_beyond_the_limit_is_refused_and_counted() {
-    // The plugin requests 61 pages beyond its 4, then one. The packet's first byte is its page count.
-    let body = for_each(
-        "(drop (memory.grow (i32.const 61)))
-         (drop (memory.grow (i32.const 1)))
-         (i32.store8 (local.get $window) (memory.size))",
-    );
-    let mut instance = begin(&body);
-    assert_eq!(Batch::equal(1, 60).processed(&mut instance).packets[0].data()[0], 5);
-    assert_eq!((instance.counts().memory_refused, instance.fault()), (1, None));
-}
-
-#[test]
-fn tables_count_as_memory() {
-    // 4 pages leave 3.75 MiB: 491,520 table entries of 8 bytes. Address 0 holds the last table's size.
-    let body = for_each(
-        "(drop (table.grow $first (ref.null func) (i32.const 400000)))
-         (drop (table.grow $second (ref.null func) (i32.const 100000)))
-         (drop (table.grow $second (ref.null func) (i32.const 90000)))
-         (i32.store (local.get $window) (table.size $second))",
-    );
-    let mut instance = begin(&format!("(table $first 0 funcref)\n(table $second 0 funcref)\n{body}"));
-    let packets = Batch::equal(1, 60).processed(&mut instance).packets;
-    assert_eq!(packets[0].data()[..4], 90_000_u32.to_le_bytes());
-    assert_eq!((instance.counts().memory_refused, instance.fault()), (1, None));
-}
-
-#[test]
-fn a_module_with_tables_beyond_the_limit_does_not_begin() {
-    let tables = "(table 65536 funcref)\n".repeat(100);
-    let before = resident();
-    let refused = begin_with("", &tables, InstanceSettings::default()).unwrap_err();
-    assert_eq!(refused.kind, FaultKind::Init);
-    let grown = resident().saturating_sub(before);
-    assert!(grown < 24 << 20, "resident memory grew by {grown} bytes for a limit of 4 MiB");
-}
-
-#[test]
-fn a_module_with_passive_segments_beyond_the_limit_does_not_begin() {
-    // Entries have 16 bytes each; the memory uses the whole limit.
-    let plugin = SANDBOX.compile(&module(&passive(24_000))).unwrap();
-    let settings = || InstanceSettings { most_memory: 4 << 16, ..Default::default() };
-    let before = resident();
-    let refused: Vec<_> = (0..128).map(|_| WasmInstance::new(&plugin, settings()).unwrap_err()).collect();
-    let grown = resident().saturating_sub(before);
-    assert!(grown < 24 << 20, "resident memory grew by {grown} bytes for a limit of 256 KiB");
-    let Fault { kind, text } = &refused[0];
-    assert_eq!(*kind, FaultKind::Init);
-    assert!(text.ends_with("262144 bytes: build the plugin with fewer, or raise `memory`"), "{text}");
-}
-
-/// Returns a passive segment of `entries` entries.
-fn passive(entries: usize) -> String {
-    format!("(elem funcref{})", " (ref.null func)".repeat(entries))
-}
-
-#[test]
-fn a_module_with_functions_beyond_the_limit_does_not_begin() {
-    // References to the functions take 32 bytes each; the memory uses the whole limit.
-    let all: String = (0..12_000).map(|index| format!(" {index}")).collect();
-    let plugin = module(&format!("{}(elem declare func{all})", "(func)\n".repeat(12_000)));
-    let plugin = compiled(&SANDBOX, &plugin, Tier::Baseline);
-    let begin =
-        |most_memory| WasmInstance::new(&plugin, InstanceSettings { most_memory, ..Default::default() });
-    let refused = begin(4 << 16).unwrap_err();
-    assert!(refused.text.starts_with("functions, globals and passive segments take 384"), "{refused:?}");
-    assert!(begin(10 << 16).is_ok());
-}
-
-#[test]
-fn bytes_of_an_instance_leave_less_for_memory() {
-    // 16,000 entries take 256,000 bytes: without the 64 KiB that don't count, nearly three of 64 pages.
-    let segment = passive(16_000);
-    let grows = for_each(
-        "(drop (memory.grow (i32.const 58)))
-         (drop (memory.grow (i32.const 57)))
-         (i32.store8 (local.get $window) (memory.size))",
-    );
-    let mut instance = begin(&format!("{segment}\n{grows}"));
-    assert_eq!(Batch::equal(1, 60).processed(&mut instance).packets[0].data()[0], 61);
-    assert_eq!((instance.counts().memory_refused, instance.fault()), (1, None));
-}
-
-/// Returns the resident bytes of this process.
-fn resident() -> usize {
-    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
-    text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
-}
-
 /// Plugin that counts packets at address 64 and saves the count. It restores only state of version 3.
 const COUNTER: &str = r#"(import "millrace" "reply" (func $reply (param i32 i32)))
     (func (export "millrace_save") (result i32) (call $reply (i32.const 64) (i32.const 4)) i32.const 0)
@@ -530,49 +443,5 @@ proptest! {
         if let Ok(plugin) = SANDBOX.compile(&bytes) {
             let _ = WasmInstance::new(&plugin, InstanceSettings::default());
         }
-    }
-}
-
-#[test]
-fn packets_of_a_flow_share_its_state() {
-    // The plugin counts packets in the flow's state; it writes count, flow number and new-flow flag.
-    let count = for_each(
-        "(i32.store (i32.wrap_i64 (i64.load offset=32 (local.get $at)))
-           (i32.add (i32.load (i32.wrap_i64 (i64.load offset=32 (local.get $at)))) (i32.const 1)))
-         (i32.store8 (local.get $window) (i32.load (i32.wrap_i64 (i64.load offset=32 (local.get $at)))))
-         (i32.store8 offset=1 (local.get $window) (i32.load offset=40 (local.get $at)))
-         (i32.store8 offset=2 (local.get $window) (i32.load16_u offset=2 (local.get $at)))",
-    );
-    let mut instance = begin_with(r#", "flow-state": 12"#, &count, Default::default()).unwrap();
-    assert_eq!(instance.flow_state(), 12);
-    let mut blocks = Blocks(vec![vec![0; 24]; 3]);
-    for round in 0..2_u8 {
-        let mut batch = Batch::equal(4, 60);
-        let mut packets = batch.packets();
-        packets = packets.with_states(&mut blocks, &[1, 2, 1, 1], 8, 12);
-        let mut progress = instance.process(&mut packets, Instant::ZERO);
-        while progress == Progress::Suspended {
-            progress = instance.resume(&mut packets, Instant::ZERO);
-        }
-        let first = if round == 0 { u8::try_from(packet_flags::FIRST).unwrap() } else { 0 };
-        let said: Vec<_> = batch.packets.iter().map(|packet| packet.data()[..3].to_vec()).collect();
-        let (before_one, before_two) = (round * 3, round);
-        let expected = [
-            [before_one + 1, 1, first],
-            [before_two + 1, 2, first],
-            [before_one + 2, 1, 0],
-            [before_one + 3, 1, 0],
-        ];
-        assert_eq!(said, expected);
-    }
-    assert_eq!((blocks.0[0][8], blocks.0[1][8], blocks.0[2][8]), (6, 2, 0));
-}
-
-/// Flow states, one block each.
-struct Blocks(Vec<Vec<u8>>);
-
-impl FlowStates for Blocks {
-    fn block(&mut self, number: u32) -> Option<&mut [u8]> {
-        self.0.get_mut((number as usize).checked_sub(1)?).map(Vec::as_mut_slice)
     }
 }

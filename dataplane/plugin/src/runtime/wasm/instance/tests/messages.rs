@@ -128,13 +128,13 @@ fn it_is_called_by_its_period_and_its_timer() {
     );
     let keys = r#", "period": 20, "capabilities": ["timer"]"#;
     let mut instance = begin_with(keys, &body, Default::default()).unwrap();
-    assert_eq!(instance.due(), Some(Instant::ZERO));
+    assert_eq!(instance.next_call(), Some(Instant::ZERO));
     instance.periodic(Instant::from_millis(100));
     assert_eq!(instance.save().unwrap().unwrap(), 100_000_000_u32.to_le_bytes());
-    assert_eq!(instance.due(), Some(Instant::from_millis(105)));
+    assert_eq!(instance.next_call(), Some(Instant::from_millis(105)));
     instance.periodic(Instant::from_millis(105));
-    assert_eq!(instance.due(), Some(Instant::from_millis(110)));
-    assert_eq!(begin("").due(), None);
+    assert_eq!(instance.next_call(), Some(Instant::from_millis(110)));
+    assert_eq!(begin("").next_call(), None);
 }
 
 #[test]

@@ -1,0 +1,68 @@
+//! Ended flows that wait for a busy plugin.
+
+use std::collections::VecDeque;
+
+use millrace_plugin_abi::binary::RawFlowEnd;
+
+/// Maximum number of flow ends that wait for a busy plugin.
+const MOST_ENDS: usize = 1024;
+
+/// Ended flow, with the state that the plugin kept for it.
+#[derive(Debug, Default)]
+pub(crate) struct EndedFlow {
+    pub raw: RawFlowEnd,
+    pub state: Vec<u8>,
+}
+
+/// Queue of ended flows.
+#[derive(Debug)]
+pub(crate) struct FlowEnds {
+    waiting: VecDeque<EndedFlow>,
+    lost: u64,
+}
+
+impl Default for FlowEnds {
+    fn default() -> Self {
+        Self { waiting: VecDeque::with_capacity(MOST_ENDS), lost: 0 }
+    }
+}
+
+impl FlowEnds {
+    /// Queues the end of a flow. If 1,024 ends already wait, this one is lost.
+    pub fn push(&mut self, raw: RawFlowEnd, state: &[u8]) {
+        if self.waiting.len() < MOST_ENDS {
+            self.waiting.push_back(EndedFlow { raw, state: state.to_vec() });
+        } else {
+            self.lost = self.lost.saturating_add(1);
+        }
+    }
+
+    /// Removes and returns the earliest end.
+    #[inline]
+    pub fn pop(&mut self) -> Option<EndedFlow> {
+        self.waiting.pop_front()
+    }
+
+    /// Forgets the waiting ends.
+    pub fn clear(&mut self) {
+        self.waiting.clear();
+    }
+
+    /// Returns the number of flow ends lost because the queue was full.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_of_flows_wait_up_to_a_limit() {
+        let mut ends = FlowEnds::default();
+        (0..MOST_ENDS + 3).for_each(|_| ends.push(RawFlowEnd::default(), &[]));
+        assert_eq!(ends.lost(), 3);
+        assert_eq!(std::iter::from_fn(|| ends.pop()).count(), MOST_ENDS);
+    }
+}

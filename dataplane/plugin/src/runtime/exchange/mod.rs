@@ -1,0 +1,295 @@
+//! State shared by the two sides of a file plugin's instance: the router that calls the plugin, and the host
+//! functions that the plugin calls.
+//!
+//! In WebAssembly the future that runs the plugin owns the plugin's store, so no other code can reach into
+//! the store. A shared object sees only a table of the router's functions. All data between the two sides
+//! therefore passes through this module. The packets of a call are lent only while the plugin runs.
+#![allow(unsafe_code)]
+
+mod answer;
+mod faults;
+mod flow_ends;
+mod outbox;
+mod timers;
+
+use std::cell::RefCell;
+use std::ptr::NonNull;
+use std::rc::Rc;
+use std::time::Duration;
+
+use millrace_plugin_abi::binary::{MOST_PACKETS, RawBacklog};
+use millrace_plugin_abi::{Instant, Packets};
+use millrace_units::PortId;
+
+use crate::Manifest;
+use crate::declaration::declared::interned;
+use crate::declaration::maps::Maps;
+use crate::runtime::raw_packet::raw_backlog;
+use crate::runtime::service_state::ServiceState;
+
+pub(crate) use answer::{Answer, Job, Jobs};
+pub(crate) use faults::Faults;
+pub(crate) use flow_ends::{EndedFlow, FlowEnds};
+pub(crate) use outbox::Outbox;
+pub(crate) use timers::Timers;
+
+/// Progress of the packets of a call.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Call {
+    /// Start time of the call.
+    pub now: Instant,
+    /// Whether any packet has no verdict yet.
+    pub active: bool,
+    /// Number of packets that have their verdicts; they precede the others in the batch.
+    pub settled: usize,
+    /// Number of packets that the plugin holds now; they follow the settled packets.
+    pub under_way: usize,
+}
+
+impl Call {
+    pub fn begin(now: Instant) -> Self {
+        Self { now, active: true, settled: 0, under_way: 0 }
+    }
+
+    /// Returns the index of packet `number` in the plugin's call; `None` if the plugin doesn't hold the
+    /// packet.
+    pub fn place(&self, number: u32) -> Option<usize> {
+        (number as usize).checked_sub(self.settled).filter(|place| *place < self.under_way)
+    }
+}
+
+/// Data shared between the router and the plugin.
+pub(crate) struct Exchange {
+    packets: Option<NonNull<Packets<'static>>>,
+    /// Progress of the packets of the call.
+    pub call: Call,
+    /// Flow numbers of the packets that the plugin holds, if it keeps state for flows.
+    pub flows: [u32; MOST_PACKETS],
+    /// Ended flows that the plugin has not been notified of.
+    pub ends: FlowEnds,
+    /// Times of calls without packets.
+    pub timers: Timers,
+    /// Requests other than packets.
+    pub jobs: Jobs,
+    /// Whether the plugin has no work left and waits.
+    pub idle: bool,
+    /// Clock ticks at the start of the plugin's current slice.
+    pub since: u64,
+    /// Reply to the request in progress.
+    pub answer: Answer,
+    /// Faults that the plugin survived.
+    pub faults: Faults,
+    /// State common to all flows. This state survives a restart of the plugin.
+    pub service: ServiceState,
+    /// Maps of this instance and of other instances.
+    pub maps: Maps,
+    /// Number of refused memory requests.
+    pub memory_refused: u64,
+    /// Outputs of the plugin that the router has not taken yet.
+    pub outbox: Outbox,
+    /// Counters of the plugin. They survive a restart of the plugin.
+    counters: Box<[(&'static str, u64)]>,
+}
+
+impl Exchange {
+    /// Calls `look` with the lent packets; returns `None` if no packets are lent.
+    #[inline]
+    pub fn with_packets<R>(
+        &mut self,
+        look: impl for<'p> FnOnce(&mut Self, &mut Packets<'p>) -> R,
+    ) -> Option<R> {
+        let mut lent = self.packets.take()?;
+        // SAFETY: `Shared::lend` holds the exclusive reference from which this pointer was made, until `lend`
+        // has taken the pointer back. Taking the pointer out of `self.packets` prevents a second reference.
+        // `look` accepts packets of any lifetime, so it can't keep a reference to them.
+        let result = look(self, unsafe { lent.as_mut() });
+        self.packets = Some(lent);
+        Some(result)
+    }
+
+    /// Returns the backlog of packet `number`; `None` if the plugin doesn't hold the packet.
+    pub fn backlog(&mut self, number: u32) -> Option<RawBacklog> {
+        self.call.place(number)?;
+        let look = |_: &mut Self, packets: &mut Packets<'_>| {
+            ((number as usize) < packets.len()).then(|| raw_backlog(&packets.backlog(number as usize)))
+        };
+        self.with_packets(look).flatten()
+    }
+
+    /// Queues a log line, up to a rate limit.
+    pub fn log(&mut self, level: u32, line: &[u8]) {
+        self.outbox.log(self.call.now, level, line);
+    }
+
+    /// Queues a packet that the plugin made; returns `false` if the queue is full, or the packet is too long
+    /// or empty.
+    pub fn make(&mut self, content: &[u8], port: u32) -> bool {
+        let Ok(port) = u16::try_from(port) else { return false };
+        let passes = self.with_packets(|_, packets| packets.passes()).unwrap_or(0);
+        self.outbox.packet(content, PortId(port), passes)
+    }
+
+    /// Schedules `millrace_periodic` this number of nanoseconds after the time of the current call.
+    pub fn set_timer(&mut self, nanoseconds: u64) {
+        self.timers.wanted = Some(self.call.now + Duration::from_nanos(nanoseconds));
+    }
+
+    /// Adds `number` to a counter. Does nothing if the counter doesn't exist.
+    pub fn count(&mut self, counter: u32, number: u64) {
+        if let Some((_, count)) = self.counters.get_mut(counter as usize) {
+            *count = count.wrapping_add(number);
+        }
+    }
+
+    /// Returns the counters with their names.
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.counters.to_vec()
+    }
+
+    /// Begins the periodic call at this time.
+    pub fn begin_periodic(&mut self, now: Instant) {
+        self.timers.begin(now);
+        self.call.now = now;
+    }
+
+    /// Resets the state of calls in progress for a restart of the plugin.
+    pub fn restart(&mut self) {
+        self.call = Call::default();
+        self.ends.clear();
+        self.timers.clear();
+        (self.jobs, self.answer) = (Jobs::default(), Answer::default());
+        self.idle = false;
+        self.maps.has_begun = false;
+    }
+}
+
+/// Handle on the exchange of an instance. A WebAssembly plugin has two handles: one in the instance, one in
+/// its store.
+pub(crate) struct Shared(Rc<RefCell<Exchange>>);
+
+/// Both handles are inside the same `WasmInstance`: one is its field, the other is in the store that its
+/// future owns. Neither handle leaves the modules of file plugins, and only `for_store` makes a second
+/// handle.
+// SAFETY: both handles move to another thread together, and one thread at a time uses them. The packet
+// pointer is `None` whenever no poll runs, and nobody can send an instance that a poll borrows. All other
+// fields are `Send`.
+unsafe impl Send for Shared {}
+
+impl Shared {
+    /// Creates the exchange of an instance from the plugin's manifest.
+    pub fn new(manifest: &Manifest) -> Self {
+        Self(Rc::new(RefCell::new(Exchange {
+            packets: None,
+            call: Call::default(),
+            flows: [0; MOST_PACKETS],
+            ends: FlowEnds::default(),
+            timers: Timers::new(manifest),
+            jobs: Jobs::default(),
+            idle: false,
+            since: 0,
+            answer: Answer::default(),
+            faults: Faults::default(),
+            service: ServiceState::new(manifest.state.service),
+            maps: Maps::default(),
+            memory_refused: 0,
+            outbox: Outbox::new(manifest.requests()),
+            counters: manifest.counters.iter().map(|name| (interned(name), 0)).collect(),
+        })))
+    }
+
+    /// Returns a second handle, for the store. The handle of an earlier store must be dropped.
+    pub fn for_store(&self) -> Self {
+        Self(Rc::clone(&self.0))
+    }
+
+    /// Calls `look` with the exchange. No plugin code may run meanwhile.
+    #[inline]
+    pub fn with<R>(&self, look: impl FnOnce(&mut Exchange) -> R) -> R {
+        look(&mut self.0.borrow_mut())
+    }
+
+    /// Lends `packets` to the plugin's functions while `call` runs.
+    #[inline]
+    pub fn lend<R>(&self, packets: &mut Packets<'_>, call: impl FnOnce() -> R) -> R {
+        self.give_time(Some(packets), 0, call).0
+    }
+
+    /// Runs the plugin by `poll` and lends `packets` to its functions meanwhile. `since` is the current clock
+    /// tick. Also returns whether the plugin has no work left.
+    #[inline]
+    pub fn give_time<R>(
+        &self,
+        packets: Option<&mut Packets<'_>>,
+        since: u64,
+        poll: impl FnOnce() -> R,
+    ) -> (R, bool) {
+        self.with(|exchange| {
+            // The earlier value is obsolete: the plugin may be stopped before it asks for its next job.
+            (exchange.idle, exchange.since) = (false, since);
+            exchange.packets = packets.map(|packets| NonNull::from(packets).cast());
+        });
+        let loan = Loan(self);
+        let result = poll();
+        (result, loan.end())
+    }
+}
+
+/// Guard that takes the packets back even if the poll panics.
+struct Loan<'a>(&'a Shared);
+
+impl Loan<'_> {
+    /// Takes the packets back, and returns whether the plugin has no work left.
+    #[inline]
+    fn end(self) -> bool {
+        let idle = self.0.take_back();
+        std::mem::forget(self);
+        idle
+    }
+}
+
+impl Drop for Loan<'_> {
+    fn drop(&mut self) {
+        self.0.take_back();
+    }
+}
+
+impl Shared {
+    #[inline]
+    fn take_back(&self) -> bool {
+        self.with(|exchange| {
+            exchange.packets = None;
+            exchange.idle
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shared() -> Shared {
+        let manifest =
+            br#"{"abi": 1, "name": "a", "version": "1.0.0", "summary": "x", "positions": ["late"]}"#;
+        Shared::new(&Manifest::parse(manifest).unwrap())
+    }
+
+    #[test]
+    fn packets_are_reached_during_the_loan_only() {
+        let shared = shared();
+        let count = || shared.with(|exchange| exchange.with_packets(|_, packets| packets.len()));
+        assert_eq!(count(), None);
+        let (mut none, mut verdicts) = ([], []);
+        let mut packets = Packets::new(&mut none, &[], &[], &mut verdicts);
+        assert_eq!(shared.give_time(Some(&mut packets), 7, count), (Some(0), false));
+        assert_eq!(count(), None);
+    }
+
+    #[test]
+    fn packets_can_be_reached_once_at_a_time() {
+        let shared = shared();
+        let (mut none, mut verdicts) = ([], []);
+        let mut packets = Packets::new(&mut none, &[], &[], &mut verdicts);
+        let twice = || shared.with(|one| one.with_packets(|one, _| one.with_packets(|_, _| ()).is_some()));
+        assert_eq!(shared.lend(&mut packets, twice), Some(false));
+    }
+}

@@ -1,0 +1,123 @@
+//! Outputs of a plugin besides verdicts, until the router takes them.
+
+use std::collections::VecDeque;
+
+use millrace_plugin_abi::{Instant, LogLevel, Output, Request, RequestKinds};
+use millrace_units::PortId;
+
+/// Maximum number of outputs of a plugin in a slice.
+const MOST_OUTPUTS: usize = 64;
+/// Maximum number of log lines of a plugin per second.
+const LINES_A_SECOND: u32 = 10;
+const SECOND: u64 = 1_000_000_000;
+/// Maximum bytes of a log line or of an error text; the rest is cut off.
+const MOST_TEXT: usize = 1024;
+/// Maximum bytes of a packet that a plugin makes.
+const MOST_MADE: usize = 9000;
+/// Maximum bytes of a message to the host companion, or from it.
+const MOST_MESSAGE: usize = 16 << 10;
+/// Maximum bytes of a request.
+const MOST_REQUEST: usize = 64 << 10;
+
+/// Queue of outputs.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    outputs: VecDeque<Output>,
+    log: LogLimit,
+    /// Kinds of requests to the control side that the plugin may make.
+    requests: RequestKinds,
+}
+
+/// Rate limit of the plugin's log lines.
+#[derive(Debug, Default)]
+struct LogLimit {
+    second: u64,
+    lines: u32,
+    suppressed: u64,
+}
+
+impl Outbox {
+    /// Returns the empty queue of a plugin that may make these requests.
+    pub fn new(requests: RequestKinds) -> Self {
+        Self { outputs: VecDeque::new(), log: LogLimit::default(), requests }
+    }
+
+    /// Removes and returns the earliest output.
+    pub fn take(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// Queues a log line, unless the rate limit suppresses it.
+    pub fn log(&mut self, now: Instant, level: u32, line: &[u8]) {
+        if self.log.admits(now) {
+            self.give(Output::Log(LogLevel::from_number(level), shown(line)));
+        }
+    }
+
+    /// Queues a packet; returns `false` if the queue is full, or the packet is too long or empty.
+    pub fn packet(&mut self, content: &[u8], port: PortId, passes: u8) -> bool {
+        let fits = !content.is_empty() && content.len() <= MOST_MADE;
+        fits && self.give(Output::Packet { bytes: content.to_vec(), port, passes })
+    }
+
+    /// Queues a request; returns `false` if the queue is full, or the request is no UTF-8 or too long.
+    pub fn request(&mut self, json: &[u8]) -> bool {
+        let fits = json.len() <= MOST_REQUEST;
+        let Some(json) = std::str::from_utf8(json).ok().filter(|_| fits) else { return false };
+        self.give(Output::Request(Request { json: json.to_owned(), granted: self.requests }))
+    }
+
+    /// Queues a message to the other half of the plugin; returns `false` if the queue is full or the message
+    /// is too long.
+    pub fn send(&mut self, message: &[u8]) -> bool {
+        message.len() <= MOST_MESSAGE && self.give(Output::Message(message.to_vec()))
+    }
+
+    /// Returns the number of log lines that the rate limit suppressed.
+    pub fn lines_suppressed(&self) -> u64 {
+        self.log.suppressed
+    }
+
+    /// Queues an output; returns `false` if 64 outputs already wait.
+    fn give(&mut self, output: Output) -> bool {
+        let room = self.outputs.len() < MOST_OUTPUTS;
+        if room {
+            self.outputs.push_back(output);
+        }
+        room
+    }
+}
+
+impl LogLimit {
+    /// Whether the rate limit admits another log line; otherwise counts the line as suppressed.
+    fn admits(&mut self, now: Instant) -> bool {
+        let second = now.as_nanos() / SECOND;
+        if second != self.second {
+            (self.second, self.lines) = (second, 0);
+        }
+        if self.lines == LINES_A_SECOND {
+            self.suppressed = self.suppressed.saturating_add(1);
+            return false;
+        }
+        self.lines += 1;
+        true
+    }
+}
+
+/// Returns the beginning of `text`, with invalid UTF-8 replaced.
+pub(super) fn shown(text: &[u8]) -> String {
+    String::from_utf8_lossy(text.get(..MOST_TEXT).unwrap_or(text)).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_lines_a_second_get_through() {
+        let mut limit = LogLimit::default();
+        assert_eq!((0..15).filter(|_| limit.admits(Instant::ZERO)).count(), 10);
+        assert_eq!(limit.suppressed, 5);
+        assert!(limit.admits(Instant::from_millis(1000)));
+    }
+}

@@ -1,0 +1,188 @@
+//! Running plugin of an instance: its future, which is polled for one slice at a time, and its end by a
+//! fault.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use millrace_plugin_abi::{Packets, Progress};
+
+use crate::fault::{Fault, FaultKind};
+use crate::runtime::exchange::{Call, Exchange, Job, Shared};
+use crate::runtime::raw_packet::settle;
+use crate::runtime::wasm::code::WasmPlugin;
+use crate::runtime::wasm::life;
+use crate::runtime::wasm::ticker::Calls;
+
+/// Maximum number of slices of a control message or of the plugin's initialization.
+const MOST_SLICES: usize = 100;
+
+/// Plugin that runs, or the fault that has ended it.
+pub(super) struct Process {
+    pub plugin: WasmPlugin,
+    /// Calls of the instance, as the plugin clock sees them.
+    calls: Arc<Calls>,
+    /// Future that runs the plugin; `None` for a dead plugin. Dropped before `shared`, as it holds the other
+    /// handle of `shared`.
+    life: Option<Pin<Box<dyn Future<Output = Fault> + Send>>>,
+    pub shared: Shared,
+    fault: Option<Fault>,
+    /// Whether the fault was reported, or no fault exists.
+    told: bool,
+    suspensions: u64,
+}
+
+impl Process {
+    /// Prepares a plugin, which does not run yet.
+    pub fn new(plugin: WasmPlugin) -> Self {
+        let calls = plugin.sandbox().ticker().caller();
+        let shared = Shared::new(plugin.manifest());
+        Self { plugin, calls, life: None, shared, fault: None, told: true, suspensions: 0 }
+    }
+
+    /// Ends the plugin if it lives, and starts it again. The counters stay.
+    ///
+    /// # Errors
+    /// [`Fault`] if the plugin refuses to begin ([`FaultKind::Init`]), traps, or takes more than 100 slices.
+    pub fn restart(&mut self, settings: &[u8], most_memory: usize) -> Result<(), Fault> {
+        self.life = None;
+        (self.fault, self.told) = (None, true);
+        self.shared.with(Exchange::restart);
+        let (plugin, shared) = (self.plugin.clone(), self.shared.for_store());
+        self.life = Some(Box::pin(life::run(plugin, shared, settings.to_vec(), most_memory)));
+        if !self.finish() {
+            self.overrun("its initialization");
+        }
+        self.fault.clone().map_or(Ok(()), Err)
+    }
+
+    /// Whether the plugin runs: no fault has ended it.
+    pub fn is_alive(&self) -> bool {
+        self.life.is_some()
+    }
+
+    /// Whether a call with packets is suspended.
+    pub fn is_suspended(&self) -> bool {
+        self.shared.with(|exchange| exchange.call.active)
+    }
+
+    /// Returns the number of slices after which the plugin was suspended.
+    pub fn suspensions(&self) -> u64 {
+        self.suspensions
+    }
+
+    /// Returns the fault that ended the plugin; `None` for a live plugin.
+    pub fn fault(&self) -> Option<&Fault> {
+        self.fault.as_ref()
+    }
+
+    /// Returns the reason that a dead plugin gives no answer.
+    pub fn why_dead(&self) -> String {
+        match &self.fault {
+            Some(fault) => format!("the instance failed, and restarts after a pause: {fault}"),
+            None => "the plugin gave no answer".to_owned(),
+        }
+    }
+
+    /// Returns a fault that was not reported yet: one that the plugin survived, or the one that ended it.
+    pub fn take_fault(&mut self) -> Option<millrace_plugin_abi::Fault> {
+        let survived = self.shared.with(|exchange| exchange.faults.take());
+        if survived.is_some() {
+            return survived;
+        }
+        if std::mem::replace(&mut self.told, true) {
+            return None;
+        }
+        let fault = self.fault.as_ref()?;
+        Some(millrace_plugin_abi::Fault { kind: fault.kind.name(), text: fault.text.clone() })
+    }
+
+    /// Continues a call with packets. A dead plugin decides no packet.
+    #[inline]
+    pub fn go_on_with(&mut self, packets: &mut Packets<'_>) -> Progress {
+        if self.life.is_none() {
+            self.shared.with(|exchange| exchange.call = Call::default());
+            settle(packets, 0);
+        }
+        self.go_on(Some(packets))
+    }
+
+    /// Runs the plugin for about one slice: new work, and the call in progress. `packets` are the packets of
+    /// that call. Returns [`Progress::Done`] if the plugin has no work left or is dead.
+    #[inline]
+    pub fn go_on(&mut self, mut packets: Option<&mut Packets<'_>>) -> Progress {
+        let Self { life: Some(life), shared, plugin, calls, suspensions, .. } = self else {
+            return Progress::Done;
+        };
+        let running = plugin.sandbox().ticker().start(calls);
+        let poll = || life.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let (polled, idle) = shared.give_time(packets.as_deref_mut(), running.since(), poll);
+        drop(running);
+        match polled {
+            Poll::Pending if idle => Progress::Done,
+            Poll::Pending => {
+                *suspensions = suspensions.saturating_add(1);
+                Progress::Suspended
+            }
+            Poll::Ready(fault) => {
+                let settled = shared.with(|exchange| exchange.call.settled);
+                self.die(fault);
+                packets.into_iter().for_each(|packets| settle(packets, settled));
+                Progress::Done
+            }
+        }
+    }
+
+    /// Ends the plugin by a fault.
+    #[cold]
+    fn die(&mut self, fault: Fault) {
+        self.life = None;
+        self.shared.with(|exchange| {
+            exchange.faults.counts.count(fault.kind);
+            exchange.restart();
+        });
+        (self.fault, self.told) = (Some(fault), false);
+    }
+
+    /// Ends a live plugin, as `what` took too long.
+    #[cold]
+    pub fn overrun(&mut self, what: &str) {
+        if self.life.is_some() {
+            self.die(Fault::new(FaultKind::Overrun, format!("{what} took too long and was aborted")));
+        }
+    }
+
+    /// Runs the plugin until it has no work left or is dead; returns `false` if 100 slices were not enough.
+    fn finish(&mut self) -> bool {
+        (0..MOST_SLICES).any(|_| self.go_on(None) == Progress::Done)
+    }
+
+    /// Begins a job of the plugin, and runs it for one slice.
+    pub fn begin(&mut self, job: Job) -> Progress {
+        self.shared.with(|exchange| exchange.jobs.begin(job));
+        self.go_on(None)
+    }
+
+    /// Takes the result of the latest job.
+    pub fn take_outcome(&mut self) -> Result<Vec<u8>, String> {
+        let outcome = self.shared.with(|exchange| exchange.jobs.outcome.take());
+        outcome.unwrap_or_else(|| Err(self.why_dead()))
+    }
+
+    /// Runs a job of the plugin to its end.
+    pub fn work(&mut self, job: Job) -> Result<Vec<u8>, String> {
+        if self.life.is_none() {
+            return Err(self.why_dead());
+        }
+        // The plugin first finishes calls in progress, such as flow ends.
+        if self.is_suspended() {
+            return Err("the instance is in the middle of a call; try again".to_owned());
+        }
+        self.shared.with(|exchange| exchange.jobs.begin(job));
+        if !self.finish() {
+            self.overrun("it");
+        }
+        self.take_outcome()
+    }
+}

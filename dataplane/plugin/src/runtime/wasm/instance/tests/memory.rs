@@ -1,0 +1,93 @@
+//! Tests of memory limits: memory, tables, and the engine's own data of an instance.
+
+use super::*;
+
+#[test]
+fn memory_beyond_the_limit_is_refused_and_counted() {
+    // The plugin requests 61 pages beyond its 4, then one. The packet's first byte is its page count.
+    let body = for_each(
+        "(drop (memory.grow (i32.const 61)))
+         (drop (memory.grow (i32.const 1)))
+         (i32.store8 (local.get $window) (memory.size))",
+    );
+    let mut instance = begin(&body);
+    assert_eq!(Batch::equal(1, 60).processed(&mut instance).packets[0].data()[0], 5);
+    assert_eq!((instance.counts().memory_refused, instance.fault()), (1, None));
+}
+
+#[test]
+fn tables_count_as_memory() {
+    // 4 pages leave 3.75 MiB: 491,520 table entries of 8 bytes. Address 0 holds the last table's size.
+    let body = for_each(
+        "(drop (table.grow $first (ref.null func) (i32.const 400000)))
+         (drop (table.grow $second (ref.null func) (i32.const 100000)))
+         (drop (table.grow $second (ref.null func) (i32.const 90000)))
+         (i32.store (local.get $window) (table.size $second))",
+    );
+    let mut instance = begin(&format!("(table $first 0 funcref)\n(table $second 0 funcref)\n{body}"));
+    let packets = Batch::equal(1, 60).processed(&mut instance).packets;
+    assert_eq!(packets[0].data()[..4], 90_000_u32.to_le_bytes());
+    assert_eq!((instance.counts().memory_refused, instance.fault()), (1, None));
+}
+
+#[test]
+fn a_module_with_tables_beyond_the_limit_does_not_begin() {
+    let tables = "(table 65536 funcref)\n".repeat(100);
+    let before = resident();
+    let refused = begin_with("", &tables, InstanceSettings::default()).unwrap_err();
+    assert_eq!(refused.kind, FaultKind::Init);
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 24 << 20, "resident memory grew by {grown} bytes for a limit of 4 MiB");
+}
+
+#[test]
+fn a_module_with_passive_segments_beyond_the_limit_does_not_begin() {
+    // Entries have 16 bytes each; the memory uses the whole limit.
+    let plugin = SANDBOX.compile(&module(&passive(24_000))).unwrap();
+    let settings = || InstanceSettings { most_memory: 4 << 16, ..Default::default() };
+    let before = resident();
+    let refused: Vec<_> = (0..128).map(|_| WasmInstance::new(&plugin, settings()).unwrap_err()).collect();
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 24 << 20, "resident memory grew by {grown} bytes for a limit of 256 KiB");
+    let Fault { kind, text } = &refused[0];
+    assert_eq!(*kind, FaultKind::Init);
+    assert!(text.ends_with("262144 bytes: build the plugin with fewer, or raise `memory`"), "{text}");
+}
+
+/// Returns a passive segment of `entries` entries.
+fn passive(entries: usize) -> String {
+    format!("(elem funcref{})", " (ref.null func)".repeat(entries))
+}
+
+#[test]
+fn a_module_with_functions_beyond_the_limit_does_not_begin() {
+    // References to the functions take 32 bytes each; the memory uses the whole limit.
+    let all: String = (0..12_000).map(|index| format!(" {index}")).collect();
+    let plugin = module(&format!("{}(elem declare func{all})", "(func)\n".repeat(12_000)));
+    let plugin = compiled(&SANDBOX, &plugin, Tier::Baseline);
+    let begin =
+        |most_memory| WasmInstance::new(&plugin, InstanceSettings { most_memory, ..Default::default() });
+    let refused = begin(4 << 16).unwrap_err();
+    assert!(refused.text.starts_with("functions, globals and passive segments take 384"), "{refused:?}");
+    assert!(begin(10 << 16).is_ok());
+}
+
+#[test]
+fn bytes_of_an_instance_leave_less_for_memory() {
+    // 16,000 entries take 256,000 bytes: without the 64 KiB that don't count, nearly three of 64 pages.
+    let segment = passive(16_000);
+    let grows = for_each(
+        "(drop (memory.grow (i32.const 58)))
+         (drop (memory.grow (i32.const 57)))
+         (i32.store8 (local.get $window) (memory.size))",
+    );
+    let mut instance = begin(&format!("{segment}\n{grows}"));
+    assert_eq!(Batch::equal(1, 60).processed(&mut instance).packets[0].data()[0], 61);
+    assert_eq!((instance.counts().memory_refused, instance.fault()), (1, None));
+}
+
+/// Returns the resident bytes of this process.
+fn resident() -> usize {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
