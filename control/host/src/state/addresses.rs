@@ -15,7 +15,7 @@ impl HostState {
     pub(super) fn set_address(&mut self, address: HostAddress, changes: &mut Vec<HostChange>) {
         let key = (address.ifindex, address.address, address.prefix_length);
         let stamped = Stamped { value: address, generation: self.generation };
-        let is_first = address.address.is_ipv4() && !self.has_ipv4(address.ifindex);
+        let is_first = address.address.is_ipv4() && !has_ipv4(self, address.ifindex);
         if self.addresses.insert(key, stamped).is_some() {
             return;
         }
@@ -37,59 +37,59 @@ impl HostState {
             changes.push(HostChange::Address { ifindex, net, present: false });
         }
         if address.address.is_ipv4() {
-            self.lose_source(address.address, changes);
+            lose_source(self, address.address, changes);
             // The device of an unknown address may have other unknown addresses.
             if was_known {
-                self.disable_ipv4_without_address(ifindex, changes);
+                disable_ipv4_without_address(self, ifindex, changes);
             }
         }
     }
+}
 
-    /// Whether a device has an IPv4 address.
-    fn has_ipv4(&self, ifindex: u32) -> bool {
-        let last = (ifindex, IpAddr::V4(Ipv4Addr::BROADCAST), u8::MAX);
-        self.addresses.range((ifindex, FIRST, 0)..=last).next().is_some()
+/// Disables IPv4 on a device that has lost its last IPv4 address, as the kernel does without a message.
+fn disable_ipv4_without_address(state: &mut HostState, ifindex: u32, changes: &mut Vec<HostChange>) {
+    if has_ipv4(state, ifindex) {
+        return;
     }
+    let affected = state.affected_by_device(ifindex);
+    state.transition(affected, changes, |state| state.kill_next_hops(ifindex));
+}
 
-    /// Whether any device has an address that the kernel has confirmed since `generation`. Examines each
-    /// device once, not each address.
-    fn has_address(&self, wanted: IpAddr, generation: u32) -> bool {
-        let mut from = 0;
-        while let Some(((ifindex, ..), _)) = self.addresses.range((from, FIRST, 0)..).next() {
-            let mut found = self.addresses.range((*ifindex, wanted, 0)..=(*ifindex, wanted, u8::MAX));
-            if found.any(|(_, address)| address.generation >= generation) {
-                return true;
-            }
-            let Some(next) = ifindex.checked_add(1) else { return false };
-            from = next;
-        }
-        false
+/// Drops IPv4 routes whose preferred source is no longer an address of the host, as the kernel does
+/// without a message. While a list is to confirm the addresses of other devices, leaves the routes in
+/// doubt.
+fn lose_source(state: &mut HostState, source: IpAddr, changes: &mut Vec<HostChange>) {
+    let is_unsure = state.outdated.awaits_addresses();
+    if has_address(state, source, if is_unsure { state.generation } else { 0 }) {
+        return;
     }
+    state.outdated.note_removed(Dependency::Source(source));
+    if is_unsure {
+        state.routes.doubt_source(source);
+    } else {
+        drop_routes_from(state, source, |_| true, changes);
+    }
+}
 
-    /// Drops IPv4 routes whose preferred source is no longer an address of the host, as the kernel does
-    /// without a message. While a list is to confirm the addresses of other devices, leaves the routes in
-    /// doubt.
-    fn lose_source(&mut self, source: IpAddr, changes: &mut Vec<HostChange>) {
-        let is_unsure = self.outdated.awaits_addresses();
-        if self.has_address(source, if is_unsure { self.generation } else { 0 }) {
-            return;
+/// Whether any device has an address that the kernel has confirmed since `generation`. Examines each
+/// device once, not each address.
+fn has_address(state: &HostState, wanted: IpAddr, generation: u32) -> bool {
+    let mut from = 0;
+    while let Some(((ifindex, ..), _)) = state.addresses.range((from, FIRST, 0)..).next() {
+        let mut found = state.addresses.range((*ifindex, wanted, 0)..=(*ifindex, wanted, u8::MAX));
+        if found.any(|(_, address)| address.generation >= generation) {
+            return true;
         }
-        self.outdated.note_removed(Dependency::Source(source));
-        if is_unsure {
-            self.routes.doubt_source(source);
-        } else {
-            drop_routes_from(self, source, |_| true, changes);
-        }
+        let Some(next) = ifindex.checked_add(1) else { return false };
+        from = next;
     }
+    false
+}
 
-    /// Disables IPv4 on a device that has lost its last IPv4 address, as the kernel does without a message.
-    fn disable_ipv4_without_address(&mut self, ifindex: u32, changes: &mut Vec<HostChange>) {
-        if self.has_ipv4(ifindex) {
-            return;
-        }
-        let affected = self.affected_by_device(ifindex);
-        self.transition(affected, changes, |state| state.kill_next_hops(ifindex));
-    }
+/// Whether a device has an IPv4 address.
+fn has_ipv4(state: &HostState, ifindex: u32) -> bool {
+    let last = (ifindex, IpAddr::V4(Ipv4Addr::BROADCAST), u8::MAX);
+    state.addresses.range((ifindex, FIRST, 0)..=last).next().is_some()
 }
 
 /// Drops the IPv4 routes from a source address for which `is_lost` returns true.

@@ -27,7 +27,7 @@ impl HostState {
         let affected = self.affected_by_device(ifindex);
         self.transition(affected, changes, |state| {
             state.links.insert(ifindex, stamped);
-            state.follow_link(ifindex, was, now);
+            follow_link(state, ifindex, was, now);
         });
     }
 
@@ -36,33 +36,9 @@ impl HostState {
         remove_without_switches(self, ifindex, changes);
     }
 
-    fn follow_link(&mut self, ifindex: u32, was: (bool, bool), now: (bool, bool)) {
-        let ((was_up, had_carrier), (up, carrier)) = (was, now);
-        if (was_up && !up) || (had_carrier && !carrier) {
-            for id in self.next_hops.on_device(ifindex) {
-                self.drop_next_hop(id);
-            }
-        }
-        if was_up && !up {
-            self.flush_ipv4(ifindex);
-        }
-        if !was_up && up {
-            self.revive_next_hops(ifindex);
-        }
-    }
-
-    /// Drops the IPv4 routes by a device that went down, unless the device of another next hop is up.
-    fn flush_ipv4(&mut self, ifindex: u32) {
-        let down: Vec<u32> = self.links().filter(|link| !link.admin_up).map(|link| link.ifindex).collect();
-        self.retain_ipv4(ifindex, |route| {
-            let hops = &route.entry.next_hops;
-            route.entry.scope == SCOPE_HOST || !hops.iter().all(|hop| hop.dead || down.contains(&hop.ifindex))
-        });
-    }
-
     /// Marks the IPv4 next hops of a device dead, and drops the routes without another next hop.
     pub(super) fn kill_next_hops(&mut self, ifindex: u32) {
-        self.retain_ipv4(ifindex, |route| {
+        retain_ipv4(self, ifindex, |route| {
             route
                 .entry
                 .next_hops
@@ -75,7 +51,7 @@ impl HostState {
 
     /// Clears the dead mark of the IPv4 next hops of a device.
     pub(super) fn revive_next_hops(&mut self, ifindex: u32) {
-        self.retain_ipv4(ifindex, |route| {
+        retain_ipv4(self, ifindex, |route| {
             route
                 .entry
                 .next_hops
@@ -85,34 +61,58 @@ impl HostState {
             true
         });
     }
+}
 
-    /// Removes all routes and next-hop objects of a removed device. One next hop on the device removes the
-    /// whole IPv4 multipath route.
-    fn drop_routes_of(&mut self, ifindex: u32) {
-        for id in self.next_hops.on_device(ifindex) {
-            self.outdated.note_lost_member(id);
-            let groups = self.drop_next_hop(id).into_iter().filter(|gone| *gone != id);
-            groups.for_each(|group| self.outdated.note_removed(Dependency::NextHop(group)));
-        }
-        let users: Vec<IpNet> = self.routes.dependants(Dependency::Device(ifindex)).collect();
-        for prefix in users {
-            self.routes.retain(prefix, |route| {
-                // A known object has lost its routes already.
-                let by_unknown_object =
-                    route.entry.next_hop_id.is_some_and(|id| self.next_hops.resolve(id).is_none());
-                let hops = &route.entry.next_hops;
-                let has_lost_object = by_unknown_object && hops.iter().all(|hop| hop.ifindex == ifindex);
-                !has_lost_object && !uses(route, ifindex)
-            });
+fn retain_ipv4(state: &mut HostState, ifindex: u32, mut keep: impl FnMut(&mut StoredRoute) -> bool) {
+    let users = state.routes.dependants(Dependency::Device(ifindex));
+    let users: Vec<IpNet> = users.filter(|prefix| prefix.addr().is_ipv4()).collect();
+    for prefix in users {
+        state.routes.retain(prefix, |route| !uses(route, ifindex) || keep(route));
+    }
+}
+
+/// Removes all routes and next-hop objects of a removed device. One next hop on the device removes the
+/// whole IPv4 multipath route.
+fn drop_routes_of(state: &mut HostState, ifindex: u32) {
+    for id in state.next_hops.on_device(ifindex) {
+        state.outdated.note_lost_member(id);
+        let groups = state.drop_next_hop(id).into_iter().filter(|gone| *gone != id);
+        groups.for_each(|group| state.outdated.note_removed(Dependency::NextHop(group)));
+    }
+    let users: Vec<IpNet> = state.routes.dependants(Dependency::Device(ifindex)).collect();
+    for prefix in users {
+        state.routes.retain(prefix, |route| {
+            // A known object has lost its routes already.
+            let by_unknown_object =
+                route.entry.next_hop_id.is_some_and(|id| state.next_hops.resolve(id).is_none());
+            let hops = &route.entry.next_hops;
+            let has_lost_object = by_unknown_object && hops.iter().all(|hop| hop.ifindex == ifindex);
+            !has_lost_object && !uses(route, ifindex)
+        });
+    }
+}
+
+/// Drops the IPv4 routes by a device that went down, unless the device of another next hop is up.
+fn flush_ipv4(state: &mut HostState, ifindex: u32) {
+    let down: Vec<u32> = state.links().filter(|link| !link.admin_up).map(|link| link.ifindex).collect();
+    retain_ipv4(state, ifindex, |route| {
+        let hops = &route.entry.next_hops;
+        route.entry.scope == SCOPE_HOST || !hops.iter().all(|hop| hop.dead || down.contains(&hop.ifindex))
+    });
+}
+
+fn follow_link(state: &mut HostState, ifindex: u32, was: (bool, bool), now: (bool, bool)) {
+    let ((was_up, had_carrier), (up, carrier)) = (was, now);
+    if (was_up && !up) || (had_carrier && !carrier) {
+        for id in state.next_hops.on_device(ifindex) {
+            state.drop_next_hop(id);
         }
     }
-
-    fn retain_ipv4(&mut self, ifindex: u32, mut keep: impl FnMut(&mut StoredRoute) -> bool) {
-        let users = self.routes.dependants(Dependency::Device(ifindex));
-        let users: Vec<IpNet> = users.filter(|prefix| prefix.addr().is_ipv4()).collect();
-        for prefix in users {
-            self.routes.retain(prefix, |route| !uses(route, ifindex) || keep(route));
-        }
+    if was_up && !up {
+        flush_ipv4(state, ifindex);
+    }
+    if !was_up && up {
+        state.revive_next_hops(ifindex);
     }
 }
 
@@ -122,7 +122,7 @@ pub(super) fn remove_without_switches(state: &mut HostState, ifindex: u32, chang
     let affected = state.affected_by_device(ifindex);
     let mut was_here = false;
     state.transition(affected, changes, |state| {
-        state.drop_routes_of(ifindex);
+        drop_routes_of(state, ifindex);
         was_here = state.links.remove(&ifindex).is_some();
     });
     let addresses: Vec<_> = state.addresses().filter(|address| address.ifindex == ifindex).copied().collect();

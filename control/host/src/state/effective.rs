@@ -21,16 +21,16 @@ impl HostState {
             return None;
         }
         let not_throw = |route: &HostRoute| route.kind != RouteKind::Throw;
-        if let Some(route) = self.first_usable(routes, LOCAL).filter(not_throw) {
+        if let Some(route) = first_usable(self, routes, LOCAL).filter(not_throw) {
             return Some(route);
         }
-        if self.hidden_by_local(prefix) {
+        if hidden_by_local(self, prefix) {
             return None;
         }
-        if let Some(route) = self.first_usable(routes, MAIN) {
+        if let Some(route) = first_usable(self, routes, MAIN) {
             return Some(route);
         }
-        self.first_usable(routes, DEFAULT).filter(|_| !self.hidden_by_main(prefix))
+        first_usable(self, routes, DEFAULT).filter(|_| !hidden_by_main(self, prefix))
     }
 
     /// Whether the main table has a route of `protocol` to exactly this prefix, even an unusable one.
@@ -49,89 +49,86 @@ impl HostState {
     pub fn routes_in(&self, range: PrefixRange) -> impl Iterator<Item = HostRoute> + '_ {
         self.routes.prefixes_in(range).filter_map(|prefix| self.effective(prefix))
     }
+}
 
-    fn first_usable(&self, routes: &[StoredRoute], table: u32) -> Option<HostRoute> {
-        let of_table = routes.iter().map(|route| &route.entry).filter(|entry| entry.table == table);
-        let conditional = |entry: &RouteEntry| entry.service_type != 0 || entry.from_source;
-        let only_kernel = of_table.clone().any(conditional);
-        let mut route = joined(of_table).find_map(|entry| self.usable(&entry))?;
-        if only_kernel {
-            route.kind = RouteKind::Other;
-        }
-        Some(route)
-    }
-
-    fn usable(&self, entry: &RouteEntry) -> Option<HostRoute> {
-        let (kind, hops) = self.resolved(entry);
-        let mut next_hops: Vec<HostNextHop> = match kind {
-            RouteKind::Blackhole | RouteKind::Unreachable | RouteKind::Prohibit | RouteKind::Throw => {
-                Vec::new()
-            }
-            RouteKind::Local | RouteKind::Broadcast | RouteKind::Anycast => {
-                hops.iter().map(cleared).collect()
-            }
-            RouteKind::Unicast | RouteKind::Multicast | RouteKind::Other => {
-                hops.iter().filter(|hop| self.hop_usable(entry, hop)).map(cleared).collect()
-            }
-        };
-        if next_hops.is_empty() && matches!(kind, RouteKind::Unicast | RouteKind::Multicast) {
-            return None;
-        }
-        if let [only] = next_hops.as_mut_slice() {
-            only.weight = 1;
-        }
-        Some(HostRoute {
-            prefix: entry.prefix,
-            kind,
-            table: entry.table,
-            protocol: entry.protocol,
-            metric: entry.metric,
-            scope: entry.scope,
-            next_hops,
-            mtu_metric: entry.mtu,
-        })
-    }
-
-    fn resolved<'a>(&self, entry: &'a RouteEntry) -> (RouteKind, std::borrow::Cow<'a, [HostNextHop]>) {
-        let object = entry.next_hop_id.and_then(|id| self.next_hops.resolve(id));
-        match object {
-            None => (entry.kind, entry.next_hops.as_slice().into()),
-            Some(object) if object.blackhole => (RouteKind::Blackhole, Vec::new().into()),
-            Some(object) if entry.kind == RouteKind::Blackhole => {
-                (RouteKind::Unicast, object.next_hops.into())
-            }
-            Some(object) => (entry.kind, object.next_hops.into()),
+fn hidden_by_main(state: &HostState, prefix: IpNet) -> bool {
+    let mut wider = prefix;
+    while let Some(net) = wider.supernet() {
+        wider = net;
+        let main = first_usable(state, state.routes.get(wider), MAIN);
+        if main.is_some_and(|route| route.kind != RouteKind::Throw) {
+            return true;
         }
     }
+    false
+}
 
-    fn hop_usable(&self, entry: &RouteEntry, hop: &HostNextHop) -> bool {
-        // The kernel marks IPv6 next hops dead only by device state, for which our link state is newer than
-        // an old message.
-        let disabled = hop.dead && entry.prefix.addr().is_ipv4() && entry.next_hop_id.is_none();
-        !disabled && self.link(hop.ifindex).is_some_and(crate::HostLink::usable)
+fn hidden_by_local(state: &HostState, prefix: IpNet) -> bool {
+    let hides = |wide: &IpNet| *wide != prefix && wide.contains(&prefix);
+    let holds = |wide: &IpNet| {
+        let local = first_usable(state, state.routes.get(*wide), LOCAL);
+        local.is_some_and(|route| route.kind != RouteKind::Throw)
+    };
+    // `wide_local` holds only a few prefixes, such as 127.0.0.0/8 and ff00::/8.
+    state.routes.wide_local.iter().any(|wide| hides(wide) && holds(wide))
+}
+
+fn hop_usable(state: &HostState, entry: &RouteEntry, hop: &HostNextHop) -> bool {
+    // The kernel marks IPv6 next hops dead only by device state, for which our link state is newer than
+    // an old message.
+    let disabled = hop.dead && entry.prefix.addr().is_ipv4() && entry.next_hop_id.is_none();
+    !disabled && state.link(hop.ifindex).is_some_and(crate::HostLink::usable)
+}
+
+fn resolved<'a>(
+    state: &HostState,
+    entry: &'a RouteEntry,
+) -> (RouteKind, std::borrow::Cow<'a, [HostNextHop]>) {
+    let object = entry.next_hop_id.and_then(|id| state.next_hops.resolve(id));
+    match object {
+        None => (entry.kind, entry.next_hops.as_slice().into()),
+        Some(object) if object.blackhole => (RouteKind::Blackhole, Vec::new().into()),
+        Some(object) if entry.kind == RouteKind::Blackhole => (RouteKind::Unicast, object.next_hops.into()),
+        Some(object) => (entry.kind, object.next_hops.into()),
     }
+}
 
-    fn hidden_by_local(&self, prefix: IpNet) -> bool {
-        let hides = |wide: &IpNet| *wide != prefix && wide.contains(&prefix);
-        let holds = |wide: &IpNet| {
-            let local = self.first_usable(self.routes.get(*wide), LOCAL);
-            local.is_some_and(|route| route.kind != RouteKind::Throw)
-        };
-        // `wide_local` holds only a few prefixes, such as 127.0.0.0/8 and ff00::/8.
-        self.routes.wide_local.iter().any(|wide| hides(wide) && holds(wide))
-    }
-
-    fn hidden_by_main(&self, prefix: IpNet) -> bool {
-        let mut wider = prefix;
-        while let Some(net) = wider.supernet() {
-            wider = net;
-            let main = self.first_usable(self.routes.get(wider), MAIN);
-            if main.is_some_and(|route| route.kind != RouteKind::Throw) {
-                return true;
-            }
+fn usable(state: &HostState, entry: &RouteEntry) -> Option<HostRoute> {
+    let (kind, hops) = resolved(state, entry);
+    let mut next_hops: Vec<HostNextHop> = match kind {
+        RouteKind::Blackhole | RouteKind::Unreachable | RouteKind::Prohibit | RouteKind::Throw => Vec::new(),
+        RouteKind::Local | RouteKind::Broadcast | RouteKind::Anycast => hops.iter().map(cleared).collect(),
+        RouteKind::Unicast | RouteKind::Multicast | RouteKind::Other => {
+            hops.iter().filter(|hop| hop_usable(state, entry, hop)).map(cleared).collect()
         }
-        false
+    };
+    if next_hops.is_empty() && matches!(kind, RouteKind::Unicast | RouteKind::Multicast) {
+        return None;
     }
+    if let [only] = next_hops.as_mut_slice() {
+        only.weight = 1;
+    }
+    Some(HostRoute {
+        prefix: entry.prefix,
+        kind,
+        table: entry.table,
+        protocol: entry.protocol,
+        metric: entry.metric,
+        scope: entry.scope,
+        next_hops,
+        mtu_metric: entry.mtu,
+    })
+}
+
+fn first_usable(state: &HostState, routes: &[StoredRoute], table: u32) -> Option<HostRoute> {
+    let of_table = routes.iter().map(|route| &route.entry).filter(|entry| entry.table == table);
+    let conditional = |entry: &RouteEntry| entry.service_type != 0 || entry.from_source;
+    let only_kernel = of_table.clone().any(conditional);
+    let mut route = joined(of_table).find_map(|entry| usable(state, &entry))?;
+    if only_kernel {
+        route.kind = RouteKind::Other;
+    }
+    Some(route)
 }
 
 fn cleared(hop: &HostNextHop) -> HostNextHop {
