@@ -113,11 +113,7 @@ fn of_control_plane(view: &ControlPlaneView) -> Family {
             }
         }
     }
-    counter(
-        "control_plane_packets",
-        "Packets for the router itself by class, and whether they got there",
-        samples,
-    )
+    counter("control_plane_packets", "Packets addressed to the router, by class and outcome", samples)
 }
 
 fn of_router(status: &StatusView, summary: &SummaryView) -> Vec<Family> {
@@ -137,59 +133,64 @@ fn of_router(status: &StatusView, summary: &SummaryView) -> Vec<Family> {
     let mut families = vec![
         gauge("build_info", "The running version; always 1", vec![(version, 1.0)]),
         gauge("uptime_seconds", "Seconds since the router started", one(status.uptime)),
-        gauge("workers", "Threads that forward", one(count(status.workers as u64))),
-        counter("worker_cpu_seconds", "Seconds that a worker has run on a processor", cpu.collect()),
-        counter("packets", "Packets by what became of them", by_fate.to_vec()),
-        gauge("held_packets", "Packets inside the router", one(count(summary.held))),
+        gauge("workers", "Worker threads", one(count(status.workers as u64))),
+        counter("worker_cpu_seconds", "Processor time of a worker, in seconds", cpu.collect()),
+        counter("packets", "Packets by their fate", by_fate.to_vec()),
+        gauge("held_packets", "Packets that the router holds", one(count(summary.held))),
         gauge("routes", "Routes in the forwarding table", one(count(status.routes as u64))),
         gauge(
             "missing_routes",
-            "Configured routes that the kernel does not have",
+            "Configured routes that are missing in the kernel",
             one(count(status.missing_routes.as_ref().map_or(0, |missing| missing.count as u64))),
         ),
         gauge("frames_used", "Frames of packet memory in use", one(status.memory.used.into())),
         gauge("frames", "Frames of packet memory", one(status.memory.frames.into())),
-        gauge("flows", "Flows that the workers know", one(flows.known.into())),
-        gauge("flows_most", "Most flows that the workers can know", one(flows.most.into())),
-        counter("flow_hits", "Packets whose flow was known", one(count(flows.hits))),
-        counter("flow_misses", "Packets whose flow was not known", one(count(flows.misses))),
-        counter("flows_expired", "Flows forgotten, as no packet came for long", one(count(flows.expired))),
-        counter("flows_displaced", "Flows displaced by others", one(count(flows.displaced))),
-        counter("busy_turns", "Rounds of the workers that found packets", one(count(status.turns.busy))),
-        counter("empty_turns", "Rounds of the workers that found none", one(count(status.turns.empty))),
+        gauge("flows", "Flow records", one(flows.known.into())),
+        gauge("flows_most", "Maximum number of flow records", one(flows.most.into())),
+        counter("flow_hits", "Packets whose flow had a record", one(count(flows.hits))),
+        counter("flow_misses", "Packets whose flow had no record", one(count(flows.misses))),
+        counter("flows_expired", "Flow records that expired", one(count(flows.expired))),
+        counter("flows_displaced", "Flow records that new flows displaced", one(count(flows.displaced))),
+        counter("busy_turns", "Iterations of the workers that found packets", one(count(status.turns.busy))),
+        counter("empty_turns", "Iterations of the workers without packets", one(count(status.turns.empty))),
         counter("sleeps", "Times that a worker slept", one(count(status.sleeps))),
     ];
+    families.extend(of_parts(status));
+    families
+}
+
+/// Returns the families of the offload and of the kernel's mirror; they have no values without these parts.
+fn of_parts(status: &StatusView) -> [Family; 6] {
     let driver = status.driver_flows.as_ref();
     let mirror = status.mirror.as_ref();
-    families.extend([
-        gauge("driver_flows", "Flows that the driver forwards", some(driver.map(|driver| driver.flows))),
+    [
+        gauge("driver_flows", "Offloaded flows", some(driver.map(|driver| driver.flows))),
         gauge(
             "driver_flows_most",
-            "Most flows that the driver can know",
+            "Maximum number of offloaded flows",
             some(driver.map(|driver| driver.most)),
         ),
         counter(
             "driver_flows_evicted",
-            "Flows that left the driver because heavier ones asked for their places",
+            "Offloaded flows that flows with more packets displaced",
             some(driver.map(|driver| driver.evicted)),
         ),
         counter(
             "driver_flows_refused",
-            "Flows that found no room in the driver",
+            "Flows that were not offloaded because the offload was full",
             some(driver.map(|driver| driver.refused)),
         ),
         counter(
             "mirror_overruns",
-            "Overruns of the kernel's messages",
+            "Overruns of the netlink socket",
             some(mirror.map(|mirror| mirror.overruns)),
         ),
         counter(
             "mirror_repairs",
-            "Differences from the kernel that were repaired",
+            "Repaired differences between mirror and kernel",
             some(mirror.map(|mirror| mirror.divergences_repaired)),
         ),
-    ]);
-    families
+    ]
 }
 
 /// Counter of each port: name, description, and value.
@@ -197,26 +198,26 @@ type OfPort = (&'static str, &'static str, fn(&PortView) -> u64);
 
 fn of_ports(ports: &[PortView]) -> Vec<Family> {
     const COUNTED: [OfPort; 8] = [
-        ("port_receive_packets", "Frames received, those that the kernel kept included", |port| {
+        ("port_receive_packets", "Frames received, including those passed to the kernel", |port| {
             port.rx_packets
         }),
         ("port_receive_bytes", "Bytes of the frames received", |port| port.rx_bytes),
         ("port_transmit_packets", "Frames sent", |port| port.tx_packets),
         ("port_transmit_bytes", "Bytes of the frames sent", |port| port.tx_bytes),
-        ("port_driver_packets", "Frames received that the driver forwarded by itself", |port| {
-            port.driver_packets
-        }),
-        ("port_device_drops", "Frames that the device did not send although it was given them", |port| {
-            port.device_drops
-        }),
-        ("port_batched_packets", "Frames sent by a worker in batches, past its socket", |port| {
+        ("port_driver_packets", "Received frames that the offload forwarded", |port| port.driver_packets),
+        ("port_device_drops", "Frames that the device accepted but did not send", |port| port.device_drops),
+        ("port_batched_packets", "Frames sent in batches that bypass the socket", |port| {
             port.batched_packets
         }),
-        ("port_to_host_packets", "Frames received that the kernel or the own stack got", |port| port.to_host),
+        (
+            "port_to_host_packets",
+            "Received frames passed to the kernel or to the router's own stack",
+            |port| port.to_host,
+        ),
     ];
     const MEASURED: [OfPort; 3] = [
         ("port_up", "1 if the port is up", |port| (port.state == "up").into()),
-        ("port_held_packets", "Frames that wait inside the port and its queue", |port| port.held),
+        ("port_held_packets", "Frames queued in the port", |port| port.held),
         ("port_mtu_bytes", "Largest network packet", |port| port.mtu.into()),
     ];
     let samples = |value: fn(&PortView) -> u64| {
@@ -263,12 +264,20 @@ fn of_instances(instances: &[InstanceView]) -> Vec<Family> {
         })
     });
     vec![
-        counter("instance_counted", "A counter of an instance's plugin", counters.collect()),
-        counter("instance_packets", "Packets that an instance got", packets),
-        counter("instance_bytes", "Bytes of the packets that an instance got", bytes),
+        counter(
+            "instance_counted",
+            "Counters that a plugin defines, by instance and name",
+            counters.collect(),
+        ),
+        counter("instance_packets", "Packets delivered to an instance", packets),
+        counter("instance_bytes", "Bytes delivered to an instance", bytes),
         counter("instance_dropped_packets", "Packets that an instance dropped", drops),
         counter("instance_faults", "Faults of an instance", faults.collect()),
-        counter("instance_suspensions", "Times that an instance was stopped for others' turn", suspensions),
+        counter(
+            "instance_suspensions",
+            "Suspensions of an instance at the end of its time slice",
+            suspensions,
+        ),
         gauge("instance_well", "0 while an instance pauses or is in quarantine", well),
     ]
 }
@@ -298,17 +307,25 @@ fn of_schedulers(schedulers: &[SchedulerView]) -> Vec<Family> {
         .iter()
         .filter_map(|one| one.rate.map(|rate| (vec![("port", one.port.clone())], count(rate))));
     vec![
-        gauge("scheduler_rate_bits", "Bits in a second that a port sends at most", link_rate.collect()),
+        gauge(
+            "scheduler_rate_bits",
+            "Rate limit of a port's scheduler, in bits per second",
+            link_rate.collect(),
+        ),
         counter("queue_packets", "Packets sent by a node of a scheduler", packets),
         counter("queue_bytes", "Bytes sent by a node of a scheduler", bytes),
-        gauge("queue_held_packets", "Packets that wait at or below a node", held),
-        gauge("queue_held_bytes", "Bytes that wait at or below a node", held_bytes),
+        gauge("queue_held_packets", "Packets queued at or below a node", held),
+        gauge("queue_held_bytes", "Bytes queued at or below a node", held_bytes),
         counter("queue_dropped_packets", "Packets dropped at or below a node", drops),
         counter("queue_marked_packets", "Packets marked (ECN) at or below a node", marks),
-        gauge("queue_promised_bits", "Bits in a second on the wire that a node gets when all send", promised),
+        gauge(
+            "queue_promised_bits",
+            "Rate of a node when all nodes send, in bits per second on the wire",
+            promised,
+        ),
         gauge(
             "queue_delivered_bits",
-            "Bits in a second on the wire that a node sent since last asked",
+            "Rate of a node since the previous request, in bits per second on the wire",
             delivered,
         ),
     ]
