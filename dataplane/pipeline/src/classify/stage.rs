@@ -61,7 +61,8 @@ impl Classification<'_> {
         }
     }
 
-    /// Looks up the answers of open packets without a flow record, as many as the budget for new flows permits.
+    /// Looks up the answers of open packets without a flow record, as many as the budget for new flows
+    /// permits.
     fn look_ahead_for_new(&mut self, work: &Work, count: usize) {
         if work.flows[..count].contains(&None) {
             self.look_ahead(work, self.classifier.budget, |index| work.flows[index].is_none());

@@ -38,6 +38,8 @@ impl FastPath<'_> {
         }
     }
 
+    /// Records the adjacency of a forwarded packet in its flow record, unless the record is outdated, holds a
+    /// valid adjacency, or has instances at gates of position `queue`.
     fn note_adjacency(&mut self, packet: &Packet, key: &FlowKey, flow: FlowIndex, destination: MacAddr) {
         let answer = self.classifier.flows.record(flow).answer;
         let is_right = answer.generation == self.classifier.changes.current()

@@ -70,6 +70,7 @@ impl GateRun<'_> {
 
     /// Begins the journey of packets that instances made, as many as the iteration takes. Drops a packet that
     /// was classified again too often.
+    #[inline]
     fn take_made(&mut self) {
         while let Some(packet) = self.pending.from_plugins.take() {
             if let Err(packet) = self.pending.classify_again(packet) {
@@ -78,6 +79,7 @@ impl GateRun<'_> {
         }
     }
 
+    /// Drops a packet that an instance made.
     fn drop_packet(&mut self, packet: Packet, reason: DropReason) {
         self.observation.drop_packet(packet, reason, self.ports, self.gates.plugins());
     }

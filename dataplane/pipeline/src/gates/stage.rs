@@ -238,8 +238,8 @@ impl Gates {
         self.plugins.resume(now, &queues, released);
     }
 
-    /// Keeps a packet for an instance, with the results of the stages that it needs later. Returns the packet if
-    /// kept packets fill half of the packet memory: the other half is for packets that don't wait.
+    /// Keeps a packet for an instance, with the results of the stages that it needs later. Returns the packet
+    /// if kept packets fill half of the packet memory: the other half is for packets that don't wait.
     pub fn keep(
         &mut self,
         ticket: Ticket,
