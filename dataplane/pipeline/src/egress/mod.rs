@@ -1,4 +1,4 @@
-//! Egress: the end of each packet's journey, the queues and schedulers of ports, and transmission.
+//! Egress: the end of each packet's journey, the queues of ports, neighbour resolution, and transmission.
 
 pub(crate) mod departures;
 pub(crate) mod dispose;

@@ -3,8 +3,8 @@
 //! TCP or UDP, and lies in a single memory frame.
 //!
 //! The reader skips all other frames, and frames that fail any check, without a change:
-//! [`receive`](crate::ingress::receive) and [`parse`](crate::parse) treat them. For a plain frame, the reader's
-//! results are those of the two stages.
+//! [`receive`](crate::ingress::receive) and [`parse`](mod@crate::parse) treat them. For a plain frame, the
+//! reader's results are those of the two stages.
 
 use std::net::Ipv4Addr;
 
@@ -115,10 +115,10 @@ struct Reading {
     v6: usize,
 }
 
-/// Reads the plain frames of a batch from `device` in [brief](Work::brief), and sets the results of the two
-/// stages. Adds the indices of all other frames to `others`. Prefetches the flow table's buckets if the
-/// router has a flow table.
-pub(crate) fn read_plain(
+/// Reads the plain frames of a batch from `device` in [brief](BriefReading::brief), and sets the results of
+/// the two stages. Adds the indices of all other frames to `others`. Prefetches the flow table's buckets if
+/// the router has a flow table.
+pub(super) fn read_plain(
     ports: &mut PortTable,
     device: DeviceId,
     work: &mut Work,

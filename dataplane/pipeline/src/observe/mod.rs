@@ -1,4 +1,4 @@
-//! Observation: captures, traces, explanations, logs of drops, and snapshots of counters.
+//! Observation: captures, traces, the drop log, events for control, and counters of a router.
 
 pub(crate) mod capture;
 pub(crate) mod drop_log;

@@ -1,4 +1,4 @@
-//! Router of a worker: its tables, and the pipeline that takes a batch through the stages.
+//! Router of a worker: its state, and the order in which packets pass the stages.
 
 mod follow_up;
 mod host_output;

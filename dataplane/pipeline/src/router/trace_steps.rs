@@ -1,4 +1,4 @@
-//! Steps of a traced packet: what the stages record for a [`Mark`].
+//! Steps of a traced packet: results of the classify and forward stages.
 
 use millrace_forward::Route;
 use millrace_plugin::EMPTY_PATH;
