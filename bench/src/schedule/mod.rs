@@ -224,7 +224,7 @@ impl Tree {
         kind: &NodeKind,
     ) -> Result<(), BenchError> {
         let now = Instant::from_nanos(self.now);
-        self.port.add(NodeId(node), parent.map(NodeId), share, kind, now).map_err(failed)
+        self.port.edit().add(NodeId(node), parent.map(NodeId), share, kind, now).map_err(failed)
     }
 
     fn enqueue(&mut self, queue: u32) {
@@ -330,17 +330,17 @@ fn flow_queues() -> NodeKind {
 fn memory() -> Result<[f64; 2], BenchError> {
     let mut nodes = Tree::new(Places::Together, 0)?;
     nodes.add(0, None, Share::Only, &NodeKind::Priority)?;
-    let before = nodes.port.memory();
+    let before = nodes.port.report().memory();
     for queue in 0..QUEUES {
         nodes.add(queue + 1, Some(0), Share::Level(queue), &NodeKind::Fifo(QueueSettings::default()))?;
     }
-    let node = (nodes.port.memory() - before) as f64 / f64::from(QUEUES);
+    let node = (nodes.port.report().memory() - before) as f64 / f64::from(QUEUES);
     let mut flows = Tree::new(Places::Together, 0)?;
     flows.add(0, None, Share::Only, &flow_queues())?;
-    let before = flows.port.memory();
+    let before = flows.port.report().memory();
     flows.fill(QUEUES, 1);
     // The table that finds a flow's queue has 32 bytes per flow.
-    let flow = (flows.port.memory() - before) as f64 / f64::from(QUEUES) + 32.0;
+    let flow = (flows.port.report().memory() - before) as f64 / f64::from(QUEUES) + 32.0;
     Ok([flow, node])
 }
 

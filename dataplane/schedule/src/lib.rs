@@ -31,9 +31,9 @@
 //! let mut port = LinkScheduler::new(link, LinkOverhead::Ethernet, BufferLimits::default())?;
 //! let (top, voice, rest) = (NodeId(0), NodeId(1), NodeId(2));
 //! let now = Instant::ZERO;
-//! port.add(top, None, Share::Only, &NodeKind::Priority, now)?;
-//! port.add(voice, Some(top), Share::Level(0), &NodeKind::Fifo(Default::default()), now)?;
-//! port.add(rest, Some(top), Share::Level(1), &NodeKind::FqCodel(Default::default()), now)?;
+//! port.edit().add(top, None, Share::Only, &NodeKind::Priority, now)?;
+//! port.edit().add(voice, Some(top), Share::Level(0), &NodeKind::Fifo(Default::default()), now)?;
+//! port.edit().add(rest, Some(top), Share::Level(1), &NodeKind::FqCodel(Default::default()), now)?;
 //!
 //! let mut dropped = |_: Frame, cause: DropCause| panic!("{cause}");
 //! port.enqueue(rest, FlowNumber(7), Frame(1514), now, &mut dropped);
@@ -73,8 +73,9 @@ pub use arrival::{Arrival, NodeId};
 pub use drop_cause::{DropCause, DropCounts, DropSink};
 pub use item::{FlowNumber, Item};
 pub use link::{
-    Curve, Curves, FlowQueuesSettings, FqCodelSettings, LeafBacklog, Leftover, LinkRate, LinkScheduler,
-    MOST_DEPTH, MOST_NODES, NodeKind, NodeView, PRIORITY_LEVELS, ScheduleError, Share, in_tree,
+    Curve, Curves, FlowEditor, FlowQueuesSettings, FqCodelSettings, LeafBacklog, Leftover, LinkRate,
+    LinkScheduler, MOST_DEPTH, MOST_NODES, NodeKind, NodeView, PRIORITY_LEVELS, ScheduleError, Share,
+    TreeEditor, TreeReport, in_tree,
 };
 pub use overhead::LinkOverhead;
 pub use queue::{QueueSettings, QueueView};

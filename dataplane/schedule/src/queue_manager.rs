@@ -117,8 +117,13 @@ impl<T: Item> QueueManager<T> {
     /// Whether a queue is empty and has no own quantum, reservation or threshold.
     #[inline]
     pub fn is_dispensable(&self, index: u32) -> bool {
-        let queue = self.queue(index);
-        queue.list.is_empty() && queue.quantum == 0 && self.own_threshold(index).is_none()
+        self.queue(index).list.is_empty() && self.has_common_settings(index)
+    }
+
+    /// Whether a queue has no own quantum, reservation or threshold.
+    #[inline]
+    pub fn has_common_settings(&self, index: u32) -> bool {
+        self.queue(index).quantum == 0 && self.own_threshold(index).is_none()
     }
 
     /// Resets an empty queue to the state of a new queue.

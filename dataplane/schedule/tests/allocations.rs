@@ -44,7 +44,7 @@ fn tree() -> LinkScheduler<Frame> {
     let link = LinkRate { rate: Some(Rate::from_megabits(100)), slack: 0 };
     let mut port = LinkScheduler::new(link, LinkOverhead::Ethernet, limits).unwrap();
     let mut add = |node, parent: Option<u32>, share, kind: NodeKind| {
-        port.add(NodeId(node), parent.map(NodeId), share, &kind, Instant::ZERO).unwrap();
+        port.edit().add(NodeId(node), parent.map(NodeId), share, &kind, Instant::ZERO).unwrap();
     };
     let rate = |megabits| Curve::linear(Rate::from_megabits(megabits));
     let curves = |real_time, upper_limit| {

@@ -24,7 +24,7 @@ impl Schedulers {
     /// Returns the promised rates of nodes on a link of this rate; `None` for no limit. The error names what
     /// the link can't carry.
     fn promises(&self, scheduler: &Scheduler, link: Option<Bits>) -> Result<Promises, ControlError> {
-        let nodes = self.build(scheduler, link)?.tree();
+        let nodes = self.build(scheduler, link)?.report().tree();
         let promised = |view: NodeView| Some((QueueId(view.node.0 as u16), view.promised?.0));
         Ok(nodes.into_iter().filter_map(promised).collect())
     }

@@ -215,26 +215,27 @@ impl PortScheduler {
                 self.tree.set_link(*link, now)?;
                 self.tree.set_overhead(*overhead);
             }
-            ScheduleChange::Queues(most) => self.tree.set_most_queues(*most)?,
+            ScheduleChange::Queues(most) => self.tree.edit().set_most_queues(*most)?,
             ScheduleChange::Add { node, parent, share, kind } => {
-                self.tree.add(id(*node), parent.map(id), *share, kind, now)?;
+                self.tree.edit().add(id(*node), parent.map(id), *share, kind, now)?;
                 if kind.is_leaf() {
                     self.add_leaf(*node);
                 }
             }
             ScheduleChange::Set { node, share, kind } => {
-                self.tree.set(id(*node), kind, now)?;
-                self.tree.set_share(id(*node), *share, now)?;
+                let mut tree = self.tree.edit();
+                tree.set(id(*node), kind, now)?;
+                tree.set_share(id(*node), *share, now)?;
             }
-            ScheduleChange::Become { node, kind } => self.tree.become_kind(id(*node), kind, now)?,
-            ScheduleChange::Apart(node) => self.tree.set_apart(id(*node), now)?,
+            ScheduleChange::Become { node, kind } => self.tree.edit().become_kind(id(*node), kind, now)?,
+            ScheduleChange::Apart(node) => self.tree.edit().set_apart(id(*node), now)?,
             ScheduleChange::Move { node, parent, share } => {
-                self.tree.move_to(id(*node), parent.map(id), *share, now)?;
+                self.tree.edit().move_to(id(*node), parent.map(id), *share, now)?;
             }
             ScheduleChange::Remove { node, to } => {
                 let leftover = to.map_or(Leftover::Drop, |to| Leftover::MoveTo(id(to)));
-                let gone = self.tree.with_all_below(id(*node));
-                self.tree.remove(id(*node), leftover, now, &mut sink(drops))?;
+                let gone = self.tree.report().with_all_below(id(*node));
+                self.tree.edit().remove(id(*node), leftover, now, &mut sink(drops))?;
                 self.forget_leaves(&gone, *to);
             }
             ScheduleChange::Default(node) => {
@@ -245,17 +246,17 @@ impl PortScheduler {
             }
             ScheduleChange::Flow(node, key, treatment) => {
                 let flow = FlowNumber(flow_hash(key, self.seed));
+                let mut tree = self.tree.edit();
+                let mut flows = tree.flows(id(*node))?;
                 match treatment {
                     FlowTreatment::BestEffort(quantum, threshold) => {
-                        self.tree.set_flow(id(*node), flow, Some(*quantum), Some(*threshold))?;
+                        flows.set(flow, Some(*quantum), Some(*threshold))?;
                     }
                     FlowTreatment::Reserved(rate, threshold) => {
-                        self.tree.reserve_flow(id(*node), flow, *rate)?;
-                        self.tree.set_flow(id(*node), flow, None, Some(*threshold))?;
+                        flows.reserve(flow, *rate)?;
+                        flows.set(flow, None, Some(*threshold))?;
                     }
-                    FlowTreatment::Common => {
-                        self.tree.forget_flow(id(*node), flow)?;
-                    }
+                    FlowTreatment::Common => _ = flows.forget(flow),
                 }
             }
         }
@@ -265,7 +266,7 @@ impl PortScheduler {
     /// Returns a bounded part of the nodes from number `first` on, and the number of the next part; `None` after
     /// the last part.
     pub(crate) fn nodes_from(&self, first: u32) -> (Vec<NodeView>, Option<u32>) {
-        self.tree.nodes_from(first, NODES_AT_ONCE)
+        self.tree.report().nodes_from(first, NODES_AT_ONCE)
     }
 
     /// Returns a bounded part of the flow queues of a leaf, from number `first` on. The order is stable while
@@ -278,9 +279,10 @@ impl PortScheduler {
         leaf: QueueId,
         first: usize,
     ) -> Result<Vec<FlowQueueReport>, ScheduleError> {
-        let flows = self.tree.flows(id(leaf), first, QUEUES_AT_ONCE)?;
+        let tree = self.tree.report();
+        let flows = tree.flows(id(leaf), first, QUEUES_AT_ONCE)?;
         let report = |(flow, queue): (Option<FlowNumber>, QueueView)| {
-            let said = flow.map(|flow| self.tree.flow(id(leaf), flow)).transpose()?.flatten();
+            let said = flow.map(|flow| tree.flow(id(leaf), flow)).transpose()?.flatten();
             let reserved = said.and_then(|(_, rate)| rate);
             Ok(FlowQueueReport { hash: flow.map(|flow| flow.0), reserved, queue })
         };
@@ -458,14 +460,14 @@ impl PortScheduler {
     }
 
     pub(crate) fn report(&self) -> ScheduleReport {
-        let (link, default, held) = (self.tree.link(), self.default, self.tree.held_packets());
-        let (held_bytes, room) = (self.tree.held_bytes(), self.tree.limits());
-        ScheduleReport { link, default, held, held_bytes, room, queues: self.tree.queue_counts() }
+        let (tree, default, held) = (self.tree.report(), self.default, self.tree.held_packets());
+        let (link, held_bytes, room) = (tree.link(), self.tree.held_bytes(), tree.limits());
+        ScheduleReport { link, default, held, held_bytes, room, queues: tree.queue_counts() }
     }
 
     #[cfg(test)]
     pub(crate) fn nodes(&self) -> Vec<NodeView> {
-        self.tree.tree()
+        self.tree.report().tree()
     }
 }
 

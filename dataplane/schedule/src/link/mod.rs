@@ -3,7 +3,6 @@
 mod deficit_round_robin;
 mod discipline;
 mod fifo;
-mod flow_batch;
 mod flow_queues;
 #[expect(clippy::indexing_slicing, reason = "flows by a bucket below their count, and by links between them")]
 mod fq_codel;
@@ -16,18 +15,14 @@ mod hfsc;
 mod hierarchy;
 #[expect(clippy::indexing_slicing, reason = "words of a bitmap by a level that was inserted")]
 mod priority;
-mod reservation;
 mod round;
-#[expect(clippy::indexing_slicing, reason = "words of marks by a hash below their count")]
-mod sharing;
 mod token_bucket;
-mod weights;
 
 pub use flow_queues::FlowQueuesSettings;
 pub use fq_codel::FqCodelSettings;
 pub use hfsc::{Curve, Curves};
 pub use hierarchy::{
-    LeafBacklog, Leftover, LinkRate, LinkScheduler, MOST_DEPTH, MOST_NODES, NodeKind, NodeView,
-    ScheduleError, Share, in_tree,
+    FlowEditor, LeafBacklog, Leftover, LinkRate, LinkScheduler, MOST_DEPTH, MOST_NODES, NodeKind, NodeView,
+    ScheduleError, Share, TreeEditor, TreeReport, in_tree,
 };
 pub use priority::PRIORITY_LEVELS;

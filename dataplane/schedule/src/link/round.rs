@@ -3,6 +3,9 @@
 
 use crate::arena::NONE;
 
+/// Largest quantum: a deficit of two quanta fits a signed word.
+pub(crate) const MOST_QUANTUM: u32 = 1 << 30;
+
 /// Entries of a round, by number.
 pub(crate) trait Entries {
     /// Returns the bytes of credit for `rounds` rounds. A fraction of a byte is kept for later rounds.

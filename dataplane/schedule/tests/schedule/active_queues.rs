@@ -116,7 +116,7 @@ proptest! {
             }
             prop_assert_eq!(&dropped, &expected);
         }
-        let view = port.view(NodeId(0)).unwrap();
+        let view = port.report().view(NodeId(0)).unwrap();
         prop_assert_eq!(view.drops.get(DropCause::Sojourn), expected.len() as u64);
         prop_assert_eq!(view.held_packets as usize, queue.len());
     }
@@ -253,7 +253,7 @@ fn chosen_at(settings: RedSettings, bytes: u32, arrivals: u32) -> Vec<u32> {
     let queue = |aqm| NodeKind::Fifo(QueueSettings { threshold: 1 << 30, aqm });
     add(&mut port, 0, None, Share::Only, queue(Aqm::TailDrop));
     (0..bytes / 100).for_each(|_| put(&mut port, 0, frame(0, 0, 100), 0));
-    port.set(NodeId(0), &queue(red), at(0)).unwrap();
+    port.edit().set(NodeId(0), &queue(red), at(0)).unwrap();
     let mut chosen = Vec::new();
     for number in 1..=arrivals {
         let mut sink = |_: Frame, _: DropCause| chosen.push(number);
@@ -309,7 +309,8 @@ fn reds_average_stays_when_its_settings_change() {
         port.enqueue(NodeId(0), FlowNumber(0), frame(0, number, 1000), at(0), &mut sink);
     }
     assert_eq!(causes.last(), Some(&DropCause::Forced));
-    port.set(NodeId(0), &kind(RedSettings { weight: 0.1, rate: Rate(1_000_000), ..settings }), at(0))
+    port.edit()
+        .set(NodeId(0), &kind(RedSettings { weight: 0.1, rate: Rate(1_000_000), ..settings }), at(0))
         .unwrap();
     causes.clear();
     port.enqueue(NodeId(0), FlowNumber(0), frame(0, 20, 1000), at(0), &mut |_: Frame, cause| {
@@ -319,7 +320,7 @@ fn reds_average_stays_when_its_settings_change() {
     // In packets, the average is converted by the mean packet length: above 2,000 bytes it is above 2.
     let packets = RedSettings { unit: RedUnit::Packets, minimum: 1, maximum: 2, weight: 0.001, ..settings };
     for (settings, expected) in [(packets, DropCause::Forced), (settings, DropCause::Forced)] {
-        port.set(NodeId(0), &kind(settings), at(0)).unwrap();
+        port.edit().set(NodeId(0), &kind(settings), at(0)).unwrap();
         causes.clear();
         port.enqueue(NodeId(0), FlowNumber(0), frame(0, 21, 1000), at(0), &mut |_: Frame, cause| {
             causes.push(cause)
@@ -327,7 +328,7 @@ fn reds_average_stays_when_its_settings_change() {
         assert_eq!(causes, [expected], "{settings:?}");
     }
     // An average of twenty packets is far below 50.
-    port.set(NodeId(0), &kind(RedSettings { minimum: 50, maximum: 60, ..packets }), at(0)).unwrap();
+    port.edit().set(NodeId(0), &kind(RedSettings { minimum: 50, maximum: 60, ..packets }), at(0)).unwrap();
     assert!(port.enqueue(NodeId(0), FlowNumber(0), frame(0, 22, 1000), at(0), &mut never));
 }
 

@@ -13,9 +13,9 @@ fn tree() -> Port {
 }
 
 fn refused(port: &mut Port, node: u32, parent: u32, share: Share, kind: NodeKind) -> String {
-    let before = port.tree();
-    let error = port.add(NodeId(node), Some(NodeId(parent)), share, &kind, at(0)).unwrap_err();
-    assert_eq!(port.tree(), before, "a refused change changed something");
+    let before = port.report().tree();
+    let error = port.edit().add(NodeId(node), Some(NodeId(parent)), share, &kind, at(0)).unwrap_err();
+    assert_eq!(port.report().tree(), before, "a refused change changed something");
     error.to_string()
 }
 
@@ -45,9 +45,11 @@ fn ids_and_places_must_make_sense() {
 #[test]
 fn cycles_and_towers_are_refused() {
     let mut port = tree();
-    let error = port.move_to(NodeId(0), Some(NodeId(1)), Share::Quantum(1), at(0)).unwrap_err().to_string();
+    let error =
+        port.edit().move_to(NodeId(0), Some(NodeId(1)), Share::Quantum(1), at(0)).unwrap_err().to_string();
     assert!(error.contains("below 1 it would be its own ancestor: 1 < 0"), "{error}");
-    let error = port.move_to(NodeId(1), Some(NodeId(1)), Share::Quantum(1), at(0)).unwrap_err().to_string();
+    let error =
+        port.edit().move_to(NodeId(1), Some(NodeId(1)), Share::Quantum(1), at(0)).unwrap_err().to_string();
     assert!(error.contains("own ancestor"), "{error}");
     let mut parent = 1;
     for node in 10..10 + MOST_DEPTH as u32 - 2 {
@@ -85,7 +87,7 @@ fn settings_are_checked_by_themselves() {
         let error = refused(&mut port, 9, 0, Share::Level(7), kind);
         assert!(error.contains(part), "{error}");
     }
-    let error = port.set(NodeId(2), &NodeKind::Priority, at(0)).unwrap_err().to_string();
+    let error = port.edit().set(NodeId(2), &NodeKind::Priority, at(0)).unwrap_err().to_string();
     assert!(error.contains("node 2 is a fifo and can't become a priority"), "{error}");
     assert!(
         LinkScheduler::<Frame>::new(
@@ -127,11 +129,11 @@ fn curves_above_what_there_is_are_refused_with_the_sum() {
     add(&mut port, 6, 4, curves(flat, None), fifo());
     // The guarantees limit the rates of the bucket and of the link from below.
     let smaller = NodeKind::TokenBucket { rate: Rate(3_999_999), burst: 3000 };
-    let error = port.set(NodeId(3), &smaller, at(0)).unwrap_err().to_string();
+    let error = port.edit().set(NodeId(3), &smaller, at(0)).unwrap_err().to_string();
     assert!(error.contains("4.00 Mb/s in the long run"), "{error}");
     let link = LinkRate { rate: Some(Rate(3_999_999)), slack: 0 };
     assert!(port.set_link(link, at(0)).is_err());
-    assert_eq!(port.link().rate, Some(Rate(10_000_000)));
+    assert_eq!(port.report().link().rate, Some(Rate(10_000_000)));
 }
 
 #[test]
@@ -169,12 +171,15 @@ fn packets_move_only_to_leaves_that_stay() {
     let mut port = tree();
     put(&mut port, 2, frame(0, 0, 100), 0);
     for (to, part) in [(77, "no such node"), (3, "name a leaf"), (2, "it is the same node, or below it")] {
-        let error =
-            port.remove(NodeId(1), Leftover::MoveTo(NodeId(to)), at(0), &mut never).unwrap_err().to_string();
+        let error = port
+            .edit()
+            .remove(NodeId(1), Leftover::MoveTo(NodeId(to)), at(0), &mut never)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains(part), "{error}");
     }
-    assert_eq!(port.view(NodeId(0)).unwrap().held_packets, 1);
-    assert!(port.remove(NodeId(99), Leftover::Drop, at(0), &mut never).is_err());
+    assert_eq!(port.report().view(NodeId(0)).unwrap().held_packets, 1);
+    assert!(port.edit().remove(NodeId(99), Leftover::Drop, at(0), &mut never).is_err());
 }
 
 #[test]
@@ -191,7 +196,7 @@ fn a_packet_for_no_leaf_is_dropped_and_counted() {
         ));
     }
     assert_eq!(causes, [DropCause::NoQueue; 2]);
-    assert_eq!((port.lost().packets(), port.lost().bytes()), (2, 200));
+    assert_eq!((port.report().lost().packets(), port.report().lost().bytes()), (2, 200));
 }
 
 #[test]
@@ -249,7 +254,7 @@ fn guarantees_of_hierarchies_that_stand_apart_under_a_priority_are_held_against_
     // A slower link, and other curves, are checked against all guarantees as well.
     let slower = LinkRate { rate: Some(Rate(9_900_000)), slack: 0 };
     assert!(port.set_link(slower, at(0)).unwrap_err().to_string().contains("10.00 Mb/s in the long run"));
-    assert!(port.set_share(NodeId(11), guaranteed(6_100_000), at(0)).is_err());
-    port.set_share(NodeId(11), guaranteed(5_000_000), at(0)).unwrap();
+    assert!(port.edit().set_share(NodeId(11), guaranteed(6_100_000), at(0)).is_err());
+    port.edit().set_share(NodeId(11), guaranteed(5_000_000), at(0)).unwrap();
     port.set_link(slower, at(0)).unwrap();
 }

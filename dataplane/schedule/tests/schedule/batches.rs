@@ -93,8 +93,8 @@ proptest! {
             prop_assert_eq!(single.held_packets(), batched.held_packets());
             prop_assert_eq!(single.held_bytes(), batched.held_bytes());
             prop_assert_eq!(single.next_ready(), batched.next_ready());
-            let nodes = batched.tree();
-            prop_assert_eq!(&single.tree(), &nodes);
+            let nodes = batched.report().tree();
+            prop_assert_eq!(&single.report().tree(), &nodes);
             // The bytes counted on the wire equal the bytes that left, at the root and at the leaves
             // together.
             wire += left[1].iter().map(|frame| u64::from(LinkOverhead::Ethernet.wire_length(frame.length))).sum::<u64>();

@@ -11,7 +11,7 @@ fn share(real_time: Option<Curve>, link_sharing: Option<Curve>) -> Share {
 }
 
 fn promised(port: &Port, node: u32) -> Option<u64> {
-    port.view(NodeId(node)).unwrap().promised.map(|rate| rate.0)
+    port.report().view(NodeId(node)).unwrap().promised.map(|rate| rate.0)
 }
 
 #[test]
@@ -22,13 +22,13 @@ fn two_nodes_change_their_levels_with_packets_in_them() {
         add(&mut port, node, 0, Share::Level(node), fifo());
         put(&mut port, node, frame(node, node, 100), 0);
     }
-    assert!(port.set_share(NodeId(1), Share::Level(2), at(0)).is_err(), "it is the other's");
+    assert!(port.edit().set_share(NodeId(1), Share::Level(2), at(0)).is_err(), "it is the other's");
     port.trust(true);
     // Nodes exchange their levels in a circle: 1 to 2, 2 to 3, 3 to 1.
     for (node, level) in [(1, 2), (2, 3), (3, 1)] {
-        port.set_share(NodeId(node), Share::Level(level), at(0)).unwrap();
+        port.edit().set_share(NodeId(node), Share::Level(level), at(0)).unwrap();
     }
-    let shares = [1, 2, 3].map(|node| port.view(NodeId(node)).unwrap().share);
+    let shares = [1, 2, 3].map(|node| port.report().view(NodeId(node)).unwrap().share);
     assert_eq!(shares, [Share::Level(2), Share::Level(3), Share::Level(1)]);
     let order: Vec<u32> =
         std::iter::from_fn(|| port.dequeue(at(0), &mut never)).map(|sent| sent.flow).collect();
@@ -43,12 +43,12 @@ fn guarantees_change_from_one_class_to_another() {
         add(&mut port, node, 0, share(linear(rate), None), fifo());
     }
     let more = share(linear(7_000_000), None);
-    assert!(port.set_share(NodeId(2), more, at(0)).is_err(), "the other has it still");
+    assert!(port.edit().set_share(NodeId(2), more, at(0)).is_err(), "the other has it still");
     port.trust(true);
-    port.set_share(NodeId(2), more, at(0)).unwrap();
-    port.set_share(NodeId(1), share(linear(2_000_000), None), at(0)).unwrap();
+    port.edit().set_share(NodeId(2), more, at(0)).unwrap();
+    port.edit().set_share(NodeId(1), share(linear(2_000_000), None), at(0)).unwrap();
     port.trust(false);
-    port.set_share(NodeId(1), share(linear(3_000_000), None), at(0)).unwrap();
+    port.edit().set_share(NodeId(1), share(linear(3_000_000), None), at(0)).unwrap();
     assert_eq!([promised(&port, 1), promised(&port, 2)], [Some(3_000_000), Some(7_000_000)]);
 }
 
@@ -64,7 +64,7 @@ fn what_is_promised_is_what_is_left_of_the_guarantees_of_others() {
     let all = [1, 2, 3, 4].map(|node| promised(&port, node).unwrap());
     assert_eq!(all, [6_000_000, 1_000_000, 3_000_000, 3_000_000]);
     // A share above the guarantee counts.
-    port.set_share(NodeId(1), share(linear(1_000_000), linear(2_000_000)), at(0)).unwrap();
+    port.edit().set_share(NodeId(1), share(linear(1_000_000), linear(2_000_000)), at(0)).unwrap();
     let all = [1, 2, 3].map(|node| promised(&port, node).unwrap());
     assert_eq!(all, [3_500_000, 3_500_000, 3_000_000]);
 }
@@ -75,16 +75,16 @@ fn a_rate_of_which_flows_reserve_parts_is_not_more_than_there_is() {
     add(&mut port, 0, None, Share::Only, NodeKind::DeficitRoundRobin);
     let leaf =
         |rate| NodeKind::FlowQueues(FlowQueuesSettings { capacity: Some(Rate(rate)), ..Default::default() });
-    let refused = port.add(NodeId(1), Some(NodeId(0)), Share::Quantum(1500), &leaf(3_000_000), at(0));
+    let refused = port.edit().add(NodeId(1), Some(NodeId(0)), Share::Quantum(1500), &leaf(3_000_000), at(0));
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains("3.00 Mb/s exceeds the rate available to the node, 2.00 Mb/s"), "{refused}");
     add(&mut port, 1, 0, Share::Quantum(1500), leaf(2_000_000));
-    assert!(port.set(NodeId(1), &leaf(2_000_001), at(0)).is_err());
+    assert!(port.edit().set(NodeId(1), &leaf(2_000_001), at(0)).is_err());
     let slower = LinkRate { rate: Some(Rate(1_999_999)), slack: 0 };
     assert!(port.set_link(slower, at(0)).is_err());
     // A second child takes half of the rate.
-    assert!(port.add(NodeId(2), Some(NodeId(0)), Share::Quantum(1500), &fifo(), at(0)).is_err());
-    port.set(NodeId(1), &leaf(1_000_000), at(0)).unwrap();
+    assert!(port.edit().add(NodeId(2), Some(NodeId(0)), Share::Quantum(1500), &fifo(), at(0)).is_err());
+    port.edit().set(NodeId(1), &leaf(1_000_000), at(0)).unwrap();
     add(&mut port, 2, 0, Share::Quantum(1500), fifo());
 }
 
@@ -97,7 +97,7 @@ fn a_tree_is_told_with_each_node_behind_the_one_above_it() {
     add(&mut port, 3, 1, Share::Quantum(1), fifo());
     add(&mut port, 4, 2, Share::Quantum(1), fifo());
     add(&mut port, 0, 1, Share::Quantum(1), fifo());
-    let order: Vec<u32> = port.tree().iter().map(|view| view.node.0).collect();
+    let order: Vec<u32> = port.report().tree().iter().map(|view| view.node.0).collect();
     assert_eq!(order, [5, 1, 0, 3, 2, 4]);
 }
 
@@ -119,12 +119,12 @@ fn what_a_removed_leaf_dropped_stays_with_those_above_it() {
         );
     }
     assert_eq!(dropped, 9);
-    let drops = |port: &Port, node| port.view(NodeId(node)).unwrap().drops.packets();
+    let drops = |port: &Port, node| port.report().view(NodeId(node)).unwrap().drops.packets();
     assert_eq!([drops(&port, 0), drops(&port, 1)], [9, 9]);
-    port.remove(NodeId(2), Leftover::Drop, at(0), &mut |_: Frame, _: DropCause| {}).unwrap();
+    port.edit().remove(NodeId(2), Leftover::Drop, at(0), &mut |_: Frame, _: DropCause| {}).unwrap();
     assert_eq!([drops(&port, 0), drops(&port, 1)], [9, 9]);
-    port.remove(NodeId(1), Leftover::Drop, at(0), &mut |_: Frame, _: DropCause| {}).unwrap();
-    assert_eq!((drops(&port, 0), port.tree()[0].drops.packets()), (9, 9));
+    port.edit().remove(NodeId(1), Leftover::Drop, at(0), &mut |_: Frame, _: DropCause| {}).unwrap();
+    assert_eq!((drops(&port, 0), port.report().tree()[0].drops.packets()), (9, 9));
 }
 
 #[test]
@@ -139,31 +139,31 @@ fn a_leaf_moves_with_its_packets_and_becomes_the_root_and_no_root_any_more() {
     };
     send(&mut port);
     // Below a new root.
-    port.set_apart(NodeId(1), at(0)).unwrap();
+    port.edit().set_apart(NodeId(1), at(0)).unwrap();
     send(&mut port);
     assert!(port.dequeue(at(0), &mut never).is_none(), "nothing is sent from there");
     add(&mut port, 0, None, Share::Only, NodeKind::Priority);
     add(&mut port, 2, 0, Share::Level(7), fifo());
-    port.move_to(NodeId(1), Some(NodeId(0)), Share::Level(7), at(0)).unwrap();
-    assert_ne!(port.view(NodeId(2)).unwrap().share, Share::Level(7), "it gave way");
-    port.set_share(NodeId(2), Share::Level(3), at(0)).unwrap();
+    port.edit().move_to(NodeId(1), Some(NodeId(0)), Share::Level(7), at(0)).unwrap();
+    assert_ne!(port.report().view(NodeId(2)).unwrap().share, Share::Level(7), "it gave way");
+    port.edit().set_share(NodeId(2), Share::Level(3), at(0)).unwrap();
     send(&mut port);
-    assert_eq!(port.view(NodeId(0)).unwrap().held_packets, 3);
+    assert_eq!(port.report().view(NodeId(0)).unwrap().held_packets, 3);
     assert_eq!(port.dequeue(at(0), &mut never).map(|sent| sent.number), Some(1));
     // Moves below a node that takes its place, and then becomes the root again.
-    port.set_apart(NodeId(1), at(0)).unwrap();
+    port.edit().set_apart(NodeId(1), at(0)).unwrap();
     add(&mut port, 3, 0, Share::Level(7), NodeKind::TokenBucket { rate: Rate(8_000_000), burst: 100 });
-    port.move_to(NodeId(1), Some(NodeId(3)), Share::Only, at(0)).unwrap();
+    port.edit().move_to(NodeId(1), Some(NodeId(3)), Share::Only, at(0)).unwrap();
     assert_eq!(port.dequeue(at(0), &mut never).map(|sent| sent.number), Some(2));
     assert!(port.dequeue(at(0), &mut never).is_none(), "the bucket is empty");
-    port.set_apart(NodeId(1), at(0)).unwrap();
-    port.remove(NodeId(0), Leftover::Drop, at(0), &mut never).unwrap();
-    port.move_to(NodeId(1), None, Share::Only, at(0)).unwrap();
+    port.edit().set_apart(NodeId(1), at(0)).unwrap();
+    port.edit().remove(NodeId(0), Leftover::Drop, at(0), &mut never).unwrap();
+    port.edit().move_to(NodeId(1), None, Share::Only, at(0)).unwrap();
     send(&mut port);
     let rest: Vec<u32> =
         std::iter::from_fn(|| port.dequeue(at(0), &mut never)).map(|sent| sent.number).collect();
-    assert_eq!((rest, port.tree().len(), port.root()), (vec![3, 4], 1, Some(NodeId(1))));
-    let view = port.view(NodeId(1)).unwrap();
+    assert_eq!((rest, port.report().tree().len(), port.root()), (vec![3, 4], 1, Some(NodeId(1))));
+    let view = port.report().view(NodeId(1)).unwrap();
     assert_eq!((view.sent_packets, view.held_packets), (4, 0));
 }
 
@@ -186,19 +186,19 @@ fn twenty_thousand_nodes_with_a_leaf_each_are_set_and_go_from_below() {
             add(&mut port, node, 0, share(node), bucket);
             add(&mut port, NODES + node, node, Share::Only, fifo());
         }
-        nodes().for_each(|node| port.set_share(NodeId(node), share(node), at(0)).unwrap());
+        nodes().for_each(|node| port.edit().set_share(NodeId(node), share(node), at(0)).unwrap());
         put(&mut port, 2 * NODES, frame(1, 1, 100), 0);
         let to = Leftover::MoveTo(NodeId(2 * NODES));
         for node in nodes().filter(|node| *node < NODES) {
             put(&mut port, NODES + node, frame(1, 1 + node, 100), 0);
             for gone in [NODES + node, node] {
-                port.remove(NodeId(gone), to, at(0), &mut never).unwrap();
+                port.edit().remove(NodeId(gone), to, at(0), &mut never).unwrap();
             }
         }
-        assert_eq!(port.tree().len(), 3);
+        assert_eq!(port.report().tree().len(), 3);
         assert_eq!(port.held_packets(), NODES);
         // Removes the node with all nodes below it.
-        assert_eq!(port.remove(NodeId(0), Leftover::Drop, at(0), &mut |_: Frame, _| {}), Ok(NODES));
+        assert_eq!(port.edit().remove(NodeId(0), Leftover::Drop, at(0), &mut |_: Frame, _| {}), Ok(NODES));
         assert_eq!(port.root(), None);
     }
 }

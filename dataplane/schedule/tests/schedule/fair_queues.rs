@@ -78,7 +78,7 @@ proptest! {
         }
         prop_assert_eq!(dropped, refused);
         prop_assert_eq!(port.held_packets() as usize, twin.len());
-        prop_assert_eq!(port.view(NodeId(0)).unwrap().drops.get(DropCause::Threshold), refused);
+        prop_assert_eq!(port.report().view(NodeId(0)).unwrap().drops.get(DropCause::Threshold), refused);
     }
 
     #[test]
@@ -111,7 +111,7 @@ proptest! {
         for (flow, quantum) in quanta.into_iter().enumerate() {
             let flow = flow as u32;
             add(&mut children, flow, 100, Share::Quantum(quantum), fifo());
-            flows.set_flow(NodeId(0), FlowNumber(flow), Some(quantum), None).unwrap();
+            flows.edit().flows(NodeId(0)).unwrap().set(FlowNumber(flow), Some(quantum), None).unwrap();
             twin.quanta.insert(flow, quantum.into());
         }
         for (number, (flow, length, take)) in steps.into_iter().enumerate() {
@@ -189,8 +189,9 @@ fn reserved_flows_get_their_rate_however_many_others_there_are() {
         let settings =
             FlowQueuesSettings { capacity: Some(Rate(100_000_000)), quantum: 1500, ..Default::default() };
         add(&mut port, 0, None, Share::Only, NodeKind::FlowQueues(settings));
-        let reserve =
-            |port: &mut Port, flow, rate| port.reserve_flow(NodeId(0), FlowNumber(flow), Rate(rate));
+        let reserve = |port: &mut Port, flow, rate| {
+            port.edit().flows(NodeId(0)).unwrap().reserve(FlowNumber(flow), Rate(rate))
+        };
         reserve(&mut port, 0, 30_000_000).unwrap();
         reserve(&mut port, 1, 10_000_000).unwrap();
         let sent = busy_flows(&mut port, 2 + others, 60_000);
@@ -200,10 +201,10 @@ fn reserved_flows_get_their_rate_however_many_others_there_are() {
         for flow in 2..2 + others as usize {
             assert!((share(flow) - 0.6 / f64::from(others)).abs() < 0.01, "{others}: {sent:?}");
         }
-        let (view, rate) = port.flow(NodeId(0), FlowNumber(0)).unwrap().unwrap();
+        let (view, rate) = port.report().flow(NodeId(0), FlowNumber(0)).unwrap().unwrap();
         assert_eq!((view.quantum, rate), (others * 1500 / 2, Some(Rate(30_000_000))));
-        assert!(port.forget_flow(NodeId(0), FlowNumber(0)).unwrap());
-        let (view, _) = port.flow(NodeId(0), FlowNumber(1)).unwrap().unwrap();
+        assert!(port.edit().flows(NodeId(0)).unwrap().forget(FlowNumber(0)));
+        let (view, _) = port.report().flow(NodeId(0), FlowNumber(1)).unwrap().unwrap();
         assert_eq!(view.quantum, (others + 1) * 1500 / 9);
         let error = reserve(&mut port, 2, 90_000_000).unwrap_err().to_string();
         assert!(error.contains("10.00 Mb/s reserved by others + 90.00 Mb/s = 100.00 Mb/s"), "{error}");
@@ -231,7 +232,7 @@ fn flows_beyond_the_queues_share_one_and_keep_their_order() {
         }
     }
     assert_eq!(sent + port.held_packets(), 10_000);
-    assert!(port.view(NodeId(0)).unwrap().queues <= 5);
+    assert!(port.report().view(NodeId(0)).unwrap().queues <= 5);
 }
 
 #[test]
@@ -239,7 +240,7 @@ fn an_empty_queue_is_given_to_another_flow_and_one_with_packets_is_not() {
     let mut port = port(None);
     let settings = FlowQueuesSettings { queues: 2, ..Default::default() };
     add(&mut port, 0, None, Share::Only, NodeKind::FlowQueues(settings));
-    let has_queue = |port: &Port, flow| port.flow(NodeId(0), FlowNumber(flow)).unwrap().is_some();
+    let has_queue = |port: &Port, flow| port.report().flow(NodeId(0), FlowNumber(flow)).unwrap().is_some();
     let mut sent = Vec::new();
     put(&mut port, 0, frame(1, 1, 100), 0);
     put(&mut port, 0, frame(2, 2, 100), 0);
@@ -267,7 +268,7 @@ fn many_flows_of_which_few_wait_at_a_time_never_share() {
         for number in 0..2 {
             flows.iter().for_each(|flow| put(&mut port, 0, frame(*flow, number, 1500), 0));
         }
-        assert!(flows.iter().all(|flow| port.flow(NodeId(0), FlowNumber(*flow)).unwrap().is_some()));
+        assert!(flows.iter().all(|flow| port.report().flow(NodeId(0), FlowNumber(*flow)).unwrap().is_some()));
         // One packet of each flow in turn: no flow waits behind two packets of another flow.
         let first = std::iter::from_fn(|| port.dequeue(at(0), &mut never)).take(8);
         let mut first: Vec<u32> = first.map(|frame| frame.flow).collect();
@@ -282,7 +283,7 @@ fn one_that_shares_a_queue_for_long_keeps_no_other_there() {
     let mut port = port(None);
     let settings = FlowQueuesSettings { queues: 2, ..Default::default() };
     add(&mut port, 0, None, Share::Only, NodeKind::FlowQueues(settings));
-    let has_queue = |port: &Port, flow| port.flow(NodeId(0), FlowNumber(flow)).unwrap().is_some();
+    let has_queue = |port: &Port, flow| port.report().flow(NodeId(0), FlowNumber(flow)).unwrap().is_some();
     let (mut number, mut sent) = (0, Vec::new());
     let mut send = |port: &mut Port, flow: u32| {
         number += 1;
@@ -298,10 +299,10 @@ fn one_that_shares_a_queue_for_long_keeps_no_other_there() {
     }
     assert!(!has_queue(&port, 3) && port.held_packets() > 0);
     // Waiting packets are reported at a flow's own queue, or at the shared queue, which comes last.
-    let told = port.flows(NodeId(0), 0, 9).unwrap();
+    let told = port.report().flows(NodeId(0), 0, 9).unwrap();
     assert!(told.len() == 3 && told[2].0.is_none() && told[0].0.is_some());
     assert_eq!(told.iter().map(|(_, queue)| queue.held_packets).sum::<u32>(), port.held_packets());
-    assert_eq!(port.flows(NodeId(0), 2, 9).unwrap(), told[2..]);
+    assert_eq!(port.report().flows(NodeId(0), 2, 9).unwrap(), told[2..]);
     for flow in [5, 4] {
         send(&mut port, flow);
         assert!(has_queue(&port, flow), "{flow} has nothing in the shared queue any more");
@@ -321,7 +322,7 @@ fn small_reservations_are_kept_as_large_ones_are() {
         let mut port = port(None);
         let settings = FlowQueuesSettings { capacity: Some(Rate(capacity)), ..Default::default() };
         add(&mut port, 0, None, Share::Only, NodeKind::FlowQueues(settings));
-        port.reserve_flow(NodeId(0), FlowNumber(0), Rate(rate)).unwrap();
+        port.edit().flows(NodeId(0)).unwrap().reserve(FlowNumber(0), Rate(rate)).unwrap();
         let packets = (100 * capacity / rate) as u32;
         let sent = busy_flows(&mut port, 2, packets);
         let share = sent[0] as f64 / sent.iter().sum::<u64>() as f64;

@@ -17,7 +17,7 @@ fn flow_queues(queues: u32) -> NodeKind {
 }
 
 fn add_leaf(port: &mut Port, node: u32, kind: NodeKind, now: u64) -> Result<(), String> {
-    let added = port.add(NodeId(node), Some(NodeId(0)), Share::Quantum(1500), &kind, at(now));
+    let added = port.edit().add(NodeId(node), Some(NodeId(0)), Share::Quantum(1500), &kind, at(now));
     added.map_err(|error| error.to_string())
 }
 
@@ -26,7 +26,7 @@ fn drain(port: &mut Port, now: u64) -> Vec<u32> {
 }
 
 fn has_queue(port: &Port, node: u32, flow: u32) -> bool {
-    port.flow(NodeId(node), FlowNumber(flow)).unwrap().is_some()
+    port.report().flow(NodeId(node), FlowNumber(flow)).unwrap().is_some()
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn empty_queues_of_a_leaf_come_back_for_a_leaf_that_is_added() {
     let mut port = small_port(6);
     add_leaf(&mut port, 1, flow_queues(5), 0).unwrap();
     (0..5).for_each(|flow| put(&mut port, 1, frame(flow, flow, 100), 0));
-    assert_eq!(port.queue_counts(), (6, 6));
+    assert_eq!(port.report().queue_counts(), (6, 6));
     let refused = add_leaf(&mut port, 2, flow_queues(2), 0).unwrap_err();
     assert!(
         refused
@@ -43,7 +43,7 @@ fn empty_queues_of_a_leaf_come_back_for_a_leaf_that_is_added() {
     );
     assert_eq!(drain(&mut port, 0).len(), 5);
     add_leaf(&mut port, 2, flow_queues(2), 0).unwrap();
-    assert_eq!(port.queue_counts(), (2, 6));
+    assert_eq!(port.report().queue_counts(), (2, 6));
 }
 
 #[test]
@@ -71,21 +71,21 @@ fn the_number_of_a_ports_queues_changes_and_leaves_must_fit_it() {
         "{refused}"
     );
     assert!(refused.contains("at most 65536"), "{refused}");
-    port.set_most_queues(65_536).unwrap();
+    port.edit().set_most_queues(65_536).unwrap();
     add_leaf(&mut port, 1, flow_queues(60_000), 0).unwrap();
     (0..20).for_each(|flow| put(&mut port, 1, frame(flow, flow, 100), 0));
-    assert_eq!(port.queue_counts(), (21, 65_536));
-    let refused = |port: &mut Port, most| port.set_most_queues(most).unwrap_err().to_string();
+    assert_eq!(port.report().queue_counts(), (21, 65_536));
+    let refused = |port: &mut Port, most| port.edit().set_most_queues(most).unwrap_err().to_string();
     assert!(refused(&mut port, 65_537).contains("65537 is out of range: 1 to 65536"));
     assert!(refused(&mut port, 100).contains("60000 queues for flows"));
-    port.remove(NodeId(1), Leftover::Drop, at(0), &mut |_: Frame, _: DropCause| {}).unwrap();
+    port.edit().remove(NodeId(1), Leftover::Drop, at(0), &mut |_: Frame, _: DropCause| {}).unwrap();
     add_leaf(&mut port, 1, flow_queues(15), 0).unwrap();
     (0..20).for_each(|flow| put(&mut port, 1, frame(flow, flow, 100), 0));
     add_leaf(&mut port, 2, fifo(), 0).unwrap();
     // Queues that hold packets stay. No queue is added while there are too many.
-    port.set_most_queues(16).unwrap();
+    port.edit().set_most_queues(16).unwrap();
     put(&mut port, 1, frame(99, 99, 100), 0);
-    assert_eq!((port.queue_counts(), has_queue(&port, 1, 99)), ((17, 16), false));
+    assert_eq!((port.report().queue_counts(), has_queue(&port, 1, 99)), ((17, 16), false));
     assert_eq!(drain(&mut port, 0).len(), 21);
 }
 
@@ -105,9 +105,9 @@ fn a_flow_that_waits_in_the_shared_queue_takes_its_packets_along_to_one_of_its_o
         assert_eq!(sent[0].flow, 1);
         let later = 2 * SECOND;
         if reserves {
-            port.reserve_flow(NodeId(0), FlowNumber(3), Rate(900_000)).unwrap();
+            port.edit().flows(NodeId(0)).unwrap().reserve(FlowNumber(3), Rate(900_000)).unwrap();
         } else {
-            port.set_flow(NodeId(0), FlowNumber(3), Some(6000), None).unwrap();
+            port.edit().flows(NodeId(0)).unwrap().set(FlowNumber(3), Some(6000), None).unwrap();
         }
         assert!(has_queue(&port, 0, 3));
         (7..10).for_each(|number| put(&mut port, 0, frame(3, number, 1500), later));
@@ -119,7 +119,7 @@ fn a_flow_that_waits_in_the_shared_queue_takes_its_packets_along_to_one_of_its_o
             assert!(numbers.is_sorted() && numbers.len() >= 3, "flow {flow}: {numbers:?}");
         }
         assert_eq!((sent.len(), port.held_packets()), (11, 0));
-        let view = port.view(NodeId(0)).unwrap();
+        let view = port.report().view(NodeId(0)).unwrap();
         assert_eq!((view.sent_packets, view.held_packets), (11, 0));
     }
 }
@@ -129,14 +129,14 @@ fn what_is_said_of_a_flow_keeps_its_queue() {
     let mut port = port(None);
     let settings = FlowQueuesSettings { queues: 3, capacity: Some(Rate(1_000_000)), ..Default::default() };
     add(&mut port, 0, None, Share::Only, NodeKind::FlowQueues(settings));
-    port.set_flow(NodeId(0), FlowNumber(1), None, Some(Some(5000))).unwrap();
-    port.reserve_flow(NodeId(0), FlowNumber(2), Rate(500_000)).unwrap();
+    port.edit().flows(NodeId(0)).unwrap().set(FlowNumber(1), None, Some(Some(5000))).unwrap();
+    port.edit().flows(NodeId(0)).unwrap().reserve(FlowNumber(2), Rate(500_000)).unwrap();
     for flow in 3..20 {
         put(&mut port, 0, frame(flow, flow, 100), 0);
         assert!([1, 2, flow].iter().all(|flow| has_queue(&port, 0, *flow)));
         assert_eq!(drain(&mut port, 0), [flow]);
     }
-    assert_eq!(port.flow(NodeId(0), FlowNumber(1)).unwrap().unwrap().0.threshold, 5000);
+    assert_eq!(port.report().flow(NodeId(0), FlowNumber(1)).unwrap().unwrap().0.threshold, 5000);
 }
 
 #[test]
@@ -147,19 +147,20 @@ fn a_threshold_of_a_flow_stays_when_that_of_all_others_changes() {
         NodeKind::FlowQueues(FlowQueuesSettings { queue, ..Default::default() })
     };
     add(&mut port, 0, None, Share::Only, common(10_000));
-    let threshold = |port: &Port, flow| port.flow(NodeId(0), FlowNumber(flow)).unwrap().unwrap().0.threshold;
+    let threshold =
+        |port: &Port, flow| port.report().flow(NodeId(0), FlowNumber(flow)).unwrap().unwrap().0.threshold;
     (1..4).for_each(|flow| put(&mut port, 0, frame(flow, flow, 100), 0));
-    port.set_flow(NodeId(0), FlowNumber(1), None, Some(Some(500))).unwrap();
+    port.edit().flows(NodeId(0)).unwrap().set(FlowNumber(1), None, Some(Some(500))).unwrap();
     // An own threshold is kept even if it equals the common threshold.
-    port.set_flow(NodeId(0), FlowNumber(2), None, Some(Some(10_000))).unwrap();
-    port.set(NodeId(0), &common(20_000), at(0)).unwrap();
+    port.edit().flows(NodeId(0)).unwrap().set(FlowNumber(2), None, Some(Some(10_000))).unwrap();
+    port.edit().set(NodeId(0), &common(20_000), at(0)).unwrap();
     assert_eq!([1, 2, 3].map(|flow| threshold(&port, flow)), [500, 10_000, 20_000]);
-    port.set_flow(NodeId(0), FlowNumber(1), Some(3000), None).unwrap();
+    port.edit().flows(NodeId(0)).unwrap().set(FlowNumber(1), Some(3000), None).unwrap();
     assert_eq!(threshold(&port, 1), 500);
-    port.set_flow(NodeId(0), FlowNumber(1), None, Some(None)).unwrap();
-    port.set(NodeId(0), &common(30_000), at(0)).unwrap();
+    port.edit().flows(NodeId(0)).unwrap().set(FlowNumber(1), None, Some(None)).unwrap();
+    port.edit().set(NodeId(0), &common(30_000), at(0)).unwrap();
     assert_eq!([1, 2, 3].map(|flow| threshold(&port, flow)), [30_000, 10_000, 30_000]);
-    let (view, _) = port.flow(NodeId(0), FlowNumber(1)).unwrap().unwrap();
+    let (view, _) = port.report().flow(NodeId(0), FlowNumber(1)).unwrap().unwrap();
     assert_eq!(view.quantum, 3000);
 }
 
@@ -169,22 +170,26 @@ fn the_rate_that_reservations_are_parts_of_can_not_be_taken_away() {
     let leaf = |capacity| NodeKind::FlowQueues(FlowQueuesSettings { capacity, ..Default::default() });
     add(&mut port, 0, None, Share::Only, leaf(None));
     let reserve = |port: &mut Port, flow| {
-        port.reserve_flow(NodeId(0), FlowNumber(flow), Rate(1_000_000)).map_err(|error| error.to_string())
+        port.edit()
+            .flows(NodeId(0))
+            .unwrap()
+            .reserve(FlowNumber(flow), Rate(1_000_000))
+            .map_err(|error| error.to_string())
     };
     assert!(reserve(&mut port, 1).unwrap_err().contains("it has no rate to reserve from"));
-    port.set(NodeId(0), &leaf(Some(Rate(8_000_000))), at(0)).unwrap();
+    port.edit().set(NodeId(0), &leaf(Some(Rate(8_000_000))), at(0)).unwrap();
     (1..4).for_each(|flow| reserve(&mut port, flow).unwrap());
     for (capacity, words) in
         [(None, "a missing rate is not above"), (Some(Rate(3_000_000)), "a rate of 3.00 Mb/s is not above")]
     {
-        let refused = port.set(NodeId(0), &leaf(capacity), at(0)).unwrap_err().to_string();
+        let refused = port.edit().set(NodeId(0), &leaf(capacity), at(0)).unwrap_err().to_string();
         assert!(
             refused.contains(words) && refused.contains("3.00 Mb/s reserved for 3 of its flows"),
             "{refused}"
         );
     }
-    (1..4).for_each(|flow| assert!(port.forget_flow(NodeId(0), FlowNumber(flow)).unwrap()));
-    port.set(NodeId(0), &leaf(None), at(0)).unwrap();
+    (1..4).for_each(|flow| assert!(port.edit().flows(NodeId(0)).unwrap().forget(FlowNumber(flow))));
+    port.edit().set(NodeId(0), &leaf(None), at(0)).unwrap();
 }
 
 #[test]
@@ -193,11 +198,11 @@ fn a_leaf_gets_more_queues_and_fewer_while_packets_wait() {
     add_leaf(&mut port, 1, flow_queues(2), 0).unwrap();
     (0..6).for_each(|flow| put(&mut port, 1, frame(flow, flow, 100), 0));
     assert_eq!((0..6).filter(|flow| has_queue(&port, 1, *flow)).count(), 2);
-    port.set(NodeId(1), &flow_queues(30), at(0)).unwrap();
+    port.edit().set(NodeId(1), &flow_queues(30), at(0)).unwrap();
     (10..20).for_each(|flow| put(&mut port, 1, frame(flow, flow, 100), 0));
     assert!((10..20).all(|flow| has_queue(&port, 1, flow)));
-    assert!(port.set(NodeId(1), &flow_queues(40), at(0)).is_err());
-    port.set(NodeId(1), &flow_queues(1), at(0)).unwrap();
+    assert!(port.edit().set(NodeId(1), &flow_queues(40), at(0)).is_err());
+    port.edit().set(NodeId(1), &flow_queues(1), at(0)).unwrap();
     put(&mut port, 1, frame(30, 30, 100), 0);
     assert!(!has_queue(&port, 1, 30));
     assert_eq!(drain(&mut port, 0).len(), 17);
@@ -212,18 +217,29 @@ fn of_a_hundred_queues_the_one_that_is_empty_is_found_for_a_flow_of_which_someth
         put(&mut port, 0, frame(flow, flow, 100), 0);
     }
     put(&mut port, 0, frame(99, 99, 40), 0);
-    while port.flow(NodeId(0), FlowNumber(99)).unwrap().is_some_and(|(queue, _)| queue.held_packets > 0) {
+    while port
+        .report()
+        .flow(NodeId(0), FlowNumber(99))
+        .unwrap()
+        .is_some_and(|(queue, _)| queue.held_packets > 0)
+    {
         let sent = port.dequeue(at(0), &mut never).unwrap();
         if sent.flow != 99 {
             put(&mut port, 0, frame(sent.flow, 0, 100), 0);
         }
     }
-    port.set_flow(NodeId(0), FlowNumber(1000), Some(3000), None).unwrap();
-    let refused = port.set_flow(NodeId(0), FlowNumber(1001), Some(3000), None).unwrap_err().to_string();
+    port.edit().flows(NodeId(0)).unwrap().set(FlowNumber(1000), Some(3000), None).unwrap();
+    let refused = port
+        .edit()
+        .flows(NodeId(0))
+        .unwrap()
+        .set(FlowNumber(1001), Some(3000), None)
+        .unwrap_err()
+        .to_string();
     assert!(refused.contains("all 100 for flows hold packets or are kept for a flow"), "{refused}");
     // A caller that checked the number of queues before gets a queue.
     port.trust(true);
-    port.set_flow(NodeId(0), FlowNumber(1001), Some(3000), None).unwrap();
+    port.edit().flows(NodeId(0)).unwrap().set(FlowNumber(1001), Some(3000), None).unwrap();
     assert!(has_queue(&port, 0, 1001));
 }
 
@@ -236,12 +252,12 @@ fn fewer_queues_are_fewer_as_soon_as_they_are_empty() {
     for flow in 0..40 {
         put(&mut port, 0, frame(flow, 1, 100), 0);
     }
-    let in_use = |port: &Port| port.view(NodeId(0)).unwrap().queues;
+    let in_use = |port: &Port| port.report().view(NodeId(0)).unwrap().queues;
     assert_eq!(in_use(&port), 41);
     for _ in 0..30 {
         port.dequeue(at(0), &mut never).unwrap();
     }
-    port.set(NodeId(0), &settings(4), at(0)).unwrap();
+    port.edit().set(NodeId(0), &settings(4), at(0)).unwrap();
     assert_eq!(in_use(&port), 11, "ten have packets still");
     while port.dequeue(at(0), &mut never).is_some() {}
     for flow in 100..140 {
@@ -278,8 +294,8 @@ proptest! {
             sent.extend(port.dequeue(at(0), &mut never));
             let before = port.held_packets();
             let other = FqCodelSettings { flows: *flows, ..Default::default() };
-            port.set(NodeId(1), &NodeKind::FqCodel(other), at(0)).unwrap();
-            let view = port.view(NodeId(1)).unwrap();
+            port.edit().set(NodeId(1), &NodeKind::FqCodel(other), at(0)).unwrap();
+            let view = port.report().view(NodeId(1)).unwrap();
             prop_assert_eq!((view.queues, view.kind), (*flows, NodeKind::FqCodel(other)));
             prop_assert_eq!(port.held_packets(), before);
         }
@@ -290,7 +306,7 @@ proptest! {
             let before = last.insert((frame.flow, frame.number % 2), frame.number);
             prop_assert!(before.is_none_or(|before| before < frame.number), "{frame:?} behind {before:?}");
         }
-        let view = port.view(NodeId(1)).unwrap();
+        let view = port.report().view(NodeId(1)).unwrap();
         prop_assert_eq!((view.held_packets, view.held_bytes), (0, 0));
     }
 }
@@ -315,6 +331,6 @@ fn with_another_number_of_flows_more_or_fewer_are_told_apart() {
     };
     assert_eq!(order(&mut port), [0, 1, 2, 3]);
     let many = NodeKind::FqCodel(FqCodelSettings { flows: 1024, quantum: 1500, ..Default::default() });
-    port.set(NodeId(1), &many, at(0)).unwrap();
+    port.edit().set(NodeId(1), &many, at(0)).unwrap();
     assert_eq!(order(&mut port), [0, 2, 1, 3]);
 }

@@ -198,8 +198,8 @@ fn curves_change_under_load_from_the_next_packet_on() {
         put(&mut port, 2, frame(2, number, 1000), 0);
     }
     let mut sent = run(&mut port, &[], second);
-    port.set_share(NodeId(1), sharing(9_000_000), at(second)).unwrap();
-    port.set_share(NodeId(2), sharing(1_000_000), at(second)).unwrap();
+    port.edit().set_share(NodeId(1), sharing(9_000_000), at(second)).unwrap();
+    port.edit().set_share(NodeId(2), sharing(1_000_000), at(second)).unwrap();
     sent.extend(run_from(&mut port, second, 2 * second));
     assert!((bytes(&sent, 1, 0, second) * 8).abs_diff(5_000_000) <= 16_000);
     let got = bytes(&sent, 1, second, 2 * second) * 8;
@@ -316,7 +316,7 @@ fn while_busy(port: &mut Port, now: &mut u64, millis: u64, busy: &[u32]) -> [u64
     let (until, mut sent, mut number) = (*now + millis * MS, [0; 8], 0);
     while *now < until {
         for &node in busy {
-            while port.view(NodeId(node)).unwrap().held_packets < 2 {
+            while port.report().view(NodeId(node)).unwrap().held_packets < 2 {
                 number += 1;
                 put(port, node, frame(node, number, 1000), *now);
             }
@@ -352,7 +352,7 @@ fn a_class_whose_guarantee_is_taken_away_goes_on_by_its_share() {
     let mut now = 0;
     let before = while_busy(&mut port, &mut now, 5000, &[1, 2]);
     assert!(before[1] > 4 * ALL, "{before:?}");
-    port.set_share(NodeId(1), three_curves(None, Some(1_000_000), None), at(now)).unwrap();
+    port.edit().set_share(NodeId(1), three_curves(None, Some(1_000_000), None), at(now)).unwrap();
     let behind = while_busy(&mut port, &mut now, 1000, &[1, 2]);
     assert!(behind[1].abs_diff(ALL / 2) <= 3000, "{behind:?}");
 }
@@ -387,8 +387,8 @@ fn an_upper_limit_holds_behind_a_time_with_less() {
     let alone = while_busy(&mut port, &mut now, 1000, &[1]);
     assert!(alone[1] <= ALL / 5 + 5000 && alone[1] + 2000 >= ALL / 5, "{alone:?}");
     // Beside a sibling that leaves it enough, the class gets its whole limit.
-    port.set_share(NodeId(1), three_curves(None, Some(4_000_000), Some(2_000_000)), at(now)).unwrap();
-    port.set_share(NodeId(2), sharing(6_000_000), at(now)).unwrap();
+    port.edit().set_share(NodeId(1), three_curves(None, Some(4_000_000), Some(2_000_000)), at(now)).unwrap();
+    port.edit().set_share(NodeId(2), sharing(6_000_000), at(now)).unwrap();
     let beside = while_busy(&mut port, &mut now, 1000, &[1, 2]);
     assert!(beside[1].abs_diff(ALL / 5) <= ALL / 100, "{beside:?}");
 }

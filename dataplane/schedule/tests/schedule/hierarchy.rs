@@ -7,12 +7,17 @@ fn drr_inside_an_hfsc_leaf_behind_a_token_bucket() {
     let now = Instant::ZERO;
     let mut port = port(Some(100_000_000));
     let id = NodeId;
-    port.add(id(0), None, Share::Only, &NodeKind::TokenBucket { rate: Rate(10_000_000), burst: 3000 }, now)
+    port.edit()
+        .add(id(0), None, Share::Only, &NodeKind::TokenBucket { rate: Rate(10_000_000), burst: 3000 }, now)
         .unwrap();
-    port.add(id(1), Some(id(0)), Share::Only, &NodeKind::Hfsc, now).unwrap();
+    port.edit().add(id(1), Some(id(0)), Share::Only, &NodeKind::Hfsc, now).unwrap();
     let sharing = |rate| Share::Curves(Curves::sharing(Rate(rate)));
-    port.add(id(2), Some(id(1)), sharing(6_000_000), &NodeKind::FlowQueues(Default::default()), now).unwrap();
-    port.add(id(3), Some(id(1)), sharing(4_000_000), &NodeKind::Fifo(Default::default()), now).unwrap();
+    port.edit()
+        .add(id(2), Some(id(1)), sharing(6_000_000), &NodeKind::FlowQueues(Default::default()), now)
+        .unwrap();
+    port.edit()
+        .add(id(3), Some(id(1)), sharing(4_000_000), &NodeKind::Fifo(Default::default()), now)
+        .unwrap();
     let mut number = 0;
     let mut sent = [0_u64; 4];
     let mut waiting = [0; 4];
@@ -41,17 +46,18 @@ fn drr_inside_an_hfsc_leaf_behind_a_token_bucket() {
         let got = sent[flow] as f64 / total as f64;
         assert!((got - share).abs() < 0.005, "{flow}: {got}");
     }
-    let view = port.view(id(0)).unwrap();
+    let view = port.report().view(id(0)).unwrap();
     assert_eq!(view.sent_bytes, total);
     assert_eq!(view.promised, Some(Rate(10_000_000)), "its own rate, of the link's 100 Mb/s");
-    assert_eq!(port.view(id(1)).unwrap().promised, Some(Rate(10_000_000)));
-    assert_eq!(port.view(id(2)).unwrap().promised, Some(Rate(6_000_000)));
+    assert_eq!(port.report().view(id(1)).unwrap().promised, Some(Rate(10_000_000)));
+    assert_eq!(port.report().view(id(2)).unwrap().promised, Some(Rate(6_000_000)));
 }
 
 #[test]
 fn what_a_token_bucket_lets_through_is_all_that_it_is_promised() {
     let bucket = |rate| NodeKind::TokenBucket { rate: Rate(rate), burst: 3000 };
-    let promised = |port: &LinkScheduler<Frame>, node| port.view(NodeId(node)).unwrap().promised.unwrap().0;
+    let promised =
+        |port: &LinkScheduler<Frame>, node| port.report().view(NodeId(node)).unwrap().promised.unwrap().0;
     // A round-robin sibling gets the rate that a bucket's child cannot use.
     let mut round = port(Some(10_000_000));
     add(&mut round, 0, None, Share::Only, NodeKind::DeficitRoundRobin);
@@ -74,13 +80,15 @@ fn what_a_token_bucket_lets_through_is_all_that_it_is_promised() {
     add(&mut classes, 1, 0, curves(None), bucket(1_000_000));
     add(&mut classes, 2, 0, curves(None), fifo());
     assert_eq!([1, 2].map(|node| promised(&classes, node)), [1_000_000, 9_000_000]);
-    let refused = classes.set_share(NodeId(1), curves(Some(1_500_000)), at(0)).unwrap_err().to_string();
+    let refused =
+        classes.edit().set_share(NodeId(1), curves(Some(1_500_000)), at(0)).unwrap_err().to_string();
     assert!(refused.contains("its own token bucket"), "{refused}");
-    classes.set_share(NodeId(1), curves(Some(1_000_000)), at(0)).unwrap();
-    let refused = classes.set(NodeId(1), &bucket(900_000), at(0)).unwrap_err().to_string();
+    classes.edit().set_share(NodeId(1), curves(Some(1_000_000)), at(0)).unwrap();
+    let refused = classes.edit().set(NodeId(1), &bucket(900_000), at(0)).unwrap_err().to_string();
     assert!(refused.contains("its own token bucket"), "{refused}");
     assert_eq!(promised(&classes, 1), 1_000_000);
-    let late = classes.add(NodeId(3), Some(NodeId(0)), curves(Some(2_000_000)), &bucket(1_000_000), at(0));
+    let late =
+        classes.edit().add(NodeId(3), Some(NodeId(0)), curves(Some(2_000_000)), &bucket(1_000_000), at(0));
     assert!(late.unwrap_err().to_string().contains("its own token bucket"));
 }
 
@@ -111,18 +119,18 @@ fn counters_before_and_behind_a_queue_agree() {
         );
     }
     assert!(port.dequeue(at(0), &mut never).is_some());
-    let view = port.queue(NodeId(1)).unwrap();
+    let view = port.report().queue(NodeId(1)).unwrap();
     assert_eq!((view.offered_packets, view.sent_packets, view.held_packets, dropped), (5, 1, 2, 2));
     assert_eq!((view.offered_bytes, view.peak_bytes, view.peak_packets), (5000, 3000, 3));
     assert_conserved(&view);
-    assert_eq!(port.move_packets(NodeId(1), NodeId(2), at(0)).unwrap(), 2);
-    let (from, to) = (port.queue(NodeId(1)).unwrap(), port.queue(NodeId(2)).unwrap());
+    assert_eq!(port.edit().move_packets(NodeId(1), NodeId(2), at(0)).unwrap(), 2);
+    let (from, to) = (port.report().queue(NodeId(1)).unwrap(), port.report().queue(NodeId(2)).unwrap());
     assert_eq!((from.moved_packets, from.held_packets, to.offered_packets, to.held_packets), (2, 0, 2, 2));
     assert_conserved(&from);
     assert_conserved(&to);
-    let root = port.view(NodeId(0)).unwrap();
+    let root = port.report().view(NodeId(0)).unwrap();
     assert_eq!((root.sent_packets, root.held_packets, root.drops.packets()), (1, 2, 2));
-    assert_eq!(port.tree()[0], root);
+    assert_eq!(port.report().tree()[0], root);
 }
 
 #[test]
@@ -140,9 +148,9 @@ fn thresholds_and_levels_change_while_packets_wait() {
         at(0),
         &mut |_: Frame, _: DropCause| {}
     ));
-    port.set(NodeId(1), &threshold(2000), at(0)).unwrap();
+    port.edit().set(NodeId(1), &threshold(2000), at(0)).unwrap();
     put(&mut port, 1, frame(1, 4, 10), 0);
-    port.set_share(NodeId(1), Share::Level(7), at(0)).unwrap();
+    port.edit().set_share(NodeId(1), Share::Level(7), at(0)).unwrap();
     let order: Vec<u32> =
         std::iter::from_fn(|| port.dequeue(at(0), &mut never)).map(|frame| frame.number).collect();
     assert_eq!(order, [2, 1, 4]);
@@ -160,11 +168,11 @@ fn a_tree_is_replaced_under_load() {
     let sharing = Share::Curves(Curves::sharing(Rate(1_000_000)));
     add(&mut port, 11, 10, sharing, NodeKind::FlowQueues(Default::default()));
     assert_eq!(port.root(), Some(NodeId(0)));
-    port.set_root(NodeId(10)).unwrap();
+    port.edit().set_root(NodeId(10)).unwrap();
     assert!(port.dequeue(at(0), &mut never).is_none());
-    assert_eq!(port.remove(NodeId(0), Leftover::MoveTo(NodeId(11)), at(0), &mut never).unwrap(), 10);
+    assert_eq!(port.edit().remove(NodeId(0), Leftover::MoveTo(NodeId(11)), at(0), &mut never).unwrap(), 10);
     assert_eq!((port.root(), port.held_packets()), (Some(NodeId(10)), 10));
-    assert_eq!(port.flows(NodeId(11), 0, 2).unwrap().len(), 2);
+    assert_eq!(port.report().flows(NodeId(11), 0, 2).unwrap().len(), 2);
     let mut last = [None; 3];
     for _ in 0..10 {
         let gone = port.dequeue(at(0), &mut never).unwrap();
@@ -172,7 +180,7 @@ fn a_tree_is_replaced_under_load() {
         assert!(before < Some(gone.number));
     }
     assert_eq!(port.next_ready(), Instant::FOREVER);
-    assert!(port.set_root(NodeId(11)).is_err());
+    assert!(port.edit().set_root(NodeId(11)).is_err());
 }
 
 #[test]
@@ -189,12 +197,12 @@ fn a_removed_class_hands_its_packets_back() {
         assert_eq!(cause, DropCause::Removed);
         back.push(frame.number);
     };
-    assert_eq!(port.remove(NodeId(1), Leftover::Drop, at(0), &mut sink).unwrap(), 3);
+    assert_eq!(port.edit().remove(NodeId(1), Leftover::Drop, at(0), &mut sink).unwrap(), 3);
     back.sort_unstable();
     assert_eq!(back, [0, 2, 4]);
-    assert_eq!((port.held_packets(), port.lost().get(DropCause::Removed)), (3, 3));
-    assert_eq!(port.view(NodeId(1)), None);
-    assert_eq!(port.view(NodeId(0)).unwrap().held_bytes, 1500);
+    assert_eq!((port.held_packets(), port.report().lost().get(DropCause::Removed)), (3, 3));
+    assert_eq!(port.report().view(NodeId(1)), None);
+    assert_eq!(port.report().view(NodeId(0)).unwrap().held_bytes, 1500);
 }
 
 #[test]

@@ -38,15 +38,18 @@ fn marks_are_counted_at_the_queue_the_leaf_and_above() {
                 u64::from(port.dequeue(at(now), &mut |_: Frame, _| {}).is_some_and(|frame| frame.marked));
         }
         assert!(marked > 0, "{kind:?}");
-        let counted = |node| port.view(NodeId(node)).unwrap().drops.marked();
+        let counted = |node| port.report().view(NodeId(node)).unwrap().drops.marked();
         assert_eq!((counted(2), counted(1)), (marked, marked), "{kind:?}");
-        assert_eq!(port.tree()[0].drops.marked(), marked, "{kind:?}");
+        assert_eq!(port.report().tree()[0].drops.marked(), marked, "{kind:?}");
         if matches!(kind, NodeKind::FlowQueues(_)) {
-            assert_eq!(port.flow(NodeId(2), FlowNumber(1)).unwrap().unwrap().0.drops.marked(), marked);
+            assert_eq!(
+                port.report().flow(NodeId(2), FlowNumber(1)).unwrap().unwrap().0.drops.marked(),
+                marked
+            );
         }
         // The parent keeps the counts when the node is removed.
-        port.remove(NodeId(2), Leftover::Drop, at(now), &mut never).unwrap();
-        assert_eq!(port.view(NodeId(1)).unwrap().drops.marked(), marked, "{kind:?}");
+        port.edit().remove(NodeId(2), Leftover::Drop, at(now), &mut never).unwrap();
+        assert_eq!(port.report().view(NodeId(1)).unwrap().drops.marked(), marked, "{kind:?}");
     }
 }
 
@@ -66,7 +69,7 @@ fn what_is_dropped_is_not_marked() {
             port.enqueue(NodeId(1), FlowNumber(1), capable(number), at(0), &mut sink);
         }
         assert!(dropped.len() > 100 && dropped.iter().all(|frame| !frame.marked));
-        let drops = port.view(NodeId(1)).unwrap().drops;
+        let drops = port.report().view(NodeId(1)).unwrap().drops;
         assert_eq!(drops.get(cause), dropped.len() as u64, "{drops:?}");
         let sent = std::iter::from_fn(|| port.dequeue(at(0), &mut never));
         let marked = sent.filter(|frame| frame.marked).count() as u64;
@@ -82,7 +85,7 @@ fn what_is_lost_for_want_of_room_is_told_from_what_is_above_a_limit() {
     for (limit, cause) in [(10_240, DropCause::BufferFull), (16, DropCause::Overlimit)] {
         let mut port = LinkScheduler::new(link, overhead, limits).unwrap();
         let kind = NodeKind::FqCodel(FqCodelSettings { limit, ..Default::default() });
-        port.add(NodeId(1), None, Share::Only, &kind, at(0)).unwrap();
+        port.edit().add(NodeId(1), None, Share::Only, &kind, at(0)).unwrap();
         for number in 0..100 {
             port.enqueue(
                 NodeId(1),
@@ -92,7 +95,7 @@ fn what_is_lost_for_want_of_room_is_told_from_what_is_above_a_limit() {
                 &mut |_: Frame, _| {},
             );
         }
-        let drops = port.view(NodeId(1)).unwrap().drops;
+        let drops = port.report().view(NodeId(1)).unwrap().drops;
         assert!(drops.packets() > 0);
         assert_eq!(drops.get(cause), drops.packets(), "{drops:?}");
     }

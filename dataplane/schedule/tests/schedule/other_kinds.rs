@@ -50,7 +50,7 @@ fn tree(parent: u8, kind: u8) -> Port {
 
 /// Checks that the counters of each inner node are the sums of its children, and those of the root the port's.
 fn check_counts(port: &Port) {
-    let tree = port.tree();
+    let tree = port.report().tree();
     for node in &tree {
         let below: u32 =
             tree.iter().filter(|one| one.parent == Some(node.node)).map(|one| one.held_packets).sum();
@@ -76,7 +76,7 @@ proptest! {
         for (number, (flow, at_other, sends)) in steps.iter().copied().enumerate() {
             now += 1000;
             if number == when {
-                port.become_kind(NodeId(1), &leaf(to), at(now)).unwrap();
+                port.edit().become_kind(NodeId(1), &leaf(to), at(now)).unwrap();
                 check_counts(&port);
             }
             let other = at_other && port.contains(NodeId(2));
@@ -86,10 +86,10 @@ proptest! {
                 out.extend(port.dequeue(at(now), &mut never));
             }
         }
-        let before = port.view(NodeId(1)).unwrap();
-        port.become_kind(NodeId(1), &leaf(if when < steps.len() { from } else { to }), at(now)).unwrap();
+        let before = port.report().view(NodeId(1)).unwrap();
+        port.edit().become_kind(NodeId(1), &leaf(if when < steps.len() { from } else { to }), at(now)).unwrap();
         check_counts(&port);
-        let after = port.view(NodeId(1)).unwrap();
+        let after = port.report().view(NodeId(1)).unwrap();
         prop_assert_eq!(
             (before.sent_packets, before.sent_bytes, before.held_packets, before.held_bytes, before.sent_wire_bytes),
             (after.sent_packets, after.sent_bytes, after.held_packets, after.held_bytes, after.sent_wire_bytes)
@@ -106,7 +106,7 @@ proptest! {
             let before = last.insert(frame.flow, frame.number);
             prop_assert!(before.is_none_or(|before| before < frame.number), "flow {}", frame.flow);
         }
-        port.remove(NodeId(1), Leftover::Drop, at(now), &mut never).unwrap();
+        port.edit().remove(NodeId(1), Leftover::Drop, at(now), &mut never).unwrap();
     }
 }
 
@@ -114,15 +114,15 @@ proptest! {
 fn only_leaves_become_of_another_kind_and_only_leaves() {
     let mut port = tree(1, 0);
     let text = |error: ScheduleError| error.to_string();
-    let refused = port.become_kind(NodeId(9), &fifo(), at(0)).map_err(text).unwrap_err();
+    let refused = port.edit().become_kind(NodeId(9), &fifo(), at(0)).map_err(text).unwrap_err();
     assert!(refused.contains("priority"), "{refused}");
-    let refused = port.become_kind(NodeId(1), &NodeKind::Hfsc, at(0)).map_err(text).unwrap_err();
+    let refused = port.edit().become_kind(NodeId(1), &NodeKind::Hfsc, at(0)).map_err(text).unwrap_err();
     assert!(refused.contains("hfsc"), "{refused}");
     let too_many = NodeKind::FlowQueues(FlowQueuesSettings { queues: 9000, ..Default::default() });
-    assert!(port.become_kind(NodeId(1), &too_many, at(0)).is_err());
+    assert!(port.edit().become_kind(NodeId(1), &too_many, at(0)).is_err());
     let above_link = FlowQueuesSettings { capacity: Some(Rate(1 << 41)), ..Default::default() };
-    assert!(port.become_kind(NodeId(1), &NodeKind::FlowQueues(above_link), at(0)).is_err());
-    assert_eq!(port.become_kind(NodeId(7), &fifo(), at(0)), Err(ScheduleError::Unknown(NodeId(7))));
+    assert!(port.edit().become_kind(NodeId(1), &NodeKind::FlowQueues(above_link), at(0)).is_err());
+    assert_eq!(port.edit().become_kind(NodeId(7), &fifo(), at(0)), Err(ScheduleError::Unknown(NodeId(7))));
     put(&mut port, 1, frame(1, 0, 100), 0);
     assert!(port.dequeue(at(0), &mut never).is_some());
 }
@@ -137,8 +137,8 @@ fn what_a_leaf_dropped_stays_counted_when_it_becomes_another() {
         port.enqueue(NodeId(1), FlowNumber(1), frame(1, number, 100), at(0), &mut |_: Frame, _| dropped += 1);
     }
     for kind in [2, 1, 0, 2] {
-        port.become_kind(NodeId(1), &leaf(kind), at(0)).unwrap();
-        let view = port.view(NodeId(1)).unwrap();
+        port.edit().become_kind(NodeId(1), &leaf(kind), at(0)).unwrap();
+        let view = port.report().view(NodeId(1)).unwrap();
         assert_eq!((view.drops.get(DropCause::Threshold), view.held_packets), (3, 2), "{kind}");
     }
     assert_eq!(dropped, 3);

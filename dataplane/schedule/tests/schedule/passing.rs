@@ -67,7 +67,7 @@ proptest! {
         }
         if passed == offered {
             let count = |port: &Port| {
-                let view = port.view(NodeId(0)).unwrap();
+                let view = port.report().view(NodeId(0)).unwrap();
                 (view.sent_packets, view.sent_bytes, view.sent_wire_bytes)
             };
             prop_assert_eq!(count(&through), count(&by));
@@ -82,15 +82,19 @@ fn nothing_passes_while_something_waits_or_is_said_of_a_flow() {
     put(&mut port, 0, frame(1, 1, 100), 0);
     assert!(!port.is_passable());
     assert!(port.dequeue(at(0), &mut never).is_some() && port.is_passable());
-    port.set_flow(NodeId(0), FlowNumber(7), None, Some(Some(9000))).unwrap();
+    port.edit().flows(NodeId(0)).unwrap().set(FlowNumber(7), None, Some(Some(9000))).unwrap();
     assert!(!port.is_passable(), "the queue of such a flow shows what was sent");
-    port.forget_flow(NodeId(0), FlowNumber(7)).unwrap();
+    port.edit().flows(NodeId(0)).unwrap().forget(FlowNumber(7));
     assert!(port.is_passable());
-    let flows = port.flows(NodeId(0), 0, 10).unwrap().len();
+    let flows = port.report().flows(NodeId(0), 0, 10).unwrap().len();
     port.pass([60, 1000].into_iter());
-    let view = port.view(NodeId(0)).unwrap();
+    let view = port.report().view(NodeId(0)).unwrap();
     assert_eq!((view.sent_packets, view.sent_bytes, view.sent_wire_bytes), (3, 1160, 124 + 84 + 1024));
-    assert_eq!(port.flows(NodeId(0), 0, 10).unwrap().len(), flows, "flows get no queues for what passes by");
+    assert_eq!(
+        port.report().flows(NodeId(0), 0, 10).unwrap().len(),
+        flows,
+        "flows get no queues for what passes by"
+    );
     // Below another node the order matters: a queue of a lower level goes first.
     let mut tree = port_of_levels();
     assert!(!tree.is_passable());

@@ -50,7 +50,7 @@ impl World {
             may_idle,
         };
         let root = world.inner_kind(None);
-        world.port.add(NodeId(0), None, Share::Only, &root, at(0)).unwrap();
+        world.port.edit().add(NodeId(0), None, Share::Only, &root, at(0)).unwrap();
         world.next_id = 1;
         for _ in 0..4 + seed % 25 {
             world.grow();
@@ -106,7 +106,7 @@ impl World {
     }
 
     fn some(&mut self, wanted: impl Fn(&NodeView) -> bool) -> Option<NodeView> {
-        let mut all: Vec<NodeView> = self.port.tree().into_iter().filter(wanted).collect();
+        let mut all: Vec<NodeView> = self.port.report().tree().into_iter().filter(wanted).collect();
         let count = all.len() as u64;
         (count > 0).then(|| all.swap_remove(self.roll(count) as usize))
     }
@@ -116,7 +116,7 @@ impl World {
         let kind = if self.roll(3) == 0 { self.inner_kind(Some(&parent.kind)) } else { self.leaf_kind() };
         let share = self.share_for(&parent.kind, !kind.is_leaf() && kind == NodeKind::Hfsc);
         // Refusals are expected: levels in use, trees that are too deep, guarantees above the rate.
-        if self.port.add(NodeId(self.next_id), Some(parent.node), share, &kind, at(self.now)).is_ok() {
+        if self.port.edit().add(NodeId(self.next_id), Some(parent.node), share, &kind, at(self.now)).is_ok() {
             self.next_id += 1;
         }
     }
@@ -166,24 +166,24 @@ impl World {
                 let Some(node) = self.some(|view| view.parent.is_some()) else { return };
                 let Some(parent) = self.some(|view| !view.kind.is_leaf()) else { return };
                 let share = self.share_for(&parent.kind, node.kind == NodeKind::Hfsc);
-                let _ = self.port.move_to(node.node, Some(parent.node), share, at(self.now));
+                let _ = self.port.edit().move_to(node.node, Some(parent.node), share, at(self.now));
             }
             3 => {
                 let Some(node) = self.some(|view| view.parent.is_some()) else { return };
-                let parent = node.parent.and_then(|parent| self.port.view(parent)).unwrap();
+                let parent = node.parent.and_then(|parent| self.port.report().view(parent)).unwrap();
                 let share = self.share_for(&parent.kind, node.kind == NodeKind::Hfsc);
-                let _ = self.port.set_share(node.node, share, at(self.now));
+                let _ = self.port.edit().set_share(node.node, share, at(self.now));
             }
             4 => {
                 let Some(node) = self.some(|view| view.kind.is_leaf()) else { return };
                 let kind = self.leaf_kind();
-                let _ = self.port.set(node.node, &kind, at(self.now));
+                let _ = self.port.edit().set(node.node, &kind, at(self.now));
             }
             _ => {
                 if let Some(node) = self.some(|view| matches!(view.kind, NodeKind::TokenBucket { .. })) {
                     let kind =
                         NodeKind::TokenBucket { rate: Rate(1_000_000 + self.roll(9_000_000)), burst: 2000 };
-                    let _ = self.port.set(node.node, &kind, at(self.now));
+                    let _ = self.port.edit().set(node.node, &kind, at(self.now));
                 }
             }
         }
@@ -199,7 +199,7 @@ impl World {
             _ => Leftover::Drop,
         };
         let (dropped, mut removed) = (&mut self.dropped, 0);
-        let result = self.port.remove(node.node, leftover, at(self.now), &mut |_: Frame, cause| {
+        let result = self.port.edit().remove(node.node, leftover, at(self.now), &mut |_: Frame, cause| {
             assert_eq!(cause, DropCause::Removed);
             *dropped += 1;
             removed += 1;
@@ -208,14 +208,16 @@ impl World {
             (Ok(_), Leftover::MoveTo(target)) => {
                 assert_eq!(removed, 0, "packets were dropped that were to be moved");
                 let port = &self.port;
-                for leaf in self.routes.values_mut().filter(|leaf| port.view(NodeId(**leaf)).is_none()) {
+                for leaf in
+                    self.routes.values_mut().filter(|leaf| port.report().view(NodeId(**leaf)).is_none())
+                {
                     *leaf = target.0;
                 }
             }
             (Ok(count), Leftover::Drop) => {
                 assert_eq!(count, removed);
                 let port = &self.port;
-                self.routes.retain(|_, leaf| port.view(NodeId(*leaf)).is_some());
+                self.routes.retain(|_, leaf| port.report().view(NodeId(*leaf)).is_some());
             }
             (Err(_), _) => {}
         }
@@ -224,7 +226,7 @@ impl World {
     /// Checks offered = sent + dropped + held, for the port and in the view of every node.
     fn conserve(&self) {
         assert_eq!(self.offered, self.sent + self.dropped + u64::from(self.port.held_packets()));
-        let tree = self.port.tree();
+        let tree = self.port.report().tree();
         self.is_the_same_in_pieces(&tree);
         assert_eq!((tree[0].sent_packets, tree[0].sent_wire_bytes), (self.sent, self.wire));
         for view in tree.iter().filter(|view| !view.kind.is_leaf()) {
@@ -239,7 +241,7 @@ impl World {
     fn is_the_same_in_pieces(&self, tree: &[NodeView]) {
         let (mut nodes, mut next) = (Vec::new(), Some(0));
         while let Some(first) = next {
-            let (piece, more) = self.port.nodes_from(first, 3);
+            let (piece, more) = self.port.report().nodes_from(first, 3);
             assert!(piece.len() <= 3 && piece.iter().all(|view| (first..first + 3).contains(&view.node.0)));
             nodes.extend(piece);
             next = more;

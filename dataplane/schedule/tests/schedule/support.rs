@@ -39,7 +39,7 @@ pub fn port(rate: Option<u64>) -> Port {
 }
 
 pub fn add(port: &mut Port, node: u32, parent: impl Into<Option<u32>>, share: Share, kind: NodeKind) {
-    port.add(NodeId(node), parent.into().map(NodeId), share, &kind, Instant::ZERO).unwrap();
+    port.edit().add(NodeId(node), parent.into().map(NodeId), share, &kind, Instant::ZERO).unwrap();
 }
 
 pub fn fifo() -> NodeKind {

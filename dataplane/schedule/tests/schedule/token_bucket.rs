@@ -102,7 +102,7 @@ fn another_rate_holds_from_the_moment_it_is_set() {
     assert!(port.dequeue(at(0), &mut never).is_some());
     assert!(port.dequeue(at(0), &mut never).is_none());
     assert_eq!(port.next_ready(), at(1_000_000_000));
-    port.set(NodeId(0), &bucket(80_000), at(500_000_000)).unwrap();
+    port.edit().set(NodeId(0), &bucket(80_000), at(500_000_000)).unwrap();
     assert!(port.dequeue(at(500_000_000), &mut never).is_none());
     assert_eq!(port.next_ready(), at(550_000_000));
     assert!(port.dequeue(at(550_000_000), &mut never).is_some());

@@ -321,7 +321,7 @@ mod tests {
             let mut port = LinkScheduler::new(link, LinkOverhead::Ethernet, BufferLimits::default()).unwrap();
             let (top, now) = (NodeId(0), Instant::from_millis(1000));
             let fifo = NodeKind::Fifo(QueueSettings::default());
-            port.add(top, None, Share::Only, &fifo, Instant::ZERO).unwrap();
+            port.edit().add(top, None, Share::Only, &fifo, Instant::ZERO).unwrap();
             let mut sent = 0;
             loop {
                 port.enqueue(top, FlowNumber(0), Nothing, now, &mut |_, _| ());

@@ -134,7 +134,7 @@ impl Schedulers {
         let (no_link, no_overhead) = Default::default();
         let mut tree = LinkScheduler::<Nothing>::new(no_link, no_overhead, BufferLimits::default())
             .map_err(of_port("rate"))?;
-        tree.set_most_queues(most_queues(scheduler)).map_err(of_port("queues"))?;
+        tree.edit().set_most_queues(most_queues(scheduler)).map_err(of_port("queues"))?;
         tree.set_link(link_rate(rate), Instant::ZERO).map_err(of_port("rate"))?;
         tree.defer_promises(true);
         for index in 0..count {
@@ -163,7 +163,8 @@ impl Schedulers {
         if let ScheduleChange::Add { node, parent, share, kind } = addition.map_err(at_node(index, ""))?.add()
         {
             let id = |node: QueueId| NodeId(node.0.into());
-            tree.add(id(node), parent.map(id), share, &kind, Instant::ZERO)
+            tree.edit()
+                .add(id(node), parent.map(id), share, &kind, Instant::ZERO)
                 .map_err(|error| at_node(index, "")(self.refusal(error)))?;
         }
         Ok(())
@@ -192,9 +193,15 @@ impl Schedulers {
             if said.rate.is_some() && said.quantum.is_some() {
                 return Err(at_flow("rate and quantum exclude each other: set only one of them".to_owned()));
             }
-            let reserved = said.rate.map_or(Ok(()), |Bits(rate)| tree.reserve_flow(leaf, flow, Rate(rate)));
-            let done = reserved.and_then(|()| tree.set_flow(leaf, flow, quantum, Some(threshold)));
-            done.map_err(|error| at_flow(self.refusal(error).to_string()))?;
+            let set = |tree: &mut LinkScheduler<Nothing>| {
+                let mut tree = tree.edit();
+                let mut flows = tree.flows(leaf)?;
+                if let Some(Bits(rate)) = said.rate {
+                    flows.reserve(flow, Rate(rate))?;
+                }
+                flows.set(flow, quantum, Some(threshold))
+            };
+            set(tree).map_err(|error| at_flow(self.refusal(error).to_string()))?;
         }
         Ok(())
     }

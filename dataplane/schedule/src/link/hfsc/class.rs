@@ -7,8 +7,8 @@ use crate::link::heap::Heap;
 /// Class of the hierarchy: a leaf class, or the common part of leaf and inner classes. The names in brackets
 /// are the paper's.
 ///
-/// Two cache lines hold the fields of link sharing, two the fields of real time. Each criterion fetches one
-/// pair of lines.
+/// Two cache lines hold the links, the states and the fields of link sharing, two more the fields of real
+/// time. Each criterion fetches one pair of lines.
 #[repr(C, align(128))]
 #[derive(Clone, Debug)]
 pub(crate) struct Class {
@@ -22,14 +22,24 @@ pub(crate) struct Class {
     pub sharing: Sharing,
     /// Whether the class has a real-time curve.
     pub has_guarantee: bool,
+    pub share: LinkShare,
+    pub guarantee: Guarantee,
+}
+
+const _: () = assert!(size_of::<Class>() == 256);
+
+/// Virtual time of a class among its siblings, and the curves that determine it.
+#[repr(C)]
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LinkShare {
     /// Virtual curve [V].
     pub running: Running,
     /// Virtual time [v], on the virtual curve.
     pub virtual_time: u64,
     /// Bytes sent by both criteria [w].
     pub total: u64,
-
-    pub link_sharing: Option<Curve>,
+    /// Link-sharing service curve.
+    pub curve: Option<Curve>,
     /// Amount added to the virtual time because the class was at its upper limit while siblings sent.
     pub adjustment: u64,
     /// Earliest time at which link sharing may choose the class; for an inner class, not before one of its
@@ -40,7 +50,30 @@ pub(crate) struct Class {
     pub period: u32,
     /// Parent's number of active periods when the class last became active.
     pub parent_period: u32,
+}
 
+impl LinkShare {
+    /// Restarts the virtual curve at the current virtual time and bytes sent.
+    pub fn restart(&mut self) {
+        if let Some(curve) = &self.curve {
+            self.running = Running::new(curve, self.virtual_time, self.total);
+        }
+    }
+
+    /// Returns the virtual time after the bytes sent so far.
+    #[inline]
+    pub fn virtual_now(&self) -> u64 {
+        match &self.curve {
+            Some(curve) => self.running.time_of(curve, self.total).saturating_add(self.adjustment),
+            None => self.virtual_time,
+        }
+    }
+}
+
+/// Deadlines of a leaf class, and the real-time curve that determines them.
+#[repr(C)]
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Guarantee {
     /// Deadline curve [D].
     pub deadlines: Running,
     /// Bytes sent by the real-time criterion [c].
@@ -49,10 +82,18 @@ pub(crate) struct Class {
     pub deadline: u64,
     /// Bytes sent by the real-time criterion, the next packet included.
     pub due: u64,
-    pub real_time: Option<Curve>,
+    /// Real-time service curve.
+    pub curve: Option<Curve>,
 }
 
-const _: () = assert!(size_of::<Class>() == 256);
+impl Guarantee {
+    /// Whether the eligible curve differs from the deadline curve: the real-time curve is convex, with two
+    /// pieces.
+    #[inline]
+    pub fn has_flat_start(&self) -> bool {
+        self.curve.is_some_and(|curve| curve.duration > 0 && curve.is_convex())
+    }
+}
 
 /// Upper limit, and its running curve.
 #[derive(Clone, Debug)]
@@ -101,68 +142,33 @@ pub(crate) enum Sharing {
 
 impl Class {
     pub fn new(parent: u32, inner: u32, curves: &Curves) -> Self {
-        let mut class = Self {
-            parent,
-            inner,
-            demand: Demand::None,
-            sharing: Sharing::Idle,
-            has_guarantee: false,
-            running: Running::default(),
-            virtual_time: 0,
-            total: 0,
-            link_sharing: None,
-            adjustment: 0,
-            fit: 0,
-            upper_limit: None,
-            period: 0,
-            parent_period: 0,
-            deadlines: Running::default(),
-            cumulative: 0,
-            deadline: 0,
-            due: 0,
-            real_time: None,
-        };
+        let (share, guarantee) = Default::default();
+        let (demand, sharing) = (Demand::None, Sharing::Idle);
+        let mut class = Self { parent, inner, demand, sharing, has_guarantee: false, share, guarantee };
         class.set_curves(curves, 0);
         class
     }
 
     /// Sets new curves, from `now` on, for an inactive class.
     pub fn set_curves(&mut self, curves: &Curves, now: u64) {
-        self.real_time = curves.real_time;
+        self.guarantee.curve = curves.real_time;
         self.has_guarantee = curves.real_time.is_some();
-        self.link_sharing = curves.link_sharing;
         if let Some(curve) = &curves.real_time {
-            self.deadlines = Running::new(curve, now, self.cumulative);
+            self.guarantee.deadlines = Running::new(curve, now, self.guarantee.cumulative);
         }
-        if let Some(curve) = &curves.link_sharing {
-            self.running = Running::new(curve, self.virtual_time, self.total);
-        }
-        self.upper_limit = curves.upper_limit.map(|curve| {
-            Box::new(UpperLimit { curve, running: Running::new(&curve, now, self.total), from: 0 })
-        });
+        self.share.curve = curves.link_sharing;
+        self.share.restart();
+        let total = self.share.total;
+        self.share.upper_limit = curves
+            .upper_limit
+            .map(|curve| Box::new(UpperLimit { curve, running: Running::new(&curve, now, total), from: 0 }));
     }
 
     pub fn curves(&self) -> Curves {
         Curves {
-            real_time: self.real_time,
-            link_sharing: self.link_sharing,
-            upper_limit: self.upper_limit.as_ref().map(|limit| limit.curve),
-        }
-    }
-
-    /// Whether the eligible curve differs from the deadline curve: the real-time curve is convex, with two
-    /// pieces.
-    #[inline]
-    pub fn has_flat_start(&self) -> bool {
-        self.real_time.is_some_and(|curve| curve.duration > 0 && curve.is_convex())
-    }
-
-    /// Returns the virtual time after the bytes sent so far.
-    #[inline]
-    pub fn virtual_now(&self) -> u64 {
-        match &self.link_sharing {
-            Some(curve) => self.running.time_of(curve, self.total).saturating_add(self.adjustment),
-            None => self.virtual_time,
+            real_time: self.guarantee.curve,
+            link_sharing: self.share.curve,
+            upper_limit: self.share.upper_limit.as_ref().map(|limit| limit.curve),
         }
     }
 }

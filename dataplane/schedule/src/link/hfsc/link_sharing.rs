@@ -8,7 +8,7 @@
 //! ahead of its siblings without bound. The mean would move new classes ahead as well.
 
 use super::Hfsc;
-use super::class::{Class, Inner, ROOT, Sharing};
+use super::class::{Class, Inner, LinkShare, ROOT, Sharing};
 use crate::arena::NONE;
 
 /// Virtual time above which the virtual times of all siblings are lowered.
@@ -17,7 +17,7 @@ const HORIZON: u64 = 1 << 62;
 impl Hfsc {
     /// Activates a leaf that became backlogged, and the idle classes above it.
     pub(super) fn sharing_begins(&mut self, leaf: u32, now: u64) {
-        if self.classes[leaf as usize].link_sharing.is_none() {
+        if self.classes[leaf as usize].share.curve.is_none() {
             return;
         }
         let mut index = leaf;
@@ -32,19 +32,19 @@ impl Hfsc {
             index = parent;
         }
         let root = &mut self.classes[ROOT as usize];
-        root.period = root.period.wrapping_add(1);
+        root.share.period = root.share.period.wrapping_add(1);
     }
 
     /// Gives a class that becomes active its virtual time, and inserts it among its siblings.
     fn enter(&mut self, index: u32, now: u64) {
         let parent = self.classes[index as usize].parent;
-        let Class { period, inner, .. } = self.classes[parent as usize];
+        let Class { inner, share: LinkShare { period, .. }, .. } = self.classes[parent as usize];
         self.admit(inner, now);
         let inner = &mut self.inners[inner as usize];
         let class = &self.classes[index as usize];
         let virtual_time = if inner.active > 0 {
             let least = inner.fit.first().map_or(inner.least, |(least, _)| least.max(inner.least));
-            if class.parent_period == period { class.virtual_time.max(least) } else { least }
+            if class.share.parent_period == period { class.share.virtual_time.max(least) } else { least }
         } else {
             inner.least = inner.offset;
             inner.offset
@@ -52,17 +52,17 @@ impl Hfsc {
         // The parent's next period begins when the parent becomes active.
         let coming = if inner.active == 0 { period.wrapping_add(1) } else { period };
         let class = &mut self.classes[index as usize];
-        class.virtual_time = virtual_time;
-        class.adjustment = 0;
-        class.period = class.period.wrapping_add(1);
-        class.parent_period = coming;
-        if let Some(curve) = class.link_sharing {
-            class.running.cut(&curve, virtual_time, class.total);
+        class.share.virtual_time = virtual_time;
+        class.share.adjustment = 0;
+        class.share.period = class.share.period.wrapping_add(1);
+        class.share.parent_period = coming;
+        if let Some(curve) = class.share.curve {
+            class.share.running.cut(&curve, virtual_time, class.share.total);
         }
-        if let Some(limit) = &mut class.upper_limit {
+        if let Some(limit) = &mut class.share.upper_limit {
             let curve = limit.curve;
-            limit.running.cut(&curve, now, class.total);
-            limit.from = limit.running.time_of(&curve, class.total);
+            limit.running.cut(&curve, now, class.share.total);
+            limit.from = limit.running.time_of(&curve, class.share.total);
         }
         self.place(index, now);
     }
@@ -70,7 +70,7 @@ impl Hfsc {
     /// Inserts an active class by its fit time and virtual time. Returns whether the fit time changed.
     #[inline]
     fn place(&mut self, index: u32, now: u64) -> bool {
-        let own = match &self.classes[index as usize].upper_limit {
+        let own = match &self.classes[index as usize].share.upper_limit {
             Some(limit) => limit.from,
             None => 0,
         };
@@ -78,10 +78,10 @@ impl Hfsc {
         let children = if inner == NONE { 0 } else { self.inners[inner as usize].fit_time() };
         let fit = own.max(children);
         let class = &mut self.classes[index as usize];
-        let changed = std::mem::replace(&mut class.fit, fit) != fit;
+        let changed = std::mem::replace(&mut class.share.fit, fit) != fit;
         let after = if fit <= now { Sharing::Fit } else { Sharing::Limited };
         let before = std::mem::replace(&mut class.sharing, after);
-        let key = if after == Sharing::Fit { class.virtual_time } else { fit };
+        let key = if after == Sharing::Fit { class.share.virtual_time } else { fit };
         let parent = class.parent;
         let inner = &mut self.inners[self.classes[parent as usize].inner as usize];
         let heap = if after == Sharing::Fit { &mut inner.fit } else { &mut inner.limited };
@@ -118,7 +118,7 @@ impl Hfsc {
         let mut index = leaf;
         loop {
             let class = &mut self.classes[index as usize];
-            class.total += u64::from(bytes);
+            class.share.total += u64::from(bytes);
             let (parent, inner) = (class.parent, class.inner);
             if ended && inner != NONE {
                 let inner = &mut self.inners[inner as usize];
@@ -130,7 +130,7 @@ impl Hfsc {
             }
             if class.sharing == Sharing::Idle {
                 // Bytes sent by a guarantee below an idle class do not count for its share.
-                class.running.pass_over(bytes.into());
+                class.share.running.pass_over(bytes.into());
             } else {
                 self.advance(index, now);
                 if ended {
@@ -147,18 +147,18 @@ impl Hfsc {
     #[inline]
     fn advance(&mut self, index: u32, now: u64) {
         let class = &mut self.classes[index as usize];
-        class.virtual_time = class.virtual_now();
-        let total = class.total;
-        if let Some(limit) = &mut class.upper_limit {
+        class.share.virtual_time = class.share.virtual_now();
+        let total = class.share.total;
+        if let Some(limit) = &mut class.share.upper_limit {
             limit.advance(total, now);
         }
-        let (parent, virtual_time) = (class.parent, class.virtual_time);
+        let (parent, virtual_time) = (class.parent, class.share.virtual_time);
         let least = self.inner_mut(parent).least;
         if virtual_time < least {
             // Siblings sent while this class was at its upper limit; it does not make up for that.
             let class = &mut self.classes[index as usize];
-            class.adjustment = class.adjustment.saturating_add(least - virtual_time);
-            class.virtual_time = least;
+            class.share.adjustment = class.share.adjustment.saturating_add(least - virtual_time);
+            class.share.virtual_time = least;
         } else if virtual_time > HORIZON {
             self.lower_virtual_times(parent);
         }
@@ -167,7 +167,7 @@ impl Hfsc {
     /// Deactivates a class.
     fn leave(&mut self, index: u32) {
         let class = &mut self.classes[index as usize];
-        let (parent, virtual_time) = (class.parent, class.virtual_time);
+        let (parent, virtual_time) = (class.parent, class.share.virtual_time);
         let before = std::mem::replace(&mut class.sharing, Sharing::Idle);
         let inner = &mut self.inners[self.classes[parent as usize].inner as usize];
         inner.offset = inner.offset.max(virtual_time);
@@ -206,7 +206,7 @@ impl Hfsc {
             inner.limited.remove(&mut self.sharing_places, child);
             let class = &mut self.classes[child as usize];
             class.sharing = Sharing::Fit;
-            inner.fit.push(&mut self.sharing_places, class.virtual_time, child);
+            inner.fit.push(&mut self.sharing_places, class.share.virtual_time, child);
         }
     }
 
@@ -220,9 +220,9 @@ impl Hfsc {
         inner.offset = inner.offset.saturating_sub(by);
         inner.fit.lower(by);
         for class in self.classes.iter_mut().filter(|class| class.parent == parent) {
-            class.virtual_time = class.virtual_time.saturating_sub(by);
-            class.adjustment = 0;
-            class.running.move_to(class.virtual_time, class.total);
+            class.share.virtual_time = class.share.virtual_time.saturating_sub(by);
+            class.share.adjustment = 0;
+            class.share.running.move_to(class.share.virtual_time, class.share.total);
         }
     }
 

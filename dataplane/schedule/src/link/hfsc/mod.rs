@@ -119,31 +119,40 @@ impl Hfsc {
     }
 
     /// Moves an inactive class below another parent, with a new virtual time.
-    pub fn reparent(&mut self, index: u32, parent: u32) {
+    fn reparent(&mut self, index: u32, parent: u32) {
         let before = self.classes[index as usize].parent;
         if let Some(class) = self.classes.find(before as usize) {
             self.inners[class.inner as usize].children -= 1;
         }
-        let curves = self.classes[index as usize].curves();
         let class = &mut self.classes[index as usize];
         class.parent = parent;
-        class.virtual_time = 0;
-        class.parent_period = 0;
-        if let Some(curve) = &curves.link_sharing {
-            class.running = curve::Running::new(curve, 0, class.total);
-        }
+        class.share.virtual_time = 0;
+        class.share.parent_period = 0;
+        class.share.restart();
         self.make_room(parent);
+    }
+
+    /// Moves an inactive class below another parent, with new curves from `now` on.
+    pub fn move_below(&mut self, index: u32, parent: u32, curves: &Curves, now: Instant) {
+        self.reparent(index, parent);
+        self.set_curves(index, curves, now);
     }
 
     /// Sets new curves of an inactive class, from `now` on. Its virtual time restarts among its siblings,
     /// because the old value belongs to the old curves.
     pub fn set_curves(&mut self, index: u32, curves: &Curves, now: Instant) {
         let parent = self.classes[index as usize].parent;
-        let period = self.classes.find(parent as usize).map_or(0, |parent| parent.period);
+        let period = self.classes.find(parent as usize).map_or(0, |parent| parent.share.period);
         let class = &mut self.classes[index as usize];
         class.set_curves(curves, now.as_nanos());
-        class.parent_period = period.wrapping_sub(1);
+        class.share.parent_period = period.wrapping_sub(1);
         self.has_guarantees |= curves.real_time.is_some();
+    }
+
+    /// Returns the node of the root class.
+    #[inline]
+    pub fn root_node(&self) -> u32 {
+        self.child(ROOT)
     }
 
     /// Returns the curves of a class.
@@ -186,10 +195,10 @@ impl Hfsc {
                 continue;
             };
             millrace_memory::prefetch(class);
-            millrace_memory::prefetch(&class.link_sharing);
+            millrace_memory::prefetch(&class.share.curve);
             if self.has_guarantees {
-                millrace_memory::prefetch(&class.deadlines);
-                millrace_memory::prefetch(&class.real_time);
+                millrace_memory::prefetch(&class.guarantee.deadlines);
+                millrace_memory::prefetch(&class.guarantee.curve);
             }
             visit(*child);
         }

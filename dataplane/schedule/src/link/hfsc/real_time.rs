@@ -13,8 +13,8 @@ impl Hfsc {
     #[inline]
     pub(super) fn demand_begins(&mut self, index: u32, length: u32, now: u64) {
         let class = &mut self.classes[index as usize];
-        let Some(curve) = class.real_time.filter(|_| class.has_guarantee) else { return };
-        class.deadlines.cut(&curve, now, class.cumulative);
+        let Some(curve) = class.guarantee.curve.filter(|_| class.has_guarantee) else { return };
+        class.guarantee.deadlines.cut(&curve, now, class.guarantee.cumulative);
         self.set_demand(index, length, now);
     }
 
@@ -25,7 +25,7 @@ impl Hfsc {
         if !class.has_guarantee {
             return;
         }
-        class.cumulative += u64::from(bytes);
+        class.guarantee.cumulative += u64::from(bytes);
         match next {
             Some(length) => self.set_demand(index, length, now),
             None => self.demand_ends(index),
@@ -36,15 +36,19 @@ impl Hfsc {
     #[inline]
     fn set_demand(&mut self, index: u32, length: u32, now: u64) {
         let class = &mut self.classes[index as usize];
-        let Some(curve) = &class.real_time else { return };
-        let sent = class.cumulative;
+        let Some(curve) = &class.guarantee.curve else { return };
+        let sent = class.guarantee.cumulative;
         // With identical curves, a packet becomes eligible at the deadline of the packet before it.
-        let follows = class.demand != Demand::None && class.due == sent && !class.has_flat_start();
-        let eligible =
-            if follows { class.deadline } else { class.deadlines.eligible(curve).time_of(curve, sent) };
-        class.due = sent + u64::from(length);
-        class.deadline = class.deadlines.time_of(curve, class.due);
-        let (deadline, before) = (class.deadline, class.demand);
+        let follows =
+            class.demand != Demand::None && class.guarantee.due == sent && !class.guarantee.has_flat_start();
+        let eligible = if follows {
+            class.guarantee.deadline
+        } else {
+            class.guarantee.deadlines.eligible(curve).time_of(curve, sent)
+        };
+        class.guarantee.due = sent + u64::from(length);
+        class.guarantee.deadline = class.guarantee.deadlines.time_of(curve, class.guarantee.due);
+        let (deadline, before) = (class.guarantee.deadline, class.demand);
         let after = if eligible <= now { Demand::Eligible } else { Demand::Pending };
         class.demand = after;
         let key = if after == Demand::Eligible { deadline } else { eligible };
@@ -78,7 +82,7 @@ impl Hfsc {
             self.pending.remove(&mut self.demand_places, index);
             let class = &mut self.classes[index as usize];
             class.demand = Demand::Eligible;
-            let deadline = class.deadline;
+            let deadline = class.guarantee.deadline;
             self.eligible.push(&mut self.demand_places, deadline, index);
         }
         self.eligible.first().map(|(_, index)| index)

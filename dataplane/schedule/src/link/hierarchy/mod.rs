@@ -7,147 +7,54 @@
 //! from the root to a leaf. Then it notifies each node on the path back of the packet sent and of the next
 //! packet.
 
-mod backlog;
-mod batch;
-mod change;
-mod check;
-mod dequeue;
-mod enqueue;
+mod arrival;
+mod departure;
+mod disciplines;
+mod edit;
 mod error;
-mod flows;
-#[expect(clippy::indexing_slicing, reason = "notes on nodes, of which one is made for each node")]
-mod levels;
-mod move_to;
+mod guarantees;
+mod leaves;
 mod node;
-mod other_kind;
-mod parameters;
-mod pass;
-#[expect(clippy::indexing_slicing, reason = "nodes and queues by links of the same tree")]
-mod plain;
-mod readiness;
-mod remove;
-mod share;
-#[expect(clippy::indexing_slicing, reason = "views of nodes, of which one is made for each node")]
-mod view;
-
-pub use backlog::LeafBacklog;
-pub use error::ScheduleError;
-pub use node::{NodeKind, Share};
-pub use remove::Leftover;
-pub use view::{NodeView, in_tree};
-
-use std::collections::HashMap;
+mod nodes;
+mod other_drops;
+mod pacer;
+mod report;
+mod table;
+mod timers;
+mod tree;
 
 use millrace_units::Instant;
 
-use super::deficit_round_robin::DeficitRoundRobin;
-use super::flow_queues::FlowQueues;
-use super::fq_codel::FqCodel;
-use super::heap::Heap;
-use super::hfsc::Hfsc;
-use super::priority::Priority;
-use super::token_bucket::TokenBucket;
-use crate::arena::NONE;
-use crate::queue_manager::{BufferLimits, MOST_QUEUES, QueueManager};
-use crate::rate::Credit;
-use crate::slots::Slots;
-use crate::{DropCounts, Item, LinkOverhead, NodeId, Rate};
-use node::{Kind, Node, Table};
+use self::departure::PacedTree;
+use self::edit::Checks;
+pub use self::edit::{FlowEditor, Leftover, TreeEditor};
+pub use self::error::ScheduleError;
+pub use self::node::{NodeKind, Share};
+use self::nodes::Kind;
+pub use self::pacer::LinkRate;
+use self::pacer::Pacer;
+pub use self::report::{LeafBacklog, NodeView, TreeReport, in_tree};
+use self::tree::Tree;
+use crate::arena::{Load, NONE};
+use crate::queue_manager::{BufferLimits, MOST_QUEUES};
+use crate::rate::MOST_BYTES;
+use crate::{Arrival, DropSink, FlowNumber, Item, LinkOverhead, NodeId};
 
 /// Upper bound of node ids, exclusive.
 pub const MOST_NODES: u32 = 1 << 17;
 /// Maximum number of nodes from root to leaf.
 pub const MOST_DEPTH: usize = 16;
 
-/// Rate at which a port sends.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct LinkRate {
-    /// Bits per second on the wire; `None` for no limit: each call may send.
-    pub rate: Option<Rate>,
-    /// Bytes that may leave ahead of the rate, to make up for late calls: up to 10^9. With 0 no packet begins
-    /// before the end of the packet before it. With the length of the largest packet, at most two leave at
-    /// once.
-    pub slack: u32,
-}
-
 /// Queues and schedulers of one port. The result depends only on the inputs: packets, changes and times,
 /// which must not go back.
 ///
-/// Dropping the scheduler drops the packets in it.
+/// Packets pass through the scheduler itself. [`edit`](Self::edit) changes its tree, and
+/// [`report`](Self::report) shows the tree. Dropping the scheduler drops the packets in it.
 #[derive(Debug)]
 pub struct LinkScheduler<T> {
-    queues: QueueManager<T>,
-    nodes: Slots<Node>,
-    root: u32,
-    link: LinkRate,
-    pace: Option<Credit>,
-    /// Nodes that wait, by the time at which they will be ready.
-    timers: Heap,
-    timer_places: Vec<u32>,
-    flow_queues: Table<FlowQueues>,
-    fq_codels: Table<FqCodel>,
-    priorities: Table<Priority>,
-    round_robins: Table<DeficitRoundRobin>,
-    hierarchies: Table<Hfsc>,
-    token_buckets: Table<TokenBucket>,
-    limits: BufferLimits,
-    /// Whether the caller checked the changes before; see [`trust`](Self::trust).
-    trusting: bool,
-    /// Whether guarantees are checked later; see [`defer_promises`](Self::defer_promises).
-    deferring: bool,
-    /// Drops of removed nodes, by the node above them.
-    gone: HashMap<NodeId, DropCounts>,
-    /// Drops of packets for unknown nodes, and of packets dropped with their node.
-    lost: DropCounts,
+    paced: PacedTree<T>,
+    checks: Checks,
 }
-
-/// Calls the discipline of an inner node.
-macro_rules! with_discipline {
-    ($self:ident, $kind:expr, $discipline:ident => $call:expr, else $other:expr) => {
-        match $kind {
-            Kind::Priority(index) => {
-                let $discipline = $self.priorities.get_mut(index);
-                $call
-            }
-            Kind::RoundRobin(index) => {
-                let $discipline = $self.round_robins.get_mut(index);
-                $call
-            }
-            Kind::Hfsc { hierarchy, .. } => {
-                let $discipline = $self.hierarchies.get_mut(hierarchy);
-                $call
-            }
-            Kind::TokenBucket(index) => {
-                let $discipline = $self.token_buckets.get_mut(index);
-                $call
-            }
-            _ => $other,
-        }
-    };
-}
-
-/// Calls the scheduler of a leaf.
-macro_rules! with_leaf {
-    ($self:ident, $kind:expr, $leaf:ident => $call:expr, else $other:expr) => {
-        match $kind {
-            Kind::Fifo(mut fifo) => {
-                let $leaf = &mut fifo;
-                $call
-            }
-            Kind::FlowQueues(index) => {
-                let $leaf = $self.flow_queues.get_mut(index);
-                $call
-            }
-            Kind::FqCodel(index) => {
-                let $leaf = $self.fq_codels.get_mut(index);
-                $call
-            }
-            _ => $other,
-        }
-    };
-}
-
-pub(crate) use {with_discipline, with_leaf};
 
 impl<T: Item> LinkScheduler<T> {
     /// Creates a port without any node, which drops all packets.
@@ -158,26 +65,8 @@ impl<T: Item> LinkScheduler<T> {
         in_range("queues", limits.queues.into(), 1, MOST_QUEUES.into())?;
         in_range("packets", limits.packets.into(), 1, 1 << 24)?;
         in_range("bytes", limits.bytes.into(), 1 << 16, u32::MAX.into())?;
-        let mut scheduler = Self {
-            queues: QueueManager::new(limits, overhead),
-            nodes: Slots::default(),
-            root: NONE,
-            link: LinkRate::default(),
-            pace: None,
-            timers: Heap::default(),
-            timer_places: Vec::new(),
-            flow_queues: Table::default(),
-            fq_codels: Table::default(),
-            priorities: Table::default(),
-            round_robins: Table::default(),
-            hierarchies: Table::default(),
-            token_buckets: Table::default(),
-            limits,
-            trusting: false,
-            deferring: false,
-            gone: HashMap::new(),
-            lost: DropCounts::default(),
-        };
+        let paced = PacedTree { tree: Tree::new(limits, overhead), pacer: Pacer::default() };
+        let mut scheduler = Self { paced, checks: Checks::default() };
         scheduler.set_link(link, Instant::ZERO)?;
         Ok(scheduler)
     }
@@ -187,89 +76,163 @@ impl<T: Item> LinkScheduler<T> {
     /// with later changes or departures. It does not add up guarantees, and two nodes may exchange their
     /// levels. A node, or a flow with its own settings, gets its queue even if all queues are in use.
     pub fn trust(&mut self, trusting: bool) {
-        self.trusting = trusting;
+        self.checks.trusting = trusting;
     }
 
     /// Sets whether guarantees are added up later, by [`set_link`](Self::set_link) for instance, instead of
     /// after each change. So the time to build a large tree grows with its nodes, not with their square.
     pub fn defer_promises(&mut self, deferring: bool) {
-        self.deferring = deferring;
+        self.checks.deferring = deferring;
     }
 
-    /// Returns the rate of the port.
-    pub fn link(&self) -> LinkRate {
-        self.link
+    /// Returns the editor of the tree.
+    pub fn edit(&mut self) -> TreeEditor<'_, T> {
+        TreeEditor { tree: &mut self.paced.tree, link: self.paced.pacer.link().rate, checks: self.checks }
     }
 
-    /// Returns the link overhead of each packet.
-    pub fn overhead(&self) -> LinkOverhead {
-        self.queues.overhead
+    /// Returns the report of the tree.
+    pub fn report(&self) -> TreeReport<'_, T> {
+        TreeReport { tree: &self.paced.tree, link: self.paced.pacer.link() }
     }
 
-    /// Returns the limits of all queues together.
-    pub fn limits(&self) -> BufferLimits {
-        self.limits
+    /// Changes the rate of the port, from now on.
+    ///
+    /// # Errors
+    /// [`ScheduleError`] when the rate is 0, the slack is above 10^9 bytes, or guarantees need more than the
+    /// rate.
+    pub fn set_link(&mut self, link: LinkRate, now: Instant) -> Result<(), ScheduleError> {
+        in_range("slack", link.slack.into(), 0, MOST_BYTES.into())?;
+        in_range("rate", link.rate.map_or(1, |rate| rate.0), 1, u64::MAX)?;
+        let root = NodeId(self.paced.tree.nodes.root);
+        TreeEditor { link: link.rate, ..self.edit() }.check_guarantees(root)?;
+        self.paced.pacer.set(link, now);
+        Ok(())
+    }
+
+    /// Changes the link overhead of packets sent from now on.
+    pub fn set_overhead(&mut self, overhead: LinkOverhead) {
+        self.paced.tree.leaves.queues.overhead = overhead;
     }
 
     /// Returns the number of packets in all queues.
     #[inline]
     pub fn held_packets(&self) -> u32 {
-        self.queues.arena.load.packets()
+        self.paced.tree.leaves.load().packets()
     }
 
     /// Returns the number of bytes in all queues.
     #[inline]
     pub fn held_bytes(&self) -> u32 {
-        self.queues.arena.load.bytes()
-    }
-
-    /// Returns the drops of packets for unknown nodes, and of packets dropped with their node.
-    pub fn lost(&self) -> &DropCounts {
-        &self.lost
+        self.paced.tree.leaves.load().bytes()
     }
 
     /// Returns the root, if there is a node at all.
+    #[inline]
     pub fn root(&self) -> Option<NodeId> {
-        (self.root != NONE).then_some(NodeId(self.root))
-    }
-
-    /// Returns the bytes of memory of queues and nodes, without packets.
-    pub fn memory(&self) -> usize {
-        self.queues.memory()
-            + self.nodes.len() * size_of::<Node>()
-            + self.timer_places.len() * size_of::<u32>()
+        (self.paced.tree.nodes.root != NONE).then_some(NodeId(self.paced.tree.nodes.root))
     }
 
     /// Whether a node has that id.
     pub fn contains(&self, id: NodeId) -> bool {
-        self.node(id).is_some()
+        self.paced.tree.nodes.existing(id).is_some()
     }
 
+    /// Whether packets wait in a leaf.
+    pub fn is_backlogged(&self, leaf: NodeId) -> bool {
+        self.contains(leaf) && self.paced.tree.held_by(leaf.0).packets() > 0
+    }
+
+    /// Returns the backlog before a packet of `flow` that arrives at a leaf now; `None` if the node is no
+    /// leaf.
+    #[must_use]
+    pub fn backlog(&self, leaf: NodeId, flow: FlowNumber) -> Option<LeafBacklog> {
+        let kind = self.paced.tree.nodes.existing(leaf)?.kind;
+        let (of_flow, load) = self.paced.tree.leaves.load_before(kind, flow)?;
+        Some(LeafBacklog { of_flow, packets: load.packets(), bytes: load.bytes() })
+    }
+
+    /// Enqueues a packet of a flow at a leaf. `sink` receives dropped packets, this one or others. Returns
+    /// whether this packet stays. A FIFO ignores the flow but keeps it with the packet.
     #[inline]
-    fn node(&self, id: NodeId) -> Option<&Node> {
-        self.nodes.find(id.0 as usize).filter(|node| node.kind != Kind::Vacant)
+    pub fn enqueue(
+        &mut self,
+        node: NodeId,
+        flow: FlowNumber,
+        item: T,
+        now: Instant,
+        sink: &mut impl DropSink<T>,
+    ) -> bool {
+        arrival::enqueue(&mut self.paced.tree, node, flow, item, now, sink)
     }
 
-    fn known(&self, id: NodeId) -> Result<&Node, ScheduleError> {
-        self.node(id).ok_or(ScheduleError::Unknown(id))
+    /// Enqueues the packets of `batch` in order, as [`enqueue`](Self::enqueue) does for each. `batch` is
+    /// empty afterwards.
+    #[inline]
+    pub fn enqueue_batch(&mut self, batch: &mut Vec<Arrival<T>>, now: Instant, sink: &mut impl DropSink<T>) {
+        arrival::enqueue_batch(&mut self.paced.tree, batch, now, sink);
     }
 
-    /// Whether a node has children, without a look at other nodes.
-    fn has_children(&self, id: NodeId) -> bool {
-        match self.node(id).map(|node| node.kind) {
-            Some(Kind::Priority(index)) => self.priorities.get(index).first().is_some(),
-            Some(Kind::RoundRobin(index)) => !self.round_robins.get(index).is_empty(),
-            Some(Kind::TokenBucket(index)) => self.token_buckets.get(index).only_child().is_some(),
-            Some(Kind::Hfsc { hierarchy, class }) => self.hierarchies.get(hierarchy).has_children(class),
-            _ => false,
+    /// Returns the packet to send now; `None` when the link is busy, nothing waits, or all packets must wait.
+    /// Packets dropped by active queue management go to `sink`.
+    #[inline]
+    pub fn dequeue(&mut self, now: Instant, sink: &mut impl DropSink<T>) -> Option<T> {
+        self.paced.dequeue(now, sink)
+    }
+
+    /// Sends up to `most` packets to `out`, the same packets as repeated [`dequeue`](Self::dequeue) calls.
+    /// Returns their number.
+    #[inline]
+    pub fn dequeue_batch(
+        &mut self,
+        most: usize,
+        now: Instant,
+        sink: &mut impl DropSink<T>,
+        out: impl FnMut(T),
+    ) -> usize {
+        self.paced.dequeue_batch(most, now, sink, out)
+    }
+
+    /// Returns the time for the next call of [`dequeue`](Self::dequeue); [`Instant::FOREVER`] when nothing
+    /// waits. May be in the past.
+    #[inline]
+    pub fn next_ready(&self) -> Instant {
+        let Some(root) = self.paced.tree.nodes.find(self.paced.tree.nodes.root) else {
+            return Instant::FOREVER;
+        };
+        let tree = if root.ready { Instant::ZERO } else { self.paced.tree.timers.first_time() };
+        tree.max(self.paced.pacer.free_at())
+    }
+
+    /// Whether packets that are sent at once may bypass the tree. The tree must be empty and must be one
+    /// leaf, a FIFO or a queue per flow. The leaf must have no active queue management and no settings of
+    /// single flows, and the link no rate. Packets that arrive at such a tree and are requested at the same
+    /// moment all leave. They change only counters, because an empty queue has no credit in the round.
+    #[inline]
+    pub fn is_passable(&self) -> bool {
+        let Tree { nodes, leaves, .. } = &self.paced.tree;
+        let is_free = leaves.load() == Load::NOTHING && self.paced.pacer.is_unlimited();
+        is_free && nodes.kind(nodes.root).is_some_and(|root| leaves.is_passable(root))
+    }
+
+    /// Counts packets of these lengths as sent by the leaf that they bypass, if
+    /// [`is_passable`](Self::is_passable) allows it. Their flows get no queues.
+    #[inline]
+    pub fn pass(&mut self, lengths: impl Iterator<Item = u32>) {
+        let Tree { nodes, leaves, .. } = &mut self.paced.tree;
+        let (mut packets, mut bytes, mut wire) = (0, 0, 0);
+        for length in lengths {
+            packets += 1;
+            bytes += u64::from(length);
+            wire += leaves.queues.overhead.wire_bytes(length);
         }
-    }
-
-    fn children(&self, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
-        let nodes = self.nodes.iter().enumerate();
-        nodes
-            .filter(move |(_, node)| node.parent == id.0 && node.kind != Kind::Vacant)
-            .map(|(index, _)| NodeId(index as u32))
+        let Some(root) = nodes.find_mut(nodes.root) else { return };
+        root.totals.sent_wire_bytes += wire;
+        if let Kind::Fifo(fifo) = root.kind {
+            leaves.queues.queue_mut(fifo.0).passed(packets, bytes);
+        } else {
+            root.totals.sent_packets += packets;
+            root.totals.sent_bytes += bytes;
+        }
     }
 }
 

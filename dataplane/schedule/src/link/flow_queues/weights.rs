@@ -1,21 +1,22 @@
 //! Quanta of flows: the common quantum, quanta of single flows, and reserved rates.
 
+use crate::Item;
+use crate::link::round::MOST_QUANTUM;
+use crate::queue_manager::QueueManager;
 use crate::rate::Rate;
 
-/// Largest quantum: a deficit of two quanta fits a signed word.
-pub(crate) const MOST_QUANTUM: u32 = 1 << 30;
 /// Flag in a queue's quantum field: the other bits are the index of a reservation.
-pub(super) const RESERVED: u32 = 1 << 31;
+const RESERVED: u32 = 1 << 31;
 /// Units of credit in a byte. A reservation's credit is counted in these units, because whole bytes are too
 /// coarse: a small rate gets less than a byte per round.
 const BYTE: u64 = 1 << 32;
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reservation {
-    pub queue: u32,
-    pub rate: Rate,
+struct Reservation {
+    queue: u32,
+    rate: Rate,
     /// Credit below a whole byte, for later rounds, in units of 1 / [`BYTE`] byte.
-    pub rest: u32,
+    rest: u32,
 }
 
 /// Weights of the queues of a leaf. A queue's quantum field is 0 for the common quantum, a quantum of its
@@ -24,8 +25,8 @@ pub(super) struct Reservation {
 pub(super) struct Weights {
     quantum: u32,
     capacity: u64,
-    pub reserved: u64,
-    pub reservations: Vec<Reservation>,
+    reserved: u64,
+    reservations: Vec<Reservation>,
     /// Number of backlogged queues with the common quantum.
     common: u32,
     /// Sum of the own quanta of backlogged queues.
@@ -36,6 +37,49 @@ impl Weights {
     /// Sets the common quantum, and the capacity that reservations are parts of.
     pub fn set(&mut self, quantum: u32, capacity: Rate) {
         (self.quantum, self.capacity) = (quantum, capacity.0);
+    }
+
+    /// Reserves a rate for a queue, in place of an earlier reservation.
+    pub fn reserve<T: Item>(&mut self, queues: &mut QueueManager<T>, queue: u32, rate: Rate) {
+        self.release(queues, queue);
+        self.set_quantum(queues, queue, RESERVED | self.reservations.len() as u32);
+        self.reservations.push(Reservation { queue, rate, rest: 0 });
+        self.reserved += rate.0;
+    }
+
+    /// Ends the reservation of a queue, if it has one. The queue continues as best effort.
+    pub fn release<T: Item>(&mut self, queues: &mut QueueManager<T>, queue: u32) {
+        let number = queues.queue(queue).quantum;
+        if number & RESERVED == 0 {
+            return;
+        }
+        let index = (number & !RESERVED) as usize;
+        let gone = self.reservations.swap_remove(index);
+        self.reserved -= gone.rate.0;
+        self.set_quantum(queues, queue, 0);
+        if let Some(moved) = self.reservations.get(index) {
+            queues.queue_mut(moved.queue).quantum = RESERVED | index as u32;
+        }
+    }
+
+    /// Changes the quantum field of a queue.
+    pub fn set_quantum<T: Item>(&mut self, queues: &mut QueueManager<T>, queue: u32, number: u32) {
+        let entry = queues.queue_mut(queue);
+        let (before, backlogged) = (std::mem::replace(&mut entry.quantum, number), !entry.list.is_empty());
+        if backlogged {
+            self.count(before, false);
+            self.count(number, true);
+        }
+    }
+
+    /// Returns the number of reservations.
+    pub fn reservations(&self) -> usize {
+        self.reservations.len()
+    }
+
+    /// Returns the sum of the reserved rates.
+    pub fn reserved(&self) -> Rate {
+        Rate(self.reserved)
     }
 
     /// Returns the quantum of a queue's quantum field, in whole bytes.

@@ -1,12 +1,14 @@
 //! Ranges of node settings and shares.
 
-use super::node::Kind;
-use super::{LinkScheduler, NodeId, NodeKind, ScheduleError, Share};
-use crate::Item;
+use super::super::ScheduleError;
+use super::super::disciplines::Disciplines;
+use super::super::guarantees::check_curves;
+use super::super::node::{NodeKind, Share};
+use super::super::nodes::Kind;
+use crate::NodeId;
 use crate::aqm::codel_objection;
-use crate::arena::NONE;
 use crate::link::priority::PRIORITY_LEVELS;
-use crate::link::weights::MOST_QUANTUM;
+use crate::link::round::MOST_QUANTUM;
 use crate::queue::QueueSettings;
 use crate::queue_manager::MOST_QUEUES;
 use crate::rate::MOST_BYTES;
@@ -42,7 +44,7 @@ pub(super) fn check_kind(node: NodeId, kind: &NodeKind) -> Result<(), ScheduleEr
 }
 
 /// Checks the settings of a queue on their own.
-pub(super) fn check_queue(node: NodeId, settings: &QueueSettings) -> Result<(), ScheduleError> {
+fn check_queue(node: NodeId, settings: &QueueSettings) -> Result<(), ScheduleError> {
     refuse_if(node, settings.aqm.objection())
 }
 
@@ -50,20 +52,32 @@ fn refuse_if(node: NodeId, objection: Option<String>) -> Result<(), ScheduleErro
     objection.map_or(Ok(()), |text| Err(ScheduleError::Settings { node, text }))
 }
 
-impl<T: Item> LinkScheduler<T> {
-    /// Checks that a child's share matches its parent's kind and is in range. `parent` may be [`NONE`].
-    pub(super) fn check_share(
+/// Place of a node below a parent.
+pub(super) struct Place {
+    pub node: NodeId,
+    pub parent: NodeId,
+    /// Scheduler of the parent; [`Kind::Vacant`] for no parent.
+    pub above: Kind,
+    /// Whether the node is an inner class of H-FSC there.
+    pub is_inner_class: bool,
+}
+
+impl Place {
+    /// Checks that a child's share matches its parent's kind and is in range. Two children may have one level
+    /// if the changes are `trusted`.
+    pub fn check_share(
         &self,
-        node: NodeId,
-        parent: u32,
+        disciplines: &Disciplines,
         share: &Share,
-        is_inner_class: bool,
+        trusted: bool,
     ) -> Result<(), ScheduleError> {
-        let parent_id = NodeId(parent);
-        let kind = if parent == NONE { Kind::Vacant } else { self.nodes[parent as usize].kind };
-        match (kind, share) {
+        let Self { node, parent, above, is_inner_class } = *self;
+        match (above, share) {
             (Kind::Vacant, Share::Only) => Ok(()),
-            (Kind::Priority(index), Share::Level(level)) => self.check_level(node, parent_id, index, *level),
+            (Kind::Priority(index), Share::Level(level)) => {
+                let other = disciplines.priority(index).at(*level);
+                self.check_level(*level, other.filter(|_| !trusted))
+            }
             (Kind::RoundRobin(_), Share::Quantum(quantum)) => {
                 let (what, value, most) = ("the quantum", u64::from(*quantum), u64::from(MOST_QUANTUM));
                 if value == 0 || value > most {
@@ -71,29 +85,29 @@ impl<T: Item> LinkScheduler<T> {
                 }
                 Ok(())
             }
-            (Kind::Hfsc { .. }, Share::Curves(curves)) => {
-                super::check::check_curves(node, curves, is_inner_class)
-            }
-            (Kind::TokenBucket(index), Share::Only) => match self.token_buckets.get(index).only_child() {
+            (Kind::Hfsc { .. }, Share::Curves(curves)) => check_curves(node, curves, is_inner_class),
+            (Kind::TokenBucket(index), Share::Only) => match disciplines.token_bucket(index).only_child() {
                 Some(other) if other != node.0 => {
-                    Err(ScheduleError::OnlyChild { node, parent: parent_id, other: NodeId(other) })
+                    Err(ScheduleError::OnlyChild { node, parent, other: NodeId(other) })
                 }
                 _ => Ok(()),
             },
-            (kind, _) => {
-                let (parent, needed) = needs(kind);
+            (above, _) => {
+                let (parent, needed) = needs(above);
                 Err(ScheduleError::Share { node, parent, needed })
             }
         }
     }
 
-    fn check_level(&self, node: NodeId, parent: NodeId, index: u32, level: u32) -> Result<(), ScheduleError> {
+    /// Checks that a level is in range, and that no `other` child has it.
+    fn check_level(&self, level: u32, other: Option<u32>) -> Result<(), ScheduleError> {
+        let Self { node, parent, .. } = *self;
         if level >= PRIORITY_LEVELS {
             let (what, value, most) = ("the level", u64::from(level), u64::from(PRIORITY_LEVELS) - 1);
             return Err(ScheduleError::Range { node, what, value, least: 0, most });
         }
-        match self.priorities.get(index).at(level) {
-            Some(other) if other != node.0 && !self.trusting => {
+        match other {
+            Some(other) if other != node.0 => {
                 Err(ScheduleError::Level { node, level, parent, other: NodeId(other) })
             }
             _ => Ok(()),

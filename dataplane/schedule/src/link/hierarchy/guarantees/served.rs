@@ -1,8 +1,9 @@
 //! Rates that serve the nodes of a tree when all nodes have packets to send.
 
-use super::LinkScheduler;
-use super::node::{Kind, Node};
-use crate::{Item, Rate};
+use super::super::disciplines::Disciplines;
+use super::super::nodes::{Kind, Node, Nodes};
+use crate::Rate;
+use crate::link::hfsc::Curves;
 
 /// Distribution of a rate among the children of a class or round robin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -68,44 +69,38 @@ struct Levels {
 }
 
 impl Levels {
-    fn of<T: Item>(tree: &LinkScheduler<T>) -> Self {
-        let count = tree.nodes.len();
+    fn of(tree: Branches<'_>) -> Self {
+        let Branches { nodes, disciplines } = tree;
+        let count = nodes.count() as usize;
         let (mut guaranteed, mut claims) = (vec![0_u64; count], vec![Vec::new(); count]);
-        let is_class = |node: &Node| {
-            matches!(tree.nodes.find(node.parent as usize), Some(Node { kind: Kind::Hfsc { .. }, .. }))
-        };
-        let curves = |node: &Node| match tree.nodes.find(node.parent as usize).map(|above| above.kind) {
-            Some(Kind::Hfsc { hierarchy, .. }) => Some(tree.hierarchies.get(hierarchy).curves(node.slot)),
-            _ => None,
-        };
-        for node in tree.nodes.iter() {
-            let Some(own) = curves(node).and_then(|curves| curves.real_time) else { continue };
+        for (_, node) in nodes.iter() {
+            let Some(own) = tree.curves(node).and_then(|curves| curves.real_time) else { continue };
             // Counts the guarantee at the class and at the inner classes above it.
             let (mut index, mut above) = (None, node);
-            while is_class(above) {
+            while let Some(Kind::Hfsc { .. }) = nodes.parent_kind(above) {
                 if let Some(index) = index {
                     guaranteed[index] = u64::saturating_add(guaranteed[index], own.then.0);
                 }
                 index = Some(above.parent as usize);
-                above = &tree.nodes[above.parent as usize];
+                above = &nodes[above.parent];
             }
         }
-        for (index, node) in tree.nodes.iter().enumerate() {
-            let bucket = tree.bucket_rate(index).map_or(u64::MAX, |rate| rate.0);
-            let above = tree.nodes.find(node.parent as usize).map(|above| above.kind);
-            let claim = match (curves(node), above) {
+        for (index, node) in nodes.iter() {
+            let bucket = tree.bucket_rate(node).map_or(u64::MAX, |rate| rate.0);
+            let claim = match (tree.curves(node), nodes.parent_kind(node)) {
                 (Some(curves), _) => {
+                    let guaranteed = &mut guaranteed[index as usize];
                     if let Some(own) = curves.real_time {
-                        guaranteed[index] = own.then.0;
+                        *guaranteed = own.then.0;
                     }
                     Claim {
-                        least: guaranteed[index],
+                        least: *guaranteed,
                         most: curves.upper_limit.map_or(u64::MAX, |limit| limit.then.0).min(bucket),
                         shares: curves.link_sharing.map_or(0, |curve| curve.then.0),
                     }
                 }
                 (None, Some(Kind::RoundRobin(round_robin))) => {
-                    let quantum = tree.round_robins.get(round_robin).quantum(node.slot);
+                    let quantum = disciplines.round_robin(round_robin).quantum(node.slot);
                     Claim { least: 0, most: bucket, shares: quantum.into() }
                 }
                 _ => continue,
@@ -118,30 +113,33 @@ impl Levels {
 
 /// Rate that serves each node of a tree when all other nodes have packets to send, computed once.
 #[derive(Debug)]
-pub(super) struct Served(Vec<Option<Rate>>);
+pub(crate) struct Served(Vec<Option<Rate>>);
 
 impl Served {
     /// Computes the rates: the link's rate, limited by token buckets, round-robin shares and curves above
     /// each node. The cost grows with the number of nodes, and with the cost to sort them.
-    pub fn of<T: Item>(tree: &LinkScheduler<T>) -> Self {
+    pub fn of(nodes: &Nodes, disciplines: &Disciplines, link: Option<Rate>) -> Self {
+        let tree = Branches { nodes, disciplines };
         let levels = Levels::of(tree);
-        let count = tree.nodes.len();
+        let count = nodes.count() as usize;
         let mut children = vec![Vec::new(); count];
         let mut open = Vec::new();
-        for (index, node) in tree.nodes.iter().enumerate().filter(|(_, node)| node.kind != Kind::Vacant) {
+        for (index, node) in nodes.iter() {
             children.get_mut(node.parent as usize).unwrap_or(&mut open).push(index);
         }
         let mut served = vec![None; count];
         for root in &open {
-            served[*root] = least_of(tree.link.rate, tree.bucket_rate(*root));
+            served[*root as usize] = least_of(link, tree.bucket_rate(&nodes[*root]));
         }
         while let Some(above) = open.pop() {
+            let above = above as usize;
             let whole = served[above];
             let claims = &levels.claims[above];
             let level = whole.filter(|_| !claims.is_empty()).map(|whole| Level::of(claims, whole.0));
             for child in &children[above] {
-                let part = tree.part_of(*child, whole, level, levels.guaranteed[*child]);
-                served[*child] = least_of(part, tree.bucket_rate(*child));
+                let (node, child) = (&nodes[*child], *child as usize);
+                let part = tree.part_of(node, whole, level, levels.guaranteed[child]);
+                served[child] = least_of(part, tree.bucket_rate(node));
             }
             open.append(&mut children[above]);
         }
@@ -154,11 +152,28 @@ impl Served {
     }
 }
 
-impl<T: Item> LinkScheduler<T> {
+/// Nodes of a tree, and the schedulers that distribute rates among them.
+#[derive(Clone, Copy)]
+struct Branches<'a> {
+    nodes: &'a Nodes,
+    disciplines: &'a Disciplines,
+}
+
+impl Branches<'_> {
+    /// Returns the curves of a class; `None` for a node below another scheduler.
+    fn curves(self, node: &Node) -> Option<Curves> {
+        match self.nodes.parent_kind(node) {
+            Some(Kind::Hfsc { hierarchy, .. }) => {
+                Some(self.disciplines.hierarchy(hierarchy).curves(node.slot))
+            }
+            _ => None,
+        }
+    }
+
     /// Returns the rate of a node that is a token bucket; `None` for other nodes.
-    fn bucket_rate(&self, node: usize) -> Option<Rate> {
-        match self.nodes[node].kind {
-            Kind::TokenBucket(index) => Some(self.token_buckets.get(index).settings().0),
+    fn bucket_rate(self, node: &Node) -> Option<Rate> {
+        match node.kind {
+            Kind::TokenBucket(index) => Some(self.disciplines.token_bucket(index).settings().0),
             _ => None,
         }
     }
@@ -166,29 +181,23 @@ impl<T: Item> LinkScheduler<T> {
     /// Returns the rate of a node whose parent has the rate `whole`, distributed among its children by
     /// `level`.
     fn part_of(
-        &self,
-        node: usize,
+        self,
+        node: &Node,
         whole: Option<Rate>,
         level: Option<Level>,
         guaranteed: u64,
     ) -> Option<Rate> {
-        let Node { parent, slot, .. } = self.nodes[node];
-        match self.nodes[parent as usize].kind {
-            Kind::RoundRobin(index) => {
-                let (level, quantum) = (level?, self.round_robins.get(index).quantum(slot));
-                Some(part(Rate(level.left), quantum.into(), level.weight))
-            }
-            Kind::Hfsc { hierarchy, .. } => {
-                let curves = self.hierarchies.get(hierarchy).curves(slot);
-                let guaranteed = Some(Rate(guaranteed)).filter(|rate| rate.0 > 0);
-                let shared = curves.link_sharing.zip(level).map(|(own, level)| {
-                    let shared = part(Rate(level.left), own.then.0, level.weight);
-                    curves.upper_limit.map_or(shared, |limit| shared.min(limit.then))
-                });
-                guaranteed.max(shared)
-            }
-            _ => whole,
+        if let Some(Kind::RoundRobin(index)) = self.nodes.parent_kind(node) {
+            let (level, quantum) = (level?, self.disciplines.round_robin(index).quantum(node.slot));
+            return Some(part(Rate(level.left), quantum.into(), level.weight));
         }
+        let Some(curves) = self.curves(node) else { return whole };
+        let guaranteed = Some(Rate(guaranteed)).filter(|rate| rate.0 > 0);
+        let shared = curves.link_sharing.zip(level).map(|(own, level)| {
+            let shared = part(Rate(level.left), own.then.0, level.weight);
+            curves.upper_limit.map_or(shared, |limit| shared.min(limit.then))
+        });
+        guaranteed.max(shared)
     }
 }
 
@@ -232,17 +241,18 @@ mod tests {
         let limits = BufferLimits { queues: 65_536, ..Default::default() };
         let mut port = LinkScheduler::<Frame>::new(link, LinkOverhead::None, limits).unwrap();
         port.defer_promises(true);
-        port.add(NodeId(1), None, Share::Only, &NodeKind::Hfsc, Instant::ZERO).unwrap();
+        port.edit().add(NodeId(1), None, Share::Only, &NodeKind::Hfsc, Instant::ZERO).unwrap();
         let curve = Some(Curve::linear(Rate(100_000)));
         let curves =
             Curves { real_time: curve, link_sharing: curve, upper_limit: Some(Curve::linear(Rate(200_000))) };
         for leaf in 0..leaves {
             let kind = NodeKind::Fifo(Default::default());
-            port.add(NodeId(2 + leaf), Some(NodeId(1)), Share::Curves(curves), &kind, Instant::ZERO).unwrap();
+            let (node, share) = (NodeId(2 + leaf), Share::Curves(curves));
+            port.edit().add(node, Some(NodeId(1)), share, &kind, Instant::ZERO).unwrap();
         }
         port.defer_promises(false);
         port.set_link(link, Instant::ZERO).unwrap();
-        let tree = port.tree();
+        let tree = port.report().tree();
         assert_eq!(tree.len(), leaves as usize + 1);
         assert!(tree[1..].iter().all(|leaf| leaf.promised == Some(Rate(200_000))));
     }

@@ -1,9 +1,5 @@
 //! Backlog that a new packet would find at a leaf.
 
-use super::node::Kind;
-use super::{LinkScheduler, NodeId};
-use crate::{FlowNumber, Item};
-
 /// Packets that wait before a new packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeafBacklog {
@@ -16,37 +12,16 @@ pub struct LeafBacklog {
     pub bytes: u32,
 }
 
-impl<T: Item> LinkScheduler<T> {
-    /// Returns the backlog before a packet of `flow` that arrives at a leaf now; `None` if the node is no
-    /// leaf.
-    #[must_use]
-    pub fn backlog(&self, leaf: NodeId, flow: FlowNumber) -> Option<LeafBacklog> {
-        let (of_flow, load) = match self.node(leaf)?.kind {
-            Kind::Fifo(fifo) => (false, self.queues.queue(fifo.0).list.load),
-            Kind::FlowQueues(index) => self.flow_queues.get(index).load_before(&self.queues, flow),
-            Kind::FqCodel(index) => (true, self.fq_codels.get(index).load_before(flow)),
-            _ => return None,
-        };
-        Some(LeafBacklog { of_flow, packets: load.packets(), bytes: load.bytes() })
-    }
-
-    /// Whether packets wait in a leaf.
-    pub fn is_backlogged(&self, leaf: NodeId) -> bool {
-        self.node(leaf).is_some_and(|node| match node.kind {
-            Kind::Fifo(fifo) => self.queues.queue(fifo.0).list.load.packets() > 0,
-            _ => node.totals.held.packets() > 0,
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use millrace_units::Instant;
     use proptest::prelude::*;
 
-    use super::super::{LinkRate, NodeKind, Share};
     use super::*;
-    use crate::{BufferLimits, FlowQueuesSettings, FqCodelSettings, LinkOverhead};
+    use crate::{
+        BufferLimits, FlowNumber, FlowQueuesSettings, FqCodelSettings, Item, LinkOverhead, LinkRate,
+        LinkScheduler, NodeId, NodeKind, Share,
+    };
 
     /// Packet: its flow and its length in bytes.
     #[derive(Clone, Copy, Debug)]
@@ -65,7 +40,7 @@ mod tests {
     fn port(kind: &NodeKind) -> LinkScheduler<Frame> {
         let mut port =
             LinkScheduler::new(LinkRate::default(), LinkOverhead::None, BufferLimits::default()).unwrap();
-        port.add(NodeId(1), None, Share::Only, kind, Instant::ZERO).unwrap();
+        port.edit().add(NodeId(1), None, Share::Only, kind, Instant::ZERO).unwrap();
         port
     }
 

@@ -1,0 +1,196 @@
+//! Arrival of packets at the leaves of a tree, one by one or in batches. For a batch, common values are looked
+//! up once, and memory is prefetched. A batch gives the same result as its packets one by one.
+
+#[expect(clippy::indexing_slicing, reason = "nodes and queues by links of the same tree")]
+mod plain;
+
+use millrace_units::Instant;
+
+use self::plain::{Pause, Tally, put_plain};
+use super::nodes::{Kind, Node};
+use super::tree::Tree;
+use crate::arena::{Load, NONE};
+use crate::link::discipline::PacketScheduler;
+use crate::link::fifo::Fifo;
+use crate::{Arrival, DropSink, FlowNumber, Item, NodeId};
+
+/// Enqueues a packet of a flow at a leaf. `sink` receives dropped packets, this one or others. Returns
+/// whether this packet stays.
+#[inline]
+pub(super) fn enqueue<T: Item>(
+    tree: &mut Tree<T>,
+    node: NodeId,
+    flow: FlowNumber,
+    item: T,
+    now: Instant,
+    sink: &mut impl DropSink<T>,
+) -> bool {
+    let Some(&Node { kind, ready, parent, .. }) = tree.nodes.find(node.0) else {
+        tree.other_drops.refuse(item, sink);
+        return false;
+    };
+    let length = item.length();
+    match kind {
+        Kind::Fifo(Fifo(queue)) => {
+            if !Fifo(queue).enqueue(&mut tree.leaves.queues, flow, item, now, sink) {
+                return false;
+            }
+        }
+        Kind::FlowQueues(index) => {
+            let (leaf, queues) = tree.leaves.flow_queues_mut(index);
+            let stays = leaf.enqueue(queues, flow, item, now, sink);
+            tree.leaves.take_back_if_short();
+            if !stays {
+                return false;
+            }
+            tree.nodes[node.0].totals.entered(Load::of_packet(length));
+        }
+        Kind::FqCodel(index) => return enqueue_fq_codel(tree, (node, index), flow, item, now, sink),
+        Kind::Priority(_) | Kind::RoundRobin(_) | Kind::Hfsc { .. } | Kind::TokenBucket(_) | Kind::Vacant => {
+            tree.other_drops.refuse(item, sink);
+            return false;
+        }
+    }
+    tree.nodes.entered(parent, Load::of_packet(length));
+    if !ready {
+        tree.rouse_leaf(node.0, now);
+    }
+    true
+}
+
+/// Enqueues a packet at an FQ-CoDel leaf, which may drop other packets for it.
+#[inline]
+fn enqueue_fq_codel<T: Item>(
+    tree: &mut Tree<T>,
+    (node, index): (NodeId, u32),
+    flow: FlowNumber,
+    item: T,
+    now: Instant,
+    sink: &mut impl DropSink<T>,
+) -> bool {
+    let (before, length) = (tree.leaves.load(), item.length());
+    let (leaf, queues) = tree.leaves.fq_codel_mut(index);
+    let stays = leaf.enqueue(queues, flow, item, now, sink);
+    let mut came = Load::NOTHING;
+    if stays {
+        came = Load::of_packet(length);
+        tree.nodes.entered(node.0, came);
+    }
+    // The leaf may also have dropped other packets for a packet that did not stay.
+    let dropped = before.plus(came).minus(tree.leaves.load());
+    if dropped != Load::NOTHING {
+        tree.count_lost(node.0, dropped);
+    }
+    let Node { ready, totals, .. } = &tree.nodes[node.0];
+    if stays && !ready && totals.held != Load::NOTHING {
+        tree.rouse_leaf(node.0, now);
+    }
+    stays
+}
+
+/// Enqueues the packets of `batch` in order, as [`enqueue`] does for each. `batch` is
+/// empty afterwards.
+#[inline]
+pub(super) fn enqueue_batch<T: Item>(
+    tree: &mut Tree<T>,
+    batch: &mut Vec<Arrival<T>>,
+    now: Instant,
+    sink: &mut impl DropSink<T>,
+) {
+    let Some(leaf) = batch.first().map(|first| first.leaf) else { return };
+    let kind = tree.nodes.kind(leaf.0);
+    let (before, mut bytes, mut is_one) = (tree.leaves.load(), 0, true);
+    for arrival in batch.iter() {
+        if arrival.leaf != leaf {
+            is_one = false;
+            break;
+        }
+        bytes += u64::from(arrival.item.length());
+    }
+    match kind {
+        Some(Kind::Fifo(fifo)) if is_one => {
+            tree.leaves.queues.offer_all(fifo.0, (batch, bytes), now, sink);
+            let first = tree.nodes[leaf.0].parent;
+            entered(tree, first, leaf, before, now);
+        }
+        // Only at the root: a parent asks for the leaf's first packet as soon as there is one, and the
+        // rest of the batch may change that packet.
+        Some(Kind::FlowQueues(index)) if is_one && leaf.0 == tree.nodes.root => {
+            let (flows, queues) = tree.leaves.flow_queues_mut(index);
+            flows.enqueue_batch(queues, batch, now, sink);
+            tree.leaves.take_back_if_short();
+            entered(tree, leaf.0, leaf, before, now);
+        }
+        Some(Kind::FqCodel(index)) if is_one => {
+            let flows = tree.leaves.fq_codel(index);
+            batch.iter().for_each(|arrival| flows.prefetch(arrival.flow));
+            for Arrival { flow, item, .. } in batch.drain(..) {
+                enqueue_fq_codel(tree, (leaf, index), flow, item, now, sink);
+            }
+        }
+        _ => enqueue_mixed(tree, batch, now, sink),
+    }
+}
+
+/// Counts packets that entered at a leaf, from the node `first` upwards, and activates the leaf if it was
+/// not ready. `before` is the port's load before.
+#[inline]
+fn entered<T: Item>(tree: &mut Tree<T>, first: u32, leaf: NodeId, before: Load, now: Instant) {
+    let came = tree.leaves.load().minus(before);
+    if came == Load::NOTHING {
+        return;
+    }
+    tree.nodes.entered(first, came);
+    if !tree.nodes[leaf.0].ready {
+        tree.rouse_leaf(leaf.0, now);
+    }
+}
+
+/// Enqueues packets for several leaves, or for a leaf that may drop other packets for them.
+fn enqueue_mixed<T: Item>(
+    tree: &mut Tree<T>,
+    batch: &mut Vec<Arrival<T>>,
+    now: Instant,
+    sink: &mut impl DropSink<T>,
+) {
+    prefetch(tree, batch);
+    let bytes = batch.iter().map(|arrival| u64::from(arrival.item.length())).sum();
+    let arena = &tree.leaves.queues.arena;
+    let is_roomy = Load::of(batch.len(), bytes).is_some_and(|load| arena.is_roomy(load));
+    let (mut arrivals, mut tally) = (batch.drain(..), Tally::new(arena.load));
+    loop {
+        let pause = if is_roomy {
+            put_plain(tree, &mut arrivals, now, &mut tally)
+        } else {
+            arrivals.next().map(Pause::Other)
+        };
+        match pause {
+            None => break,
+            Some(Pause::Rouse(leaf)) => {
+                tree.rouse_leaf(leaf, now);
+                tally.note_priority(&tree.nodes);
+            }
+            Some(Pause::Other(Arrival { leaf, flow, item })) => {
+                tally.settle(tree.nodes.all_mut(), tree.leaves.load(), NONE);
+                enqueue(tree, leaf, flow, item, now, sink);
+                tally = Tally::new(tree.leaves.load());
+            }
+        }
+    }
+    tally.settle(tree.nodes.all_mut(), tree.leaves.load(), NONE);
+}
+
+/// Prefetches the memory that the packets touch first. FIFO queues need no prefetch: the work for one
+/// packet does not wait for the packet before.
+fn prefetch<T: Item>(tree: &Tree<T>, batch: &[Arrival<T>]) {
+    let Tree { nodes, leaves, .. } = tree;
+    if leaves.are_fifos() {
+        return;
+    }
+    for arrival in batch {
+        leaves.prefetch(nodes.kind(arrival.leaf.0).unwrap_or(Kind::Vacant), arrival.flow);
+    }
+    for arrival in batch {
+        leaves.prefetch_queue(nodes.kind(arrival.leaf.0).unwrap_or(Kind::Vacant), arrival.flow);
+    }
+}

@@ -1,0 +1,101 @@
+//! Usual case of an arrival: a FIFO without active queue management takes packets below its threshold while
+//! the port has much room. This module looks at the tree once per batch. The general path handles all other
+//! cases.
+
+use millrace_units::Instant;
+
+use super::super::disciplines::Disciplines;
+use super::super::nodes::{Kind, Node, Nodes, count_entered};
+use super::super::tree::Tree;
+use crate::arena::{Load, NONE, Opened};
+use crate::link::discipline::Discipline;
+use crate::queue::Queue;
+use crate::{Arrival, Item};
+
+/// Tally of the packets that entered below one parent, counted at the parent and above in one step.
+#[derive(Debug)]
+pub(super) struct Tally {
+    above: u32,
+    /// Load of the port at the last count.
+    counted: Load,
+    /// Strict priority scheduler of the parent, if it is known to be ready; [`NONE`] otherwise.
+    priority: u32,
+}
+
+impl Tally {
+    pub fn new(held: Load) -> Self {
+        Self { above: NONE, counted: held, priority: NONE }
+    }
+
+    /// Counts the packets that entered until the port held `held`, from the parent upwards. The next packets
+    /// have the parent `above`.
+    pub fn settle(&mut self, nodes: &mut [Node], held: Load, above: u32) {
+        count_entered(nodes, self.above, held.minus(self.counted));
+        *self = Self { above, ..Self::new(held) };
+    }
+
+    /// Notes the parent's strict priority scheduler, if it is ready: later leaves below it only need to be
+    /// activated there.
+    pub fn note_priority(&mut self, nodes: &Nodes) {
+        if let Some(&Node { kind: Kind::Priority(index), ready: true, .. }) = nodes.find(self.above) {
+            self.priority = index;
+        }
+    }
+}
+
+/// Reason for the end of the usual case.
+pub(super) enum Pause<T> {
+    /// Packet that needs the general path.
+    Other(Arrival<T>),
+    /// Leaf that took its first packet; the nodes above must be notified.
+    Rouse(u32),
+}
+
+/// Puts packets into FIFOs until a packet or leaf needs other work. The port must have room for all packets.
+#[inline(never)]
+pub(super) fn put_plain<T: Item>(
+    tree: &mut Tree<T>,
+    arrivals: &mut impl Iterator<Item = Arrival<T>>,
+    now: Instant,
+    tally: &mut Tally,
+) -> Option<Pause<T>> {
+    let (queues, mut slots) = tree.leaves.queues.open_all();
+    let pause =
+        put_below((tree.nodes.all_mut(), queues, &mut tree.disciplines), &mut slots, arrivals, now, tally);
+    slots.close();
+    pause
+}
+
+#[inline(always)]
+fn put_below<T: Item>(
+    (nodes, queues, disciplines): (&mut [Node], &mut [Queue], &mut Disciplines),
+    slots: &mut Opened<'_, T>,
+    arrivals: &mut impl Iterator<Item = Arrival<T>>,
+    now: Instant,
+    tally: &mut Tally,
+) -> Option<Pause<T>> {
+    let mut priority = disciplines.find_priority(tally.priority);
+    for arrival in arrivals {
+        let Some(node) = nodes.get_mut(arrival.leaf.0 as usize) else { return Some(Pause::Other(arrival)) };
+        let Kind::Fifo(fifo) = node.kind else { return Some(Pause::Other(arrival)) };
+        let (parent, ready, length) = (node.parent, node.ready, arrival.item.length());
+        let Some(queue) = queues.get_mut(fifo.0 as usize) else { return Some(Pause::Other(arrival)) };
+        if !queue.is_plain() {
+            return Some(Pause::Other(arrival));
+        }
+        if parent != tally.above {
+            tally.settle(nodes, slots.load(), parent);
+            priority = None;
+        }
+        if let Err(item) = slots.push(&mut queue.list, (arrival.item, length, arrival.flow), now) {
+            return Some(Pause::Other(Arrival { item, ..arrival }));
+        }
+        if !ready {
+            let Some(priority) = &mut priority else { return Some(Pause::Rouse(arrival.leaf.0)) };
+            let node = &mut nodes[arrival.leaf.0 as usize];
+            node.ready = true;
+            priority.activate(node.slot, 1, now);
+        }
+    }
+    None
+}

@@ -1,0 +1,296 @@
+//! Leaves of the tree, which hold packets, and the queues that they share.
+
+use millrace_units::Instant;
+
+use super::ScheduleError;
+use super::node::NodeKind;
+use super::nodes::Kind;
+use super::table::Table;
+use crate::arena::{Held, Load};
+use crate::link::discipline::PacketScheduler;
+use crate::link::fifo::Fifo;
+use crate::link::flow_queues::FlowQueues;
+use crate::link::fq_codel::FqCodel;
+use crate::queue::QueueSettings;
+use crate::queue_manager::{BufferLimits, QueueManager};
+use crate::{Aqm, DropCounts, DropSink, FlowNumber, Item, LinkOverhead, NodeId};
+
+/// Number of queues checked in each leaf, when no queue is free.
+const SWEEP: usize = 64;
+
+/// Schedulers of leaves by kind, and the queues of the port.
+#[derive(Debug)]
+pub(super) struct Leaves<T> {
+    pub queues: QueueManager<T>,
+    flow_queues: Table<FlowQueues>,
+    fq_codels: Table<FqCodel>,
+    limits: BufferLimits,
+}
+
+/// Calls the scheduler of a leaf.
+macro_rules! with_leaf {
+    ($self:ident, $kind:expr, ($leaf:ident, $queues:ident) => $call:expr, else $other:expr) => {{
+        let $queues = &mut $self.queues;
+        match $kind {
+            Kind::Fifo(mut fifo) => {
+                let $leaf = &mut fifo;
+                $call
+            }
+            Kind::FlowQueues(index) => {
+                let $leaf = $self.flow_queues.get_mut(index);
+                $call
+            }
+            Kind::FqCodel(index) => {
+                let $leaf = $self.fq_codels.get_mut(index);
+                $call
+            }
+            Kind::Priority(_)
+            | Kind::RoundRobin(_)
+            | Kind::Hfsc { .. }
+            | Kind::TokenBucket(_)
+            | Kind::Vacant => $other,
+        }
+    }};
+}
+
+impl<T: Item> Leaves<T> {
+    pub fn new(limits: BufferLimits, overhead: LinkOverhead) -> Self {
+        let (flow_queues, fq_codels) = Default::default();
+        Self { queues: QueueManager::new(limits, overhead), flow_queues, fq_codels, limits }
+    }
+
+    /// Returns the limits of all queues together.
+    pub fn limits(&self) -> BufferLimits {
+        self.limits
+    }
+
+    /// Returns the load of all queues together.
+    #[inline]
+    pub fn load(&self) -> Load {
+        self.queues.arena.load
+    }
+
+    /// Builds a leaf; `None` for an inner node. If `anyway` is set, the leaf gets its queue even if all
+    /// queues are in use.
+    ///
+    /// # Errors
+    /// [`ScheduleError::NoQueue`] if all queues are in use.
+    pub fn build(
+        &mut self,
+        node: NodeId,
+        kind: &NodeKind,
+        anyway: bool,
+    ) -> Result<Option<Kind>, ScheduleError> {
+        Ok(match kind {
+            NodeKind::Fifo(settings) => Some(Kind::Fifo(Fifo(self.open(node, settings, anyway)?))),
+            NodeKind::FlowQueues(settings) => {
+                let shared = self.open(node, &settings.queue, anyway)?;
+                Some(Kind::FlowQueues(self.flow_queues.insert(FlowQueues::new(*settings, shared))))
+            }
+            NodeKind::FqCodel(settings) => {
+                Some(Kind::FqCodel(self.fq_codels.insert(FqCodel::new(*settings))))
+            }
+            NodeKind::Priority
+            | NodeKind::DeficitRoundRobin
+            | NodeKind::Hfsc
+            | NodeKind::TokenBucket { .. } => None,
+        })
+    }
+
+    /// Opens a queue for a node.
+    fn open(&mut self, node: NodeId, settings: &QueueSettings, anyway: bool) -> Result<u32, ScheduleError> {
+        self.make_room_for_queue();
+        if anyway {
+            return Ok(self.queues.open_anyway(settings));
+        }
+        let most = self.limits.queues;
+        self.queues.open(settings).ok_or(ScheduleError::NoQueue { node, most })
+    }
+
+    /// Releases an empty leaf.
+    pub fn close(&mut self, kind: Kind) {
+        match kind {
+            Kind::Fifo(fifo) => self.queues.close(fifo.0),
+            Kind::FlowQueues(index) => self.flow_queues.remove(index).assignment.close(&mut self.queues),
+            Kind::FqCodel(index) => drop(self.fq_codels.remove(index)),
+            Kind::Priority(_)
+            | Kind::RoundRobin(_)
+            | Kind::Hfsc { .. }
+            | Kind::TokenBucket(_)
+            | Kind::Vacant => {}
+        }
+    }
+
+    /// Returns the settings of a leaf; `None` for an inner node.
+    pub fn settings(&self, kind: Kind) -> Option<NodeKind> {
+        match kind {
+            Kind::Fifo(fifo) => {
+                let view = self.queues.view(fifo.0);
+                Some(NodeKind::Fifo(QueueSettings { threshold: view.threshold, aqm: view.aqm }))
+            }
+            Kind::FlowQueues(index) => Some(NodeKind::FlowQueues(*self.flow_queues(index).settings())),
+            Kind::FqCodel(index) => Some(NodeKind::FqCodel(*self.fq_codels.get(index).settings())),
+            Kind::Priority(_)
+            | Kind::RoundRobin(_)
+            | Kind::Hfsc { .. }
+            | Kind::TokenBucket(_)
+            | Kind::Vacant => None,
+        }
+    }
+
+    /// Returns the packets that wait before a new packet of a flow, and whether all of them belong to that
+    /// flow; `None` for an inner node.
+    pub fn load_before(&self, kind: Kind, flow: FlowNumber) -> Option<(bool, Load)> {
+        match kind {
+            Kind::Fifo(fifo) => Some((false, self.queues.queue(fifo.0).list.load)),
+            Kind::FlowQueues(index) => {
+                Some(self.flow_queues(index).assignment.load_before(&self.queues, flow))
+            }
+            Kind::FqCodel(index) => Some((true, self.fq_codels.get(index).load_before(flow))),
+            Kind::Priority(_)
+            | Kind::RoundRobin(_)
+            | Kind::Hfsc { .. }
+            | Kind::TokenBucket(_)
+            | Kind::Vacant => None,
+        }
+    }
+
+    /// Adds the drops of a leaf to `drops`.
+    pub fn count_drops(&self, kind: Kind, drops: &mut DropCounts) {
+        match kind {
+            Kind::Fifo(fifo) => drops.merge(&self.queues.view(fifo.0).drops),
+            Kind::FlowQueues(index) => drops.merge(self.flow_queues(index).drops()),
+            Kind::FqCodel(index) => drops.merge(self.fq_codels.get(index).drops()),
+            Kind::Priority(_)
+            | Kind::RoundRobin(_)
+            | Kind::Hfsc { .. }
+            | Kind::TokenBucket(_)
+            | Kind::Vacant => {}
+        }
+    }
+
+    /// Whether packets that are sent at once may bypass an empty leaf without a change of later results.
+    #[inline]
+    pub fn is_passable(&self, kind: Kind) -> bool {
+        match kind {
+            Kind::Fifo(fifo) => {
+                !self.queues.queue(fifo.0).is_managed() || self.queues.view(fifo.0).aqm == Aqm::TailDrop
+            }
+            Kind::FlowQueues(index) => self.flow_queues(index).is_passable(),
+            Kind::FqCodel(_)
+            | Kind::Priority(_)
+            | Kind::RoundRobin(_)
+            | Kind::Hfsc { .. }
+            | Kind::TokenBucket(_)
+            | Kind::Vacant => false,
+        }
+    }
+
+    /// Returns the next packet of a leaf, and whether more packets wait.
+    #[inline]
+    pub fn dequeue(
+        &mut self,
+        kind: Kind,
+        now: Instant,
+        sink: &mut impl DropSink<T>,
+    ) -> (Option<Held<T>>, bool) {
+        with_leaf!(self, kind, (leaf, queues) => leaf.dequeue(queues, now, sink), else (None, false))
+    }
+
+    /// Returns the bytes on the wire of a leaf's next packet; `None` when the leaf is empty.
+    #[inline]
+    pub fn first_length(&mut self, kind: Kind) -> Option<u32> {
+        let length = with_leaf!(self, kind, (leaf, queues) => leaf.head_length(queues), else None)?;
+        Some(self.queues.wire_length(length))
+    }
+
+    /// Removes the next packet of a leaf, to move it to another leaf.
+    pub fn take_to_move(&mut self, kind: Kind, now: Instant) -> Option<Held<T>> {
+        with_leaf!(self, kind, (leaf, queues) => leaf.take_to_move(queues, now), else None)
+    }
+
+    /// Puts a packet that was taken from another leaf into a leaf.
+    pub fn put(&mut self, kind: Kind, held: Held<T>, now: Instant) {
+        with_leaf!(self, kind, (leaf, queues) => leaf.put(queues, held, now), else ());
+    }
+
+    #[inline]
+    pub fn flow_queues(&self, index: u32) -> &FlowQueues {
+        self.flow_queues.get(index)
+    }
+
+    /// Returns a leaf with a queue per flow, and the queues of the port.
+    #[inline]
+    pub fn flow_queues_mut(&mut self, index: u32) -> (&mut FlowQueues, &mut QueueManager<T>) {
+        (self.flow_queues.get_mut(index), &mut self.queues)
+    }
+
+    #[inline]
+    pub fn fq_codel(&self, index: u32) -> &FqCodel {
+        self.fq_codels.get(index)
+    }
+
+    /// Returns an FQ-CoDel leaf, and the queues of the port.
+    #[inline]
+    pub fn fq_codel_mut(&mut self, index: u32) -> (&mut FqCodel, &mut QueueManager<T>) {
+        (self.fq_codels.get_mut(index), &mut self.queues)
+    }
+
+    /// Whether there were only ever FIFO leaves.
+    #[inline]
+    pub fn are_fifos(&self) -> bool {
+        self.flow_queues.is_empty() && self.fq_codels.is_empty()
+    }
+
+    /// Prefetches the memory that an arrival touches first at a leaf with many queues. The caller prefetches
+    /// for a whole batch of packets before it enqueues any of them.
+    #[inline]
+    pub fn prefetch(&self, kind: Kind, flow: FlowNumber) {
+        if let Kind::FlowQueues(index) = kind {
+            self.flow_queues(index).assignment.prefetch(flow);
+        } else if let Kind::FqCodel(index) = kind {
+            self.fq_codels.get(index).prefetch(flow);
+        }
+    }
+
+    /// Prefetches the queue of a packet, after the memory of [`prefetch`](Self::prefetch) has arrived.
+    #[inline]
+    pub fn prefetch_queue(&self, kind: Kind, flow: FlowNumber) {
+        if let Kind::FlowQueues(index) = kind {
+            self.flow_queues(index).assignment.prefetch_queue(&self.queues, flow);
+        }
+    }
+
+    /// Changes the maximum number of queues of the port. Queues that hold packets, or are kept for one flow,
+    /// stay in excess of it.
+    pub fn set_most_queues(&mut self, most: u32) {
+        self.take_back_queues(usize::MAX);
+        self.limits.queues = most;
+        self.queues.set_limit(most);
+    }
+
+    /// Takes back all unused queues of flows, if no queue of the port is free.
+    pub fn make_room_for_queue(&mut self) {
+        if self.queues.available() == 0 {
+            self.take_back_queues(usize::MAX);
+        }
+    }
+
+    /// Takes back unneeded queues, if a flow found no free queue, so that the next packet finds one.
+    #[inline]
+    pub fn take_back_if_short(&mut self) {
+        if self.queues.is_short {
+            self.take_back_queues(SWEEP);
+        }
+    }
+
+    /// Takes back unused queues of flows, checking up to `most` queues of each leaf.
+    #[cold]
+    #[inline(never)]
+    fn take_back_queues(&mut self, most: usize) {
+        self.queues.is_short = false;
+        for leaf in self.flow_queues.iter_mut() {
+            leaf.assignment.give_back(&mut self.queues, most);
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! Tree of schedulers: the choice of a leaf from the root down, and the readiness of nodes.
+//!
+//! Readiness spreads upwards from a leaf that gets its first packet, and is withdrawn when a node must wait.
+//! Timers restore it.
+
+use millrace_units::Instant;
+
+use super::ScheduleError;
+use super::disciplines::Disciplines;
+use super::leaves::Leaves;
+use super::node::{NodeKind, Share};
+use super::nodes::{Kind, Node, Nodes};
+use super::other_drops::OtherDrops;
+use super::timers::Timers;
+use crate::arena::{Held, Load, NONE};
+use crate::link::hfsc::HIERARCHY_ROOT;
+use crate::queue_manager::BufferLimits;
+use crate::{DropCounts, Item, LinkOverhead, NodeId};
+
+/// Nodes of a port, with their schedulers, their packets and the timers of the nodes that wait.
+#[derive(Debug)]
+pub(super) struct Tree<T> {
+    pub nodes: Nodes,
+    pub disciplines: Disciplines,
+    pub leaves: Leaves<T>,
+    pub timers: Timers,
+    pub other_drops: OtherDrops,
+}
+
+/// Departure from a leaf: packets and bytes that left, with drops, and the length of the packet sent.
+#[derive(Clone, Copy)]
+pub(super) struct Departure {
+    pub load: Load,
+    pub length: u32,
+    pub wire: u32,
+}
+
+impl<T: Item> Tree<T> {
+    /// Creates a tree without any node.
+    pub fn new(limits: BufferLimits, overhead: LinkOverhead) -> Self {
+        Self {
+            nodes: Nodes::default(),
+            disciplines: Disciplines::default(),
+            leaves: Leaves::new(limits, overhead),
+            timers: Timers::default(),
+            other_drops: OtherDrops::default(),
+        }
+    }
+
+    /// Returns the settings of a node.
+    pub fn settings(&self, kind: Kind) -> NodeKind {
+        self.leaves.settings(kind).or_else(|| self.disciplines.settings(kind)).unwrap_or(NodeKind::Hfsc)
+    }
+
+    /// Returns the share of a node in its parent.
+    pub fn share(&self, node: &Node) -> Share {
+        self.nodes.parent_kind(node).map_or(Share::Only, |parent| self.disciplines.share(parent, node.slot))
+    }
+
+    /// Builds the scheduler of a node. If `anyway` is set, a leaf gets its queue even if all are in use.
+    ///
+    /// # Errors
+    /// [`ScheduleError::NoQueue`] if all queues are in use.
+    pub fn build(&mut self, node: NodeId, kind: &NodeKind, anyway: bool) -> Result<Kind, ScheduleError> {
+        let leaf = self.leaves.build(node, kind, anyway)?;
+        Ok(leaf.unwrap_or_else(|| self.disciplines.build(node.0, kind)))
+    }
+
+    /// Releases the scheduler of a node.
+    pub fn close(&mut self, kind: Kind) {
+        self.leaves.close(kind);
+        self.disciplines.close(kind);
+    }
+
+    /// Returns the number of a leaf with a queue per flow.
+    ///
+    /// # Errors
+    /// [`ScheduleError`] when the node is none.
+    pub fn flow_leaf(&self, node: NodeId) -> Result<u32, ScheduleError> {
+        if let Kind::FlowQueues(index) = self.nodes.known(node)?.kind {
+            return Ok(index);
+        }
+        let text = "it has no queue per flow; name a flow-queues node".to_owned();
+        Err(ScheduleError::Settings { node, text })
+    }
+
+    /// Returns the drops of a leaf, and of nodes removed from below a node.
+    pub fn own_drops(&self, node: NodeId) -> DropCounts {
+        let mut drops = DropCounts::default();
+        self.other_drops.count_below(node, &mut drops);
+        self.leaves.count_drops(self.nodes[node.0].kind, &mut drops);
+        drops
+    }
+
+    /// Returns a node and all nodes below it, each after its parent. If the node has children, this looks at
+    /// each node of the port once.
+    pub fn subtree(&self, node: NodeId) -> Vec<NodeId> {
+        let has_children =
+            self.nodes.existing(node).is_some_and(|node| self.disciplines.has_children(node.kind));
+        if has_children { self.nodes.subtree(node) } else { vec![node] }
+    }
+
+    /// Returns the load at or below a node.
+    #[inline]
+    pub fn held_by(&self, node: u32) -> Load {
+        let node = &self.nodes[node];
+        match node.kind {
+            Kind::Fifo(fifo) => self.leaves.queues.queue(fifo.0).list.load,
+            _ => node.totals.held,
+        }
+    }
+
+    /// Puts a packet that was taken from another leaf into a leaf.
+    pub fn put(&mut self, to: NodeId, held: Held<T>, now: Instant) {
+        let Node { kind, parent, ready, .. } = self.nodes[to.0];
+        let length = held.length;
+        self.leaves.put(kind, held, now);
+        let first = if matches!(kind, Kind::Fifo(_)) { parent } else { to.0 };
+        self.nodes.entered(first, Load::of_packet(length));
+        if !ready {
+            self.rouse(to.0, now);
+        }
+    }
+
+    /// Counts packets that a leaf held and dropped, at the leaf and above. A FIFO counts its own packets in
+    /// its queue.
+    pub fn count_lost(&mut self, leaf: u32, load: Load) {
+        let Node { kind, parent, .. } = self.nodes[leaf];
+        self.nodes.left(if matches!(kind, Kind::Fifo(_)) { parent } else { leaf }, load);
+    }
+
+    /// Returns the leaf to serve next. Returns `None` when a node on the path must wait; then the nodes above
+    /// it know that already.
+    #[inline]
+    pub fn find_leaf(&mut self, now: Instant) -> Option<(u32, Kind)> {
+        let (mut node, mut below_bucket) = (self.nodes.root, false);
+        let leaf = loop {
+            let kind = self.nodes[node].kind;
+            let choice = match kind {
+                Kind::Priority(index) => self.disciplines.choose_level(index),
+                Kind::RoundRobin(_) | Kind::Hfsc { .. } => self.disciplines.choose(kind, now),
+                Kind::TokenBucket(_) => {
+                    below_bucket = true;
+                    self.disciplines.choose(kind, now)
+                }
+                Kind::Fifo(_) | Kind::FlowQueues(_) | Kind::FqCodel(_) | Kind::Vacant => break (node, kind),
+            };
+            match choice {
+                Some(child) => node = child,
+                None => {
+                    self.wait(node, now);
+                    return None;
+                }
+            }
+        };
+        if below_bucket && !self.buckets_allow(node, now) {
+            return None;
+        }
+        Some(leaf)
+    }
+
+    /// Whether all token buckets above a leaf have enough credit for the leaf's next packet.
+    fn buckets_allow(&mut self, leaf: u32, now: Instant) -> bool {
+        let Some(length) = self.first_length(leaf, now) else { return true };
+        let mut node = leaf;
+        while node != NONE {
+            if let Kind::TokenBucket(index) = self.nodes[node].kind
+                && !self.disciplines.token_bucket_mut(index).allows(length, now)
+            {
+                self.wait(node, now);
+                return false;
+            }
+            node = self.nodes[node].parent;
+        }
+        true
+    }
+
+    /// Suspends a node until its timer fires.
+    fn wait(&mut self, node: u32, now: Instant) {
+        let unclear = self.may_send(node, now);
+        self.suspend(node, now);
+        if unclear {
+            // The node claims to be ready but chooses no child. A timer of one nanosecond ensures another
+            // attempt.
+            self.timers.start(node, Instant::from_nanos(now.as_nanos().saturating_add(1)));
+        }
+    }
+
+    /// Notifies every node above a leaf of the departure, and of the next packet.
+    #[inline]
+    pub fn settle(&mut self, leaf: u32, gone: Departure, now: Instant) {
+        let mut node = leaf;
+        let mut next = self.next_length(leaf, now);
+        loop {
+            let Node { parent, slot, kind, .. } = self.nodes[node];
+            let is_class = matches!(kind, Kind::Hfsc { .. });
+            let Some(above) = self.nodes.find_mut(parent) else { return };
+            above.totals.left(gone.load);
+            above.totals.sent(gone.length, gone.wire);
+            let (kind, has_parent) = (above.kind, above.parent != NONE);
+            // The hierarchy notifies inner classes of H-FSC, once, for the leaf class.
+            let is_inside = is_class && matches!(kind, Kind::Hfsc { .. });
+            let at = self.disciplines.served(kind, (slot, is_inside), gone.wire, next, now);
+            if !matches!(kind, Kind::Hfsc { class, .. } if class != HIERARCHY_ROOT) {
+                if at > now {
+                    self.nodes[parent].ready = false;
+                    self.timers.start(parent, at);
+                }
+                if !has_parent {
+                    self.fetch_ahead(kind);
+                    return;
+                }
+                next = self.next_length(parent, now);
+            }
+            node = parent;
+        }
+    }
+
+    /// Prefetches the data of the packets that an H-FSC at the root will send next. The data of a small tree
+    /// is in the cache anyway.
+    #[inline]
+    fn fetch_ahead(&self, root: Kind) {
+        let Kind::Hfsc { hierarchy, .. } = root else { return };
+        let (classes, queues) = (self.disciplines.hierarchy(hierarchy), &self.leaves.queues);
+        classes.fetch_ahead(|child| {
+            self.nodes.prefetch(child.node);
+            queues.prefetch(child.queue);
+        });
+        // An earlier call prefetched the queue of the next child.
+        if let Some(queue) = classes.next_child().and_then(|child| queues.find(child.queue)) {
+            queues.arena.prefetch(&queue.list);
+        }
+    }
+
+    /// Returns the bytes on the wire of a node's next packet, if the node is ready; 1 when its scheduler
+    /// ignores lengths.
+    #[inline(always)]
+    fn next_length(&mut self, node: u32, now: Instant) -> Option<u32> {
+        let Node { parent, ready, .. } = self.nodes[node];
+        if !ready {
+            return None;
+        }
+        if self.needs_length(parent) { self.first_length(node, now) } else { Some(1) }
+    }
+
+    /// Returns the node that schedules `node`: its parent, or the root of the hierarchy above an inner class.
+    #[inline]
+    fn scheduled_by(&self, node: u32) -> u32 {
+        let parent = self.nodes[node].parent;
+        match self.nodes.kind(parent) {
+            Some(Kind::Hfsc { hierarchy, .. }) => self.disciplines.hierarchy(hierarchy).root_node(),
+            _ => parent,
+        }
+    }
+
+    /// Whether the scheduler of a node uses packet lengths.
+    #[inline]
+    fn needs_length(&self, scheduler: u32) -> bool {
+        self.nodes.kind(scheduler).is_some_and(|kind| !matches!(kind, Kind::Priority(_)))
+    }
+
+    /// Returns the bytes on the wire of the packet that a node would send now; `None` when it has none.
+    #[inline]
+    fn first_length(&mut self, node: u32, now: Instant) -> Option<u32> {
+        let kind = self.nodes[node].kind;
+        if let Kind::Fifo(_) = kind {
+            self.leaves.first_length(kind)
+        } else {
+            self.first_length_below(node, now)
+        }
+    }
+
+    fn first_length_below(&mut self, mut node: u32, now: Instant) -> Option<u32> {
+        for _ in 0..super::MOST_DEPTH {
+            let kind = self.nodes[node].kind;
+            if let Kind::Fifo(_) | Kind::FlowQueues(_) | Kind::FqCodel(_) = kind {
+                return self.leaves.first_length(kind);
+            }
+            node = self.disciplines.choose(kind, now)?;
+        }
+        None
+    }
+
+    /// Marks a leaf as ready and notifies the nodes above it. Below strict priority this sets only a bit or
+    /// two, because such a node is ready as soon as one child is.
+    #[inline(always)]
+    pub fn rouse_leaf(&mut self, leaf: u32, now: Instant) {
+        let Node { parent, slot, .. } = self.nodes[leaf];
+        if let Some(&Node { kind: Kind::Priority(index), ready, .. }) = self.nodes.find(parent) {
+            self.nodes[leaf].ready = true;
+            self.disciplines.activate_level(index, slot, now);
+            if !ready {
+                self.rouse(parent, now);
+            }
+            return;
+        }
+        self.rouse(leaf, now);
+    }
+
+    /// Marks a node as ready, and notifies the nodes above that do not know it yet.
+    pub fn rouse(&mut self, node: u32, now: Instant) {
+        let mut node = node;
+        loop {
+            self.timers.stop(node);
+            self.nodes[node].ready = true;
+            let above = self.scheduled_by(node);
+            if above == NONE {
+                return;
+            }
+            let length = if self.needs_length(above) { self.first_length(node, now).unwrap_or(1) } else { 1 };
+            self.disciplines.activate(self.nodes[above].kind, self.nodes[node].slot, length, now);
+            if self.nodes[above].ready || !self.may_send(above, now) {
+                return;
+            }
+            node = above;
+        }
+    }
+
+    /// Whether an inner node may send now; if not, starts its timer.
+    #[inline]
+    fn may_send(&mut self, node: u32, now: Instant) -> bool {
+        let at = self.disciplines.next_ready(self.nodes[node].kind);
+        if at <= now {
+            return true;
+        }
+        self.nodes[node].ready = false;
+        self.timers.start(node, at);
+        false
+    }
+
+    /// Marks a ready node as not ready, and notifies the nodes above.
+    pub fn suspend(&mut self, node: u32, now: Instant) {
+        let mut node = node;
+        loop {
+            self.nodes[node].ready = false;
+            let above = self.scheduled_by(node);
+            if above == NONE {
+                return;
+            }
+            self.disciplines.deactivate(self.nodes[above].kind, self.nodes[node].slot, now);
+            let was_ready = self.nodes[above].ready;
+            if self.may_send(above, now) || !was_ready {
+                return;
+            }
+            node = above;
+        }
+    }
+
+    /// Suspends a node for a change. Returns whether it was ready.
+    pub fn pause(&mut self, node: u32, now: Instant) -> bool {
+        let is_ready = self.nodes[node].ready;
+        if is_ready {
+            self.suspend(node, now);
+        }
+        is_ready
+    }
+
+    /// Resumes a node after a change, if it was `ready` before.
+    pub fn resume(&mut self, node: u32, ready: bool, now: Instant) {
+        if ready {
+            self.rouse(node, now);
+        }
+    }
+
+    /// Activates a node whose timer has expired or was brought forward, if it may send.
+    pub fn retry(&mut self, node: u32, now: Instant) {
+        if self.may_send(node, now) {
+            self.rouse(node, now);
+        }
+    }
+
+    /// Activates the nodes whose timers have expired.
+    #[cold]
+    pub fn fire_timers(&mut self, now: Instant) {
+        while let Some(node) = self.timers.expire(now) {
+            self.retry(node, now);
+        }
+    }
+}
