@@ -331,7 +331,7 @@ static __always_inline int fits(__u64 frame_length, __u32 network_length)
 
 /*
  * Reads the transport ports. A checksum equal to the folded pseudo header is a partial one that the sender
- * left to its NIC (dataplane/port/src/partial_checksum.rs).
+ * left to its NIC (dataplane/port/src/stateless_offload/partial_checksum.rs).
  */
 static __always_inline int read_transport(struct candidate *packet, const void *header, const void *end, __u32 length,
 					  __u64 pseudo)

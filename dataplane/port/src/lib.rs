@@ -13,32 +13,28 @@ pub mod af_packet;
 pub mod af_xdp;
 mod batch_send;
 mod error;
+mod file;
 mod impair;
-mod input_file;
 mod longest_frame;
 #[expect(clippy::indexing_slicing, reason = "queues and templates of a port in memory, by their numbers")]
 pub mod memory;
-mod output_file;
-pub mod partial_checksum;
 pub mod pcap;
 mod port;
 mod readiness;
 mod record;
-pub mod segment;
 mod socket_option;
+mod stateless_offload;
 mod tap;
-#[cfg(test)]
-mod test_frame;
-mod transport_header;
 
 pub use af_packet::AfPacket;
 pub use af_xdp::AfXdp;
 pub use batch_send::BatchSend;
 pub use error::PortError;
+pub use file::{check_recording, create_output, create_recording};
 pub use impair::{Impair, ImpairError, Impairment, ImpairmentDirection};
 pub use memory::{Memory, MemoryHandle};
-pub use output_file::{check_recording, create_output, create_recording};
 pub use pcap::{Pcap, PcapFiles, PcapOptions};
 pub use port::{Arrivals, Capabilities, Mode, Port, PortCounters, Progress};
 pub use record::{Record, RecordLimit};
+pub use stateless_offload::{partial_checksum, segment};
 pub use tap::Tap;

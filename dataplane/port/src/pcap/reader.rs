@@ -14,7 +14,7 @@ use pcap_file::pcapng::{Block, PcapNgParser};
 use pcap_file::{DataLink, Endianness, PcapError, TsResolution};
 
 use crate::PortError;
-use crate::input_file::open_input;
+use crate::file::open_input;
 
 /// First octets of a pcapng file, in either byte order.
 const PCAPNG_MAGIC: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];

@@ -10,7 +10,7 @@ use millrace_packet::Packet;
 use millrace_wire::Protocol;
 use millrace_wire::checksum::{Sum, transport_checksum, transport_field};
 
-use crate::transport_header::{TransportHeader, word};
+use super::transport_header::{TransportHeader, word};
 
 /// Completes the packet's TCP or UDP checksum if it is partial. Returns whether it was partial.
 ///
@@ -83,7 +83,7 @@ fn sum_of_chain(packet: &Packet, offset: usize, length: usize) -> Option<Sum> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_frame::{Network, TestFrame};
+    use crate::stateless_offload::test_frame::{Network, TestFrame};
     use millrace_packet::Pool;
     use proptest::prelude::*;
 

@@ -10,7 +10,7 @@ use millrace_packet::{DropReason, Packet, Pool};
 use millrace_wire::Protocol;
 use millrace_wire::checksum::{checksum, sum_slices, transport_checksum};
 
-use crate::transport_header::TransportHeader;
+use super::transport_header::TransportHeader;
 
 /// Maximum number of bytes of link, network and transport header together: two tags, and more extension
 /// headers than occur.
@@ -253,7 +253,7 @@ fn copy_range(pool: &Pool, to: &mut Packet, from: &Packet, offset: usize, length
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_frame::{Network, TestFrame, sum};
+    use crate::stateless_offload::test_frame::{Network, TestFrame, sum};
     use proptest::prelude::*;
 
     const V4: Network = Network::V4 { source: [10, 0, 0, 1], destination: [10, 0, 0, 2], options: 1 };

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use crate::output_file::{refuse_link, refused};
+use super::output::{refuse_link, refused};
 
 /// Opens a regular file for reading, and follows no symbolic link. Devices and pipes are refused unopened:
 /// some devices act when they are opened, and a pipe waits for its other end.
