@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-pub use millrace_kit::{Built, Home, Options};
+pub use millrace_kit::{Built, Options, Runtime};
 use millrace_kit::{KitError, Progress, build_with};
 
 use crate::ground::skip;
@@ -12,12 +12,12 @@ use crate::ground::skip;
 ///
 /// # Panics
 /// The compiler rejects the project.
-pub fn built_plugin(project: &Path, home: Home, options: &Options) -> Option<Built> {
+pub fn built_plugin(project: &Path, runtime: Runtime, options: &Options) -> Option<Built> {
     let mut show = |progress: Progress<'_>| match progress {
         Progress::Step(text) => println!("{text}"),
         Progress::Output(line) => println!("    {line}"),
     };
-    match build_with(project, home, options, &mut show) {
+    match build_with(project, runtime, options, &mut show) {
         Ok(built) => {
             println!("{}: {} bytes", built.file.display(), built.bytes);
             Some(built)

@@ -309,7 +309,7 @@ impl Millrace {
         let settled = wait_until(Duration::from_secs(2), || {
             let summary = self.json(&["show", "summary"]);
             // Two equal summaries show that no packet moved in between.
-            let holds = summary["imbalance"] == 0 && summary == last;
+            let holds = summary["unaccounted"] == 0 && summary == last;
             last = summary;
             holds
         });

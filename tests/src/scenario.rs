@@ -380,7 +380,7 @@ impl Scenario {
     /// When packets are unaccounted for.
     pub fn check_conservation(&mut self) {
         let summary = self.router.summary();
-        assert_eq!(summary.imbalance, 0, "conservation: {summary:?}");
+        assert_eq!(summary.unaccounted, 0, "conservation: {summary:?}");
         assert_eq!(
             summary.dropped_by.values().sum::<u64>(),
             summary.dropped,

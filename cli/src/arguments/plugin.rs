@@ -36,7 +36,7 @@ The project contains the SDK: the build needs no other sources.")]
     #[command(after_help = "\
 Examples:
   millrace plugin build hello                 # hello/hello.wasm, sandboxed
-  millrace plugin build hello --home native   # hello/hello.so, trusted
+  millrace plugin build hello --runtime native   # hello/hello.so, trusted
 
 The router loads shared objects only if its configuration allows them.
 If a compiler is missing, the error names its package.")]
@@ -46,7 +46,7 @@ If a compiler is missing, the error names its package.")]
         dir: PathBuf,
         /// Where the plugin runs: wasm (sandbox, NAME.wasm) or native (inside the router, trusted, NAME.so).
         #[arg(long, default_value = "wasm")]
-        home: millrace_kit::Home,
+        runtime: millrace_kit::Runtime,
     },
     /// Show settings, messages, capabilities and signature of a plugin.
     #[command(after_help = "\

@@ -126,7 +126,7 @@ pub(crate) fn summary(snapshot: &Snapshot, kernel: &[KernelShare]) -> SummaryVie
         consumed,
         dropped,
         held,
-        imbalance: received.wrapping_add(created).wrapping_sub(out) as i64,
+        unaccounted: received.wrapping_add(created).wrapping_sub(out) as i64,
         created_by: BTreeMap::from([
             ("error", totals.created.errors),
             ("fragment", totals.created.fragments),
@@ -428,7 +428,7 @@ mod tests {
                 let snapshot = Snapshot { totals, closed: port, ..Snapshot::default() };
                 let shown = summary(&snapshot, &[]);
                 let expected = (start.wrapping_add(packets), 0);
-                assert_eq!((shown.received, shown.imbalance), expected, "{packets} packets after {start}");
+                assert_eq!((shown.received, shown.unaccounted), expected, "{packets} packets after {start}");
             }
         }
     }

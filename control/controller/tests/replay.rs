@@ -80,7 +80,7 @@ fn frames_wait_for_the_rate_of_their_port_in_the_order_of_their_queues() {
     let summary = replay(&config, &Options { input: &input, output: &output, at: None }).unwrap();
     let sent = Recording::read(&output).unwrap();
     std::fs::remove_dir_all(&folder).unwrap();
-    assert_eq!((summary.imbalance, summary.dropped), (0, 0));
+    assert_eq!((summary.unaccounted, summary.dropped), (0, 0));
     let sent = (0..sent.len()).filter_map(|index| sent.get(index)).filter(|(_, frame)| frame.len() == LENGTH);
     let (times, ports): (Vec<_>, Vec<_>) =
         sent.map(|(at, frame)| (at, u16::from_be_bytes([frame[36], frame[37]]))).unzip();

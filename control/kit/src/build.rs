@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::machine::RustWay;
 use crate::run::run;
-use crate::{Home, KitError, Machine, Progress, create};
+use crate::{KitError, Machine, Progress, Runtime, create};
 
 /// Built plugin.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,10 +37,10 @@ pub struct Options {
 /// When there is no project, a tool is missing, or the compiler fails.
 pub fn build(
     directory: &Path,
-    home: Home,
+    runtime: Runtime,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Built, KitError> {
-    build_with(directory, home, &Options::default(), progress)
+    build_with(directory, runtime, &Options::default(), progress)
 }
 
 /// Builds a project as [`build`] does, with other folders or tools.
@@ -49,7 +49,7 @@ pub fn build(
 /// The errors of [`build`].
 pub fn build_with(
     directory: &Path,
-    home: Home,
+    runtime: Runtime,
     options: &Options,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Built, KitError> {
@@ -60,7 +60,7 @@ pub fn build_with(
         target: target.map_or_else(|| directory.join("target"), |target| directory.join(target)),
         result: options.result.clone().unwrap_or_else(|| directory.clone()),
         directory,
-        home,
+        runtime,
     };
     job.run(progress)
 }
@@ -71,7 +71,7 @@ struct Job {
     directory: PathBuf,
     target: PathBuf,
     result: PathBuf,
-    home: Home,
+    runtime: Runtime,
 }
 
 impl Job {
@@ -88,17 +88,17 @@ impl Job {
 
     fn rust(&self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Built, KitError> {
         let package = Package::read(&self.directory.join("Cargo.toml"))?;
-        let (mut command, step, folder) = match self.home {
-            Home::Native => (self.cargo(None)?, "cargo build --release".to_owned(), "release"),
-            Home::Wasm => {
+        let (mut command, step, folder) = match self.runtime {
+            Runtime::Native => (self.cargo(None)?, "cargo build --release".to_owned(), "release"),
+            Runtime::Wasm => {
                 let (command, step) = self.cargo_for_wasm(&package)?;
                 (command, step, "wasm32-unknown-unknown/release")
             }
         };
         progress(Progress::Step(&step));
         run(&mut command, progress)?;
-        let prefix = if self.home == Home::Native { "lib" } else { "" };
-        let file = format!("{prefix}{}.{}", package.library, self.home.extension());
+        let prefix = if self.runtime == Runtime::Native { "lib" } else { "" };
+        let file = format!("{prefix}{}.{}", package.library, self.runtime.extension());
         self.finish(&package.name, &self.target.join(folder).join(file))
     }
 
@@ -134,16 +134,16 @@ impl Job {
         let folder = self.target.join("millrace").join(&name);
         // A project without a copy of the header gets this one.
         create::write(&folder.join("include/millrace.h"), create::C_HEADER)?;
-        let built = folder.join(format!("{name}.{}", self.home.extension()));
-        let (mut command, step) = match self.home {
-            Home::Native => {
+        let built = folder.join(format!("{name}.{}", self.runtime.extension()));
+        let (mut command, step) = match self.runtime {
+            Runtime::Native => {
                 let cc = self.machine.cc()?;
                 let step = cc.display().to_string();
                 let mut command = Command::new(cc);
                 command.args(["-shared", "-fPIC", "-s"]);
                 (command, step)
             }
-            Home::Wasm => {
+            Runtime::Wasm => {
                 let (clang, linker) = self.machine.clang()?;
                 let step = format!("{} and {}", clang.display(), linker.display());
                 let mut command = Command::new(clang);
@@ -183,8 +183,8 @@ impl Job {
         if !built.is_file() {
             return Err(KitError::NotBuilt(built.to_owned()));
         }
-        let file = self.result.join(format!("{name}.{}", self.home.extension()));
-        let part = self.result.join(format!(".{name}.{}.part", self.home.extension()));
+        let file = self.result.join(format!("{name}.{}", self.runtime.extension()));
+        let part = self.result.join(format!(".{name}.{}.part", self.runtime.extension()));
         let bytes = fs::copy(built, &part).map_err(KitError::io(&part))?;
         fs::rename(&part, &file).map_err(KitError::io(&file))?;
         Ok(Built { file, bytes })
@@ -242,9 +242,9 @@ mod tests {
     fn an_empty_directory_has_no_plugin() {
         let folder = env::temp_dir().join(format!("millrace-kit-empty-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
-        let error = build(&folder, Home::Wasm, &mut |_| {}).unwrap_err();
+        let error = build(&folder, Runtime::Wasm, &mut |_| {}).unwrap_err();
         fs::remove_dir_all(&folder).unwrap();
         assert!(matches!(error, KitError::NoProject(_)));
-        assert!(matches!(build(&folder, Home::Wasm, &mut |_| {}), Err(KitError::Io { .. })));
+        assert!(matches!(build(&folder, Runtime::Wasm, &mut |_| {}), Err(KitError::Io { .. })));
     }
 }

@@ -30,7 +30,7 @@ pub enum Language {
 
 /// Runtime for which a plugin is built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Home {
+pub enum Runtime {
     /// Sandboxed: a WebAssembly module, `NAME.wasm`.
     Wasm,
     /// Trusted: a shared object, `NAME.so`.
@@ -51,7 +51,7 @@ impl Language {
     pub const NAMES: [(&'static str, Self); 2] = [("rust", Self::Rust), ("c", Self::C)];
 }
 
-impl Home {
+impl Runtime {
     /// All runtimes with their names.
     pub const NAMES: [(&'static str, Self); 2] = [("wasm", Self::Wasm), ("native", Self::Native)];
 
@@ -87,7 +87,7 @@ macro_rules! named {
         }
     )*};
 }
-named! { Language: "language", Home: "home" }
+named! { Language: "language", Runtime: "runtime" }
 
 #[cfg(test)]
 mod tests {
@@ -95,8 +95,11 @@ mod tests {
 
     #[test]
     fn names_lead_to_what_they_name() {
-        assert_eq!(("c".parse(), "wasm".parse()), (Ok(Language::C), Ok(Home::Wasm)));
-        assert_eq!((Language::Rust.to_string(), Home::Native.to_string()), ("rust".into(), "native".into()));
-        assert_eq!("so".parse::<Home>().unwrap_err(), "unknown home \"so\"; give wasm or native");
+        assert_eq!(("c".parse(), "wasm".parse()), (Ok(Language::C), Ok(Runtime::Wasm)));
+        assert_eq!(
+            (Language::Rust.to_string(), Runtime::Native.to_string()),
+            ("rust".into(), "native".into())
+        );
+        assert_eq!("so".parse::<Runtime>().unwrap_err(), "unknown runtime \"so\"; give wasm or native");
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use millrace_plugin::native::{check_object, is_object};
 use millrace_plugin::{Manifest, wasm};
-use millrace_plugin_abi::{Home, MapShape};
+use millrace_plugin_abi::{MapShape, Runtime};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
@@ -16,7 +16,7 @@ use crate::{Module, WorkbenchError};
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Inspection {
     /// Runtime of the plugin, with an explanation.
-    pub home: &'static str,
+    pub runtime: &'static str,
     /// Name of the plugin.
     pub name: String,
     /// Version of the plugin.
@@ -111,10 +111,10 @@ pub fn inspect(module: &Module) -> Result<Inspection, WorkbenchError> {
         other => other.to_string(),
     });
     let outline = Outline::read(module.bytes());
-    let home = if is_object(module.bytes()) { Home::Trusted } else { Home::Contained };
+    let runtime = if is_object(module.bytes()) { Runtime::Trusted } else { Runtime::Contained };
     let manifest: &Manifest = compiled.manifest();
     Ok(Inspection {
-        home: home.text(),
+        runtime: runtime.text(),
         name: manifest.name.clone(),
         version: manifest.version.clone(),
         summary: manifest.summary.clone(),

@@ -23,7 +23,7 @@ pub type Reply = Result<Value, PluginError>;
 
 /// Runtime of a plugin's code, which determines its access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Home {
+pub enum Runtime {
     /// Code built into the router.
     #[default]
     BuiltIn,
@@ -33,7 +33,7 @@ pub enum Home {
     Trusted,
 }
 
-impl Home {
+impl Runtime {
     /// Describes the runtime in words.
     pub const fn text(self) -> &'static str {
         match self {
@@ -50,8 +50,8 @@ pub trait Plugin: Send + Sync {
     fn name(&self) -> &'static str;
 
     /// Returns the runtime of the plugin's code.
-    fn home(&self) -> Home {
-        Home::BuiltIn
+    fn runtime(&self) -> Runtime {
+        Runtime::BuiltIn
     }
 
     /// Returns the version, `major.minor.patch`.

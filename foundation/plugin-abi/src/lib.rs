@@ -42,7 +42,7 @@ pub use {
     error::PluginError,
     features::NotOffered,
     gate::{DEFAULT_GATES, Position},
-    instance::{Fault, FlowEnd, Home, Instance, Message, Plugin, Progress, Reply, merged},
+    instance::{Fault, FlowEnd, Instance, Message, Plugin, Progress, Reply, Runtime, merged},
     manual::manual_of,
     millrace_packet::{Exceptions, Family, FlowKey, Packet},
     millrace_units::Instant,

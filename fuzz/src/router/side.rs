@@ -52,7 +52,7 @@ impl Side {
     /// When the router lost or invented a packet.
     pub fn outcome(&mut self) -> Outcome {
         let summary = self.router.summary();
-        assert_eq!(summary.imbalance, 0, "conservation: {summary:?}");
+        assert_eq!(summary.unaccounted, 0, "conservation: {summary:?}");
         let by_reason: u64 = summary.dropped_by.values().sum();
         assert_eq!(by_reason, summary.dropped, "drops without a reason: {summary:?}");
         let by_reason: u64 = summary.created_by.values().sum();

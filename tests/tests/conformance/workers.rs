@@ -114,7 +114,7 @@ fn assert_same(workers: usize, seed: u64, more: &str) {
     }
     let (one, several) = (single.router.summary(), router.router.summary());
     assert_eq!(several.received, one.received);
-    assert_eq!((several.held, several.imbalance), (0, 0), "{several:?}");
+    assert_eq!((several.held, several.unaccounted), (0, 0), "{several:?}");
     assert_eq!(several.dropped_by, one.dropped_by);
     assert!(several.transmitted > 1500, "{several:?}");
     for port in ["a", "b", "c"] {
@@ -213,5 +213,5 @@ fn counters_are_cleared_after_one_worker_took_over_more_packets_than_it_handed_o
         router.send("b", &back.clone().ports(1000 + source, 53));
     }
     let summary = router.router.summary();
-    assert_eq!((summary.received, summary.transmitted, summary.imbalance), (50, 50, 0), "{summary:?}");
+    assert_eq!((summary.received, summary.transmitted, summary.unaccounted), (50, 50, 0), "{summary:?}");
 }

@@ -130,7 +130,7 @@ fn a_captured_file_is_replayed_by_the_same_pipeline() {
     let ended = run_to_end(&line.r, &arguments);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let summary: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
-    assert_eq!((&summary["received"], &summary["imbalance"]), (&5.into(), &0.into()), "{summary:#}");
+    assert_eq!((&summary["received"], &summary["unaccounted"]), (&5.into(), &0.into()), "{summary:#}");
     // Beside these packets the ports announce their addresses.
     let rows = tshark(&line, &output, "-Y ip -e frame.interface_name -e eth.dst -e ip.ttl");
     assert_eq!(rows, ["b\t02:00:00:00:00:b2\t63"; 5]);

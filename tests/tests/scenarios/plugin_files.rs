@@ -11,7 +11,7 @@ pub fn build(line: &Line, name: &str, change: impl FnOnce(String) -> String) -> 
 }
 
 /// Like [`build`], for a runtime: `wasm` or `native`.
-pub fn build_for(line: &Line, home: &str, name: &str, change: impl FnOnce(String) -> String) -> PathBuf {
+pub fn build_for(line: &Line, runtime: &str, name: &str, change: impl FnOnce(String) -> String) -> PathBuf {
     let folder = line.file(name);
     let path = folder.display().to_string();
     let new = run_to_end(&line.r, &["plugin", "new", name, "--lang", "c", "--dir", &path]);
@@ -19,13 +19,13 @@ pub fn build_for(line: &Line, home: &str, name: &str, change: impl FnOnce(String
     let source = folder.join("plugin.c");
     let text = change(fs::read_to_string(&source).unwrap());
     fs::write(&source, text).unwrap();
-    let built = run_to_end(&line.r, &["plugin", "build", &path, "--home", home]);
+    let built = run_to_end(&line.r, &["plugin", "build", &path, "--runtime", runtime]);
     // Some tests build a plugin that the router refuses.
     assert!(
         built.code == Some(0) || built.stderr.contains("is built, but the router would refuse it"),
         "{built:?}"
     );
-    folder.join(format!("{name}.{}", if home == "wasm" { "wasm" } else { "so" }))
+    folder.join(format!("{name}.{}", if runtime == "wasm" { "wasm" } else { "so" }))
 }
 
 /// Builds a plugin from a C source. `keys` are further manifest keys beside name and version.
@@ -36,7 +36,7 @@ pub fn build_source(line: &Line, name: &str, version: &str, keys: &str, source: 
 /// Like [`build_source`], for a runtime: `wasm` or `native`.
 pub fn build_source_for(
     line: &Line,
-    home: &str,
+    runtime: &str,
     (name, version): (&str, &str),
     keys: &str,
     source: &str,
@@ -49,7 +49,7 @@ pub fn build_source_for(
          {source}",
         keys.replace('"', "\\\"")
     );
-    build_for(line, home, &folder, |_| whole).display().to_string()
+    build_for(line, runtime, &folder, |_| whole).display().to_string()
 }
 
 /// Keys of the manifest of [`COUNTER`] beside name and version.

@@ -16,7 +16,7 @@ fn every_built_in_plugin_says_what_its_settings_and_messages_are() {
     for plugin in router.json(&["plugin", "list"]).as_array().unwrap() {
         let name = plugin["name"].as_str().unwrap();
         let told = router.json(&["plugin", "inspect", name]);
-        assert_eq!(told["home"], "built in", "{name}");
+        assert_eq!(told["runtime"], "built in", "{name}");
         assert!(!told["messages"].as_object().unwrap().is_empty(), "{name}");
         assert_eq!(told["settings"]["additionalProperties"], false, "{name}");
         for (setting, property) in told["settings"]["properties"].as_object().unwrap() {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use millrace_testkit::built::{Home, Options, built_plugin};
+use millrace_testkit::built::{Options, Runtime, built_plugin};
 use millrace_testkit::{Background, Flow, Ground, Line, Millrace, eventually, run_to_end};
 use nix::sys::signal::Signal;
 
@@ -73,7 +73,7 @@ fn a_shared_object_in_rust_counts_live_traffic() {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("plugins");
     let result = Some(line.directory.path().to_owned());
     let options = Options { target: Some(target), result, machine: None };
-    let Some(built) = built_plugin(&project, Home::Native, &options) else { return };
+    let Some(built) = built_plugin(&project, Runtime::Native, &options) else { return };
     let router = trusting(&line, "");
     line.h1.run("ping -c 1 10.2.0.2");
     router.ask(&["plugin", "load", built.file.to_str().unwrap()]);
@@ -124,7 +124,7 @@ fn a_shared_object_is_upgraded_and_rolled_back_under_load_without_a_loss() {
     assert_eq!(router.row("plugins", "name", "counter")["version"], "1.1.0");
     let before = leftovers(&router);
     router.ask(&["plugin", "rollback", "counter"]);
-    assert_eq!(router.row("plugins", "name", "counter")["home"], "contained: a WebAssembly module");
+    assert_eq!(router.row("plugins", "name", "counter")["runtime"], "contained: a WebAssembly module");
     assert_eq!(leftovers(&router), before + 1);
     flow.wait_for_arrival();
     let flow = flow.finish();

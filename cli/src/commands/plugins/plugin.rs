@@ -32,7 +32,7 @@ pub fn plugin(
             );
             done(&json!({"name": name, "folder": folder, "files": files}), &text, json);
         }
-        PluginAction::Build { dir, home } => build(dir, *home, json)?,
+        PluginAction::Build { dir, runtime } => build(dir, *runtime, json)?,
         PluginAction::Inspect { what, public_key } => inspect(remote, what, public_key, json)?,
         PluginAction::Manual { name } => {
             let page = millrace_controller::manual_page(name).map_err(Failure::new)?;
@@ -46,9 +46,9 @@ pub fn plugin(
             let client = remote()?;
             let body = json!({"file": at_router(&client, file)?, "allow_downgrade": allow_downgrade});
             let value = client.send(Method::POST, "/plugins", Some(&body))?;
-            let [name, version, signature, home] =
-                ["name", "version", "signature", "home"].map(|key| plain(&value[key]));
-            done(&value, &format!("plugin {name} {version} is loaded, {signature}; {home}"), json);
+            let [name, version, signature, runtime] =
+                ["name", "version", "signature", "runtime"].map(|key| plain(&value[key]));
+            done(&value, &format!("plugin {name} {version} is loaded, {signature}; {runtime}"), json);
         }
         PluginAction::Upgrade(upgrade) => upgrade_by(&remote()?, upgrade, json)?,
         PluginAction::Rollback { name } => {
@@ -66,12 +66,12 @@ pub fn plugin(
 }
 
 /// Builds a plugin.
-fn build(dir: &Path, home: millrace_kit::Home, json: bool) -> Result<(), Failure> {
+fn build(dir: &Path, runtime: millrace_kit::Runtime, json: bool) -> Result<(), Failure> {
     let mut tell = |progress: Progress<'_>| match progress {
         Progress::Step(line) => eprintln!("{line}"),
         Progress::Output(line) => eprintln!("  {line}"),
     };
-    let built = millrace_kit::build(dir, home, &mut tell).map_err(Failure::new)?;
+    let built = millrace_kit::build(dir, runtime, &mut tell).map_err(Failure::new)?;
     Module::read(&built.file).and_then(|module| check(&module)).map_err(|error| {
         let file = built.file.display();
         Failure::new(format!("{file} is built, but the router would refuse it: {error}"))

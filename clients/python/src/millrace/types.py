@@ -1134,7 +1134,7 @@ class PluginDetailView(TypedDict):
     """eBPF variant of the plugin."""
     features: list[str]
     """Features of the plugin interface that the plugin needs."""
-    home: str
+    runtime: str
     """Runtime of the plugin, `built in`, `contained` or `trusted`, with an explanation."""
     host_companion: NotRequired[PluginDetailView | None]
     """Host companion of the plugin."""
@@ -1183,7 +1183,7 @@ class PluginView(TypedDict):
     """Names of the plugin's counters."""
     features: list[str]
     """Features of the plugin interface that the plugin needs."""
-    home: str
+    runtime: str
     """Runtime of the plugin, `built in`, `contained` or `trusted`, with an explanation."""
     messages: dict[str, str]
     """Control messages of the plugin, with their descriptions."""
@@ -1863,7 +1863,7 @@ class SummaryView(TypedDict):
     """Packets dropped, by reason."""
     held: int
     """Packets held inside the router."""
-    imbalance: int
+    unaccounted: int
     """Unaccounted packets: received + created - transmitted - to_host - consumed - dropped - held; 0 if no
     packet is lost. While packets flow, those between two readings may appear here."""
     received: int

@@ -64,7 +64,7 @@ impl Tagged for GateView {
 
 impl Tagged for PluginView {
     fn settings(&self) -> Value {
-        json!([self.name, self.version, self.home, self.signature])
+        json!([self.name, self.version, self.runtime, self.signature])
     }
 }
 

@@ -4,7 +4,7 @@ use millrace_config::{Change, Port, Scheduler, Together};
 use millrace_pipeline::{
     Command, GateTables, NeighbourChange, NeighbourCommand, NeighbourKnowledge, Options,
 };
-use millrace_plugin_abi::Home;
+use millrace_plugin_abi::Runtime;
 use serde_json::{Map, Value};
 
 use super::{Failed, Transaction};
@@ -299,8 +299,8 @@ impl Inner {
     /// The errors of [`set_instance`](Self::set_instance).
     fn configure_instance(&mut self, name: &str, settings: &Map<String, Value>) -> Result<(), ControlError> {
         let id = self.model.plugins.instance(name)?;
-        let home = self.model.plugins.plugin_of(name)?.home();
-        if home != Home::Trusted || self.quarantine().report(id)?.is_none() {
+        let runtime = self.model.plugins.plugin_of(name)?.runtime();
+        if runtime != Runtime::Trusted || self.quarantine().report(id)?.is_none() {
             return self.set_instance(name, settings).map(drop);
         }
         let (_, settings) = self.model.plugins.instance_registry().with_settings(name, settings, 0)?;

@@ -15,5 +15,5 @@ fn devices_that_a_caller_makes_take_the_place_of_memory_ports() {
     // The port loses the injected frame and the announcement of its own address.
     let lost = summary.dropped_by.get("impaired").copied();
     assert_eq!(lost, Some(summary.received + summary.created), "{summary:?}");
-    assert_eq!((summary.received, summary.transmitted, summary.imbalance), (1, 0, 0), "{summary:?}");
+    assert_eq!((summary.received, summary.transmitted, summary.unaccounted), (1, 0, 0), "{summary:?}");
 }

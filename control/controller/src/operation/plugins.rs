@@ -227,7 +227,7 @@ impl Inner {
     /// Replaces an instance in quarantine by a new one with the same settings.
     fn release_here(&mut self, id: InstanceId, name: &str, role: Role) -> Result<ReleaseView, ControlError> {
         let plugin = self.model.plugins.plugin_of(name)?;
-        if role < role_to_release(Some(plugin.home())) {
+        if role < role_to_release(Some(plugin.runtime())) {
             return Err(ControlError::Forbidden(
                 Role::Admin,
                 format!(

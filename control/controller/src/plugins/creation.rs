@@ -2,7 +2,7 @@
 
 use millrace_classify::CompiledExpression;
 use millrace_plugin::{PluginChange, PluginControlError};
-use millrace_plugin_abi::Home;
+use millrace_plugin_abi::Runtime;
 use serde_json::{Map, Value};
 
 use crate::ControlError;
@@ -28,9 +28,11 @@ impl Model {
         settings: Map<String, Value>,
     ) -> Result<Vec<PluginChange<CompiledExpression>>, PluginControlError> {
         let Some(held) = self.repository.quarantine().find(name, plugin) else {
-            let home = self.plugins.plugin_named(plugin).map_or(Home::BuiltIn, |plugin| plugin.home());
+            let runtime =
+                self.plugins.plugin_named(plugin).map_or(Runtime::BuiltIn, |plugin| plugin.runtime());
             let create = || self.plugins.create_instance(plugin, name, settings);
-            let created = if home == Home::Trusted { beginning(name, plugin, create) } else { create() };
+            let created =
+                if runtime == Runtime::Trusted { beginning(name, plugin, create) } else { create() };
             return Ok(vec![created?.1]);
         };
         let why = held.why.clone();

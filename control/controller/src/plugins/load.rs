@@ -25,7 +25,7 @@ use crate::{ControlError, NewPlugin};
 
 /// Reason for refusing a shared object.
 const REFUSED: &str = "it is a shared object, which is trusted with the whole router, and the configuration refuses shared objects: \
-    set `shared-objects = \"allow\"` in [plugins], or build the plugin as WebAssembly (`--home wasm`)";
+    set `shared-objects = \"allow\"` in [plugins], or build the plugin as WebAssembly (`--runtime wasm`)";
 
 /// Creates the repository with the configured trusted keys and the remembered versions, and no loaded plugin.
 pub(crate) fn repository(
@@ -286,9 +286,9 @@ pub(crate) fn log(path: &str, loaded: Result<(&str, &str), &ControlError>) {
 /// Logs the result of loading a plugin. If it was loaded, notes an event.
 pub(crate) fn report_loaded(events: &Events, new: &NewPlugin, loaded: &Result<PluginView, ControlError>) {
     log(&new.path, loaded.as_ref().map(|plugin| (plugin.name, plugin.version)));
-    if let Ok(PluginView { name, version, home, signature, .. }) = loaded {
+    if let Ok(PluginView { name, version, runtime, signature, .. }) = loaded {
         let text = format!("plugin {name} {version} is loaded");
-        let details = json!({"plugin": name, "version": version, "home": home, "signature": signature, "path": new.path});
+        let details = json!({"plugin": name, "version": version, "runtime": runtime, "signature": signature, "path": new.path});
         events.note(EventKind::PluginLoaded, name, text, details);
     }
 }
@@ -337,7 +337,7 @@ impl PluginFile {
             (true, false) => Arc::new(DescribedPlugin::new(&self.module).map_err(|error| error.to_string())?),
             (true, true) => {
                 let plugin = NativePlugin::new(&self.module).map_err(|error| error.to_string())?;
-                tracing::warn!("plugin {} is {}", plugin.name(), plugin.home().text());
+                tracing::warn!("plugin {} is {}", plugin.name(), plugin.runtime().text());
                 Arc::new(plugin)
             }
         };

@@ -2,7 +2,7 @@
 
 use millrace_config::Role;
 use millrace_plugin::Health;
-use millrace_plugin_abi::Home;
+use millrace_plugin_abi::Runtime;
 use millrace_repository::Held;
 use millrace_units::InstanceId;
 
@@ -80,7 +80,7 @@ impl Quarantine<'_> {
         let (Ok(id), Ok(plugin)) = (plugins.instance(instance), plugins.plugin_of(instance)) else {
             return Ok(());
         };
-        if role >= Role::Admin || plugin.home() != Home::Trusted || !self.is_quarantined(id)? {
+        if role >= Role::Admin || plugin.runtime() != Runtime::Trusted || !self.is_quarantined(id)? {
             return Ok(());
         }
         Err(needs_admin(plugin.name(), instance, what))
@@ -98,7 +98,7 @@ impl Quarantine<'_> {
         if self.model.repository.quarantine().find(to, plugin.name()).is_none() {
             return Ok(());
         }
-        if role < Role::Admin && plugin.home() == Home::Trusted {
+        if role < Role::Admin && plugin.runtime() == Runtime::Trusted {
             return Err(needs_admin(plugin.name(), to, RENAME));
         }
         Err(ControlError::Conflict(format!(
@@ -112,7 +112,7 @@ impl Quarantine<'_> {
     /// quarantine, present or freed, and the role is below `admin`.
     fn may_begin(&mut self, plugin: &str, role: Role, what: &str) -> Result<(), ControlError> {
         let is_trusted =
-            self.model.plugins.plugin_named(plugin).is_ok_and(|plugin| plugin.home() == Home::Trusted);
+            self.model.plugins.plugin_named(plugin).is_ok_and(|plugin| plugin.runtime() == Runtime::Trusted);
         if role >= Role::Admin || !is_trusted {
             return Ok(());
         }
@@ -187,8 +187,8 @@ impl Quarantine<'_> {
     /// When the data plane does not answer, or the disk refuses.
     pub fn free(&mut self, id: InstanceId, name: &str, freed: Freed) -> Result<(), ControlError> {
         let plugin = self.model.plugins.plugin_of(name)?;
-        let (home, plugin) = (plugin.home(), plugin.name());
-        if freed == Freed::Released || home != Home::Trusted {
+        let (runtime, plugin) = (plugin.runtime(), plugin.name());
+        if freed == Freed::Released || runtime != Runtime::Trusted {
             return self.forget(name, plugin);
         }
         if self.model.repository.quarantine().find(name, plugin).is_some() {
@@ -219,10 +219,10 @@ fn needs_admin(plugin: &str, held: &str, what: &str) -> ControlError {
 
 /// Returns the lowest role that may release an instance. Code of a shared object runs with the privileges of
 /// a worker; the code of an absent instance may be a shared object.
-pub(crate) fn role_to_release(home: Option<Home>) -> Role {
-    match home {
-        Some(Home::BuiltIn | Home::Contained) => Role::Operator,
-        Some(Home::Trusted) | None => Role::Admin,
+pub(crate) fn role_to_release(runtime: Option<Runtime>) -> Role {
+    match runtime {
+        Some(Runtime::BuiltIn | Runtime::Contained) => Role::Operator,
+        Some(Runtime::Trusted) | None => Role::Admin,
     }
 }
 
@@ -232,9 +232,9 @@ mod tests {
 
     #[test]
     fn operators_release_what_is_contained_and_admins_the_rest() {
-        assert_eq!(role_to_release(Some(Home::Contained)), Role::Operator);
-        assert_eq!(role_to_release(Some(Home::BuiltIn)), Role::Operator);
-        assert_eq!(role_to_release(Some(Home::Trusted)), Role::Admin);
+        assert_eq!(role_to_release(Some(Runtime::Contained)), Role::Operator);
+        assert_eq!(role_to_release(Some(Runtime::BuiltIn)), Role::Operator);
+        assert_eq!(role_to_release(Some(Runtime::Trusted)), Role::Admin);
         assert_eq!(role_to_release(None), Role::Admin, "it may be a shared object");
     }
 

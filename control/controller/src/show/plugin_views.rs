@@ -90,7 +90,7 @@ fn plugin_view(model: &Model, plugin: millrace_plugin::PluginDescription) -> Plu
         name: plugin.name,
         version: plugin.version,
         summary: plugin.summary,
-        home: plugin.home,
+        runtime: plugin.runtime,
         codes: plugin.positions.iter().copied().zip(plugin.codes).collect(),
         positions: plugin.positions,
         messages: plugin.messages.into_iter().collect(),

@@ -29,7 +29,7 @@ pub struct SummaryView {
     pub held: u64,
     /// Unaccounted packets: received + created - transmitted - to_host - consumed - dropped - held; 0 if no
     /// packet is lost. While packets flow, those between two readings may appear here.
-    pub imbalance: i64,
+    pub unaccounted: i64,
     /// Packets created, by reason.
     pub created_by: BTreeMap<&'static str, u64>,
     /// Packets dropped, by reason.

@@ -3,7 +3,7 @@
 use std::sync::mpsc::Receiver;
 use std::thread::JoinHandle;
 
-use millrace_plugin_abi::Home;
+use millrace_plugin_abi::Runtime;
 
 use super::Workers;
 use super::death::Death;
@@ -52,8 +52,9 @@ impl Supervision {
     /// Sends the names of instances to the watchdog and to the crash handler.
     pub fn tell_names(&self, plugins: &Plugins, workers: &Workers) {
         self.names.set(plugins.instance_names());
-        let is_trusted =
-            |plugin: &str| plugins.plugin_named(plugin).is_ok_and(|plugin| plugin.home() == Home::Trusted);
+        let is_trusted = |plugin: &str| {
+            plugins.plugin_named(plugin).is_ok_and(|plugin| plugin.runtime() == Runtime::Trusted)
+        };
         let can_crash = plugins.instance_names().filter(|(_, _, plugin)| is_trusted(plugin));
         crate::workers::crash::tell(workers.watched(), can_crash);
     }

@@ -61,7 +61,7 @@ impl Totals {
 
     /// Returns the unaccounted packets: packets received and created, less packets with a fate. Zero if no
     /// packet was lost or invented.
-    pub fn imbalance(&self) -> i64 {
+    pub fn unaccounted(&self) -> i64 {
         let into = wrapping_sum([self.received, self.created.total(), self.taken]);
         let ends = [self.transmitted, self.to_host, self.consumed, self.dropped, self.held, self.handed];
         into.wrapping_sub(wrapping_sum(ends)) as i64
@@ -84,9 +84,9 @@ mod tests {
                     handed: 5,
                     ..Totals::default()
                 };
-                assert_eq!(totals.imbalance(), 0, "{packets} packets after {start}");
+                assert_eq!(totals.unaccounted(), 0, "{packets} packets after {start}");
                 let lost = Totals { received: totals.received.wrapping_add(3), ..totals };
-                assert_eq!(lost.imbalance(), 3, "{packets} packets after {start}");
+                assert_eq!(lost.unaccounted(), 3, "{packets} packets after {start}");
             }
         }
         let created = Created { errors: u64::MAX - 9, copies: 10, own: 2, ..Created::default() };

@@ -167,6 +167,6 @@ mod tests {
         let counts: Vec<_> = sum.ports.iter().map(|(port, count)| (port.0, count.rx_packets)).collect();
         assert_eq!(counts, [(1, 2), (3, 5), (7, 7)]);
         assert_eq!(sum.ports[2].1.drops.get(DropReason::NoRoute), 7);
-        assert_eq!((sum.totals.on_the_way(), sum.totals.imbalance()), (1, 0));
+        assert_eq!((sum.totals.on_the_way(), sum.totals.unaccounted()), (1, 0));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_plugin_abi::{Features, Home, Instance, MapShape, Message, Plugin, PluginError, Position};
+use millrace_plugin_abi::{Features, Instance, MapShape, Message, Plugin, PluginError, Position, Runtime};
 use serde_json::{Map, Value};
 
 use crate::Manifest;
@@ -39,8 +39,8 @@ impl Plugin for Halves {
         self.fast.name()
     }
 
-    fn home(&self) -> Home {
-        self.fast.home()
+    fn runtime(&self) -> Runtime {
+        self.fast.runtime()
     }
 
     fn version(&self) -> &'static str {

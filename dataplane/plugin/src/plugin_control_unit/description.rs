@@ -46,7 +46,7 @@ pub struct PluginDescription {
     /// One-line summary of the plugin.
     pub summary: &'static str,
     /// Runtime of the plugin, in words.
-    pub home: &'static str,
+    pub runtime: &'static str,
     /// Positions at which its instances can be bound.
     pub positions: Vec<&'static str>,
     /// Codes of the plugin, one per position.
@@ -173,7 +173,7 @@ pub(super) fn describe(plugin: &dyn Plugin, number: u16) -> PluginDescription {
         name: plugin.name(),
         version: plugin.version(),
         summary: plugin.summary(),
-        home: plugin.home().text(),
+        runtime: plugin.runtime().text(),
         positions: plugin.positions().iter().map(|position| position.name()).collect(),
         codes: plugin.positions().iter().map(|position| PluginCode::new(*position, number)).collect(),
         messages: plugin.messages().to_vec(),

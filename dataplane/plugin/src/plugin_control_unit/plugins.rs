@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_plugin_abi::{Home, Plugin};
+use millrace_plugin_abi::{Plugin, Runtime};
 
 use super::checks::check_features;
 use super::description::{PluginDescription, PluginStatement, describe, state};
@@ -69,7 +69,7 @@ impl PluginRegistry {
         let number = u16::try_from(self.next_number)
             .map_err(|_| Error::Full { kind: "plugin", limit: MOST_INSTANCES })?;
         self.next_number += 1;
-        let is_built_in = plugin.home() == Home::BuiltIn;
+        let is_built_in = plugin.runtime() == Runtime::BuiltIn;
         self.plugins.push(Registered { plugin, number, is_built_in });
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use millrace_packet::Pool;
 use millrace_plugin_abi::{Instance, Instant, Plugin};
-use millrace_testkit::built::Home;
+use millrace_testkit::built::Runtime;
 use proptest::prelude::*;
 use serde_json::{Map, json};
 
@@ -56,10 +56,10 @@ pub static PLUGINS: LazyLock<Plugins> = LazyLock::new(|| {
     if let Some(object) = object(&source("rule.c"), &[]) {
         plugins.push(("shared object from C", RuleIn::C, Box::new(native(&object))));
     }
-    if let Some(module) = from_rust(Home::Wasm) {
+    if let Some(module) = from_rust(Runtime::Wasm) {
         plugins.push(("module from Rust", RuleIn::Rust, Box::new(contained(&module))));
     }
-    if let Some(object) = from_rust(Home::Native) {
+    if let Some(object) = from_rust(Runtime::Native) {
         plugins.push(("shared object from Rust", RuleIn::Rust, Box::new(native(&object))));
     }
     plugins
@@ -98,7 +98,7 @@ fn happen(
 
 fn compare(events: &[Event]) {
     let pool = Pool::new(1024).unwrap();
-    for (home, language, plugin) in PLUGINS.iter() {
+    for (runtime, language, plugin) in PLUGINS.iter() {
         let twin = || Box::new(Rule::like(*language));
         let mut built_in = Bench::new(twin());
         let mut other = Bench::of(&**plugin);
@@ -106,10 +106,10 @@ fn compare(events: &[Event]) {
             let now = Instant::from_millis(1 + 400 * round as u64);
             let expected = happen(&mut built_in, &pool, event, now, || twin());
             let came = happen(&mut other, &pool, event, now, || plugin.create(&Map::new()).unwrap());
-            assert_eq!(came, expected, "{home}: {event:?}");
+            assert_eq!(came, expected, "{runtime}: {event:?}");
         }
         let read = message("read", json!({}));
-        assert_eq!(other.instance.control(&read), built_in.instance.control(&read), "{home}");
+        assert_eq!(other.instance.control(&read), built_in.instance.control(&read), "{runtime}");
     }
 }
 

@@ -52,10 +52,10 @@ fn added(features: Features) -> Result<(), String> {
 #[test]
 fn the_rule_needs_the_same_in_all_homes() {
     let every = Features::AT_WORKERS.without(Features::REQUESTS.and(Features::TO_QUEUES));
-    for (home, _, plugin) in PLUGINS.iter() {
-        assert_eq!(plugin.features().names(), every.names(), "{home}");
-        assert_eq!(plugin.counters(), ["packets", "ports"], "{home}");
-        assert!(plugin.capabilities().contains(&"flow-backlog"), "{home}");
+    for (runtime, _, plugin) in PLUGINS.iter() {
+        assert_eq!(plugin.features().names(), every.names(), "{runtime}");
+        assert_eq!(plugin.counters(), ["packets", "ports"], "{runtime}");
+        assert!(plugin.capabilities().contains(&"flow-backlog"), "{runtime}");
     }
 }
 

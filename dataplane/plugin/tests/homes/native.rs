@@ -2,7 +2,7 @@
 
 use millrace_packet::Pool;
 use millrace_plugin::native::{NativePlugin, leftovers};
-use millrace_plugin_abi::{Home, Instant, Plugin, Verdict};
+use millrace_plugin_abi::{Instant, Plugin, Runtime, Verdict};
 use serde_json::{Map, json};
 
 use crate::support::{Bench, Sent, message, native, object, object_of, source};
@@ -40,7 +40,7 @@ fn refusal(text: &str) -> Option<String> {
 #[test]
 fn variables_are_those_of_one_instance() {
     let Some(plugin) = rule() else { return };
-    assert_eq!(plugin.home(), Home::Trusted);
+    assert_eq!(plugin.runtime(), Runtime::Trusted);
     let pool = Pool::new(128).unwrap();
     let mut benches: Vec<_> = (0..5).map(|_| Bench::of(&plugin)).collect();
     for (index, bench) in benches.iter_mut().enumerate() {

@@ -1,5 +1,5 @@
 /*
- * The rule that plugins of all homes have to follow alike; `rule.rs` is the same in Rust, as part of the router.
+ * The rule that plugins of all runtimes have to follow alike; `rule.rs` is the same in Rust, as part of the router.
  */
 #include "millrace.h"
 

@@ -13,7 +13,7 @@ use millrace_plugin_abi::{
     Backlogs, Fault, FlowEnd, FlowStates, Instance, Instant, Known, MapHandle, MapShape, Message, Output,
     Packets, Plugin, Progress, QueueBacklog, SharedMap, Verdict,
 };
-use millrace_testkit::built::{Home, Options, built_plugin};
+use millrace_testkit::built::{Options, Runtime, built_plugin};
 use millrace_units::{PortId, QueueId};
 use serde_json::{Map, Value};
 
@@ -29,7 +29,7 @@ pub fn source(name: &str) -> PathBuf {
 fn compile(compiler: &str, flags: &[&str], source: &Path) -> Option<Vec<u8>> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let name = format!("home-{}-{number}", std::process::id());
+    let name = format!("runtime-{}-{number}", std::process::id());
     let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let kit = Path::new("../../sdk/c");
     let mut command = Command::new(compiler);
@@ -64,7 +64,7 @@ pub fn module_of(text: &str) -> Option<Vec<u8>> {
 fn built_of(text: &str, build: impl FnOnce(&Path) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let name = format!("home-{}-{number}.c", std::process::id());
+    let name = format!("runtime-{}-{number}.c", std::process::id());
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::write(&file, text).unwrap();
     let built = build(&file);
@@ -79,12 +79,12 @@ pub fn module(source: &Path) -> Option<Vec<u8>> {
 }
 
 /// Builds the Rust version of the rule for a runtime.
-pub fn from_rust(home: Home) -> Option<Vec<u8>> {
+pub fn from_rust(runtime: Runtime) -> Option<Vec<u8>> {
     // Share the directory of other tests' builds, so that the Rust standard library is compiled once.
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("plugins");
     std::fs::create_dir_all(&target).unwrap();
     let options = Options { result: Some(target.clone()), target: Some(target), machine: None };
-    let built = built_plugin(&source("rule-rs"), home, &options)?;
+    let built = built_plugin(&source("rule-rs"), runtime, &options)?;
     Some(std::fs::read(built.file).unwrap())
 }
 

@@ -289,8 +289,8 @@ fn shared_objects_are_loaded_only_where_that_is_allowed() {
     let path = lax.write("a.so", &bytes);
     assert_eq!(lax.load(&path), Ok("a"));
     let plugins = crate::show::plugins(&lax.model);
-    let home = |name: &str| plugins.iter().find(|one| one.name == name).unwrap().home;
-    assert_eq!((home("a"), home("null")), ("trusted: a shared object, not contained", "built in"));
+    let runtime = |name: &str| plugins.iter().find(|one| one.name == name).unwrap().runtime;
+    assert_eq!((runtime("a"), runtime("null")), ("trusted: a shared object, not contained", "built in"));
 }
 
 #[test]

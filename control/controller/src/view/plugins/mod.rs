@@ -138,7 +138,7 @@ pub struct PluginView {
     /// Control messages of the plugin, with their descriptions.
     pub messages: BTreeMap<&'static str, &'static str>,
     /// Runtime of the plugin, `built in`, `contained` or `trusted`, with an explanation.
-    pub home: &'static str,
+    pub runtime: &'static str,
     /// `signed by` and the key's id, or `unsigned`; absent for a built-in plugin.
     pub signature: Option<String>,
     /// Features of the plugin interface that the plugin needs.

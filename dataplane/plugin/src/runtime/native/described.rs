@@ -1,6 +1,6 @@
 //! Shared-object plugin known only by its manifest: serves to check configurations without loading any code.
 
-use millrace_plugin_abi::{Features, Home, Instance, MapShape, Plugin, PluginError, Position};
+use millrace_plugin_abi::{Features, Instance, MapShape, Plugin, PluginError, Position, Runtime};
 use serde_json::{Map, Value};
 
 use super::elf::{ObjectError, manifest};
@@ -37,8 +37,8 @@ impl Plugin for DescribedPlugin {
         self.declared.name
     }
 
-    fn home(&self) -> Home {
-        Home::Trusted
+    fn runtime(&self) -> Runtime {
+        Runtime::Trusted
     }
 
     fn version(&self) -> &'static str {

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use millrace_plugin_abi::{
-    Features, FlowEnd, Home, Instance, Instant, MapHandle, MapShape, Message, Output, Packets, Plugin,
-    PluginError, Position, Progress, Reply,
+    Features, FlowEnd, Instance, Instant, MapHandle, MapShape, Message, Output, Packets, Plugin, PluginError,
+    Position, Progress, Reply, Runtime,
 };
 use serde_json::{Map, Value};
 
@@ -233,8 +233,8 @@ impl Plugin for NativePlugin {
         self.declared().name
     }
 
-    fn home(&self) -> Home {
-        Home::Trusted
+    fn runtime(&self) -> Runtime {
+        Runtime::Trusted
     }
 
     fn version(&self) -> &'static str {

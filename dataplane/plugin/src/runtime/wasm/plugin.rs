@@ -1,6 +1,6 @@
 //! WebAssembly plugin as a plugin type, from which instances are created.
 
-use millrace_plugin_abi::{Features, Home, Instance, MapShape, Plugin, PluginError, Position};
+use millrace_plugin_abi::{Features, Instance, MapShape, Plugin, PluginError, Position, Runtime};
 use serde_json::{Map, Value};
 
 use super::{InstanceSettings, Tier, WasmInstance, WasmPlugin};
@@ -47,8 +47,8 @@ impl Plugin for LoadedPlugin {
         self.plugin.name()
     }
 
-    fn home(&self) -> Home {
-        Home::Contained
+    fn runtime(&self) -> Runtime {
+        Runtime::Contained
     }
 
     fn version(&self) -> &'static str {
