@@ -2,60 +2,81 @@
 
 use aya::Ebpf;
 use aya::maps::{MapError, PerCpuArray};
+use millrace_packet::{CONTROL_CLASSES, ClassCounts};
 
 use crate::OffloadError;
-use crate::object::{map_error, missing};
+use crate::bpf::object::{map_error, missing};
 
-/// Frames since the program was loaded, summed over all processors. `seen` equals the sum of the other frame
-/// counts, without `handed_back` and `entered`.
+/// Frames since the program was loaded, summed over all processors. `seen` equals the sum of `redirected`,
+/// `kept`, `cache`, `fallback` and the frames that `control` counts as dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Level0Counters {
+pub struct ProgramCounters {
     /// Frames that reached the program.
     pub seen: u64,
     /// Bytes of those frames, from the Ethernet header on, without FCS.
     pub seen_bytes: u64,
     /// Frames sent to user space.
     pub redirected: u64,
-    /// Frames kept by the kernel: neither IPv4 nor IPv6 (ARP, LLC, LLDP, MPLS, …), or without a whole
-    /// Ethernet header.
-    pub other_ethertype: u64,
-    /// Frames kept by the kernel: the destination MAC address is not the port's.
-    pub not_ours: u64,
-    /// Frames kept by the kernel: destination is an address of this router.
-    pub local: u64,
-    /// Frames kept by the kernel: broadcast or multicast, by MAC or IP destination.
-    pub multicast: u64,
-    /// Frames kept by the kernel: tagged with a VLAN that is no sub-interface of the router.
-    pub vlan: u64,
-    /// Frames forwarded by the flow cache.
-    pub forwarded: u64,
-    /// Frames that the flow cache dropped because the output device was gone.
-    pub undeliverable: u64,
-    /// Frames dropped during the take-over of a flow from an overloaded worker, so that no packet overtakes
-    /// another.
-    pub made_way: u64,
-    /// Frames that the flow cache dropped because of a filter.
-    pub filtered: u64,
-    /// Frames that the flow cache dropped because they exceeded the token bucket of a filter.
-    pub policed: u64,
-    /// Frames that the flow cache dropped because of the eBPF variant of a plugin.
-    pub formed: u64,
-    /// Frames for user space, forwarded by the kernel because no socket was registered (`OnDeath::Kernel`).
-    pub fallback_passed: u64,
-    /// Frames for user space, dropped because no socket was registered (`OnDeath::Drop`).
-    pub fallback_dropped: u64,
+    /// Frames kept by the kernel.
+    pub kept: KeptCounters,
+    /// Frames that the flow cache forwarded or dropped.
+    pub cache: CacheCounters,
+    /// Frames for user space while no socket was registered.
+    pub fallback: FallbackCounters,
     /// Frames from [`crate::KernelHandback`] that the program let through; not part of `seen`. Only ports in
     /// generic mode and AF_PACKET ports see such frames again.
     pub handed_back: u64,
-    /// Policed frames for the router itself that reached the kernel, by class. The counters above include
-    /// them. Other frames of the kernel are not policed.
-    pub entered: [u64; CONTROL_CLASSES],
-    /// Frames for the router itself dropped above the rate limit of their class, by class.
-    pub refused: [u64; CONTROL_CLASSES],
+    /// Policed frames for the router itself, by class. `kept` and `fallback` include the passed ones. Other
+    /// frames of the kernel are not policed.
+    pub control: ClassCounts,
 }
 
-/// Number of classes of packets for the router itself: those of `millrace_packet::ControlClass`.
-pub const CONTROL_CLASSES: usize = 8;
+/// Frames kept by the kernel, by reason.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct KeptCounters {
+    /// Neither IPv4 nor IPv6 (ARP, LLC, LLDP, MPLS, …), or no whole Ethernet header.
+    pub other_ethertype: u64,
+    /// The destination MAC address is not the port's.
+    pub not_ours: u64,
+    /// The destination is an address of this router.
+    pub local: u64,
+    /// Broadcast or multicast, by MAC or IP destination.
+    pub multicast: u64,
+    /// Tagged with a VLAN that is no sub-interface of the router.
+    pub vlan: u64,
+}
+
+impl KeptCounters {
+    const fn sum(&self) -> u64 {
+        self.other_ethertype + self.not_ours + self.local + self.multicast + self.vlan
+    }
+}
+
+/// Frames of the flow cache, by their fate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CacheCounters {
+    /// Forwarded.
+    pub forwarded: u64,
+    /// Dropped because the output device was gone.
+    pub undeliverable: u64,
+    /// Dropped during the take-over of a flow from an overloaded worker, so that no packet overtakes another.
+    pub made_way: u64,
+    /// Dropped because of a filter.
+    pub filtered: u64,
+    /// Dropped because they exceeded the token bucket of a filter.
+    pub policed: u64,
+    /// Dropped because of the eBPF variant of a plugin.
+    pub formed: u64,
+}
+
+/// Frames for user space while no socket was registered, by their fate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FallbackCounters {
+    /// Forwarded by the kernel ([`OnDeath::Kernel`](crate::OnDeath::Kernel)).
+    pub passed: u64,
+    /// Dropped ([`OnDeath::Drop`](crate::OnDeath::Drop)).
+    pub dropped: u64,
+}
 
 /// Number of words of `struct counters` before the counters by class.
 const PLAIN: usize = 17;
@@ -63,67 +84,47 @@ const PLAIN: usize = 17;
 /// `struct counters` of bpf/level0.c.
 pub(crate) type Words = [u64; PLAIN + 2 * CONTROL_CLASSES];
 
-impl Level0Counters {
-    /// Adds up the counters of all processors.
-    pub(crate) fn sum<'a>(processors: impl Iterator<Item = &'a Words>) -> Self {
-        let mut sum: Words = [0; PLAIN + 2 * CONTROL_CLASSES];
-        processors.for_each(|words| sum.iter_mut().zip(words).for_each(|(sum, word)| *sum += word));
-        let by_class = |first: usize| sum.get(first..).and_then(|words| words.first_chunk()).copied();
-        let entered = by_class(PLAIN).unwrap_or_default();
-        let refused = by_class(PLAIN + CONTROL_CLASSES).unwrap_or_default();
-        let [
-            seen,
-            seen_bytes,
-            redirected,
-            other_ethertype,
-            not_ours,
-            local,
-            multicast,
-            vlan,
-            forwarded,
-            undeliverable,
-            made_way,
-            filtered,
-            policed,
-            formed,
-            passed,
-            dropped,
-            back,
-            ..,
-        ] = sum;
+impl ProgramCounters {
+    /// Returns the counters in a `struct counters`.
+    pub(crate) fn of_words(words: &Words) -> Self {
+        let by_class = |first: usize| words.get(first..).and_then(|words| words.first_chunk()).copied();
+        let passed = by_class(PLAIN).unwrap_or_default();
+        let dropped = by_class(PLAIN + CONTROL_CLASSES).unwrap_or_default();
+        let [seen, seen_bytes, redirected, other_ethertype, not_ours, local, multicast, vlan, rest @ ..] =
+            *words;
+        let [forwarded, undeliverable, made_way, filtered, policed, formed, rest @ ..] = rest;
+        let [fallback_passed, fallback_dropped, handed_back, ..] = rest;
         Self {
             seen,
             seen_bytes,
             redirected,
-            other_ethertype,
-            not_ours,
-            local,
-            multicast,
-            vlan,
-            forwarded,
-            undeliverable,
-            made_way,
-            filtered,
-            policed,
-            formed,
-            fallback_passed: passed,
-            fallback_dropped: dropped,
-            handed_back: back,
-            entered,
-            refused,
+            kept: KeptCounters { other_ethertype, not_ours, local, multicast, vlan },
+            cache: CacheCounters { forwarded, undeliverable, made_way, filtered, policed, formed },
+            fallback: FallbackCounters { passed: fallback_passed, dropped: fallback_dropped },
+            handed_back,
+            control: ClassCounts { passed, dropped },
         }
     }
 
     /// Returns the number of frames that the kernel got, without handed-back frames.
     pub const fn passed(&self) -> u64 {
-        self.other_ethertype + self.not_ours + self.local + self.multicast + self.vlan + self.fallback_passed
+        self.kept.sum() + self.fallback.passed
     }
 }
 
-/// Reads the counters of a port's program.
-pub(crate) fn read_counters(object: &Ebpf) -> Result<Level0Counters, OffloadError> {
+/// Reads the words of a port's program, summed over all processors.
+pub(crate) fn read_words(object: &Ebpf) -> Result<Words, OffloadError> {
     let failed = |error: MapError| map_error("counters", &error);
     let map = object.map("counters").ok_or_else(|| missing("counters"))?;
     let map = PerCpuArray::<_, Words>::try_from(map).map_err(failed)?;
-    Ok(Level0Counters::sum(map.get(&0, 0).map_err(failed)?.iter()))
+    let mut sum: Words = [0; PLAIN + 2 * CONTROL_CLASSES];
+    for words in map.get(&0, 0).map_err(failed)?.iter() {
+        sum.iter_mut().zip(words).for_each(|(sum, word)| *sum += word);
+    }
+    Ok(sum)
+}
+
+/// Reads the counters of a port's program.
+pub(crate) fn read_counters(object: &Ebpf) -> Result<ProgramCounters, OffloadError> {
+    Ok(ProgramCounters::of_words(&read_words(object)?))
 }

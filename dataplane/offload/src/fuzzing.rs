@@ -2,11 +2,12 @@
 
 use millrace_packet::DriverFlow;
 
-use crate::classifier_twin::{Knowledge, Verdict, classify};
-use crate::dry_runs::Programs;
+use crate::bpf::object;
+use crate::classifier::dry_runs::Programs;
+use crate::classifier::twin::{Knowledge, Verdict, classify};
 use crate::flow_cache::dry_runs::{Bench, FLOW, OWN, PORT, WAY};
 use crate::flow_cache::forward_twin::{forwarded, read};
-use crate::{FormObject, KEY_BYTES, LoadedForm, object};
+use crate::{FormObject, KEY_BYTES, LoadedForm};
 
 /// Programs of a port, loaded into the kernel but not attached: without a flow cache, and with one.
 pub struct DryRuns {

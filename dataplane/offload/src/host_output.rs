@@ -8,10 +8,10 @@ use std::os::fd::{AsFd, OwnedFd, RawFd};
 use aya::Ebpf;
 use aya::maps::{Array, MapError};
 
-use crate::attach::{find_device, tcx_error};
-use crate::bpf_syscall::{Hook, create_link, renumber};
-use crate::object::map_mut;
-use crate::{OffloadError, object};
+use crate::OffloadError;
+use crate::bpf::object::{self, map_mut};
+use crate::bpf::syscall::{Hook, create_link, renumber};
+use crate::port_programs::attach::{find_device, tcx_error};
 
 /// Attached program. Dropping it, or the death of the process, detaches it.
 #[derive(Debug)]

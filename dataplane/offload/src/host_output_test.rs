@@ -3,11 +3,12 @@
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
 
+use crate::HostCatch;
+use crate::bpf::{object, syscall};
 use crate::host_output::write_catcher;
 use crate::test_support::{
     Wire, can_load, frame_to, ip, ipv4_packet, ipv6_packet, packet_socket, receive_all,
 };
-use crate::{HostCatch, bpf_syscall, object};
 
 /// Creates a TAP device without a reader.
 fn make_tap(wire: &Wire) -> u32 {
@@ -75,7 +76,7 @@ fn neighbour_messages_are_told_by_bytes_that_are_there() {
         ("an IPv4 header", ipv4, 34, REDIRECT),
     ];
     for (what, frame, length, expected) in table {
-        let answer = bpf_syscall::run_dry(program.as_fd(), &frame[..length]).unwrap();
+        let answer = syscall::run_dry(program.as_fd(), &frame[..length]).unwrap();
         assert_eq!(answer, expected, "{what}");
     }
 }

@@ -15,58 +15,39 @@
     allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
-mod attach;
-mod bpf_syscall;
-#[cfg(test)]
-mod classifier_test;
+mod bpf;
 #[cfg(any(test, feature = "fuzzing"))]
-mod classifier_twin;
-mod control_plane;
-#[cfg(test)]
-mod control_plane_test;
+mod classifier;
 mod counters;
-#[cfg(any(test, feature = "fuzzing"))]
-mod dry_runs;
+mod device;
 mod error;
-mod ethtool;
-mod facts;
 mod flow_cache;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
-mod genetlink;
 mod host_output;
 #[cfg(test)]
 mod host_output_test;
 mod injector;
-mod leftover;
-mod local_address;
-mod longest_way;
-mod mapped_map;
-mod object;
 mod port_programs;
-#[cfg(test)]
-mod port_programs_test;
 mod probe;
-mod rtnetlink;
 #[cfg(test)]
 mod test_support;
 mod vlan;
 
-pub use attach::OnDeath;
-pub use control_plane::ClassRate;
-pub use counters::{CONTROL_CLASSES, Level0Counters};
+pub use bpf::leftover::own_program_ids;
+pub use bpf::longest_way::LongestWay;
+pub use counters::{CacheCounters, FallbackCounters, KeptCounters, ProgramCounters};
+pub use device::ethtool::{link_speed, receive_queues, takes_tags_out};
+pub use device::facts::{DeviceFacts, why_no_redirects};
+pub use device::genetlink::FeatureNews;
 pub use error::{InjectError, OffloadError};
-pub use ethtool::{link_speed, receive_queues, takes_tags_out};
-pub use facts::{DeviceFacts, why_no_redirects};
 pub use flow_cache::{
     DriverSent, FlowCache, FlowCacheWriter, FlowSlot, FormMemory, FormObject, KEY_BYTES, LoadedForm,
     PolicerPlace, RX_QUEUES,
 };
-pub use genetlink::FeatureNews;
 pub use host_output::HostCatch;
 pub use injector::{BatchSender, Flows, FrameSink, FrameSource, KernelHandback};
-pub use leftover::own_program_ids;
-pub use longest_way::LongestWay;
-pub use port_programs::{Attachment, Mode, PortPrograms};
+pub use millrace_packet::CONTROL_CLASSES;
+pub use port_programs::{Attachment, ClassRate, Mode, OnDeath, PortPrograms};
 pub use probe::{AttachedProgram, DeviceReport, Support};
 pub use vlan::{VlanStack, VlanTag};

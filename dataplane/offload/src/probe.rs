@@ -5,11 +5,13 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use aya::Ebpf;
 
-use crate::attach::{self, NATIVE};
-use crate::bpf_syscall::{Hook, create_link};
-use crate::leftover::Loaded;
-use crate::rtnetlink::{self, Device};
-use crate::{OffloadError, OnDeath, ethtool, genetlink, object};
+use crate::bpf::leftover::Loaded;
+use crate::bpf::object;
+use crate::bpf::syscall::{Hook, create_link};
+use crate::device::rtnetlink::{self, Device};
+use crate::device::{ethtool, genetlink};
+use crate::port_programs::attach::{self, NATIVE};
+use crate::{OffloadError, OnDeath};
 
 /// Support of a feature by a device.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -12,8 +12,8 @@ use nix::sys::socket::{
     socket,
 };
 
-use crate::dry_runs::ones_complement;
-use crate::object;
+use crate::bpf::object;
+use crate::classifier::dry_runs::ones_complement;
 
 /// Returns whether programs can be loaded. Prints the reason if not, and fails where CI must be able to.
 pub(crate) fn can_load() -> bool {

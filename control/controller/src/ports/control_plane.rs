@@ -12,8 +12,6 @@ use millrace_units::Instant;
 
 use crate::view::{ControlClassView, ControlPlaneView, PortClassView};
 
-const _: () = assert!(CONTROL_CLASSES == millrace_offload::CONTROL_CLASSES);
-
 /// Minimum burst of a class, in packets.
 const LEAST_BURST: u32 = 32;
 

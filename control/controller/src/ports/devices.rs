@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use millrace_host::local_addresses;
 use millrace_offload::DriverSent;
-use millrace_packet::ClassCounts;
 use millrace_pipeline::{ClassLimits, DeviceId, OffloadCommand, Snapshot};
 use millrace_port::Capabilities;
 use millrace_units::PortId;
@@ -46,16 +45,17 @@ impl Devices {
             return KernelShare { sent, ..KernelShare::default() };
         };
         let counters = device.programs.counters().unwrap_or_default();
+        let cache = counters.cache;
         KernelShare {
             seen: counters.seen,
             seen_bytes: counters.seen_bytes,
             passed: counters.passed(),
-            dropped: counters.fallback_dropped + counters.undeliverable + counters.made_way,
-            forwarded: counters.forwarded,
-            filtered: counters.filtered,
-            policed: counters.policed,
-            formed: counters.formed,
-            classes: ClassCounts { passed: counters.entered, dropped: counters.refused },
+            dropped: counters.fallback.dropped + cache.undeliverable + cache.made_way,
+            forwarded: cache.forwarded,
+            filtered: cache.filtered,
+            policed: cache.policed,
+            formed: cache.formed,
+            classes: counters.control,
             sent,
         }
     }

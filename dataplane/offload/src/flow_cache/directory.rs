@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 
 use crate::OffloadError;
-use crate::bpf_syscall::detached_mount;
+use crate::bpf::syscall::detached_mount;
 
 /// Root of a private BPF file system.
 #[derive(Debug)]

@@ -9,10 +9,11 @@ use millrace_units::PortId;
 use millrace_wire::MacAddr;
 
 use super::{FlowCache, FlowCacheWriter, FlowSlot, Place};
-use crate::bpf_syscall::xdp_socket;
+use crate::ProgramCounters;
+use crate::bpf::object::{self, write_config};
+use crate::bpf::syscall;
+use crate::bpf::syscall::xdp_socket;
 use crate::counters::read_counters;
-use crate::object::write_config;
-use crate::{Level0Counters, bpf_syscall, object};
 
 /// MAC address of the port.
 pub(crate) const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];
@@ -76,18 +77,18 @@ impl Bench {
     }
 
     /// Returns the counters of the programs.
-    pub(crate) fn counters(&self) -> Level0Counters {
+    pub(crate) fn counters(&self) -> ProgramCounters {
         read_counters(&self.object).unwrap()
     }
 
     /// Returns the output frame, if the flow cache forwards the frame.
     pub(crate) fn run(&self, program: usize, frame: &[u8]) -> Option<Vec<u8>> {
         let before = self.counters();
-        let (verdict, out) = bpf_syscall::run_dry_through(self.programs[program].as_fd(), frame).unwrap();
+        let (verdict, out) = syscall::run_dry_through(self.programs[program].as_fd(), frame).unwrap();
         let after = self.counters();
         assert_eq!(after.seen - before.seen, 1);
-        let here = after.forwarded - before.forwarded;
-        assert_eq!(after.undeliverable, before.undeliverable);
+        let here = after.cache.forwarded - before.cache.forwarded;
+        assert_eq!(after.cache.undeliverable, before.cache.undeliverable);
         assert!(here == 0 || verdict == REDIRECT, "verdict {verdict}");
         (here == 1).then_some(out)
     }

@@ -15,10 +15,10 @@ use aya::{Ebpf, EbpfLoader};
 
 use super::FlowCache;
 use super::layout::FORMS;
-use crate::longest_way::longest_way;
-use crate::mapped_map::MappedMap;
-use crate::object::map_mut;
-use crate::{OffloadError, object};
+use crate::OffloadError;
+use crate::bpf::longest_way::longest_way;
+use crate::bpf::mapped_map::MappedMap;
+use crate::bpf::object::{self, map_mut};
 
 /// Programs of an eBPF variant, for frames of one buffer and of several, each with the map through which
 /// ports call it.

@@ -143,7 +143,7 @@ fn a_form_is_asked_about_each_packet_and_counts_it_once() {
     // Test frames have the destination port 9.
     form.memory().configure(&[9]);
     assert!(!bench.forwards(&v4) && bench.run(1, &v4).is_none());
-    assert_eq!(bench.counters().formed, 2);
+    assert_eq!(bench.counters().cache.formed, 2);
     let totals = bench.writer.totals(slots[0]);
     assert_eq!(
         (totals.sent.packets, totals.dropped.packets, totals.dropped.bytes),
@@ -153,7 +153,7 @@ fn a_form_is_asked_about_each_packet_and_counts_it_once() {
     form.memory().configure(&[9, 9]);
     assert!(!bench.forwards(&v4));
     assert_eq!((bench.writer.up(PORT), counted(&form)[0]), (up + 1, 6), "it went up, and isn't counted");
-    assert_eq!(bench.counters().formed, 2);
+    assert_eq!(bench.counters().cache.formed, 2);
     // Settings that change back and forth stay consistent.
     form.memory().configure(&[]);
     bench.writer.set_done(PORT, up + 1);

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use millrace_packet::DriverWay;
 
 use super::KEY_BYTES;
-use crate::dry_runs::ones_complement;
+use crate::classifier::dry_runs::ones_complement;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;

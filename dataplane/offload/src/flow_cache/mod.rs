@@ -46,9 +46,9 @@ pub use policers::PolicerPlace;
 use policers::Policers;
 pub use writer::{FlowCacheWriter, FlowSlot};
 
-use crate::bpf_syscall::delete_key;
-use crate::object::{map_mut, missing};
-use crate::{OffloadError, object};
+use crate::OffloadError;
+use crate::bpf::object::{self, map_mut, missing};
+use crate::bpf::syscall::delete_key;
 
 /// Frames that the flow cache sent out of a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -7,7 +7,7 @@ use aya::Ebpf;
 
 use super::layout::{POLICERS, Policer};
 use crate::OffloadError;
-use crate::mapped_map::MappedMap;
+use crate::bpf::mapped_map::MappedMap;
 
 const BUCKET: usize = size_of::<Policer>();
 const PAID: usize = std::mem::offset_of!(Policer, paid);

@@ -11,7 +11,7 @@ use aya::Ebpf;
 
 use super::layout::{KEY_BYTES, Table, WORDS};
 use crate::OffloadError;
-use crate::mapped_map::MappedMap;
+use crate::bpf::mapped_map::MappedMap;
 
 const FREE: u32 = 0;
 /// Length of a bucket in bytes.

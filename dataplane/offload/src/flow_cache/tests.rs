@@ -1,19 +1,16 @@
-//! Programs with a flow cache: dry runs in the kernel compared with their twin, and frames through a veth.
+//! Programs with a flow cache: dry runs in the kernel.
 
-use std::os::fd::AsFd;
+mod agreement;
+mod concurrency;
 
 use millrace_packet::{DriverAction, DriverFlow, DriverTotals, DriverWay};
 use millrace_units::Amount;
 use millrace_wire::MacAddr;
-use proptest::prelude::*;
-use proptest::test_runner::TestRunner;
 
-use super::dry_runs::{Bench, FLOW, LOOPBACK, OUT, OWN, PORT, REDIRECT, WAY};
+use super::dry_runs::{Bench, FLOW, LOOPBACK, OUT, OWN, PORT, WAY};
 use super::forward_twin::{forwarded, read, udp_key};
-use super::{FlowCacheWriter, FlowSlot, KEY_BYTES};
-use crate::bpf_syscall;
-use crate::dry_runs::ones_complement;
-use crate::test_support::{can_load, frame_to, ipv4_packet, ipv6_packet, now};
+use super::{FlowSlot, KEY_BYTES};
+use crate::test_support::{can_load, frame_to, ipv4_packet, ipv6_packet};
 
 impl Bench {
     /// Inserts an entry of a UDP flow.
@@ -68,7 +65,7 @@ fn a_cached_flow_leaves_as_its_twin_says_and_is_counted() {
     }
     let sent = bench.cache.sent(OUT).unwrap();
     assert_eq!(sent.packets, 4);
-    assert_eq!(bench.counters().forwarded, 4);
+    assert_eq!(bench.counters().cache.forwarded, 4);
 }
 
 #[test]
@@ -143,7 +140,7 @@ fn packets_with_fragment_headers_go_up_unchanged() {
         assert_eq!(read(&frame, PORT), None, "the twin, {headers}");
         assert!(!bench.forwards(&frame), "{headers}");
     }
-    assert_eq!(bench.counters().forwarded, 0);
+    assert_eq!(bench.counters().cache.forwarded, 0);
     bench.writer.set_done(PORT, bench.writer.up(PORT));
     assert!(bench.forwards(&v6_frame()));
 }
@@ -178,11 +175,11 @@ fn a_flow_of_an_overloaded_worker_loses_packets_rather_than_their_order() {
     bench.writer.set_overloaded((PORT, 63), false);
     let up = bench.writer.up(PORT);
     assert!(!bench.forwards(&v4_frame()) && !bench.forwards(&v4_frame()));
-    assert_eq!((bench.counters().made_way, bench.writer.up(PORT)), (2, up), "nothing more went up");
+    assert_eq!((bench.counters().cache.made_way, bench.writer.up(PORT)), (2, up), "nothing more went up");
     bench.writer.set_done(PORT, up);
     assert!(bench.forwards(&v4_frame()));
     assert!(!bench.forwards(&v6_frame()), "who has no entry goes up");
-    assert_eq!(bench.counters().made_way, 2);
+    assert_eq!(bench.counters().cache.made_way, 2);
     assert!(bench.writer.is_overloaded(PORT));
     bench.writer.set_overloaded((PORT, 5), false);
     assert!(!bench.writer.is_overloaded(PORT));
@@ -261,53 +258,6 @@ fn as_many_flows_are_found_as_there_is_room_for_and_those_that_were_removed_are_
 }
 
 #[test]
-fn workers_that_fill_the_cache_at_once_lose_none_of_each_others_flows() {
-    if !can_load() {
-        return;
-    }
-    const WORKERS: u16 = 4;
-    const FLOWS: u16 = 8;
-    // Enough entries, but so few words that all flows meet in them.
-    let mut bench = Bench::of_workers((WORKERS * FLOWS * 2).into(), WORKERS.into());
-    let writers: Vec<_> = (0..WORKERS).map(|worker| bench.cache.writer(worker.into()).unwrap()).collect();
-    let start = std::sync::Barrier::new(WORKERS.into());
-    let fill = |(worker, mut writer): (u16, FlowCacheWriter)| {
-        let flows: Vec<_> = (worker * FLOWS..(worker + 1) * FLOWS).map(numbered).collect();
-        writer.publish(7);
-        start.wait();
-        let mut lost = 0;
-        for round in 0..20_000 {
-            let slots: Vec<_> =
-                flows.iter().map(|(key, _, flow)| writer.insert(key, flow).unwrap()).collect();
-            // A flow with an entry gets no second entry.
-            lost += flows.iter().filter(|(key, _, flow)| writer.insert(key, flow).is_some()).count();
-            if round == 20_000 - 1 || lost > 0 {
-                slots.iter().for_each(|slot| writer.begin(*slot, PORT, 7));
-                break;
-            }
-            for ((key, ..), slot) in flows.iter().zip(slots) {
-                writer.remove(key, slot);
-            }
-        }
-        (writer, lost, flows)
-    };
-    let mut filled: Vec<_> = std::thread::scope(|scope| {
-        let fill = &fill;
-        let numbered = (0..WORKERS).zip(writers);
-        let each: Vec<_> = numbered.map(|own| scope.spawn(move || fill(own))).collect();
-        each.into_iter().map(|thread| thread.join().unwrap()).collect()
-    });
-    assert_eq!(filled.iter().map(|(_, lost, _)| lost).sum::<usize>(), 0);
-    for (_, frame, flow) in filled.iter().flat_map(|(_, _, flows)| flows) {
-        let DriverAction::Send(way) = flow.action else { unreachable!() };
-        assert_eq!(bench.run(0, frame), Some(forwarded(frame, &way)));
-    }
-    // Each worker has its own generation.
-    filled[0].0.publish(8);
-    assert!(!bench.forwards(&numbered(0).1) && bench.forwards(&numbered(FLOWS).1));
-}
-
-#[test]
 fn packets_that_go_up_are_counted_by_queue_first() {
     if !can_load() {
         return;
@@ -322,48 +272,6 @@ fn packets_that_go_up_are_counted_by_queue_first() {
     (0..3).for_each(|round| writer.note_read(queue, round, 100 + round));
     assert_eq!([1, 2].map(|round| writer.noted_read(queue, round)), [101, 102]);
     assert_eq!((writer.up_by(PORT, 63), writer.noted_read((PORT, 64), 1)), (0, 0));
-}
-
-#[test]
-fn what_a_program_reads_while_entries_change_hands_is_of_one_flow() {
-    if !can_load() {
-        return;
-    }
-    // One entry that two flows use in turn, and one flow with changing outputs.
-    let mut bench = Bench::new(1);
-    let programs = bench.programs[0].try_clone().unwrap();
-    let ends = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let is_over = ends.clone();
-    let reader = std::thread::spawn(move || {
-        let mut forwarded = 0;
-        while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
-            for number in 0..4_u16 {
-                let (_, frame, _) = numbered(number);
-                let (verdict, out) = bpf_syscall::run_dry_through(programs.as_fd(), &frame).unwrap();
-                if verdict == REDIRECT && out[..4] == [2, 9, 9, 9] {
-                    assert_eq!(out[4..6], number.to_be_bytes(), "the way of another flow");
-                    forwarded += 1;
-                }
-            }
-        }
-        forwarded
-    });
-    let start = now();
-    for number in (0..4_u16).cycle() {
-        let (key, _, flow) = numbered(number);
-        let slot = bench.writer.insert(&key, &flow).unwrap();
-        for _ in 0..50 {
-            bench.writer.set_done(PORT, bench.writer.up(PORT));
-            bench.writer.begin(slot, PORT, 1);
-            bench.writer.renew(slot, &flow, 1);
-        }
-        bench.writer.remove(&key, slot);
-        if start.elapsed() > std::time::Duration::from_secs(2) {
-            break;
-        }
-    }
-    ends.store(true, std::sync::atomic::Ordering::Relaxed);
-    assert!(reader.join().unwrap() > 0, "none was forwarded meanwhile");
 }
 
 #[test]
@@ -394,16 +302,16 @@ fn a_flow_that_a_filter_drops_is_dropped_whatever_is_under_way_and_counted() {
     let up = bench.writer.up(PORT);
     let long = frame_to(OWN, 0x0800, &ipv4_packet(V4.0, V4.1, 1800));
     assert!(!bench.forwards(&v4_frame()) && !bench.forwards(&v4_frame()));
-    assert_eq!((bench.counters().filtered, bench.writer.up(PORT)), (2, up), "none of them went up");
+    assert_eq!((bench.counters().cache.filtered, bench.writer.up(PORT)), (2, up), "none of them went up");
     let totals = bench.writer.totals(slot);
     assert_eq!((totals.sent.packets, totals.dropped.packets), (1, 2));
     assert_eq!(totals.dropped.bytes, 2 * v4_frame().len() as u64);
     assert!(!bench.forwards(&long));
-    let counts = (bench.counters().filtered, bench.writer.up(PORT));
+    let counts = (bench.counters().cache.filtered, bench.writer.up(PORT));
     assert_eq!(counts, (2, up + 1), "a worker refuses it before it looks at filters");
     bench.writer.publish(3);
     assert!(!bench.forwards(&v4_frame()));
-    assert_eq!((bench.counters().filtered, bench.writer.up(PORT)), (2, up + 2), "the filter is gone");
+    assert_eq!((bench.counters().cache.filtered, bench.writer.up(PORT)), (2, up + 2), "the filter is gone");
 }
 
 #[test]
@@ -424,7 +332,7 @@ fn a_token_bucket_lets_its_burst_through_whoever_takes_from_it() {
     // Another user takes the tokens of one packet.
     bucket.paid().fetch_add(second * length, std::sync::atomic::Ordering::Relaxed);
     let forwarded = (0..6).filter(|_| bench.forwards(&v4_frame())).count();
-    assert_eq!((forwarded, bench.counters().policed), (3, 3));
+    assert_eq!((forwarded, bench.counters().cache.policed), (3, 3));
     let totals = bench.writer.totals(slot);
     assert_eq!((totals.sent.packets, totals.dropped.packets, totals.dropped.bytes), (9, 3, 3 * length));
     assert_eq!(bench.cache.sent(OUT).unwrap().packets, 9, "what is dropped was not sent");
@@ -452,96 +360,8 @@ fn padding_is_neither_charged_nor_counted() {
     bench.writer.publish(2);
     bench.writer.renew(slot, &DriverFlow { policer: Some(bucket.number()), ..FLOW }, 2);
     let forwarded = (0..12).filter(|_| bench.forwards(&padded)).count();
-    assert_eq!((forwarded, bench.counters().policed), (10, 2));
+    assert_eq!((forwarded, bench.counters().cache.policed), (10, 2));
     let totals = bench.writer.totals(slot);
     assert_eq!((totals.sent.bytes, totals.dropped.bytes), (10 * length, 2 * length));
     assert_eq!(bench.cache.sent(OUT).unwrap().bytes, 10 * length, "as a worker would count it");
-}
-
-/// Returns packets of the two flows, with changed bytes or bits, cut or padded.
-fn any_frame() -> impl Strategy<Value = Vec<u8>> {
-    let payload = prop_oneof![Just(4_usize), Just(18), 0..60_usize, Just(1480)];
-    let whole = (any::<bool>(), payload).prop_map(|(v6, payload)| match v6 {
-        true => frame_to(OWN, 0x86dd, &ipv6_packet(V6.0, V6.1, payload)),
-        false => frame_to(OWN, 0x0800, &ipv4_packet(V4.0, V4.1, payload)),
-    });
-    let change = prop_oneof![
-        3 => Just(Change::None),
-        3 => (12..60_usize, 0..8_u32).prop_map(|(at, bit)| Change::Bit(at, bit)),
-        2 => (20..60_usize, any::<u8>()).prop_map(|(at, to)| Change::Byte(at, to)),
-        1 => Just(Change::Partial),
-        1 => (1..30_usize).prop_map(Change::Pad),
-        1 => (15..70_usize).prop_map(Change::Cut),
-    ];
-    (whole, change, any::<bool>()).prop_map(|(mut frame, change, repair)| {
-        change.make(&mut frame);
-        // Programs look at changes of an IPv4 header only if its checksum is correct.
-        if repair && frame.len() >= 34 && frame[12..14] == [8, 0] {
-            frame[24..26].fill(0);
-            let sum = !ones_complement(&frame[14..34]);
-            frame[24..26].copy_from_slice(&sum.to_be_bytes());
-        }
-        frame
-    })
-}
-
-#[derive(Clone, Debug)]
-enum Change {
-    None,
-    Bit(usize, u32),
-    Byte(usize, u8),
-    /// Change: the sender leaves the checksum to its network card.
-    Partial,
-    Pad(usize),
-    Cut(usize),
-}
-
-impl Change {
-    fn make(&self, frame: &mut Vec<u8>) {
-        match *self {
-            Self::None => {}
-            Self::Bit(at, bit) if at < frame.len() => frame[at] ^= 1 << bit,
-            Self::Byte(at, to) if at < frame.len() => frame[at] = to,
-            Self::Bit(..) | Self::Byte(..) => {}
-            Self::Partial => {
-                let (transport, addresses) = if frame[12] == 8 { (34, 26..34) } else { (54, 22..54) };
-                let length = ((frame.len() - transport) as u16).to_be_bytes();
-                let pseudo = ones_complement(&[&frame[addresses], &[0, 17], &length[..]].concat());
-                frame[transport + 6..transport + 8].copy_from_slice(&pseudo.to_be_bytes());
-            }
-            Self::Pad(more) => frame.extend(std::iter::repeat_n(0, more)),
-            Self::Cut(to) => frame.truncate(to),
-        }
-    }
-}
-
-#[test]
-fn programs_agree_with_their_twin_on_any_frame() {
-    if !can_load() {
-        return;
-    }
-    let mut bench = Bench::new(16);
-    bench.begin(V4.0, V4.1);
-    bench.begin(V6.0, V6.1);
-    let known = [udp_key(V4.0, V4.1, PORT), udp_key(V6.0, V6.1, PORT)];
-    let bench = std::cell::RefCell::new(bench);
-    let (forwarded_here, gone_up) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
-    let mut runner =
-        TestRunner::new(ProptestConfig { cases: 6_000, failure_persistence: None, ..Default::default() });
-    let outcome = runner.run(&any_frame(), |frame| {
-        let mut bench = bench.borrow_mut();
-        let read = read(&frame, PORT);
-        let expected = read
-            .filter(|read| known.contains(&read.key) && read.network_length <= usize::from(WAY.mtu))
-            .map(|_| forwarded(&frame, &WAY));
-        let counter = if expected.is_some() { &forwarded_here } else { &gone_up };
-        counter.set(counter.get() + 1);
-        let found = bench.run(0, &frame);
-        prop_assert_eq!(found, expected);
-        let up = bench.writer.up(PORT);
-        bench.writer.set_done(PORT, up);
-        Ok(())
-    });
-    outcome.unwrap();
-    assert!(forwarded_here.get() > 500 && gone_up.get() > 500, "{forwarded_here:?} {gone_up:?}");
 }

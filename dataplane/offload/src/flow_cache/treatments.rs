@@ -7,7 +7,7 @@ use millrace_packet::{DriverAction, DriverFlow};
 
 use super::layout::{TREATMENTS, Treatment};
 use crate::OffloadError;
-use crate::mapped_map::MappedMap;
+use crate::bpf::mapped_map::MappedMap;
 
 const TREATMENT: usize = size_of::<Treatment>();
 const OUT: usize = std::mem::offset_of!(Treatment, out);

@@ -12,7 +12,7 @@ use super::policers::{PolicerPlace, Policers};
 use super::table::Words;
 use super::treatments::Treatments;
 use crate::OffloadError;
-use crate::mapped_map::MappedMap;
+use crate::bpf::mapped_map::MappedMap;
 
 /// Entry of a flow in the cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

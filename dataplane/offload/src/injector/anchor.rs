@@ -13,8 +13,8 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use nix::sched::{CloneFlags, unshare};
 
 use crate::OffloadError;
-use crate::attach::GENERIC;
-use crate::bpf_syscall::{Hook, create_link};
+use crate::bpf::syscall::{Hook, create_link};
+use crate::port_programs::attach::GENERIC;
 
 /// Index of the loopback device, the first device of every namespace.
 const LOOPBACK: u32 = 1;

@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use aya::Ebpf;
 
 use super::live_run::{self, MAX_BATCH, MAX_FRAME, MIN_FRAME};
-use crate::mapped_map::MappedMap;
+use crate::bpf::mapped_map::MappedMap;
 use crate::{InjectError, OffloadError};
 
 /// Constants `TAPE_BYTES`, `ENTRY_HEAD` and `LONGEST_ON_TAPE` of bpf/frame_tape.h.

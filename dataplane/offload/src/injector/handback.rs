@@ -8,8 +8,8 @@ use aya::maps::{Map, MapData, PerCpuArray, PerCpuValues};
 use super::anchor::Anchor;
 use super::frame_tape::FrameTape;
 use super::live_run::check_lengths;
-use crate::object::map_mut;
-use crate::{Attachment, InjectError, OffloadError, PortPrograms, object};
+use crate::bpf::object::{self, map_mut};
+use crate::{Attachment, InjectError, OffloadError, PortPrograms};
 
 /// Punts frames to the kernel as received from a port.
 ///

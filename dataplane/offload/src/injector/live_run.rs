@@ -3,7 +3,8 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use crate::{InjectError, bpf_syscall};
+use crate::InjectError;
+use crate::bpf::syscall;
 
 /// Length of the longest frame of a live run, in bytes: a 4 KiB page minus the kernel's own head (at most
 /// 192), the headroom (256) and the tail that a socket buffer needs (320). The length is the same on machines
@@ -31,11 +32,11 @@ pub(crate) fn run(
     count: u32,
     batch: u32,
 ) -> Result<(), InjectError> {
-    bpf_syscall::run_live(program, ifindex, first, count, batch.clamp(1, MAX_BATCH)).map_err(|error| {
-        match error.raw_os_error() {
-            Some(libc::ENODEV) => InjectError::DeviceGone { ifindex },
-            _ => InjectError::Kernel(error),
-        }
+    syscall::run_live(program, ifindex, first, count, batch.clamp(1, MAX_BATCH)).map_err(|error| match error
+        .raw_os_error()
+    {
+        Some(libc::ENODEV) => InjectError::DeviceGone { ifindex },
+        _ => InjectError::Kernel(error),
     })
 }
 

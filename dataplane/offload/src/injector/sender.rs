@@ -9,8 +9,8 @@ use aya::maps::xdp::XdpMapError;
 use super::anchor::Anchor;
 use super::frame_tape::FrameTape;
 use super::live_run::MAX_FRAME;
-use crate::object::map_mut;
-use crate::{InjectError, OffloadError, object};
+use crate::bpf::object::{self, map_mut};
+use crate::{InjectError, OffloadError};
 
 /// Sender of frames out of a device that accepts redirected frames, a batch per system call. The call lasts
 /// until the kernel has processed the batch; for a veth, until its other end has received it.

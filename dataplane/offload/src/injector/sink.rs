@@ -6,11 +6,11 @@ use aya::Ebpf;
 use aya::maps::xdp::XdpMapError;
 use aya::maps::{DevMap, MapError, PerCpuArray};
 
-use crate::attach::NATIVE;
-use crate::bpf_syscall::{Hook, create_link};
+use crate::OffloadError;
+use crate::bpf::object::{self, map_mut, missing};
+use crate::bpf::syscall::{Hook, create_link};
 use crate::flow_cache::DriverSent;
-use crate::object::{map_mut, missing};
-use crate::{OffloadError, object};
+use crate::port_programs::attach::NATIVE;
 
 /// Program on a device that takes all received frames. Dropping it detaches the program.
 #[derive(Debug)]

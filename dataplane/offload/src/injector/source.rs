@@ -7,8 +7,9 @@ use aya::Ebpf;
 use super::anchor::Anchor;
 use super::live_run::{self, check_lengths};
 use super::template::{Fields, SLOT_BYTES};
-use crate::mapped_map::MappedMap;
-use crate::{InjectError, object};
+use crate::InjectError;
+use crate::bpf::mapped_map::MappedMap;
+use crate::bpf::object;
 
 /// Number of entries of the map `slots`.
 const SLOTS: usize = 256;

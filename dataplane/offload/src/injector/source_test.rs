@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Flows, FrameSink, FrameSource};
-use crate::dry_runs::ones_complement;
+use crate::classifier::dry_runs::ones_complement;
 use crate::test_support::{
     Wire, can_load, frame_to, ipv4_packet, ipv6_packet, now, packet_socket, receive_all,
 };
@@ -37,7 +37,7 @@ fn every_frame_arrives_at_a_port_with_a_program() {
         for (count, batch) in [(1, 1), (50, 7), (64, 64), (200, 256)].into_iter().cycle().take(400) {
             assert_eq!(source.send(peer, count, batch).unwrap(), u64::from(count));
             // A veth's ring has room for 256 frames, and its receiver may be delayed.
-            while programs.counters().unwrap().fallback_dropped < source.sent() {
+            while programs.counters().unwrap().fallback.dropped < source.sent() {
                 assert!(
                     start.elapsed() < Duration::from_secs(20),
                     "{:?} of {}",
@@ -55,7 +55,7 @@ fn every_frame_arrives_at_a_port_with_a_program() {
         ));
     });
     let counted = programs.counters().unwrap();
-    assert_eq!((counted.seen, counted.fallback_dropped), (31_500 + counted.passed(), 31_500));
+    assert_eq!((counted.seen, counted.fallback.dropped), (31_500 + counted.passed(), 31_500));
 }
 
 #[test]

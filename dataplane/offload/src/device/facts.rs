@@ -1,7 +1,8 @@
 //! Device properties queried from the kernel without trials, for devices in use.
 
-use crate::rtnetlink;
-use crate::{ethtool, genetlink, link_speed};
+use super::rtnetlink;
+use super::{ethtool, genetlink};
+use crate::link_speed;
 
 /// Properties of a device.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -5,11 +5,12 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use aya::Ebpf;
 
-use crate::control_plane::set;
+use super::control_plane::set;
+use crate::bpf::object::{self, write_config};
+use crate::bpf::syscall;
 use crate::counters::read_counters;
-use crate::object::write_config;
 use crate::test_support::{can_load, frame_to, ipv4_packet, ipv6_packet, with_tags};
-use crate::{CONTROL_CLASSES, ClassRate, bpf_syscall, object};
+use crate::{CONTROL_CLASSES, ClassRate};
 
 const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const GROUP: [u8; 6] = [1, 0, 0x5e, 0, 0, 5];
@@ -46,7 +47,7 @@ impl Programs {
     fn classes(&self, frame: &[u8]) -> Vec<(usize, bool)> {
         let run = |(program, dropped): &(OwnedFd, u32)| {
             let before = read_counters(&self.object).unwrap();
-            let answer = match bpf_syscall::run_dry(program.as_fd(), frame) {
+            let answer = match syscall::run_dry(program.as_fd(), frame) {
                 // A dry run needs whole network headers for a tcx program; a real device does not.
                 Err(error)
                     if error.raw_os_error() == Some(libc::EINVAL) && frame.len() < 74 && *dropped == 2 =>
@@ -57,8 +58,8 @@ impl Programs {
             };
             let after = read_counters(&self.object).unwrap();
             let more = |after: &[u64], before: &[u64]| after.iter().zip(before).position(|(a, b)| a != b);
-            let entered = more(&after.entered, &before.entered);
-            let refused = more(&after.refused, &before.refused);
+            let entered = more(&after.control.passed, &before.control.passed);
+            let refused = more(&after.control.dropped, &before.control.dropped);
             assert_eq!(refused.is_some(), answer == *dropped, "{refused:?} is counted, {answer} answered");
             assert_eq!(after.passed() - before.passed(), u64::from(refused.is_none()));
             assert!(entered.is_none() || refused.is_none());
@@ -102,10 +103,16 @@ fn to_group(frame: Vec<u8>) -> Vec<u8> {
     [&GROUP[..], &frame[6..]].concat()
 }
 
-fn table() -> Vec<(&'static str, Vec<u8>, usize)> {
+/// Description of a frame, the frame, and its class.
+type Row = (&'static str, Vec<u8>, usize);
+
+fn arp() -> Vec<u8> {
+    frame_to([255; 6], 0x0806, &[0; 80])
+}
+
+/// Returns frames of routing protocols, ICMP and neighbour discovery.
+fn routing_and_icmp() -> Vec<Row> {
     let own = "10.0.0.1";
-    let llc = frame_to([1, 0x80, 0xc2, 0, 0, 0x14], 60, &[0xfe; 80]);
-    let arp = frame_to([255; 6], 0x0806, &[0; 80]);
     vec![
         ("BGP", v4(own, 6, (40_000, 179)), BGP),
         ("BGP's answer", v4(own, 6, (179, 40_000)), BGP),
@@ -118,15 +125,22 @@ fn table() -> Vec<(&'static str, Vec<u8>, usize)> {
         ("BFD", v4(own, 17, (50_000, 3784)), ROUTING),
         ("VRRP", to_group(v4("224.0.0.18", 112, (0, 0))), ROUTING),
         ("RIPng", to_group(v6("ff02::9", 17, 255, [2, 9, 2, 9])), ROUTING),
-        ("IS-IS", llc, ROUTING),
+        ("IS-IS", frame_to([1, 0x80, 0xc2, 0, 0, 0x14], 60, &[0xfe; 80]), ROUTING),
         ("echo", v4(own, 1, (0x0800, 0)), ICMP),
         ("a later fragment of an echo", patched(v4(own, 1, (0, 0)), 7, 9), ICMP),
         ("a later fragment to port 179", patched(v4(own, 6, (40_000, 179)), 7, 9), OTHER),
         ("echo over IPv6", v6("fe80::1", 58, 64, [128, 0, 0, 0]), ICMP),
         ("a solicitation", to_group(v6("ff02::1:ff00:1", 58, 255, [135, 0, 0, 0])), NEIGHBOURS),
         ("a solicitation from elsewhere", v6("fe80::1", 58, 254, [135, 0, 0, 0]), ICMP),
-        ("ARP", arp.clone(), NEIGHBOURS),
-        ("ARP with a priority", with_tags(&arp, &[(0x8100, 0x6000)]), NEIGHBOURS),
+    ]
+}
+
+/// Returns frames of other protocols.
+fn other_protocols() -> Vec<Row> {
+    let own = "10.0.0.1";
+    vec![
+        ("ARP", arp(), NEIGHBOURS),
+        ("ARP with a priority", with_tags(&arp(), &[(0x8100, 0x6000)]), NEIGHBOURS),
         ("Router Alert", patched(v4(own, 46, (0, 0)), 0, 0x46), OPTIONS),
         ("IGMP", to_group(v4("224.0.0.1", 2, (0, 0))), OPTIONS),
         ("MLD", to_group(v6("ff02::16", 0, 1, [58, 0, 5, 2])), OPTIONS),
@@ -135,22 +149,40 @@ fn table() -> Vec<(&'static str, Vec<u8>, usize)> {
         ("MPLS", frame_to(OWN, 0x8847, &[0; 80]), NONE),
         ("a stream to a group", to_group(v4("239.1.1.1", 17, (5, 5))), NONE),
         ("a stream to a group of IPv6", to_group(v6("ff0e::1", 17, 9, [1; 4])), NONE),
+    ]
+}
+
+/// Returns frames to other MAC addresses.
+fn other_stations() -> Vec<Row> {
+    let own = "10.0.0.1";
+    vec![
         ("a bridge's behind the port", to_other(v4(own, 6, (4, 179))), BGP),
         ("another station's", to_other(v4("10.0.0.9", 6, (4, 179))), NONE),
         ("another station's of the link", to_other(v6("fe80::9", 6, 64, [0, 4, 0, 179])), NONE),
+        ("OSPF's group to a bridge's MAC address", to_other(v4("224.0.0.5", 89, (0, 0))), OSPF),
+        ("a broadcast to a bridge's MAC address", to_other(v4("255.255.255.255", 17, (68, 67))), OTHER),
+        (
+            "a solicitation to a bridge's MAC address",
+            to_other(v6("ff02::1:ff00:1", 58, 255, [135, 0, 0, 0])),
+            NEIGHBOURS,
+        ),
+        ("a stream to a group to a bridge's MAC address", to_other(v6("ff0e::1", 17, 9, [1; 4])), NONE),
+    ]
+}
+
+/// Returns frames in VLANs that are no sub-interface.
+fn tagged() -> Vec<Row> {
+    let own = "10.0.0.1";
+    vec![
         ("for the router in another VLAN", with_tags(&v4(own, 6, (4, 179)), &[(0x8100, 77)]), BGP),
         ("for another in another VLAN", with_tags(&v4("10.0.0.9", 6, (4, 179)), &[(0x8100, 77)]), NONE),
-        ("ARP in another VLAN", with_tags(&arp, &[(0x8100, 77)]), NEIGHBOURS),
+        ("ARP in another VLAN", with_tags(&arp(), &[(0x8100, 77)]), NEIGHBOURS),
         (
             "OSPF's group in two tags",
             with_tags(&to_group(v4("224.0.0.5", 89, (0, 0))), &[(0x88a8, 7), (0x8100, 7)]),
             OSPF,
         ),
-        (
-            "ARP to one station in another VLAN",
-            with_tags(&to_other(arp.clone()), &[(0x8100, 77)]),
-            NEIGHBOURS,
-        ),
+        ("ARP to one station in another VLAN", with_tags(&to_other(arp()), &[(0x8100, 77)]), NEIGHBOURS),
         ("LLDP in another VLAN", with_tags(&frame_to(OWN, 0x88cc, &[0; 80]), &[(0x8100, 77)]), OTHER),
         (
             "OSPF's group to the router's MAC address in another VLAN",
@@ -173,16 +205,12 @@ fn table() -> Vec<(&'static str, Vec<u8>, usize)> {
             NONE,
         ),
         ("in three tags", with_tags(&v4(own, 6, (4, 179)), &[(0x88a8, 7), (0x8100, 8), (0x8100, 9)]), OTHER),
-        ("OSPF's group to a bridge's MAC address", to_other(v4("224.0.0.5", 89, (0, 0))), OSPF),
-        ("a broadcast to a bridge's MAC address", to_other(v4("255.255.255.255", 17, (68, 67))), OTHER),
-        (
-            "a solicitation to a bridge's MAC address",
-            to_other(v6("ff02::1:ff00:1", 58, 255, [135, 0, 0, 0])),
-            NEIGHBOURS,
-        ),
-        ("a stream to a group to a bridge's MAC address", to_other(v6("ff0e::1", 17, 9, [1; 4])), NONE),
         ("MPLS in another VLAN", with_tags(&frame_to(OWN, 0x8847, &[0; 80]), &[(0x8100, 77)]), NONE),
     ]
+}
+
+fn table() -> Vec<Row> {
+    [routing_and_icmp(), other_protocols(), other_stations(), tagged()].concat()
 }
 
 #[test]

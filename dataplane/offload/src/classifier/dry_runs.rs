@@ -5,10 +5,11 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use aya::Ebpf;
 
-use crate::classifier_twin::{Knowledge, Verdict};
-use crate::counters::read_counters;
-use crate::object::write_config;
-use crate::{Level0Counters, VlanStack, VlanTag, bpf_syscall, object};
+use super::twin::{Knowledge, Verdict};
+use crate::bpf::object::{self, write_config};
+use crate::bpf::syscall;
+use crate::counters::read_words;
+use crate::{ProgramCounters, VlanStack, VlanTag};
 
 /// MAC address of the port.
 pub(crate) const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];
@@ -58,8 +59,8 @@ impl Programs {
     pub(crate) fn verdict(&self, frame: &[u8]) -> Verdict {
         let mut verdicts = Vec::new();
         for (program, to_user) in [(&self.xdp[0], 1), (&self.xdp[1], 1), (&self.tcx, 2)] {
-            let before = read_counters(&self.object).unwrap();
-            let answer = match bpf_syscall::run_dry(program.as_fd(), frame) {
+            let before = read_words(&self.object).unwrap();
+            let answer = match syscall::run_dry(program.as_fd(), frame) {
                 // A dry run needs whole network headers for a tcx program; a real device does not.
                 Err(error)
                     if error.raw_os_error() == Some(libc::EINVAL) && frame.len() < 74 && to_user == 2 =>
@@ -68,7 +69,8 @@ impl Programs {
                 }
                 answer => answer.unwrap(),
             };
-            let counted = difference(&read_counters(&self.object).unwrap(), &before);
+            let after = read_words(&self.object).unwrap();
+            let counted = ProgramCounters::of_words(&std::array::from_fn(|word| after[word] - before[word]));
             assert_eq!(counted.seen_bytes, frame.len() as u64);
             let verdict = counted_verdict(&counted);
             assert_eq!(
@@ -80,7 +82,7 @@ impl Programs {
         }
         // A dry run removes the link header before a socket filter; a real packet socket does not.
         let with_header = [&[0; 14], frame].concat();
-        let taken = bpf_syscall::run_dry(self.filter.as_fd(), &with_header).unwrap() != 0;
+        let taken = syscall::run_dry(self.filter.as_fd(), &with_header).unwrap() != 0;
         assert!(verdicts.iter().all(|verdict| *verdict == verdicts[0]), "{verdicts:?}");
         assert_eq!(taken, verdicts[0] == Verdict::UserSpace, "the socket filter disagrees");
         verdicts[0]
@@ -93,40 +95,15 @@ pub(crate) fn insert<K: aya::Pod>(object: &mut Ebpf, map: &str, key: K) {
     map.insert(key, 1, 0).unwrap();
 }
 
-/// Returns the counts between two readings.
-pub(crate) fn difference(after: &Level0Counters, before: &Level0Counters) -> Level0Counters {
-    Level0Counters {
-        seen: after.seen - before.seen,
-        seen_bytes: after.seen_bytes - before.seen_bytes,
-        redirected: after.redirected - before.redirected,
-        other_ethertype: after.other_ethertype - before.other_ethertype,
-        not_ours: after.not_ours - before.not_ours,
-        local: after.local - before.local,
-        multicast: after.multicast - before.multicast,
-        vlan: after.vlan - before.vlan,
-        forwarded: after.forwarded - before.forwarded,
-        undeliverable: after.undeliverable - before.undeliverable,
-        made_way: after.made_way - before.made_way,
-        filtered: after.filtered - before.filtered,
-        policed: after.policed - before.policed,
-        formed: after.formed - before.formed,
-        fallback_passed: after.fallback_passed - before.fallback_passed,
-        fallback_dropped: after.fallback_dropped - before.fallback_dropped,
-        handed_back: after.handed_back - before.handed_back,
-        entered: std::array::from_fn(|class| after.entered[class] - before.entered[class]),
-        refused: std::array::from_fn(|class| after.refused[class] - before.refused[class]),
-    }
-}
-
 /// Returns the verdict that the counters show for a single frame.
-pub(crate) fn counted_verdict(counted: &Level0Counters) -> Verdict {
+pub(crate) fn counted_verdict(counted: &ProgramCounters) -> Verdict {
     let classes = [
-        (counted.redirected + counted.fallback_dropped, Verdict::UserSpace),
-        (counted.other_ethertype, Verdict::OtherEthertype),
-        (counted.not_ours, Verdict::NotOurs),
-        (counted.local, Verdict::Local),
-        (counted.multicast, Verdict::Multicast),
-        (counted.vlan, Verdict::Vlan),
+        (counted.redirected + counted.fallback.dropped, Verdict::UserSpace),
+        (counted.kept.other_ethertype, Verdict::OtherEthertype),
+        (counted.kept.not_ours, Verdict::NotOurs),
+        (counted.kept.local, Verdict::Local),
+        (counted.kept.multicast, Verdict::Multicast),
+        (counted.kept.vlan, Verdict::Vlan),
     ];
     assert_eq!(counted.seen, 1);
     let found: Vec<_> = classes.into_iter().filter(|(count, _)| *count > 0).collect();

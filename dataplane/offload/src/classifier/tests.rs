@@ -5,8 +5,8 @@ use std::net::Ipv6Addr;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
-use crate::classifier_twin::{Verdict, classify};
-use crate::dry_runs::{OWN, Programs};
+use super::dry_runs::{OWN, Programs};
+use super::twin::{Verdict, classify};
 use crate::test_support::{can_load, frame_to, ipv4_packet, ipv6_packet, with_tags};
 
 const OTHER: [u8; 6] = [2, 0, 0, 0, 0, 2];

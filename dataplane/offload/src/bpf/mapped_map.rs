@@ -11,8 +11,8 @@ use aya::Ebpf;
 use aya::maps::Map;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
+use super::object::map_mut;
 use crate::OffloadError;
-use crate::object::map_mut;
 
 /// Map created with `BPF_F_MMAPABLE`.
 #[derive(Debug)]

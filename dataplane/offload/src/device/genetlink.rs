@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use netlink_sys::protocols::NETLINK_GENERIC;
 use netlink_sys::{Socket, SocketAddr};
 
-use crate::rtnetlink::{attribute, refusal};
+use super::rtnetlink::{attribute, refusal};
 
 const GENL_ID_CTRL: u16 = 0x10;
 const CTRL_CMD_GETFAMILY: u8 = 3;

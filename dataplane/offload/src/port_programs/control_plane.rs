@@ -4,8 +4,8 @@
 use aya::Ebpf;
 use aya::maps::{Array, MapError};
 
-use crate::object::map_mut;
-use crate::{CONTROL_CLASSES, OffloadError, object};
+use crate::bpf::object::{self, map_mut};
+use crate::{CONTROL_CLASSES, OffloadError};
 
 /// Ticks per second. A tick is a sixteenth of a nanosecond; each packet costs a number of ticks.
 const TICKS: u64 = 16_000_000_000;

@@ -84,21 +84,25 @@ struct MapElement {
     flags: u64,
 }
 
+/// Lengths and addresses of an input and of an output.
+#[repr(C)]
+#[derive(Default)]
+struct Buffers {
+    size_in: u32,
+    size_out: u32,
+    address_in: u64,
+    address_out: u64,
+}
+
 #[repr(C)]
 #[derive(Default)]
 struct TestRun {
     prog_fd: u32,
     retval: u32,
-    data_size_in: u32,
-    data_size_out: u32,
-    data_in: u64,
-    data_out: u64,
+    data: Buffers,
     repeat: u32,
     duration: u32,
-    ctx_size_in: u32,
-    ctx_size_out: u32,
-    ctx_in: u64,
-    ctx_out: u64,
+    context: Buffers,
     flags: u32,
     cpu: u32,
     batch_size: u32,
@@ -248,11 +252,13 @@ pub(crate) fn run_live(
     let context = XdpContext { data_end: length, ingress_ifindex: ifindex, ..XdpContext::default() };
     let mut attributes = TestRun {
         prog_fd: fd_number(program),
-        data_size_in: length,
-        data_in: data.as_ptr() as u64,
+        data: Buffers { size_in: length, address_in: data.as_ptr() as u64, ..Buffers::default() },
         repeat,
-        ctx_size_in: size_of::<XdpContext>() as u32,
-        ctx_in: std::ptr::from_ref(&context) as u64,
+        context: Buffers {
+            size_in: size_of::<XdpContext>() as u32,
+            address_in: std::ptr::from_ref(&context) as u64,
+            ..Buffers::default()
+        },
         flags: BPF_F_TEST_XDP_LIVE_FRAMES,
         batch_size: batch,
         ..TestRun::default()
@@ -280,16 +286,18 @@ pub(crate) fn run_dry_through(program: BorrowedFd<'_>, data: &[u8]) -> io::Resul
 fn run_dry_to(program: BorrowedFd<'_>, data: &[u8], out: &mut [u8]) -> io::Result<(u32, usize)> {
     let mut attributes = TestRun {
         prog_fd: fd_number(program),
-        data_size_in: u32::try_from(data.len()).unwrap(),
-        data_in: data.as_ptr() as u64,
-        data_size_out: u32::try_from(out.len()).unwrap(),
-        data_out: if out.is_empty() { 0 } else { out.as_mut_ptr() as u64 },
+        data: Buffers {
+            size_in: u32::try_from(data.len()).unwrap(),
+            size_out: u32::try_from(out.len()).unwrap(),
+            address_in: data.as_ptr() as u64,
+            address_out: if out.is_empty() { 0 } else { out.as_mut_ptr() as u64 },
+        },
         repeat: 1,
         ..TestRun::default()
     };
     // SAFETY: the kernel only reads `data`, `out` has room for the given length, and both outlive the call.
     unsafe { bpf(BPF_PROG_TEST_RUN, &mut attributes)? };
-    Ok((attributes.retval, attributes.data_size_out as usize))
+    Ok((attributes.retval, attributes.data.size_out as usize))
 }
 
 /// Opens an unbound AF_XDP socket, which a map accepts.

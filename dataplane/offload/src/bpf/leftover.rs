@@ -6,7 +6,7 @@ use aya::Ebpf;
 use aya::maps::{Array, HashMap, Map, MapData, MapInfo};
 use aya::programs::{ProgramInfo, loaded_programs};
 
-use crate::object::NAME_PREFIX;
+use super::object::NAME_PREFIX;
 
 /// Returns the ids of all programs that Millrace has loaded on this machine, in this process, another or an
 /// earlier one. Empty if the kernel does not report them.

@@ -6,9 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use aya::Ebpf;
 
 use crate::OffloadError;
-use crate::bpf_syscall::{self, Hook};
-use crate::leftover::Loaded;
-use crate::rtnetlink::{self, DRV_MODE, Device, Refusal, SKB_MODE, UPDATE_IF_NOEXIST};
+use crate::bpf::leftover::Loaded;
+use crate::bpf::syscall::{self, Hook};
+use crate::device::rtnetlink::{self, DRV_MODE, Device, Refusal, SKB_MODE, UPDATE_IF_NOEXIST};
 
 /// Treatment of frames for user space while no socket is registered, also after the death of the process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -39,7 +39,7 @@ impl Hold {
             Self::Link(_) => Ok(()),
             Self::Xdp { program, flags } => rtnetlink::set_xdp(ifindex, None, flags, Some(program.as_fd()))
                 .map_err(|refusal| refusal.error),
-            Self::Tcx { program } => bpf_syscall::detach_tcx(program.as_fd(), ifindex),
+            Self::Tcx { program } => syscall::detach_tcx(program.as_fd(), ifindex),
         };
         match released {
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(()),
@@ -93,7 +93,7 @@ pub(crate) fn xdp(
             rtnetlink::set_xdp(ifindex, Some(program), mode | UPDATE_IF_NOEXIST, None)?;
             Ok(Hold::Xdp { program: program.try_clone_to_owned()?, flags: mode })
         }
-        OnDeath::Kernel => bpf_syscall::create_link(program, ifindex, Hook::Xdp { flags: mode })
+        OnDeath::Kernel => syscall::create_link(program, ifindex, Hook::Xdp { flags: mode })
             .map(Hold::Link)
             .map_err(|error| explain(program, ifindex, mode, error)),
     }
@@ -154,19 +154,19 @@ pub(crate) fn tcx(
     let leftovers = tcx_leftovers(ifindex);
     leftovers.iter().for_each(|old| old.bequeath(heir));
     let attached = match on_death {
-        OnDeath::Kernel => bpf_syscall::create_link(program, ifindex, Hook::TcxIngress).map(Hold::Link),
-        OnDeath::Drop => bpf_syscall::attach_tcx(program, ifindex)
+        OnDeath::Kernel => syscall::create_link(program, ifindex, Hook::TcxIngress).map(Hold::Link),
+        OnDeath::Drop => syscall::attach_tcx(program, ifindex)
             .and_then(|()| Ok(Hold::Tcx { program: program.try_clone_to_owned()? })),
     };
     let hold = attached.map_err(|error| tcx_error(device, ifindex, error))?;
     for old in leftovers.iter().filter_map(Loaded::fd) {
-        let _ = bpf_syscall::detach_tcx(old.as_fd(), ifindex);
+        let _ = syscall::detach_tcx(old.as_fd(), ifindex);
     }
     Ok(hold)
 }
 
 fn tcx_leftovers(ifindex: u32) -> Vec<Loaded> {
-    let programs = bpf_syscall::query_tcx(ifindex).unwrap_or_default();
+    let programs = syscall::query_tcx(ifindex).unwrap_or_default();
     let unlinked = programs.into_iter().filter(|(_, linked)| !linked);
     unlinked.filter_map(|(id, _)| Loaded::find(id)).filter(Loaded::is_ours).collect()
 }

@@ -1,5 +1,14 @@
 //! Programs of one port: load, attach, configure and detach.
 
+pub(crate) mod attach;
+mod control_plane;
+#[cfg(test)]
+mod control_plane_test;
+mod local_address;
+mod mode;
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
@@ -7,46 +16,23 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, MapError, XskMap};
 
-use crate::attach::{self, GENERIC, Hold, NATIVE, OnDeath};
+use self::attach::Hold;
+pub use self::attach::OnDeath;
+pub use self::control_plane::ClassRate;
+use self::local_address::difference;
+use self::mode::Target;
+pub use self::mode::{Attachment, Mode};
+use crate::bpf::object::{self, map_error, map_mut, write_config};
 use crate::counters::read_counters;
+use crate::device::rtnetlink::Device;
+use crate::device::{ethtool, genetlink, rtnetlink};
 use crate::flow_cache::{FlowCache, FlowPlaces, Place};
-use crate::leftover::Loaded;
-use crate::local_address::difference;
-use crate::object::{map_error, map_mut, write_config};
-use crate::rtnetlink::Device;
-use crate::{
-    CONTROL_CLASSES, ClassRate, Level0Counters, OffloadError, VlanStack, control_plane, ethtool, genetlink,
-    object, rtnetlink,
-};
+use crate::{CONTROL_CLASSES, OffloadError, ProgramCounters, VlanStack};
 
 const XDP_DROP: u8 = 1;
 const XDP_PASS: u8 = 2;
 /// Number of device queues that the map `sockets` has room for.
 const QUEUES: u32 = 256;
-
-/// Requested mode of the XDP program.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Mode {
-    /// XDP in the driver; an error if the driver does not support it.
-    Native,
-    /// XDP in the kernel's generic hook, after the allocation of a socket buffer. This works on every device,
-    /// and costs a copy.
-    Generic,
-    /// Native mode if possible, otherwise generic mode; [`PortPrograms::why`] then returns the reason.
-    #[default]
-    Auto,
-}
-
-/// Attachment of a port's programs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Attachment {
-    /// XDP in the driver.
-    Native,
-    /// XDP in the kernel's generic hook.
-    Generic,
-    /// tcx ingress with a socket filter, for AF_PACKET ports.
-    Tcx,
-}
 
 /// Attached programs of one port. Dropping them detaches them, except during a panic, which counts as a
 /// death: see [`OnDeath`].
@@ -386,7 +372,7 @@ impl PortPrograms {
     ///
     /// # Errors
     /// [`OffloadError::Map`] when the kernel refuses.
-    pub fn counters(&self) -> Result<Level0Counters, OffloadError> {
+    pub fn counters(&self) -> Result<ProgramCounters, OffloadError> {
         read_counters(&self.object)
     }
 
@@ -452,40 +438,6 @@ impl Drop for PortPrograms {
             // There is no caller to report an error to.
             let _ = hold.release(self.ifindex);
         }
-    }
-}
-
-/// Device, and the options of the attachment.
-struct Target<'a> {
-    device: &'a Device,
-    ifindex: u32,
-    on_death: OnDeath,
-    leftover: Option<(Loaded, u32)>,
-}
-
-impl Target<'_> {
-    fn attach(
-        mut self,
-        program: BorrowedFd<'_>,
-        mode: Mode,
-    ) -> Result<(Hold, Attachment, Option<String>), OffloadError> {
-        if mode == Mode::Generic {
-            return Ok((self.attach_in(program, GENERIC)?, Attachment::Generic, None));
-        }
-        match self.attach_in(program, NATIVE) {
-            Ok(hold) => Ok((hold, Attachment::Native, None)),
-            Err(error) if mode == Mode::Auto && attach::may_fall_back(&error) => {
-                // The native attempt may have detached the leftover.
-                self.leftover = attach::xdp_leftover(&attach::find_device(self.ifindex)?)?;
-                Ok((self.attach_in(program, GENERIC)?, Attachment::Generic, Some(error.to_string())))
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    fn attach_in(&self, program: BorrowedFd<'_>, mode: u32) -> Result<Hold, OffloadError> {
-        attach::xdp(program, self.ifindex, mode, self.on_death, self.leftover.as_ref())
-            .map_err(|refusal| attach::xdp_error(self.device, self.ifindex, mode, refusal))
     }
 }
 

@@ -5,7 +5,7 @@
 //! completed. Two run over the words of buckets, for flows that are not at their first word. The number of
 //! loops is reported as well.
 
-use crate::object::LEVEL0;
+use super::object::LEVEL0;
 
 const JUMP: u8 = 0x05;
 const JUMP32: u8 = 0x06;

@@ -4,11 +4,12 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use crate::bpf::syscall;
 use crate::test_support::{
     Wire, attach_filter, can_load, frame_to, ip, ipv4_packet, ipv6_packet, now, packet_socket, receive_all,
     send_frames, with_tags,
 };
-use crate::{Attachment, Level0Counters, Mode, OffloadError, OnDeath, PortPrograms, VlanStack, bpf_syscall};
+use crate::{Attachment, Mode, OffloadError, OnDeath, PortPrograms, ProgramCounters, VlanStack};
 
 const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
@@ -36,12 +37,13 @@ fn mixture() -> Vec<Vec<u8>> {
     ]
 }
 
-fn classes(counters: &Level0Counters) -> [u64; 5] {
-    [counters.vlan, counters.local, counters.multicast, counters.not_ours, counters.other_ethertype]
+fn classes(counters: &ProgramCounters) -> [u64; 5] {
+    let kept = &counters.kept;
+    [kept.vlan, kept.local, kept.multicast, kept.not_ours, kept.other_ethertype]
 }
 
 /// Waits until the program has seen `frames`.
-fn settled(programs: &PortPrograms, frames: u64) -> Level0Counters {
+fn settled(programs: &PortPrograms, frames: u64) -> ProgramCounters {
     let start = now();
     loop {
         let counters = programs.counters().unwrap();
@@ -71,7 +73,7 @@ fn each_class_is_counted(mode: Mode, frags: bool, expected: Attachment) {
     send(&wire, &frames);
     let counters = settled(&programs, frames.len() as u64);
     assert_eq!(classes(&counters), [1; 5], "{counters:?}");
-    assert_eq!((counters.fallback_dropped, counters.redirected), (3, 0));
+    assert_eq!((counters.fallback.dropped, counters.redirected), (3, 0));
     assert_eq!(counters.seen, counters.passed() + 3);
     assert_eq!(counters.seen_bytes, frames.iter().map(|frame| frame.len() as u64).sum::<u64>());
     assert!(wire.show().contains("xdp"), "{}", wire.show());
@@ -113,7 +115,7 @@ fn a_packet_socket_receives_what_tcx_takes_and_nothing_else() {
     // The kernel has removed the tag of the third frame.
     assert_eq!(receive_all(&socket), [frames[0].clone(), frames[1].clone(), frames[0].clone()]);
     wire.near(|| programs.detach().unwrap());
-    assert_eq!(wire.near(|| bpf_syscall::query_tcx(port).unwrap()), []);
+    assert_eq!(wire.near(|| syscall::query_tcx(port).unwrap()), []);
 }
 
 #[test]
@@ -125,7 +127,7 @@ fn nothing_is_taken_before_the_mac_is_known_and_a_drop_detaches() {
     let port = wire.port();
     let programs = wire.near(|| PortPrograms::attach_xdp(port, Mode::Native, false, OnDeath::Drop).unwrap());
     send(&wire, &mixture()[..2]);
-    assert_eq!(settled(&programs, 2).not_ours, 2);
+    assert_eq!(settled(&programs, 2).kept.not_ours, 2);
     wire.near(|| drop(programs));
     assert!(!wire.show().contains("xdp"), "{}", wire.show());
 }
@@ -223,7 +225,7 @@ fn die_attached(wire: &Wire, on_death: OnDeath, tcx: bool) {
     let (near, mut ready) = (wire.near.clone(), [0; 1]);
     let (read, write) = nix::unistd::pipe().unwrap();
     let status = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["port_programs_test::child_of_a_death", "--exact", "--ignored", "--nocapture"])
+        .args(["port_programs::tests::child_of_a_death", "--exact", "--ignored", "--nocapture"])
         .env(
             "MILLRACE_CHILD",
             format!("{near} {port} {} {}", u8::from(on_death == OnDeath::Drop), u8::from(tcx)),
@@ -271,7 +273,7 @@ fn a_killed_process_leaves_nothing_when_the_kernel_shall_forward() {
         std::thread::sleep(Duration::from_millis(5));
     }
     assert!(!wire.show().contains("xdp"), "{}", wire.show());
-    assert_eq!(wire.near(|| bpf_syscall::query_tcx(port).unwrap()), []);
+    assert_eq!(wire.near(|| syscall::query_tcx(port).unwrap()), []);
 }
 
 #[test]
@@ -288,7 +290,7 @@ fn a_killed_process_goes_on_dropping_until_it_is_replaced() {
     let frames = mixture();
     send(&wire, &frames);
     let counters = settled(&programs, frames.len() as u64);
-    assert_eq!((classes(&counters), counters.fallback_dropped), ([1; 5], 3), "{counters:?}");
+    assert_eq!((classes(&counters), counters.fallback.dropped), ([1; 5], 3), "{counters:?}");
     drop(wire.near(|| programs.detach()));
     assert!(!wire.show().contains("xdp"), "{}", wire.show());
     die_attached(&wire, OnDeath::Drop, false);
@@ -308,15 +310,15 @@ fn a_killed_packet_port_goes_on_dropping_until_it_is_replaced() {
     let wire = Wire::new();
     let port = wire.port();
     die_attached(&wire, OnDeath::Drop, true);
-    assert_eq!(wire.near(|| bpf_syscall::query_tcx(port).unwrap()).len(), 1);
+    assert_eq!(wire.near(|| syscall::query_tcx(port).unwrap()).len(), 1);
     let programs = wire.near(|| PortPrograms::attach_tcx(port, OnDeath::Drop).unwrap());
-    assert_eq!(wire.near(|| bpf_syscall::query_tcx(port).unwrap()).len(), 1);
+    assert_eq!(wire.near(|| syscall::query_tcx(port).unwrap()).len(), 1);
     let frames = mixture();
     send(&wire, &frames);
     let counters = settled(&programs, frames.len() as u64);
     assert_eq!((classes(&counters), counters.redirected), ([1; 5], 3), "{counters:?}");
     wire.near(|| programs.detach().unwrap());
-    assert_eq!(wire.near(|| bpf_syscall::query_tcx(port).unwrap()), []);
+    assert_eq!(wire.near(|| syscall::query_tcx(port).unwrap()), []);
 }
 
 #[test]

@@ -1,0 +1,6 @@
+//! Classification of frames by the programs in the kernel, compared with its twin in Rust.
+
+pub(crate) mod dry_runs;
+#[cfg(test)]
+mod tests;
+pub(crate) mod twin;

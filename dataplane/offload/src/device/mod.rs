@@ -1,0 +1,6 @@
+//! Properties of devices, queried from the kernel by netlink and ethtool.
+
+pub(crate) mod ethtool;
+pub(crate) mod facts;
+pub(crate) mod genetlink;
+pub(crate) mod rtnetlink;
