@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
  * Classifier: decides whether the kernel keeps a frame or user space gets it. The XDP program, the tcx
- * program and the socket filter share it. Its twin in Rust is src/classifier_twin.rs; a property test
+ * program and the socket filter share it. Its twin in Rust is src/classifier/twin.rs; a property test
  * compares both.
  */
 #ifndef MILLRACE_CLASSIFIER_H

@@ -15,7 +15,8 @@ pub enum Mode {
     /// XDP in the kernel's generic hook, after the allocation of a socket buffer. This works on every device,
     /// and costs a copy.
     Generic,
-    /// Native mode if possible, otherwise generic mode; [`PortPrograms::why`](super::PortPrograms::why) then returns the reason.
+    /// Native mode if possible, otherwise generic mode; [`PortPrograms::why`](super::PortPrograms::why) then
+    /// returns the reason.
     #[default]
     Auto,
 }
