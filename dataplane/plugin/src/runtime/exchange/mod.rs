@@ -167,8 +167,8 @@ impl Exchange {
 /// its store.
 pub(crate) struct Shared(Rc<RefCell<Exchange>>);
 
-/// Both handles are inside the same `WasmInstance`: one is its field, the other is in the store that its
-/// future owns. Neither handle leaves the modules of file plugins, and only `for_store` makes a second
+/// Both handles are inside the same `WasmInstance`: one is a field of its process, the other is in the store
+/// that its future owns. Neither handle leaves the modules of file plugins, and only `for_store` makes a second
 /// handle.
 // SAFETY: both handles move to another thread together, and one thread at a time uses them. The packet
 // pointer is `None` whenever no poll runs, and nobody can send an instance that a poll borrows. All other

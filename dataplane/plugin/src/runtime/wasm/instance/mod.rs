@@ -76,7 +76,8 @@ impl WasmInstance {
     /// Creates an instance and initializes the plugin with its settings.
     ///
     /// # Errors
-    /// [`Fault`] if the plugin refuses to begin ([`FaultKind::Init`]), traps, or takes more than 100 slices.
+    /// [`Fault`] if the plugin refuses to begin ([`FaultKind::Init`](super::FaultKind::Init)), traps, or takes
+    /// more than 100 slices.
     pub fn new(plugin: &WasmPlugin, settings: InstanceSettings) -> Result<Self, Fault> {
         let InstanceSettings { settings, most_memory } = settings;
         let settings = settings_json(plugin.manifest(), &settings)?;
