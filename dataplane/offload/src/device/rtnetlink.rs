@@ -4,9 +4,6 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use netlink_packet_core::{NLM_F_ACK, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
-use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkInfo, LinkMessage, LinkXdp, XdpAttached};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 
@@ -19,6 +16,24 @@ pub(crate) const DRV_MODE: u32 = 1 << 2;
 const REPLACE: u32 = 1 << 4;
 /// Attribute of `NLMSG_ERR_ATTRS` with the kernel's message.
 const NLMSGERR_ATTR_MSG: u16 = 1;
+
+// Attributes inside `IFLA_XDP` (<linux/if_link.h>).
+const IFLA_XDP_FD: u16 = 1;
+const IFLA_XDP_ATTACHED: u16 = 2;
+const IFLA_XDP_FLAGS: u16 = 3;
+const IFLA_XDP_PROG_ID: u16 = 4;
+const IFLA_XDP_DRV_PROG_ID: u16 = 5;
+const IFLA_XDP_SKB_PROG_ID: u16 = 6;
+const IFLA_XDP_HW_PROG_ID: u16 = 7;
+const IFLA_XDP_EXPECTED_FD: u16 = 8;
+/// Value of `IFLA_XDP_ATTACHED` for the kernel's generic hook.
+const XDP_ATTACHED_SKB: u8 = 2;
+
+const NLM_F_REQUEST: u16 = 1;
+const NLM_F_ACK: u16 = 4;
+const NLA_F_NESTED: u16 = 1 << 15;
+/// Length in bytes of a netlink header and `struct ifinfomsg`.
+const HEADERS: usize = 32;
 
 /// Number of bytes by which a packet may exceed the MTU of the receiving veth: a VLAN tag.
 pub(crate) const VETH_ROOM: u32 = 4;
@@ -58,68 +73,48 @@ impl From<io::Error> for Refusal {
 
 /// Queries a device of the calling thread's network namespace, by index.
 pub(crate) fn device(ifindex: u32) -> io::Result<Device> {
-    let mut link = LinkMessage::default();
-    link.header.index = ifindex;
-    match exchange(RouteNetlinkMessage::GetLink(link), NLM_F_REQUEST).map_err(|refusal| refusal.error)? {
-        Some(RouteNetlinkMessage::NewLink(link)) => Ok(read_device(&link)),
-        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "rtnetlink: the reply is not a link message")),
-    }
+    let answer = exchange(Request::new(libc::RTM_GETLINK, 0, ifindex)).map_err(|refusal| refusal.error)?;
+    let invalid = || io::Error::new(io::ErrorKind::InvalidData, "rtnetlink: the reply is not a link message");
+    Ok(read_device(link(&answer).ok_or_else(invalid)?))
 }
 
 /// Returns the MTU of the other end of a veth, in any namespace. `None` for other devices, without another
 /// end, and where the kernel does not permit access to it.
 pub(crate) fn far_mtu(ifindex: u32) -> Option<u32> {
-    let near = link_of(ifindex, None)?;
-    let is_veth = |info: &LinkInfo| matches!(info, LinkInfo::Kind(InfoKind::Veth));
-    let (mut veth, mut far, mut namespace) = (false, None, None);
-    for attribute in &near.attributes {
-        match attribute {
-            LinkAttribute::LinkInfo(infos) => veth = infos.iter().any(is_veth),
-            LinkAttribute::Link(index) => far = Some(*index).filter(|index| *index != 0),
-            LinkAttribute::LinkNetNsId(id) => namespace = Some(*id),
-            _ => {}
-        }
+    let answer = exchange(Request::new(libc::RTM_GETLINK, 0, ifindex)).ok()?;
+    let near = link(&answer)?;
+    let kind = attribute(attribute(near, 0, libc::IFLA_LINKINFO)?, 0, libc::IFLA_INFO_KIND)?;
+    let far = number(near, libc::IFLA_LINK).filter(|index| *index != 0 && text(kind) == "veth")?;
+    let mut request = Request::new(libc::RTM_GETLINK, 0, far);
+    // The number of the other end's namespace, if it is not the calling thread's.
+    if let Some(namespace) = attribute(near, 0, libc::IFLA_LINK_NETNSID) {
+        request = request.attribute(libc::IFLA_TARGET_NETNSID, namespace);
     }
-    let far = link_of(far.filter(|_| veth)?, namespace)?;
-    Some(read_device(&far).mtu)
+    Some(read_device(link(&exchange(request).ok()?)?).mtu)
 }
 
-/// Queries a device of the calling thread's network namespace, or of a namespace that has the number
-/// `namespace` in it.
-fn link_of(ifindex: u32, namespace: Option<i32>) -> Option<LinkMessage> {
-    let mut link = LinkMessage::default();
-    link.header.index = ifindex;
-    link.attributes.extend(namespace.map(LinkAttribute::IfNetnsId));
-    match exchange(RouteNetlinkMessage::GetLink(link), NLM_F_REQUEST).ok()?? {
-        RouteNetlinkMessage::NewLink(link) => Some(link),
-        _ => None,
+/// Returns the attributes of a link message.
+fn link(answer: &[u8]) -> Option<&[u8]> {
+    let kind = answer.get(4..6)?;
+    (kind == libc::RTM_NEWLINK.to_ne_bytes()).then(|| answer.get(HEADERS..))?
+}
+
+fn read_device(link: &[u8]) -> Device {
+    let word = |kind| number(link, kind).unwrap_or_default();
+    Device {
+        name: attribute(link, 0, libc::IFLA_IFNAME).map(text).unwrap_or_default(),
+        mtu: word(libc::IFLA_MTU),
+        rx_queues: word(libc::IFLA_NUM_RX_QUEUES),
+        tx_queues: word(libc::IFLA_NUM_TX_QUEUES),
+        xdp: attribute(link, 0, libc::IFLA_XDP).and_then(read_xdp),
     }
 }
 
-fn read_device(link: &LinkMessage) -> Device {
-    let mut device = Device::default();
-    for attribute in &link.attributes {
-        match attribute {
-            LinkAttribute::IfName(name) => device.name.clone_from(name),
-            LinkAttribute::Mtu(mtu) => device.mtu = *mtu,
-            LinkAttribute::NumRxQueues(queues) => device.rx_queues = *queues,
-            LinkAttribute::NumTxQueues(queues) => device.tx_queues = *queues,
-            LinkAttribute::Xdp(xdp) => device.xdp = read_xdp(xdp),
-            _ => {}
-        }
-    }
-    device
-}
-
-fn read_xdp(attributes: &[LinkXdp]) -> Option<(u32, u32)> {
-    let generic = attributes.iter().any(|a| matches!(a, LinkXdp::Attached(XdpAttached::SocketBuffer)));
-    let id = attributes.iter().find_map(|attribute| match attribute {
-        LinkXdp::ProgId(id) | LinkXdp::DrvProgId(id) | LinkXdp::SkbProgId(id) | LinkXdp::HwProgId(id) => {
-            Some(*id)
-        }
-        _ => None,
-    })?;
-    (id != 0).then_some((id, if generic { SKB_MODE } else { DRV_MODE }))
+fn read_xdp(attributes: &[u8]) -> Option<(u32, u32)> {
+    let is_generic = attribute(attributes, 0, IFLA_XDP_ATTACHED) == Some(&[XDP_ATTACHED_SKB][..]);
+    let ids = [IFLA_XDP_PROG_ID, IFLA_XDP_DRV_PROG_ID, IFLA_XDP_SKB_PROG_ID, IFLA_XDP_HW_PROG_ID];
+    let id = ids.into_iter().find_map(|kind| number(attributes, kind))?;
+    (id != 0).then_some((id, if is_generic { SKB_MODE } else { DRV_MODE }))
 }
 
 /// Attaches `program` (or detaches with `None`) without a link. With `expected`, replaces only that program.
@@ -129,39 +124,67 @@ pub(crate) fn set_xdp(
     flags: u32,
     expected: Option<BorrowedFd<'_>>,
 ) -> Result<(), Refusal> {
-    let mut xdp = vec![LinkXdp::Fd(program.map_or(-1, |program| program.as_raw_fd()))];
     let replace = if expected.is_some() { REPLACE } else { 0 };
-    xdp.push(LinkXdp::Flags(flags | replace));
+    let mut xdp = Vec::new();
+    let descriptor = program.map_or(-1, |program| program.as_raw_fd());
+    push_attribute(&mut xdp, IFLA_XDP_FD, &descriptor.to_ne_bytes());
+    push_attribute(&mut xdp, IFLA_XDP_FLAGS, &(flags | replace).to_ne_bytes());
     if let Some(expected) = expected {
-        xdp.push(LinkXdp::ExpectedFd(expected.as_raw_fd().cast_unsigned()));
+        push_attribute(&mut xdp, IFLA_XDP_EXPECTED_FD, &expected.as_raw_fd().to_ne_bytes());
     }
-    let mut link = LinkMessage::default();
-    link.header.index = ifindex;
-    link.attributes.push(LinkAttribute::Xdp(xdp));
-    exchange(RouteNetlinkMessage::SetLink(link), NLM_F_REQUEST | NLM_F_ACK).map(drop)
+    let request = Request::new(libc::RTM_SETLINK, NLM_F_ACK, ifindex);
+    exchange(request.attribute(libc::IFLA_XDP | NLA_F_NESTED, &xdp)).map(drop)
 }
 
-fn exchange(message: RouteNetlinkMessage, flags: u16) -> Result<Option<RouteNetlinkMessage>, Refusal> {
+/// rtnetlink request about a device, without its length.
+struct Request(Vec<u8>);
+
+impl Request {
+    fn new(kind: u16, flags: u16, ifindex: u32) -> Self {
+        let mut bytes = Vec::with_capacity(128);
+        bytes.extend([0; 4]);
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend((flags | NLM_F_REQUEST).to_ne_bytes());
+        // Sequence number and port of the header; family and type of the device.
+        bytes.extend([0; 12]);
+        bytes.extend(ifindex.to_ne_bytes());
+        // Device flags and their mask.
+        bytes.extend([0; 8]);
+        Self(bytes)
+    }
+
+    fn attribute(mut self, kind: u16, value: &[u8]) -> Self {
+        push_attribute(&mut self.0, kind, value);
+        self
+    }
+
+    /// Returns the request with its length.
+    fn finish(mut self) -> Vec<u8> {
+        let length = (self.0.len() as u32).to_ne_bytes();
+        self.0.splice(..length.len(), length);
+        self.0
+    }
+}
+
+fn push_attribute(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
+    bytes.extend((4 + value.len() as u16).to_ne_bytes());
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend(value);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+}
+
+/// Sends a request, and returns the kernel's answer.
+fn exchange(request: Request) -> Result<Vec<u8>, Refusal> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     socket.bind_auto()?;
     socket.connect(&SocketAddr::new(0, 0))?;
     // Requests the kernel's messages in errors; an old kernel does not support that.
     let _ = socket.set_ext_ack(true);
-    let mut request = NetlinkMessage::from(message);
-    request.header.flags = flags;
-    request.finalize();
-    let mut bytes = vec![0; request.buffer_len()];
-    request.serialize(&mut bytes);
-    socket.send(&bytes, 0)?;
+    socket.send(&request.finish(), 0)?;
     let (answer, _) = socket.recv_from_full()?;
-    if let Some(refusal) = refusal(&answer) {
-        return Err(refusal);
-    }
-    let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer)
-        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
-    match answer.payload {
-        NetlinkPayload::InnerMessage(message) => Ok(Some(message)),
-        _ => Ok(None),
+    match refusal(&answer) {
+        Some(refusal) => Err(refusal),
+        None => Ok(answer),
     }
 }
 
@@ -182,8 +205,7 @@ pub(crate) fn refusal(answer: &[u8]) -> Option<Refusal> {
     let capped = half(6)? & NLM_F_CAPPED != 0;
     let request = if capped { 16 } else { word(20)? as usize };
     let words = attribute(answer, 20 + request.next_multiple_of(4), NLMSGERR_ATTR_MSG).unwrap_or_default();
-    let words = String::from_utf8_lossy(words).trim_end_matches('\0').to_owned();
-    Some(Refusal { error: io::Error::from_raw_os_error(code.saturating_neg()), words })
+    Some(Refusal { error: io::Error::from_raw_os_error(code.saturating_neg()), words: text(words) })
 }
 
 /// Returns the payload of the first attribute of a kind, from the offset `at` on.
@@ -197,6 +219,16 @@ pub(crate) fn attribute(bytes: &[u8], mut at: usize, kind: u16) -> Option<&[u8]>
         at += length.next_multiple_of(4);
     }
     None
+}
+
+/// Returns the first attribute of a kind as a number of four bytes.
+fn number(attributes: &[u8], kind: u16) -> Option<u32> {
+    attribute(attributes, 0, kind)?.try_into().ok().map(u32::from_ne_bytes)
+}
+
+/// Returns text without its terminating zero.
+fn text(value: &[u8]) -> String {
+    String::from_utf8_lossy(value).trim_end_matches('\0').to_owned()
 }
 
 #[cfg(test)]
@@ -217,5 +249,32 @@ mod tests {
             assert_eq!(code(-libc::EPERM), Some(Some(libc::EPERM)));
             assert_eq!(code(i32::MIN), Some(Some(i32::MAX)));
         }
+    }
+
+    #[test]
+    fn request_has_its_length_and_padded_attributes() {
+        let request = Request::new(libc::RTM_SETLINK, NLM_F_ACK, 7).attribute(libc::IFLA_IFNAME, b"veth0\0");
+        let bytes = request.finish();
+        assert_eq!(bytes.get(..4), Some(&44u32.to_ne_bytes()[..]));
+        assert_eq!(bytes.get(4..8), Some(&[libc::RTM_SETLINK, 5].map(u16::to_ne_bytes).concat()[..]));
+        assert_eq!(bytes.get(20..24), Some(&7u32.to_ne_bytes()[..]));
+        assert_eq!((bytes.len(), attribute(&bytes, HEADERS, libc::IFLA_IFNAME)), (44, Some(&b"veth0\0"[..])));
+    }
+
+    #[test]
+    fn device_is_read_from_a_link_message() {
+        let mut xdp = Vec::new();
+        push_attribute(&mut xdp, IFLA_XDP_ATTACHED, &[XDP_ATTACHED_SKB]);
+        push_attribute(&mut xdp, IFLA_XDP_PROG_ID, &9u32.to_ne_bytes());
+        let request = Request::new(libc::RTM_NEWLINK, 0, 7)
+            .attribute(libc::IFLA_IFNAME, b"veth0\0")
+            .attribute(libc::IFLA_MTU, &1500u32.to_ne_bytes())
+            .attribute(libc::IFLA_NUM_RX_QUEUES, &2u32.to_ne_bytes())
+            .attribute(libc::IFLA_XDP | NLA_F_NESTED, &xdp);
+        let answer = request.finish();
+        let device = read_device(link(&answer).unwrap());
+        assert_eq!((device.name.as_str(), device.mtu), ("veth0", 1500));
+        assert_eq!((device.rx_queues, device.tx_queues, device.xdp), (2, 0, Some((9, SKB_MODE))));
+        assert!(link(&Request::new(libc::RTM_GETLINK, 0, 7).finish()).is_none());
     }
 }
