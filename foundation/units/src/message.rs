@@ -1,0 +1,137 @@
+//! Messages for people that name keys of settings, rendered in the spelling of the reader's medium.
+
+use std::fmt;
+
+/// Spelling of the keys in a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spelling {
+    /// Configuration files and commands: hyphens, as in `icmp-rate`.
+    File,
+    /// JSON: underscores, as in `icmp_rate`.
+    Json,
+}
+
+impl Spelling {
+    /// Returns a key of a configuration file in this spelling.
+    pub fn of(self, key: &str) -> String {
+        match self {
+            Self::File => key.to_owned(),
+            Self::Json => key.replace('-', "_"),
+        }
+    }
+}
+
+/// Piece of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// Text that is the same in every spelling.
+    Text(String),
+    /// Key of a setting, as in a configuration file.
+    Key(String),
+}
+
+/// Message for people, in pieces. Its keys are rendered in the spelling of the reader's medium.
+///
+/// ```
+/// use millrace_units::{Message, Spelling};
+///
+/// let message = Message::from("router.").key("icmp-dscp").text(" = 64 is out of range: give 0 to 63");
+/// assert_eq!(message.spelled(Spelling::Json), "router.icmp_dscp = 64 is out of range: give 0 to 63");
+/// assert_eq!(message.to_string(), "router.icmp-dscp = 64 is out of range: give 0 to 63");
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Message(Vec<Piece>);
+
+impl Message {
+    /// Appends text.
+    #[must_use]
+    pub fn text(mut self, text: impl AsRef<str> + Into<String>) -> Self {
+        match self.0.last_mut() {
+            Some(Piece::Text(last)) => last.push_str(text.as_ref()),
+            Some(Piece::Key(_)) | None => self.0.push(Piece::Text(text.into())),
+        }
+        self
+    }
+
+    /// Appends a key of a setting, as in a configuration file.
+    #[must_use]
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.0.push(Piece::Key(key.into()));
+        self
+    }
+
+    /// Appends a key of a setting in double quotes.
+    #[must_use]
+    pub fn quoted_key(self, key: impl Into<String>) -> Self {
+        self.text("\"").key(key).text("\"")
+    }
+
+    /// Appends another message.
+    #[must_use]
+    pub fn append(self, other: Self) -> Self {
+        other.0.into_iter().fold(self, |all, piece| match piece {
+            Piece::Text(text) => all.text(text),
+            Piece::Key(key) => all.key(key),
+        })
+    }
+
+    /// Joins messages with `between`.
+    #[must_use]
+    pub fn join(messages: impl IntoIterator<Item = Self>, between: &str) -> Self {
+        messages.into_iter().enumerate().fold(Self::default(), |all, (index, message)| {
+            if index == 0 { message } else { all.text(between).append(message) }
+        })
+    }
+
+    /// Returns the pieces in their order.
+    pub fn pieces(&self) -> &[Piece] {
+        &self.0
+    }
+
+    /// Returns the whole text, with keys in a spelling.
+    pub fn spelled(&self, spelling: Spelling) -> String {
+        let piece = |piece: &Piece| match piece {
+            Piece::Text(text) => text.clone(),
+            Piece::Key(key) => spelling.of(key),
+        };
+        self.0.iter().map(piece).collect()
+    }
+}
+
+impl From<String> for Message {
+    fn from(text: String) -> Self {
+        Self(vec![Piece::Text(text)])
+    }
+}
+
+impl From<&str> for Message {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
+}
+
+/// Writes the message in the spelling of files.
+impl fmt::Display for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|piece| match piece {
+            Piece::Text(text) | Piece::Key(text) => f.write_str(text),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_follow_the_spelling_and_texts_stay() {
+        let one = Message::from("port \"my_port-1\": tail-drop and ").quoted_key("icmp-rate");
+        let all = Message::join([one, "other-text".into()], "; ");
+        assert_eq!(
+            all.spelled(Spelling::Json),
+            "port \"my_port-1\": tail-drop and \"icmp_rate\"; other-text"
+        );
+        assert_eq!(all.to_string(), "port \"my_port-1\": tail-drop and \"icmp-rate\"; other-text");
+        assert_eq!(all.pieces().len(), 3, "adjacent texts are one piece");
+    }
+}
