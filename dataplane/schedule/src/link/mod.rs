@@ -22,7 +22,7 @@ pub use flow_queues::FlowQueuesSettings;
 pub use fq_codel::FqCodelSettings;
 pub use hfsc::{Curve, Curves};
 pub use hierarchy::{
-    FlowEditor, LeafBacklog, Leftover, LinkRate, LinkScheduler, MOST_DEPTH, MOST_NODES, NodeKind, NodeView,
-    ScheduleError, Share, TreeEditor, TreeReport, in_tree,
+    FlowEditor, GuaranteeLimit, LeafBacklog, Leftover, LinkRate, LinkScheduler, MOST_DEPTH, MOST_NODES,
+    NodeKind, NodeView, ScheduleError, Share, TreeEditor, TreeReport, in_tree,
 };
 pub use priority::PRIORITY_LEVELS;

@@ -1,53 +1,55 @@
 //! Errors of refused changes of the tree, with the figures.
 
+use std::fmt;
+
 use super::NodeId;
 use crate::{FlowNumber, Rate};
 
-/// Refused change of the tree. The tree stays unchanged.
+/// Refused change of the tree. The tree stays unchanged. `N` identifies a node: by its id, or by its name.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
-pub enum ScheduleError {
+pub enum ScheduleError<N: fmt::Display + fmt::Debug = NodeId> {
     /// The id is in use.
     #[error("node {0}: id already in use; remove the node first, or use another id")]
-    Duplicate(NodeId),
+    Duplicate(N),
     /// The id is out of range.
     #[error("node {0}: id out of range: 0 to {most}", most = super::MOST_NODES - 1)]
-    Id(NodeId),
+    Id(N),
     /// No node has this id.
     #[error("node {0}: no such node; `scheduler show` lists the nodes")]
-    Unknown(NodeId),
+    Unknown(N),
     /// The requested parent is unknown.
     #[error("node {node}: its parent {parent} does not exist; add {parent} first")]
     UnknownParent {
         /// Node to add or move.
-        node: NodeId,
+        node: N,
         /// Requested parent.
-        parent: NodeId,
+        parent: N,
     },
     /// The parent is a leaf.
     #[error("node {node}: its parent {parent} is a {kind}, a leaf that has no children; name another parent")]
     ParentIsLeaf {
         /// Node to add or move.
-        node: NodeId,
+        node: N,
         /// Requested parent.
-        parent: NodeId,
+        parent: N,
         /// Kind of the parent.
         kind: &'static str,
     },
     /// The node would become its own ancestor.
-    #[error("node {node}: below {parent} it would be its own ancestor: {path}")]
+    #[error("node {node}: below {parent} it would be its own ancestor: {} < {node}", chain(.path))]
     Cycle {
         /// Node to move.
-        node: NodeId,
+        node: N,
         /// Requested parent.
-        parent: NodeId,
-        /// Path from the parent up to the node.
-        path: String,
+        parent: N,
+        /// Path from the parent up to the node, without the node.
+        path: Vec<N>,
     },
     /// The resulting tree would be too deep.
     #[error("node {node}: the tree would have {depth} levels; the limit is {most}", most = super::MOST_DEPTH)]
     Depth {
         /// Node to add or move.
-        node: NodeId,
+        node: N,
         /// Levels of the resulting tree.
         depth: usize,
     },
@@ -55,7 +57,7 @@ pub enum ScheduleError {
     #[error("node {node}: a child of a {parent} {needed}")]
     Share {
         /// Node to add or change.
-        node: NodeId,
+        node: N,
         /// Kind of the parent.
         parent: &'static str,
         /// Share that the parent needs.
@@ -68,13 +70,13 @@ pub enum ScheduleError {
     )]
     Level {
         /// Node to add or change.
-        node: NodeId,
+        node: N,
         /// Requested level.
         level: u32,
         /// Node of the priority scheduler.
-        parent: NodeId,
+        parent: N,
         /// Child that has this level.
-        other: NodeId,
+        other: N,
     },
     /// The token bucket has a child already.
     #[error(
@@ -83,17 +85,17 @@ pub enum ScheduleError {
     )]
     OnlyChild {
         /// Node to add or move.
-        node: NodeId,
+        node: N,
         /// Node of the token bucket.
-        parent: NodeId,
+        parent: N,
         /// Existing child.
-        other: NodeId,
+        other: N,
     },
     /// A number is out of its range.
     #[error("node {node}: {what} {value} is out of range: {least} to {most}")]
     Range {
         /// Node with the number.
-        node: NodeId,
+        node: N,
         /// Name of the number.
         what: &'static str,
         /// Value of the number.
@@ -107,9 +109,17 @@ pub enum ScheduleError {
     #[error("node {node}: {text}")]
     Settings {
         /// Node with the settings.
-        node: NodeId,
+        node: N,
         /// Contradiction, and its remedy.
         text: String,
+    },
+    /// A node with a parent can't be the root.
+    #[error("node {node}: it is a child of node {parent}; a root has no parent")]
+    HasParent {
+        /// Node that was to become the root.
+        node: N,
+        /// Its parent.
+        parent: N,
     },
     /// A curve is steeper than the rate that serves the scheduler.
     #[error(
@@ -118,7 +128,7 @@ pub enum ScheduleError {
     )]
     CurveAboveLink {
         /// Node of the class.
-        node: NodeId,
+        node: N,
         /// Name of the curve.
         curve: &'static str,
         /// Slope of the curve.
@@ -133,15 +143,15 @@ pub enum ScheduleError {
     )]
     RealTimeSum {
         /// Node of the class.
-        node: NodeId,
+        node: N,
         /// Sum of the guarantees at that time, in bytes.
         promised: u64,
         /// Time after the beginning of a backlog, in nanoseconds.
         time: u64,
         /// Sum of the second slopes of the guarantees.
         long_run: Rate,
-        /// Name of the exceeded limit.
-        limit: String,
+        /// Exceeded limit.
+        limit: GuaranteeLimit<N>,
         /// Bytes that the limit allows by that time.
         available: u64,
         /// Rate of the limit in the long run.
@@ -154,7 +164,7 @@ pub enum ScheduleError {
     )]
     Reservations {
         /// Node of the leaf.
-        node: NodeId,
+        node: N,
         /// Flow of the reservation.
         flow: FlowNumber,
         /// Sum of the reservations of other flows.
@@ -173,7 +183,7 @@ pub enum ScheduleError {
     )]
     NoQueue {
         /// Node that needs a queue.
-        node: NodeId,
+        node: N,
         /// Number of queues of the port.
         most: u32,
     },
@@ -184,7 +194,7 @@ pub enum ScheduleError {
     )]
     LeafFull {
         /// Node of the leaf.
-        node: NodeId,
+        node: N,
         /// Number of queues of the leaf.
         most: u32,
     },
@@ -195,7 +205,7 @@ pub enum ScheduleError {
     )]
     LeafQueues {
         /// Node of the leaf.
-        node: NodeId,
+        node: N,
         /// Requested number of queues.
         queues: u32,
         /// Number of queues of the port.
@@ -205,9 +215,9 @@ pub enum ScheduleError {
     #[error("node {node}: packets can't move to node {to}: {why}")]
     MoveTarget {
         /// Node whose packets were to move.
-        node: NodeId,
+        node: N,
         /// Target node.
-        to: NodeId,
+        to: N,
         /// Reason why the target cannot take packets.
         why: &'static str,
     },
@@ -218,7 +228,7 @@ pub enum ScheduleError {
     )]
     Kind {
         /// Node to change.
-        node: NodeId,
+        node: N,
         /// Current kind.
         kind: &'static str,
         /// Requested kind.
@@ -238,6 +248,57 @@ pub enum ScheduleError {
     },
 }
 
+/// Limit of the guarantees of H-FSC classes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum GuaranteeLimit<N = NodeId> {
+    /// Upper limit of the class itself.
+    OwnUpperLimit,
+    /// Token bucket of the class itself.
+    OwnTokenBucket,
+    /// Upper limit of a class above.
+    UpperLimitOf(N),
+    /// Link.
+    Link,
+    /// Link, above a scheduler with several hierarchies.
+    LinkAbove(N),
+    /// Rate available to the H-FSC scheduler of the class.
+    Available,
+    /// Rate available to a node above.
+    AvailableTo(N),
+}
+
+impl<N> GuaranteeLimit<N> {
+    fn named<M>(self, name: impl Fn(N) -> M) -> GuaranteeLimit<M> {
+        match self {
+            Self::OwnUpperLimit => GuaranteeLimit::OwnUpperLimit,
+            Self::OwnTokenBucket => GuaranteeLimit::OwnTokenBucket,
+            Self::UpperLimitOf(node) => GuaranteeLimit::UpperLimitOf(name(node)),
+            Self::Link => GuaranteeLimit::Link,
+            Self::LinkAbove(node) => GuaranteeLimit::LinkAbove(name(node)),
+            Self::Available => GuaranteeLimit::Available,
+            Self::AvailableTo(node) => GuaranteeLimit::AvailableTo(name(node)),
+        }
+    }
+}
+
+impl<N: fmt::Display> fmt::Display for GuaranteeLimit<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OwnUpperLimit => f.write_str("its own upper limit"),
+            Self::OwnTokenBucket => f.write_str("the rate of its own token bucket"),
+            Self::UpperLimitOf(node) => write!(f, "the upper limit of node {node}"),
+            Self::Link => f.write_str("the link"),
+            Self::LinkAbove(node) => write!(f, "the link above node {node}"),
+            Self::Available => f.write_str("the rate available to its H-FSC scheduler"),
+            Self::AvailableTo(node) => write!(f, "the rate available to node {node}"),
+        }
+    }
+}
+
+fn chain<N: fmt::Display>(path: &[N]) -> String {
+    path.iter().map(N::to_string).collect::<Vec<_>>().join(" < ")
+}
+
 impl ScheduleError {
     /// Returns the node of the change; `None` for an error about the port.
     pub fn node(&self) -> Option<NodeId> {
@@ -252,6 +313,7 @@ impl ScheduleError {
             | Self::OnlyChild { node, .. }
             | Self::Range { node, .. }
             | Self::Settings { node, .. }
+            | Self::HasParent { node, .. }
             | Self::CurveAboveLink { node, .. }
             | Self::RealTimeSum { node, .. }
             | Self::Reservations { node, .. }
@@ -262,5 +324,74 @@ impl ScheduleError {
             | Self::Kind { node, .. } => Some(node),
             Self::Port { .. } => None,
         }
+    }
+}
+
+/// Matches an error and applies `name` to its nodes. Lists the variants with their nodes, a semicolon, and
+/// their other fields.
+macro_rules! named {
+    ($error:expr, $name:expr, $($variant:ident { $($node:ident),*; $($field:ident),* })*) => {
+        match $error {
+            ScheduleError::Duplicate(node) => ScheduleError::Duplicate($name(node)),
+            ScheduleError::Id(node) => ScheduleError::Id($name(node)),
+            ScheduleError::Unknown(node) => ScheduleError::Unknown($name(node)),
+            ScheduleError::Cycle { node, parent, path } => ScheduleError::Cycle {
+                node: $name(node),
+                parent: $name(parent),
+                path: path.into_iter().map($name).collect(),
+            },
+            ScheduleError::RealTimeSum { node, promised, time, long_run, limit, available, rate } => {
+                let (node, limit) = ($name(node), limit.named($name));
+                ScheduleError::RealTimeSum { node, promised, time, long_run, limit, available, rate }
+            }
+            $(ScheduleError::$variant { $($node,)* $($field,)* } => {
+                ScheduleError::$variant { $($node: $name($node),)* $($field,)* }
+            })*
+        }
+    };
+}
+
+impl ScheduleError {
+    /// Returns the error with the names of its nodes instead of their ids.
+    pub fn named<N: fmt::Display + fmt::Debug>(self, name: impl Fn(NodeId) -> N) -> ScheduleError<N> {
+        let name = &name;
+        named! { self, name,
+            UnknownParent { node, parent; }
+            ParentIsLeaf { node, parent; kind }
+            Depth { node; depth }
+            Share { node; parent, needed }
+            Level { node, parent, other; level }
+            OnlyChild { node, parent, other; }
+            Range { node; what, value, least, most }
+            Settings { node; text }
+            HasParent { node, parent; }
+            CurveAboveLink { node; curve, slope, available }
+            Reservations { node; flow, others, wanted, sum, capacity }
+            NoQueue { node; most }
+            LeafFull { node; most }
+            LeafQueues { node; queues, most }
+            MoveTarget { node, to; why }
+            Kind { node; kind, other }
+            Port { ; what, value, least, most }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_have_ids_or_names() {
+        let name = |node: NodeId| format!("\"n{node}\"");
+        let error = ScheduleError::ParentIsLeaf { node: NodeId(2), parent: NodeId(1), kind: "fifo" };
+        assert!(error.to_string().starts_with("node 2: its parent 1 is a fifo, "), "{error}");
+        let named = error.named(name).to_string();
+        assert!(named.starts_with("node \"n2\": its parent \"n1\" is a fifo, "), "{named}");
+        let path = vec![NodeId(3), NodeId(2)];
+        let circle = ScheduleError::Cycle { node: NodeId(1), parent: NodeId(3), path };
+        assert!(circle.to_string().ends_with("below 3 it would be its own ancestor: 3 < 2 < 1"), "{circle}");
+        let named = circle.named(name).to_string();
+        assert!(named.ends_with(": \"n3\" < \"n2\" < \"n1\""), "{named}");
     }
 }

@@ -28,7 +28,7 @@ use millrace_units::Instant;
 use self::departure::PacedTree;
 use self::edit::Checks;
 pub use self::edit::{FlowEditor, Leftover, TreeEditor};
-pub use self::error::ScheduleError;
+pub use self::error::{GuaranteeLimit, ScheduleError};
 pub use self::node::{NodeKind, Share};
 use self::nodes::Kind;
 pub use self::pacer::LinkRate;

@@ -280,8 +280,7 @@ impl<T: Item> TreeEditor<'_, T> {
     pub fn set_root(&mut self, node: NodeId) -> Result<(), ScheduleError> {
         let parent = self.tree.nodes.known(node)?.parent;
         if parent != NONE {
-            let text = format!("it is a child of node {parent}; a root has no parent");
-            return Err(ScheduleError::Settings { node, text });
+            return Err(ScheduleError::HasParent { node, parent: NodeId(parent) });
         }
         self.tree.nodes.root = node.0;
         Ok(())
@@ -322,8 +321,7 @@ impl<T: Item> TreeEditor<'_, T> {
         let entry = nodes.known(node)?;
         let (old_parent, was_root, is_hfsc) = (entry.parent, nodes.root == node.0, nodes.is_hfsc(node.0));
         if let Some(parent) = parent.filter(|parent| nodes.is_below(*parent, node)) {
-            let path = nodes.path_up(parent).take_while(|id| *id != node).map(|id| format!("{id} < "));
-            let path = format!("{}{node}", path.collect::<String>());
+            let path = nodes.path_up(parent).take_while(|id| *id != node).collect();
             return Err(ScheduleError::Cycle { node, parent, path });
         }
         let before = self.tree.share(entry);

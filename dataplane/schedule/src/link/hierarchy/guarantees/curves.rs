@@ -1,6 +1,6 @@
 //! Checks of service curves: of one class, and of sums against a limit.
 
-use super::super::ScheduleError;
+use super::super::{GuaranteeLimit, ScheduleError};
 use crate::link::hfsc::{Curve, Curves};
 use crate::{NodeId, Rate};
 
@@ -32,7 +32,7 @@ pub(crate) fn check_curves(node: NodeId, curves: &Curves, is_inner: bool) -> Res
         }
     }
     if let (Some(real_time), Some(limit)) = (curves.real_time, curves.upper_limit) {
-        check_sum(node, vec![real_time], limit, "its own upper limit".to_owned())?;
+        check_sum(node, vec![real_time], limit, GuaranteeLimit::OwnUpperLimit)?;
     }
     Ok(())
 }
@@ -52,7 +52,7 @@ pub(super) fn check_sum(
     node: NodeId,
     mut curves: Vec<Curve>,
     limit: Curve,
-    name: String,
+    kind: GuaranteeLimit,
 ) -> Result<(), ScheduleError> {
     curves.sort_by_key(|curve| curve.duration);
     let mut sum = Sum::default();
@@ -64,7 +64,7 @@ pub(super) fn check_sum(
         promised: u64::try_from((sum.at(time) + NANOBITS - 1) / NANOBITS).unwrap_or(u64::MAX),
         time,
         long_run: Rate(u64::try_from(long_run).unwrap_or(u64::MAX)),
-        limit: name.clone(),
+        limit: kind.clone(),
         available: limit.bytes_after(time),
         rate: limit.then,
     };

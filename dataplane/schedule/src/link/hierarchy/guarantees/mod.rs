@@ -7,9 +7,9 @@ mod served;
 pub(super) use self::curves::check_curves;
 use self::curves::{check_slopes, check_sum};
 pub(super) use self::served::Served;
-use super::ScheduleError;
 use super::nodes::Kind;
 use super::tree::Tree;
+use super::{GuaranteeLimit, ScheduleError};
 use crate::arena::NONE;
 use crate::link::discipline::Discipline;
 use crate::link::hfsc::{Curve, Curves, HIERARCHY_ROOT};
@@ -94,11 +94,11 @@ impl<T: Item> Guarantees<'_, T> {
         let Some(available) = available else { return Ok(()) };
         let mut curves = Vec::new();
         self.collect_real_time(priority, &mut curves);
-        let name = match self.tree.nodes[priority].parent {
-            NONE => format!("the link above node {priority}"),
-            _ => format!("the rate available to node {priority}"),
+        let limit = match self.tree.nodes[priority].parent {
+            NONE => GuaranteeLimit::LinkAbove(NodeId(priority)),
+            _ => GuaranteeLimit::AvailableTo(NodeId(priority)),
         };
-        check_sum(node, curves, Curve::linear(available), name)
+        check_sum(node, curves, Curve::linear(available), limit)
     }
 
     /// Collects the real-time curves of all hierarchies below a node that share the node's rate.
@@ -163,15 +163,15 @@ impl<T: Item> Guarantees<'_, T> {
         // The whole burst within a nanosecond.
         let at_once = Rate(u64::from(burst).saturating_mul(8_000_000_000));
         let limit = Curve { first: at_once, duration: 1, then: rate };
-        check_sum(node, vec![real_time], limit, "the rate of its own token bucket".to_owned())
+        check_sum(node, vec![real_time], limit, GuaranteeLimit::OwnTokenBucket)
     }
 
     /// Checks that the guarantees below a class stay below its upper limit, if it has one.
     fn check_limit(&self, node: NodeId, hierarchy: u32, class: u32) -> Result<(), ScheduleError> {
         let classes = self.tree.disciplines.hierarchy(hierarchy);
         let Some(limit) = classes.curves(class).upper_limit else { return Ok(()) };
-        let name = format!("the upper limit of node {}", classes.child(class));
-        check_sum(node, self.real_time_below(hierarchy, class), limit, name)
+        let kind = GuaranteeLimit::UpperLimitOf(NodeId(classes.child(class)));
+        check_sum(node, self.real_time_below(hierarchy, class), limit, kind)
     }
 
     /// Checks that all guarantees of a hierarchy stay below the rate that serves it.
@@ -180,12 +180,12 @@ impl<T: Item> Guarantees<'_, T> {
         let root = classes.root_node();
         let Some(available) = available else { return Ok(()) };
         let all = classes.classes().filter_map(|(_, class)| class.curves().real_time).collect();
-        let name = if self.tree.nodes[root].parent == NONE {
-            "the link"
+        let limit = if self.tree.nodes[root].parent == NONE {
+            GuaranteeLimit::Link
         } else {
-            "the rate available to its H-FSC scheduler"
+            GuaranteeLimit::Available
         };
-        check_sum(node, all, Curve::linear(available), name.to_owned())
+        check_sum(node, all, Curve::linear(available), limit)
     }
 
     /// Returns the real-time curves of the leaves at or below a class.
