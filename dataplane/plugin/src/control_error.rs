@@ -136,6 +136,16 @@ pub enum PluginControlError {
         /// Missing features.
         problem: NotOffered,
     },
+    /// Setting that names an unknown port, instance or map.
+    #[error("plugin {plugin}: {setting}: {problem}")]
+    SettingNames {
+        /// Name of the plugin.
+        plugin: &'static str,
+        /// Name of the setting.
+        setting: String,
+        /// Error of the named object.
+        problem: Box<PluginControlError>,
+    },
     /// Error of the plugin.
     #[error(transparent)]
     Plugin(#[from] PluginError),
@@ -145,8 +155,18 @@ impl PluginControlError {
     /// Returns the name of the wrong or missing setting if the error concerns a setting.
     pub fn setting(&self) -> Option<&str> {
         match self {
-            Self::Plugin(PluginError::Setting { setting, .. }) => Some(setting),
+            Self::Plugin(PluginError::Setting { setting, .. }) | Self::SettingNames { setting, .. } => {
+                Some(setting)
+            }
             _ => None,
+        }
+    }
+
+    /// Whether the error concerns a setting that names an unknown port or instance.
+    pub fn names_unknown(&self) -> bool {
+        match self {
+            Self::SettingNames { problem, .. } => matches!(**problem, Self::Unknown { .. }),
+            _ => false,
         }
     }
 

@@ -79,17 +79,21 @@ pub(crate) fn schema_problem(schema: &Map<String, Value>) -> Option<String> {
 /// Validates settings and replaces the names of ports, instances and maps by numbers.
 ///
 /// # Errors
-/// [`PluginError::Setting`] for the first setting that is unknown, has a wrong type, is out of range, or
-/// names an unknown object.
+/// [`PluginError::Setting`] for the first setting that is unknown, has a wrong type or is out of range;
+/// [`PluginControlError::SettingNames`] for a setting that names an unknown object.
 pub(crate) fn prepare(
     plugin: &dyn Plugin,
     settings: &Map<String, Value>,
     numbers: &impl Numbers,
-) -> Result<Prepared, PluginError> {
+) -> Result<Prepared, PluginControlError> {
     let Some(schema) = plugin.settings_schema() else {
         return Ok(Prepared { settings: settings.clone(), maps: Vec::new() });
     };
-    let refused = |setting: &str, problem: String| PluginError::setting(plugin.name(), setting, problem);
+    let refused = |setting: &str, problem| PluginControlError::SettingNames {
+        plugin: plugin.name(),
+        setting: setting.to_owned(),
+        problem: Box::new(problem),
+    };
     validate(plugin, schema, settings.clone())?;
     let (mut prepared, mut maps) = (settings.clone(), Vec::new());
     for (setting, value) in &mut prepared {
@@ -103,7 +107,7 @@ pub(crate) fn prepare(
             }),
             _ => continue,
         };
-        *value = number.map_err(|error| refused(setting, error.to_string()))?.into();
+        *value = number.map_err(|error| refused(setting, error))?.into();
     }
     Ok(Prepared { settings: prepared, maps })
 }
