@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 
 use crate::arguments::Connection;
-use crate::output::{Failure, Progress, rows};
+use crate::output::{Failure, Progress, command_key, rows};
 use remote::Remote;
 
 /// Maximum time that a client waits for a starting daemon.
@@ -55,10 +55,22 @@ fn in_json(method: &Method, path: &str, body: &Value) -> Result<Value, Failure> 
         && *method != Method::DELETE
         && let Some(key) = keys.keys().find(|key| key.contains('_'))
     {
-        let right = key.replace('_', "-");
+        let right = command_key(key);
         return Err(Failure::new(format!("no setting is named {key:?}: did you mean {right:?}?")));
     }
     Ok(keys.iter().map(|(key, value)| (key.replace('-', "_"), value.clone())).collect())
+}
+
+/// Returns the description of a problem, with keys of settings in the spelling of commands: hyphens for
+/// JSON's underscores.
+fn detail(problem: &Value) -> Option<String> {
+    let part = |part: &Value| match (&part["text"], &part["key"]) {
+        (Value::String(text), _) => Some(text.clone()),
+        (_, Value::String(key)) => Some(command_key(key)),
+        _ => None,
+    };
+    let whole = || problem["detail"].as_str().map(str::to_owned);
+    problem["parts"].as_array().map_or_else(whole, |parts| parts.iter().map(part).collect())
 }
 
 /// Media type of most resources.
@@ -253,10 +265,8 @@ impl Client {
         let status = response.status();
         let bytes = response.into_body().collect().await.map_err(|error| self.broken(&error))?.to_bytes();
         let problem: Value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-        let detail = problem["detail"].as_str().map_or_else(
-            || format!("the router answered {status} without a description"),
-            millrace_config::in_file,
-        );
+        let detail =
+            detail(&problem).unwrap_or_else(|| format!("the router answered {status} without a description"));
         let errors = rows(&problem["errors"]).to_vec();
         let wrong = problem["wrong"].as_u64().unwrap_or_default() as usize;
         Err(Failure { wrong, errors, ..Failure::new(detail) })
@@ -338,6 +348,15 @@ mod tests {
         // Settings of plugins keep the plugin's spelling.
         let own = json!({"settings": {"one-in": 2, "one_in": 3}});
         assert_eq!(sent("/instances/i", own.clone()), Ok(own));
+    }
+
+    #[test]
+    fn details_name_settings_as_in_commands() {
+        let parts = json!([{"text": "router."}, {"key": "icmp_dscp"}, {"text": " = 64 in my_port"}]);
+        let problem = json!({"detail": "router.icmp_dscp = 64 in my_port", "parts": parts});
+        assert_eq!(detail(&problem).unwrap(), "router.icmp-dscp = 64 in my_port");
+        assert_eq!(detail(&json!({"detail": "a_b"})).unwrap(), "a_b");
+        assert_eq!(detail(&json!({})), None);
     }
 
     #[test]

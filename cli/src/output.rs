@@ -48,7 +48,7 @@ impl From<ConfigErrors> for Failure {
     fn from(wrong: ConfigErrors) -> Self {
         let error = |ConfigError { place: Place { origin, line, column }, problem }: &ConfigError| {
             let place = (*line > 0).then_some((line, column)).unzip();
-            json!({"file": origin, "line": place.0, "column": place.1, "detail": problem})
+            json!({"file": origin, "line": place.0, "column": place.1, "detail": problem.to_string()})
         };
         let errors = wrong.errors().iter().map(error).collect();
         Self { wrong: wrong.wrong(), errors, ..Self::new(wrong) }
@@ -190,10 +190,15 @@ pub fn lines(object: &Value) -> String {
     fields.iter().map(|(key, value)| format!("{key:<width$}  {}\n", plain(value))).collect()
 }
 
-/// Returns settings in the spelling of files and commands: hyphens for JSON's underscores.
+/// Returns the key of a setting in the spelling of files and commands: hyphens for JSON's underscores.
+pub fn command_key(key: &str) -> String {
+    key.replace('_', "-")
+}
+
+/// Returns settings in the spelling of files and commands.
 pub fn as_in_file(settings: Value) -> Value {
     match settings {
-        Value::Object(keys) => keys.into_iter().map(|(key, value)| (key.replace('_', "-"), value)).collect(),
+        Value::Object(keys) => keys.into_iter().map(|(key, value)| (command_key(&key), value)).collect(),
         other => other,
     }
 }

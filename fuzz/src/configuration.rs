@@ -46,7 +46,7 @@ fn text(data: &[u8]) -> String {
 fn tells(errors: &ConfigErrors) {
     assert!(!errors.errors().is_empty(), "refused without a reason");
     for error in errors.errors() {
-        assert!(!error.problem.is_empty() && !error.place.to_string().is_empty(), "{errors}");
+        assert!(!error.problem.to_string().is_empty() && !error.place.to_string().is_empty(), "{errors}");
     }
     assert!(!errors.to_string().is_empty());
 }

@@ -137,7 +137,7 @@ fn differences_are_told_in_commands_that_there_are() {
         [ALL, LITTLE].map(|text| Config::parse(text, "test").map(Config::normalized).unwrap());
     for (from, to) in [(&all, &little), (&little, &all)] {
         let difference = from.difference(to);
-        assert_eq!(difference.restart, [""; 0]);
+        assert!(difference.restart.is_empty(), "{difference:?}");
         assert!(difference.changes.len() > 10, "{difference:?}");
         for command in difference.changes.iter().flat_map(Change::commands) {
             let words = std::iter::once("millrace".to_owned()).chain(split(&command));

@@ -5,43 +5,29 @@
 //! in the file, the problem and the remedy.
 #![forbid(unsafe_code)]
 
-mod action;
-mod api;
 mod change;
 mod check;
-mod difference;
-mod error;
-mod flow;
-mod nodes;
+mod file;
 mod normal;
 mod origin;
-mod overhead;
-mod quantity;
-mod read;
+pub mod reading;
 mod save;
-mod scheduler;
 mod schema;
-mod spelling;
 mod values;
-mod wording;
-mod words;
 
-use error::Found;
+use file::Rest;
 use origin::LeftOut;
-use read::Rest;
+use origin::error::Found;
+use reading::Tree;
 
-pub use action::{FilterAction, Policing, WayOut};
-pub use api::{Api, Role};
+pub use change::difference::{Difference, Owner, Restart, Submission};
+pub use change::nodes::{Fate, Fates, Nodes, default_leaf};
 pub use change::{Change, Heir, Together};
 pub use check::{MOST_PLACED_COMPARISONS, MOST_PLACEMENTS};
-pub use difference::Difference;
-pub use error::{ConfigError, ConfigErrors, Place};
-pub use flow::one_flow;
-pub use nodes::{Fate, Fates, Nodes, default_leaf};
+pub use origin::error::{ConfigError, ConfigErrors, Place};
 pub use origin::{Origin, Step};
-pub use overhead::Overhead;
-pub use quantity::{Bits, CurveText, Length, QueueSize, Size, Time};
-pub use scheduler::{
+pub use schema::api::{Api, Role};
+pub use schema::scheduler::{
     DelayTime, FlowQueue, HostOutput, LengthUnit, Manage, Scheduler, SchedulerKind, SchedulerNode,
 };
 pub use schema::{
@@ -49,9 +35,11 @@ pub use schema::{
     Neighbour, OnDeath, OnFault, Placeable, Placement, PlacementLevel, Plugin, Plugins, PollMode, Port,
     PortKind, ReversePath, Route, RouteKind, Router, SharedObjects, Unsigned, Watchdog,
 };
-pub use spelling::{in_file, in_json};
-pub use values::{InputWeight, Named, Text, VlanIds};
-pub use wording::explain;
+pub use values::action::{FilterAction, Policing, WayOut};
+pub use values::flow::one_flow;
+pub use values::overhead::Overhead;
+pub use values::quantity::{Bits, CurveText, Length, QueueSize, Size, Time};
+pub use values::{InputWeight, Named, Text, VlanIds, Written};
 
 impl Config {
     /// Reads and checks a configuration. `origin` is the name of the file in messages.
@@ -74,16 +62,16 @@ impl Config {
         further: impl FnOnce(&Self) -> Option<ConfigErrors>,
     ) -> Result<Self, ConfigErrors> {
         let mut found = Found::default();
-        let read = match toml::from_str::<Self>(text) {
-            Ok(config) => Some(Rest { config, left_out: LeftOut::default() }),
-            Err(_) => read::rest(text, &mut found),
+        let read = match Tree::of_toml(text).map(Tree::read::<Self>) {
+            Ok(Ok(config)) => Some(Rest { config, left_out: LeftOut::default() }),
+            Ok(Err(_)) | Err(_) => file::rest(text, &mut found),
         };
         let Some(mut rest) = read else {
-            return found.told(text, origin).map_or(Ok(Self::default()), Err);
+            return found.located(text, origin).map_or(Ok(Self::default()), Err);
         };
         rest.config.origin = Origin::new(origin, text);
         let wrong = check::check(&rest.config, &rest.left_out, &mut found);
-        match found.told(text, origin) {
+        match found.located(text, origin) {
             None => Ok(rest.config),
             Some(errors) => {
                 let more = further(&rest.without(&wrong, origin, text));

@@ -1,8 +1,8 @@
 //! Normal form of configurations: equivalent configurations become equal.
 
-use crate::action::FilterAction;
-use crate::scheduler::Scheduler;
+use crate::schema::scheduler::Scheduler;
 use crate::schema::{Bind, Budget, Config, Filter, Gate, GateTable, OnDeath, OnFault, Port, Router};
+use crate::values::action::FilterAction;
 use crate::values::{Named, Text};
 
 /// Default budget of a call, in microseconds.

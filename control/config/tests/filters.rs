@@ -116,8 +116,8 @@ fn wrong_filters_are_refused_with_line_column_and_remedy() {
             "f:9:9: filters need on-death for port \"lan\", because the kernel ignores them",
         ),
     ];
-    for (text, said) in &cases {
-        assert!(refused(text).contains(said), "{said}\n{}\n{text}", refused(text));
+    for (text, problem) in &cases {
+        assert!(refused(text).contains(problem), "{problem}\n{}\n{text}", refused(text));
     }
 }
 
@@ -130,24 +130,27 @@ fn wrong_gates_and_ports_are_refused() {
         ("[[gate]]\nname = \"firewall\"\ntable = \"dga\"\n", "unknown value \"dga\": did you mean \"dag\"?"),
         ("[[port]]\nname = \"c\"\ndevice = \"c\"\nreverse-path = \"lose\"\n", "did you mean \"loose\"?"),
     ];
-    for (text, said) in cases {
-        let said_instead = refused(&format!("{PORTS}{text}"));
-        assert!(said_instead.contains(said), "{said}\n{said_instead}");
+    for (text, problem) in cases {
+        let message = refused(&format!("{PORTS}{text}"));
+        assert!(message.contains(problem), "{problem}\n{message}");
     }
 }
 
 #[test]
 fn a_prefix_has_one_route() {
     let route = "[[route]]\nto = \"10.9.0.0/16\"\nvia = \"10.1.0.2\"\n";
-    let said = refused(&format!("{PORTS}{route}{route}"));
-    assert!(said.starts_with("f:13:6: route 10.9.0.0/16 is given twice"), "{said}");
-    let said = refused(&format!("{PORTS}[[route]]\nto = \"10.9.0.1/16\"\nkind = \"blackhole\"\n"));
-    assert!(said.starts_with("f:10:6: route \"10.9.0.1/16\" has host bits set: write 10.9.0.0/16"), "{said}");
+    let problem = refused(&format!("{PORTS}{route}{route}"));
+    assert!(problem.starts_with("f:13:6: route 10.9.0.0/16 is given twice"), "{problem}");
+    let problem = refused(&format!("{PORTS}[[route]]\nto = \"10.9.0.1/16\"\nkind = \"blackhole\"\n"));
+    assert!(
+        problem.starts_with("f:10:6: route \"10.9.0.1/16\" has host bits set: write 10.9.0.0/16"),
+        "{problem}"
+    );
 }
 
 #[test]
 fn a_route_says_where_it_leads_and_nothing_more() {
-    for (route, said) in [
+    for (route, problem) in [
         ("to = \"10.9.0.0/16\"", "has no next hop and no port: name its next hop with `via`, or its `port`"),
         (
             "to = \"10.9.0.0/16\"\nkind = \"blackhole\"\nvia = \"10.1.0.2\"",
@@ -159,8 +162,8 @@ fn a_route_says_where_it_leads_and_nothing_more() {
             "next hop fe80::1 is link-local, so the route needs its port: set `port`",
         ),
     ] {
-        let said_instead = refused(&format!("{PORTS}[[route]]\n{route}\n"));
-        assert!(said_instead.contains(said), "{said}\n{said_instead}");
+        let message = refused(&format!("{PORTS}[[route]]\n{route}\n"));
+        assert!(message.contains(problem), "{problem}\n{message}");
     }
     let right = "[[route]]\nto = \"2001:db8::/32\"\nvia = \"fe80::1\"\nport = \"lan\"\n";
     Config::parse(&format!("{PORTS}{right}"), "f").unwrap();

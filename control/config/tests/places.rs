@@ -45,12 +45,15 @@ const WRONG: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn a_wrong_value_is_told_at_the_value() {
+fn a_wrong_value_is_located_at_the_value() {
     for (text, place, word) in WRONG {
         let wrong = Config::parse(text, "f").unwrap_err();
         let [error] = wrong.errors() else { panic!("{text}\n{wrong}") };
-        let (told, problem) = (error.place.to_string(), &error.problem);
-        assert!(told == format!("f:{place}") && problem.contains(word), "{text}\n{told}: {problem}");
+        let (place_of_error, problem) = (error.place.to_string(), error.problem.to_string());
+        assert!(
+            place_of_error == format!("f:{place}") && problem.contains(word),
+            "{text}\n{place_of_error}: {problem}"
+        );
     }
 }
 
@@ -68,5 +71,5 @@ fn placements_take_expressions_with_a_bounded_number_of_comparisons() {
     let wrong = Config::parse(&places(18), "f").unwrap_err();
     let [error] = wrong.errors() else { panic!("{wrong}") };
     assert_eq!(error.place.to_string(), "f:50:8");
-    assert!(error.problem.contains("4352 comparisons"), "{wrong}");
+    assert!(error.problem.to_string().contains("4352 comparisons"), "{wrong}");
 }

@@ -12,7 +12,7 @@ fn refused(text: &str) -> String {
 }
 
 #[test]
-fn the_watchdog_waits_a_second_or_as_it_is_told() {
+fn the_watchdog_waits_a_second_by_default() {
     let watchdog = |text: &str| Config::parse(text, "f").unwrap().plugins.watchdog.duration();
     assert_eq!(watchdog(""), Duration::from_secs(1));
     assert_eq!(watchdog("[plugins]\nwatchdog = \"0s\"\n"), Duration::ZERO);

@@ -17,10 +17,13 @@ fn refused(text: &str) -> Vec<String> {
 fn two_ports_that_record_into_one_file_are_refused_with_both_names() {
     let memory = |name: &str, record: &str| port(name, &format!("kind = \"memory\"\nrecord = \"{record}\""));
     let same = memory("lan", "all.pcapng") + &memory("wan", "./all.pcapng");
-    let told = refused(&same);
-    let [told] = &told[..] else { panic!("{told:?}") };
-    assert!(told.starts_with("f:8:10: ") && told.contains("\"lan\"") && told.contains("\"wan\""), "{told}");
-    assert!(told.contains("\"all.pcapng\"") && told.contains("a file of its own"), "{told}");
+    let errors = refused(&same);
+    let [error] = &errors[..] else { panic!("{errors:?}") };
+    assert!(
+        error.starts_with("f:8:10: ") && error.contains("\"lan\"") && error.contains("\"wan\""),
+        "{error}"
+    );
+    assert!(error.contains("\"all.pcapng\"") && error.contains("a file of its own"), "{error}");
     assert_eq!(refused(&(memory("lan", "lan.pcapng") + &memory("wan", "wan.pcapng"))), [""; 0]);
     assert_eq!(refused(&(memory("lan", "/dev/null") + &memory("wan", "/dev/null"))), [""; 0]);
 }
@@ -37,8 +40,8 @@ fn a_file_is_not_written_by_two_keys_nor_read_and_written() {
         ),
         (pcap("a", "input = \"x\"") + &pcap("b", "output = \"x\""), "ports \"b\" (output) and \"a\" (input)"),
     ] {
-        let told = refused(&text);
-        assert!(told.len() == 1 && told[0].contains(words), "{text}: {told:?}");
+        let errors = refused(&text);
+        assert!(errors.len() == 1 && errors[0].contains(words), "{text}: {errors:?}");
     }
     // Two ports may play one recording.
     let inputs = pcap("a", "input = \"x\"") + &pcap("b", "input = \"x\"");

@@ -3,24 +3,24 @@
 use millrace_config::Config;
 
 /// Returns all errors of a file, each with its line and column.
-fn told(text: &str) -> Vec<String> {
+fn errors(text: &str) -> Vec<String> {
     let wrong = Config::parse(text, "f").unwrap_err();
     assert_eq!(wrong.wrong(), wrong.errors().len());
     wrong.errors().iter().map(ToString::to_string).collect()
 }
 
 #[track_caller]
-fn assert_told(text: &str, expected: &[(&str, &str)]) {
-    let told = told(text);
-    let as_expected = |(told, (place, words)): (&String, &(&str, &str))| {
-        told.starts_with(&format!("f:{place}: ")) && told.contains(words)
+fn assert_errors(text: &str, expected: &[(&str, &str)]) {
+    let errors = errors(text);
+    let as_expected = |(error, (place, words)): (&String, &(&str, &str))| {
+        error.starts_with(&format!("f:{place}: ")) && error.contains(words)
     };
-    assert!(told.len() == expected.len() && told.iter().zip(expected).all(as_expected), "{told:#?}");
+    assert!(errors.len() == expected.len() && errors.iter().zip(expected).all(as_expected), "{errors:#?}");
 }
 
 #[test]
 fn a_wrong_entry_hides_none_behind_it() {
-    assert_told(
+    assert_errors(
         r#"[router]
 moed = "poll"
 workers = 17
@@ -68,11 +68,11 @@ filter = "in a"
 }
 
 #[test]
-fn what_is_wrong_in_lists_within_entries_is_told_by_its_place_in_the_file() {
+fn faults_in_nested_lists_have_their_place_in_the_file() {
     let port = "[[port]]\nname = \"wan\"\nkind = \"memory\"\n\n[port.scheduler]\nnode = [\n";
     let nodes = "{ name = \"a\" },\n{ name = \"b\", kind = \"fifo\" },\n{ name = \"c\", kind = \"fifos\" },\n\
                  { name = \"d\", kind = \"fifo\", level = \"low\", rate = \"fast\" },\n";
-    assert_told(
+    assert_errors(
         &format!("{port}{nodes}]\n"),
         &[
             ("7:1", "\"port[0].scheduler.node[0]\" lacks the key \"kind\""),
@@ -84,26 +84,26 @@ fn what_is_wrong_in_lists_within_entries_is_told_by_its_place_in_the_file() {
 }
 
 #[test]
-fn what_follows_from_something_else_that_is_wrong_is_not_told() {
+fn errors_that_follow_from_another_error_are_left_out() {
     // A port in a faulty entry still counts as a port; a misspelt required key is not reported as missing,
     // too.
-    assert_told(
+    assert_errors(
         "[[port]]\nname = \"a\"\nkind = \"memory\"\nmtu = \"big\"\n\n[[neighbour]]\nport = \"a\"\nadress = \"10.0.0.1\"\nmac = \"02:00:00:00:00:01\"\n\n[[route]]\nto = \"10.1.0.0/16\"\nport = \"a\"\n",
         &[("4:7", "\"port[0].mtu\""), ("8:1", "did you mean \"address\"?")],
     );
     // A faulty `on-death` counts as present.
-    assert_told(
+    assert_errors(
         "[router]\non-death = \"kernl\"\n\n[[port]]\nname = \"a\"\ndevice = \"e\"\n\n[[filter]]\nmatch = \"*\"\naction = \"drop\"\n",
         &[("2:12", "did you mean \"kernel\"?")],
     );
     // An unknown table is reported once, regardless of the number of its entries.
-    assert_told("[[rout]]\nto = 1\n[[rout]]\nto = 2\n", &[("1:3", "did you mean \"route\"?")]);
+    assert_errors("[[rout]]\nto = 1\n[[rout]]\nto = 2\n", &[("1:3", "did you mean \"route\"?")]);
 }
 
 #[test]
 fn a_file_that_is_no_toml_has_one_error_the_first() {
-    let told = told("[router]\nworkers = = 2\n\n[[port]\nname = \"a\"\n");
-    assert!(told.len() == 1 && told[0].starts_with("f:2:11: "), "{told:#?}");
+    let errors = errors("[router]\nworkers = = 2\n\n[[port]\nname = \"a\"\n");
+    assert!(errors.len() == 1 && errors[0].starts_with("f:2:11: "), "{errors:#?}");
 }
 
 #[test]

@@ -38,12 +38,12 @@ fn wrong(schema: &Value) -> &'static str {
 
 /// Checks the message about a file with a faulty `key`.
 fn problem(key: &str, text: &str) -> Option<String> {
-    let said = match Config::parse(text, "f.toml") {
+    let message = match Config::parse(text, "f.toml") {
         Err(error) => error.to_string(),
         Ok(_) => return Some(format!("{text:?} is taken")),
     };
-    let is_ours = !NOT_OURS.iter().any(|words| said.contains(words));
-    (!is_ours || !said.contains(key)).then(|| format!("{text:?}: {said}"))
+    let is_ours = !NOT_OURS.iter().any(|words| message.contains(words));
+    (!is_ours || !message.contains(key)).then(|| format!("{text:?}: {message}"))
 }
 
 #[test]

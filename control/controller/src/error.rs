@@ -3,6 +3,7 @@
 use std::fmt;
 
 use millrace_config::{Config, ConfigErrors, Role, Step};
+use millrace_units::{Message, remedy};
 
 /// Reason why a request was refused. The text is one sentence for people: the problem, its place and the
 /// remedy.
@@ -10,16 +11,16 @@ use millrace_config::{Config, ConfigErrors, Role, Step};
 pub enum ControlError {
     /// Invalid request.
     #[error("{0}")]
-    Invalid(String),
+    Invalid(Message),
     /// Unusable configuration, with all of its problems and their positions.
     #[error(transparent)]
     Config(ConfigErrors),
     /// Name in the request that does not exist.
     #[error("{0}")]
-    NotFound(String),
+    NotFound(Message),
     /// Request that conflicts with the current state.
     #[error("{0}")]
-    Conflict(String),
+    Conflict(Message),
     /// Conditional request whose expected state differs from the current one.
     #[error("{0}")]
     Changed(String),
@@ -51,12 +52,24 @@ pub struct Refused {
     pub errors: Vec<(usize, ControlError)>,
 }
 
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Refused {
+    /// Returns the text for people, with the first error.
+    pub fn message(&self) -> Message {
         let Self { entries, wrong, errors } = self;
         let entries = millrace_units::count(*entries, "entry");
-        write!(f, "{wrong} of {entries} failed, so nothing was changed")?;
-        errors.first().map_or(Ok(()), |(entry, error)| write!(f, ": entry {entry}, counted from 0: {error}"))
+        let message = Message::from(format!("{wrong} of {entries} failed, so nothing was changed"));
+        match errors.first() {
+            Some((entry, error)) => {
+                message.text(format!(": entry {entry}, counted from 0: ")).append(error.message())
+            }
+            None => message,
+        }
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.message().fmt(f)
     }
 }
 
@@ -115,18 +128,17 @@ impl Unplannable {
         result.map_err(|error| self.errors.push(error)).ok()
     }
 
-    /// Works like [`unless`](Self::unless), but ignores unknown names if parts of the configuration were left
-    /// out: these may define the names.
-    pub fn unless_named<T>(&mut self, result: Result<T, ControlError>) -> Option<T> {
-        let is_of_names = |error: &ControlError| {
-            let text = error.to_string();
-            ["no instance ", "no gate ", "no port ", "no plugin ", "no queue ", "no node "]
-                .iter()
-                .any(|words| text.contains(words))
-        };
+    /// Works like [`unless`](Self::unless) for an entry at `path`, but ignores unknown names if parts of the
+    /// configuration were left out: these may define the names.
+    pub fn unless_named<T>(
+        &mut self,
+        result: Result<T, ControlError>,
+        config: &Config,
+        path: &[Step<'_>],
+    ) -> Option<T> {
         match result {
-            Err(error) if self.is_rest && is_of_names(&error) => None,
-            other => self.unless(other),
+            Err(ControlError::NotFound(_)) if self.is_rest => None,
+            other => self.unless(other.map_err(|error| error.placed(config, path))),
         }
     }
 
@@ -151,19 +163,49 @@ impl Unplannable {
 }
 
 impl ControlError {
+    /// Creates the error for an invalid request.
+    pub fn invalid(problem: impl Into<Message>) -> Self {
+        Self::Invalid(problem.into())
+    }
+
+    /// Creates the error for a name that does not exist.
+    pub fn not_found(problem: impl Into<Message>) -> Self {
+        Self::NotFound(problem.into())
+    }
+
+    /// Creates the error for a conflict with the current state.
+    pub fn conflict(problem: impl Into<Message>) -> Self {
+        Self::Conflict(problem.into())
+    }
+
+    /// Returns the text for people.
+    pub fn message(&self) -> Message {
+        match self {
+            Self::Invalid(message) | Self::NotFound(message) | Self::Conflict(message) => message.clone(),
+            Self::List(list) => list.message(),
+            Self::Config(_)
+            | Self::Changed(_)
+            | Self::System(_)
+            | Self::Silent(_)
+            | Self::NoRoom(_)
+            | Self::Forbidden(..) => self.to_string().into(),
+        }
+    }
+
     /// Returns the error for adding a route to a prefix that already has a configured route.
     pub(crate) fn there_is_one(prefix: ipnet::IpNet) -> Self {
-        Self::Conflict(format!(
+        Self::conflict(format!(
             "a configured route to {prefix} exists already: remove it first, or use `route replace`"
         ))
     }
 
     /// Prefixes the error's text with `what`.
     pub(crate) fn of(self, what: &str) -> Self {
+        let of = |message: Message| Message::from(format!("{what}: ")).append(message);
         match self {
-            Self::Invalid(text) => Self::Invalid(format!("{what}: {text}")),
-            Self::NotFound(text) => Self::NotFound(format!("{what}: {text}")),
-            Self::Conflict(text) => Self::Conflict(format!("{what}: {text}")),
+            Self::Invalid(message) => Self::Invalid(of(message)),
+            Self::NotFound(message) => Self::NotFound(of(message)),
+            Self::Conflict(message) => Self::Conflict(of(message)),
             Self::System(text) => Self::System(format!("{what}: {text}")),
             Self::Silent(text) => Self::Silent(format!("{what}: {text}")),
             other => other,
@@ -174,8 +216,8 @@ impl ControlError {
     /// of `path`.
     pub(crate) fn placed(self, config: &Config, path: &[Step<'_>]) -> Self {
         match &self {
-            Self::Invalid(text) | Self::NotFound(text) | Self::Conflict(text) => {
-                config.error_at(path, text).map_or(self, Self::Config)
+            Self::Invalid(message) | Self::NotFound(message) | Self::Conflict(message) => {
+                config.error_at(path, message.clone()).map_or(self, Self::Config)
             }
             _ => self,
         }
@@ -210,12 +252,12 @@ impl ControlError {
     /// Returns the error for an unknown `name`. `noun` names the kind of object, and `known` lists the
     /// existing names.
     pub fn unknown<'a>(noun: &str, name: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
-        Self::NotFound(format!("no {noun} is named {name:?}{}", millrace_units::remedy(noun, name, known)))
+        Self::not_found(format!("no {noun} is named {name:?}{}", remedy(noun, name, known)))
     }
 
     /// Returns the error for an existing port that has no scheduler.
     pub fn no_scheduler(port: &str) -> Self {
-        Self::NotFound(format!(
+        Self::not_found(format!(
             "port {port:?} has no scheduler: `scheduler add {port} NODE --kind fifo` adds one"
         ))
     }
@@ -232,11 +274,11 @@ impl From<millrace_plugin::PluginControlError> for ControlError {
         use millrace_plugin::PluginControlError as Error;
         let text = error.to_string();
         match error {
-            Error::Unknown { .. } | Error::NoMaps { .. } | Error::NotBound { .. } => Self::NotFound(text),
+            Error::Unknown { .. } | Error::NoMaps { .. } | Error::NotBound { .. } => Self::not_found(text),
             Error::Taken { .. } | Error::OrderTaken { .. } | Error::Bound { .. } | Error::InUse { .. } => {
-                Self::Conflict(text)
+                Self::conflict(text)
             }
-            _ => Self::Invalid(text),
+            _ => Self::invalid(text),
         }
     }
 }
@@ -265,6 +307,6 @@ mod tests {
             wrong.refuse(1).unwrap_err()
         };
         assert!(list(ControlError::NoRoom("full".to_owned())).is_failure());
-        assert!(!list(ControlError::Invalid("bad".to_owned())).is_failure());
+        assert!(!list(ControlError::invalid("bad")).is_failure());
     }
 }

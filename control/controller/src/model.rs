@@ -93,7 +93,7 @@ impl Model {
     ) -> Result<NeighbourChange, ControlError> {
         let port = self.port(&neighbour.port)?;
         if port.is_kernel() {
-            return Err(ControlError::Invalid(format!(
+            return Err(ControlError::invalid(format!(
                 "neighbour {} at port {:?}: the kernel manages the neighbours of this device: set them with `ip neighbour`",
                 neighbour.address, &*neighbour.port
             )));
@@ -155,7 +155,7 @@ impl Model {
     pub fn unknown_port(&self, filter: &impl Display, unknown: &UnknownPort) -> ControlError {
         let known = self.ports.iter().map(|plan| plan.settings.name.as_str());
         let missing = ControlError::unknown("port", &unknown.name, known);
-        ControlError::Invalid(format!("filter {:?}: {missing}", filter.to_string()))
+        ControlError::invalid(format!("filter {:?}: {missing}", filter.to_string()))
     }
 
     /// Adds a route to the model. Returns whether the kernel keeps the route.
@@ -195,7 +195,7 @@ impl Model {
             (Some(hops), _) => Ok(Some(Route::Forward(hops))),
             (None, Some(plain)) if !has_kernel => Ok(Some(plain)),
             (None, _) if has_kernel => Ok(None),
-            (None, _) => Err(ControlError::Invalid(format!(
+            (None, _) => Err(ControlError::invalid(format!(
                 "route {:?}: its next hop is in no subnet of a port: give its `port` as well",
                 route.to.written()
             ))),
@@ -227,7 +227,7 @@ fn own_hops(
     };
     hops.map(|hops| NextHops::new(&hops))
         .transpose()
-        .map_err(|error| ControlError::Invalid(format!("route {:?}: {error}", route.to.written())))
+        .map_err(|error| ControlError::invalid(format!("route {:?}: {error}", route.to.written())))
 }
 
 /// Returns the table kind of a gate.

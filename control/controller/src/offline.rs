@@ -327,7 +327,7 @@ impl OfflineRouter {
         flow: &str,
         changes: &Map<String, Value>,
     ) -> Result<(), ControlError> {
-        let flow = &*one_flow(flow).map_err(ControlError::Invalid)?;
+        let flow = &*one_flow(flow).map_err(ControlError::invalid)?;
         let id = self.model.port(port)?.id;
         let old = self.model.schedulers.clone();
         let change = self.model.change_flow(port, queue, flow, changes)?;
@@ -442,7 +442,7 @@ impl OfflineRouter {
     /// No such route.
     pub fn remove_route(&mut self, prefix: IpNet) -> Result<(), ControlError> {
         if self.model.own_routes.remove(&prefix).is_none() {
-            return Err(ControlError::NotFound(format!("no configured route to {prefix}")));
+            return Err(ControlError::not_found(format!("no configured route to {prefix}")));
         }
         self.model.routes.remove(&prefix);
         self.renew_route(prefix)
@@ -487,7 +487,7 @@ impl OfflineRouter {
         let replies = replies
             .into_iter()
             .collect::<Result<_, _>>()
-            .map_err(|error| ControlError::Invalid(error.to_string()))?;
+            .map_err(|error| ControlError::invalid(error.to_string()))?;
         Ok(self.model.plugins.instance_registry().merge_replies(id, message, replies))
     }
 }

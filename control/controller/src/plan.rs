@@ -103,7 +103,7 @@ fn look_at_files(config: &Config) -> Result<(), ControlError> {
     for (index, port) in config.port.iter().enumerate() {
         let mut look = |key, looked: Result<(), String>| {
             let steps = [Step::Key("port"), Step::Entry(index), Step::Key(key)];
-            let said = |problem| ControlError::Invalid(format!("port {:?}: {problem}", &*port.name));
+            let said = |problem| ControlError::invalid(format!("port {:?}: {problem}", &*port.name));
             wrong.unless(looked.map_err(|problem| said(problem).placed(config, &steps)));
         };
         if let Some(input) = &port.input {

@@ -144,8 +144,10 @@ fn create_instances<'c>(
                 break;
             }
             let at = [Step::Key("instance"), Step::Entry(index), Step::Key(table), Step::Name(&setting)];
+            let names_unknown = error.names_unknown();
             let error = ControlError::from(error).of(&format!("instance {name:?}"));
-            wrong.unless_named::<()>(Err(error.placed(config, &at)));
+            let error = if names_unknown { ControlError::NotFound(error.message()) } else { error };
+            wrong.unless_named::<()>(Err(error), config, &at);
             if !is_there {
                 break;
             }
@@ -188,7 +190,7 @@ fn add_plugins(
             continue;
         }
         let at = [Step::Key("bind"), Step::Entry(index)];
-        wrong.unless_named(model.bind_as(bind).map_err(|error| error.placed(config, &at)));
+        wrong.unless_named(model.bind_as(bind), config, &at);
     }
     for (index, filter) in config.filter.iter().enumerate() {
         let (matches, action) = (filter.r#match.value(), filter.action.value());
@@ -197,7 +199,7 @@ fn add_plugins(
         }
         let at = [Step::Key("filter"), Step::Entry(index), Step::Key("action")];
         let added = model.add_filter(matches, action, filter.gate.as_deref(), filter.priority);
-        wrong.unless_named(added.map_err(|error| error.placed(config, &at)));
+        wrong.unless_named(added, config, &at);
     }
     Ok(())
 }

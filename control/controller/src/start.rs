@@ -362,12 +362,12 @@ pub(crate) fn kernel_links(
             .link_by_name(device)
             .ok_or_else(|| ControlError::unknown("network device", device, known))?;
         if link.loopback || link.mac.is_none() {
-            return Err(ControlError::Invalid(format!(
+            return Err(ControlError::invalid(format!(
                 "device {device:?} is not an Ethernet device: a port needs one"
             )));
         }
         if !link.admin_up {
-            return Err(ControlError::Conflict(format!(
+            return Err(ControlError::conflict(format!(
                 "device {device:?} is down: set it up with `ip link set {device} up`"
             )));
         }
@@ -406,7 +406,7 @@ fn check_policy(devices: &[u32], ignore: bool, forwarding: Forwarding) -> Result
         return Ok(());
     }
     let named: Vec<String> = serious.iter().map(ToString::to_string).collect();
-    Err(ControlError::Conflict(format!(
+    Err(ControlError::conflict(format!(
         "the kernel has policies for these ports' packets, which the router would bypass: {}; remove the policies, or use \
          --ignore-kernel-policy",
         named.join("; ")

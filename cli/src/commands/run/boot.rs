@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use millrace_config::{Boot as From, Config};
 use millrace_controller::{Revision, Source, Store, utc};
 use millrace_repository::{state_directory_at, usual_state_directory};
+use millrace_units::Message;
 
 use crate::arguments::{DEFAULT_SOCKET, Run};
 use crate::output::Failure;
@@ -154,8 +155,8 @@ fn ports(devices: &[String]) -> Result<Config, Failure> {
         text += &format!("[[port]]\nname = {quoted}\ndevice = {quoted}\n");
     }
     Config::parse(&text, "--port").map_err(|wrong| {
-        let problems = wrong.errors().iter().map(|error| error.problem.as_str());
-        Failure::usage(format!("--port: {}", problems.collect::<Vec<_>>().join("; ")))
+        let problems = Message::join(wrong.errors().iter().map(|error| error.problem.clone()), "; ");
+        Failure::usage(format!("--port: {problems}"))
     })
 }
 

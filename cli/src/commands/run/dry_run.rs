@@ -61,7 +61,7 @@ fn place(config: &Config, arguments: &Run, key: &str, error: &ApiError) -> Failu
         return Failure::new(format!("{option}: {error}"));
     }
     let problem = format!("api.{key}: {error}");
-    match config.error_at(&[Step::Key("api"), Step::Key(key)], &problem) {
+    match config.error_at(&[Step::Key("api"), Step::Key(key)], problem.clone().into()) {
         Some(placed) => Failure::from(placed),
         None => Failure::new(problem),
     }

@@ -234,6 +234,14 @@ class CreatedTokenView(TypedDict):
     """Client address of the last use."""
 
 
+class DetailPart(TypedDict):
+    """Part of a detail: text, or the key of a setting."""
+    key: NotRequired[str | None]
+    """Key of a setting, as in JSON."""
+    text: NotRequired[str | None]
+    """Text."""
+
+
 class DifferenceView(TypedDict):
     """Changes from the running configuration to another one."""
     changes: list[str]
@@ -1298,6 +1306,8 @@ class Problem(TypedDict):
     """First of these errors, up to 100."""
     needs: NotRequired[Role | None]
     """Role that the operation needs, if the caller lacks it."""
+    parts: NotRequired[list[DetailPart]]
+    """Parts of `detail`, if it names settings: a client may spell their keys in its own way."""
     status: int
     """HTTP status."""
     title: str

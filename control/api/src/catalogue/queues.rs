@@ -72,7 +72,7 @@ pub(super) fn queues() -> Vec<Resource> {
             .on(
                 Endpoint::patch::<SetQueue>("changes settings of a queue, or of one flow queue")
                     .answers::<schedulers::QueueChanged>()
-                    .body::<schedulers::QueueChanges>()
+                    .body::<Settings<schedulers::QueueChanges>>()
                     .tagged(),
                 patch(schedulers::set_queue),
             ),

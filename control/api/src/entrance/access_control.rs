@@ -13,6 +13,7 @@ use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::any;
 use millrace_controller::{ControlError, Holder, Outcome, Principal, Role, Tokens};
+use millrace_units::Spelling;
 use tokio::sync::Notify;
 
 use crate::entrance::control_channel::ControlChannel;
@@ -270,7 +271,8 @@ impl AccessControl {
             return;
         }
         let mut entry = principal.entry(format!("{} {}", head.method, head.uri), Outcome::Refused);
-        (entry.status, entry.why) = (Some(problem.status.as_u16()), Some(problem.detail.clone()));
+        (entry.status, entry.why) =
+            (Some(problem.status.as_u16()), Some(problem.detail.spelled(Spelling::Json)));
         self.channel.note(entry).await;
     }
 }

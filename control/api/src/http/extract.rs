@@ -9,14 +9,13 @@ use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use millrace_config::reading::{Document, Tree};
 use millrace_controller::{Call, ControlError, Wrong};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer};
-use serde_json::Value;
 
 use crate::http::body_budget::Share;
 use crate::http::problem::Problem;
-use crate::http::wording::{explain, of_arguments};
 
 /// Maximum length of a body with a configuration or a list, in bytes.
 pub(crate) const LONG_BODY: usize = 64 << 20;
@@ -44,8 +43,8 @@ impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for MaybeBody
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
         let bytes = bytes(request, state).await?;
-        let said = if bytes.is_empty() { T::default() } else { object(&bytes)? };
-        Ok(Self(said))
+        let value = if bytes.is_empty() { T::default() } else { object(&bytes)? };
+        Ok(Self(value))
     }
 }
 
@@ -71,7 +70,7 @@ impl Longest {
     fn check(self, request: &Request) -> Result<(), Problem> {
         let length = request.headers().get(header::CONTENT_LENGTH).and_then(|text| text.to_str().ok());
         let too_long =
-            length.and_then(|text| text.parse::<u64>().ok()).is_some_and(|said| said > self.0 as u64);
+            length.and_then(|text| text.parse::<u64>().ok()).is_some_and(|length| length > self.0 as u64);
         if too_long { Err(self.problem()) } else { Ok(()) }
     }
 
@@ -172,10 +171,10 @@ impl<T: DeserializeOwned> OneOrList<T> {
         if bytes.trim_ascii_start().first() != Some(&b'[') {
             return object(bytes).map(Self::One);
         }
-        let entries: Vec<Value> = serde_json::from_slice(bytes).map_err(|error| unreadable("", &error))?;
+        let entries = json(bytes)?.into_list().unwrap_or_default();
         let (count, mut wrong) = (entries.len(), Wrong::default());
-        let read = |(number, entry): (usize, Value)| {
-            let read = if entry.is_object() { parsed(entry) } else { Err(no_object()) };
+        let read = |(number, entry): (usize, Tree)| {
+            let read = if entry.is_table() { read(entry) } else { Err(no_object()) };
             wrong.unless(number, read)
         };
         let entries = entries.into_iter().enumerate().filter_map(read).collect();
@@ -183,35 +182,26 @@ impl<T: DeserializeOwned> OneOrList<T> {
     }
 }
 
-/// Parses the object in `bytes`. Refuses an array, from which serde would accept the values of the object.
+/// Parses the object in `bytes`.
 fn object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ControlError> {
-    if bytes.trim_ascii_start().first() == Some(&b'[') {
-        return Err(no_object());
-    }
-    let mut json = serde_json::Deserializer::from_slice(bytes);
-    let read = parsed(&mut json)?;
-    json.end().map_err(|error| unreadable("", &error))?;
-    Ok(read)
+    let json = json(bytes)?;
+    if json.is_table() { read(json) } else { Err(no_object()) }
 }
 
-/// Parses JSON. An error names the path of the invalid value.
-fn parsed<'de, T: DeserializeOwned>(
-    json: impl Deserializer<'de, Error = serde_json::Error>,
-) -> Result<T, ControlError> {
-    serde_path_to_error::deserialize(json)
-        .map_err(|error| unreadable(&error.path().to_string(), error.inner()))
+/// Parses JSON. A syntax error names its line and column.
+fn json(bytes: &[u8]) -> Result<Tree, ControlError> {
+    serde_json::from_slice(bytes)
+        .map_err(|error| ControlError::invalid(format!("the request can't be read: {error}")))
+}
+
+/// Reads a type from JSON or arguments. An error names the path of the faulty value.
+fn read<T: DeserializeOwned>(tree: Tree) -> Result<T, ControlError> {
+    let document = Document::Request { name: "the request", key: "key of this request" };
+    tree.read().map_err(|error| ControlError::invalid(error.message(document)))
 }
 
 fn no_object() -> ControlError {
-    ControlError::Invalid("no JSON object: send {\"key\": value}".to_owned())
-}
-
-fn unreadable(path: &str, error: &serde_json::Error) -> ControlError {
-    let text = error.to_string();
-    let is_syntax = error.is_syntax() || error.is_eof();
-    // Syntax errors keep their line and column; for others the path is more helpful.
-    let text = if is_syntax { &text } else { text.rsplit_once(" at line ").map_or(&*text, |(text, _)| text) };
-    ControlError::Invalid(explain(path, text))
+    ControlError::invalid("no JSON object: send {\"key\": value}")
 }
 
 /// Extractor of the name in a request's path.
@@ -248,9 +238,44 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Arguments<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let arguments = Query::from_request_parts(parts, state).await;
-        arguments
-            .map(|Query(arguments)| Self(arguments))
-            .map_err(|rejection| Problem::bad_request(of_arguments(&rejection.body_text())))
+        let arguments = Query::<Vec<(String, String)>>::from_request_parts(parts, state).await;
+        match arguments {
+            Ok(Query(arguments)) => Ok(read(Tree::of_arguments(arguments)).map(Self)?),
+            Err(rejection) => Err(Problem::bad_request(rejection.body_text())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Query {
+        #[serde(default)]
+        _limit: Option<u64>,
+        #[serde(default)]
+        _is_long: bool,
+        _address: std::net::IpAddr,
+    }
+
+    #[test]
+    fn errors_name_the_argument_its_value_and_what_would_be_right() {
+        for (arguments, message) in [
+            (vec![("_limit", "x")], "\"_limit\" is the string \"x\": give a whole number, 0 or more"),
+            (vec![("_is_long", "yes")], "\"_is_long\" is the string \"yes\": give true or false"),
+            (vec![("_limit", "5")], "the request lacks the key \"_address\""),
+            (
+                vec![("_address", "10.0")],
+                "\"_address\" is the string \"10.0\": give an IP address such as 10.0.0.1 or fd00::1",
+            ),
+            (vec![("_limi", "5")], "\"_limi\" is no key of this request: did you mean \"_limit\"?"),
+            (vec![("_limit", "5"), ("_limit", "6")], "the request has the key \"_limit\" twice: remove one"),
+        ] {
+            let arguments = arguments.into_iter().map(|(key, text)| (key.to_owned(), text.to_owned()));
+            let error = read::<Query>(Tree::of_arguments(arguments)).unwrap_err();
+            assert_eq!(error.to_string(), message);
+        }
     }
 }

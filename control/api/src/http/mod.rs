@@ -6,7 +6,6 @@ pub(crate) mod naming;
 pub(crate) mod problem;
 pub(crate) mod streaming;
 pub(crate) mod tag;
-pub(crate) mod wording;
 
 use axum::http::{HeaderValue, header};
 use axum::response::Response;

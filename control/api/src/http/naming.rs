@@ -4,16 +4,18 @@
 //! `docs/decisions.md` explains why keys have underscores in JSON but hyphens in files and commands.
 
 use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
 
-use millrace_controller::ControlError;
+use millrace_config::reading::SETTINGS;
 use millrace_controller::view::BindingView;
+use millrace_units::Spelling;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::de::{DeserializeOwned, Error as _};
+use serde::de::{DeserializeOwned, Visitor};
 use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use crate::http::problem::Problem;
 use crate::http::tag::Tagged;
 
 /// Settings with underscores in their JSON keys, instead of the hyphens in files.
@@ -24,18 +26,8 @@ pub(crate) struct Settings<T>(pub T);
 #[derive(Debug)]
 pub(crate) struct FilterView(pub BindingView);
 
-/// Returns a function that converts errors about settings. Their text then has the keys of JSON, also for the
-/// `given` settings.
-pub(crate) fn refused(given: &Map<String, Value>) -> impl Fn(ControlError) -> Problem {
-    |error| {
-        let said =
-            |text: String, key: &String| text.replace(&format!("{key:?}"), &format!("{:?}", told(key)));
-        Problem::from(error).with_detail(|detail| given.keys().fold(millrace_config::in_json(&detail), said))
-    }
-}
-
-fn told(key: &str) -> String {
-    key.replace('-', "_")
+fn json_key(key: &str) -> String {
+    Spelling::Json.of(key)
 }
 
 fn match_of(key: &str) -> String {
@@ -64,29 +56,28 @@ fn renamed_schema(schema: Schema, name: impl Fn(&str) -> String) -> Schema {
 
 impl<T: Serialize> Serialize for Settings<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        renamed(serde_json::to_value(&self.0).map_err(S::Error::custom)?, told).serialize(serializer)
+        renamed(serde_json::to_value(&self.0).map_err(S::Error::custom)?, json_key).serialize(serializer)
     }
 }
 
 impl<'de, T: DeserializeOwned> Deserialize<'de> for Settings<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let given = Map::deserialize(deserializer)?;
-        if let Some(key) = given.keys().find(|key| key.contains('-')) {
-            let right = told(key);
-            return Err(D::Error::custom(format!("unknown field `{key}`, expected `{right}`")));
-        }
-        let inside = renamed(Value::Object(given), |key| key.replace('_', "-"));
-        let read = serde_path_to_error::deserialize(inside).map_err(|error| {
-            let (path, said) = (error.path().to_string(), error.inner().to_string());
-            if said.starts_with("unknown field") || said.starts_with("missing field") {
-                return said.replace('-', "_");
-            }
-            match path.as_str() {
-                "." => said,
-                path => crate::http::wording::explain(path, &said),
-            }
-        });
-        read.map(Self).map_err(D::Error::custom)
+        deserializer.deserialize_newtype_struct(SETTINGS, SettingsVisitor(PhantomData))
+    }
+}
+
+/// Visitor that gets settings with the keys of files.
+struct SettingsVisitor<T>(PhantomData<T>);
+
+impl<'de, T: DeserializeOwned> Visitor<'de> for SettingsVisitor<T> {
+    type Value = Settings<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("settings")
+    }
+
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<Settings<T>, D::Error> {
+        T::deserialize(deserializer).map(Settings)
     }
 }
 
@@ -100,7 +91,7 @@ impl<T: JsonSchema> JsonSchema for Settings<T> {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        renamed_schema(T::json_schema(generator), told)
+        renamed_schema(T::json_schema(generator), json_key)
     }
 }
 
@@ -134,6 +125,7 @@ impl Tagged for FilterView {
 
 #[cfg(test)]
 mod tests {
+    use millrace_config::reading::{Document, Tree};
     use millrace_controller::{RouterSettings, SchedulerNode};
     use serde_json::json;
 
@@ -141,18 +133,27 @@ mod tests {
 
     #[test]
     fn settings_have_underscores_in_json_and_nothing_else_is_taken() {
-        let told = json!(Settings(RouterSettings { icmp_rate: 7, ..RouterSettings::default() }));
-        assert_eq!(told["icmp_rate"], 7);
-        assert!(told.as_object().unwrap().keys().all(|key| !key.contains('-')), "{told}");
-        let read = |value: Value| serde_json::from_value::<Settings<SchedulerNode>>(value);
+        let shown = json!(Settings(RouterSettings { icmp_rate: 7, ..RouterSettings::default() }));
+        assert_eq!(shown["icmp_rate"], 7);
+        assert!(shown.as_object().unwrap().keys().all(|key| !key.contains('-')), "{shown}");
+        let read = |value: Value| Tree::from(value).read::<Settings<SchedulerNode>>();
         let node = read(json!({"name": "n", "kind": "fifo", "link_sharing": "1mbit"})).unwrap().0;
         assert!(node.link_sharing.is_some());
-        let wrong = |value| read(value).unwrap_err().to_string();
-        let said = wrong(json!({"name": "n", "kind": "fifo", "link-sharing": "1mbit"}));
-        assert!(said.contains("unknown field `link-sharing`, expected `link_sharing`"), "{said}");
-        let said = wrong(json!({"name": "n", "kind": "fifo", "link_sharin": "1mbit"}));
-        assert!(said.contains("`link_sharin`") && said.contains("`link_sharing`"), "{said}");
-        let said = wrong(json!({"name": "n", "kind": "fifo", "threshold": "x"}));
-        assert!(said.contains("threshold"), "{said}");
+        let document = Document::Request { name: "the request", key: "key of this request" };
+        let wrong = |value| read(value).unwrap_err().message(document).spelled(Spelling::Json);
+        assert_eq!(
+            wrong(json!({"name": "n", "kind": "fifo", "link-sharing": "1mbit"})),
+            "\"link-sharing\" is no key of this request: did you mean \"link_sharing\"?"
+        );
+        assert_eq!(
+            wrong(json!({"name": "n", "kind": "fifo", "link_sharin": "1mbit"})),
+            "\"link_sharin\" is no key of this request: did you mean \"link_sharing\"?"
+        );
+        assert_eq!(
+            wrong(json!({"name": "n", "kind": "fifo", "link_sharing": true})),
+            "\"link_sharing\" is true: give a service curve such as \"1mbit\" or \"1mbit 10ms 64kbit\""
+        );
+        let message = wrong(json!({"name": "n", "kind": "fifo", "threshold": "x"}));
+        assert!(message.starts_with("\"threshold\" can't be read: \"x\" is no size"), "{message}");
     }
 }

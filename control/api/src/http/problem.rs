@@ -5,6 +5,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use millrace_config::{ConfigError, Place};
 use millrace_controller::{ControlError, Role};
+use millrace_units::{Message, Piece, Spelling};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -13,7 +14,7 @@ use serde_json::Value;
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
     pub status: StatusCode,
-    pub detail: String,
+    pub detail: Message,
     /// Number of invalid entries of a list, or of errors in a configuration.
     wrong: usize,
     /// First errors, up to 100.
@@ -61,6 +62,9 @@ pub(crate) struct ProblemBody {
     status: u16,
     /// Problem, its place and the remedy, as one sentence for people.
     detail: String,
+    /// Parts of `detail`, if it names settings: a client may spell their keys in its own way.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    parts: Vec<DetailPart>,
     /// Number of invalid entries of a list, or of errors in a configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     wrong: Option<usize>,
@@ -73,6 +77,29 @@ pub(crate) struct ProblemBody {
     /// Role that the operation needs, if the caller lacks it.
     #[serde(skip_serializing_if = "Option::is_none")]
     needs: Option<Role>,
+}
+
+/// Part of a detail: text, or the key of a setting.
+#[derive(Debug, Default, Serialize, JsonSchema)]
+struct DetailPart {
+    /// Text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+    /// Key of a setting, as in JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+}
+
+impl DetailPart {
+    /// Returns the parts of a message that names settings; none for a message without settings.
+    fn of(message: &Message) -> Vec<Self> {
+        let part = |piece: &Piece| match piece {
+            Piece::Text(text) => Self { text: Some(text.clone()), ..Self::default() },
+            Piece::Key(key) => Self { key: Some(Spelling::Json.of(key)), ..Self::default() },
+        };
+        let parts: Vec<Self> = message.pieces().iter().map(part).collect();
+        if parts.iter().any(|part| part.key.is_some()) { parts } else { Vec::new() }
+    }
 }
 
 /// Returns the status for an error. For a list it is the status of the first faulty entry.
@@ -95,12 +122,14 @@ impl WrongEntry {
     fn of(error: &ConfigError) -> Self {
         let ConfigError { place: Place { origin, line, column }, problem } = error;
         let (line, column) = (*line > 0).then_some((*line, *column)).unzip();
-        Self { entry: None, file: Some(origin.clone()), line, column, detail: problem.clone() }
+        // The keys of a file have the spelling of files.
+        let detail = problem.spelled(Spelling::File);
+        Self { entry: None, file: Some(origin.clone()), line, column, detail }
     }
 }
 
 impl Problem {
-    pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+    pub fn new(status: StatusCode, detail: impl Into<Message>) -> Self {
         let (errors, current, retry, needs, challenge, closes) = Default::default();
         Self { status, detail: detail.into(), wrong: 0, errors, current, retry, needs, challenge, closes }
     }
@@ -125,25 +154,21 @@ impl Problem {
         Self { closes: true, ..self }
     }
 
-    /// Rewords the detail.
-    pub fn with_detail(self, detail: impl FnOnce(String) -> String) -> Self {
-        Self { detail: detail(self.detail), ..self }
-    }
-
-    pub fn bad_request(detail: impl Into<String>) -> Self {
+    pub fn bad_request(detail: impl Into<Message>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 }
 
 impl From<ControlError> for Problem {
     fn from(error: ControlError) -> Self {
-        let mut problem = Self::new(status(&error), error.to_string());
+        let mut problem = Self::new(status(&error), error.message());
         match error {
             ControlError::List(list) => {
                 problem.wrong = list.wrong;
                 let entry = |(entry, error): (usize, ControlError)| {
                     let entry = Some(entry);
-                    WrongEntry { entry, detail: error.to_string(), ..WrongEntry::default() }
+                    let detail = error.message().spelled(Spelling::Json);
+                    WrongEntry { entry, detail, ..WrongEntry::default() }
                 };
                 problem.errors = list.errors.into_iter().map(entry).collect();
             }
@@ -164,14 +189,15 @@ pub(crate) struct Detail(pub String);
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let detail = Detail(self.detail.clone());
+        let detail = Detail(self.detail.spelled(Spelling::Json));
         let (tag, current) = self.current.map(|current| *current).unzip();
         let body = ProblemBody {
             // The type of problems that are only HTTP errors (RFC 9457, 4.2.1).
             r#type: "about:blank",
             title: self.status.canonical_reason().unwrap_or("Error"),
             status: self.status.as_u16(),
-            detail: self.detail,
+            detail: detail.0.clone(),
+            parts: DetailPart::of(&self.detail),
             wrong: Some(self.wrong).filter(|wrong| *wrong > 0),
             errors: self.errors,
             current,

@@ -97,7 +97,7 @@ mod tests {
         for one in more {
             let refused = one.await.unwrap().unwrap_err();
             assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
-            assert!(refused.detail.starts_with("8 requests of token a"), "{}", refused.detail);
+            assert!(refused.detail.to_string().starts_with("8 requests of token a"), "{}", refused.detail);
         }
         held.pop();
         assert!(remote.enter("token a").await.is_ok());
@@ -113,7 +113,7 @@ mod tests {
             }
         }
         let refused = remote.enter("token z").await.unwrap_err();
-        assert!(refused.detail.starts_with("32 remote requests"), "{}", refused.detail);
+        assert!(refused.detail.to_string().starts_with("32 remote requests"), "{}", refused.detail);
         drop(held);
         assert!(remote.enter("token z").await.is_ok());
     }

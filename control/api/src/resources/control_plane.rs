@@ -6,7 +6,7 @@ use millrace_controller::operation::{GetControlPlane, SetControlPlane};
 use millrace_controller::view::ControlPlaneView;
 use serde_json::{Map, Value};
 
-use super::{Answer, change_settings, show};
+use super::{Answer, show};
 use crate::endpoint::{Endpoint, Resource};
 use crate::http::extract::Body;
 use crate::http::naming::Settings;
@@ -34,6 +34,5 @@ async fn change(
     session: Session,
     Body(Settings(given)): Body<Settings<Map<String, Value>>>,
 ) -> Answer<ControlPlaneView> {
-    let operation = SetControlPlane { changes: given.clone() };
-    change_settings(&session, &given, operation).await.map(Json)
+    session.execute(SetControlPlane { changes: given }).await.map(Json)
 }

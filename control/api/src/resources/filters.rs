@@ -69,7 +69,7 @@ pub(crate) async fn remove_filters(session: Session, Body(old): Body<OldFilters>
         }
         _ => {
             let problem = "give either `ids`, or `match` and `action`".to_owned();
-            return Err(ControlError::Invalid(problem).into());
+            return Err(ControlError::invalid(problem).into());
         }
     };
     Ok(Json(removed.into_iter().map(FilterView).collect()))
@@ -94,7 +94,7 @@ async fn filter(session: &Session, id: u64) -> Result<FilterView, Problem> {
     let before = id.checked_sub(1).map(|before| before.to_string());
     let page = session.execute(ListBindings(PageQuery { limit: Some(1), cursor: before })).await?;
     let found = page.rows.into_iter().find(|binding| binding.id == id);
-    let found = found.ok_or_else(|| ControlError::NotFound(format!("no filter has the id {id}")))?;
+    let found = found.ok_or_else(|| ControlError::not_found(format!("no filter has the id {id}")))?;
     Ok(FilterView(found))
 }
 

@@ -158,7 +158,7 @@ pub(crate) async fn change_instance(
         (None, Some(to)) => session.execute(RenameInstance { name, to }).await?,
         _ => {
             let problem = "give either `settings` or `name`: a request changes one of them".to_owned();
-            return Err(ControlError::Invalid(problem).into());
+            return Err(ControlError::invalid(problem).into());
         }
     };
     Ok(WithTag(changed))

@@ -21,10 +21,8 @@ use axum::routing::{MethodRouter, get};
 use millrace_controller::{ControlError, Operation};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
 
 use crate::http::extract::Body;
-use crate::http::naming::refused;
 use crate::http::problem::Problem;
 use crate::served::{Served, Session};
 
@@ -53,19 +51,6 @@ where
     O: Operation<Answer: Serialize> + DeserializeOwned,
 {
     Ok((StatusCode::CREATED, Json(session.execute(operation).await?)))
-}
-
-/// Executes an operation that changes settings. Its errors have the keys of JSON, also for the `given`
-/// settings.
-///
-/// # Errors
-/// Returns the problem of a refused or failed operation.
-async fn change_settings<O: Operation>(
-    session: &Session,
-    given: &Map<String, Value>,
-    operation: O,
-) -> Result<O::Answer, Problem> {
-    session.served.control.execute(&session.call, operation).await.map_err(refused(given))
 }
 
 /// Returns the object of that name.

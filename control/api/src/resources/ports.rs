@@ -5,7 +5,7 @@ use millrace_controller::operation::{ListPorts, SetPort};
 use millrace_controller::view::PortView;
 use serde_json::{Map, Value};
 
-use super::{Answer, change_settings, named};
+use super::{Answer, named};
 use crate::http::extract::{Body, Name};
 use crate::http::naming::Settings;
 use crate::served::Session;
@@ -21,6 +21,5 @@ pub(crate) async fn set_port(
     Name(name): Name,
     Body(Settings(given)): Body<Settings<Map<String, Value>>>,
 ) -> Answer<PortView> {
-    let operation = SetPort { name, changes: given.clone() };
-    change_settings(&session, &given, operation).await.map(Json)
+    session.execute(SetPort { name, changes: given }).await.map(Json)
 }

@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Answer, change_settings};
+use super::Answer;
 use crate::http::extract::{Body, Name, Names};
 use crate::http::naming::Settings;
 use crate::http::problem::Problem;
@@ -31,7 +31,7 @@ pub(crate) async fn add(
     Body(Settings(node)): Body<Settings<SchedulerNode>>,
 ) -> Result<impl IntoResponse, Problem> {
     condition.check(scheduler(&session, &port)).await?;
-    let view = change_settings(&session, &Map::new(), AddSchedulerNode { port, node }).await?;
+    let view = session.execute(AddSchedulerNode { port, node }).await?;
     Ok((StatusCode::CREATED, WithTag(view)))
 }
 
@@ -43,8 +43,7 @@ pub(crate) async fn set(
     Body(Settings(given)): Body<Settings<Map<String, Value>>>,
 ) -> TaggedScheduler {
     condition.check(scheduler(&session, &port)).await?;
-    let operation = SetScheduler { port, changes: given.clone() };
-    change_settings(&session, &given, operation).await.map(WithTag)
+    session.execute(SetScheduler { port, changes: given }).await.map(WithTag)
 }
 
 /// Changes a node.
@@ -55,8 +54,7 @@ pub(crate) async fn set_node(
     Body(Settings(given)): Body<Settings<Map<String, Value>>>,
 ) -> TaggedScheduler {
     condition.check(scheduler(&session, &port)).await?;
-    let operation = SetSchedulerNode { port, name, changes: given.clone() };
-    change_settings(&session, &given, operation).await.map(WithTag)
+    session.execute(SetSchedulerNode { port, name, changes: given }).await.map(WithTag)
 }
 
 /// Removes a node.
@@ -83,7 +81,7 @@ pub(crate) async fn queue(
 pub(crate) struct QueueChanges {
     flow: Option<String>,
     #[serde(flatten)]
-    changes: Settings<Map<String, Value>>,
+    changes: Map<String, Value>,
 }
 
 /// Result of changing a queue.
@@ -104,7 +102,7 @@ pub(crate) async fn set_queue(
     session: Session,
     Names([port, queue]): Names,
     condition: Condition,
-    Body(QueueChanges { flow, changes }): Body<QueueChanges>,
+    Body(Settings(QueueChanges { flow, changes })): Body<Settings<QueueChanges>>,
 ) -> Answer<QueueChanged> {
     while condition.is_there() {
         let before = scheduler_settings(&session, &port).await?;
@@ -115,11 +113,11 @@ pub(crate) async fn set_queue(
             break;
         }
     }
-    let done = QueueChanged { port, queue, flow, changes };
+    let done = QueueChanged { port, queue, flow, changes: Settings(changes) };
     let QueueChanged { port, queue, flow, changes: Settings(given) } = &done;
     let [port, queue] = [port, queue].map(String::clone);
     let operation = SetQueue { port, queue, flow: flow.clone(), changes: given.clone() };
-    change_settings(&session, given, operation).await?;
+    session.execute(operation).await?;
     Ok(Json(done))
 }
 

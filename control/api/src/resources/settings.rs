@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{Answer, change_settings};
+use super::Answer;
 use crate::http::extract::Body;
 use crate::http::naming::Settings;
 use crate::http::problem::Problem;
@@ -32,8 +32,7 @@ pub(crate) async fn set_settings(
     Body(Settings(given)): Body<Settings<Map<String, Value>>>,
 ) -> TaggedSettings {
     condition.check(current(&session)).await?;
-    let operation = SetSettings { changes: given.clone() };
-    Ok(WithTag(Settings(change_settings(&session, &given, operation).await?)))
+    session.execute(SetSettings { changes: given }).await.map(Settings).map(WithTag)
 }
 
 /// Result of clearing the counters.

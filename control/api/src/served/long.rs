@@ -104,7 +104,7 @@ mod tests {
         }
         let refused = answers.make("games", || ()).await.unwrap_err();
         assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
-        assert!(refused.detail.contains("one for games"), "{}", refused.detail);
+        assert!(refused.detail.to_string().contains("one for games"), "{}", refused.detail);
         assert_eq!(answers.make("root", || 7).await.unwrap(), 7);
         release.send(()).unwrap();
         assert!(first.await.unwrap().unwrap());

@@ -7,8 +7,8 @@ use millrace_plugin_abi::Position;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::action::FilterAction;
-use crate::values::{Named, Text, is_default};
+use crate::values::action::FilterAction;
+use crate::values::{Named, Text, Written, is_default};
 
 /// Additional gate, or the table type of a default gate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -106,6 +106,12 @@ impl FromStr for Placeable {
             Some(name) => Ok(Self::Instance(name.trim().to_owned())),
             None => text.parse().map(Self::Flows),
         }
+    }
+}
+
+impl Written for Placeable {
+    fn parse(text: &str) -> Result<Self, String> {
+        text.parse().map_err(|error: millrace_classify::FilterError| error.to_string())
     }
 }
 

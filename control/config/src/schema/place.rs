@@ -1,7 +1,9 @@
 //! Errors with their positions in the text of a configuration.
 
+use millrace_units::Message;
+
 use super::Config;
-use crate::error::ConfigErrors;
+use crate::origin::error::ConfigErrors;
 use crate::origin::{LeftOut, Step};
 
 impl Config {
@@ -17,7 +19,7 @@ impl Config {
 
     /// Returns an error about the value at `path`, or about the deepest existing part of `path`; `None` if
     /// the configuration comes from no file.
-    pub fn error_at(&self, path: &[Step<'_>], problem: &str) -> Option<ConfigErrors> {
+    pub fn error_at(&self, path: &[Step<'_>], problem: Message) -> Option<ConfigErrors> {
         self.origin.error_at(path, problem).map(Into::into)
     }
 }

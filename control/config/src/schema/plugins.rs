@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::quantity::{Size, Time};
+use crate::values::quantity::{Size, Time};
 use crate::values::{Named, Text, is_default};
 
 /// Plugin file to load at the start.

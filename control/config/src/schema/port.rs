@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::OnDeath;
-use crate::scheduler::Scheduler;
+use super::scheduler::Scheduler;
 use crate::values::{InputWeight, Named, Text, VlanIds, is_default};
 
 /// Port.

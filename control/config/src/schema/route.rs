@@ -1,11 +1,13 @@
 //! Static routes and static neighbours.
 
+use std::fmt;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 use millrace_wire::MacAddr;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::{Error, SeqAccess, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::values::{Named, Text, is_default};
 
@@ -39,16 +41,32 @@ fn one_alone<S: serde::Serializer>(addresses: &[IpAddr], serializer: S) -> Resul
     }
 }
 
-fn one_or_many<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<IpAddr>, D::Error> {
-    let one_or_many = OneOrMany::deserialize(deserializer).map_err(|_| {
-        serde::de::Error::custom(
-            "neither an IP address nor a list of IP addresses, such as [\"10.0.0.1\", \"10.0.0.2\"]",
-        )
-    })?;
-    Ok(match one_or_many {
-        OneOrMany::One(address) => vec![address],
-        OneOrMany::Many(addresses) => addresses,
-    })
+fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpAddr>, D::Error> {
+    deserializer.deserialize_any(NextHopsVisitor)
+}
+
+/// Visitor of one address, or a list of addresses.
+struct NextHopsVisitor;
+
+impl<'de> Visitor<'de> for NextHopsVisitor {
+    type Value = Vec<IpAddr>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an IP address, or a list of IP addresses such as [\"10.0.0.1\", \"10.0.0.2\"]")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Vec<IpAddr>, E> {
+        let address = text.parse().map_err(|_| E::invalid_value(Unexpected::Str(text), &self))?;
+        Ok(vec![address])
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Vec<IpAddr>, A::Error> {
+        let mut addresses = Vec::new();
+        while let Some(address) = access.next_element()? {
+            addresses.push(address);
+        }
+        Ok(addresses)
+    }
 }
 
 /// Kind of a route.
@@ -92,8 +110,10 @@ pub struct Neighbour {
     pub mac: Text<MacAddr>,
 }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(untagged)]
+/// Schema of next hops: one address, or a list of addresses.
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+#[expect(dead_code, reason = "only the schema of the type is used")]
 enum OneOrMany {
     One(IpAddr),
     Many(Vec<IpAddr>),

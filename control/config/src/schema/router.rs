@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::quantity::Time;
+use crate::values::quantity::Time;
 
 /// Settings of the whole router.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

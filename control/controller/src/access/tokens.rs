@@ -155,11 +155,11 @@ impl Tokens {
                 "token {:?} already exists: give another name, or revoke the existing token",
                 new.name
             );
-            return Err(ControlError::Conflict(text));
+            return Err(ControlError::conflict(text));
         }
         if book.entries().len() >= MOST {
             let text = format!("the limit of {MOST} tokens is reached: revoke unused tokens");
-            return Err(ControlError::Conflict(text));
+            return Err(ControlError::conflict(text));
         }
         let token = secret()?;
         let kept = Kept {
@@ -281,7 +281,7 @@ fn check(new: &NewToken) -> Result<(), ControlError> {
             "invalid token name {:?}: give 1 to {MOST_NAME} letters, digits, dots, hyphens and underscores",
             new.name
         );
-        return Err(ControlError::Invalid(text));
+        return Err(ControlError::invalid(text));
     }
     Ok(())
 }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use millrace_config::{Change, Config, Difference, Role};
+use millrace_config::{Change, Config, Difference, Role, Submission};
 use millrace_repository::Memory;
 use millrace_store::{Draft, Revision, State, Who};
 use millrace_telemetry::EventKind;
+use millrace_units::Message;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -75,7 +76,7 @@ impl Router {
         Ok(DifferenceView {
             origin: origin.to_owned(),
             changes: commands(&difference.changes),
-            restart: difference.restart,
+            restart: difference.restart.iter().map(ToString::to_string).collect(),
         })
     }
 
@@ -305,10 +306,10 @@ pub(super) fn without_restart(difference: Difference) -> Result<Vec<Change>, Con
     if difference.restart.is_empty() {
         return Ok(difference.changes);
     }
-    Err(ControlError::Conflict(format!(
-        "only a restart can change these settings, so nothing was changed: {}",
-        difference.restart.join("; ")
-    )))
+    let problem = Message::from("only a restart can change these settings, so nothing was changed: ")
+        .append(difference.restart_message(Submission::File));
+    // The keys are those of the file, in each spelling.
+    Err(ControlError::conflict(problem.to_string()))
 }
 
 /// Returns the error for a failed step, with the outcome of the steps before it.
@@ -327,7 +328,7 @@ fn refused(changes: &[Change], failed: &Failed) -> ControlError {
         1 => "the step before it is undone".to_owned(),
         steps => format!("the {steps} steps before it are undone"),
     };
-    ControlError::Conflict(format!("step {} of {all}, `{change}`: {error}; {undone}{remains}", step + 1))
+    ControlError::conflict(format!("step {} of {all}, `{change}`: {error}; {undone}{remains}", step + 1))
 }
 
 fn told(remains: &[String]) -> String {

@@ -98,7 +98,7 @@ pub(crate) async fn confirm(router: &Router, meant: Option<u64>) -> Result<u64, 
         (inner.settings.store.clone(), waiting.revision)
     };
     if let Some(other) = meant.filter(|meant| *meant != revision) {
-        return Err(ControlError::Conflict(format!(
+        return Err(ControlError::conflict(format!(
             "revision {revision} waits to be confirmed, not revision {other}: nothing was confirmed"
         )));
     }
@@ -174,7 +174,7 @@ impl Transaction {
 }
 
 fn nothing_waits() -> ControlError {
-    ControlError::Conflict("no revision waits to be confirmed".into())
+    ControlError::conflict("no revision waits to be confirmed")
 }
 
 #[cfg(test)]
@@ -219,7 +219,7 @@ action = "drop"
         // Between two rollback attempts, a confirmation is refused too.
         let refused = router.execute(&admin, Confirm::default()).await.unwrap_err();
         assert!(
-            matches!(&refused, ControlError::Conflict(text) if text.contains("is being rolled back")),
+            matches!(&refused, ControlError::Conflict(text) if text.to_string().contains("is being rolled back")),
             "{refused}"
         );
         let told = router.audit().last(100).unwrap();

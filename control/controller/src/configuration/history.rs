@@ -131,18 +131,17 @@ async fn newest_other(router: &Router) -> Result<u64, ControlError> {
     let found = work.await.map_err(|error| ControlError::system("read the revisions", error))?;
     let found = found.map_err(|error: StoreError| ControlError::refused(error))?;
     found.ok_or_else(|| {
-        ControlError::NotFound(
+        ControlError::not_found(
             "no good revision differs from the running configuration: `millrace history` lists all \
-             revisions"
-                .into(),
+             revisions",
         )
     })
 }
 
 pub(crate) fn of_store(error: StoreError) -> ControlError {
     match error {
-        StoreError::Unknown { .. } => ControlError::NotFound(error.to_string()),
-        StoreError::Foreign { .. } => ControlError::Conflict(error.to_string()),
+        StoreError::Unknown { .. } => ControlError::not_found(error.to_string()),
+        StoreError::Foreign { .. } => ControlError::conflict(error.to_string()),
         StoreError::File { .. } => ControlError::System(error.to_string()),
     }
 }

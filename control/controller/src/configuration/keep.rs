@@ -154,7 +154,7 @@ impl Kept {
         }
         match plain.difference(&submitted).restart.first() {
             None => Ok(()),
-            Some(first) => refused(first),
+            Some(first) => refused(&first.to_string()),
         }
     }
 
@@ -169,7 +169,7 @@ impl Kept {
         let text = match order.text {
             Some(text) if overrides.read(&text, &origin)?.difference(running).is_empty() => text,
             Some(_) => {
-                return Err(ControlError::Conflict(format!(
+                return Err(ControlError::conflict(format!(
                     "{origin} differs from the running configuration, so it can't be stored as a revision: `millrace save` \
                      stores the running configuration, `millrace apply` applies the file"
                 )));
@@ -201,7 +201,7 @@ fn would_lose(origin: &str, lost: &[String]) -> ControlError {
         0 => String::new(),
         more => format!(", and {more} more"),
     };
-    ControlError::Conflict(format!(
+    ControlError::conflict(format!(
         "{origin} has entries that were neither applied nor saved, and saving would delete them: {named}{more}; apply the file first, \
          save to another file, or use --force (`force` in the request)"
     ))

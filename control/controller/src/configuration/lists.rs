@@ -174,6 +174,6 @@ impl Once {
         if self.0.insert(prefix) {
             return Ok(());
         }
-        Err(ControlError::Conflict(format!("{prefix} occurs more than once in the list")))
+        Err(ControlError::conflict(format!("{prefix} occurs more than once in the list")))
     }
 }

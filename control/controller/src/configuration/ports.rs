@@ -38,7 +38,7 @@ pub(crate) fn plan_port(model: &Model, name: &str, settings: PortSettings) -> Re
     let plan = plan.ok_or_else(|| ControlError::System("the port was removed in the meantime".into()))?;
     let PortSettings { address, input_weight, reverse_path } = settings;
     if address.is_some() && plan.is_kernel() {
-        return Err(ControlError::Invalid(format!(
+        return Err(ControlError::invalid(format!(
             "port {name:?}: the kernel manages the addresses of this device: set them with `ip address`"
         )));
     }

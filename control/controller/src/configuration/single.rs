@@ -4,7 +4,8 @@
 
 use std::net::IpAddr;
 
-use millrace_config::{Change, Config, Neighbour, Text};
+use millrace_config::{Change, Config, Neighbour, Submission, Text};
+use millrace_units::Message;
 use serde_json::{Map, Value};
 
 use crate::ControlError;
@@ -26,22 +27,21 @@ pub(crate) fn plan_settings(
     let to = checked(Config { router, ..Config::default() })?.normalized();
     let difference = from.difference(&to);
     if !difference.restart.is_empty() {
-        return Err(ControlError::Conflict(format!(
-            "only a restart can change these settings, so nothing was changed: {}",
-            difference.restart.join("; ").replace("the file says", "the request sets")
-        )));
+        let problem = Message::from("only a restart can change these settings, so nothing was changed: ")
+            .append(difference.restart_message(Submission::Request));
+        return Err(ControlError::conflict(problem));
     }
     Ok(difference.changes)
 }
 
 pub(crate) fn plan_neighbour(model: &Model, new: &NewNeighbour) -> Result<Change, ControlError> {
     let mac = new.mac.parse().map_err(|_| {
-        ControlError::Invalid(format!("{:?} is no MAC address: write it as 02:00:00:00:00:01", new.mac))
+        ControlError::invalid(format!("{:?} is no MAC address: write it as 02:00:00:00:00:01", new.mac))
     })?;
     let neighbour = Neighbour { port: new.port.as_str().into(), address: new.address, mac: Text::of(mac) };
     model.known_for_good(&neighbour)?;
     match known_neighbour(model, &new.port, new.address) {
-        Some(known) => Err(ControlError::Conflict(format!(
+        Some(known) => Err(ControlError::conflict(format!(
             "neighbour {} at port {:?} already has the static MAC address {}: remove the neighbour first",
             new.address,
             new.port,
@@ -55,7 +55,7 @@ pub(crate) fn plan_forgetting(model: &Model, old: &OldNeighbour) -> Result<Chang
     model.port(&old.port)?;
     let known = known_neighbour(model, &old.port, old.address).cloned();
     known.map(Change::RemoveNeighbour).ok_or_else(|| {
-        ControlError::NotFound(format!(
+        ControlError::not_found(format!(
             "no static neighbour {} at port {:?}: learnt neighbours expire by themselves",
             old.address, old.port
         ))
@@ -70,7 +70,7 @@ fn known_neighbour<'a>(model: &'a Model, port: &str, address: IpAddr) -> Option<
 pub(crate) fn checked(config: Config) -> Result<Config, ControlError> {
     let text = config.to_text()?;
     Config::parse(&text, "settings").map_err(|wrong| {
-        let problems = wrong.errors().iter().map(|error| error.problem.as_str());
-        ControlError::Invalid(problems.collect::<Vec<_>>().join("; "))
+        let problems = wrong.errors().iter().map(|error| error.problem.clone());
+        ControlError::invalid(Message::join(problems, "; "))
     })
 }

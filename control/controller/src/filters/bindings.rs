@@ -62,7 +62,7 @@ impl Model {
             [(_, only)] => Ok(only),
             [..] => {
                 let priorities: Vec<_> = found.iter().map(|(priority, _)| priority.to_string()).collect();
-                Err(ControlError::Conflict(format!(
+                Err(ControlError::conflict(format!(
                     "filter {:?} with the action \"{}\" exists with the priorities {}: give --priority, or the id of the filter",
                     filter.r#match.value().to_string(),
                     filter.action.value(),
@@ -101,5 +101,5 @@ fn remove_filter(
 
 fn no_such_filter(filter: &Filter) -> ControlError {
     let (matches, action) = (filter.r#match.value().to_string(), filter.action.value());
-    ControlError::NotFound(format!("no filter {matches:?} has the action \"{action}\""))
+    ControlError::not_found(format!("no filter {matches:?} has the action \"{action}\""))
 }

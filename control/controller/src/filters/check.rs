@@ -73,7 +73,7 @@ pub(crate) fn entries(model: &Model, tables: &GateTables) -> Result<Vec<(String,
         let Some(table) = tables.table(id) else { continue };
         let filters = table.filters().len();
         if filters > MOST {
-            return Err(ControlError::Invalid(format!(
+            return Err(ControlError::invalid(format!(
                 "gate {:?} has {}: more than {MOST} take too long to compare with each other",
                 gate.name,
                 millrace_units::count(filters, "filter")

@@ -52,7 +52,7 @@ impl FilterConflicts {
             return Ok(());
         }
         let who = number.map_or("an earlier filter".to_owned(), |number| format!("filter {number}"));
-        Err(ControlError::Conflict(format!(
+        Err(ControlError::conflict(format!(
             "{who} with the action {} has the same match {:?}, gate {gate:?} and priority {}, and would win: remove it, or choose another \
              priority",
             show::action(there, model),

@@ -40,14 +40,14 @@ impl Gates<'_> {
     }
 
     pub fn create(&mut self, name: &str, position: &str) -> Result<GateView, ControlError> {
-        let position: Position = position.parse().map_err(ControlError::Invalid)?;
+        let position: Position = position.parse().map_err(ControlError::invalid)?;
         let (_, change) = self.model.plugins.create_gate(name, position, None)?;
         self.tell(vec![change])?;
         self.find(name)
     }
 
     pub fn set_table(&mut self, name: &str, table: &str) -> Result<GateView, ControlError> {
-        let kind = table.parse().map_err(ControlError::Invalid)?;
+        let kind = table.parse().map_err(ControlError::invalid)?;
         let id = self.model.plugins.gate(name)?.id;
         if let Some(table) = self.tables.set_kind(id, kind) {
             self.workers.tell(|| FilterCommand::SetTable(id, table.clone()))?;
@@ -75,7 +75,7 @@ impl Gates<'_> {
         gates
             .into_iter()
             .find(|gate| gate.name == name)
-            .ok_or_else(|| ControlError::NotFound(format!("no gate is named {name:?}")))
+            .ok_or_else(|| ControlError::not_found(format!("no gate is named {name:?}")))
     }
 
     /// Makes changes of bindings and filters, up to the first that fails. The workers put them in force

@@ -38,11 +38,11 @@ impl Model {
         let Some(gate) = gate.or(action.default_gate()) else {
             let gates = self.plugins.gates();
             let gates = millrace_units::here("gate", gates.iter().map(|gate| gate.name.as_str()));
-            return Err(ControlError::Invalid(format!("the action \"{action}\" needs a gate; {gates}")));
+            return Err(ControlError::invalid(format!("the action \"{action}\" needs a gate; {gates}")));
         };
         let position = self.plugins.gate(gate)?.position;
         if matches!(action, FilterAction::Copy(_)) && position != Position::Copy {
-            return Err(ControlError::Invalid(format!(
+            return Err(ControlError::invalid(format!(
                 "gate {gate:?} is at position {position}, which does not support \"{action}\": use a gate at position \
                  copy, such as tap"
             )));
@@ -96,7 +96,7 @@ impl Model {
         let is_v6 = filter.alternatives().iter().flat_map(nets).any(|net| net.addr().is_ipv6());
         let ways = || {
             let way = |way: &millrace_config::WayOut| match way.via {
-                Some(via) if is_v6 && via.is_ipv4() => Err(ControlError::Invalid(format!(
+                Some(via) if is_v6 && via.is_ipv4() => Err(ControlError::invalid(format!(
                     "\"{action}\" for {:?}: IPv6 packets need an IPv6 neighbour",
                     filter.to_string()
                 ))),
@@ -162,7 +162,7 @@ fn refuse_beyond(
             format!("whose subnets are {}", list.join(", "))
         }
     };
-    Err(ControlError::Invalid(format!("\"{action}\": {via} can't be a neighbour at port {port:?}, {there}")))
+    Err(ControlError::invalid(format!("\"{action}\": {via} can't be a neighbour at port {port:?}, {there}")))
 }
 
 /// Refuses a filter that sends to a neighbour in none of the current subnets of its kernel port.
@@ -193,12 +193,12 @@ pub(crate) fn refuse_unreachable(
 /// Parses a requested filter.
 pub(crate) fn new_filter(new: &NewFilter) -> Result<millrace_config::Filter, ControlError> {
     if new.filter.trim().is_empty() {
-        return Err(ControlError::Invalid("the filter is empty: write * to match all packets".into()));
+        return Err(ControlError::invalid("the filter is empty: write * to match all packets"));
     }
-    let wrong = |error| ControlError::Invalid(format!("filter {:?}: {error}", new.filter));
+    let wrong = |error| ControlError::invalid(format!("filter {:?}: {error}", new.filter));
     Ok(millrace_config::Filter {
         r#match: new.filter.parse().map_err(wrong)?,
-        action: new.action.parse().map_err(ControlError::Invalid)?,
+        action: new.action.parse().map_err(ControlError::invalid)?,
         gate: new.gate.as_deref().map(Into::into),
         priority: new.priority,
     })
@@ -220,5 +220,5 @@ fn is_for_groups(filter: &FilterExpression) -> bool {
 
 /// Parses a filter, or an expression that only selects packets.
 pub(crate) fn parse_filter<T: FromStr<Err = FilterError>>(filter: &str) -> Result<T, ControlError> {
-    filter.parse().map_err(|error| ControlError::Invalid(format!("filter {filter:?}: {error}")))
+    filter.parse().map_err(|error| ControlError::invalid(format!("filter {filter:?}: {error}")))
 }

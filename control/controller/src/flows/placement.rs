@@ -95,7 +95,7 @@ pub(crate) fn set_placement(
         (Some(level), None) => model.add_placement(Placed { what: what.clone(), level })?,
         (None, Some(known)) => drop(model.placements.remove(known)),
         (None, None) => {
-            return Err(ControlError::NotFound(format!(
+            return Err(ControlError::not_found(format!(
                 "no placement for {:?}: `place list` shows all placements",
                 what.to_string()
             )));
@@ -137,7 +137,7 @@ fn placeable(
             let known = Placeable::Instance(name.to_owned());
             return match (new.level, offload.stays_up(id, &model.plugins)) {
                 (WantedLevel::Xdp, Some(why)) if model.placed_instance(name).is_none() => {
-                    Err(ControlError::Conflict(format!(
+                    Err(ControlError::conflict(format!(
                         "instance {name:?} can't be placed in the XDP program: {why}"
                     )))
                 }
@@ -148,10 +148,10 @@ fn placeable(
         Err(_) => {}
     }
     if what.is_empty() {
-        return Err(ControlError::Invalid("the filter is empty: write * to match all flows".to_owned()));
+        return Err(ControlError::invalid("the filter is empty: write * to match all flows".to_owned()));
     }
     let wrong = |error: ControlError| {
-        ControlError::Invalid(format!("{what:?} is neither an instance nor a filter: {error}"))
+        ControlError::invalid(format!("{what:?} is neither an instance nor a filter: {error}"))
     };
     let flows = filter.map(Placeable::Flows).map_err(wrong)?;
     may_be_placed(new.level, offload)?;
@@ -162,7 +162,7 @@ fn placeable(
 fn may_be_placed(level: WantedLevel, offload: &Offload) -> Result<(), ControlError> {
     match (level, offload.why_no_cache()) {
         (WantedLevel::Xdp, Some(why)) => {
-            Err(ControlError::Conflict(format!("no flow can be offloaded: {why}")))
+            Err(ControlError::conflict(format!("no flow can be offloaded: {why}")))
         }
         _ => Ok(()),
     }
@@ -196,7 +196,7 @@ pub(crate) fn check_placements(model: &Model, config: &Config, wrong: &mut Unpla
             let at = [Step::Key("place"), Step::Entry(index), Step::Key("level")];
             let flow = place.flow.written();
             let problem = format!("placement {flow:?}: no flow can be offloaded: {why}");
-            wrong.unless::<()>(Err(ControlError::Invalid(problem).placed(config, &at)));
+            wrong.unless::<()>(Err(ControlError::invalid(problem).placed(config, &at)));
         }
     }
 }

@@ -57,13 +57,13 @@ impl Model {
         let (leaf, node) = self.schedulers.leaf(id, port, queue)?;
         let key = parse_packet(flow, self)?.key;
         if node.kind != SchedulerKind::FlowQueues {
-            return Err(ControlError::Invalid(format!(
+            return Err(ControlError::invalid(format!(
                 "queue {queue:?} is a {}, and only flow-queues has a queue for each flow: leave out the flow",
                 node.kind.name()
             )));
         }
         if said.is_some_and(|said| said.rate.is_some()) && node.rate.is_none() {
-            return Err(ControlError::Invalid(format!(
+            return Err(ControlError::invalid(format!(
                 "queue {queue:?} has no rate, so none can be reserved for a flow: set the rate of the queue first with \
                  `queue set {port} {queue} rate=RATE`"
             )));

@@ -28,7 +28,7 @@ impl<'a> ReadPacket<'a> {
     /// Returns an error if the text is not a filter with exactly one alternative.
     pub fn read(text: &'a str) -> Result<Self, ControlError> {
         let filter = text.parse();
-        let filter = filter.map_err(|error| ControlError::Invalid(format!("packet {text:?}: {error}")))?;
+        let filter = filter.map_err(|error| ControlError::invalid(format!("packet {text:?}: {error}")))?;
         Ok(Self { filter, text })
     }
 
@@ -58,7 +58,7 @@ pub(crate) fn parse_packet(text: &str, model: &Model) -> Result<Question, Contro
 fn question(filter: &Filter, text: &str, model: &Model) -> Result<Question, ControlError> {
     let host = |net: Option<ipnet::IpNet>, side: &str| match net {
         Some(net) if net.prefix_len() == net.max_prefix_len() => Ok(net.addr()),
-        _ => Err(ControlError::Invalid(format!(
+        _ => Err(ControlError::invalid(format!(
             "packet {text:?}: a packet has one {side} address: say `{side} ADDRESS`, without a prefix length"
         ))),
     };
@@ -67,7 +67,7 @@ fn question(filter: &Filter, text: &str, model: &Model) -> Result<Question, Cont
     let one = |range: PortRange, side: &str| match range {
         PortRange::Any => Ok(0),
         PortRange::Ports { first, last } if first == last => Ok(first),
-        PortRange::Ports { .. } => Err(ControlError::Invalid(format!(
+        PortRange::Ports { .. } => Err(ControlError::invalid(format!(
             "packet {text:?}: a packet has one {side}: say `{side} NUMBER`, without a range"
         ))),
     };
@@ -84,7 +84,7 @@ fn question(filter: &Filter, text: &str, model: &Model) -> Result<Question, Cont
             FlowKey::v6(source, destination, protocol, ports, port)
         }
         _ => {
-            return Err(ControlError::Invalid(format!(
+            return Err(ControlError::invalid(format!(
                 "packet {text:?}: source and destination are of different address families"
             )));
         }

@@ -45,14 +45,14 @@ impl Model {
     /// flow.
     pub(crate) fn add_placement(&mut self, placed: Placed) -> Result<(), ControlError> {
         if self.placements.len() >= MOST_PLACEMENTS {
-            return Err(ControlError::Conflict(format!(
+            return Err(ControlError::conflict(format!(
                 "the maximum of {MOST_PLACEMENTS} placements is reached: remove one with `place FLOW auto`"
             )));
         }
         let own = placed.what.comparisons();
         let others: usize = self.placements.iter().map(|placed| placed.what.comparisons()).sum();
         if own + others > MOST_PLACED_COMPARISONS {
-            return Err(ControlError::Conflict(format!(
+            return Err(ControlError::conflict(format!(
                 "placement {:?} takes {} for a flow, the other placements take {others}, and the limit is \
                  {MOST_PLACED_COMPARISONS}: write wider prefixes or ranges, or fewer `not`",
                 placed.what.to_string(),

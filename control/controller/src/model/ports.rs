@@ -26,7 +26,7 @@ pub(crate) fn plan_ports(config: &Config) -> Result<Vec<PortPlan>, ControlError>
     for (index, port) in subs {
         let wrong = |key: &str, problem: String| {
             let at = [Step::Key("port"), Step::Entry(index), Step::Key(key)];
-            Err(ControlError::Invalid(format!("port {:?}{problem}", &*port.name)).placed(config, &at))
+            Err(ControlError::invalid(format!("port {:?}{problem}", &*port.name)).placed(config, &at))
         };
         let parent =
             plans.iter().find(|plan| plan.config.vlan.is_none() && plan.config.device == port.device);

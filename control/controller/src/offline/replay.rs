@@ -42,13 +42,13 @@ pub fn replay(config: &Config, options: &Options<'_>) -> Result<SummaryView, Con
         Some(name) if ports.iter().any(|port| port == name) => name,
         Some(name) => return Err(ControlError::unknown("port", name, ports.iter().map(String::as_str))),
         None => ports.first().map(String::as_str).ok_or_else(|| {
-            ControlError::Invalid(
-                "the configuration declares no [[port]] to receive the recorded frames: add one".into(),
+            ControlError::invalid(
+                "the configuration declares no [[port]] to receive the recorded frames: add one",
             )
         })?,
     };
     let recording =
-        Recording::read(options.input).map_err(|error| ControlError::Invalid(error.to_string()))?;
+        Recording::read(options.input).map_err(|error| ControlError::invalid(error.to_string()))?;
     let mut output = Output::create(options.output, &ports)?;
     let start = recording.origin();
     for (due, bytes) in (0..recording.len()).filter_map(|index| recording.get(index)) {
@@ -90,12 +90,12 @@ pub struct Crash {
 /// # Errors
 /// An error in the capture or in its report.
 pub fn replay_crash(frames: &Path) -> Result<Crash, ControlError> {
-    let wrong = |problem: String| ControlError::Invalid(format!("{}: {problem}", frames.display()));
+    let wrong = |problem: String| ControlError::invalid(format!("{}: {problem}", frames.display()));
     let report =
-        millrace_repository::report_of(frames).map_err(|error| ControlError::Invalid(error.to_string()))?;
+        millrace_repository::report_of(frames).map_err(|error| ControlError::invalid(error.to_string()))?;
     let report: CrashReport =
         serde_json::from_slice(&report).map_err(|error| wrong(format!("invalid crash report: {error}")))?;
-    let recording = Recording::read(frames).map_err(|error| ControlError::Invalid(error.to_string()))?;
+    let recording = Recording::read(frames).map_err(|error| ControlError::invalid(error.to_string()))?;
     let config = Config::parse(&report.configuration, "configuration of the crash report")?;
     let mut router = OfflineRouter::new(&config)?;
     router.restore(&report)?;

@@ -64,7 +64,7 @@ impl Operation for ListBindings {
             return Ok(Page::whole(show::bindings(&counts, &inner.model)));
         }
         let wrong = |cursor: &String| {
-            ControlError::Invalid(format!(
+            ControlError::invalid(format!(
                 "cursor {cursor:?} is invalid: use the cursor of the previous page, or none"
             ))
         };
@@ -194,7 +194,7 @@ impl Operation for RemoveFilters {
         let plugins = &inner.model.plugins;
         let numbered = |number: u64| {
             plugins.binding_registry().numbered(number).ok_or_else(|| {
-                ControlError::NotFound(format!("no filter has the id {number}: `filter list` shows all"))
+                ControlError::not_found(format!("no filter has the id {number}: `filter list` shows all"))
             })
         };
         let numbers = BTreeSet::from_iter(self.ids);

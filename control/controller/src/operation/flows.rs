@@ -61,7 +61,7 @@ impl Operation for ListFlows {
         let FlowQuery { filter, order, limit } = self.0;
         let limit = limit.unwrap_or(LIMIT);
         if !(1..=MOST).contains(&limit) {
-            return Err(ControlError::Invalid(format!("limit {limit} is out of range: 1 to {MOST}")));
+            return Err(ControlError::invalid(format!("limit {limit} is out of range: 1 to {MOST}")));
         }
         let filter = selected_flows(router, filter.as_deref())?;
         let mut before = HashMap::new();

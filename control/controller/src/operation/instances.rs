@@ -186,7 +186,7 @@ impl Operation for ControlInstance {
         let replies: Vec<Value> = replies
             .into_iter()
             .collect::<Result<_, _>>()
-            .map_err(|error| ControlError::Invalid(error.to_string()))?;
+            .map_err(|error| ControlError::invalid(error.to_string()))?;
         Ok(inner.model.plugins.instance_registry().merge_replies(id, &message, replies))
     }
 }
@@ -224,6 +224,6 @@ impl Operation for ControlHostCompanion {
         let silent =
             || ControlError::System(format!("the host companion of instance {instance:?} does not answer"));
         let reply = reply.ok().and_then(Result::ok).flatten().ok_or_else(silent)?;
-        reply.map_err(|error| ControlError::Invalid(error.to_string()))
+        reply.map_err(|error| ControlError::invalid(error.to_string()))
     }
 }

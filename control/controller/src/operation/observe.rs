@@ -59,7 +59,7 @@ impl Operation for StartTrace {
         let Self(request) = self;
         let in_range = |what: &str, value: u64, most: u64| {
             let right = (1..=most).contains(&value);
-            let refusal = || ControlError::Invalid(format!("{what} {value} is out of range: 1 to {most}"));
+            let refusal = || ControlError::invalid(format!("{what} {value} is out of range: 1 to {most}"));
             if right { Ok(value) } else { Err(refusal()) }
         };
         let count = request.count.unwrap_or(TraceRequest::COUNT);
@@ -70,7 +70,7 @@ impl Operation for StartTrace {
         let filter = router.select(request.filter.as_deref())?;
         let mut inner = router.lock();
         if inner.observation.tracing.is_some() {
-            return Err(ControlError::Conflict(
+            return Err(ControlError::conflict(
                 "another trace is running, and only one can run at a time: stop it, or wait until it ends"
                     .to_owned(),
             ));

@@ -215,7 +215,7 @@ impl Operation for ReleaseInstance {
         match quarantine.model.plugins.instance(name) {
             Ok(id) if quarantine.is_quarantined(id)? => inner.release_here(id, name, role),
             Ok(_) => {
-                let well = ControlError::Conflict(format!("instance {name:?} is not in quarantine"));
+                let well = ControlError::conflict(format!("instance {name:?} is not in quarantine"));
                 quarantine.release_absent(&mut inner.observation, name, role, well)
             }
             Err(unknown) => quarantine.release_absent(&mut inner.observation, name, role, unknown.into()),

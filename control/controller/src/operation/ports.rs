@@ -23,7 +23,7 @@ use crate::ports::neighbours::neighbour_views;
 use crate::request::NewNeighbour;
 use crate::request::OldNeighbour;
 use crate::request::merge_patch::patched_known;
-use crate::request::reading::read;
+use crate::request::reading::read_settings;
 use crate::router::Inner;
 use crate::router::Router;
 use crate::view::ControlPlaneView;
@@ -34,6 +34,7 @@ use crate::view::PortView;
 use millrace_config::Change;
 use millrace_config::Config;
 use millrace_packet::ClassCounts;
+use millrace_units::Message;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Map;
@@ -61,11 +62,19 @@ impl Operation for SetPort {
     /// then.
     async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<PortView, ControlError> {
         let Self { name, changes } = self;
-        let settings: PortSettings = read("the request", Value::Object(changes)).map_err(|error| {
-            ControlError::Invalid(format!(
-                "port {name:?}: {error}; only address, input-weight and reverse-path can be set by a command: change other \
-                 settings in the configuration file, and apply the file"
-            ))
+        let settings: PortSettings = read_settings("the request", changes).map_err(|error| {
+            ControlError::invalid(
+                Message::from(format!("port {name:?}: "))
+                    .append(error.message())
+                    .text("; only address, ")
+                    .key("input-weight")
+                    .text(" and ")
+                    .key("reverse-path")
+                    .text(
+                        " can be set by a command: change other settings in the configuration file, and \
+                         apply the file",
+                    ),
+            )
         })?;
         let port = name.clone();
         router.change(move |inner| Ok((vec![plan_port(&inner.model, &port, settings)?], ()))).await?;

@@ -90,13 +90,13 @@ impl PluginRequest {
     fn read(request: &Request) -> Result<Self, ControlError> {
         let json = serde_json::from_str(&request.json);
         let json =
-            json.map_err(|error| ControlError::Invalid(format!("the request is not valid JSON: {error}")))?;
+            json.map_err(|error| ControlError::invalid(format!("the request is not valid JSON: {error}")))?;
         let read: Self = read("the request", json)?;
         if request.granted.contains(read.kind()) {
             return Ok(read);
         }
         let capability = read.kind().capability();
-        Err(ControlError::Invalid(format!("its manifest doesn't name the capability {capability:?}")))
+        Err(ControlError::invalid(format!("its manifest doesn't name the capability {capability:?}")))
     }
 }
 

@@ -95,14 +95,14 @@ impl Operation for LookupRoute {
     /// # Errors
     /// Returns an error for an invalid address, if there is no route, or if the data plane does not answer.
     async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<RouteView, ControlError> {
-        let wrong = |_| ControlError::Invalid(format!("{:?} is not an IP address", self.address));
+        let wrong = |_| ControlError::invalid(format!("{:?} is not an IP address", self.address));
         let address: IpAddr = self.address.parse().map_err(wrong)?;
         let mut guard = router.lock();
         let inner = &mut *guard;
         let (Some(mut route), Some((prefix, _))) =
             (inner.route_views().to_address(address), inner.routes.table.prefix_of(address))
         else {
-            return Err(ControlError::NotFound(format!("no route to {address}")));
+            return Err(ControlError::not_found(format!("no route to {address}")));
         };
         let accounts = inner.routes.table.count(&[prefix], &mut inner.workers)?;
         route.queues = accounts.into_iter().flatten().next().as_ref().map(show::queues);

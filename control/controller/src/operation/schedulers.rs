@@ -133,15 +133,14 @@ impl Operation for SetScheduler {
     async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<SchedulerView, ControlError> {
         let Self { port, changes } = self;
         if changes.contains_key("node") {
-            return Err(ControlError::Invalid(
+            return Err(ControlError::invalid(
                 "the settings of a scheduler don't include its nodes: use `scheduler add`, \
-                 `scheduler set --node` or `scheduler remove`"
-                    .into(),
+                 `scheduler set --node` or `scheduler remove`",
             ));
         }
         if changes.contains_key("flow") {
-            return Err(ControlError::Invalid(
-                "the settings of a scheduler don't include its flows: use `queue set --flow`".into(),
+            return Err(ControlError::invalid(
+                "the settings of a scheduler don't include its flows: use `queue set --flow`",
             ));
         }
         all_known("setting of a port's scheduler", &changes, SETTINGS.into_iter())?;
@@ -218,7 +217,7 @@ impl Operation for SetQueue {
         let Self { port, queue, flow, changes } = self;
         let Some(flow) = flow else { return set_node(router, &port, &queue, &changes).map(drop) };
         // Long texts are parsed without the lock.
-        let flow = one_flow(&flow).map_err(ControlError::Invalid)?;
+        let flow = one_flow(&flow).map_err(ControlError::invalid)?;
         let mut guard = router.to_change()?;
         let inner = &mut *guard;
         let id = inner.model.port(&port)?.id;
@@ -300,8 +299,8 @@ fn set_node(
     changes: &Map<String, Value>,
 ) -> Result<SchedulerView, ControlError> {
     if changes.contains_key("name") {
-        return Err(ControlError::Invalid(
-            "the name of a node can't be changed: remove the node, and add another".into(),
+        return Err(ControlError::invalid(
+            "the name of a node can't be changed: remove the node, and add another",
         ));
     }
     let mut inner = router.to_change()?;

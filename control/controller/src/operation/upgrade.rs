@@ -75,7 +75,7 @@ impl Operation for RollBackPlugin {
         inner.model.plugins.plugin_named(name)?;
         let Some(previous) = inner.plugins.previous.get(name).cloned() else {
             let held = inner.quarantine().of_plugin(name)?;
-            return Err(ControlError::Conflict(no_earlier_version(name, &held)));
+            return Err(ControlError::conflict(no_earlier_version(name, &held)));
         };
         let view = inner.replace(&previous, Inheritance::Tried)?;
         inner.model.repository.rolled_back(name);
@@ -99,12 +99,12 @@ async fn upgrade_to_file(
         None => None,
         Some(0) => {
             let problem = format!("plugin {name}: shadow 0 is out of range: a trial needs 1 packet or more");
-            return Err(ControlError::Invalid(problem));
+            return Err(ControlError::invalid(problem));
         }
         Some(packets) => Some(try_out(router, &plugin, packets).await?),
     };
     if let Some(report) = shadow.as_ref().filter(|report| !report.is_clean() && !upgrade.accept_differences) {
-        return Err(ControlError::Conflict(format!(
+        return Err(ControlError::conflict(format!(
             "plugin {name}: the new version treats packets differently, so the old version keeps running: \
              {report}; to upgrade anyway, use --accept-differences (accept_differences)"
         )));
@@ -113,7 +113,7 @@ async fn upgrade_to_file(
     let mut inner = router.to_change()?;
     // Other requests are served while the new version is loaded and tried.
     if !Arc::ptr_eq(&before, &inner.model.plugins.plugin_named(name)?) {
-        return Err(ControlError::Conflict(format!(
+        return Err(ControlError::conflict(format!(
             "plugin {name}: another request has replaced the plugin in the meantime, so this upgrade was not \
              carried out: check the running version, and try again"
         )));
@@ -155,7 +155,7 @@ async fn try_out(
     packets: u64,
 ) -> Result<ShadowView, ControlError> {
     let name = plugin.name();
-    let refused = |problem: String| ControlError::Conflict(format!("plugin {name}: {problem}"));
+    let refused = |problem: String| ControlError::conflict(format!("plugin {name}: {problem}"));
     let (tried, reports, workers) = begin_trial(&mut router.lock(), &**plugin, packets)?;
     if reports.is_empty() {
         return Err(refused(
@@ -299,7 +299,7 @@ impl Inner {
                     format!("plugin {}: {problem}; version {} keeps running", plugin.name(), old.version());
                 return Err(match problem.is_failure() {
                     true => ControlError::System(text),
-                    false => ControlError::Conflict(text),
+                    false => ControlError::conflict(text),
                 });
             }
         };

@@ -97,7 +97,7 @@ gate = "firewall"
 /// Returns the line and the text of each error in a configuration.
 fn lines_told(text: &str) -> Vec<(usize, String)> {
     let wrong = Config::parse_further(text, "f", crate::check_rest).unwrap_err();
-    wrong.errors().iter().map(|error| (error.place.line, error.problem.clone())).collect()
+    wrong.errors().iter().map(|error| (error.place.line, error.problem.to_string())).collect()
 }
 
 #[test]

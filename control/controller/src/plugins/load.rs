@@ -33,7 +33,7 @@ pub(crate) fn repository(
     memory: Memory,
 ) -> Result<Repository, ControlError> {
     let invalid =
-        |error: millrace_repository::RepositoryError| ControlError::Invalid(format!("plugins.keys: {error}"));
+        |error: millrace_repository::RepositoryError| ControlError::invalid(format!("plugins.keys: {error}"));
     let keys = config.keys.iter().map(|key| key.parse()).collect::<Result<_, _>>().map_err(invalid)?;
     let unsigned = config.unsigned.map(|unsigned| match unsigned {
         millrace_config::Unsigned::Allow => Unsigned::Allow,
@@ -158,7 +158,7 @@ fn load_by(
     compile: impl FnOnce(&[u8]) -> Result<WasmPlugin, String>,
     compile_slow: impl FnOnce(&[u8]) -> Result<WasmPlugin, String>,
 ) -> Result<Loaded, ControlError> {
-    let refused = |problem: String| ControlError::Invalid(format!("plugin {path}: {problem}"));
+    let refused = |problem: String| ControlError::invalid(format!("plugin {path}: {problem}"));
     let file = PluginFile::read(Path::new(path)).map_err(refused)?;
     let examined = file.examine(admitted).map_err(refused)?;
     admit(Half::Own, &examined.manifest, examined.origin)?;
@@ -200,7 +200,7 @@ pub(crate) fn admit_version(
     new: &NewPlugin,
 ) -> Result<(), ControlError> {
     let admitted = model.repository.admit(&manifest.name, &manifest.version, origin, new.allow_downgrade);
-    let refused = |problem| ControlError::Invalid(format!("plugin {}: {}{problem}", new.path, half.prefix()));
+    let refused = |problem| ControlError::invalid(format!("plugin {}: {}{problem}", new.path, half.prefix()));
     admitted.map(drop).map_err(refused)
 }
 
@@ -209,7 +209,7 @@ pub(crate) fn admit(model: &Model, loaded: &Loaded, new: &NewPlugin) -> Result<A
     let admit = |plugin: &dyn Plugin, origin, half: Half| {
         let admitted = model.repository.admit(plugin.name(), plugin.version(), origin, new.allow_downgrade);
         let refused =
-            |problem| ControlError::Invalid(format!("plugin {}: {}{problem}", new.path, half.prefix()));
+            |problem| ControlError::invalid(format!("plugin {}: {}{problem}", new.path, half.prefix()));
         admitted.map_err(refused)
     };
     let slow = loaded.plugin.host_companion().zip(loaded.slow_origin);

@@ -70,7 +70,7 @@ impl Plugins {
         let name = of_file.map_or(plugin, |(name, _)| *name);
         let known = show::plugins(model).into_iter().find(|plugin| plugin.name == name);
         if model.plugins.plugin_registry().is_built_in(name)? {
-            return Err(ControlError::Conflict(format!(
+            return Err(ControlError::conflict(format!(
                 "plugin {name:?} is built in and can't be unloaded: only plugins loaded by `plugin load` can be unloaded"
             )));
         }
@@ -103,7 +103,7 @@ impl Plugins {
         instances
             .into_iter()
             .find(|instance| instance.name == name)
-            .ok_or_else(|| ControlError::NotFound(format!("no instance is named {name:?}")))
+            .ok_or_else(|| ControlError::not_found(format!("no instance is named {name:?}")))
     }
 
     /// Returns the loader of plugin files.

@@ -101,7 +101,7 @@ impl Quarantine<'_> {
         if role < Role::Admin && plugin.runtime() == Runtime::Trusted {
             return Err(needs_admin(plugin.name(), to, RENAME));
         }
-        Err(ControlError::Conflict(format!(
+        Err(ControlError::conflict(format!(
             "name {to:?}: an instance of plugin {:?} with this name is in quarantine; release it first with `millrace instance \
              release {to}`",
             plugin.name()

@@ -82,8 +82,8 @@ fn succeed(
 ) -> Result<(Box<dyn Instance>, Inherited), ControlError> {
     match worker.ask(|reply| PluginCommand::Replace(id, successor, reply))? {
         Some(Succession { instance, inherited: Ok(inherited) }) => Ok((instance, inherited)),
-        Some(Succession { inherited: Err(problem), .. }) => Err(ControlError::Conflict(problem)),
-        None => Err(ControlError::Conflict("internal error: the instance is missing at a worker".to_owned())),
+        Some(Succession { inherited: Err(problem), .. }) => Err(ControlError::conflict(problem)),
+        None => Err(ControlError::conflict("internal error: the instance is missing at a worker".to_owned())),
     }
 }
 

@@ -53,7 +53,7 @@ fn held(address: &UnixAddr, name: &str) -> ControlError {
         Some(pid) => format!("process {pid}"),
         None => "another process".to_owned(),
     };
-    ControlError::Conflict(format!(
+    ControlError::conflict(format!(
         "device {name:?} is in use by another router ({who}): stop that router, or leave the device out"
     ))
 }

@@ -261,7 +261,7 @@ fn on_death(on_death: OnDeath) -> millrace_offload::OnDeath {
 
 fn offload_error(error: &OffloadError) -> ControlError {
     match error {
-        OffloadError::Occupied { .. } => ControlError::Conflict(error.to_string()),
+        OffloadError::Occupied { .. } => ControlError::conflict(error.to_string()),
         _ => ControlError::refused(error),
     }
 }
@@ -418,7 +418,7 @@ fn open_on_worker(
 
 fn open_error(plan: &PortPlan, error: &PortError) -> ControlError {
     match error {
-        PortError::Busy { .. } => ControlError::Conflict(format!("port {:?}: {error}", plan.settings.name)),
+        PortError::Busy { .. } => ControlError::conflict(format!("port {:?}: {error}", plan.settings.name)),
         _ => ControlError::System(format!("port {:?}: {error}", plan.settings.name)),
     }
 }
@@ -448,7 +448,7 @@ impl Wrapping {
         let impairment = plan.config.impair.as_ref().map(impairment);
         if let Some(impairment) = &impairment {
             impairment.check().map_err(|error| {
-                ControlError::Invalid(format!("port {:?}: impair: {error}", plan.settings.name))
+                ControlError::invalid(format!("port {:?}: impair: {error}", plan.settings.name))
             })?;
         }
         let record = plan.config.record.clone().map(|path| match create_recording(&path) {

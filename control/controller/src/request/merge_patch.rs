@@ -1,11 +1,12 @@
 //! Changes of settings by JSON merge patch (RFC 7396), for objects without nested objects.
 
+use millrace_units::{Message, nearest, plural};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::ControlError;
-use crate::request::reading::read;
+use crate::request::reading::read_settings;
 
 /// Returns `before` with `changes` applied; a `null` removes a setting.
 ///
@@ -22,7 +23,7 @@ pub(crate) fn patched<T: Serialize + DeserializeOwned>(
             change => object.insert(key.clone(), change.clone()),
         };
     }
-    read("what is asked for", Value::Object(object))
+    read_settings("the result", object)
 }
 
 /// Works like [`patched`], but also refuses settings that `before` does not have. The error lists the known
@@ -51,13 +52,25 @@ pub(crate) fn all_known<'a>(
     known: impl Iterator<Item = &'a str> + Clone,
 ) -> Result<(), ControlError> {
     match changes.keys().find(|key| known.clone().all(|known| known != key.as_str())) {
-        Some(unknown) => Err(ControlError::Invalid(ControlError::unknown(what, unknown, known).to_string())),
+        Some(unknown) => Err(ControlError::invalid(unknown_setting(what, unknown, known))),
         None => Ok(()),
     }
 }
 
+/// Returns the text for an unknown setting, with the nearest known setting or all of them.
+fn unknown_setting<'a>(what: &str, unknown: &str, known: impl Iterator<Item = &'a str> + Clone) -> Message {
+    let message = Message::from(format!("no {what} is named ")).quoted_key(unknown);
+    match nearest(unknown, known.clone()) {
+        Some(near) => message.text(": did you mean ").quoted_key(near).text("?"),
+        None => {
+            let keys = Message::join(known.map(|key| Message::default().key(key)), ", ");
+            message.text(format!("; {} here: ", plural(what))).append(keys)
+        }
+    }
+}
+
 fn object<T: Serialize>(settings: &T) -> Result<Map<String, Value>, ControlError> {
-    match serde_json::to_value(settings).map_err(|error| ControlError::Invalid(error.to_string()))? {
+    match serde_json::to_value(settings).map_err(|error| ControlError::invalid(error.to_string()))? {
         Value::Object(object) => Ok(object),
         _ => Ok(Map::new()),
     }

@@ -62,7 +62,7 @@ impl PageQuery {
     pub fn most(&self) -> Result<usize, ControlError> {
         match self.limit {
             Some(limit) if !(1..=MOST).contains(&limit) => {
-                Err(ControlError::Invalid(format!("limit {limit} is out of range: give 1 to {MOST}")))
+                Err(ControlError::invalid(format!("limit {limit} is out of range: give 1 to {MOST}")))
             }
             limit => Ok(limit.unwrap_or(MOST)),
         }

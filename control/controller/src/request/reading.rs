@@ -1,7 +1,8 @@
 //! Parsing of JSON requests; an error gives the position and the valid values.
 
+use millrace_config::reading::{Document, Tree};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::ControlError;
 
@@ -10,8 +11,19 @@ use crate::ControlError;
 /// # Errors
 /// The error in the value, as [`ControlError::Invalid`].
 pub(crate) fn read<T: DeserializeOwned>(whole: &str, value: Value) -> Result<T, ControlError> {
-    serde_path_to_error::deserialize(value).map_err(|error| {
-        let (path, said) = (error.path().to_string(), error.inner().to_string());
-        ControlError::Invalid(millrace_config::explain(whole, "key of it", &path, &said))
-    })
+    let document = Document::Request { name: whole, key: "key of it" };
+    Tree::from(value).read().map_err(|error| ControlError::invalid(error.message(document)))
+}
+
+/// Works like [`read`], for settings with the keys of a configuration file.
+///
+/// # Errors
+/// The error in the value, as [`ControlError::Invalid`].
+pub(crate) fn read_settings<T: DeserializeOwned>(
+    whole: &str,
+    settings: Map<String, Value>,
+) -> Result<T, ControlError> {
+    let document = Document::Request { name: whole, key: "key of it" };
+    let read = Tree::from(Value::Object(settings)).read_settings();
+    read.map_err(|error| ControlError::invalid(error.message(document)))
 }

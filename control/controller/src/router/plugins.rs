@@ -32,7 +32,7 @@ impl Router {
                 let found = &manifest.name;
                 let problem =
                     format!("plugin {}: the file contains plugin {found:?}, not {name:?}", new.path);
-                Err(ControlError::Invalid(problem))
+                Err(ControlError::invalid(problem))
             }
             Some(_) => admit_version(&router.lock().model, half, manifest, origin, new),
         };

@@ -43,7 +43,7 @@ pub(super) fn own_route(
                 Some(port) => format!("port {:?} has no device now", &**port),
                 None => "its next hop is in no subnet of a port: give its `port` as well".to_owned(),
             };
-            ControlError::Invalid(format!("route {:?}: {problem}", route.to.written()))
+            ControlError::invalid(format!("route {:?}: {problem}", route.to.written()))
         })?;
         let onlink = named.is_some() && gateway.is_some();
         Ok(HostNextHop { ifindex, gateway, weight: 1, onlink, dead: false, linkdown: false, encap: false })
@@ -68,10 +68,10 @@ pub(crate) fn kernel_view(route: &HostRoute, ports: &PortsByDevice, model: &Mode
 
 pub(crate) fn parse_prefix(text: &str) -> Result<IpNet, ControlError> {
     let wrong =
-        |_| ControlError::Invalid(format!("{text:?} is no prefix: write ADDRESS/LENGTH, as in 10.9.0.0/16"));
+        |_| ControlError::invalid(format!("{text:?} is no prefix: write ADDRESS/LENGTH, as in 10.9.0.0/16"));
     let prefix: IpNet = text.parse().map_err(wrong)?;
     if prefix.trunc() != prefix {
-        return Err(ControlError::Invalid(format!(
+        return Err(ControlError::invalid(format!(
             "{text:?} has host bits: the prefix is {}",
             prefix.trunc()
         )));
@@ -82,14 +82,11 @@ pub(crate) fn parse_prefix(text: &str) -> Result<IpNet, ControlError> {
 pub(crate) fn parse_route(new: &NewRoute) -> Result<millrace_config::Route, ControlError> {
     parse_prefix(&new.to)?;
     let route = millrace_config::Route {
-        to: new
-            .to
-            .parse()
-            .map_err(|error: ipnet::AddrParseError| ControlError::Invalid(error.to_string()))?,
+        to: new.to.parse().map_err(|problem| ControlError::invalid(format!("{:?}: {problem}", new.to)))?,
         via: new.via.clone(),
         port: new.port.as_deref().map(Into::into),
         kind: new.kind,
     };
-    route.check().map_err(ControlError::Invalid)?;
+    route.check().map_err(ControlError::invalid)?;
     Ok(route)
 }

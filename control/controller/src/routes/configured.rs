@@ -197,7 +197,7 @@ impl ConfiguredRoutes<'_> {
                     protocol(other.protocol)
                 )
             });
-            ControlError::Conflict(format!(
+            ControlError::conflict(format!(
                 "the kernel refused the route: {error}{}",
                 owner.unwrap_or_default()
             ))

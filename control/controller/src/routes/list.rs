@@ -53,7 +53,7 @@ pub(crate) fn listed(
 /// Parses the cursor of a page.
 pub(crate) fn parse_cursor(text: &str) -> Result<IpNet, ControlError> {
     let wrong = |_| {
-        ControlError::Invalid(format!(
+        ControlError::invalid(format!(
             "cursor {text:?} is invalid: use the cursor of the previous page, or none"
         ))
     };

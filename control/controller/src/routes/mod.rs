@@ -52,7 +52,7 @@ impl Routes {
     /// Returns the error for adding a route to a prefix that already has a configured route.
     pub fn there_is_one(&self, prefix: IpNet) -> ControlError {
         match self.wanted.why(&prefix) {
-            Some(why) => ControlError::Conflict(format!(
+            Some(why) => ControlError::conflict(format!(
                 "a configured route to {prefix} exists already, and the router keeps trying to install it \
                  ({why}): remove it first, or use `route replace`"
             )),

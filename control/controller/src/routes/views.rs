@@ -38,16 +38,16 @@ impl RouteViews<'_> {
     /// Returns the error that explains why the route to `prefix` can't be removed.
     fn not_ours(&self, prefix: IpNet) -> ControlError {
         if self.model.own_routes.get(&prefix).is_some() {
-            return ControlError::Conflict(format!(
+            return ControlError::conflict(format!(
                 "the route to {prefix} belongs to a port's address: remove the address to remove the route"
             ));
         }
         match self.kernel.route_to(prefix) {
-            Some(route) => ControlError::Conflict(format!(
+            Some(route) => ControlError::conflict(format!(
                 "the route to {prefix} is not configured here, but a kernel route of protocol {}: remove it with `ip route`",
                 show::protocol(route.protocol)
             )),
-            None => ControlError::NotFound(format!("no configured route to {prefix}")),
+            None => ControlError::not_found(format!("no configured route to {prefix}")),
         }
     }
 

@@ -25,7 +25,7 @@ pub(crate) fn set_node(
     let own = find(unless_empty(scheduler, port)?, name)?;
     let node: SchedulerNode = patched(own, changes)?;
     if own.kind != node.kind && !(own.kind.is_leaf() && node.kind.is_leaf()) {
-        return Err(ControlError::Invalid(format!(
+        return Err(ControlError::invalid(format!(
             "node {name:?} is a {}: only a leaf can change its kind, and only to another leaf kind, not to {}; remove the node, \
              and add a new one",
             own.kind.name(),

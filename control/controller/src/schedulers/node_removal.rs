@@ -91,7 +91,7 @@ fn named(port: &str, node: &str, filters: &[BindingView]) -> ControlError {
         more => format!(" and {more} more"),
     };
     let (count, name) = (count(filters.len(), "filter"), by_number(filters.len(), "names", "name"));
-    ControlError::Conflict(format!(
+    ControlError::conflict(format!(
         "{count} {name} a queue at or below node {node:?} that no other port has: {}{more}; move the packets to another leaf \
          (`scheduler remove {port} {node} --to LEAF`), or remove the filters together with the node (`--with-filters`)",
         first.join(", ")

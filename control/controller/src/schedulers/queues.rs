@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use millrace_config::{Bits, FlowQueue, QueueSize, SchedulerKind};
 use millrace_packet::FlowKey;
 use millrace_pipeline::{FlowCommand, FlowQueueReport, ScheduleChange, SchedulerCommand};
-use millrace_units::{PortId, QueueId};
+use millrace_units::{Message, PortId, QueueId};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -13,7 +13,7 @@ use crate::ControlError;
 use crate::model::Model;
 use crate::model::packets::selector;
 use crate::model::schedulers::tree::{NO_QUANTUM, same_queue};
-use crate::request::reading::read;
+use crate::request::reading::read_settings;
 use crate::view::{FlowQueueView, QueueView, SchedulerNodeView, SchedulerView};
 use crate::workers::{Workers, owner_of};
 
@@ -41,10 +41,9 @@ fn said<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(
 
 impl FlowSettings {
     fn parse(changes: &Map<String, Value>) -> Result<Self, ControlError> {
-        read("the request", Value::Object(changes.clone())).map_err(|error| {
-            ControlError::Invalid(format!(
-                "flow queue: {error}; its settings are quantum, threshold and rate"
-            ))
+        read_settings("the request", changes.clone()).map_err(|error| {
+            let message = Message::from("flow queue: ").append(error.message());
+            ControlError::invalid(message.text("; its settings are quantum, threshold and rate"))
         })
     }
 
@@ -58,12 +57,12 @@ impl FlowSettings {
     ) -> Result<Option<FlowQueue>, ControlError> {
         let Self { rate, quantum, threshold } = self;
         if quantum.flatten().is_some_and(|quantum| quantum.bytes() == 0) {
-            return Err(ControlError::Invalid(format!("flow queue: {NO_QUANTUM}")));
+            return Err(ControlError::invalid(format!("flow queue: {NO_QUANTUM}")));
         }
         let (has_rate, has_quantum) = (rate.flatten().is_some(), quantum.flatten().is_some());
         if has_rate && has_quantum {
-            return Err(ControlError::Invalid(
-                "flow queue: the rate determines the quantum, so give either a rate or a quantum".into(),
+            return Err(ControlError::invalid(
+                "flow queue: the rate determines the quantum, so give either a rate or a quantum",
             ));
         }
         let (queue, flow) = (queue.to_owned(), flow.to_owned());
@@ -136,7 +135,7 @@ impl Model {
         let mut there = self.schedulers.of(id).into_iter().flat_map(|scheduler| &scheduler.flow);
         let known = there.find(|own| own.is_queue_of(queue, flow));
         if let Some(other) = known.filter(|own| own.flow != *flow) {
-            return Err(ControlError::Conflict(same_queue(&other.flow)));
+            return Err(ControlError::conflict(same_queue(&other.flow)));
         }
         let said = FlowSettings::parse(changes)?.after(known, queue, flow)?;
         let change = self.flow_change(port, queue, flow, said.as_ref())?;

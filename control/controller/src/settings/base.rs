@@ -98,7 +98,8 @@ impl Base {
             (overrides.read(&self.draft.text, &self.draft.origin)?, overrides.read(file, origin)?);
         let told = |from: &Config| {
             let difference = from.difference(&file);
-            [commands(&difference.changes), difference.restart].concat()
+            let restart = difference.restart.iter().map(ToString::to_string);
+            commands(&difference.changes).into_iter().chain(restart).collect::<Vec<String>>()
         };
         let by_hand = told(&base);
         Ok(told(runs).into_iter().filter(|one| by_hand.contains(one)).collect())

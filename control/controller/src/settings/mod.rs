@@ -27,7 +27,7 @@ impl Progress {
     /// Returns the error for a request that arrives while a transaction is running.
     fn refusal(self) -> ControlError {
         let Self { made, of } = self;
-        ControlError::Conflict(format!(
+        ControlError::conflict(format!(
             "a configuration or a list is being applied, {made} of {} so far: try again in a second",
             millrace_units::count(of, "change")
         ))
@@ -86,7 +86,7 @@ impl Settings {
     /// Refuses a change once the router is shutting down.
     pub fn unless_ending(&self) -> Result<(), ControlError> {
         match self.ending {
-            true => Err(ControlError::Conflict("the router is shutting down, and accepts no changes".into())),
+            true => Err(ControlError::conflict("the router is shutting down, and accepts no changes")),
             false => Ok(()),
         }
     }
@@ -109,7 +109,7 @@ impl Settings {
         self.unless_applying()?;
         match &self.waiting {
             None => Ok(()),
-            Some(waiting) => Err(ControlError::Conflict(format!(
+            Some(waiting) => Err(ControlError::conflict(format!(
                 "revision {} waits to be confirmed: `millrace confirm` keeps it, `millrace rollback` reverts it",
                 waiting.revision
             ))),

@@ -41,7 +41,7 @@ impl Waiting {
     /// Refuses a confirmation once the rollback has begun or the time is over.
     pub fn check_stays(&self) -> Result<(), ControlError> {
         match self.goes_back || self.until <= Instant::now() {
-            true => Err(ControlError::Conflict(format!(
+            true => Err(ControlError::conflict(format!(
                 "revision {} is being rolled back, and can't be confirmed any more: apply the configuration again",
                 self.revision
             ))),

@@ -60,7 +60,7 @@ impl Death {
             Need::Filters => "filters need",
         };
         match &self.silent {
-            Some(port) => Err(ControlError::Conflict(format!(
+            Some(port) => Err(ControlError::conflict(format!(
                 "{need} on-death for port {port:?}, because the kernel ignores them after the router's death: run `millrace router set \
                  on-death=kernel` (then the kernel also forwards packets that they refuse), or start with `millrace run --on-death drop` \
                  or on-death = \"drop\" in [router] (then packets are dropped until a router runs again)"

@@ -73,7 +73,7 @@ fn a_return_during_other_changes_is_told_to_wait() {
         assert_eq!(applied.unwrap().revision, Some(2));
         let refused = back.unwrap_err();
         assert!(
-            matches!(&refused, ControlError::Conflict(text) if text.contains("is being applied")),
+            matches!(&refused, ControlError::Conflict(text) if text.to_string().contains("is being applied")),
             "{refused}"
         );
     });

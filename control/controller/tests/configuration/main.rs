@@ -253,7 +253,9 @@ fn what_runs_is_told_whole_or_not_at_all_while_it_changes() {
             while !done.get() {
                 match ask(&router, GetConfiguration).await {
                     Ok(running) => told.push(running.text),
-                    Err(ControlError::Conflict(why)) if why.contains("try again in a second") => refused += 1,
+                    Err(ControlError::Conflict(why)) if why.to_string().contains("try again in a second") => {
+                        refused += 1
+                    }
                     Err(other) => panic!("{other}"),
                 }
                 tokio::task::yield_now().await;

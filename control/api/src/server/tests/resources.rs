@@ -163,7 +163,7 @@ const WRONG: &[(&str, &str, &str, u16, &str)] = &[
     ("DELETE", "/filters", r#"{"ids": [-1]}"#, 400, "\"ids[0]\" is -1"),
     ("GET", "/filters/explain", "", 400, "lacks the key \"packet\""),
     ("GET", "/flows?order=size", "", 400, "\"order\": no value here is named \"size\""),
-    ("GET", "/flows?limit=x", "", 400, "\"limit\" is no whole number"),
+    ("GET", "/flows?limit=x", "", 400, "\"limit\" is the string \"x\": give a whole number"),
     ("DELETE", "/flows?flter=x", "", 400, "did you mean \"filter\""),
     ("GET", "/flows?colour=red", "", 400, "keys here: filter, order, limit"),
     ("GET", "/ports?filter=lan", "", 400, "\"filter\" is no key of this request; no keys here"),

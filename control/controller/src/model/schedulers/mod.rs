@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use millrace_config::{FlowQueue, Scheduler, SchedulerNode};
-use millrace_schedule::ScheduleError;
+use millrace_schedule::{NodeId, ScheduleError};
 use millrace_units::{PortId, QueueId};
 
 use crate::ControlError;
@@ -32,7 +32,7 @@ impl Schedulers {
     pub fn plan(&mut self, port: PortId, name: &str, scheduler: &Scheduler) -> Result<(), Unplanned> {
         let at_port = |Unplanned { part, error }| Unplanned {
             part,
-            error: ControlError::Invalid(format!("scheduler of port {name:?}: {error}")),
+            error: ControlError::invalid(format!("scheduler of port {name:?}: {error}")),
         };
         let mut planned = self.clone();
         planned.number_all(scheduler).map_err(at_port)?;
@@ -158,22 +158,11 @@ impl Schedulers {
 
     /// Returns the error of a scheduler tree, with node names instead of numbers.
     pub fn refusal(&self, error: ScheduleError) -> ControlError {
-        ControlError::Invalid(self.with_names(&error.to_string()))
-    }
-
-    /// Replaces the node numbers in a text by node names.
-    fn with_names(&self, text: &str) -> String {
-        let mut after = false;
-        let word = |word: &str| {
-            let digits = word.len() - word.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-            let number = word[..digits].parse::<u16>().ok().filter(|_| after);
-            after = matches!(word, "node" | "parent" | "add" | "below" | "under" | "child");
-            match number {
-                Some(number) => format!("{:?}{}", self.name(QueueId(number)), &word[digits..]),
-                None => word.to_owned(),
-            }
+        let name = |node: NodeId| {
+            let number = u16::try_from(node.0).unwrap_or_default();
+            format!("{:?}", self.name(QueueId(number)))
         };
-        text.split(' ').map(word).collect::<Vec<_>>().join(" ")
+        ControlError::invalid(error.named(name).to_string())
     }
 }
 
@@ -188,7 +177,7 @@ pub(crate) fn leaf<'s>(scheduler: &'s Scheduler, name: &str) -> Result<&'s str, 
     if node.kind.is_leaf() {
         return Ok(&node.name);
     }
-    Err(ControlError::Invalid(format!(
+    Err(ControlError::invalid(format!(
         "node {name:?} holds no packets itself: it is a {}; name a leaf",
         node.kind.name()
     )))
@@ -204,7 +193,7 @@ pub(crate) fn find<'s>(scheduler: &'s Scheduler, name: &str) -> Result<&'s Sched
 /// Checks the name of a node.
 fn check_name(name: &str) -> Result<(), ControlError> {
     if name.is_empty() || name.len() > 64 || name.contains(char::is_whitespace) {
-        return Err(ControlError::Invalid(format!(
+        return Err(ControlError::invalid(format!(
             "{name:?} is not a valid node name: use 1 to 64 characters without blanks"
         )));
     }
@@ -228,7 +217,7 @@ pub(crate) fn without(
     left.flow.retain(|flow| !gone.contains(&*flow.queue));
     match to {
         Some(to) if gone.contains(to) => {
-            return Err(ControlError::Invalid(format!(
+            return Err(ControlError::invalid(format!(
                 "packets can't move to {to:?}, which is removed with {name:?}: choose a leaf that stays"
             )));
         }

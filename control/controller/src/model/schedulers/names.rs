@@ -76,9 +76,7 @@ impl Names {
             free
         });
         let Some(number) = free.pop() else {
-            return Err(ControlError::Invalid(
-                "all 65,535 node names are in use: remove a node first".into(),
-            ));
+            return Err(ControlError::invalid("all 65,535 node names are in use: remove a node first"));
         };
         let before = std::mem::replace(&mut names[number.index() - 1], name.to_owned());
         numbers.remove(&before);

@@ -8,6 +8,7 @@ use millrace_schedule::{
     Aqm, CodelSettings, Curve, Curves, FlowQueuesSettings, FqCodelSettings, NodeKind, QueueSettings, Rate,
     RedSettings, RedUnit, Share,
 };
+use millrace_units::Message;
 
 use crate::ControlError;
 
@@ -16,23 +17,23 @@ const BURST: u32 = 2 * 1538;
 
 /// Returns the share of a node under its parent: level, quantum or curves, depending on the parent's kind.
 pub(crate) fn share(node: &SchedulerNode, above: Option<SchedulerKind>) -> Result<Share, ControlError> {
-    let needed = |what: &str| {
-        ControlError::Invalid(format!(
-            "node {:?}: it is under a {}, so it needs {what}",
-            node.name,
-            above.map_or("port", SchedulerKind::name)
-        ))
+    let needed = |what: Message| {
+        let kind = above.map_or("port", SchedulerKind::name);
+        let message = Message::from(format!("node {:?}: it is under a {kind}, so it needs ", node.name));
+        ControlError::invalid(message.append(what))
     };
     Ok(match above {
-        Some(SchedulerKind::Priority) => Share::Level(node.level.ok_or_else(|| needed("a level"))?),
+        Some(SchedulerKind::Priority) => Share::Level(node.level.ok_or_else(|| needed("a level".into()))?),
         Some(SchedulerKind::DeficitRoundRobin) => {
-            Share::Quantum(node.quantum.ok_or_else(|| needed("a quantum"))?.bytes_u32())
+            Share::Quantum(node.quantum.ok_or_else(|| needed("a quantum".into()))?.bytes_u32())
         }
         Some(SchedulerKind::Hfsc) => {
             let curves = [node.real_time, node.link_sharing, node.upper_limit].map(|text| text.map(curve));
             let [real_time, link_sharing, upper_limit] = curves;
             if real_time.is_none() && link_sharing.is_none() {
-                return Err(needed("a curve: real-time or link-sharing"));
+                return Err(needed(
+                    Message::from("a curve: ").key("real-time").text(" or ").key("link-sharing"),
+                ));
             }
             Share::Curves(Curves { real_time, link_sharing, upper_limit })
         }
@@ -78,7 +79,7 @@ pub(crate) fn kind(
         SchedulerKind::Hfsc => NodeKind::Hfsc,
         SchedulerKind::TokenBucket => {
             let rate = node.rate.ok_or_else(|| {
-                ControlError::Invalid(format!("node {:?}: a token-bucket needs a rate", node.name))
+                ControlError::invalid(format!("node {:?}: a token-bucket needs a rate", node.name))
             })?;
             NodeKind::TokenBucket {
                 rate: Rate(rate.0),
@@ -131,7 +132,7 @@ fn length(
     length: Option<Length>,
     unit: RedUnit,
 ) -> Result<Option<u32>, ControlError> {
-    let refused = |hint: String| Err(ControlError::Invalid(format!("node {:?}: {key}: {hint}", node.name)));
+    let refused = |hint: String| Err(ControlError::invalid(format!("node {:?}: {key}: {hint}", node.name)));
     match (length, unit) {
         (None, _) => Ok(None),
         (Some(Length::Bytes(size)), RedUnit::Bytes) => Ok(Some(size.bytes_u32())),
@@ -186,14 +187,17 @@ fn refuse_what_means_nothing(node: &SchedulerNode, above: Option<SchedulerKind>)
         ("interval", node.interval.is_some(), codel),
         ("ecn", node.ecn.is_some(), red || codel),
     ];
-    match settings.iter().find(|(_, said, means)| *said && !means) {
+    match settings.iter().find(|(_, given, means)| *given && !means) {
         None => Ok(()),
-        Some((key, ..)) => Err(ControlError::Invalid(format!(
-            "node {:?}: {key} does not apply to a {} under {}",
-            node.name,
-            node.kind.name(),
-            above.map_or("the port itself".to_owned(), |above| format!("a {}", above.name()))
-        ))),
+        Some((key, ..)) => {
+            let kind = node.kind.name();
+            let above = above.map_or("the port itself".to_owned(), |above| format!("a {}", above.name()));
+            Err(ControlError::invalid(
+                Message::from(format!("node {:?}: ", node.name))
+                    .key(*key)
+                    .text(format!(" does not apply to a {kind} under {above}")),
+            ))
+        }
     }
 }
 

@@ -61,13 +61,14 @@ fn promises_above_the_link_are_refused_with_names() {
 }
 
 #[test]
-fn numbers_of_nodes_are_told_by_their_names() {
+fn errors_name_nodes_instead_of_numbers() {
     let mut schedulers = Schedulers::default();
     let none = Scheduler::default();
     schedulers.number("top", &none).unwrap();
     schedulers.number("voice", &none).unwrap();
-    let text = schedulers.with_names("node 2: its parent 1 is a fifo; 1538 bytes");
-    assert_eq!(text, "node \"voice\": its parent \"top\" is a fifo; 1538 bytes");
+    let error = ScheduleError::ParentIsLeaf { node: NodeId(2), parent: NodeId(1), kind: "fifo" };
+    let text = schedulers.refusal(error).to_string();
+    assert!(text.starts_with("node \"voice\": its parent \"top\" is a fifo, a leaf"), "{text}");
 }
 
 #[test]

@@ -68,7 +68,7 @@ impl Unplanned {
             Part::Flow(index) => path.extend([Step::Key("flow"), Step::Entry(index)]),
             Part::Node(index, key) => path.extend([Step::Key("node"), Step::Entry(index), Step::Key(key)]),
         }
-        config.error_at(&path, &self.error.to_string()).map_or(self.error, ControlError::Config)
+        config.error_at(&path, self.error.message()).map_or(self.error, ControlError::Config)
     }
 }
 
@@ -83,7 +83,7 @@ impl Schedulers {
         if scheduler.node.is_empty() {
             let needed =
                 "the scheduler has no nodes: add one, as in node = [{ name = \"all\", kind = \"fifo\" }]";
-            return Err(Unplanned { part: Part::Whole, error: ControlError::Invalid(needed.into()) });
+            return Err(Unplanned { part: Part::Whole, error: ControlError::invalid(needed) });
         }
         let nodes = Nodes::of(scheduler);
         for (index, node) in scheduler.node.iter().enumerate() {
@@ -175,7 +175,7 @@ impl Schedulers {
         let mut before = HashMap::new();
         for (index, said) in scheduler.flow.iter().enumerate() {
             let at_flow = |problem: String| {
-                let error = ControlError::Invalid(format!("flow {:?}: {problem}", said.flow));
+                let error = ControlError::invalid(format!("flow {:?}: {problem}", said.flow));
                 Unplanned { part: Part::Flow(index), error }
             };
             find(scheduler, &said.queue).map_err(|error| at_flow(error.to_string()))?;
@@ -229,7 +229,7 @@ fn check_reserved(scheduler: &Scheduler) -> Result<(), Unplanned> {
         let Some((flows, sum)) = of_flows.filter(|(flows, _)| *flows > 0) else { continue };
         let of_its =
             if *flows == 1 { "one of its flows".to_owned() } else { format!("{flows} of its flows") };
-        return Err(at_node(index, "")(ControlError::Invalid(format!(
+        return Err(at_node(index, "")(ControlError::invalid(format!(
             "node {:?}: it needs a rate above {}, which is reserved for {of_its}: set such a rate, or remove the reservations \
              first",
             node.name,
@@ -242,12 +242,12 @@ fn check_reserved(scheduler: &Scheduler) -> Result<(), Unplanned> {
 /// Checks that a node has a unique name and a valid parent.
 fn check_place(nodes: &Nodes<'_>, index: usize, node: &SchedulerNode) -> Result<(), Unplanned> {
     if nodes.place(&node.name) != Some(index) {
-        let error = ControlError::Conflict(format!("node {:?}: name already in use", node.name));
+        let error = ControlError::conflict(format!("node {:?}: name already in use", node.name));
         return Err(at_node(index, "name")(error));
     }
     let Some(under) = &node.under else {
         let Some(root) = nodes.iter().take(index).find(|other| other.under.is_none()) else { return Ok(()) };
-        return Err(at_node(index, "")(ControlError::Invalid(format!(
+        return Err(at_node(index, "")(ControlError::invalid(format!(
             "node {:?} has no parent, but {:?} is the root already: give its parent; to put it above {:?}, apply a \
              configuration that has both",
             node.name, root.name, root.name
@@ -259,17 +259,17 @@ fn check_place(nodes: &Nodes<'_>, index: usize, node: &SchedulerNode) -> Result<
     }
     if let Some(circle) = circle(nodes, node) {
         let problem = format!("node {:?}: it would be its own ancestor: {circle}", node.name);
-        return Err(at_node(index, "under")(ControlError::Invalid(problem)));
+        return Err(at_node(index, "under")(ControlError::invalid(problem)));
     }
     let named = |error| {
-        ControlError::NotFound(format!("node {:?}: its parent {under:?} is unknown: {error}", node.name))
+        ControlError::not_found(format!("node {:?}: its parent {under:?} is unknown: {error}", node.name))
     };
     above(nodes, node).map_err(named).map_err(at_node(index, "under"))?;
     let problem = format!(
         "node {:?}: its parent {under:?} comes later: list the parent before its children",
         node.name
     );
-    Err(at_node(index, "under")(ControlError::Invalid(problem)))
+    Err(at_node(index, "under")(ControlError::invalid(problem)))
 }
 
 /// Returns the path from a node upwards to itself; `None` if the node is not its own ancestor.

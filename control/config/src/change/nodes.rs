@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::scheduler::{Scheduler, SchedulerNode};
+use crate::schema::scheduler::{Scheduler, SchedulerNode};
 
 /// Index of the nodes of a scheduler by name, for repeated lookups.
 #[derive(Debug)]

@@ -1,5 +1,6 @@
 //! Schema of the configuration. Each noun is a TOML table; keys are field names with hyphens.
 
+pub(crate) mod api;
 mod control_plane;
 mod gate;
 mod place;
@@ -7,13 +8,14 @@ mod plugins;
 mod port;
 mod route;
 mod router;
+pub(crate) mod scheduler;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::api::Api;
 use crate::origin::Origin;
 use crate::values::is_default;
+use api::Api;
 
 pub use control_plane::ControlPlane;
 pub use gate::{Filter, Gate, GateTable, Placeable, Placement, PlacementLevel};

@@ -57,7 +57,7 @@ fn beyond(filter: &Filter) -> Vec<&'static str> {
         ("`exceptions`", filter.exceptions().is_some()),
         ("`dscp`", filter.dscp().is_some()),
     ];
-    parts.into_iter().filter(|(_, is_said)| *is_said).map(|(part, _)| part).collect()
+    parts.into_iter().filter(|(_, is_there)| *is_there).map(|(part, _)| part).collect()
 }
 
 #[cfg(test)]
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_flow_lacks_is_told_with_an_example() {
+    fn an_incomplete_flow_names_its_missing_parts_and_an_example() {
         for (text, problem) in [
             ("src 10.0.0.2 dst 10.1.0.2 in lan", "`proto udp` or another protocol is missing"),
             ("src 10.0.0.2 dst 10.1.0.2 proto tcp in lan", "`sport NUMBER`, `dport NUMBER` is missing"),

@@ -1,13 +1,16 @@
 //! Source text of a configuration, to locate errors that only later checks of names and sums find.
 
+pub(crate) mod error;
+
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use toml_edit::{Document, Item};
+use millrace_units::Message;
 
-use crate::error::{ConfigError, Place};
+use crate::reading::Tree;
+use error::{ConfigError, Place};
 
 /// Faulty parts of a configuration: entries of lists, and tables.
 pub(crate) type WrongParts = HashSet<(&'static str, Option<usize>)>;
@@ -67,8 +70,8 @@ struct Known {
     text: String,
     /// Parts of the text that the configuration omits.
     left_out: LeftOut,
-    /// Parsed text with positions, set on first use; `None` if it can't be parsed.
-    document: OnceLock<Option<Document<String>>>,
+    /// Parsed text with byte ranges, set on first use; `None` if it can't be parsed.
+    document: OnceLock<Option<Tree>>,
 }
 
 impl Origin {
@@ -97,10 +100,10 @@ impl Origin {
     }
 
     /// Returns an error about the value at `path`, or about the deepest existing part of `path`.
-    pub(crate) fn error_at(&self, path: &[Step<'_>], problem: &str) -> Option<ConfigError> {
+    pub(crate) fn error_at(&self, path: &[Step<'_>], problem: Message) -> Option<ConfigError> {
         let known = self.0.as_ref()?;
         let place = Place::of(known.span(path), &known.text, &known.name);
-        Some(ConfigError { place, problem: problem.to_owned() })
+        Some(ConfigError { place, problem })
     }
 }
 
@@ -129,33 +132,25 @@ pub enum Step<'a> {
 
 impl Known {
     fn span(&self, path: &[Step<'_>]) -> Option<Range<usize>> {
-        let document = self.document.get_or_init(|| Document::parse(self.text.clone()).ok());
-        let (mut item, mut span) = (document.as_ref()?.as_item(), None);
+        let document = self.document.get_or_init(|| Tree::of_toml(&self.text).ok());
+        let (mut value, mut span) = (document.as_ref()?, None);
         for (depth, step) in path.iter().enumerate() {
-            let step = match (depth, path.first(), step) {
+            let next = match (depth, path.first(), step) {
                 (1, Some(Step::Key(list)), Step::Entry(index)) => {
-                    Step::Entry(self.left_out.index(list, *index))
+                    value.element(self.left_out.index(list, *index))
                 }
-                _ => *step,
+                (_, _, Step::Entry(index)) => value.element(*index),
+                (_, _, Step::Key(key)) => value.entry(key).map(|entry| &entry.value),
+                (_, _, Step::Name(key)) => {
+                    return value.entry(key).and_then(|entry| entry.span.clone()).or(span);
+                }
             };
-            let Some((next, there)) = into(item, step) else { break };
-            item = next;
-            span = there.or(span);
+            let Some(next) = next else { break };
+            value = next;
+            span = value.span.clone().or(span);
         }
         span
     }
-}
-
-fn into<'i>(item: &'i Item, step: Step<'_>) -> Option<(&'i Item, Option<Range<usize>>)> {
-    let next = match step {
-        Step::Key(key) => item.get(key)?,
-        Step::Entry(index) => item.get(index)?,
-        Step::Name(key) => {
-            let (name, value) = item.as_table_like()?.get_key_value(key)?;
-            return Some((value, name.span()));
-        }
-    };
-    Some((next, next.span()))
 }
 
 #[cfg(test)]
@@ -169,7 +164,7 @@ mod tests {
     #[test]
     fn steps_lead_to_lines_and_columns() {
         let config = Config::parse(TEXT, "f").unwrap();
-        let at = |path: &[Step]| config.error_at(path, "p").unwrap().to_string();
+        let at = |path: &[Step]| config.error_at(path, "p".into()).unwrap().to_string();
         let (port, scheduler) = ([Step::Key("port"), Step::Entry(1)], Step::Key("scheduler"));
         let node = |index, key| [port[0], port[1], scheduler, Step::Key("node"), Step::Entry(index), key];
         assert_eq!(at(&node(0, Step::Key("kind"))), "f:11:26: p");
@@ -178,13 +173,16 @@ mod tests {
         assert_eq!(at(&node(1, Step::Key("under"))), "f:10:8: p");
         assert_eq!(at(&node(0, Step::Name("kind"))), "f:11:19: p");
         assert_eq!(at(&[]), "f: p");
-        assert_eq!(Config::default().error_at(&[], "p"), None);
+        assert_eq!(Config::default().error_at(&[], "p".into()), None);
         // Tables of tables as well.
         let tables = TEXT.replace(
             "node = [\n    { name = \"x\", kind = \"fifo\" },\n]",
             "[[port.scheduler.node]]\nname = \"x\"\nkind = \"fifo\"",
         );
         let config = Config::parse(&tables, "f").unwrap();
-        assert_eq!(config.error_at(&node(0, Step::Key("kind")), "p").unwrap().to_string(), "f:12:8: p");
+        assert_eq!(
+            config.error_at(&node(0, Step::Key("kind")), "p".into()).unwrap().to_string(),
+            "f:12:8: p"
+        );
     }
 }

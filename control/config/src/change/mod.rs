@@ -1,14 +1,18 @@
 //! Reversible changes of a running router, each one difference between two configurations.
 
+pub(crate) mod commands;
+pub(crate) mod difference;
+pub(crate) mod nodes;
+
 use std::fmt;
 
 use serde_json::{Map, Value};
 
-use crate::scheduler::Scheduler;
+use crate::schema::scheduler::Scheduler;
 use crate::schema::{
     Bind, ControlPlane, Filter, Gate, GateTable, Instance, Neighbour, Placement, Plugin, Port, Route, Router,
 };
-use crate::words::{self, changed};
+use commands::changed;
 
 /// Change of the running router, with the previous state for its inverse.
 #[derive(Clone, Debug, PartialEq)]
@@ -121,7 +125,7 @@ impl Heir {
     #[must_use]
     pub fn of<'s>(&'s self, from: &'s Scheduler, to: &'s Scheduler) -> Option<&'s str> {
         match self {
-            Self::Any => crate::nodes::heir(from, to),
+            Self::Any => nodes::heir(from, to),
             Self::Leaf(leaf) => Some(leaf),
             Self::Nobody => None,
         }
@@ -204,10 +208,10 @@ impl Change {
             Self::SetScheduler { port, from, to, heir } => {
                 let none = Scheduler::default();
                 let (from, to) = (from.as_deref().unwrap_or(&none), to.as_deref().unwrap_or(&none));
-                words::scheduler(port, from, to, heir.of(from, to))
+                commands::scheduler(port, from, to, heir.of(from, to))
             }
-            Self::RemoveNeighbour(neighbour) => vec![words::neighbour("remove", neighbour)],
-            Self::Place { from, to } => words::places(from, to),
+            Self::RemoveNeighbour(neighbour) => vec![commands::neighbour("remove", neighbour)],
+            Self::Place { from, to } => commands::places(from, to),
             other => vec![other.command()],
         }
     }
@@ -218,15 +222,17 @@ impl Change {
             Self::ControlPlane { from, to } => {
                 format!("control-plane set{}", settings(&changed(&**from, &**to)))
             }
-            Self::AddPlugin(plugin) => words::add_plugin(plugin),
-            Self::RemovePlugin(plugin) => format!("plugin unload {}", words::quoted(&plugin.file.display())),
+            Self::AddPlugin(plugin) => commands::add_plugin(plugin),
+            Self::RemovePlugin(plugin) => {
+                format!("plugin unload {}", commands::quoted(&plugin.file.display()))
+            }
             Self::SetPort { from, to } => {
                 format!("port set {}{}", &*to.name, settings(&changed(from, to)))
             }
             Self::SetScheduler { port, .. } => format!("scheduler of {port}"),
-            Self::AddGate(gate) => words::add_gate(gate),
+            Self::AddGate(gate) => commands::add_gate(gate),
             Self::RemoveGate(gate) => format!("gate remove {}", &*gate.name),
-            Self::SetGate { gate, to, .. } => format!("gate set {gate} --table {}", words::text(to)),
+            Self::SetGate { gate, to, .. } => format!("gate set {gate} --table {}", commands::text(to)),
             Self::AddInstance(instance) => format!(
                 "instance create {} {}{}",
                 &*instance.plugin,
@@ -237,16 +243,16 @@ impl Change {
             Self::SetInstance { from, to } => {
                 format!("instance set {}{}", &*to.name, settings(&from.settings_to(to)))
             }
-            Self::Bind(bind) => words::bind("bind", bind),
-            Self::Unbind(bind) => words::bind("unbind", bind),
-            Self::AddFilter(filter) => words::filter("add", filter),
-            Self::RemoveFilter(filter) => words::filter("remove", filter),
-            Self::AddRoute(route) => words::route("add", route),
+            Self::Bind(bind) => commands::bind("bind", bind),
+            Self::Unbind(bind) => commands::bind("unbind", bind),
+            Self::AddFilter(filter) => commands::filter("add", filter),
+            Self::RemoveFilter(filter) => commands::filter("remove", filter),
+            Self::AddRoute(route) => commands::route("add", route),
             Self::RemoveRoute(route) => format!("route remove {}", route.to.value()),
-            Self::SetRoute { to, .. } => words::route("replace", to),
-            Self::AddNeighbour(neighbour) => words::neighbour("add", neighbour),
-            Self::RemoveNeighbour(neighbour) => words::neighbour("remove", neighbour),
-            Self::Place { from, to } => words::places(from, to).join("; "),
+            Self::SetRoute { to, .. } => commands::route("replace", to),
+            Self::AddNeighbour(neighbour) => commands::neighbour("add", neighbour),
+            Self::RemoveNeighbour(neighbour) => commands::neighbour("remove", neighbour),
+            Self::Place { from, to } => commands::places(from, to).join("; "),
         }
     }
 }
@@ -270,5 +276,5 @@ impl Instance {
 
 /// Formats settings as command arguments, each with a leading blank.
 fn settings(settings: &Map<String, Value>) -> String {
-    settings.iter().map(|(key, value)| format!(" {}", words::setting(key, value))).collect()
+    settings.iter().map(|(key, value)| format!(" {}", commands::setting(key, value))).collect()
 }

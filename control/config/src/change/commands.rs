@@ -5,8 +5,8 @@ use std::fmt::Display;
 
 use serde_json::{Map, Value};
 
-use crate::nodes::{Nodes, default_leaf};
-use crate::scheduler::{FlowQueue, Scheduler, SchedulerNode};
+use super::nodes::{Nodes, default_leaf};
+use crate::schema::scheduler::{FlowQueue, Scheduler, SchedulerNode};
 use crate::schema::{Bind, Filter, Gate, Neighbour, OnFault, Placement, Plugin, Route, RouteKind};
 
 /// Quotes a word for a shell.
@@ -107,16 +107,16 @@ pub(crate) fn places(from: &[Placement], to: &[Placement]) -> Vec<String> {
     let kept: Vec<&str> = from.iter().filter(stay).map(|one| one.flow.written()).collect();
     let ordered = to.iter().map(|one| one.flow.written()).take(kept.len()).eq(kept.iter().copied());
     let gone = from.iter().filter(|one| !ordered || !stay(one));
-    let said = to.iter().filter(|one| !ordered || !from.contains(one));
+    let placed = to.iter().filter(|one| !ordered || !from.contains(one));
     let gone = gone.map(|one| place(one.flow.written(), "auto"));
-    gone.chain(said.map(|one| place(one.flow.written(), &text(&one.level)))).collect()
+    gone.chain(placed.map(|one| place(one.flow.written(), &text(&one.level)))).collect()
 }
 
 /// Returns the commands that turn one scheduler of a port into another. Packets of removed leaves move to
 /// `heir`, if the commands keep that leaf.
 pub(crate) fn scheduler(port: &str, from: &Scheduler, to: &Scheduler, heir: Option<&str>) -> Vec<String> {
     let mut commands = Vec::new();
-    let (released, said) = flows(port, from, to);
+    let (released, set) = flows(port, from, to);
     commands.extend(released);
     let (before, left) = (Nodes::of(from), staying(from, to));
     let stays = |name: &str| left.contains(name);
@@ -133,11 +133,11 @@ pub(crate) fn scheduler(port: &str, from: &Scheduler, to: &Scheduler, heir: Opti
                 Some(from) => changed(from, node),
                 None => object(node),
             };
-            let is_said_apart = |key: &str| match from {
+            let is_part_of_command = |key: &str| match from {
                 Some(_) => key == "name",
                 None => ["name", "kind", "under"].contains(&key),
             };
-            let settings = changed.iter().filter(|(key, _)| !is_said_apart(key));
+            let settings = changed.iter().filter(|(key, _)| !is_part_of_command(key));
             settings.map(|(key, value)| format!(" {}", setting(key, value))).collect()
         };
         match before.get(&node.name).filter(|own| stays(&own.name)) {
@@ -163,7 +163,7 @@ pub(crate) fn scheduler(port: &str, from: &Scheduler, to: &Scheduler, heir: Opti
             settings.iter().map(|(key, value)| format!(" {}", setting(key, value))).collect();
         commands.push(format!("scheduler set {port}{settings}"));
     }
-    commands.extend(said);
+    commands.extend(set);
     commands
 }
 
@@ -213,8 +213,8 @@ fn flows(port: &str, from: &Scheduler, to: &Scheduler) -> (Vec<String>, Vec<Stri
         let before = from.flow.iter().find(|other| is(own, other)).map(settings).unwrap_or_default();
         let now = settings(own);
         let gone = without(before.keys().filter(|key| !now.contains_key(*key)).collect());
-        let said: String = now.iter().map(|(key, value)| format!(" {}", setting(key, value))).collect();
-        commands.push(command(own, gone + &said));
+        let set: String = now.iter().map(|(key, value)| format!(" {}", setting(key, value))).collect();
+        commands.push(command(own, gone + &set));
     }
     (released, commands)
 }

@@ -1,13 +1,18 @@
 //! Difference of two configurations: changes in an order in which each can be made, and changes that need a
 //! restart.
 
+mod restart;
+
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
+use millrace_units::Message;
+
+use super::commands::{changed, object};
 use crate::change::{Change, Heir};
-use crate::scheduler::Scheduler;
+use crate::schema::scheduler::Scheduler;
 use crate::schema::{Bind, Config, Filter, Gate, Instance, Port};
-use crate::words::{changed, object};
+pub use restart::{Owner, Restart, Submission};
 
 /// Keys of `[router]` that can change at run time.
 const LIVE: &[&str] = &[
@@ -35,11 +40,16 @@ pub struct Difference {
     /// Changes in an order in which each can be made: an object is added before its users and removed after
     /// them.
     pub changes: Vec<Change>,
-    /// One sentence for each change that needs a restart.
-    pub restart: Vec<String>,
+    /// Differences that only a restart removes.
+    pub restart: Vec<Restart>,
 }
 
 impl Difference {
+    /// Returns all differences that only a restart removes, in one sentence.
+    pub fn restart_message(&self, submission: Submission) -> Message {
+        Message::join(self.restart.iter().map(|one| one.message(submission)), "; ")
+    }
+
     /// Whether the configurations are equal.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty() && self.restart.is_empty()
@@ -84,64 +94,19 @@ impl Config {
         let ports = compare(&self.port, &to.port, |port| &*port.name);
         let gates = compare(&self.gate, &to.gate, |gate| &*gate.name);
         let instances = compare(&self.instance, &to.instance, |instance| &*instance.name);
-        let neighbours = compare(&self.neighbour, &to.neighbour, |one| (&*one.port, one.address));
-        let routes = compare(&self.route, &to.route, |route| *route.to.value());
-        let anew = Anew {
-            instances: instances
-                .changed
-                .iter()
-                .filter(|(from, to)| *from.plugin != *to.plugin)
-                .copied()
-                .collect(),
-            gates: gates.changed.iter().filter(|(from, to)| from.position != to.position).copied().collect(),
-        };
+        let anew = Anew::of(&instances, &gates);
         let bindings = bindings(self, to, &anew);
 
-        // An object that is recreated loses its bindings first.
-        let changes = &mut all.changes;
-        changes.extend(plugins.new.into_iter().cloned().map(Change::AddPlugin));
-        ports.changed.iter().for_each(|(from, to)| set_port(from, to, changes, &mut all.restart));
+        all.changes.extend(plugins.new.into_iter().cloned().map(Change::AddPlugin));
         // Nodes are removed after the filters that name them.
-        let schedulers = ports.changed.iter().filter(|(from, to)| from.scheduler != to.scheduler);
-        let (less, other): (Vec<_>, Vec<_>) =
-            schedulers.partition(|(from, to)| only_loses(from.scheduler.as_ref(), to.scheduler.as_ref()));
-        changes.extend(other.into_iter().map(|(from, to)| scheduler(from, to)));
-        let restart = &mut all.restart;
-        restart.extend(
-            ports
-                .new
-                .iter()
-                .map(|port| format!("port {:?}: it is in the file, but does not run", &*port.name)),
-        );
-        restart.extend(
-            ports.gone.iter().map(|port| format!("port {:?}: it runs, but is not in the file", &*port.name)),
-        );
+        let fewer_nodes = set_ports(&ports, &mut all);
+        let changes = &mut all.changes;
+        // An object that is recreated loses its bindings first.
         changes.extend(bindings.before);
-        changes.extend(anew.instances.iter().rev().map(|(from, _)| Change::RemoveInstance((*from).clone())));
-        changes.extend(anew.gates.iter().rev().map(|(from, _)| Change::RemoveGate((*from).clone())));
-        changes.extend(anew.gates.iter().flat_map(|(_, to)| add_gate(to)));
-        changes.extend(gates.new.iter().flat_map(|gate| add_gate(gate)));
-        let moved = gates.changed.iter().filter(|(from, to)| from.position == to.position);
-        changes.extend(moved.map(|(from, to)| set_gate(from, to)));
-        for instance in &to.instance {
-            let is = |other: &&Instance| other.name == instance.name;
-            if instances.new.iter().any(&is) || anew.instances.iter().any(|(_, to)| is(to)) {
-                changes.push(Change::AddInstance(instance.clone()));
-            } else if let Some((from, to)) = instances.changed.iter().find(|(_, to)| is(to)) {
-                changes.push(Change::SetInstance { from: (*from).clone(), to: (*to).clone() });
-            }
-        }
+        add_gates_and_instances(&anew, &gates, &instances, &to.instance, changes);
         changes.extend(bindings.after);
-        changes.extend(less.into_iter().map(|(from, to)| scheduler(from, to)));
-        let set_neighbours = neighbours.changed.iter().map(|(from, _)| *from);
-        let gone = neighbours.gone.iter().copied().chain(set_neighbours);
-        changes.extend(gone.cloned().map(Change::RemoveNeighbour));
-        let new = neighbours.new.iter().copied().chain(neighbours.changed.iter().map(|(_, to)| *to));
-        changes.extend(new.cloned().map(Change::AddNeighbour));
-        changes.extend(routes.gone.into_iter().cloned().map(Change::RemoveRoute));
-        let replaced = routes.changed.into_iter();
-        changes.extend(replaced.map(|(from, to)| Change::SetRoute { from: from.clone(), to: to.clone() }));
-        changes.extend(routes.new.into_iter().cloned().map(Change::AddRoute));
+        changes.extend(fewer_nodes);
+        set_neighbours_and_routes(self, to, changes);
         changes.extend(instances.gone.iter().rev().map(|one| Change::RemoveInstance((*one).clone())));
         changes.extend(gates.gone.iter().rev().flat_map(|gate| remove_gate(gate)));
         changes.extend(plugins.gone.into_iter().rev().cloned().map(Change::RemovePlugin));
@@ -156,13 +121,72 @@ impl Config {
     }
 }
 
+/// Adds the changes of ports and their schedulers, except those that only remove nodes of a scheduler, which
+/// it returns.
+fn set_ports(ports: &Compared<'_, Port>, all: &mut Difference) -> Vec<Change> {
+    ports.changed.iter().for_each(|(from, to)| set_port(from, to, all));
+    let schedulers = ports.changed.iter().filter(|(from, to)| from.scheduler != to.scheduler);
+    let (fewer, other): (Vec<_>, Vec<_>) =
+        schedulers.partition(|(from, to)| only_loses(from.scheduler.as_ref(), to.scheduler.as_ref()));
+    all.changes.extend(other.into_iter().map(|(from, to)| scheduler(from, to)));
+    all.restart.extend(ports.new.iter().map(|port| Restart::AddPort(port.name.to_string())));
+    all.restart.extend(ports.gone.iter().map(|port| Restart::RemovePort(port.name.to_string())));
+    fewer.into_iter().map(|(from, to)| scheduler(from, to)).collect()
+}
+
+/// Adds the changes that create, recreate and set gates and instances; `wanted` has the instances in the
+/// order of their creation.
+fn add_gates_and_instances(
+    anew: &Anew<'_>,
+    gates: &Compared<'_, Gate>,
+    instances: &Compared<'_, Instance>,
+    wanted: &[Instance],
+    changes: &mut Vec<Change>,
+) {
+    changes.extend(anew.instances.iter().rev().map(|(from, _)| Change::RemoveInstance((*from).clone())));
+    changes.extend(anew.gates.iter().rev().map(|(from, _)| Change::RemoveGate((*from).clone())));
+    changes.extend(anew.gates.iter().flat_map(|(_, to)| add_gate(to)));
+    changes.extend(gates.new.iter().flat_map(|gate| add_gate(gate)));
+    let moved = gates.changed.iter().filter(|(from, to)| from.position == to.position);
+    changes.extend(moved.map(|(from, to)| set_gate(from, to)));
+    for instance in wanted {
+        let is = |other: &&Instance| other.name == instance.name;
+        if instances.new.iter().any(&is) || anew.instances.iter().any(|(_, to)| is(to)) {
+            changes.push(Change::AddInstance(instance.clone()));
+        } else if let Some((from, to)) = instances.changed.iter().find(|(_, to)| is(to)) {
+            changes.push(Change::SetInstance { from: (*from).clone(), to: (*to).clone() });
+        }
+    }
+}
+
+/// Adds the changes of static neighbours and routes.
+fn set_neighbours_and_routes(from: &Config, to: &Config, changes: &mut Vec<Change>) {
+    let neighbours = compare(&from.neighbour, &to.neighbour, |one| (&*one.port, one.address));
+    let routes = compare(&from.route, &to.route, |route| *route.to.value());
+    let set_neighbours = neighbours.changed.iter().map(|(from, _)| *from);
+    let gone = neighbours.gone.iter().copied().chain(set_neighbours);
+    changes.extend(gone.cloned().map(Change::RemoveNeighbour));
+    let new = neighbours.new.iter().copied().chain(neighbours.changed.iter().map(|(_, to)| *to));
+    changes.extend(new.cloned().map(Change::AddNeighbour));
+    changes.extend(routes.gone.into_iter().cloned().map(Change::RemoveRoute));
+    let replaced = routes.changed.into_iter();
+    changes.extend(replaced.map(|(from, to)| Change::SetRoute { from: from.clone(), to: to.clone() }));
+    changes.extend(routes.new.into_iter().cloned().map(Change::AddRoute));
+}
+
 /// Objects that keep their name but have to be removed and recreated.
 struct Anew<'a> {
     instances: Vec<(&'a Instance, &'a Instance)>,
     gates: Vec<(&'a Gate, &'a Gate)>,
 }
 
-impl Anew<'_> {
+impl<'a> Anew<'a> {
+    fn of(instances: &Compared<'a, Instance>, gates: &Compared<'a, Gate>) -> Self {
+        let other_plugin = instances.changed.iter().filter(|(from, to)| *from.plugin != *to.plugin);
+        let other_position = gates.changed.iter().filter(|(from, to)| from.position != to.position);
+        Self { instances: other_plugin.copied().collect(), gates: other_position.copied().collect() }
+    }
+
     fn concerns(&self, gate: &str, instance: Option<&str>) -> bool {
         self.gates.iter().any(|(gone, _)| *gone.name == *gate)
             || self.instances.iter().any(|(gone, _)| Some(&*gone.name) == instance)
@@ -286,15 +310,12 @@ fn only_loses(from: Option<&Scheduler>, to: Option<&Scheduler>) -> bool {
     to.len() < from.len() && to.iter().all(|node| from.contains(node))
 }
 
-fn set_port(from: &Port, to: &Port, changes: &mut Vec<Change>, restart: &mut Vec<String>) {
+fn set_port(from: &Port, to: &Port, all: &mut Difference) {
     let keys = changed(from, to);
     let (live, other): (Vec<_>, Vec<_>) = keys.keys().partition(|key| LIVE_PORT.contains(&key.as_str()));
     let was = object(from);
-    restart.extend(
-        other
-            .into_iter()
-            .map(|key| needs_restart(&format!("port {:?}: {key}", &*to.name), was.get(key), keys.get(key))),
-    );
+    let owner = Owner::Port(to.name.to_string());
+    all.restart.extend(other.into_iter().map(|key| Restart::set(owner.clone(), key, &was, &keys)));
     if live.iter().any(|key| *key != "scheduler") {
         // Keys that need a restart aren't part of this change.
         let to = Port {
@@ -303,7 +324,7 @@ fn set_port(from: &Port, to: &Port, changes: &mut Vec<Change>, restart: &mut Vec
             input_weight: to.input_weight,
             ..from.without_scheduler()
         };
-        changes.push(Change::SetPort { from: Box::new(from.without_scheduler()), to: Box::new(to) });
+        all.changes.push(Change::SetPort { from: Box::new(from.without_scheduler()), to: Box::new(to) });
     }
 }
 
@@ -311,8 +332,7 @@ fn router(from: &Config, to: &Config, all: &mut Difference) {
     let keys = changed(&from.router, &to.router);
     let was = object(&from.router);
     let (live, other): (Vec<_>, Vec<_>) = keys.keys().partition(|key| LIVE.contains(&key.as_str()));
-    let sentence = |key: &String| needs_restart(&format!("router.{key}"), was.get(key), keys.get(key));
-    all.restart.extend(other.into_iter().map(sentence));
+    all.restart.extend(other.into_iter().map(|key| Restart::set(Owner::Table("router"), key, &was, &keys)));
     if !live.is_empty() {
         let (from, mut after) = (from.router.clone(), to.router.clone());
         after.keep_fixed(&from);
@@ -322,19 +342,10 @@ fn router(from: &Config, to: &Config, all: &mut Difference) {
     fixed("api", &from.api, &to.api, all);
 }
 
-/// Adds a restart sentence for each changed key of a table that can't change at run time.
-fn fixed<T: serde::Serialize>(table: &str, from: &T, to: &T, all: &mut Difference) {
+/// Adds the changed keys of a table that can't change at run time.
+fn fixed<T: serde::Serialize>(table: &'static str, from: &T, to: &T, all: &mut Difference) {
     let (was, keys) = (object(from), changed(from, to));
-    let sentence = |(key, value)| needs_restart(&format!("{table}.{key}"), was.get(key), Some(value));
-    all.restart.extend(keys.iter().map(sentence));
-}
-
-fn needs_restart(what: &str, was: Option<&serde_json::Value>, is: Option<&serde_json::Value>) -> String {
-    let said = |value: Option<&serde_json::Value>| match value {
-        None | Some(serde_json::Value::Null) => "nothing".to_owned(),
-        Some(value) => value.to_string(),
-    };
-    format!("{what}: {} runs, and the file says {}", said(was), said(is))
+    all.restart.extend(keys.keys().map(|key| Restart::set(Owner::Table(table), key, &was, &keys)));
 }
 
 impl Port {

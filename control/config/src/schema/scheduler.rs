@@ -6,9 +6,9 @@ use millrace_units::remedy;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::flow::without_incoming;
-use crate::overhead::Overhead;
-use crate::quantity::{Bits, CurveText, Length, QueueSize, Time};
+use crate::values::flow::without_incoming;
+use crate::values::overhead::Overhead;
+use crate::values::quantity::{Bits, CurveText, Length, QueueSize, Time};
 use crate::values::{InputWeight, is_default};
 
 /// Scheduler of a port: the rate of the port, and a tree of nodes that chooses the next packet.
@@ -67,7 +67,7 @@ pub struct FlowQueue {
 
 /// Reads a flow into its canonical spelling.
 fn flow<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    crate::flow::one_flow(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    crate::values::flow::one_flow(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
 }
 
 /// Treatment of packets that the kernel itself sends by a port with a scheduler.
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_that_there_is_not_is_told_with_the_nearest() {
+    fn an_unknown_kind_names_the_nearest() {
         assert_eq!("hfsc".parse(), Ok(SchedulerKind::Hfsc));
         let refused = "fq_codel".parse::<SchedulerKind>().unwrap_err();
         assert!(refused.contains("did you mean \"fq-codel\""), "{refused}");

@@ -135,7 +135,7 @@ fn what_others_need_comes_first_and_goes_last() {
 }
 
 #[test]
-fn what_needs_a_restart_is_told_apart() {
+fn differences_that_need_a_restart_are_listed_apart() {
     let to = BASE.replace("icmp-rate = 100", "icmp-rate = 5\nworkers = 2").replacen(
         "kind = \"memory\"",
         "kind = \"tap\"",
@@ -143,12 +143,14 @@ fn what_needs_a_restart_is_told_apart() {
     );
     let difference = config(BASE).difference(&config(&to));
     assert_eq!(
-        difference.restart,
+        difference.restart.iter().map(ToString::to_string).collect::<Vec<_>>(),
         [
             "router.workers: 1 runs, and the file says 2",
             "port \"lan\": kind: \"memory\" runs, and the file says \"tap\""
         ]
     );
+    let by_request = difference.restart_message(Submission::Request);
+    assert!(by_request.to_string().starts_with("router.workers: 1 runs, and the request sets 2; port "));
     let [Change::Router { from, to }] = &difference.changes[..] else { panic!("{difference:?}") };
     assert_eq!((from.icmp_rate, to.icmp_rate, to.workers), (100, 5, 1));
 }
@@ -186,7 +188,7 @@ fn a_leaf_becomes_another_without_a_command_that_drops() {
 }
 
 #[test]
-fn a_scheduler_is_told_node_by_node() {
+fn a_scheduler_changes_node_by_node() {
     let tree = "address = [\"10.2.0.1/24\"]\nscheduler = { rate = \"10mbit\", node = [{ name = \"top\", kind = \"priority\" }, \
                 { name = \"a\", kind = \"fifo\", under = \"top\", level = 0 }] }";
     assert_eq!(
@@ -200,7 +202,7 @@ fn a_scheduler_is_told_node_by_node() {
 }
 
 #[test]
-fn another_default_leaf_and_who_gets_what_waits_are_told() {
+fn a_new_default_leaf_and_the_heir_are_in_the_commands() {
     let tree = |settings: &str, leaves: &[&str]| {
         let leaf =
             |name: &&str| format!("{{ name = \"{name}\", kind = \"fifo\", under = \"top\", level = 0 }}");

@@ -8,9 +8,9 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, TableLike};
 
-use crate::error::{ConfigError, ConfigErrors, Place};
+use crate::change::commands::object;
+use crate::origin::error::{ConfigError, ConfigErrors, Place};
 use crate::schema::{Config, Gate, Route};
-use crate::words::object;
 use list::{List, replace_values};
 
 /// Number of list entries per piece of a new file.
@@ -25,7 +25,8 @@ impl Config {
     /// No known case: each readable configuration can be written.
     pub fn to_text(&self) -> Result<String, ConfigErrors> {
         let refused = |problem: String| -> ConfigErrors {
-            ConfigError { place: Place::of(None, "", "running configuration"), problem }.into()
+            ConfigError { place: Place::of(None, "", "running configuration"), problem: problem.into() }
+                .into()
         };
         let pieces = self.pieces();
         pieces.map_err(|error: toml::ser::Error| refused(format!("can't be written as TOML: {error}")))
@@ -64,7 +65,7 @@ impl Config {
     pub fn save_into(&self, text: &str, origin: &str) -> Result<String, ConfigErrors> {
         let file = Self::parse(text, origin)?;
         let refused = |problem: String| -> ConfigErrors {
-            ConfigError { place: Place::of(None, text, origin), problem }.into()
+            ConfigError { place: Place::of(None, text, origin), problem: problem.into() }.into()
         };
         let mut document: DocumentMut =
             text.parse().map_err(|error: toml_edit::TomlError| refused(error.to_string()))?;
@@ -106,7 +107,7 @@ impl Saving<'_> {
         self.table("router", &router, &runs.router, &crate::schema::Router::default())?;
         let usual = crate::schema::ControlPlane::default();
         self.table("control-plane", &normal.control_plane, &runs.control_plane, &usual)?;
-        self.table("api", &normal.api, &runs.api, &crate::Api::default())?;
+        self.table("api", &normal.api, &runs.api, &crate::schema::api::Api::default())?;
         self.table("plugins", &normal.plugins, &runs.plugins, &crate::schema::Plugins::default())?;
         self.named("port", &normal.port, &runs.port, |port| port.name.to_string())
     }
@@ -200,25 +201,25 @@ impl Saving<'_> {
     /// Writes bindings and filters. They have no names, so two are the same only if all fields are equal.
     fn bindings(&mut self, file: &Config, runs: &Config) -> Saved {
         let running: HashSet<String> =
-            runs.bind.iter().map(said).chain(runs.filter.iter().map(said)).collect();
+            runs.bind.iter().map(fields).chain(runs.filter.iter().map(fields)).collect();
         // A filter may be equivalent to a binding: its normal form decides.
         let as_filter = |index: usize| {
             let one = Config { filter: vec![file.filter[index].clone()], ..Config::default() }.normalized();
-            one.bind.first().map(said).or_else(|| one.filter.first().map(said)).unwrap_or_default()
+            one.bind.first().map(fields).or_else(|| one.filter.first().map(fields)).unwrap_or_default()
         };
         let as_bind = |index: usize| {
             let one = Config { bind: vec![file.bind[index].clone()], ..Config::default() }.normalized();
-            one.bind.first().map(said).unwrap_or_default()
+            one.bind.first().map(fields).unwrap_or_default()
         };
         let filters: Vec<String> = (0..file.filter.len()).map(as_filter).collect();
         let binds: Vec<String> = (0..file.bind.len()).map(as_bind).collect();
         let known: HashSet<&String> = filters.iter().chain(&binds).collect();
         let gone = |own: &[String]| own.iter().map(|one| !running.contains(one)).collect::<Vec<_>>();
-        let new = runs.bind.iter().filter(|bind| !known.contains(&said(*bind)));
+        let new = runs.bind.iter().filter(|bind| !known.contains(&fields(*bind)));
         let new = new.map(written).collect::<Result<Vec<_>, _>>()?;
         self.list("bind").replace(&gone(&binds), new);
         self.forget_empty("bind");
-        let new = runs.filter.iter().filter(|filter| !known.contains(&said(*filter)));
+        let new = runs.filter.iter().filter(|filter| !known.contains(&fields(*filter)));
         let new = new.map(written).collect::<Result<Vec<_>, _>>()?;
         self.list("filter").replace(&gone(&filters), new);
         self.forget_empty("filter");
@@ -246,7 +247,7 @@ impl Saving<'_> {
 }
 
 /// Returns all fields of an entry as text.
-fn said(entry: &impl Serialize) -> String {
+fn fields(entry: &impl Serialize) -> String {
     Value::Object(object(entry)).to_string()
 }
 

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::wording::explain_in_file;
+use millrace_units::Message;
+
+use crate::reading::{Document, ReadError};
 
 /// Position in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +44,7 @@ pub struct ConfigError {
     /// Position of the error.
     pub place: Place,
     /// Problem and remedy.
-    pub problem: String,
+    pub problem: Message,
 }
 
 /// All errors of a configuration, in the order of the file.
@@ -61,7 +63,7 @@ impl ConfigErrors {
     /// Maximum number of errors that are kept; further errors are counted.
     pub const NAMED: usize = 100;
     /// Maximum number of errors that are displayed.
-    const TOLD: usize = 10;
+    const DISPLAYED: usize = 10;
 
     /// Returns the number of all errors.
     pub fn wrong(&self) -> usize {
@@ -94,7 +96,7 @@ impl From<ConfigError> for ConfigErrors {
 
 impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (most, apart) = if f.alternate() { (1, ", ") } else { (Self::TOLD, "\n") };
+        let (most, apart) = if f.alternate() { (1, ", ") } else { (Self::DISPLAYED, "\n") };
         for (index, error) in self.errors.iter().take(most).enumerate() {
             write!(f, "{}{error}", if index == 0 { "" } else { apart })?;
         }
@@ -109,19 +111,23 @@ impl std::error::Error for ConfigErrors {}
 
 /// Problems of a configuration text, with byte ranges.
 #[derive(Debug, Default)]
-pub(crate) struct Found(Vec<(Option<Range<usize>>, String)>);
+pub(crate) struct Found(Vec<(Option<Range<usize>>, Message)>);
 
 impl Found {
     /// Adds a problem and its byte range.
-    pub fn note(&mut self, span: Option<Range<usize>>, problem: String) {
+    pub fn note(&mut self, span: Option<Range<usize>>, problem: Message) {
         self.0.push((span, problem));
     }
 
-    /// Adds an error of the TOML reader about the value at `path`.
-    pub fn note_toml(&mut self, error: &toml::de::Error, path: &str) {
-        let said = error.message().replace('\n', " ");
-        let problem = explain_in_file(path, &said).unwrap_or(said);
-        self.note(error.span(), problem);
+    /// Adds a syntax error of the TOML parser, on one line.
+    pub fn note_syntax(&mut self, error: &toml::de::Error) {
+        let lines: Vec<&str> = error.message().lines().collect();
+        self.note(error.span(), lines.join(" ").into());
+    }
+
+    /// Adds a fault in the values of the file.
+    pub fn note_fault(&mut self, error: &ReadError) {
+        self.note(error.span(), error.message(Document::File));
     }
 
     /// Returns the number of problems.
@@ -130,7 +136,7 @@ impl Found {
     }
 
     /// Converts the problems to errors with positions; `None` if there are none.
-    pub fn told(mut self, text: &str, origin: &str) -> Option<ConfigErrors> {
+    pub fn located(mut self, text: &str, origin: &str) -> Option<ConfigErrors> {
         let wrong = self.0.len();
         self.0.sort_by_key(|(span, _)| span.as_ref().map(|span| span.start));
         self.0.truncate(ConfigErrors::NAMED);
@@ -152,16 +158,16 @@ mod tests {
     }
 
     #[test]
-    fn ten_are_told_in_the_order_of_the_file_and_the_others_counted() {
+    fn ten_errors_are_displayed_in_the_order_of_the_file_and_the_others_counted() {
         let mut found = Found::default();
-        (0..12).rev().for_each(|line| found.note(Some(2 * line..2 * line), format!("p{line}")));
-        let errors = found.told(&"\n\n".repeat(12), "f").unwrap();
-        let told = errors.to_string();
-        assert!(told.starts_with("f:1:1: p0\nf:3:1: p1\n"), "{told}");
-        assert!(told.ends_with("f:19:1: p9\nand 2 more"), "{told}");
+        (0..12).rev().for_each(|line| found.note(Some(2 * line..2 * line), format!("p{line}").into()));
+        let errors = found.located(&"\n\n".repeat(12), "f").unwrap();
+        let listed = errors.to_string();
+        assert!(listed.starts_with("f:1:1: p0\nf:3:1: p1\n"), "{listed}");
+        assert!(listed.ends_with("f:19:1: p9\nand 2 more"), "{listed}");
         assert_eq!((errors.wrong(), errors.errors().len()), (12, 12));
         assert_eq!(format!("{errors:#}"), "f:1:1: p0, and 11 more");
-        assert!(Found::default().told("", "f").is_none());
+        assert!(Found::default().located("", "f").is_none());
         let both = ConfigErrors::of([errors.errors()[3].clone().into(), errors.errors()[1].clone().into()]);
         assert_eq!(both.unwrap().to_string(), "f:3:1: p1\nf:7:1: p3");
         assert_eq!(ConfigErrors::of([]), None);

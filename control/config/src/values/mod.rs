@@ -1,14 +1,54 @@
 //! Checked values that are text in the file.
 
+pub(crate) mod action;
+pub(crate) mod flow;
+pub(crate) mod overhead;
+pub(crate) mod quantity;
+
 use std::fmt;
 use std::ops::{Deref, Range};
 use std::str::FromStr;
 
-use serde::de::{Deserialize, Deserializer, Error};
+use ipnet::IpNet;
+use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Unexpected, Visitor};
 use serde::{Serialize, Serializer};
 
-/// Error text for a value that is not an address with a prefix length.
-const NO_PREFIX: &str = "no address with prefix length: write, for example, 10.0.0.0/8 or fd00::/48";
+use crate::reading::Placed;
+
+/// Type that is written as text in the file.
+pub trait Written: Sized {
+    /// Parses the text.
+    ///
+    /// # Errors
+    /// The problem and its remedy, without the text.
+    fn parse(text: &str) -> Result<Self, String>;
+}
+
+/// Implements [`Written`] by [`FromStr`], whose errors name problem and remedy.
+macro_rules! written {
+    ($($kind:ty),+ $(,)?) => {$(
+        impl Written for $kind {
+            fn parse(text: &str) -> Result<Self, String> {
+                text.parse().map_err(|error: <Self as FromStr>::Err| error.to_string())
+            }
+        }
+    )+};
+}
+
+written!(
+    millrace_classify::FilterExpression,
+    millrace_plugin_abi::Position,
+    millrace_wire::MacAddr,
+    action::FilterAction,
+);
+
+impl Written for IpNet {
+    fn parse(text: &str) -> Result<Self, String> {
+        text.parse().map_err(|_| {
+            "no address with prefix length: write, for example, 10.0.0.0/8 or fd00::/48".to_owned()
+        })
+    }
+}
 
 /// Value written as text, such as an address or a filter, with its original text and its byte range in the
 /// file.
@@ -55,45 +95,39 @@ impl<T: PartialEq> PartialEq for Text<T> {
     }
 }
 
-impl<T: FromStr<Err: fmt::Display>> FromStr for Text<T> {
-    type Err = T::Err;
+impl<T: Written> FromStr for Text<T> {
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, T::Err> {
-        Ok(Self { value: text.parse()?, written: text.to_owned(), span: None })
+    fn from_str(text: &str) -> Result<Self, String> {
+        Ok(Self { value: T::parse(text)?, written: text.to_owned(), span: None })
     }
 }
 
-impl<'de, T: FromStr<Err: fmt::Display>> Deserialize<'de> for Text<T> {
+impl<'de, T: Written> Deserialize<'de> for Text<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let spanned = toml::Spanned::<String>::deserialize(deserializer)?;
-        let (span, written) = (Some(spanned.span()), spanned.into_inner());
-        match written.parse() {
+        let Placed { value: written, span } = Placed::<String>::deserialize(deserializer)?;
+        match T::parse(&written) {
             Ok(value) => Ok(Self { value, written, span }),
-            Err(error) => {
-                let said = match error.to_string().as_str() {
-                    "invalid IP address syntax" => NO_PREFIX.to_owned(),
-                    said => said.to_owned(),
-                };
-                Err(D::Error::custom(format!("{written:?}: {said}")))
-            }
+            Err(problem) => Err(D::Error::custom(format!("{written:?}: {problem}"))),
         }
     }
 }
 
 /// Name with its byte range in the file.
 #[derive(Clone, Debug)]
-pub struct Named(toml::Spanned<String>);
+pub struct Named(Placed<String>);
 
 impl Named {
-    pub(crate) fn span(&self) -> Range<usize> {
-        self.0.span()
+    /// Returns the byte range in the file; `None` for a name outside of any file.
+    pub(crate) fn span(&self) -> Option<Range<usize>> {
+        self.0.span.clone()
     }
 }
 
 impl From<&str> for Named {
     /// Creates a name outside of any file.
     fn from(name: &str) -> Self {
-        Self(toml::Spanned::new(0..0, name.to_owned()))
+        Self(Placed { value: name.to_owned(), span: None })
     }
 }
 
@@ -107,7 +141,7 @@ impl Deref for Named {
     type Target = str;
 
     fn deref(&self) -> &str {
-        self.0.get_ref()
+        &self.0.value
     }
 }
 
@@ -119,12 +153,12 @@ impl PartialEq for Named {
 
 impl<'de> Deserialize<'de> for Named {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        toml::Spanned::deserialize(deserializer).map(Self)
+        Placed::deserialize(deserializer).map(Self)
     }
 }
 
 /// One VLAN id, or an outer and an inner id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[serde(untagged)]
 pub enum VlanIds {
     /// One 802.1Q tag, 1 to 4094.
@@ -141,6 +175,46 @@ impl VlanIds {
             Self::Double(ids) => ids,
         };
         ids.into_iter().all(|id| (1..=4094).contains(&id))
+    }
+}
+
+impl<'de> Deserialize<'de> for VlanIds {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(VlanIdsVisitor)
+    }
+}
+
+/// Visitor of one VLAN id, or a list of two.
+struct VlanIdsVisitor;
+
+impl<'de> Visitor<'de> for VlanIdsVisitor {
+    type Value = VlanIds;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a VLAN id from 1 to 4094, or an outer and an inner id such as [100, 5]")
+    }
+
+    fn visit_u64<E: Error>(self, id: u64) -> Result<VlanIds, E> {
+        let id = u16::try_from(id).map_err(|_| E::invalid_value(Unexpected::Unsigned(id), &self))?;
+        Ok(VlanIds::Single(id))
+    }
+
+    fn visit_i64<E: Error>(self, id: i64) -> Result<VlanIds, E> {
+        match u64::try_from(id) {
+            Ok(id) => self.visit_u64(id),
+            Err(_) => Err(E::invalid_value(Unexpected::Signed(id), &self)),
+        }
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<VlanIds, A::Error> {
+        let mut ids = Vec::new();
+        while let Some(id) = access.next_element()? {
+            ids.push(id);
+        }
+        match ids[..] {
+            [outer, inner] => Ok(VlanIds::Double([outer, inner])),
+            _ => Err(A::Error::invalid_length(ids.len(), &self)),
+        }
     }
 }
 

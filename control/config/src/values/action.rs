@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use millrace_units::nearest;
 
-use crate::quantity::{Bits, Size};
+use super::quantity::{Bits, Size};
 
 /// Action that a filter applies to the packets it matches. The names in it are unresolved.
 ///
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn wrong_actions_say_what_would_be_right() {
-        for (text, said) in [
+        for (text, problem) in [
             ("dorp", "did you mean \"drop\"?"),
             ("lane 3", "the actions are `accept`, `drop`, `reject`, `host`, `port NAME [via ADDRESS]`"),
             ("", "the actions are"),
@@ -301,7 +301,7 @@ mod tests {
             ("police 10mbit burst 3000", "write \"3000B\""),
             ("police 5", "write \"5mbit\""),
         ] {
-            assert!(refused(text).contains(said), "{text}: {}", refused(text));
+            assert!(refused(text).contains(problem), "{text}: {}", refused(text));
         }
     }
 

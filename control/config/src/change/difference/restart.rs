@@ -1,0 +1,86 @@
+//! Differences that only a restart removes, and their wording.
+
+use std::fmt;
+
+use millrace_units::Message;
+use serde_json::{Map, Value};
+
+/// Difference between the running configuration and a submitted one that only a restart removes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Restart {
+    /// Setting with another value.
+    Set {
+        /// Owner of the setting.
+        owner: Owner,
+        /// Key of the setting.
+        key: String,
+        /// Running value; `None` without one.
+        runs: Option<Value>,
+        /// Submitted value; `None` without one.
+        submitted: Option<Value>,
+    },
+    /// Port that does not run.
+    AddPort(String),
+    /// Running port that is not submitted.
+    RemovePort(String),
+}
+
+/// Owner of a setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// Table of the configuration.
+    Table(&'static str),
+    /// Port of this name.
+    Port(String),
+}
+
+/// Way in which a configuration was submitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Submission {
+    /// As a file.
+    File,
+    /// As settings in a request.
+    Request,
+}
+
+impl Restart {
+    /// Creates the difference of a key, from the running settings and the changed settings.
+    pub(super) fn set(
+        owner: Owner,
+        key: &str,
+        runs: &Map<String, Value>,
+        submitted: &Map<String, Value>,
+    ) -> Self {
+        let value =
+            |settings: &Map<String, Value>| settings.get(key).filter(|value| !value.is_null()).cloned();
+        Self::Set { owner, key: key.to_owned(), runs: value(runs), submitted: value(submitted) }
+    }
+
+    /// Words the difference for people.
+    pub fn message(&self, submission: Submission) -> Message {
+        let (place, verb) = match submission {
+            Submission::File => ("the file", "says"),
+            Submission::Request => ("the request", "sets"),
+        };
+        let value = |value: &Option<Value>| value.as_ref().map_or("nothing".to_owned(), Value::to_string);
+        match self {
+            Self::Set { owner, key, runs, submitted } => {
+                let owner = match owner {
+                    Owner::Table(table) => Message::from(format!("{table}.")),
+                    Owner::Port(name) => format!("port {name:?}: ").into(),
+                };
+                let (runs, submitted) = (value(runs), value(submitted));
+                owner.key(key).text(format!(": {runs} runs, and {place} {verb} {submitted}"))
+            }
+            Self::AddPort(name) => format!("port {name:?}: it is in {place}, but does not run").into(),
+            Self::RemovePort(name) => format!("port {name:?}: it runs, but is not in {place}").into(),
+        }
+    }
+}
+
+/// Writes the difference to a submitted file.
+impl fmt::Display for Restart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.message(Submission::File).fmt(f)
+    }
+}

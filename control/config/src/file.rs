@@ -1,0 +1,174 @@
+//! Reader of faulty files, which reports all errors at once.
+//!
+//! The reader reads each list entry and each table alone. It notes each error and removes the faulty value
+//! until the rest can be read, so that no error hides a later one. A list entry with an error is omitted from
+//! the rest.
+
+use std::ops::Range;
+
+use crate::origin::error::Found;
+use crate::origin::{LeftOut, Origin, WrongParts};
+use crate::reading::{Entry, Fault, Node, PathStep, ReadError, Tree};
+use crate::schema::Config;
+
+/// Readable parts of a file.
+#[derive(Debug, Default)]
+pub(crate) struct Rest {
+    pub config: Config,
+    pub left_out: LeftOut,
+}
+
+impl Rest {
+    /// Returns the configuration without the parts in `wrong`: faulty tables get their default values.
+    pub fn without(self, wrong: &WrongParts, origin: &str, text: &str) -> Config {
+        let Self { mut config, mut left_out } = self;
+        let is_wrong = |table| wrong.contains(&(table, None));
+        for (table, reset) in [
+            ("router", (|config| config.router = Default::default()) as fn(&mut Config)),
+            ("control-plane", |config| config.control_plane = Default::default()),
+            ("plugins", |config| config.plugins = Default::default()),
+            ("api", |config| config.api = Default::default()),
+        ] {
+            if is_wrong(table) {
+                reset(&mut config);
+                left_out.kept.insert(table.to_owned(), Vec::new());
+            }
+        }
+        left_out.leave_out("port", &mut config.port, wrong);
+        left_out.leave_out("route", &mut config.route, wrong);
+        left_out.leave_out("neighbour", &mut config.neighbour, wrong);
+        left_out.leave_out("plugin", &mut config.plugin, wrong);
+        left_out.leave_out("instance", &mut config.instance, wrong);
+        left_out.leave_out("gate", &mut config.gate, wrong);
+        left_out.leave_out("bind", &mut config.bind, wrong);
+        left_out.leave_out("filter", &mut config.filter, wrong);
+        left_out.leave_out("place", &mut config.place, wrong);
+        config.origin = Origin::of_rest(origin, text, left_out);
+        config
+    }
+}
+
+/// Reads the readable parts and notes the errors; `None` if the text is no TOML.
+pub(crate) fn rest(text: &str, found: &mut Found) -> Option<Rest> {
+    let document = Tree::of_toml(text).map_err(|error| found.note_syntax(&error)).ok()?;
+    let Node::Table(tables) = document.node else { return None };
+    let mut left_out = LeftOut::default();
+    let read = |table| read_table(table, found, &mut left_out);
+    let mended = Node::Table(tables.into_iter().filter_map(read).collect());
+    Some(Rest { config: Tree::from(mended).read().ok()?, left_out })
+}
+
+fn read_table(Entry { key, span, value }: Entry, found: &mut Found, left_out: &mut LeftOut) -> Option<Entry> {
+    let value_span = value.span.clone();
+    let before = found.len();
+    let entries = match value.node {
+        Node::List(entries) => entries,
+        _ => {
+            let mended = Alone { key: &key, key_span: &span, index: None }.read(value, found);
+            if found.len() > before {
+                left_out.kept.insert(key.clone(), Vec::new());
+            }
+            return mended.map(|value| Entry { key, span, value });
+        }
+    };
+    // Check that the configuration has such a list at all.
+    let none = Tree { node: Node::List(Vec::new()), span: value_span.clone() };
+    Alone { key: &key, key_span: &span, index: None }.read(none, found)?;
+    let (count, mut kept, mut indices) = (entries.len(), Vec::new(), Vec::new());
+    for (index, entry) in entries.into_iter().enumerate() {
+        let before = found.len();
+        let name = entry.entry("name").and_then(|entry| entry.value.as_text()).map(str::to_owned);
+        match (Alone { key: &key, key_span: &span, index: Some(index) }).read(entry, found) {
+            Some(whole) if found.len() == before => {
+                kept.push(whole);
+                indices.push(index);
+            }
+            _ => left_out.names.entry(key.clone()).or_default().extend(name),
+        }
+    }
+    if kept.len() < count {
+        left_out.kept.insert(key.clone(), indices);
+    }
+    Some(Entry { key, span, value: Tree { node: Node::List(kept), span: value_span } })
+}
+
+/// Table or list entry, read as if it were the only content of the file.
+struct Alone<'a> {
+    key: &'a str,
+    key_span: &'a Option<Range<usize>>,
+    /// Index of the entry in its list.
+    index: Option<usize>,
+}
+
+impl Alone<'_> {
+    /// Returns the item without its faulty values, and notes each of them. `None` if the rest of the item
+    /// can't be read either.
+    fn read(&self, mut item: Tree, found: &mut Found) -> Option<Tree> {
+        let depth = 1 + usize::from(self.index.is_some());
+        // Tables that lost a faulty value.
+        let mut mended: Vec<Vec<PathStep>> = Vec::new();
+        loop {
+            let Err(error) = self.document(item.clone()).read::<Config>() else { return Some(item) };
+            let error = match self.index {
+                Some(index) => error.with_step(1, PathStep::Entry(index)),
+                None => error,
+            };
+            let steps: Vec<PathStep> = error.path().skip(depth).cloned().collect();
+            // A misspelt key is also missing: one error is enough.
+            let is_noted = matches!(error.fault(), Fault::Missing(_)) && mended.contains(&steps);
+            if !is_noted {
+                found.note_fault(&error);
+            }
+            if error.path().len() < depth {
+                return None;
+            }
+            let faulty = faulty_value(&error, steps);
+            let (last, table) = faulty.split_last()?;
+            remove(&mut item, table, last)?;
+            mended.push(table.to_vec());
+        }
+    }
+
+    /// Returns a document with this item only.
+    fn document(&self, item: Tree) -> Tree {
+        let span = item.span.clone();
+        let value = match self.index {
+            Some(_) => Tree { node: Node::List(vec![item]), span },
+            None => item,
+        };
+        Node::Table(vec![Entry { key: self.key.to_owned(), span: self.key_span.clone(), value }]).into()
+    }
+}
+
+/// Returns the path of the value to remove, given the path of the error in the item.
+fn faulty_value(error: &ReadError, mut path: Vec<PathStep>) -> Vec<PathStep> {
+    match error.fault() {
+        Fault::UnknownKey(key, _) | Fault::Hyphens(key) => path.push(PathStep::Key(key.clone())),
+        Fault::UnknownName(..)
+        | Fault::Missing(_)
+        | Fault::Twice(_)
+        | Fault::Wrong { .. }
+        | Fault::Refused(_) => {}
+    }
+    path
+}
+
+/// Removes an element of the table or list at `path`; `None` if there is no such element.
+fn remove(item: &mut Tree, path: &[PathStep], element: &PathStep) -> Option<()> {
+    let holder = path.iter().try_fold(item, |item, step| match (step, &mut item.node) {
+        (PathStep::Key(key) | PathStep::Setting(key), Node::Table(entries)) => {
+            entries.iter_mut().find(|entry| entry.key == *key).map(|entry| &mut entry.value)
+        }
+        (PathStep::Entry(index), Node::List(list)) => list.get_mut(*index),
+        _ => None,
+    })?;
+    match (element, &mut holder.node) {
+        (PathStep::Key(key) | PathStep::Setting(key), Node::Table(entries)) => {
+            let place = entries.iter().position(|entry| entry.key == *key)?;
+            entries.remove(place);
+        }
+        (PathStep::Entry(index), Node::List(list)) => list.get_mut(*index)?.node = Node::Removed,
+        _ => return None,
+    }
+    Some(())
+}

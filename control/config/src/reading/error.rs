@@ -1,0 +1,250 @@
+//! Errors of reading, as data.
+
+use std::fmt;
+use std::ops::Range;
+
+use serde::de::{self, Unexpected};
+
+use super::tree::Node;
+
+/// Fault in a document: its place, the present value, and what would be right.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReadError {
+    fault: Fault,
+    /// Steps to the value, the last one first.
+    path: Vec<PathStep>,
+    /// Byte range in a file, of the value or its key.
+    span: Option<Range<usize>>,
+    /// Form of the keys in the fault.
+    pub(super) keys: Option<KeyForm>,
+    /// Whether the value is a text.
+    pub(super) is_text: bool,
+}
+
+/// Step from a table or list to an element of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PathStep {
+    /// Key of a table.
+    Key(String),
+    /// Key of a table of settings, as in a configuration file.
+    Setting(String),
+    /// Index in a list, from 0.
+    Entry(usize),
+}
+
+/// Form of the keys of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeyForm {
+    /// Keys of the type, which are the same in every spelling.
+    Given,
+    /// Keys of settings in JSON: underscores for the hyphens of the type.
+    Json,
+    /// Keys of settings as in a configuration file.
+    File,
+}
+
+/// Kind of a fault.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fault {
+    /// Unknown key, and the known keys.
+    UnknownKey(String, &'static [&'static str]),
+    /// Key of a setting with hyphens, in JSON.
+    Hyphens(String),
+    /// Unknown name of a value, and the known names.
+    UnknownName(String, &'static [&'static str]),
+    /// Missing key.
+    Missing(&'static str),
+    /// Key that is given twice.
+    Twice(&'static str),
+    /// Value of another type or range.
+    Wrong {
+        /// Present value.
+        present: Present,
+        /// Expected value.
+        expected: Expected,
+    },
+    /// Reason why the parser of a type refuses the value. For a text, the reason quotes it.
+    Refused(String),
+}
+
+/// Present value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Present {
+    /// No value.
+    Null,
+    /// Boolean or number, as it is written.
+    Plain(String),
+    /// Text.
+    Text(String),
+    /// Date or time of TOML.
+    Date(String),
+    /// List.
+    List,
+    /// List of this length.
+    ListOf(usize),
+    /// Table or object.
+    Table,
+    /// Other value, by serde's name.
+    Other(String),
+}
+
+/// Expected value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// Integer in a range.
+    Integer {
+        /// Smallest integer.
+        least: i128,
+        /// Largest integer.
+        most: i128,
+    },
+    /// Number.
+    Number,
+    /// Boolean.
+    Boolean,
+    /// Text.
+    Text,
+    /// List.
+    List,
+    /// Table or object.
+    Table,
+    /// Address.
+    Address {
+        /// Noun with its article.
+        noun: &'static str,
+        /// Examples.
+        examples: &'static str,
+    },
+    /// One of these names.
+    OneOf(&'static [&'static str]),
+    /// Other value, described by its type.
+    Other(String),
+}
+
+impl From<Fault> for ReadError {
+    fn from(fault: Fault) -> Self {
+        Self { fault, path: Vec::new(), span: None, keys: None, is_text: false }
+    }
+}
+
+impl ReadError {
+    /// Returns the kind of the fault.
+    pub fn fault(&self) -> &Fault {
+        &self.fault
+    }
+
+    /// Returns the path of the value; for unknown and missing keys, the path of their table.
+    pub fn path(&self) -> impl ExactSizeIterator<Item = &PathStep> {
+        self.path.iter().rev()
+    }
+
+    /// Returns the byte range in a file, of the value or its key.
+    pub(crate) fn span(&self) -> Option<Range<usize>> {
+        self.span.clone()
+    }
+
+    /// Sets the byte range, unless a deeper value has set it.
+    pub(super) fn at(mut self, span: Option<Range<usize>>) -> Self {
+        self.span = self.span.or(span);
+        self
+    }
+
+    /// Sets the form of the keys in the fault, unless a deeper table has set it.
+    pub(super) fn with_keys(mut self, keys: KeyForm) -> Self {
+        self.keys = self.keys.or(Some(keys));
+        self
+    }
+
+    /// Marks the value as a text, unless the error is about an element of the value.
+    pub(super) fn of_text(mut self) -> Self {
+        self.is_text |= self.path.is_empty();
+        self
+    }
+
+    /// Puts a step before the path.
+    pub(super) fn under(mut self, step: PathStep) -> Self {
+        self.path.push(step);
+        self
+    }
+
+    /// Replaces a step of the path, counted from 0.
+    pub(crate) fn with_step(mut self, index: usize, step: PathStep) -> Self {
+        let steps = self.path.len();
+        if let Some(own) = steps.checked_sub(index + 1).and_then(|place| self.path.get_mut(place)) {
+            *own = step;
+        }
+        self
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+impl de::Error for ReadError {
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        Fault::Refused(message.to_string()).into()
+    }
+
+    fn invalid_type(present: Unexpected<'_>, expected: &dyn de::Expected) -> Self {
+        Self::invalid_value(present, expected)
+    }
+
+    fn invalid_value(present: Unexpected<'_>, expected: &dyn de::Expected) -> Self {
+        let expected = Expected::Other(expected.to_string());
+        Fault::Wrong { present: present.into(), expected }.into()
+    }
+
+    fn invalid_length(length: usize, expected: &dyn de::Expected) -> Self {
+        let expected = Expected::Other(expected.to_string());
+        Fault::Wrong { present: Present::ListOf(length), expected }.into()
+    }
+
+    fn unknown_variant(name: &str, known: &'static [&'static str]) -> Self {
+        Fault::UnknownName(name.to_owned(), known).into()
+    }
+
+    fn unknown_field(key: &str, known: &'static [&'static str]) -> Self {
+        Fault::UnknownKey(key.to_owned(), known).into()
+    }
+
+    fn missing_field(key: &'static str) -> Self {
+        Fault::Missing(key).into()
+    }
+
+    fn duplicate_field(key: &'static str) -> Self {
+        Fault::Twice(key).into()
+    }
+}
+
+impl Present {
+    /// Describes a value of a document.
+    pub(super) fn of(node: &Node) -> Self {
+        match node {
+            Node::Null | Node::Removed => Self::Null,
+            Node::Boolean(boolean) => Self::Plain(boolean.to_string()),
+            Node::Natural(natural) => Self::Plain(natural.to_string()),
+            Node::Negative(negative) => Self::Plain(negative.to_string()),
+            Node::Float(float) => Self::Plain(float.to_string()),
+            Node::Text(text) | Node::Argument(text) => Self::Text(text.clone()),
+            Node::Date(date) => Self::Date(date.clone()),
+            Node::List(_) => Self::List,
+            Node::Table(_) => Self::Table,
+        }
+    }
+}
+
+impl From<Unexpected<'_>> for Present {
+    fn from(present: Unexpected<'_>) -> Self {
+        match present {
+            Unexpected::Unit | Unexpected::Option => Self::Null,
+            Unexpected::Bool(boolean) => Self::Plain(boolean.to_string()),
+            Unexpected::Unsigned(natural) => Self::Plain(natural.to_string()),
+            Unexpected::Signed(integer) => Self::Plain(integer.to_string()),
+            Unexpected::Float(float) => Self::Plain(float.to_string()),
+            Unexpected::Char(letter) => Self::Text(letter.to_string()),
+            Unexpected::Str(text) => Self::Text(text.to_owned()),
+            Unexpected::Seq => Self::List,
+            Unexpected::Map => Self::Table,
+            other => Self::Other(other.to_string()),
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! Reading of values from documents: configuration files, JSON bodies and query arguments.
+//!
+//! A document is parsed into a [`Tree`], and serde reads types from it. An error is data ([`ReadError`]): the
+//! path of the value, the fault, and what would be right. [`ReadError::message`] alone words it.
+
+mod deserializer;
+mod error;
+mod placed;
+mod tree;
+mod wording;
+
+pub use deserializer::SETTINGS;
+pub use error::{Expected, Fault, PathStep, Present, ReadError};
+pub(crate) use placed::Placed;
+pub use tree::Tree;
+pub(crate) use tree::{Entry, Node};
+pub use wording::Document;
