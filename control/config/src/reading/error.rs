@@ -10,7 +10,7 @@ use super::tree::Node;
 /// Fault in a document: its place, the present value, and what would be right.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReadError {
-    fault: Fault,
+    fault: Box<Fault>,
     /// Steps to the value, the last one first.
     path: Vec<PathStep>,
     /// Byte range in a file, of the value or its key.
@@ -123,7 +123,7 @@ pub enum Expected {
 
 impl From<Fault> for ReadError {
     fn from(fault: Fault) -> Self {
-        Self { fault, path: Vec::new(), span: None, keys: None, is_text: false }
+        Self { fault: Box::new(fault), path: Vec::new(), span: None, keys: None, is_text: false }
     }
 }
 
