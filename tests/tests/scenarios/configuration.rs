@@ -250,7 +250,10 @@ fn the_commands_that_a_difference_is_told_in_make_it_so() {
         (&["router", "set", "workers=2", "icmp-rate=7"], &["only a restart", "router.workers"]),
         (&["neighbour", "add", "lan", "10.1.0.9", "02:00"], &["is no MAC address"]),
         (&["neighbour", "remove", "wan", "10.2.0.78"], &["no static neighbour 10.2.0.78"]),
-        (&["port", "set", "lan", "address=10.1.0.1"], &["port \"lan\"", "give an address with prefix length"]),
+        (
+            &["port", "set", "lan", "address=10.1.0.1"],
+            &["port \"lan\"", "give an address with prefix length"],
+        ),
         (
             &["route", "replace", "10.9.0.0/16", "via", "10.77.0.1"],
             &["its next hop is in no subnet of a port"],
