@@ -30,11 +30,23 @@ pub struct Ipv4Frame {
     /// Fragment field: flags in the upper three bits, below them the fragment offset in units of 8 bytes.
     fragment: u16,
     options: Vec<u8>,
-    version: u8,
+    faults: Faults,
+}
+
+/// Deviations from a correct frame.
+#[derive(Clone, Debug, Default)]
+struct Faults {
+    /// Version field, if it is not 4.
+    version: Option<u8>,
+    /// Header length field in 32-bit words, if it is not the actual length.
     header_words: Option<u8>,
+    /// Total length field, if it is not the actual length.
     total_length: Option<u16>,
+    /// Flipped bits of the header checksum.
     checksum_xor: u16,
+    /// Number of bytes that the IP packet is cut to.
     cut: Option<usize>,
+    /// Number of bytes that the frame is padded to.
     pad: usize,
 }
 
@@ -52,12 +64,7 @@ impl Ipv4Frame {
             identification: 0x1234,
             fragment: 0,
             options: Vec::new(),
-            version: 4,
-            header_words: None,
-            total_length: None,
-            checksum_xor: 0,
-            cut: None,
-            pad: 0,
+            faults: Faults::default(),
         }
     }
 
@@ -218,37 +225,37 @@ impl Ipv4Frame {
 
     /// Sets the version field.
     pub fn version(mut self, version: u8) -> Self {
-        self.version = version;
+        self.faults.version = Some(version);
         self
     }
 
     /// Sets the header length field, in 32-bit words. The checksum is computed over this length.
     pub fn header_words(mut self, words: u8) -> Self {
-        self.header_words = Some(words);
+        self.faults.header_words = Some(words);
         self
     }
 
     /// Sets the total length field.
     pub fn total_length(mut self, length: u16) -> Self {
-        self.total_length = Some(length);
+        self.faults.total_length = Some(length);
         self
     }
 
     /// Flips these bits of the correct header checksum.
     pub fn checksum_xor(mut self, bits: u16) -> Self {
-        self.checksum_xor = bits;
+        self.faults.checksum_xor = bits;
         self
     }
 
     /// Keeps only the first `length` bytes of the IP packet.
     pub fn cut(mut self, length: usize) -> Self {
-        self.cut = Some(length);
+        self.faults.cut = Some(length);
         self
     }
 
     /// Pads the frame to `length` bytes with `0xaa`, which stands for leaked memory of the sender.
     pub fn pad(mut self, length: usize) -> Self {
-        self.pad = length;
+        self.faults.pad = length;
         self
     }
 
@@ -256,9 +263,9 @@ impl Ipv4Frame {
     pub fn packet(&self) -> Vec<u8> {
         let transport = self.transport_bytes();
         let header_len = 20 + self.options.len();
-        let words = self.header_words.unwrap_or((header_len / 4) as u8);
-        let total = self.total_length.unwrap_or((header_len + transport.len()) as u16);
-        let mut packet = vec![self.version << 4 | words, self.tos];
+        let words = self.faults.header_words.unwrap_or((header_len / 4) as u8);
+        let total = self.faults.total_length.unwrap_or((header_len + transport.len()) as u16);
+        let mut packet = vec![self.faults.version.unwrap_or(4) << 4 | words, self.tos];
         packet.extend(total.to_be_bytes());
         packet.extend(self.identification.to_be_bytes());
         packet.extend(self.fragment.to_be_bytes());
@@ -268,9 +275,9 @@ impl Ipv4Frame {
         packet.extend(&self.options);
         packet.extend(transport);
         let summed = (usize::from(words) * 4).min(packet.len());
-        let sum = checksum(&packet[..summed]) ^ self.checksum_xor;
+        let sum = checksum(&packet[..summed]) ^ self.faults.checksum_xor;
         packet[10..12].copy_from_slice(&sum.to_be_bytes());
-        packet.truncate(self.cut.unwrap_or(packet.len()));
+        packet.truncate(self.faults.cut.unwrap_or(packet.len()));
         packet
     }
 
@@ -316,7 +323,7 @@ impl Ipv4Frame {
 impl Frame for Ipv4Frame {
     fn bytes(&self) -> Vec<u8> {
         let mut bytes = self.link.frame(&self.packet());
-        bytes.resize(bytes.len().max(self.pad), 0xaa);
+        bytes.resize(bytes.len().max(self.faults.pad), 0xaa);
         bytes
     }
 }
