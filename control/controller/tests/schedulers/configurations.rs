@@ -12,8 +12,8 @@ async fn apply(router: &Router, scheduler: &str) -> Result<Vec<String>, ControlE
     ask(router, order).await.map(|view| view.changes)
 }
 
-#[test]
-fn schedulers_become_each_other_that_no_order_of_single_changes_leads_to() {
+/// Returns schedulers of every kind, and several that differ in one setting.
+fn schedulers() -> Vec<String> {
     let levels = |one: u32, other: u32| {
         format!(
             "node = [{{ name = \"top\", kind = \"priority\" }}, {{ name = \"a\", kind = \"fifo\", under = \"top\", level = {one} }}, \
@@ -46,7 +46,7 @@ fn schedulers_become_each_other_that_no_order_of_single_changes_leads_to() {
              {{ name = \"a\", kind = \"fifo\", under = \"{above_a}\" }}, {{ name = \"b\", kind = \"fifo\", under = \"{above_b}\" }}]"
         )
     };
-    let schedulers = [
+    vec![
         "node = [{ name = \"a\", kind = \"fifo\" }]".to_owned(),
         "node = [{ name = \"b\", kind = \"token-bucket\", rate = \"1mbit\" }, { name = \"a\", kind = \"fifo\", under = \"b\" }]".to_owned(),
         places("one", "other"),
@@ -60,7 +60,12 @@ fn schedulers_become_each_other_that_no_order_of_single_changes_leads_to() {
         flows(100, 50, "5mbit", "rate = \"1kbit\"", "rate = \"4mbit\""),
         flows(8, 4, "1mbit", "quantum = \"9B\"", "threshold = \"9000B\""),
         flows(8192, 4096, "5mbit", "threshold = \"5B\"", "rate = \"4mbit\""),
-    ];
+    ]
+}
+
+#[test]
+fn schedulers_become_each_other_that_no_order_of_single_changes_leads_to() {
+    let schedulers = schedulers();
     with_router(async |router| {
         for before in &schedulers {
             for after in &schedulers {

@@ -305,25 +305,43 @@ mod tests {
         error.to_string()
     }
 
+    const HFSC: &str = "{ name = \"top\", kind = \"hfsc\" },";
+    const FAIR: &str = "{ name = \"top\", kind = \"deficit-round-robin\" },";
+
+    /// Returns a queue of a scheduler, with these settings.
+    fn leaf(name: &str, rest: &str) -> String {
+        format!("  {{ name = \"{name}\", kind = \"fifo\", {rest} }},")
+    }
+
+    /// Returns a queue under the node `top`, with these settings.
+    fn under(rest: &str) -> String {
+        leaf("x", &format!("under = \"top\", {rest}"))
+    }
+
+    /// Checks that each of these nodes is refused, with its texts.
+    fn assert_refused(cases: &[(String, &[&str])]) {
+        for (nodes, texts) in cases {
+            let error = refused(nodes);
+            for text in *texts {
+                assert!(error.contains(text), "{text}: {error}");
+            }
+        }
+    }
+
     #[test]
-    fn a_file_is_refused_with_line_column_and_arithmetic() {
-        let hfsc = "{ name = \"top\", kind = \"hfsc\" },";
-        let fair = "{ name = \"top\", kind = \"deficit-round-robin\" },";
-        let leaf = |name: &str, rest: &str| format!("  {{ name = \"{name}\", kind = \"fifo\", {rest} }},");
-        let under = |rest: &str| leaf("x", &format!("under = \"top\", {rest}"));
-        for (nodes, texts) in [
-            // Curves that exceed the link, alone and together.
+    fn a_file_with_curves_above_the_link_is_refused_with_the_arithmetic() {
+        assert_refused(&[
             (
-                format!("{hfsc}\n{}", under("real-time = \"20mbit\"")),
-                &["f:9:3: ", "20.00 Mb/s", "10.00 Mb/s"][..],
+                format!("{HFSC}\n{}", under("real-time = \"20mbit\"")),
+                &["f:9:3: ", "20.00 Mb/s", "10.00 Mb/s"],
             ),
             (
-                format!("{hfsc}\n{}", under("link-sharing = \"1mbit 10ms 11mbit\"")),
+                format!("{HFSC}\n{}", under("link-sharing = \"1mbit 10ms 11mbit\"")),
                 &["f:9:3: ", "link-sharing", "11.00 Mb/s", "10.00 Mb/s"],
             ),
             (
                 format!(
-                    "{hfsc}\n{}\n{}",
+                    "{HFSC}\n{}\n{}",
                     under("real-time = \"6mbit\""),
                     leaf("y", "under = \"top\", real-time = \"5mbit\"")
                 ),
@@ -331,32 +349,42 @@ mod tests {
             ),
             (
                 format!(
-                    "{hfsc}\n{}\n{}",
+                    "{HFSC}\n{}\n{}",
                     under("real-time = \"9mbit 10ms 1mbit\""),
                     leaf("y", "under = \"top\", real-time = \"2mbit\"")
                 ),
                 &["promise 13750 bytes in the first 10 ms", "12500 bytes"],
             ),
-            // Cycles and unknown parents.
-            (format!("{hfsc}\n{}", leaf("x", "under = \"x\"")), &["f:9:40: ", "\"x\" under \"x\""]),
+        ]);
+    }
+
+    #[test]
+    fn a_file_with_a_node_in_a_wrong_place_is_refused_with_line_and_column() {
+        assert_refused(&[
+            (format!("{HFSC}\n{}", leaf("x", "under = \"x\"")), &["f:9:40: ", "\"x\" under \"x\""]),
             (
-                format!("{hfsc}\n{}\n{}", leaf("x", "under = \"y\""), leaf("y", "under = \"x\"")),
+                format!("{HFSC}\n{}\n{}", leaf("x", "under = \"y\""), leaf("y", "under = \"x\"")),
                 &["f:9:40: ", "its own ancestor: \"x\" under \"y\" under \"x\""],
             ),
             (
-                format!("{hfsc}\n{}", leaf("x", "under = \"tpo\"")),
+                format!("{HFSC}\n{}", leaf("x", "under = \"tpo\"")),
                 &["f:9:40: ", "\"tpo\"", "did you mean \"top\""],
             ),
-            (format!("{}\n{hfsc}", under("real-time = \"1mbit\"")), &["f:8:40: ", "\"top\" comes later"]),
-            (format!("{hfsc}\n{hfsc}"), &["f:9:10: ", "node \"top\": name already in use"]),
-            (format!("{hfsc}\n{}", leaf("x", "")), &["f:9:3: ", "\"top\" is the root already"]),
-            // Quanta, levels and bursts out of range.
+            (format!("{}\n{HFSC}", under("real-time = \"1mbit\"")), &["f:8:40: ", "\"top\" comes later"]),
+            (format!("{HFSC}\n{HFSC}"), &["f:9:10: ", "node \"top\": name already in use"]),
+            (format!("{HFSC}\n{}", leaf("x", "")), &["f:9:3: ", "\"top\" is the root already"]),
+        ]);
+    }
+
+    #[test]
+    fn a_file_with_settings_out_of_range_is_refused_with_the_range() {
+        assert_refused(&[
             (
-                format!("{fair}\n{}", under("quantum = \"0B\"")),
+                format!("{FAIR}\n{}", under("quantum = \"0B\"")),
                 &["f:9:3: ", "quantum 0 is out of range: 1 to 1073741824"],
             ),
-            (format!("{fair}\n{}", under("quantum = -1")), &["f:9:", "-1"]),
-            (format!("{fair}\n{}", under("level = 1")), &["f:9:3: ", "\"x\"", "needs a quantum"]),
+            (format!("{FAIR}\n{}", under("quantum = -1")), &["f:9:", "-1"]),
+            (format!("{FAIR}\n{}", under("level = 1")), &["f:9:3: ", "\"x\"", "needs a quantum"]),
             (
                 "{ name = \"a\", kind = \"flow-queues\", quantum = \"0B\" }".into(),
                 &["f:8:1: ", "quantum 0 is out of range"],
@@ -371,12 +399,7 @@ mod tests {
                 &["f:8:3: ", "minimum 9 >= maximum 9"],
             ),
             (leaf("x", "threshold = \"9B\", burst = \"9B\""), &["f:8:3: ", "burst does not apply to a fifo"]),
-        ] {
-            let error = refused(&nodes);
-            for text in texts {
-                assert!(error.contains(text), "{text}: {error}");
-            }
-        }
+        ]);
     }
 
     #[test]
