@@ -2,7 +2,7 @@
 //! input and output.
 //!
 //! # Adding a case
-//! Find the module of `tests/conformance` for the group of the case's id. Write a function whose name begins
+//! Find the module below `tests/conformance` for the group of the case's id. Write a function whose name begins
 //! with the id. Most cases are three lines:
 //!
 //! ```

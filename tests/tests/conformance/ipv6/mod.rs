@@ -1,0 +1,4 @@
+//! Cases of IPv6 and ICMPv6.
+
+mod header_chains;
+mod v6;

@@ -1,0 +1,5 @@
+//! Cases of link headers, ARP and neighbour discovery.
+
+mod arp;
+mod ethernet;
+mod nd;

@@ -1,0 +1,5 @@
+//! Packets that plugins hold or change, at gates of every position.
+
+mod held_packets;
+mod queue_gates;
+mod writing_plugins;

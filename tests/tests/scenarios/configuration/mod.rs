@@ -1,0 +1,6 @@
+//! Configurations: changes, saving, lists, and configured routes.
+
+pub mod changes;
+mod lists;
+mod saving;
+mod wanted_routes;

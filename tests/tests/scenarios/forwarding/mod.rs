@@ -1,0 +1,8 @@
+//! Filters, counters, traces, captures, and control-plane policing.
+
+mod capture;
+pub mod control_plane;
+mod counters;
+mod filters;
+mod gates;
+pub mod packet_traces;

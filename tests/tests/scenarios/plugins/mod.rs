@@ -1,0 +1,13 @@
+//! Plugins: loading, traffic, upgrades, quarantine, and limits of resources.
+
+pub mod files;
+mod functions;
+pub mod host_companions;
+mod live_traffic;
+mod memory;
+mod monitors;
+mod quarantine;
+mod shared_objects;
+mod signatures;
+mod texts;
+mod version_record;

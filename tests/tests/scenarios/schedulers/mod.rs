@@ -1,0 +1,7 @@
+//! Schedulers: rates, queues, changes, reservations, and host output.
+
+mod changes;
+mod errors;
+mod host_output;
+mod live_traffic;
+mod reservations;
