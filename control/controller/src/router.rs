@@ -6,7 +6,7 @@ mod parts;
 mod plugins;
 mod schedulers;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use millrace_pipeline::thread::Wake;
 use millrace_pipeline::{GateTables, Snapshot};
@@ -55,6 +55,8 @@ pub(crate) struct Shared {
     pub audit: AuditLog,
     /// API tokens for remote access.
     pub tokens: Tokens,
+    /// Check for free memory, which needs no lock.
+    pub memory_guard: OnceLock<MemoryGuard>,
 }
 
 /// State of a running router.
@@ -142,7 +144,8 @@ impl Router {
 
     /// Starts checking memory, once a second and before each request that takes memory.
     pub fn guard_memory(&self, guard: MemoryGuard) {
-        self.lock().supervision.memory = Some(guard);
+        // A router that is guarded already keeps its guard.
+        let _ = self.0.memory_guard.set(guard);
     }
 
     /// Checks that memory suffices for a request with a body of this many bytes.
@@ -150,8 +153,7 @@ impl Router {
     /// # Errors
     /// [`ControlError::NoRoom`] when memory is short.
     pub fn room_for(&self, body: usize) -> Result<(), ControlError> {
-        let guard = self.lock().supervision.memory;
-        room_for(guard, body)
+        room_for(self.0.memory_guard.get().copied(), body)
     }
 
     /// Returns the API tokens for remote access.

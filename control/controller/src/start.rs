@@ -5,7 +5,7 @@ mod workers;
 use self::workers::start_workers;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use millrace_config::{Config, Forwarding, PollMode};
 use millrace_host::policy::{self, Ours, PolicyFinding, PolicyKind};
@@ -124,7 +124,16 @@ pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, 
     });
     let events = inner.observation.events.clone();
     let (inner, stop, requested) = (Mutex::new(inner), Notify::new(), Notify::new());
-    let router = Router(Arc::new(Shared { inner, stop, requested, control_wake, events, audit, tokens }));
+    let router = Router(Arc::new(Shared {
+        inner,
+        stop,
+        requested,
+        control_wake,
+        events,
+        audit,
+        tokens,
+        memory_guard: OnceLock::new(),
+    }));
     match result {
         Ok(()) => {
             router.lock().note_start();

@@ -33,6 +33,7 @@ use crate::routes::configured::wanted_among;
 use crate::routes::from_kernel;
 use crate::workers::crash_capture::{capture_crash, note_crashes};
 use crate::workers::handle::ended;
+use crate::workers::memory_guard::MemoryGuard;
 use crate::workers::worker_panic::WorkerPanic;
 
 use features::Features;
@@ -84,7 +85,7 @@ impl Router {
                 }
                 () = features.news() => self.lock().follow_features(&mut features),
                 _ = refresh.tick() => self.refresh(&mut pace),
-                _ = look.tick() => self.lock().look(),
+                _ = look.tick() => self.lock().look(self.0.memory_guard.get().copied()),
                 never = &mut serving => match never {},
             };
             let has_ended = done.is_err() && self.lock().workers.has_one_ended();
@@ -185,10 +186,10 @@ impl Inner {
     }
 
     /// Reads all counters for conditions that no event reports, about once a second.
-    fn look(&mut self) -> Result<(), ControlError> {
+    fn look(&mut self, guard: Option<MemoryGuard>) -> Result<(), ControlError> {
         let counters = self.counters()?;
         self.observation.observe(&self.model, &counters);
-        self.observation.observe_memory(self.supervision.memory);
+        self.observation.observe_memory(guard);
         self.observation.events.flush();
         self.configured_routes().compare_next();
         Ok(())

@@ -1,4 +1,4 @@
-//! Supervision of the workers: threads, panics, hanging calls, memory shortage.
+//! Supervision of the workers: threads, panics, hanging calls.
 
 use std::sync::mpsc::Receiver;
 use std::thread::JoinHandle;
@@ -7,7 +7,6 @@ use millrace_plugin_abi::Runtime;
 
 use super::Workers;
 use super::death::Death;
-use super::memory_guard::MemoryGuard;
 use super::watchdog::{Names, Watchdog};
 use super::worker_panic::WorkerPanic;
 use crate::model::Plugins;
@@ -24,14 +23,12 @@ pub(crate) struct Supervision {
     names: Names,
     /// Watchdog of instances' calls; `None` if it is off.
     pub watchdog: Option<Watchdog>,
-    /// Functions that check free memory; `None` if memory is not checked.
-    pub memory: Option<MemoryGuard>,
 }
 
 impl Supervision {
     /// Creates the supervision of these threads, without a watchdog.
     pub fn new(threads: Vec<JoinHandle<()>>, panics: Receiver<WorkerPanic>, death: Death) -> Self {
-        Self { threads, panics, death, names: Names::default(), watchdog: None, memory: None }
+        Self { threads, panics, death, names: Names::default(), watchdog: None }
     }
 
     /// Takes the threads of the workers, to join them.
