@@ -1142,8 +1142,6 @@ class PluginDetailView(TypedDict):
     """eBPF variant of the plugin."""
     features: list[str]
     """Features of the plugin interface that the plugin needs."""
-    runtime: str
-    """Runtime of the plugin, `built in`, `contained` or `trusted`, with an explanation."""
     host_companion: NotRequired[PluginDetailView | None]
     """Host companion of the plugin."""
     instances: list[str]
@@ -1160,6 +1158,8 @@ class PluginDetailView(TypedDict):
     """Positions of the gates at which the plugin may be bound."""
     previous: str | None
     """Version that a rollback restores; absent if the plugin was not upgraded."""
+    runtime: str
+    """Runtime of the plugin, `built in`, `contained` or `trusted`, with an explanation."""
     settings: dict[str, Any] | None
     """JSON Schema of the plugin's settings; absent if it has none."""
     signature: str | None
@@ -1191,14 +1191,14 @@ class PluginView(TypedDict):
     """Names of the plugin's counters."""
     features: list[str]
     """Features of the plugin interface that the plugin needs."""
-    runtime: str
-    """Runtime of the plugin, `built in`, `contained` or `trusted`, with an explanation."""
     messages: dict[str, str]
     """Control messages of the plugin, with their descriptions."""
     name: str
     """Name of the plugin."""
     positions: list[str]
     """Positions of the gates at which the plugin may be bound."""
+    runtime: str
+    """Runtime of the plugin, `built in`, `contained` or `trusted`, with an explanation."""
     signature: str | None
     """`signed by` and the key's id, or `unsigned`; absent for a built-in plugin."""
     summary: str
@@ -1873,9 +1873,6 @@ class SummaryView(TypedDict):
     """Packets dropped, by reason."""
     held: int
     """Packets held inside the router."""
-    unaccounted: int
-    """Unaccounted packets: received + created - transmitted - to_host - consumed - dropped - held; 0 if no
-    packet is lost. While packets flow, those between two readings may appear here."""
     received: int
     """Packets received, including packets that the kernel kept at a port."""
     received_from_host: int
@@ -1884,6 +1881,9 @@ class SummaryView(TypedDict):
     """Packets passed to the kernel and to the router's own stack."""
     transmitted: int
     """Packets sent."""
+    unaccounted: int
+    """Unaccounted packets: received + created - transmitted - to_host - consumed - dropped - held; 0 if no
+    packet is lost. While packets flow, those between two readings may appear here."""
 
 
 SwitchView: TypeAlias = 'dict[str, Any]'
