@@ -195,6 +195,7 @@ impl<'de> Deserializer<'de> for Reader {
             Node::Natural(natural) => visitor.visit_u64(natural),
             Node::Negative(negative) => visitor.visit_i64(negative),
             Node::Float(float) => visitor.visit_f64(float),
+            Node::OutOfRange(_) => Err(self.wrong(Expected::Number)),
             Node::Text(text) | Node::Argument(text) | Node::Date(text) => visitor.visit_string(text),
             Node::List(_) => self.list(visitor),
             Node::Table(_) => self.table(visitor),

@@ -224,6 +224,7 @@ impl Present {
             Node::Natural(natural) => Self::Plain(natural.to_string()),
             Node::Negative(negative) => Self::Plain(negative.to_string()),
             Node::Float(float) => Self::Plain(format!("{float:?}")),
+            Node::OutOfRange(text) => Self::Plain(format!("{text}, which is out of range")),
             Node::Text(text) | Node::Argument(text) => Self::Text(text.clone()),
             Node::Date(date) => Self::Date(date.clone()),
             Node::List(_) => Self::List,

@@ -23,6 +23,8 @@ pub(crate) enum Node {
     Natural(u64),
     Negative(i64),
     Float(f64),
+    /// Number of TOML beyond the range of its type, as written.
+    OutOfRange(String),
     Text(String),
     /// Query argument: text from which numbers and booleans are read too.
     Argument(String),
@@ -130,17 +132,34 @@ fn of_toml(value: Spanned<DeValue<'_>>) -> Tree {
             match (u64::from_str_radix(digits, radix), i64::from_str_radix(digits, radix)) {
                 (Ok(natural), _) => Node::Natural(natural),
                 (_, Ok(negative)) => Node::Negative(negative),
-                // No type of the configuration holds such an integer, so the value is only shown.
-                _ => Node::Float(digits.parse().unwrap_or(f64::INFINITY)),
+                _ => Node::OutOfRange(format!("{}{digits}", prefix(radix))),
             }
         }
-        DeValue::Float(float) => Node::Float(float.as_str().parse().unwrap_or(f64::NAN)),
+        DeValue::Float(float) => match float.as_str().parse::<f64>() {
+            Ok(number) if number.is_finite() || is_infinite(float.as_str()) => Node::Float(number),
+            _ => Node::OutOfRange(float.as_str().to_owned()),
+        },
         DeValue::Boolean(boolean) => Node::Boolean(boolean),
         DeValue::Datetime(date) => Node::Date(date.to_string()),
         DeValue::Array(list) => Node::List(list.into_iter().map(of_toml).collect()),
         DeValue::Table(table) => Node::Table(entries(table)),
     };
     Tree { node, span }
+}
+
+/// Returns the prefix of TOML's integers of a radix.
+fn prefix(radix: u32) -> &'static str {
+    match radix {
+        2 => "0b",
+        8 => "0o",
+        16 => "0x",
+        _ => "",
+    }
+}
+
+/// Whether a float is written as `inf` or `nan`, and not too large for its type.
+fn is_infinite(text: &str) -> bool {
+    text.ends_with("inf") || text.ends_with("nan")
 }
 
 impl From<Value> for Tree {
@@ -224,5 +243,19 @@ impl<'de> Visitor<'de> for AnyValue {
             entries.push(Entry { key, span: None, value });
         }
         Ok(Node::Table(entries).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Config;
+
+    #[test]
+    fn numbers_beyond_their_range_are_refused_as_written() {
+        for number in ["18446744073709551616", "-9223372036854775809", "0x10000000000000000", "1e400"] {
+            let text = format!("[[instance]]\nplugin = \"p\"\nname = \"i\"\nsettings = {{ x = {number} }}\n");
+            let refused = Config::parse(&text, "test").unwrap_err().to_string();
+            assert!(refused.contains(&format!("{number}, which is out of range")), "{refused}");
+        }
     }
 }
