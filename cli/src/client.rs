@@ -70,7 +70,9 @@ fn detail(problem: &Value) -> Option<String> {
         _ => None,
     };
     let whole = || problem["detail"].as_str().map(str::to_owned);
-    problem["parts"].as_array().map_or_else(whole, |parts| parts.iter().map(part).collect())
+    problem["parts"]
+        .as_array()
+        .map_or_else(whole, |parts| parts.iter().map(part).collect::<Option<_>>().or_else(whole))
 }
 
 /// Media type of most resources.

@@ -56,7 +56,8 @@ impl Message {
     /// Appends a key of a setting, as in a configuration file.
     #[must_use]
     pub fn key(mut self, key: impl Into<String>) -> Self {
-        self.0.push(Piece::Key(key.into()));
+        // A caller may have sent any text as a key.
+        self.0.push(Piece::Key(key.into().escape_debug().to_string()));
         self
     }
 
@@ -133,5 +134,11 @@ mod tests {
         );
         assert_eq!(all.to_string(), "port \"my_port-1\": tail-drop and \"icmp-rate\"; other-text");
         assert_eq!(all.pieces().len(), 3, "adjacent texts are one piece");
+    }
+
+    #[test]
+    fn keys_of_callers_stay_in_one_line() {
+        let message = Message::from("no setting is named ").quoted_key("a\n\u{1b}[31mb\"");
+        assert_eq!(message.to_string(), r#"no setting is named "a\n\u{1b}[31mb\"""#);
     }
 }

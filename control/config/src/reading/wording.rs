@@ -96,7 +96,7 @@ impl ReadError {
         let step = |(index, step): (usize, &PathStep)| {
             let dot = if index == 0 { "" } else { "." };
             match step {
-                PathStep::Key(key) => format!("{dot}{key}").into(),
+                PathStep::Key(key) => format!("{dot}{}", key.escape_debug()).into(),
                 PathStep::Setting(key) => Message::from(dot).key(key),
                 PathStep::Entry(entry) => format!("[{entry}]").into(),
             }
