@@ -165,7 +165,9 @@ impl PluginControlError {
     /// Whether the error concerns a setting that names an unknown port or instance.
     pub fn names_unknown(&self) -> bool {
         match self {
-            Self::SettingNames { problem, .. } => matches!(**problem, Self::Unknown { .. }),
+            Self::SettingNames { problem, .. } => {
+                matches!(**problem, Self::Unknown { kind: "port" | "instance", .. })
+            }
             _ => false,
         }
     }
