@@ -123,17 +123,10 @@ pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, 
         bring_up(&mut inner, mirrored)
     });
     let events = inner.observation.events.clone();
-    let (inner, stop, requested) = (Mutex::new(inner), Notify::new(), Notify::new());
-    let router = Router(Arc::new(Shared {
-        inner,
-        stop,
-        requested,
-        control_wake,
-        events,
-        audit,
-        tokens,
-        memory_guard: OnceLock::new(),
-    }));
+    let (inner, memory_guard) = (Mutex::new(inner), OnceLock::new());
+    let (stop, requested) = (Notify::new(), Notify::new());
+    let shared = Shared { inner, stop, requested, control_wake, events, audit, tokens, memory_guard };
+    let router = Router(Arc::new(shared));
     match result {
         Ok(()) => {
             router.lock().note_start();
