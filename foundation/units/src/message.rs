@@ -70,9 +70,13 @@ impl Message {
     /// Appends another message.
     #[must_use]
     pub fn append(self, other: Self) -> Self {
-        other.0.into_iter().fold(self, |all, piece| match piece {
+        other.0.into_iter().fold(self, |mut all, piece| match piece {
             Piece::Text(text) => all.text(text),
-            Piece::Key(key) => all.key(key),
+            // The key is escaped already.
+            Piece::Key(_) => {
+                all.0.push(piece);
+                all
+            }
         })
     }
 
@@ -140,5 +144,6 @@ mod tests {
     fn keys_of_callers_stay_in_one_line() {
         let message = Message::from("no setting is named ").quoted_key("a\n\u{1b}[31mb\"");
         assert_eq!(message.to_string(), r#"no setting is named "a\n\u{1b}[31mb\"""#);
+        assert_eq!(Message::default().append(message.clone()), message, "escaped once");
     }
 }
