@@ -2,23 +2,20 @@
 
 use super::Report;
 use super::page::{sections, units};
-use super::plot::{PLOT_STYLE, bars};
+use super::plot::{PLOT_STYLE, chart};
 use crate::Measurement;
+
+/// Attribute that a page does not need, and a file does.
+const NAMESPACE: &str = " xmlns=\"http://www.w3.org/2000/svg\"";
 
 /// Returns the bars of the first benchmark that have the unit of its first measurement; `None` without results.
 pub(super) fn picture(report: &Report) -> Option<String> {
     let (_, measurements) = sections(report).into_iter().next()?;
     let unit = *units(&measurements).first()?;
     let of_unit: Vec<&Measurement> = measurements.into_iter().filter(|one| one.unit == unit).collect();
-    let chart = bars(unit, &of_unit);
-    let start = chart
-        .strip_prefix("<svg ")
-        .map(|rest| format!("<svg xmlns=\"http://www.w3.org/2000/svg\" {rest}"))?;
-    let inside = start.find(">\n")? + 2;
-    let (head, body) = start.split_at(inside);
-    Some(format!(
-        "{head}<style>{PLOT_STYLE}</style>\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n{body}"
-    ))
+    let background =
+        format!("<style>{PLOT_STYLE}</style>\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n");
+    Some(chart(unit, &of_unit, NAMESPACE, &background))
 }
 
 #[cfg(test)]

@@ -22,8 +22,19 @@ const AXIS: f64 = 34.0;
 /// Distance from the top of a line of text to its base line.
 const BASE: f64 = 10.0;
 
-/// Draws the bars of measurements with the same unit.
+/// Draws the bars of measurements with the same unit, for a page.
 pub(in crate::report) fn bars(unit: &str, measurements: &[&Measurement]) -> String {
+    chart(unit, measurements, "", "")
+}
+
+/// Draws the bars of measurements with the same unit. `attributes`: further attributes of the SVG element.
+/// `background`: elements below the bars.
+pub(in crate::report) fn chart(
+    unit: &str,
+    measurements: &[&Measurement],
+    attributes: &str,
+    background: &str,
+) -> String {
     let scale = scale(measurements);
     let (mut rows, mut y) = (String::new(), TOP);
     for measurement in measurements {
@@ -33,8 +44,8 @@ pub(in crate::report) fn bars(unit: &str, measurements: &[&Measurement]) -> Stri
     axis(&mut axes, unit, &scale, y);
     let height = y + AXIS;
     format!(
-        "<svg viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" role=\"img\" \
-         aria-label=\"{}\">\n{axes}{rows}</svg>\n",
+        "<svg{attributes} viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" role=\"img\" \
+         aria-label=\"{}\">\n{background}{axes}{rows}</svg>\n",
         escaped(unit),
     )
 }

@@ -5,7 +5,7 @@ mod curve;
 mod scale;
 mod text;
 
-pub(super) use self::bars::bars;
+pub(super) use self::bars::{bars, chart};
 pub(super) use self::curve::{cumulative, over_time};
 
 use crate::Subject;
