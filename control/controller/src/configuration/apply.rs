@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::task::JoinHandle;
 
-use super::{Failed, Transaction};
+use super::{Failed, Transaction, except_for};
 use crate::ControlError;
 use crate::configuration::confirm::wait_for_confirmation;
 use crate::events::Events;
@@ -191,7 +191,7 @@ impl Transaction {
         let revision = match self.remember(draft.clone(), missing).await {
             Ok(revision) => revision,
             Err(error) => {
-                let remains = told(&self.unmake(&changes).await);
+                let remains = except_for(&self.unmake(&changes).await);
                 let undone = "all changes are undone";
                 return Err(ControlError::system(
                     "store the revision",
@@ -218,7 +218,7 @@ impl Transaction {
 
     /// Changes the running configuration from `from` to `to`. Returns the changes.
     pub(super) async fn transition(&self, from: &Config, to: &Config) -> Result<Vec<Change>, ControlError> {
-        let changes = without_restart(from.difference(to))?;
+        let changes = without_restart(from.difference(to), Submission::File)?;
         self.make(&changes).await.map_err(|failed| refused(&changes, &failed))?;
         // A configuration with bindings or filters declares `on-death`.
         if !(to.bind.is_empty() && to.filter.is_empty()) {
@@ -302,20 +302,21 @@ struct Remembered {
 }
 
 /// Returns the changes of a difference. Refuses a difference that needs a restart.
-pub(super) fn without_restart(difference: Difference) -> Result<Vec<Change>, ControlError> {
+pub(super) fn without_restart(
+    difference: Difference,
+    submission: Submission,
+) -> Result<Vec<Change>, ControlError> {
     if difference.restart.is_empty() {
         return Ok(difference.changes);
     }
-    let problem = Message::from("only a restart can change these settings, so nothing was changed: ")
-        .append(difference.restart_message(Submission::File));
-    // The keys are those of the file, in each spelling.
-    Err(ControlError::conflict(problem.to_string()))
+    let problem = Message::from("only a restart can change these settings, so nothing was changed: ");
+    Err(ControlError::conflict(problem.append(difference.restart_message(submission))))
 }
 
 /// Returns the error for a failed step, with the outcome of the steps before it.
 fn refused(changes: &[Change], failed: &Failed) -> ControlError {
     let (step, all, error) = (failed.step, changes.len(), &failed.error);
-    let remains = told(&failed.remains);
+    let remains = except_for(&failed.remains);
     let change = &changes[step];
     if failed.stands {
         return ControlError::System(format!(
@@ -329,11 +330,4 @@ fn refused(changes: &[Change], failed: &Failed) -> ControlError {
         steps => format!("the {steps} steps before it are undone"),
     };
     ControlError::conflict(format!("step {} of {all}, `{change}`: {error}; {undone}{remains}", step + 1))
-}
-
-fn told(remains: &[String]) -> String {
-    match remains {
-        [] => String::new(),
-        remains => format!(", except for failed undo steps: {}", remains.join("; ")),
-    }
 }

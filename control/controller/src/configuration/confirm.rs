@@ -7,7 +7,7 @@ use millrace_store::{State, Who};
 use millrace_telemetry::EventKind;
 use serde_json::json;
 
-use super::Transaction;
+use super::{Transaction, except_for};
 use crate::ControlError;
 use crate::router::{Inner, Router};
 use crate::settings::{Waiting, commands};
@@ -144,8 +144,8 @@ impl Transaction {
         let remains = self.make_what_can_be(changes.clone()).await;
         if !remains.is_empty() {
             return Err(ControlError::System(format!(
-                "revision {revision} is rolled back, except for failed undo steps: {}",
-                remains.join("; ")
+                "revision {revision} is rolled back{}",
+                except_for(&remains)
             )));
         }
         let store = {

@@ -20,13 +20,13 @@ impl Transaction {
     /// if the revisions can't be read.
     pub(super) async fn expect_revision(&self, number: u64) -> Result<(), ControlError> {
         let router = self.0.clone();
-        let looked = tokio::task::spawn_blocking(move || is_revision(&router, number)).await;
+        let looked = tokio::task::spawn_blocking(move || refuse_other_revision(&router, number)).await;
         looked.map_err(|error| ControlError::system("read the revisions", error))?
     }
 }
 
-/// Refuses as [`Transaction::expect_revision`] does.
-fn is_revision(router: &Router, number: u64) -> Result<(), ControlError> {
+/// Refuses unless revision `number` is running without later changes.
+fn refuse_other_revision(router: &Router, number: u64) -> Result<(), ControlError> {
     let revisions = router.revisions()?;
     let Some(RevisionView { revision, .. }) = revisions.into_iter().find(|one| one.runs) else {
         let origin = router.lock().settings.base.draft.origin.clone();

@@ -1,6 +1,6 @@
 //! History of configurations, and rollback to a revision.
 
-use millrace_config::Config;
+use millrace_config::{Config, Submission};
 use millrace_store::{Revision, StoreError, Who};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -95,7 +95,7 @@ async fn target(router: &Router, number: u64) -> Result<(Apply, Config), Control
     let (_, text) = store.own_revision(number).map_err(of_store)?;
     let origin = format!("revision {number}");
     let candidate = router.candidate(&text, &origin).await?;
-    without_restart(router.running().difference(&candidate))?;
+    without_restart(router.running().difference(&candidate), Submission::File)?;
     Ok((Apply { text, origin: Some(origin), ..Apply::default() }, candidate))
 }
 

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use millrace_config::{Change, Filter, Route};
 
-use super::{Failed, Transaction};
+use super::{Failed, Transaction, except_for};
 use crate::filters::check::{Shadows, compared, named_shadows, shadows};
 use crate::filters::conflicts::FilterConflicts;
 use crate::filters::refuse_unreachable;
@@ -90,10 +90,10 @@ fn refused(entries: usize, failed: Failed) -> ControlError {
         }
         [] => ControlError::List(Refused { entries, wrong: 1, errors: vec![(failed.step, failed.error)] }),
         remains => ControlError::System(format!(
-            "entry {}, counted from 0: {}; the entries before it are undone, except for failed undo steps: {}",
+            "entry {}, counted from 0: {}; the entries before it are undone{}",
             failed.step,
             failed.error,
-            remains.join("; ")
+            except_for(remains)
         )),
     }
 }

@@ -81,13 +81,18 @@ struct Failed {
 impl Failed {
     /// Returns the failure as an error that names no step.
     fn into_error(self) -> ControlError {
-        match self.remains.as_slice() {
-            [] => self.error,
-            remains => ControlError::System(format!(
-                "{}; the changes before it are undone, except for failed undo steps: {}",
-                self.error,
-                remains.join("; ")
-            )),
+        if self.remains.is_empty() {
+            return self.error;
         }
+        let remains = except_for(&self.remains);
+        ControlError::System(format!("{}; the changes before it are undone{remains}", self.error))
+    }
+}
+
+/// Returns the failed undo steps as the end of a sentence; an empty text without any.
+fn except_for(remains: &[String]) -> String {
+    match remains {
+        [] => String::new(),
+        remains => format!(", except for failed undo steps: {}", remains.join("; ")),
     }
 }

@@ -33,9 +33,7 @@ where
 
 /// Plans a change of a port's settings.
 pub(crate) fn plan_port(model: &Model, name: &str, settings: PortSettings) -> Result<Change, ControlError> {
-    let id = model.port(name)?.id;
-    let plan = model.ports.iter().find(|plan| plan.id == id);
-    let plan = plan.ok_or_else(|| ControlError::System("the port was removed in the meantime".into()))?;
+    let plan = model.port(name)?;
     let PortSettings { address, input_weight, reverse_path } = settings;
     if address.is_some() && plan.is_kernel() {
         return Err(ControlError::invalid(format!(
@@ -50,7 +48,7 @@ pub(crate) fn plan_port(model: &Model, name: &str, settings: PortSettings) -> Re
         reverse_path: reverse_path.unwrap_or(from.reverse_path),
         ..from.clone()
     };
-    let others = model.ports.iter().filter(|plan| plan.id != id).map(|plan| plan.config.clone());
+    let others = model.ports.iter().filter(|other| other.id != plan.id).map(|other| other.config.clone());
     let port = others.chain([to.clone()]).map(|port| Port { scheduler: None, ..port }).collect();
     checked(Config { router: model.router.clone(), port, ..Config::default() })?;
     Ok(Change::SetPort { from: Box::new(from), to: Box::new(to) })

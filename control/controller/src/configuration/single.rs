@@ -9,6 +9,7 @@ use millrace_units::Message;
 use serde_json::{Map, Value};
 
 use crate::ControlError;
+use crate::configuration::apply::without_restart;
 use crate::model::Model;
 use crate::request::merge_patch::patched_known;
 use crate::request::{NewNeighbour, OldNeighbour};
@@ -25,13 +26,7 @@ pub(crate) fn plan_settings(
     let from = own_settings(model);
     let router = patched_known("setting of the router", &from.router, changes)?;
     let to = checked(Config { router, ..Config::default() })?.normalized();
-    let difference = from.difference(&to);
-    if !difference.restart.is_empty() {
-        let problem = Message::from("only a restart can change these settings, so nothing was changed: ")
-            .append(difference.restart_message(Submission::Request));
-        return Err(ControlError::conflict(problem));
-    }
-    Ok(difference.changes)
+    without_restart(from.difference(&to), Submission::Request)
 }
 
 pub(crate) fn plan_neighbour(model: &Model, new: &NewNeighbour) -> Result<Change, ControlError> {

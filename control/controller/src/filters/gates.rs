@@ -114,7 +114,7 @@ impl Gates<'_> {
                 unreached: is_for_groups(&bound.filter).then(|| UNREACHED.to_owned()),
                 ..show::binding(id, bound, &Counts::default(), self.model)
             })
-            .ok_or_else(|| ControlError::System("the new filter was removed in the meantime".into()))
+            .ok_or_else(|| ControlError::System("internal error: the new filter has no view".into()))
     }
 
     /// Returns the filters that shadow a binding, empty if it can win; `None` if the gate has too many

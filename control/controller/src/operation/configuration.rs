@@ -107,7 +107,7 @@ impl Operation for RollBack {
     ///
     /// # Errors
     /// Returns an error if the revision doesn't exist, and the errors of [`Apply`]. Nothing has changed then,
-    /// unless the text says that the waiting revision is withdrawn.
+    /// unless the text says that the waiting revision is rolled back.
     async fn carry_out(self, router: &Router, caller: &Authorized<'_>) -> Result<AppliedView, ControlError> {
         let (router, who) = (router.clone(), caller.who.clone());
         let work = tokio::spawn(async move { self.roll_back(&router, &who).await });

@@ -149,7 +149,7 @@ impl Operation for Unbind {
             }
         };
         let undone = undone.into_iter().next();
-        undone.ok_or_else(|| ControlError::System("the filter was removed in the meantime".into()))
+        undone.ok_or_else(|| ControlError::System("internal error: the removed filter has no view".into()))
     }
 }
 
@@ -224,7 +224,7 @@ impl Operation for RemoveFilter {
             None => inner.model.find_only_filter(&written)?,
         };
         let removed = inner.gates().unbind(&[id])?.pop();
-        removed.ok_or_else(|| ControlError::System("the filter was removed in the meantime".into()))
+        removed.ok_or_else(|| ControlError::System("internal error: the removed filter has no view".into()))
     }
 }
 

@@ -295,7 +295,7 @@ impl Operation for RemoveNeighbour {
         let Self(old) = self;
         let before = find_neighbour(router, &old.port, old.address)?;
         router.change(move |inner| Ok((vec![plan_forgetting(&inner.model, &old)?], ()))).await?;
-        before.ok_or_else(|| ControlError::System("the neighbour was removed in the meantime".into()))
+        before.ok_or_else(|| ControlError::System("the neighbour is removed, but its view is missing".into()))
     }
 }
 

@@ -76,7 +76,7 @@ impl Operation for RemoveRoute {
             (view, views.ours(prefix)?)
         };
         router.change_route(Change::RemoveRoute(route)).await?;
-        view.ok_or_else(|| ControlError::System("the route was removed in the meantime".into()))
+        view.ok_or_else(|| ControlError::System("the route is removed, but its view is missing".into()))
     }
 }
 

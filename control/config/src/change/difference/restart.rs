@@ -69,8 +69,13 @@ impl Restart {
                     Owner::Table(table) => Message::from(format!("{table}.")),
                     Owner::Port(name) => format!("port {name:?}: ").into(),
                 };
+                // The keys of a file are spelled as in the file, also in JSON.
+                let setting = match submission {
+                    Submission::File => owner.text(key),
+                    Submission::Request => owner.key(key),
+                };
                 let (runs, submitted) = (value(runs), value(submitted));
-                owner.key(key).text(format!(": {runs} runs, and {place} {verb} {submitted}"))
+                setting.text(format!(": {runs} runs, and {place} {verb} {submitted}"))
             }
             Self::AddPort(name) => format!("port {name:?}: it is in {place}, but does not run").into(),
             Self::RemovePort(name) => format!("port {name:?}: it runs, but is not in {place}").into(),
