@@ -69,10 +69,8 @@ fn detail(problem: &Value) -> Option<String> {
         (_, Value::String(key)) => Some(command_key(key)),
         _ => None,
     };
-    let whole = || problem["detail"].as_str().map(str::to_owned);
-    problem["parts"]
-        .as_array()
-        .map_or_else(whole, |parts| parts.iter().map(part).collect::<Option<_>>().or_else(whole))
+    let spelled = problem["parts"].as_array().and_then(|parts| parts.iter().map(part).collect());
+    spelled.or_else(|| problem["detail"].as_str().map(str::to_owned))
 }
 
 /// Media type of most resources.

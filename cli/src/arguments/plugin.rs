@@ -35,7 +35,7 @@ The project contains the SDK: the build needs no other sources.")]
     /// Build a plugin as WebAssembly module or shared object.
     #[command(after_help = "\
 Examples:
-  millrace plugin build hello                 # hello/hello.wasm, sandboxed
+  millrace plugin build hello                    # hello/hello.wasm, sandboxed
   millrace plugin build hello --runtime native   # hello/hello.so, trusted
 
 The router loads shared objects only if its configuration allows them.

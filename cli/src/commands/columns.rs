@@ -95,7 +95,6 @@ const BINDINGS: &[Column] = &[
 
 const INTERFACE: &[Column] = &[("path", "path"), ("methods", "methods"), ("summary", "summary")];
 
-/// Columns of the list.
 pub const FILTERS: &[Column] = &[
     ("id", "id"),
     ("gate", "gate"),
@@ -111,7 +110,6 @@ pub const FILTERS: &[Column] = &[
     ("waiting", "waiting_packets"),
 ];
 
-/// The columns of the list.
 pub const TOKENS: &[Column] = &[
     ("token", "name"),
     ("role", "role"),
@@ -123,7 +121,6 @@ pub const TOKENS: &[Column] = &[
     ("from", "used_from"),
 ];
 
-/// Columns of the table.
 pub const RATES: &[Column] = &[
     ("port", "name"),
     ("rx/s", "rx_rate"),

@@ -56,10 +56,8 @@ pub fn place(client: &Client, place: &Place, json: bool) -> Result<(), Failure> 
 fn placed(value: &Value) -> String {
     let [flow, level] = ["flow", "level"].map(|key| plain(&value[key]));
     let (driver, worker) = (plain(&value["driver"]), plain(&value["worker"]));
-    let why = match value["why_worker"].as_object() {
-        Some(why) if !why.is_empty() => format!(" ({})", plain(&value["why_worker"])),
-        _ => String::new(),
-    };
+    let reasons = value["why_worker"].as_object().into_iter().flatten();
+    let why: String = reasons.map(|(why, flows)| format!("; {} because {why}", plain(flows))).collect();
     format!("{flow}: {level}; now {driver} in the driver, {worker} at a worker{why}")
 }
 
@@ -94,8 +92,7 @@ mod tests {
     #[test]
     fn what_was_placed_is_said_in_a_line() {
         let value = json!({"flow": "dport 9", "level": "worker", "driver": 0, "worker": 2, "why_worker": {"a placement pins it to the worker": 2}});
-        let line =
-            "dport 9: worker; now 0 in the driver, 2 at a worker (a placement pins it to the worker 2)";
+        let line = "dport 9: worker; now 0 in the driver, 2 at a worker; 2 because a placement pins it to the worker";
         assert_eq!(placed(&value), line);
     }
 
