@@ -1,6 +1,6 @@
 //! Conformance cases: packets in, packets out, each named after its id in the list of cases.
 //!
-//! Each module has the cases of a group: `ipv4/v4.rs` those of V4, and so on. The crate's own description
+//! Each module contains the cases of one group: `ipv4/v4.rs` contains the cases V4. The crate's own description
 //! explains how to add a case. Deliberate deviations from recommendations of RFCs are in `docs/decisions.md`.
 
 mod filters;

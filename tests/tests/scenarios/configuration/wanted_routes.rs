@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use millrace_testkit::{Ground, Line, Millrace, eventually};
 
+use super::changes::kernel_has;
+
 /// Configuration of a router between the two hosts.
 const BASE: &str = r#"[router]
 on-death = "kernel"
@@ -21,10 +23,6 @@ const ROUTE: &str = "[[route]]\nto = \"10.9.0.0/16\"\nvia = \"10.2.0.2\"\n";
 
 /// Time limit for an expected state.
 const SOON: Duration = Duration::from_secs(5);
-
-fn kernel_has(line: &Line, prefix: &str) -> bool {
-    line.r.run("ip route show proto 213").lines().any(|route| route.starts_with(prefix))
-}
 
 fn start(line: &Line) -> (Millrace, String, String) {
     let file = |name, text: &str| line.write(name, text).display().to_string();

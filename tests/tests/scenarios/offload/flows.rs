@@ -2,16 +2,10 @@
 
 use std::time::Duration;
 
-use millrace_testkit::{Flow, Ground, Line, Millrace, transfer, wait_until};
+use millrace_testkit::{Flow, Ground, Millrace, transfer, wait_until};
 
+use crate::offload::filters::line;
 use crate::support::{router, to};
-
-/// Returns a line whose hosts take redirected frames.
-fn line() -> Line {
-    let line = Line::new();
-    [&line.h1, &line.h2].iter().for_each(|host| drop(host.run("ethtool -K eth0 gro on")));
-    line
-}
 
 /// Returns the number of packets that arrived at a port and were forwarded by the offload.
 fn by_driver(router: &Millrace, port: &str) -> u64 {
