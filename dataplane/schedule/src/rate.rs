@@ -12,11 +12,6 @@ pub(crate) const NANOBITS_PER_BYTE: u64 = 8_000_000_000;
 pub struct Rate(pub u64);
 
 impl Rate {
-    /// Returns a rate of `kilobits` (thousands) per second.
-    pub const fn from_kilobits(kilobits: u64) -> Self {
-        Self(kilobits.saturating_mul(1000))
-    }
-
     /// Returns a rate of `megabits` (millions) per second.
     pub const fn from_megabits(megabits: u64) -> Self {
         Self(megabits.saturating_mul(1_000_000))

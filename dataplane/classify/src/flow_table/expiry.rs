@@ -89,8 +89,8 @@ impl Sweep {
         self.due = due.min(u64::from(slots)) as u32;
     }
 
-    /// Visits up to `visits` slots, and takes them off it, until a record without a packet for more than
-    /// `idle` ticks is found; returns its slot.
+    /// Visits up to `visits` slots, and lowers `visits` by the number of visited slots. Stops at the first
+    /// record without a packet for more than `idle` ticks, and returns its slot.
     fn next(&mut self, slots: &Slots, now: Instant, idle: u32, visits: &mut u32) -> Option<u32> {
         while *visits > 0 {
             *visits -= 1;

@@ -26,8 +26,8 @@ impl Lookup<'_> {
         FlowIndex::from_slot(buckets.find(hash, is_it)?)
     }
 
-    /// Searches again for the base record of a flow without a record, or with a wrong first guess, as few
-    /// flows have.
+    /// Searches all buckets for the base record of a flow, after the first guess found no record or the record
+    /// of another flow. Few flows need this search.
     #[cold]
     #[inline(never)]
     pub fn find_again(self, guessed: Option<FlowIndex>, key: &FlowKey, hash: u64) -> Option<FlowIndex> {

@@ -21,7 +21,7 @@ pub(super) const UNREAD: u32 = 4096;
 /// [`index`](super::index)). One entry in 1,000 is outside its home bucket.
 const RECORDS_PER_GROUP: u32 = 32;
 
-/// Records of a table. The buckets find the live ones. The ended ones wait, in order, for
+/// Records of a table. The buckets find the live records. The ended records wait, in order, for
 /// [`pop_ended`](Self::pop_ended).
 #[derive(Debug)]
 pub(super) struct RecordSet {
@@ -29,7 +29,7 @@ pub(super) struct RecordSet {
     pub slots: Slots,
     live: u32,
     probation: Probation,
-    /// Ended records that `pop_ended` has yet to return, the first one first.
+    /// Ended records that `pop_ended` has not returned yet, in the order of their ends.
     ended: List,
     pub counts: FlowTableCounts,
 }

@@ -100,7 +100,8 @@ impl FlowTable {
         self.set.counts
     }
 
-    /// Returns the record at `index`: a live one, or an ended one that `pop_removed` has yet to return.
+    /// Returns the record at `index`. The record is live, or it has ended and
+    /// [`pop_removed`](Self::pop_removed) has not returned it yet.
     ///
     /// # Panics
     /// With an index of another, larger table.
@@ -211,18 +212,6 @@ impl FlowTable {
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
         self.set.buckets.prefetch(self.set.buckets.home(hash));
-    }
-
-    /// Prefetches the bucket at which the search for a variant record of a flow begins.
-    #[inline(always)]
-    pub fn prefetch_variant(&self, hash: u64, variant: u32) {
-        self.prefetch(self.hash.with_variant(hash, variant));
-    }
-
-    /// Prefetches the record at `index`, to which [`touch`](Self::touch) will write.
-    #[inline(always)]
-    pub fn prefetch_record(&self, index: FlowIndex) {
-        self.set.slots.records.prefetch(index.slot());
     }
 
     /// Finds the record of a flow; `None` if it has none. Variant 0 is its base record. `hash` is the key's

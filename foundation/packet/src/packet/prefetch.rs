@@ -3,17 +3,6 @@
 use super::Packet;
 
 impl Packet {
-    /// Prefetches the packet's metadata. Call it some packets before [`prefetch`](Self::prefetch).
-    #[inline]
-    pub fn prefetch_metadata(&self) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch reads nothing; any address is allowed.
-        unsafe {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(self.chain.address().cast());
-        }
-    }
-
     /// Prefetches the packet's first bytes.
     #[inline]
     pub fn prefetch(&self) {

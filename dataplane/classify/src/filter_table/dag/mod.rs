@@ -90,12 +90,6 @@ impl<T> DagTable<T> {
         self.entries[*self.slots.get(&id)? as usize].as_ref()
     }
 
-    /// Returns the value of a filter: the paper's opaque state of a filter, which its plugin fills in.
-    pub fn value_mut(&mut self, id: FilterId) -> Option<&mut T> {
-        let slot = *self.slots.get(&id)?;
-        self.entries[slot as usize].as_mut().map(|entry| &mut entry.value)
-    }
-
     /// Does a [`lookup`](FilterTable::lookup) that counts its dependent memory accesses. An access reads a
     /// node, the matcher of an address level, an edge or a filter, or is a hash probe.
     #[inline]

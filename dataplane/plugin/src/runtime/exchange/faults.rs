@@ -10,10 +10,8 @@ use crate::runtime::raw_packet::{Written, WrongVerdict, verdict_of};
 pub(crate) struct Faults {
     /// Number of faults by kind.
     pub counts: FaultCounts,
-    /// The latest wrong verdict.
-    pub wrong: Option<WrongVerdict>,
-    /// The latest wrong verdict, until it is reported.
-    untold: Option<WrongVerdict>,
+    /// Latest wrong verdict, until it is reported.
+    wrong: Option<WrongVerdict>,
     /// Name of a function that the plugin called without its capability, until it is reported.
     not_granted: Option<&'static str>,
 }
@@ -25,7 +23,7 @@ impl Faults {
         let verdict = verdict_of(written);
         if let Err(wrong) = verdict {
             self.counts.count(FaultKind::WrongVerdict);
-            (self.wrong, self.untold) = (Some(wrong), Some(wrong));
+            self.wrong = Some(wrong);
         }
         verdict
     }
@@ -39,7 +37,7 @@ impl Faults {
 
     /// Takes the report of a fault that the plugin survives; `None` without such a fault.
     pub fn take(&mut self) -> Option<Fault> {
-        if let Some(wrong) = self.untold.take() {
+        if let Some(wrong) = self.wrong.take() {
             return Some(Fault { kind: FaultKind::WrongVerdict.name(), text: wrong.to_string() });
         }
         let function = self.not_granted.take()?;

@@ -17,7 +17,7 @@ use crate::declaration::declared::{
 };
 use crate::fault::{Fault, FaultCounts};
 use crate::runtime::exchange::{Call, Exchange, Job};
-use crate::runtime::raw_packet::{WrongVerdict, raw_flow_end};
+use crate::runtime::raw_packet::raw_flow_end;
 
 use process::Process;
 
@@ -103,11 +103,6 @@ impl WasmInstance {
     /// Returns the fault that ended the instance; `None` for a live instance.
     pub fn fault(&self) -> Option<&Fault> {
         self.process.fault()
-    }
-
-    /// Returns the latest wrong verdict; `None` if all were valid.
-    pub fn wrong_verdict(&self) -> Option<WrongVerdict> {
-        self.process.shared.with(|exchange| exchange.faults.wrong)
     }
 
     /// Returns the counters.

@@ -85,7 +85,8 @@ impl Process {
         }
     }
 
-    /// Returns a fault that was not reported yet: one that the plugin survived, or the one that ended it.
+    /// Returns a fault that was not reported yet: a fault that the plugin survived, or else the fault that
+    /// ended the plugin.
     pub fn take_fault(&mut self) -> Option<millrace_plugin_abi::Fault> {
         let survived = self.shared.with(|exchange| exchange.faults.take());
         if survived.is_some() {

@@ -15,6 +15,7 @@ use super::super::sandbox::{Sandbox, SandboxSettings};
 use super::super::test_modules::{module, module_with};
 use super::*;
 use crate::fault::FaultKind;
+use crate::runtime::raw_packet::WrongVerdict;
 
 mod flow_states;
 mod host_functions;
@@ -309,12 +310,12 @@ fn a_verdict_that_makes_no_sense_is_a_fault_of_that_packet() {
     );
     let mut instance = begin(&body);
     assert_eq!(Batch::equal(2, 60).processed(&mut instance).verdicts, [Verdict::Pass, Verdict::Fault]);
-    assert_eq!(instance.wrong_verdict(), Some(WrongVerdict::Verdict(99)));
+    assert_eq!(instance.take_fault().unwrap().text, WrongVerdict::Verdict(99).to_string());
     assert_eq!((instance.fault(), instance.counts().faults.of(FaultKind::WrongVerdict)), (None, 1));
     let tag = for_each("(i32.store8 offset=26 (local.get $at) (i32.const 32))");
     let mut instance = begin(&tag);
     Batch::equal(1, 60).processed(&mut instance);
-    assert_eq!(instance.wrong_verdict(), Some(WrongVerdict::Tag(32)));
+    assert_eq!(instance.take_fault().unwrap().text, WrongVerdict::Tag(32).to_string());
 }
 
 #[test]
