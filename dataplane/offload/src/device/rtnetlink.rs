@@ -32,6 +32,8 @@ const XDP_ATTACHED_SKB: u8 = 2;
 const NLM_F_REQUEST: u16 = 1;
 const NLM_F_ACK: u16 = 4;
 const NLA_F_NESTED: u16 = 1 << 15;
+/// Type of an attribute without its flags.
+const NLA_TYPE_MASK: u16 = 0x3fff;
 /// Length in bytes of a netlink header and `struct ifinfomsg`.
 const HEADERS: usize = 32;
 
@@ -210,10 +212,10 @@ pub(crate) fn refusal(answer: &[u8]) -> Option<Refusal> {
 
 /// Returns the payload of the first attribute of a kind, from the offset `at` on.
 pub(crate) fn attribute(bytes: &[u8], mut at: usize, kind: u16) -> Option<&[u8]> {
-    while let Some(header) = bytes.get(at..).and_then(|rest| rest.first_chunk::<4>()) {
-        let length = usize::from(u16::from_ne_bytes([header[0], header[1]]));
+    while let Some([length @ .., kind_low, kind_high]) = bytes.get(at..).and_then(<[u8]>::first_chunk::<4>) {
+        let length = usize::from(u16::from_ne_bytes(*length));
         let payload = bytes.get(at + 4..at + length)?;
-        if u16::from_ne_bytes([header[2], header[3]]) & 0x3fff == kind {
+        if u16::from_ne_bytes([*kind_low, *kind_high]) & NLA_TYPE_MASK == kind {
             return Some(payload);
         }
         at += length.next_multiple_of(4);
