@@ -64,7 +64,7 @@ use self::entry::{Entry, EntryPhase};
 use self::eviction::Asking;
 use self::flow_state::{FlowState, FlowStates};
 use self::plan::Plan;
-use self::quiesce::{Devices, Quiescence, WorkerState};
+use self::quiesce::{DeviceSlots, Quiescence, WorkerState};
 use self::uses::Uses;
 use crate::handover::Handover;
 use crate::ports::{DeviceId, PortTable};
@@ -360,7 +360,7 @@ impl DriverFlows {
     fn advance(
         &mut self,
         ports: &PortTable,
-        devices: &mut Devices,
+        devices: &mut DeviceSlots,
         handover: Option<&mut Handover>,
         now: Instant,
     ) {

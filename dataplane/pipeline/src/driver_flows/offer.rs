@@ -9,7 +9,7 @@ use super::entry::{Entry, EntryPhase};
 use super::flow_state::FlowState;
 use super::level::Level;
 use super::plan::{Plan, Planner};
-use super::quiesce::Devices;
+use super::quiesce::DeviceSlots;
 use super::rate::Rate;
 use super::upcalls::Upcalls;
 use super::{DriverFlows, SETTLING, SUSPENDED};
@@ -175,7 +175,7 @@ impl OffloadStage<'_> {
 
     /// Begins settled entries, and advances the grace period that they wait for. `devices`: devices of the
     /// worker, by number.
-    pub fn advance(&mut self, devices: &mut Devices, now: Instant) {
+    pub fn advance(&mut self, devices: &mut DeviceSlots, now: Instant) {
         self.driver.publish_generation(&self.classifier.changes);
         self.driver.carry_over(&self.classifier.changes, self.gates.plugins());
         self.driver.advance(self.ports, devices, self.handover.as_deref_mut(), now);

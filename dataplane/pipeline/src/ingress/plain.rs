@@ -3,8 +3,8 @@
 //! TCP or UDP, and lies in a single memory frame.
 //!
 //! The reader skips all other frames, and frames that fail any check, without a change:
-//! [`receive`](crate::ingress::receive) and [`parse`](mod@crate::parse) treat them. For a plain frame, the
-//! reader's results are those of the two stages.
+//! [`receive`](crate::ingress::receive) and [`parse`](mod@crate::parse) treat them. For a plain frame,
+//! the reader sets the same fate, route and fields as these two stages.
 
 use std::net::Ipv4Addr;
 

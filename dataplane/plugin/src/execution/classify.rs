@@ -21,7 +21,8 @@ pub struct Classified {
 pub(crate) struct Classifier {
     /// Stages of a path.
     found: Vec<Stage>,
-    /// Winning bindings: those of each packet at the first gate, then at the second, and so on.
+    /// Winning bindings of a batch, gate by gate: the winner for each packet at the first gate, then the
+    /// winner for each packet at the second gate, and so on.
     winners: Vec<Option<BindingId>>,
     /// Positions of the gates.
     positions: Vec<Position>,

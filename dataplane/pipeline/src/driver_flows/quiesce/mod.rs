@@ -34,8 +34,8 @@ use super::cache::{DriverCache, DriverPort};
 use crate::handover::Handover;
 use crate::ports::{PortEntry, PortTable};
 
-/// The devices of a worker, by their numbers.
-pub(super) type Devices = [Option<Box<dyn Port>>];
+/// Devices of a worker by number; `None` for numbers without an open device.
+pub(super) type DeviceSlots = [Option<Box<dyn Port>>];
 
 /// State of a worker that its quiescence depends on.
 pub(super) struct WorkerState<'a> {
@@ -43,7 +43,7 @@ pub(super) struct WorkerState<'a> {
     /// Offload capabilities of the ports, by their numbers.
     pub capabilities: &'a [DriverPort],
     pub ports: &'a PortTable,
-    pub devices: &'a mut Devices,
+    pub devices: &'a mut DeviceSlots,
     /// The rings to other workers, if there are any.
     pub handover: Option<&'a mut Handover>,
 }
@@ -192,12 +192,12 @@ fn set_bits(mut bits: u64) -> impl Iterator<Item = usize> {
     })
 }
 
-fn device<'a>(entry: &PortEntry, devices: &'a mut Devices) -> Option<&'a mut Box<dyn Port>> {
+fn device<'a>(entry: &PortEntry, devices: &'a mut DeviceSlots) -> Option<&'a mut Box<dyn Port>> {
     devices.get_mut(usize::from(entry.settings.device.0))?.as_mut()
 }
 
 /// Returns the backlog of a port; `None` if the port is down, as it sends no packets then.
-fn backlog(entry: &PortEntry, devices: &mut Devices) -> Option<Backlog> {
+fn backlog(entry: &PortEntry, devices: &mut DeviceSlots) -> Option<Backlog> {
     let progress = device(entry, devices).and_then(|device| device.progress()).unwrap_or_default();
     let waiting = entry.queue.len() as u64 + u64::from(progress.unsent);
     entry.settings.up.then_some(Backlog { sent: progress.sent, waiting })

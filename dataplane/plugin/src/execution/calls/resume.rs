@@ -182,8 +182,8 @@ struct Finished<'a> {
     place: Place,
     on_fault: OnFault,
     now: Instant,
-    /// Whether the instance of the call may have written to the packets. A successor may have taken its
-    /// place.
+    /// Whether the instance that began the call may have written to the packets. By the end of the call, a
+    /// successor may have replaced that instance.
     written: bool,
     /// Last violation of a rule by a packet.
     malformed: Option<Malformed>,

@@ -78,8 +78,8 @@ impl Counts {
         own.map(|(name, count)| (name, count.wrapping_add(offset(name)))).collect()
     }
 
-    /// Continues with the counters of a successor from those of the old instance. A successor that ran
-    /// before, such as a returning predecessor, brings its own counts.
+    /// Sets the offsets so that the counters continue with a successor from `before`, the counters of the old
+    /// instance. Counts that the successor made earlier, for instance before it was replaced, are left out.
     pub fn succeed(&mut self, before: &BTreeMap<&'static str, u64>, successor: &dyn Instance) {
         let counted = |name| before.get(name).copied().unwrap_or_default();
         let own = successor.counters().into_iter();

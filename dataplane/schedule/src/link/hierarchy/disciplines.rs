@@ -171,8 +171,9 @@ impl Disciplines {
         }, else None)
     }
 
-    /// Notes that the chosen child sent `bytes`, and that its next packet takes `next` bytes. A child that is
-    /// a `class` inside the same hierarchy needs no note. Returns the time from which on a child may send.
+    /// Notes that the chosen child sent `bytes`, and that its next packet takes `next` bytes. If the child
+    /// `is_inside` the hierarchy of its parent, as an inner class of H-FSC, there is nothing to note. Returns
+    /// the time from which on a child may send.
     #[inline]
     pub fn served(
         &mut self,

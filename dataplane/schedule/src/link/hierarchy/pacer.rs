@@ -16,7 +16,7 @@ pub struct LinkRate {
     pub slack: u32,
 }
 
-/// Pacer of a link, which delays packets to its rate.
+/// Pacer of a link: delays packets so that they leave at the rate of the link.
 #[derive(Debug, Default)]
 pub(super) struct Pacer {
     link: LinkRate,

@@ -75,7 +75,7 @@ impl<T: Item> Tree<T> {
     /// Returns the number of a leaf with a queue per flow.
     ///
     /// # Errors
-    /// [`ScheduleError`] when the node is none.
+    /// [`ScheduleError`] if the node is unknown, or is no leaf with a queue per flow.
     pub fn flow_leaf(&self, node: NodeId) -> Result<u32, ScheduleError> {
         if let Kind::FlowQueues(index) = self.nodes.known(node)?.kind {
             return Ok(index);
