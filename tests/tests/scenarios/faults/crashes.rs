@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::support::reference::Reference;
 use crate::support::{assert_hosts_talk, to};
 
-/// Time limit for the end of the router's process after a worker panic. A debug build takes seconds to
+/// Time limit for the end of the router's process after a worker panic. A debug build takes up to a second to
 /// resolve the names in a backtrace.
 const END: Duration = Duration::from_secs(6);
 
