@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use crate::origin::error::Found;
 use crate::origin::{LeftOut, Origin, WrongParts};
-use crate::reading::{Entry, Fault, Node, PathStep, ReadError, Tree};
+use crate::reading::{Document, Entry, Fault, Node, PathStep, Present, Tree};
 use crate::schema::Config;
 
 /// Readable parts of a file.
@@ -50,7 +50,7 @@ impl Rest {
 
 /// Reads the readable parts and notes the errors; `None` if the text is no TOML.
 pub(crate) fn rest(text: &str, found: &mut Found) -> Option<Rest> {
-    let document = Tree::of_toml(text).map_err(|error| found.note_syntax(&error)).ok()?;
+    let document = Tree::of_toml(text).map_err(|error| found.note(error.span, error.problem.into())).ok()?;
     let Node::Table(tables) = document.node else { return None };
     let mut left_out = LeftOut::default();
     let read = |table| read_table(table, found, &mut left_out);
@@ -105,7 +105,7 @@ impl Alone<'_> {
     /// can't be read either.
     fn read(&self, mut item: Tree, found: &mut Found) -> Option<Tree> {
         let depth = 1 + usize::from(self.index.is_some());
-        // Tables that lost a faulty value.
+        // Tables and lists that lost a faulty value.
         let mut mended: Vec<Vec<PathStep>> = Vec::new();
         loop {
             let Err(error) = self.document(item.clone()).read::<Config>() else { return Some(item) };
@@ -114,18 +114,23 @@ impl Alone<'_> {
                 None => error,
             };
             let steps: Vec<PathStep> = error.path().skip(depth).cloned().collect();
-            // A misspelt key is also missing: one error is enough.
-            let is_noted = matches!(error.fault(), Fault::Missing(_)) && mended.contains(&steps);
-            if !is_noted {
-                found.note_fault(&error);
+            // A misspelt key is also missing, and a list without its faulty element is too short: one error
+            // is enough.
+            let is_result =
+                matches!(error.fault(), Fault::Missing(_) | Fault::Wrong { present: Present::ListOf(_), .. });
+            if !(is_result && mended.contains(&steps)) {
+                found.note(error.span(), error.message(Document::File));
             }
             if error.path().len() < depth {
                 return None;
             }
-            let faulty = faulty_value(&error, steps);
-            let (last, table) = faulty.split_last()?;
-            remove(&mut item, table, last)?;
-            mended.push(table.to_vec());
+            let mut holder = steps;
+            let faulty = match error.fault() {
+                Fault::UnknownKey(key, _) => PathStep::Key(key.clone()),
+                _ => holder.pop()?,
+            };
+            remove(&mut item, &holder, &faulty)?;
+            mended.push(holder);
         }
     }
 
@@ -138,19 +143,6 @@ impl Alone<'_> {
         };
         Node::Table(vec![Entry { key: self.key.to_owned(), span: self.key_span.clone(), value }]).into()
     }
-}
-
-/// Returns the path of the value to remove, given the path of the error in the item.
-fn faulty_value(error: &ReadError, mut path: Vec<PathStep>) -> Vec<PathStep> {
-    match error.fault() {
-        Fault::UnknownKey(key, _) | Fault::Hyphens(key) => path.push(PathStep::Key(key.clone())),
-        Fault::UnknownName(..)
-        | Fault::Missing(_)
-        | Fault::Twice(_)
-        | Fault::Wrong { .. }
-        | Fault::Refused(_) => {}
-    }
-    path
 }
 
 /// Removes an element of the table or list at `path`; `None` if there is no such element.

@@ -57,7 +57,7 @@ filter = "in a"
             ("2:1", "unknown key \"moed\": did you mean \"mode\"?"),
             ("3:11", "router.workers = 17"),
             ("7:1", "unknown key \"knd\": did you mean \"kind\"?"),
-            ("12:7", "mtu is too small: give at least 68"),
+            ("12:7", "is too small: give at least 68"),
             ("15:6", "\"10.1.0.0\": no address with prefix length: write, for example, 10.0.0.0/8"),
             ("20:8", "no port is named \"c\""),
             ("25:12", "\"filter[0].priority\" is the string \"high\""),
@@ -96,6 +96,11 @@ fn errors_that_follow_from_another_error_are_left_out() {
         "[router]\non-death = \"kernl\"\n\n[[port]]\nname = \"a\"\ndevice = \"e\"\n\n[[filter]]\nmatch = \"*\"\naction = \"drop\"\n",
         &[("2:12", "did you mean \"kernel\"?")],
     );
+    // A list without its faulty elements isn't reported as too short.
+    let port = "[[port]]\nname = \"a\"\nkind = \"memory\"\n";
+    let wrong = ("4:9", "\"port[0].vlan[0]\" is the string \"a\": give a whole number");
+    assert_errors(&format!("{port}vlan = [\"a\", 5]\n"), &[wrong]);
+    assert_errors(&format!("{port}vlan = [\"a\", \"b\"]\n"), &[wrong, ("4:14", "\"port[0].vlan[1]\"")]);
     // An unknown table is reported once, regardless of the number of its entries.
     assert_errors("[[rout]]\nto = 1\n[[rout]]\nto = 2\n", &[("1:3", "did you mean \"route\"?")]);
 }

@@ -9,12 +9,14 @@ use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use millrace_config::reading::{Document, Tree};
+use millrace_config::reading::{Document, ReadError, Tree};
 use millrace_controller::{Call, ControlError, Wrong};
+use millrace_units::Spelling;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::http::body_budget::Share;
+use crate::http::naming::Settings;
 use crate::http::problem::Problem;
 
 /// Maximum length of a body with a configuration or a list, in bytes.
@@ -32,6 +34,16 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
         let bytes = body(request, state).await?;
         Ok(object(&bytes).map(Self)?)
+    }
+}
+
+/// Extractor of the settings in a request's body, a JSON object.
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Settings<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let bytes = body(request, state).await?;
+        Ok(answered(table(&bytes)?.read_settings(Spelling::Json)).map(Self)?)
     }
 }
 
@@ -184,8 +196,13 @@ impl<T: DeserializeOwned> OneOrList<T> {
 
 /// Parses the object in `bytes`.
 fn object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ControlError> {
+    read(table(bytes)?)
+}
+
+/// Parses the object in `bytes`, without reading a type from it.
+fn table(bytes: &[u8]) -> Result<Tree, ControlError> {
     let json = json(bytes)?;
-    if json.is_table() { read(json) } else { Err(no_object()) }
+    if json.is_table() { Ok(json) } else { Err(no_object()) }
 }
 
 /// Parses JSON. A syntax error names its line and column.
@@ -196,8 +213,11 @@ fn json(bytes: &[u8]) -> Result<Tree, ControlError> {
 
 /// Reads a type from JSON or arguments. An error names the path of the faulty value.
 fn read<T: DeserializeOwned>(tree: Tree) -> Result<T, ControlError> {
-    let document = Document::Request { name: "the request", key: "key of this request" };
-    tree.read().map_err(|error| ControlError::invalid(error.message(document)))
+    answered(tree.read())
+}
+
+fn answered<T>(read: Result<T, ReadError>) -> Result<T, ControlError> {
+    read.map_err(|error| ControlError::invalid(error.message(Document::Request("the request"))))
 }
 
 fn no_object() -> ControlError {
@@ -270,7 +290,7 @@ mod tests {
                 vec![("_address", "10.0")],
                 "\"_address\" is the string \"10.0\": give an IP address such as 10.0.0.1 or fd00::1",
             ),
-            (vec![("_limi", "5")], "\"_limi\" is no key of this request: did you mean \"_limit\"?"),
+            (vec![("_limi", "5")], "\"_limi\" is no key of the request: did you mean \"_limit\"?"),
             (vec![("_limit", "5"), ("_limit", "6")], "the request has the key \"_limit\" twice: remove one"),
         ] {
             let arguments = arguments.into_iter().map(|(key, text)| (key.to_owned(), text.to_owned()));

@@ -4,16 +4,12 @@
 //! `docs/decisions.md` explains why keys have underscores in JSON but hyphens in files and commands.
 
 use std::borrow::Cow;
-use std::fmt;
-use std::marker::PhantomData;
 
-use millrace_config::reading::SETTINGS;
 use millrace_controller::view::BindingView;
 use millrace_units::Spelling;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::de::{DeserializeOwned, Visitor};
 use serde::ser::Error as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use crate::http::tag::Tagged;
@@ -57,27 +53,6 @@ fn renamed_schema(schema: Schema, name: impl Fn(&str) -> String) -> Schema {
 impl<T: Serialize> Serialize for Settings<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         renamed(serde_json::to_value(&self.0).map_err(S::Error::custom)?, json_key).serialize(serializer)
-    }
-}
-
-impl<'de, T: DeserializeOwned> Deserialize<'de> for Settings<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_newtype_struct(SETTINGS, SettingsVisitor(PhantomData))
-    }
-}
-
-/// Visitor that gets settings with the keys of files.
-struct SettingsVisitor<T>(PhantomData<T>);
-
-impl<'de, T: DeserializeOwned> Visitor<'de> for SettingsVisitor<T> {
-    type Value = Settings<T>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("settings")
-    }
-
-    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<Settings<T>, D::Error> {
-        T::deserialize(deserializer).map(Settings)
     }
 }
 
@@ -136,18 +111,18 @@ mod tests {
         let shown = json!(Settings(RouterSettings { icmp_rate: 7, ..RouterSettings::default() }));
         assert_eq!(shown["icmp_rate"], 7);
         assert!(shown.as_object().unwrap().keys().all(|key| !key.contains('-')), "{shown}");
-        let read = |value: Value| Tree::from(value).read::<Settings<SchedulerNode>>();
-        let node = read(json!({"name": "n", "kind": "fifo", "link_sharing": "1mbit"})).unwrap().0;
+        let read = |value: Value| Tree::from(value).read_settings::<SchedulerNode>(Spelling::Json);
+        let node = read(json!({"name": "n", "kind": "fifo", "link_sharing": "1mbit"})).unwrap();
         assert!(node.link_sharing.is_some());
-        let document = Document::Request { name: "the request", key: "key of this request" };
+        let document = Document::Request("the request");
         let wrong = |value| read(value).unwrap_err().message(document).spelled(Spelling::Json);
         assert_eq!(
             wrong(json!({"name": "n", "kind": "fifo", "link-sharing": "1mbit"})),
-            "\"link-sharing\" is no key of this request: did you mean \"link_sharing\"?"
+            "\"link-sharing\" is no key of the request: did you mean \"link_sharing\"?"
         );
         assert_eq!(
             wrong(json!({"name": "n", "kind": "fifo", "link_sharin": "1mbit"})),
-            "\"link_sharin\" is no key of this request: did you mean \"link_sharing\"?"
+            "\"link_sharin\" is no key of the request: did you mean \"link_sharing\"?"
         );
         assert_eq!(
             wrong(json!({"name": "n", "kind": "fifo", "link_sharing": true})),

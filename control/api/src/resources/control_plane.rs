@@ -8,7 +8,6 @@ use serde_json::{Map, Value};
 
 use super::{Answer, show};
 use crate::endpoint::{Endpoint, Resource};
-use crate::http::extract::Body;
 use crate::http::naming::Settings;
 use crate::served::Session;
 
@@ -30,9 +29,6 @@ pub(crate) fn resource() -> Resource {
         )
 }
 
-async fn change(
-    session: Session,
-    Body(Settings(given)): Body<Settings<Map<String, Value>>>,
-) -> Answer<ControlPlaneView> {
+async fn change(session: Session, Settings(given): Settings<Map<String, Value>>) -> Answer<ControlPlaneView> {
     session.execute(SetControlPlane { changes: given }).await.map(Json)
 }

@@ -6,7 +6,7 @@ use millrace_controller::view::PortView;
 use serde_json::{Map, Value};
 
 use super::{Answer, named};
-use crate::http::extract::{Body, Name};
+use crate::http::extract::Name;
 use crate::http::naming::Settings;
 use crate::served::Session;
 
@@ -19,7 +19,7 @@ pub(crate) async fn find_port(session: Session, Name(name): Name) -> Answer<Port
 pub(crate) async fn set_port(
     session: Session,
     Name(name): Name,
-    Body(Settings(given)): Body<Settings<Map<String, Value>>>,
+    Settings(given): Settings<Map<String, Value>>,
 ) -> Answer<PortView> {
     session.execute(SetPort { name, changes: given }).await.map(Json)
 }

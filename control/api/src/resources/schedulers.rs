@@ -28,7 +28,7 @@ pub(crate) async fn add(
     session: Session,
     Name(port): Name,
     condition: Condition,
-    Body(Settings(node)): Body<Settings<SchedulerNode>>,
+    Settings(node): Settings<SchedulerNode>,
 ) -> Result<impl IntoResponse, Problem> {
     condition.check(scheduler(&session, &port)).await?;
     let view = session.execute(AddSchedulerNode { port, node }).await?;
@@ -40,7 +40,7 @@ pub(crate) async fn set(
     session: Session,
     Name(port): Name,
     condition: Condition,
-    Body(Settings(given)): Body<Settings<Map<String, Value>>>,
+    Settings(given): Settings<Map<String, Value>>,
 ) -> TaggedScheduler {
     condition.check(scheduler(&session, &port)).await?;
     session.execute(SetScheduler { port, changes: given }).await.map(WithTag)
@@ -51,7 +51,7 @@ pub(crate) async fn set_node(
     session: Session,
     Names([port, name]): Names,
     condition: Condition,
-    Body(Settings(given)): Body<Settings<Map<String, Value>>>,
+    Settings(given): Settings<Map<String, Value>>,
 ) -> TaggedScheduler {
     condition.check(scheduler(&session, &port)).await?;
     session.execute(SetSchedulerNode { port, name, changes: given }).await.map(WithTag)
@@ -102,7 +102,7 @@ pub(crate) async fn set_queue(
     session: Session,
     Names([port, queue]): Names,
     condition: Condition,
-    Body(Settings(QueueChanges { flow, changes })): Body<Settings<QueueChanges>>,
+    Settings(QueueChanges { flow, changes }): Settings<QueueChanges>,
 ) -> Answer<QueueChanged> {
     while condition.is_there() {
         let before = scheduler_settings(&session, &port).await?;

@@ -8,7 +8,6 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::Answer;
-use crate::http::extract::Body;
 use crate::http::naming::Settings;
 use crate::http::problem::Problem;
 use crate::http::tag::{Condition, WithTag};
@@ -29,7 +28,7 @@ pub(crate) async fn settings(session: Session) -> TaggedSettings {
 pub(crate) async fn set_settings(
     session: Session,
     condition: Condition,
-    Body(Settings(given)): Body<Settings<Map<String, Value>>>,
+    Settings(given): Settings<Map<String, Value>>,
 ) -> TaggedSettings {
     condition.check(current(&session)).await?;
     session.execute(SetSettings { changes: given }).await.map(Settings).map(WithTag)

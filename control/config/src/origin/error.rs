@@ -5,8 +5,6 @@ use std::ops::Range;
 
 use millrace_units::Message;
 
-use crate::reading::{Document, ReadError};
-
 /// Position in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -117,17 +115,6 @@ impl Found {
     /// Adds a problem and its byte range.
     pub fn note(&mut self, span: Option<Range<usize>>, problem: Message) {
         self.0.push((span, problem));
-    }
-
-    /// Adds a syntax error of the TOML parser, on one line.
-    pub fn note_syntax(&mut self, error: &toml::de::Error) {
-        let lines: Vec<&str> = error.message().lines().collect();
-        self.note(error.span(), lines.join(" ").into());
-    }
-
-    /// Adds a fault in the values of the file.
-    pub fn note_fault(&mut self, error: &ReadError) {
-        self.note(error.span(), error.message(Document::File));
     }
 
     /// Returns the number of problems.

@@ -1,8 +1,8 @@
 //! Serde deserializer of a [`Tree`]. It adds path and byte range to each error.
 
-use std::fmt::{self, Write as _};
 use std::ops::Range;
 
+use millrace_units::Spelling;
 use serde::de::value::{StrDeserializer, StringDeserializer, UsizeDeserializer};
 use serde::de::{
     DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, MapAccess, SeqAccess,
@@ -10,12 +10,9 @@ use serde::de::{
 };
 use serde::forward_to_deserialize_any;
 
-use super::error::{Expected, Fault, KeyForm, PathStep, Present, ReadError};
+use super::error::{Expected, Fault, PathStep, Present, ReadError};
 use super::placed::PLACED;
 use super::tree::{Entry, Node, Tree};
-
-/// Name of a newtype whose table has keys of settings: underscores in JSON, hyphens in the type.
-pub const SETTINGS: &str = "$millrace::settings";
 
 impl Tree {
     /// Reads a type from the value.
@@ -23,18 +20,18 @@ impl Tree {
     /// # Errors
     /// The first fault, with its path.
     pub fn read<T: DeserializeOwned>(self) -> Result<T, ReadError> {
-        self.read_with(KeyForm::Given)
+        self.read_with(None)
     }
 
-    /// Reads settings whose keys are those of a configuration file.
+    /// Reads settings, whose keys have hyphens in the type and `spelling` in the document.
     ///
     /// # Errors
     /// The first fault, with its path. Its message follows the spelling of the reader's medium.
-    pub fn read_settings<T: DeserializeOwned>(self) -> Result<T, ReadError> {
-        self.read_with(KeyForm::File)
+    pub fn read_settings<T: DeserializeOwned>(self, spelling: Spelling) -> Result<T, ReadError> {
+        self.read_with(Some(spelling))
     }
 
-    fn read_with<T: DeserializeOwned>(self, keys: KeyForm) -> Result<T, ReadError> {
+    fn read_with<T: DeserializeOwned>(self, keys: Option<Spelling>) -> Result<T, ReadError> {
         let span = self.span.clone();
         T::deserialize(Reader { tree: self, keys }).map_err(|error| error.at(span))
     }
@@ -43,8 +40,8 @@ impl Tree {
 /// Deserializer of a value.
 struct Reader {
     tree: Tree,
-    /// Form of the keys, if the value is a table.
-    keys: KeyForm,
+    /// Spelling of the keys, if the value is a table of settings.
+    keys: Option<Spelling>,
 }
 
 type Read<T> = Result<T, ReadError>;
@@ -118,12 +115,24 @@ impl Reader {
             _ => Err(self.wrong(Expected::List)),
         }
     }
+
+    /// Reads a list of this number of elements.
+    fn tuple<'de, V: Visitor<'de>>(self, length: usize, visitor: V) -> Read<V::Value> {
+        if let Node::List(elements) = &self.tree.node {
+            let present = elements.iter().filter(|element| element.is_there()).count();
+            if present != length {
+                let (present, expected) = (Present::ListOf(present), Expected::ListOf(length));
+                return Err(Fault::Wrong { present, expected }.into());
+            }
+        }
+        self.list(visitor)
+    }
 }
 
 /// Reads an element of a table or list, and adds its byte range to an error.
 fn read_value<'de, S: DeserializeSeed<'de>>(tree: Tree, seed: S) -> Read<S::Value> {
     let (span, is_text) = (tree.span.clone(), tree.as_text().is_some());
-    let read = seed.deserialize(Reader { tree, keys: KeyForm::Given });
+    let read = seed.deserialize(Reader { tree, keys: None });
     read.map_err(|error| if is_text { error.of_text() } else { error }.at(span))
 }
 
@@ -148,32 +157,8 @@ fn address<'de, V: Visitor<'de>>(visitor: &V) -> Option<Expected> {
             },
         ),
     ];
-    let mut word = Word { bytes: [0; Word::LONGEST], length: 0 };
-    write!(word, "{}", visitor as &dyn serde::de::Expected).ok()?;
-    KINDS.into_iter().find(|(name, _)| name.as_bytes() == word.written()).map(|(_, expected)| expected)
-}
-
-/// Short text on the stack. A longer text is an error.
-struct Word {
-    bytes: [u8; Self::LONGEST],
-    length: usize,
-}
-
-impl Word {
-    const LONGEST: usize = 32;
-
-    fn written(&self) -> &[u8] {
-        &self.bytes[..self.length]
-    }
-}
-
-impl fmt::Write for Word {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let end = self.length + text.len();
-        self.bytes.get_mut(self.length..end).ok_or(fmt::Error)?.copy_from_slice(text.as_bytes());
-        self.length = end;
-        Ok(())
-    }
+    let expected = (visitor as &dyn serde::de::Expected).to_string();
+    KINDS.into_iter().find(|(name, _)| *name == expected).map(|(_, expected)| expected)
 }
 
 /// Defines the methods for integers.
@@ -248,14 +233,10 @@ impl<'de> Deserializer<'de> for Reader {
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Read<V::Value> {
-        match name {
-            SETTINGS => visitor.visit_newtype_struct(Self { keys: KeyForm::Json, ..self }),
-            PLACED => match self.tree.span.clone() {
-                Some(Range { start, end }) => {
-                    visitor.visit_seq(PlacedParts { ends: [start, end].into_iter(), value: Some(self) })
-                }
-                None => visitor.visit_newtype_struct(self),
-            },
+        match self.tree.span.clone() {
+            Some(Range { start, end }) if name == PLACED => {
+                visitor.visit_seq(PlacedParts { ends: [start, end].into_iter(), value: Some(self) })
+            }
             _ => visitor.visit_newtype_struct(self),
         }
     }
@@ -264,8 +245,17 @@ impl<'de> Deserializer<'de> for Reader {
         self.list(visitor)
     }
 
-    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Read<V::Value> {
-        self.list(visitor)
+    fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, visitor: V) -> Read<V::Value> {
+        self.tuple(length, visitor)
+    }
+
+    fn deserialize_tuple_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        length: usize,
+        visitor: V,
+    ) -> Read<V::Value> {
+        self.tuple(length, visitor)
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Read<V::Value> {
@@ -304,14 +294,14 @@ impl<'de> Deserializer<'de> for Reader {
     }
 
     forward_to_deserialize_any! {
-        i128 u128 char bytes byte_buf unit unit_struct tuple_struct identifier
+        i128 u128 char bytes byte_buf unit unit_struct identifier
     }
 }
 
 /// Entries of a table.
 struct Entries {
     entries: std::vec::IntoIter<Entry>,
-    keys: KeyForm,
+    keys: Option<Spelling>,
     /// Value of the last key, with the key of the type.
     value: Option<(String, Tree)>,
 }
@@ -322,12 +312,12 @@ impl<'de> MapAccess<'de> for Entries {
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Read<Option<K::Value>> {
         let Some(Entry { key, span, value }) = self.entries.next() else { return Ok(None) };
         let key = match self.keys {
-            KeyForm::Given | KeyForm::File => key,
-            KeyForm::Json if key.contains('-') => return Err(Fault::Hyphens(key).into()),
-            KeyForm::Json => key.replace('_', "-"),
+            Some(Spelling::Json) if key.contains('-') => return Err(Fault::Hyphens(key).into()),
+            Some(Spelling::Json) => key.replace('_', "-"),
+            Some(Spelling::File) | None => key,
         };
         let name: StringDeserializer<ReadError> = key.clone().into_deserializer();
-        let read = seed.deserialize(name).map_err(|error| error.with_keys(self.keys).at(span))?;
+        let read = seed.deserialize(name).map_err(|error| error.at(span))?;
         self.value = Some((key, value));
         Ok(Some(read))
     }
@@ -336,8 +326,8 @@ impl<'de> MapAccess<'de> for Entries {
         let (key, tree) = self.value.take().unwrap_or_else(|| (String::new(), Node::Null.into()));
         read_value(tree, seed).map_err(|error| {
             error.under(match self.keys {
-                KeyForm::Given => PathStep::Key(key),
-                KeyForm::Json | KeyForm::File => PathStep::Setting(key),
+                None => PathStep::Key(key),
+                Some(_) => PathStep::Setting(key),
             })
         })
     }
@@ -350,8 +340,7 @@ impl<'de> SeqAccess<'de> for Elements {
     type Error = ReadError;
 
     fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Read<Option<S::Value>> {
-        let is_there = |(_, tree): &(usize, Tree)| !matches!(tree.node, Node::Removed);
-        let Some((index, tree)) = self.0.by_ref().find(is_there) else { return Ok(None) };
+        let Some((index, tree)) = self.0.find(|(_, tree)| tree.is_there()) else { return Ok(None) };
         read_value(tree, seed).map(Some).map_err(|error| error.under(PathStep::Entry(index)))
     }
 }
@@ -402,6 +391,12 @@ impl Variant {
             None => Err(Fault::Wrong { present: Present::Text(name), expected }.into()),
         }
     }
+
+    fn read<T>(self, read: impl FnOnce(Reader) -> Read<T>) -> Read<T> {
+        let (tree, step) = self.value()?;
+        let span = tree.span.clone();
+        read(Reader { tree, keys: None }).map_err(|error| error.at(span).under(step))
+    }
 }
 
 impl<'de> VariantAccess<'de> for Variant {
@@ -423,19 +418,11 @@ impl<'de> VariantAccess<'de> for Variant {
         read_value(value, seed).map_err(|error| error.under(step))
     }
 
-    fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Read<V::Value> {
-        self.read(|reader| reader.list(visitor))
+    fn tuple_variant<V: Visitor<'de>>(self, length: usize, visitor: V) -> Read<V::Value> {
+        self.read(|reader| reader.tuple(length, visitor))
     }
 
     fn struct_variant<V: Visitor<'de>>(self, _: &'static [&'static str], visitor: V) -> Read<V::Value> {
         self.read(|reader| reader.table(visitor))
-    }
-}
-
-impl Variant {
-    fn read<T>(self, read: impl FnOnce(Reader) -> Read<T>) -> Read<T> {
-        let (tree, step) = self.value()?;
-        let span = tree.span.clone();
-        read(Reader { tree, keys: KeyForm::Given }).map_err(|error| error.at(span).under(step))
     }
 }

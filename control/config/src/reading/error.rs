@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
+use millrace_units::Spelling;
 use serde::de::{self, Unexpected};
 
 use super::tree::Node;
@@ -15,15 +16,15 @@ pub struct ReadError {
     path: Vec<PathStep>,
     /// Byte range in a file, of the value or its key.
     span: Option<Range<usize>>,
-    /// Form of the keys in the fault.
-    pub(super) keys: Option<KeyForm>,
+    /// Spelling of the keys in the fault, if they are keys of settings.
+    pub(super) keys: Option<Spelling>,
     /// Whether the value is a text.
     pub(super) is_text: bool,
 }
 
 /// Step from a table or list to an element of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PathStep {
+pub(crate) enum PathStep {
     /// Key of a table.
     Key(String),
     /// Key of a table of settings, as in a configuration file.
@@ -32,20 +33,9 @@ pub enum PathStep {
     Entry(usize),
 }
 
-/// Form of the keys of a table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum KeyForm {
-    /// Keys of the type, which are the same in every spelling.
-    Given,
-    /// Keys of settings in JSON: underscores for the hyphens of the type.
-    Json,
-    /// Keys of settings as in a configuration file.
-    File,
-}
-
 /// Kind of a fault.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// Unknown key, and the known keys.
     UnknownKey(String, &'static [&'static str]),
     /// Key of a setting with hyphens, in JSON.
@@ -57,32 +47,23 @@ pub enum Fault {
     /// Key that is given twice.
     Twice(&'static str),
     /// Value of another type or range.
-    Wrong {
-        /// Present value.
-        present: Present,
-        /// Expected value.
-        expected: Expected,
-    },
+    Wrong { present: Present, expected: Expected },
     /// Reason why the parser of a type refuses the value. For a text, the reason quotes it.
     Refused(String),
 }
 
 /// Present value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Present {
-    /// No value.
+pub(crate) enum Present {
     Null,
     /// Boolean or number, as it is written.
     Plain(String),
-    /// Text.
     Text(String),
     /// Date or time of TOML.
     Date(String),
-    /// List.
     List,
     /// List of this length.
     ListOf(usize),
-    /// Table or object.
     Table,
     /// Other value, by serde's name.
     Other(String),
@@ -90,29 +71,22 @@ pub enum Present {
 
 /// Expected value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Expected {
+pub(crate) enum Expected {
     /// Integer in a range.
     Integer {
-        /// Smallest integer.
         least: i128,
-        /// Largest integer.
         most: i128,
     },
-    /// Number.
     Number,
-    /// Boolean.
     Boolean,
-    /// Text.
     Text,
-    /// List.
     List,
-    /// Table or object.
+    /// List of this length.
+    ListOf(usize),
     Table,
-    /// Address.
+    /// Address, by its noun with an article, and examples.
     Address {
-        /// Noun with its article.
         noun: &'static str,
-        /// Examples.
         examples: &'static str,
     },
     /// One of these names.
@@ -129,12 +103,12 @@ impl From<Fault> for ReadError {
 
 impl ReadError {
     /// Returns the kind of the fault.
-    pub fn fault(&self) -> &Fault {
+    pub(crate) fn fault(&self) -> &Fault {
         &self.fault
     }
 
     /// Returns the path of the value; for unknown and missing keys, the path of their table.
-    pub fn path(&self) -> impl ExactSizeIterator<Item = &PathStep> {
+    pub(crate) fn path(&self) -> impl ExactSizeIterator<Item = &PathStep> {
         self.path.iter().rev()
     }
 
@@ -149,9 +123,11 @@ impl ReadError {
         self
     }
 
-    /// Sets the form of the keys in the fault, unless a deeper table has set it.
-    pub(super) fn with_keys(mut self, keys: KeyForm) -> Self {
-        self.keys = self.keys.or(Some(keys));
+    /// Sets the spelling of the keys in the fault, unless the error is about an element of the value.
+    pub(super) fn with_keys(mut self, keys: Option<Spelling>) -> Self {
+        if self.path.is_empty() {
+            self.keys = keys;
+        }
         self
     }
 

@@ -9,8 +9,8 @@ mod placed;
 mod tree;
 mod wording;
 
-pub use deserializer::SETTINGS;
-pub use error::{Expected, Fault, PathStep, Present, ReadError};
+pub use error::ReadError;
+pub(crate) use error::{Fault, PathStep, Present};
 pub(crate) use placed::Placed;
 pub use tree::Tree;
 pub(crate) use tree::{Entry, Node};

@@ -8,6 +8,13 @@ use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
+/// Maximum nesting depth of a TOML document, as of JSON. The parser alone would allow 6,400 levels: dotted
+/// keys of 80 parts, in inline tables of 80 levels.
+const MOST_LEVELS: usize = 128;
+
+/// Messages of the TOML parser about nesting beyond its limit of 80.
+const PARSER_LIMITS: [&str; 2] = ["recursion limit", "cannot recurse further; max recursion depth met"];
+
 /// Value of a document, with its byte range if the document is a file.
 #[derive(Clone, Debug)]
 pub struct Tree {
@@ -51,14 +58,16 @@ impl Tree {
     ///
     /// # Errors
     /// The first syntax error: behind one missing brace or quote everything else looks wrong.
-    pub(crate) fn of_toml(text: &str) -> Result<Self, toml::de::Error> {
+    pub(crate) fn of_toml(text: &str) -> Result<Self, SyntaxError> {
         let (document, errors) = DeTable::parse_recoverable(text);
-        match errors.into_iter().next() {
-            Some(error) => Err(error),
-            None => {
-                let span = document.span();
-                Ok(Self { node: Node::Table(entries(document.into_inner())), span: Some(span) })
+        let (span, document) = (document.span(), document.into_inner());
+        let error = errors.into_iter().next().map(SyntaxError::from);
+        match error.or_else(|| too_deep(&document)) {
+            Some(error) => {
+                dismantle(document);
+                Err(error)
             }
+            None => Ok(Self { node: Node::Table(entries(document)), span: Some(span) }),
         }
     }
 
@@ -66,6 +75,11 @@ impl Tree {
     pub fn of_arguments(arguments: impl IntoIterator<Item = (String, String)>) -> Self {
         let entry = |(key, text)| Entry { key, span: None, value: Node::Argument(text).into() };
         Node::Table(arguments.into_iter().map(entry).collect()).into()
+    }
+
+    /// Whether the value was not removed from its list.
+    pub(super) fn is_there(&self) -> bool {
+        !matches!(self.node, Node::Removed)
     }
 
     /// Whether the value is a table.
@@ -110,6 +124,58 @@ impl From<Node> for Tree {
     /// Creates a value outside of any file.
     fn from(node: Node) -> Self {
         Self { node, span: None }
+    }
+}
+
+/// Syntax error of a TOML document.
+#[derive(Clone, Debug)]
+pub(crate) struct SyntaxError {
+    pub span: Option<Range<usize>>,
+    /// Problem, on one line.
+    pub problem: String,
+}
+
+impl SyntaxError {
+    fn too_deep(span: Option<Range<usize>>) -> Self {
+        let problem = "tables and lists are nested too deeply: use 80 levels at most";
+        Self { span, problem: problem.to_owned() }
+    }
+}
+
+impl From<toml::de::Error> for SyntaxError {
+    fn from(error: toml::de::Error) -> Self {
+        if PARSER_LIMITS.contains(&error.message()) {
+            return Self::too_deep(error.span());
+        }
+        Self { span: error.span(), problem: error.message().lines().collect::<Vec<_>>().join(" ") }
+    }
+}
+
+/// Returns the error for a document that is nested deeper than [`MOST_LEVELS`]. The search needs no stack.
+fn too_deep(document: &DeTable<'_>) -> Option<SyntaxError> {
+    let mut left: Vec<_> = document.values().map(|value| (1, value)).collect();
+    while let Some((level, value)) = left.pop() {
+        if level > MOST_LEVELS {
+            return Some(SyntaxError::too_deep(Some(value.span())));
+        }
+        match value.get_ref() {
+            DeValue::Array(list) => left.extend(list.iter().map(|value| (level + 1, value))),
+            DeValue::Table(table) => left.extend(table.values().map(|value| (level + 1, value))),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Drops a document level by level. The drop of a deeply nested value would overflow the stack.
+fn dismantle(document: DeTable<'_>) {
+    let mut left: Vec<_> = document.into_iter().map(|(_, value)| value).collect();
+    while let Some(value) = left.pop() {
+        match value.into_inner() {
+            DeValue::Array(list) => left.extend(list),
+            DeValue::Table(table) => left.extend(table.into_iter().map(|(_, value)| value)),
+            _ => {}
+        }
     }
 }
 
@@ -163,24 +229,9 @@ fn is_infinite(text: &str) -> bool {
 }
 
 impl From<Value> for Tree {
-    /// Converts JSON.
+    /// Converts JSON, which is always readable as any value.
     fn from(value: Value) -> Self {
-        let node = match value {
-            Value::Null => Node::Null,
-            Value::Bool(boolean) => Node::Boolean(boolean),
-            Value::Number(number) => match (number.as_u64(), number.as_i64()) {
-                (Some(natural), _) => Node::Natural(natural),
-                (None, Some(negative)) => Node::Negative(negative),
-                (None, None) => Node::Float(number.as_f64().unwrap_or(f64::NAN)),
-            },
-            Value::String(text) => Node::Text(text),
-            Value::Array(list) => Node::List(list.into_iter().map(Self::from).collect()),
-            Value::Object(object) => {
-                let entry = |(key, value): (String, Value)| Entry { key, span: None, value: value.into() };
-                Node::Table(object.into_iter().map(entry).collect())
-            }
-        };
-        node.into()
+        Self::deserialize(value).unwrap_or_else(|_| Node::Null.into())
     }
 }
 
@@ -248,7 +299,73 @@ impl<'de> Visitor<'de> for AnyValue {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::Config;
+
+    /// Runs a test on a thread with a stack of this size; threads have 2 MiB by default.
+    fn on_stack_of(kibibytes: usize, test: impl FnOnce() + Send + 'static) {
+        std::thread::Builder::new().stack_size(kibibytes << 10).spawn(test).unwrap().join().unwrap();
+    }
+
+    /// Returns a configuration with nested settings.
+    fn nested(levels: usize, open: &str, close: &str) -> String {
+        let (open, close) = (open.repeat(levels), close.repeat(levels));
+        format!("[[instance]]\nplugin = \"p\"\nname = \"i\"\nsettings.x = {open}1{close}\n")
+    }
+
+    #[test]
+    fn deeply_nested_toml_is_refused_on_a_small_stack() {
+        on_stack_of(512, || {
+            let keys = "a.".repeat(78) + "a";
+            let dotted = |levels: usize| "a.".repeat(levels) + "a = 1\n";
+            for text in [
+                nested(80, &format!("{{{keys} = "), "}"),
+                nested(80, &format!("{{{keys} = "), "}") + "wrong\n",
+                nested(100_000, "{a = ", "}"),
+                nested(100_000, "[", "]"),
+                nested(100_000, "[", ""),
+                nested(40, "[{a.a.a.a = ", "}]"),
+                dotted(100_000),
+                format!("[{}a]\n", "a.".repeat(100_000)),
+                format!("x = {{ {} }}\n", dotted(100_000).trim()),
+            ] {
+                let error = Config::parse(&text, "f").unwrap_err().to_string();
+                let is_syntax = text.ends_with("wrong\n");
+                assert!(
+                    is_syntax || error.contains(": tables and lists are nested too deeply: use 80 levels"),
+                    "{error}"
+                );
+            }
+        });
+    }
+
+    #[test]
+    fn values_of_the_largest_depth_are_read_on_a_small_stack() {
+        on_stack_of(2048, || {
+            for text in [nested(77, "[", "]"), nested(77, "{a = ", "}"), nested(31, "[{a.a.a = ", "}]")] {
+                let config = Config::parse(&text, "f").unwrap();
+                let saved = config.save_into(&text, "f").unwrap();
+                assert_eq!(Config::parse(&saved, "f").unwrap(), config);
+                // The reader of faulty files reads the same depth.
+                let faulty = format!("{text}plugins = 5\n");
+                assert!(Config::parse(&faulty, "f").unwrap_err().to_string().contains("plugins"));
+            }
+        });
+    }
+
+    #[test]
+    fn deeply_nested_json_is_refused_on_a_small_stack() {
+        on_stack_of(2048, || {
+            for (open, close) in [("[", "]"), ("{\"a\":", "}"), ("[{\"a\":", "}]")] {
+                let text = open.repeat(100_000) + "1" + &close.repeat(100_000);
+                let error = serde_json::from_str::<Tree>(&text).unwrap_err().to_string();
+                assert!(error.contains("recursion limit exceeded"), "{error}");
+            }
+            let text = "[".repeat(127) + &"]".repeat(127);
+            let read = serde_json::from_str::<Tree>(&text).unwrap().read::<Value>().unwrap();
+            assert_eq!(read.to_string(), text);
+        });
+    }
 
     #[test]
     fn numbers_beyond_their_range_are_refused_as_written() {

@@ -2,22 +2,27 @@
 
 use std::fmt;
 
-use millrace_units::{Message, Spelling, here, nearest, remedy};
+use millrace_units::{Message, count, here, nearest, remedy};
 
-use super::error::{Expected, Fault, KeyForm, PathStep, Present, ReadError};
+use super::error::{Expected, Fault, PathStep, Present, ReadError};
 
 /// Kind of document that an error is about. It decides the wording.
 #[derive(Clone, Copy, Debug)]
 pub enum Document<'a> {
     /// File, whose line and column are part of the error.
     File,
-    /// Object in a request.
-    Request {
-        /// Noun for the whole object.
-        name: &'a str,
-        /// Noun for a key of the object, with its owner.
-        key: &'a str,
-    },
+    /// Object of this name in a request.
+    Request(&'a str),
+}
+
+impl<'a> Document<'a> {
+    /// Returns the noun for the whole document.
+    fn name(self) -> &'a str {
+        match self {
+            Self::File => "the file",
+            Self::Request(name) => name,
+        }
+    }
 }
 
 impl ReadError {
@@ -27,19 +32,17 @@ impl ReadError {
             (Fault::UnknownKey(key, known), Document::File) => {
                 self.remedied(Message::from("unknown key ").text(format!("{key:?}")), key, known)
             }
-            (Fault::UnknownKey(key, known), Document::Request { key: noun, .. }) => {
-                self.remedied(self.quoted(key).text(format!(" is no {noun}")), key, known)
+            (Fault::UnknownKey(key, known), Document::Request(name)) => {
+                self.remedied(self.quoted(key).text(format!(" is no key of {name}")), key, known)
             }
-            (Fault::Hyphens(key), Document::File) => {
-                Message::from(format!("unknown key {key:?}: did you mean ")).quoted_key(key).text("?")
-            }
-            (Fault::Hyphens(key), Document::Request { key: noun, .. }) => {
-                Message::from(format!("{key:?} is no {noun}: did you mean ")).quoted_key(key).text("?")
+            (Fault::Hyphens(key), _) => {
+                let wrong = format!("{key:?} is no key of {}: did you mean ", document.name());
+                Message::from(wrong).quoted_key(key).text("?")
             }
             (Fault::UnknownName(name, known), _) => {
                 let what = match document {
                     Document::File => "unknown value",
-                    Document::Request { .. } => "no value here is named",
+                    Document::Request(_) => "no value here is named",
                 };
                 let remedy = remedy("value", name, known.iter().copied());
                 self.place(document).text(format!(": {what} {name:?}{remedy}"))
@@ -58,7 +61,7 @@ impl ReadError {
             // Line and column are the place of the text.
             (Fault::Refused(why), Document::File) if self.is_text => why.as_str().into(),
             (Fault::Refused(why), Document::File) => self.place(document).text(format!(": {why}")),
-            (Fault::Refused(why), Document::Request { .. }) => {
+            (Fault::Refused(why), Document::Request(_)) => {
                 self.place(document).text(format!(" can't be read: {why}"))
             }
         }
@@ -69,25 +72,20 @@ impl ReadError {
         if let Some(near) = nearest(key, known.iter().copied()) {
             return message.text(": did you mean ").append(self.quoted(near)).text("?");
         }
-        let keys = known.iter().map(|key| self.key(Message::default(), key));
+        let keys = known.iter().map(|key| match self.keys {
+            Some(_) => Message::default().key(*key),
+            None => (*key).into(),
+        });
         match known {
             [] => message.text("; no keys here"),
             _ => message.text("; keys here: ").append(Message::join(keys, ", ")),
         }
     }
 
-    /// Appends a key of the fault.
-    fn key(&self, message: Message, key: &str) -> Message {
-        match self.keys {
-            Some(KeyForm::Json | KeyForm::File) => message.key(key),
-            Some(KeyForm::Given) | None => message.text(key),
-        }
-    }
-
     fn quoted(&self, key: &str) -> Message {
         match self.keys {
-            Some(KeyForm::Json | KeyForm::File) => Message::default().quoted_key(key),
-            Some(KeyForm::Given) | None => format!("{key:?}").into(),
+            Some(_) => Message::default().quoted_key(key),
+            None => format!("{key:?}").into(),
         }
     }
 
@@ -101,20 +99,16 @@ impl ReadError {
                 PathStep::Entry(entry) => format!("[{entry}]").into(),
             }
         };
-        match (self.path().len() == 0, document) {
-            (true, Document::File) => "the file".into(),
-            (true, Document::Request { name, .. }) => name.into(),
-            (false, _) => {
-                Message::from("\"").append(Message::join(self.path().enumerate().map(step), "")).text("\"")
-            }
+        match self.path().len() {
+            0 => document.name().into(),
+            _ => Message::from("\"").append(Message::join(self.path().enumerate().map(step), "")).text("\""),
         }
     }
 }
 
 impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let document = Document::Request { name: "the value", key: "key of it" };
-        f.write_str(&self.message(document).spelled(Spelling::File))
+        self.message(Document::Request("the value")).fmt(f)
     }
 }
 
@@ -126,7 +120,7 @@ impl fmt::Display for Present {
             Self::Text(text) => write!(f, "the string {text:?}"),
             Self::Date(date) => write!(f, "the date {date}"),
             Self::List => f.write_str("a list"),
-            Self::ListOf(length) => write!(f, "a list of {}", millrace_units::count(*length, "value")),
+            Self::ListOf(length) => write!(f, "a list of {}", count(*length, "value")),
             Self::Table => f.write_str("an object"),
             Self::Other(value) => f.write_str(value),
         }
@@ -135,18 +129,18 @@ impl fmt::Display for Present {
 
 impl fmt::Display for Expected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is = |least: i128, most: i128| match self {
-            Self::Integer { least: own, most: end } => (*own, *end) == (least, most),
-            _ => false,
-        };
+        const NATURAL: i128 = u64::MAX as i128;
+        const LEAST: i128 = i64::MIN as i128;
+        const MOST: i128 = i64::MAX as i128;
         match self {
-            Self::Integer { .. } if is(0, u64::MAX.into()) => f.write_str("a whole number, 0 or more"),
-            Self::Integer { .. } if is(i64::MIN.into(), i64::MAX.into()) => f.write_str("a whole number"),
+            Self::Integer { least: 0, most: NATURAL } => f.write_str("a whole number, 0 or more"),
+            Self::Integer { least: LEAST, most: MOST } => f.write_str("a whole number"),
             Self::Integer { least, most } => write!(f, "a whole number from {least} to {most}"),
             Self::Number => f.write_str("a number"),
             Self::Boolean => f.write_str("true or false"),
             Self::Text => f.write_str("a string"),
             Self::List => f.write_str("a list"),
+            Self::ListOf(length) => write!(f, "a list of {}", count(*length, "value")),
             Self::Table => f.write_str("an object"),
             Self::Address { noun, examples } => write!(f, "{noun} such as {examples}"),
             Self::OneOf(names) => write!(f, "one of {}", names.join(", ")),
@@ -160,6 +154,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::net::IpAddr;
 
+    use millrace_units::Spelling;
     use serde::Deserialize;
     use serde_json::{Value, json};
 
@@ -193,6 +188,8 @@ mod tests {
             #[expect(dead_code, reason = "only errors are tested")]
             since: u8,
         },
+        #[expect(dead_code, reason = "only errors are tested")]
+        Point(u8, u8),
     }
 
     #[derive(Debug, Deserialize)]
@@ -201,7 +198,7 @@ mod tests {
         level: u8,
     }
 
-    const REQUEST: Document<'_> = Document::Request { name: "the request", key: "key of this request" };
+    const REQUEST: Document<'_> = Document::Request("the request");
 
     fn message(value: Value, document: Document<'_>) -> String {
         Tree::from(value).read::<Request>().unwrap_err().message(document).to_string()
@@ -212,7 +209,7 @@ mod tests {
         let wrong = json!({"settigs": {}});
         assert_eq!(
             message(wrong.clone(), REQUEST),
-            "\"settigs\" is no key of this request: did you mean \"settings\"?"
+            "\"settigs\" is no key of the request: did you mean \"settings\"?"
         );
         assert_eq!(message(wrong, Document::File), "unknown key \"settigs\": did you mean \"settings\"?");
         let none = message(json!({"zzzzzz": 1}), Document::File);
@@ -236,9 +233,9 @@ mod tests {
             (json!({"rest": {}}), "\"rest\" lacks the key \"level\""),
             (
                 json!({"role": "root"}),
-                "\"role\": no value here is named \"root\"; values here: viewer, operator, admin",
+                "\"role\": no value here is named \"root\"; values here: viewer, operator, admin, point",
             ),
-            (json!({"role": 5}), "\"role\" is 5; values here: viewer, operator, admin"),
+            (json!({"role": 5}), "\"role\" is 5; values here: viewer, operator, admin, point"),
             (
                 json!({"role": {"admin": {"since": -1}}}),
                 "\"role.admin.since\" is -1: give a whole number from 0 to 255",
@@ -253,7 +250,13 @@ mod tests {
                 json!({"vlan": [1, 2, 3]}),
                 "\"vlan\" is a list of 3 values: give a VLAN id from 1 to 4094, or an outer and an inner id such as [100, 5]",
             ),
-            (json!({"pair": [1]}), "\"pair\" is a list of 1 value: give a tuple of size 2"),
+            (json!({"pair": [1]}), "\"pair\" is a list of 1 value: give a list of 2 values"),
+            (json!({"pair": [1, 2, 3]}), "\"pair\" is a list of 3 values: give a list of 2 values"),
+            (json!({"role": {"point": [1]}}), "\"role.point\" is a list of 1 value: give a list of 2 values"),
+            (
+                json!({"role": {"point": [1, 2, 3]}}),
+                "\"role.point\" is a list of 3 values: give a list of 2 values",
+            ),
         ] {
             assert_eq!(message(value, REQUEST), expected);
         }
@@ -264,11 +267,13 @@ mod tests {
 
     #[test]
     fn keys_of_settings_follow_the_spelling() {
-        let settings = |value: Value| Tree::from(value).read_settings::<crate::Router>().unwrap_err();
-        let spelled = |value| settings(value).message(REQUEST).spelled(Spelling::Json);
+        let spelled = |value: Value| {
+            let read = Tree::from(value).read_settings::<crate::Router>(Spelling::File);
+            read.unwrap_err().message(REQUEST).spelled(Spelling::Json)
+        };
         assert_eq!(
             spelled(json!({"icmp-rat": 1})),
-            "\"icmp_rat\" is no key of this request: did you mean \"icmp_rate\"?"
+            "\"icmp_rat\" is no key of the request: did you mean \"icmp_rate\"?"
         );
         assert_eq!(
             spelled(json!({"icmp-rate": []})),

@@ -1,6 +1,7 @@
 //! Parsing of JSON requests; an error gives the position and the valid values.
 
 use millrace_config::reading::{Document, Tree};
+use millrace_units::Spelling;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -11,8 +12,7 @@ use crate::ControlError;
 /// # Errors
 /// The error in the value, as [`ControlError::Invalid`].
 pub(crate) fn read<T: DeserializeOwned>(whole: &str, value: Value) -> Result<T, ControlError> {
-    let document = Document::Request { name: whole, key: "key of it" };
-    Tree::from(value).read().map_err(|error| ControlError::invalid(error.message(document)))
+    Tree::from(value).read().map_err(|error| ControlError::invalid(error.message(Document::Request(whole))))
 }
 
 /// Works like [`read`], for settings with the keys of a configuration file.
@@ -23,7 +23,6 @@ pub(crate) fn read_settings<T: DeserializeOwned>(
     whole: &str,
     settings: Map<String, Value>,
 ) -> Result<T, ControlError> {
-    let document = Document::Request { name: whole, key: "key of it" };
-    let read = Tree::from(Value::Object(settings)).read_settings();
-    read.map_err(|error| ControlError::invalid(error.message(document)))
+    let read = Tree::from(Value::Object(settings)).read_settings(Spelling::File);
+    read.map_err(|error| ControlError::invalid(error.message(Document::Request(whole))))
 }
