@@ -1,7 +1,7 @@
 //! Normal form of configurations: equivalent configurations become equal.
 
 use crate::schema::scheduler::Scheduler;
-use crate::schema::{Bind, Budget, Config, Filter, Gate, GateTable, OnDeath, OnFault, Port, Router};
+use crate::schema::{Bind, Config, Filter, Gate, GateTable, OnDeath, OnFault, Port, Router};
 use crate::values::action::FilterAction;
 use crate::values::{Named, Text};
 
@@ -84,15 +84,14 @@ impl Filter {
         let (FilterAction::Instance(instance) | FilterAction::Copy(instance)) = self.action.value() else {
             return None;
         };
-        let (budget, packet_budget): (Option<Budget>, Option<Budget>) = (None, None);
         Some(Bind {
             instance: Named::from(instance.as_str()),
             gate: self.gate.clone()?,
             filter: self.r#match.clone(),
             priority: self.priority,
             on_fault: OnFault::default(),
-            budget,
-            packet_budget,
+            budget: None,
+            packet_budget: None,
         })
     }
 }

@@ -34,7 +34,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "[[port]]\nname = \"a\"\nkind = \"memory\"\nimpair.loss = 5",
         "4:15",
-        "impair.loss = 5: a probability is 0 to 1",
+        "impair.loss = 5 is out of range: give 0 to 1",
     ),
     (
         "[[port]]\nname = \"a\"\nkind = \"memory\"\nimpair = { delay-ms = 1, jitter-ms = 2 }",

@@ -31,7 +31,10 @@ fn a_plugin_is_a_file_by_its_whole_path() {
         (config.plugin[0].file.to_str(), config.plugin[0].allow_downgrade),
         (Some("/a/b.wasm"), false)
     );
-    assert!(refused("[[plugin]]\nfile = \"b.wasm\"\n").contains("plugin file b.wasm: give an absolute path"));
+    assert!(
+        refused("[[plugin]]\nfile = \"b.wasm\"\n")
+            .contains("plugin file \"b.wasm\" is relative: give an absolute path")
+    );
     assert!(refused("[[plugin]]\nallow-downgrade = true\n").contains("file"));
     assert!(refused("[[plugin]]\npath = \"/a\"\n").contains("path"));
 }

@@ -221,12 +221,14 @@ fn flows(port: &str, from: &Scheduler, to: &Scheduler) -> (Vec<String>, Vec<Stri
 
 /// Returns the keys of a table that differ, with their new values; `null` marks a removed key.
 pub(crate) fn changed<T: serde::Serialize>(from: &T, to: &T) -> Map<String, Value> {
-    let (from, to) = (object(from), object(to));
+    difference(&object(from), &object(to))
+}
+
+/// Returns the keys that differ, with their new values; `null` marks a removed key.
+pub(crate) fn difference(from: &Map<String, Value>, to: &Map<String, Value>) -> Map<String, Value> {
     let gone = from.keys().filter(|key| !to.contains_key(*key)).map(|key| (key.clone(), Value::Null));
     let new = to.iter().filter(|(key, value)| from.get(*key) != Some(value));
-    let mut all: Map<String, Value> = new.map(|(key, value)| (key.clone(), value.clone())).collect();
-    all.extend(gone);
-    all
+    gone.chain(new.map(|(key, value)| (key.clone(), value.clone()))).collect()
 }
 
 /// Returns a table as a JSON object.

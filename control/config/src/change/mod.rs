@@ -204,20 +204,7 @@ impl Change {
 
     /// Returns the equivalent commands, without the leading `millrace`. Most changes are one command.
     pub fn commands(&self) -> Vec<String> {
-        match self {
-            Self::SetScheduler { port, from, to, heir } => {
-                let none = Scheduler::default();
-                let (from, to) = (from.as_deref().unwrap_or(&none), to.as_deref().unwrap_or(&none));
-                commands::scheduler(port, from, to, heir.of(from, to))
-            }
-            Self::RemoveNeighbour(neighbour) => vec![commands::neighbour("remove", neighbour)],
-            Self::Place { from, to } => commands::places(from, to),
-            other => vec![other.command()],
-        }
-    }
-
-    fn command(&self) -> String {
-        match self {
+        vec![match self {
             Self::Router { from, to } => format!("router set{}", settings(&changed(from, to))),
             Self::ControlPlane { from, to } => {
                 format!("control-plane set{}", settings(&changed(&**from, &**to)))
@@ -229,7 +216,11 @@ impl Change {
             Self::SetPort { from, to } => {
                 format!("port set {}{}", &*to.name, settings(&changed(from, to)))
             }
-            Self::SetScheduler { port, .. } => format!("scheduler of {port}"),
+            Self::SetScheduler { port, from, to, heir } => {
+                let none = Scheduler::default();
+                let (from, to) = (from.as_deref().unwrap_or(&none), to.as_deref().unwrap_or(&none));
+                return commands::scheduler(port, from, to, heir.of(from, to));
+            }
             Self::AddGate(gate) => commands::add_gate(gate),
             Self::RemoveGate(gate) => format!("gate remove {}", &*gate.name),
             Self::SetGate { gate, to, .. } => format!("gate set {gate} --table {}", commands::text(to)),
@@ -252,8 +243,8 @@ impl Change {
             Self::SetRoute { to, .. } => commands::route("replace", to),
             Self::AddNeighbour(neighbour) => commands::neighbour("add", neighbour),
             Self::RemoveNeighbour(neighbour) => commands::neighbour("remove", neighbour),
-            Self::Place { from, to } => commands::places(from, to).join("; "),
-        }
+            Self::Place { from, to } => return commands::places(from, to),
+        }]
     }
 }
 
@@ -266,11 +257,7 @@ impl fmt::Display for Change {
 impl Instance {
     /// Returns the settings that turn this instance into `to`: `null` removes a setting.
     pub fn settings_to(&self, to: &Self) -> Map<String, Value> {
-        let gone = self.settings.keys().filter(|key| !to.settings.contains_key(*key));
-        let new = to.settings.iter().filter(|(key, value)| self.settings.get(*key) != Some(value));
-        gone.map(|key| (key.clone(), Value::Null))
-            .chain(new.map(|(key, value)| (key.clone(), value.clone())))
-            .collect()
+        commands::difference(&self.settings, &to.settings)
     }
 }
 

@@ -150,7 +150,10 @@ impl Checker<'_> {
             self.at("plugin", Some(index));
             let at = At::Entry("plugin", index, &["file"]);
             self.note(self.require(plugin.file.is_absolute(), at, || {
-                format!("plugin file {}: give an absolute path, which begins with /", plugin.file.display())
+                format!(
+                    "plugin file {:?} is relative: give an absolute path, which begins with /",
+                    plugin.file
+                )
             }));
         }
     }

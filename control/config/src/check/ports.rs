@@ -6,6 +6,7 @@ use millrace_units::Message;
 
 use super::{At, Checked, Checker};
 use crate::schema::{Port, PortKind};
+use crate::values::VlanIds;
 
 impl Checker<'_> {
     pub(super) fn port(&self, index: usize, port: &Port) -> Checked {
@@ -22,8 +23,10 @@ impl Checker<'_> {
                 format!("port {name:?} has a `device`, but its `kind` uses none: remove one of them")
             }
         })?;
-        self.require(port.vlan.is_none_or(|vlan| vlan.is_valid()), key(&["vlan"]), || {
-            format!("port {name:?}: VLAN id is out of range: give 1 to 4094")
+        let wrong = port.vlan.and_then(VlanIds::invalid);
+        self.require(wrong.is_none(), key(&["vlan"]), || {
+            let id = wrong.unwrap_or_default();
+            format!("port {name:?}: VLAN id {id} is out of range: give 1 to 4094")
         })?;
         self.require(port.kind != PortKind::Tap || port.mac.is_none(), key(&["mac"]), || {
             format!("port {name:?}: the MAC address of a tap port is derived from its name: remove `mac`")
@@ -37,7 +40,10 @@ impl Checker<'_> {
         })?;
         let least = if port.address.iter().any(|net| net.value().addr().is_ipv6()) { 1280 } else { 68 };
         self.require(port.mtu.is_none_or(|mtu| mtu >= least), key(&["mtu"]), || {
-            format!("port {name:?}: mtu is too small: give at least {least} (IPv4 needs 68, IPv6 1280)")
+            let mtu = port.mtu.unwrap_or_default();
+            format!(
+                "port {name:?}: mtu = {mtu} is too small: give at least {least} (IPv4 needs 68, IPv6 1280)"
+            )
         })?;
         let files = port.input.is_some() || port.output.is_some();
         self.require(files == (port.kind == PortKind::Pcap), span, || {
@@ -48,19 +54,19 @@ impl Checker<'_> {
 
     fn impairment(&self, index: usize, port: &Port) -> Checked {
         let Some(impair) = &port.impair else { return Ok(()) };
-        let (parts, times) = (0.0..=1.0, 0.0..=60_000.0);
-        for (key, value, range) in [
-            ("loss", impair.loss, &parts),
-            ("duplicate", impair.duplicate, &parts),
-            ("reorder", impair.reorder, &parts),
-            ("corrupt", impair.corrupt, &parts),
-            ("delay-ms", impair.delay_ms, &times),
-            ("jitter-ms", impair.jitter_ms, &times),
+        let (share, time) = ((1.0, ""), (60_000.0, " milliseconds"));
+        for (key, value, (most, unit)) in [
+            ("loss", impair.loss, share),
+            ("duplicate", impair.duplicate, share),
+            ("reorder", impair.reorder, share),
+            ("corrupt", impair.corrupt, share),
+            ("delay-ms", impair.delay_ms, time),
+            ("jitter-ms", impair.jitter_ms, time),
         ] {
-            self.require(range.contains(&value), At::Entry("port", index, &["impair", key]), || {
+            self.require((0.0..=most).contains(&value), At::Entry("port", index, &["impair", key]), || {
                 Message::from(format!("port {:?}: impair.", &*port.name))
                     .key(key)
-                    .text(format!(" = {value}: a probability is 0 to 1, a time 0 to 60000 ms"))
+                    .text(format!(" = {value} is out of range: give 0 to {most}{unit}"))
             })?;
         }
         let jitter = At::Entry("port", index, &["impair", "jitter-ms"]);
@@ -84,7 +90,10 @@ impl Checker<'_> {
                 self.at("port", Some(index));
                 let name = &*port.name;
                 self.note(self.require(false, At::Entry("port", index, &["device"]), || {
-                    format!("ports {other:?} and {name:?} use the same device: change one, or set its `vlan`")
+                    format!(
+                        "ports {other:?} and {name:?} use the same device {device:?}: change one, or set its \
+                         `vlan`"
+                    )
                 }));
             }
         }

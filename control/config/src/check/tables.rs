@@ -1,5 +1,7 @@
 //! Checks of the tables `router`, `control-plane`, `api` and `plugins`.
 
+use std::ops::RangeInclusive;
+
 use millrace_units::Message;
 
 use super::Checker;
@@ -14,7 +16,7 @@ fn setting(table: &str, key: &str) -> Message {
 impl Checker<'_> {
     pub(super) fn router(&self) {
         let router = &self.config.router;
-        for (key, value, range, beside) in [
+        for (key, value, range, unit) in [
             ("frames", router.frames.into(), 1024..=1 << 22, ""),
             ("workers", router.workers as u64, 1..=16, ""),
             ("icmp-dscp", router.icmp_dscp.into(), 0..=63, ""),
@@ -22,17 +24,12 @@ impl Checker<'_> {
             ("plugin-weight", router.plugin_weight.into(), 1..=256, " packets"),
             ("driver-flows", router.driver_flows.into(), 0..=4_194_304, ""),
         ] {
-            self.value(range.contains(&value), "router", key, || {
-                let (least, most) = (range.start(), range.end());
-                setting("router", key)
-                    .text(format!(" = {value} is out of range: give {least} to {most}{beside}"))
-            });
+            self.within("router", key, value, range, unit);
         }
-        let flows = router.flows_max;
-        self.value(flows == 0 || (1024..=1 << 24).contains(&flows), "router", "flows-max", || {
-            setting("router", "flows-max")
-                .text(format!(" = {flows} is out of range: 1024 to 16777216, or 0 for no flow table"))
-        });
+        if router.flows_max != 0 {
+            let flows = router.flows_max.into();
+            self.within("router", "flows-max", flows, 1024..=1 << 24, ", or 0 for no flow table");
+        }
         let key = if router.icmp_rate == 0 { "icmp-rate" } else { "icmp-burst" };
         self.value(router.icmp_rate > 0 && router.icmp_burst > 0, "router", key, || {
             setting("router", "icmp-rate")
@@ -44,10 +41,7 @@ impl Checker<'_> {
 
     pub(super) fn control_plane(&self) {
         for (key, rate) in self.config.control_plane.rates() {
-            self.value((1..=10_000_000).contains(&rate), "control-plane", key, || {
-                setting("control-plane", key)
-                    .text(format!(" = {rate} is out of range: give 1 to 10000000 packets per second"))
-            });
+            self.within("control-plane", key, rate.into(), 1..=10_000_000, " packets per second");
         }
     }
 
@@ -60,25 +54,27 @@ impl Checker<'_> {
                 format!("api.{has} is set, but api.{lacks} is not: set both, or neither")
             });
         }
-        let files = 1..=100;
-        self.value(files.contains(&api.audit_files), "api", "audit-files", || {
-            setting("api", "audit-files")
-                .text(format!(" = {} is out of range: give 1 to 100", api.audit_files))
-        });
+        self.within("api", "audit-files", api.audit_files.into(), 1..=100, "");
         let wrong = api.listen.iter().find(|address| address.port() == 0);
         self.value(wrong.is_none(), "api", "listen", || {
             "api.listen has an address with port 0: give a port, as in \"0.0.0.0:8443\"".to_owned()
         });
         let twice = api.listen.iter().enumerate().find(|(place, one)| api.listen[..*place].contains(one));
         self.value(twice.is_none(), "api", "listen", || {
-            format!("api.listen has {} twice", twice.map(|(_, one)| one.to_string()).unwrap_or_default())
+            let address = twice.map(|(_, one)| one.to_string()).unwrap_or_default();
+            format!("api.listen has {address} twice: remove one")
         });
     }
 
     pub(super) fn plugins(&self, plugins: &Plugins) {
-        let faults = plugins.faults;
-        self.value((1..=1000).contains(&faults), "plugins", "faults", || {
-            format!("plugins.faults = {faults} is out of range: give 1 to 1000")
+        self.within("plugins", "faults", plugins.faults.into(), 1..=1000, "");
+    }
+
+    /// Notes a value of a table outside of its range. `unit` follows the range in the error.
+    fn within(&self, table: &str, key: &str, value: u64, range: RangeInclusive<u64>, unit: &str) {
+        self.value(range.contains(&value), table, key, || {
+            let (least, most) = (range.start(), range.end());
+            setting(table, key).text(format!(" = {value} is out of range: give {least} to {most}{unit}"))
         });
     }
 }

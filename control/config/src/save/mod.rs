@@ -24,12 +24,7 @@ impl Config {
     /// # Errors
     /// No known case: each readable configuration can be written.
     pub fn to_text(&self) -> Result<String, ConfigErrors> {
-        let refused = |problem: String| -> ConfigErrors {
-            ConfigError { place: Place::of(None, "", "running configuration"), problem: problem.into() }
-                .into()
-        };
-        let pieces = self.pieces();
-        pieces.map_err(|error: toml::ser::Error| refused(format!("can't be written as TOML: {error}")))
+        self.pieces().map_err(|error| unwritable("running configuration", &error))
     }
 
     /// Builds the text in pieces: a single TOML document takes forty times as much memory.
@@ -64,13 +59,10 @@ impl Config {
     /// The text is not a valid configuration.
     pub fn save_into(&self, text: &str, origin: &str) -> Result<String, ConfigErrors> {
         let file = Self::parse(text, origin)?;
-        let refused = |problem: String| -> ConfigErrors {
-            ConfigError { place: Place::of(None, text, origin), problem: problem.into() }.into()
-        };
         let mut document: DocumentMut =
-            text.parse().map_err(|error: toml_edit::TomlError| refused(error.to_string()))?;
+            text.parse().map_err(|error: toml_edit::TomlError| refused(origin, error.to_string()))?;
         let saved = Saving { document: &mut document }.save(&file, &self.clone().normalized());
-        saved.map_err(|error| refused(format!("can't be written as TOML: {error}")))?;
+        saved.map_err(|error| unwritable(origin, &error))?;
         let saved = document.to_string();
         // New lines end with CR LF if all lines of the text do.
         let lines = text.matches('\n').count();
@@ -79,6 +71,15 @@ impl Config {
             false => saved,
         })
     }
+}
+
+/// Returns an error about a whole file.
+fn refused(origin: &str, problem: String) -> ConfigErrors {
+    ConfigError { place: Place::of(None, "", origin), problem: problem.into() }.into()
+}
+
+fn unwritable(origin: &str, error: &toml::ser::Error) -> ConfigErrors {
+    refused(origin, format!("can't be written as TOML: {error}"))
 }
 
 type Saved = Result<(), toml::ser::Error>;
@@ -122,8 +123,10 @@ impl Saving<'_> {
         self.named("neighbour", &normal.neighbour, &runs.neighbour, |one| {
             format!("{} {}", one.address, &*one.port)
         })?;
-        // Redundant settings of a gate stay in the file.
-        let gates: Vec<Gate> = file.gate.iter().map(|gate| normal_gate(gate, &normal)).collect();
+        // The normal form omits a gate with redundant settings; they stay in the file.
+        let normal_gate =
+            |gate: &Gate| normal.gate.iter().find(|own| own.name == gate.name).unwrap_or(gate).clone();
+        let gates: Vec<Gate> = file.gate.iter().map(normal_gate).collect();
         self.named("gate", &gates, &runs.gate, |gate| gate.name.to_string())?;
         self.named("plugin", &normal.plugin, &runs.plugin, |plugin| plugin.file.display().to_string())?;
         self.named("instance", &normal.instance, &runs.instance, |instance| instance.name.to_string())?;
@@ -169,11 +172,7 @@ impl Saving<'_> {
             }
         }
         let gone = file.iter().map(|own| !running.contains_key(&name(own))).collect::<Vec<_>>();
-        let new = runs.iter().filter(|one| !known.contains(&name(one)));
-        let new = new.map(written).collect::<Result<Vec<_>, _>>()?;
-        list.replace(&gone, new);
-        self.forget_empty(noun);
-        Ok(())
+        self.replace(noun, &gone, runs.iter().filter(|one| !known.contains(&name(one))))
     }
 
     /// Writes an ordered list, whose first match applies. If the kept entries change their order, all are
@@ -192,10 +191,7 @@ impl Saving<'_> {
         if stands == running {
             return self.named(noun, file, runs, name);
         }
-        let all = runs.iter().map(written).collect::<Result<Vec<_>, _>>()?;
-        self.list(noun).replace(&vec![true; file.len()], all);
-        self.forget_empty(noun);
-        Ok(())
+        self.replace(noun, &vec![true; file.len()], runs.iter())
     }
 
     /// Writes bindings and filters. They have no names, so two are the same only if all fields are equal.
@@ -216,13 +212,23 @@ impl Saving<'_> {
         let known: HashSet<&String> = filters.iter().chain(&binds).collect();
         let gone = |own: &[String]| own.iter().map(|one| !running.contains(one)).collect::<Vec<_>>();
         let new = runs.bind.iter().filter(|bind| !known.contains(&fields(*bind)));
-        let new = new.map(written).collect::<Result<Vec<_>, _>>()?;
-        self.list("bind").replace(&gone(&binds), new);
-        self.forget_empty("bind");
+        self.replace("bind", &gone(&binds), new)?;
         let new = runs.filter.iter().filter(|filter| !known.contains(&fields(*filter)));
+        self.replace("filter", &gone(&filters), new)
+    }
+
+    /// Removes entries from the list of a noun and appends new ones. An empty list disappears.
+    fn replace<'t, T: Serialize + 't>(
+        &mut self,
+        noun: &str,
+        gone: &[bool],
+        new: impl Iterator<Item = &'t T>,
+    ) -> Saved {
         let new = new.map(written).collect::<Result<Vec<_>, _>>()?;
-        self.list("filter").replace(&gone(&filters), new);
-        self.forget_empty("filter");
+        self.list(noun).replace(gone, new);
+        if self.document.get(noun).and_then(Item::as_array_of_tables).is_some_and(ArrayOfTables::is_empty) {
+            self.document.remove(noun);
+        }
         Ok(())
     }
 
@@ -238,23 +244,11 @@ impl Saving<'_> {
             None => unreachable!("an item that was just made a list is no list"),
         }
     }
-
-    fn forget_empty(&mut self, noun: &str) {
-        if self.document.get(noun).and_then(Item::as_array_of_tables).is_some_and(ArrayOfTables::is_empty) {
-            self.document.remove(noun);
-        }
-    }
 }
 
 /// Returns all fields of an entry as text.
 fn fields(entry: &impl Serialize) -> String {
     Value::Object(object(entry)).to_string()
-}
-
-/// Returns the normal form of a gate, or the gate itself if the normal form omits it.
-fn normal_gate(gate: &Gate, normal: &Config) -> Gate {
-    let found = normal.gate.iter().find(|own| own.name == gate.name);
-    found.unwrap_or(gate).clone()
 }
 
 /// Returns an entry as a table of its own.

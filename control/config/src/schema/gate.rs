@@ -8,22 +8,19 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::values::action::FilterAction;
-use crate::values::{Named, Text, Written, is_default};
+use crate::values::{Named, Text, is_default, written};
 
 /// Additional gate, or the table type of a default gate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Gate {
     /// Name of the gate.
-    #[schemars(with = "String")]
     pub name: Named,
     /// Position of the gate: early, route, late, queue or copy; only for additional gates.
-    #[schemars(with = "Option<String>")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<Text<Position>>,
     /// Filter table type of the gate. Default `auto`.
-    #[serde(default)]
-    #[serde(skip_serializing_if = "is_default")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub table: GateTable,
 }
 
@@ -54,19 +51,15 @@ pub enum GateTable {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Filter {
     /// Packets to match; `*` matches all.
-    #[schemars(with = "String")]
     pub r#match: Text<millrace_classify::FilterExpression>,
     /// Action on matching packets.
-    #[schemars(with = "String")]
     pub action: Text<FilterAction>,
     /// Name of the gate. Default: `tap` for copies, `schedule` for queues, `firewall` for `police`, else
     /// `route`; an instance needs a gate.
-    #[schemars(with = "Option<String>")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gate: Option<Named>,
     /// Priority: of several matching filters, the highest wins. Default 0.
-    #[serde(default)]
-    #[serde(skip_serializing_if = "is_default")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub priority: i32,
 }
 
@@ -109,11 +102,7 @@ impl FromStr for Placeable {
     }
 }
 
-impl Written for Placeable {
-    fn parse(text: &str) -> Result<Self, String> {
-        text.parse().map_err(|error: millrace_classify::FilterError| error.to_string())
-    }
-}
+written!(Placeable);
 
 /// Placement of flows at a level; the first matching placement applies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -121,7 +110,6 @@ impl Written for Placeable {
 pub struct Placement {
     /// Flows to place: a filter, `*` for all, or `instance NAME` for the flows of an instance with an eBPF
     /// variant.
-    #[schemars(with = "String")]
     pub flow: Text<Placeable>,
     /// Level of the flows.
     pub level: PlacementLevel,

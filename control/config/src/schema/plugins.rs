@@ -17,8 +17,7 @@ pub struct Plugin {
     /// Absolute path of the file, a WebAssembly module or a shared object; a signature file may be beside it.
     pub file: PathBuf,
     /// Whether a signed plugin may be older than a version that was loaded before. Default `false`.
-    #[serde(default)]
-    #[serde(skip_serializing_if = "is_default")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub allow_downgrade: bool,
 }
 
@@ -135,14 +134,11 @@ pub enum SharedObjects {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Instance {
     /// Name of the plugin.
-    #[schemars(with = "String")]
     pub plugin: Named,
     /// Name of the instance.
-    #[schemars(with = "String")]
     pub name: Named,
     /// Settings of the instance, as the plugin's manual page lists them.
-    #[serde(default)]
-    #[serde(skip_serializing_if = "Map::is_empty")]
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub settings: Map<String, Value>,
 }
 
@@ -151,21 +147,16 @@ pub struct Instance {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Bind {
     /// Name of the instance.
-    #[schemars(with = "String")]
     pub instance: Named,
     /// Name of the gate.
-    #[schemars(with = "String")]
     pub gate: Named,
     /// Filter of packets for the instance. Empty: all packets.
-    #[schemars(with = "String")]
     pub filter: Text<millrace_classify::FilterExpression>,
     /// Priority: of several matching filters, the highest wins. Default 0.
-    #[serde(default)]
-    #[serde(skip_serializing_if = "is_default")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub priority: i32,
     /// Treatment of packets at which the instance fails, and during the pause after that. Default `drop`.
-    #[serde(default)]
-    #[serde(skip_serializing_if = "is_default")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub on_fault: OnFault,
     /// Total time that a call of the instance may take before it counts as a fault, 1 us to 1 s. Default 1
     /// ms.

@@ -16,30 +16,24 @@ use crate::values::{InputWeight, Named, Text, VlanIds, is_default};
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Port {
     /// Name of the port.
-    #[schemars(with = "String")]
     pub name: Named,
     /// Kernel device of the port. For kinds `device` (the default) and sub-interfaces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     /// Kind of the port. Default `device`.
-    #[serde(default)]
-    #[serde(skip_serializing_if = "is_default")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub kind: PortKind,
     /// Driver that accesses the kernel device. Default `auto`.
-    #[serde(default)]
-    #[serde(skip_serializing_if = "is_default")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub driver: Device,
     /// VLAN id, or outer and inner id, of a sub-interface of `device` with addresses, ARP and ND of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vlan: Option<VlanIds>,
     /// Addresses with the prefix length of their subnet; only for ports without a kernel device, and
     /// sub-interfaces.
-    #[serde(default)]
-    #[schemars(with = "Vec<String>")]
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub address: Vec<Text<IpNet>>,
     /// MAC address, for ports without a kernel device. Default: made from the name.
-    #[schemars(with = "Option<String>")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mac: Option<Text<MacAddr>>,
     /// Largest network packet in bytes, 68 to 65,535, for ports without a kernel device. Default 1,500.
@@ -55,8 +49,7 @@ pub struct Port {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<PathBuf>,
     /// Whether `input` is played as fast as it can be read instead of at the recorded times.
-    #[serde(default)]
-    #[serde(skip_serializing_if = "is_default")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub fast: bool,
     /// Impairment of the port, for tests and labs.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,14 +58,12 @@ pub struct Port {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub record: Option<PathBuf>,
     /// Reverse path check: whether the route to a packet's source must use its incoming port. Default `off`.
-    #[serde(default)]
-    #[serde(skip_serializing_if = "is_default")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub reverse_path: ReversePath,
     /// Maximum number of packets taken from the port per iteration, 1 to 256; under overload, ports are
     /// served in proportion to their weights. Default 256.
-    #[serde(default)]
     #[schemars(with = "u16")]
-    #[serde(skip_serializing_if = "is_default")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub input_weight: InputWeight,
     /// Scheduler of the port. Default: none, packets are sent at once in FIFO order.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -16,20 +16,21 @@ use crate::values::{Named, Text, is_default};
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Route {
     /// Destination prefix.
-    #[schemars(with = "String")]
     pub to: Text<IpNet>,
     /// Next hop; several next hops share the flows.
-    #[serde(default, deserialize_with = "one_or_many")]
     #[schemars(with = "OneOrMany")]
-    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "one_alone")]
+    #[serde(
+        default,
+        deserialize_with = "one_or_many",
+        skip_serializing_if = "Vec::is_empty",
+        serialize_with = "one_alone"
+    )]
     pub via: Vec<IpAddr>,
     /// Outgoing port; without `via`, the destinations are neighbours at this port.
-    #[schemars(with = "Option<String>")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<Named>,
     /// Kind of the route. Default `forward`.
-    #[serde(default)]
-    #[serde(skip_serializing_if = "is_default")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub kind: RouteKind,
 }
 
@@ -101,12 +102,10 @@ impl RouteKind {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Neighbour {
     /// Port of the neighbour.
-    #[schemars(with = "String")]
     pub port: Named,
     /// IP address of the neighbour.
     pub address: IpAddr,
     /// MAC address of the neighbour.
-    #[schemars(with = "String")]
     pub mac: Text<MacAddr>,
 }
 

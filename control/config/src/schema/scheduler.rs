@@ -21,7 +21,6 @@ pub struct Scheduler {
     /// Link overhead per packet: `ethernet`, `atm`, `atm BYTES`, `bytes BYTES`, `bytes BYTES minimum BYTES`
     /// or `none`. Default `ethernet`.
     #[serde(skip_serializing_if = "is_default")]
-    #[schemars(with = "String")]
     pub overhead: Overhead,
     /// Leaf for packets that no filter assigns to a queue. Default: the first leaf.
     #[serde(skip_serializing_if = "Option::is_none")]

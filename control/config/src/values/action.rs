@@ -53,9 +53,7 @@ pub struct Policing {
 
 impl Policing {
     /// Lowest and highest rate in bits per second.
-    pub const RATES: RangeInclusive<u64> = 1_000..=1_000_000_000_000;
-    /// Smallest and largest burst in bytes; the smallest is a packet of 1,500 bytes with its link header.
-    pub const BURSTS: RangeInclusive<u32> = 1_514..=1 << 26;
+    const RATES: RangeInclusive<u64> = 1_000..=1_000_000_000_000;
 
     /// Returns the default burst: 50 ms at the rate, at least 16 KiB and at most 16 MiB.
     fn usual_burst(rate: Bits) -> u32 {
@@ -67,17 +65,14 @@ impl Policing {
         let (rate, burst) = match words[..] {
             [rate] => (rate, None),
             [rate, "burst", burst] => (rate, Some(burst)),
-            _ => {
-                return Err(format!("police takes `RATE` or `RATE burst SIZE`, not {text:?}"));
-            }
+            _ => return Err(format!("police takes `RATE` or `RATE burst SIZE`, not {text:?}")),
         };
         let rate: Bits = rate.parse()?;
         if !Self::RATES.contains(&rate.0) {
             return Err(format!("police rate {rate} is out of range: give 1kbit to 1000gbit"));
         }
         let burst = burst.map(str::parse::<BurstSize>).transpose()?;
-        let burst = burst.map(BurstSize::bytes_u32);
-        Ok(Self { rate, burst: burst.unwrap_or_else(|| Self::usual_burst(rate)) })
+        Ok(Self { rate, burst: burst.map_or_else(|| Self::usual_burst(rate), BurstSize::bytes_u32) })
     }
 }
 
@@ -311,7 +306,7 @@ mod tests {
             ways in prop::collection::btree_map("[a-z][a-z0-9.-]{0,8}", any::<Option<IpAddr>>(), 1..4),
             kind in 0..7,
             rate in Policing::RATES,
-            burst in Policing::BURSTS,
+            burst in 1_514..=1_u32 << 26,
         ) {
             let name = ways.keys().next().unwrap().clone();
             let ways: Vec<WayOut> = ways.into_iter().map(|(port, via)| WayOut { port, via }).collect();

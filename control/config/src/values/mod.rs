@@ -2,6 +2,7 @@
 
 pub(crate) mod action;
 pub(crate) mod flow;
+mod form;
 pub(crate) mod overhead;
 pub(crate) mod quantity;
 
@@ -14,6 +15,7 @@ use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Unexpected, Visitor
 use serde::{Serialize, Serializer};
 
 use crate::reading::Placed;
+use form::string_schema;
 
 /// Type that is written as text in the file.
 pub trait Written: Sized {
@@ -27,13 +29,14 @@ pub trait Written: Sized {
 /// Implements [`Written`] by [`FromStr`], whose errors name problem and remedy.
 macro_rules! written {
     ($($kind:ty),+ $(,)?) => {$(
-        impl Written for $kind {
+        impl $crate::values::Written for $kind {
             fn parse(text: &str) -> Result<Self, String> {
-                text.parse().map_err(|error: <Self as FromStr>::Err| error.to_string())
+                text.parse().map_err(|error: <Self as std::str::FromStr>::Err| error.to_string())
             }
         }
     )+};
 }
+pub(crate) use written;
 
 written!(
     millrace_classify::FilterExpression,
@@ -83,6 +86,8 @@ impl<T: fmt::Display> Text<T> {
     }
 }
 
+string_schema!([T] Text<T>);
+
 impl<T> Serialize for Text<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.written)
@@ -131,6 +136,8 @@ impl From<&str> for Named {
     }
 }
 
+string_schema!([] Named);
+
 impl Serialize for Named {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self)
@@ -168,13 +175,13 @@ pub enum VlanIds {
 }
 
 impl VlanIds {
-    /// Whether every id is valid, 1 to 4094.
-    pub fn is_valid(self) -> bool {
+    /// Returns the first id that is not 1 to 4094.
+    pub(crate) fn invalid(self) -> Option<u16> {
         let ids = match self {
             Self::Single(id) => [id, 1],
             Self::Double(ids) => ids,
         };
-        ids.into_iter().all(|id| (1..=4094).contains(&id))
+        ids.into_iter().find(|id| !(1..=4094).contains(id))
     }
 }
 

@@ -3,11 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use super::form::written_value;
 
 /// Link overhead per packet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overhead {
     /// `ethernet`: 24 bytes around each frame, and at least 84 bytes in total.
     #[default]
@@ -69,19 +68,7 @@ impl fmt::Display for Overhead {
     }
 }
 
-impl TryFrom<String> for Overhead {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl From<Overhead> for String {
-    fn from(overhead: Overhead) -> Self {
-        overhead.to_string()
-    }
-}
+written_value!([] Overhead, "a link overhead such as \"ethernet\"");
 
 #[cfg(test)]
 mod tests {

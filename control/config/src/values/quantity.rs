@@ -7,26 +7,13 @@ use std::time::Duration;
 
 use millrace_units::{read_rate, read_size, read_time, write_rate, write_size, write_time};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{Deserialize, Deserializer, Error, Visitor};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::form::{read_written, written_value};
 
 /// Rate in bits per second, written as `64kbit`, `1.5mbit` or `10gbit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bits(pub u64);
-
-impl FromStr for Bits {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        read_rate(text, 1..=1_000_000_000_000_000).map(Self).map_err(|error| error.to_string())
-    }
-}
-
-impl fmt::Display for Bits {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&write_rate(self.0))
-    }
-}
 
 /// Size of `LEAST` to `MOST` bytes, written as `1538B` or `64KiB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,13 +25,7 @@ pub type QueueSize = Size<0, { u32::MAX as u64 }>;
 impl<const LEAST: u64, const MOST: u64> Size<LEAST, MOST> {
     /// Returns the size of `bytes` bytes, clamped to the range.
     pub const fn clamped(bytes: u64) -> Self {
-        Self(if bytes < LEAST {
-            LEAST
-        } else if bytes > MOST {
-            MOST
-        } else {
-            bytes
-        })
+        Self(clamp(bytes, LEAST, MOST))
     }
 
     /// Returns the size in bytes.
@@ -58,20 +39,6 @@ impl<const LEAST: u64, const MOST: u64> Size<LEAST, MOST> {
     }
 }
 
-impl<const LEAST: u64, const MOST: u64> FromStr for Size<LEAST, MOST> {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        read_size(text, LEAST..=MOST).map(Self).map_err(|error| error.to_string())
-    }
-}
-
-impl<const LEAST: u64, const MOST: u64> fmt::Display for Size<LEAST, MOST> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&write_size(self.0))
-    }
-}
-
 /// Time of `LEAST` to `MOST` microseconds, written as `50us`, `10ms` or `30s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Time<const LEAST: u64, const MOST: u64>(u64);
@@ -79,13 +46,7 @@ pub struct Time<const LEAST: u64, const MOST: u64>(u64);
 impl<const LEAST: u64, const MOST: u64> Time<LEAST, MOST> {
     /// Returns the time of `microseconds`, clamped to the range.
     pub const fn clamped(microseconds: u64) -> Self {
-        Self(if microseconds < LEAST {
-            LEAST
-        } else if microseconds > MOST {
-            MOST
-        } else {
-            microseconds
-        })
+        Self(clamp(microseconds, LEAST, MOST))
     }
 
     /// Returns the time in microseconds.
@@ -99,19 +60,45 @@ impl<const LEAST: u64, const MOST: u64> Time<LEAST, MOST> {
     }
 }
 
-impl<const LEAST: u64, const MOST: u64> FromStr for Time<LEAST, MOST> {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        read_time(text, LEAST..=MOST).map(Self).map_err(|error| error.to_string())
+/// Works like [`Ord::clamp`], also in constants.
+const fn clamp(number: u64, least: u64, most: u64) -> u64 {
+    match number {
+        _ if number < least => least,
+        _ if number > most => most,
+        _ => number,
     }
 }
 
-impl<const LEAST: u64, const MOST: u64> fmt::Display for Time<LEAST, MOST> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&write_time(self.0))
-    }
+/// Implements the text form of a number with a unit.
+macro_rules! quantity {
+    ([$($generics:tt)*] $name:ty, $range:expr, $read:path, $write:path, $expected:literal) => {
+        impl<$($generics)*> FromStr for $name {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, String> {
+                $read(text, $range).map(Self).map_err(|error| error.to_string())
+            }
+        }
+
+        impl<$($generics)*> fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&$write(self.0))
+            }
+        }
+
+        written_value!([$($generics)*] $name, $expected);
+    };
 }
+
+quantity!([] Bits, 1..=1_000_000_000_000_000, read_rate, write_rate, "a rate such as \"10mbit\"");
+quantity!(
+    [const LEAST: u64, const MOST: u64] Size<LEAST, MOST>,
+    LEAST..=MOST, read_size, write_size, "a size such as \"64KiB\""
+);
+quantity!(
+    [const LEAST: u64, const MOST: u64] Time<LEAST, MOST>,
+    LEAST..=MOST, read_time, write_time, "a time such as \"10ms\""
+);
 
 /// Average length of a queue: a size, or a number of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,41 +154,8 @@ impl Serialize for Length {
 
 impl<'de> Deserialize<'de> for Length {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        read(deserializer, "a size such as \"4KiB\", or a number of packets")
+        read_written(deserializer, "a size such as \"4KiB\", or a number of packets")
     }
-}
-
-/// Reads a quantity. A plain number is read as text, so that the parser's error names the missing unit.
-fn read<'de, T: FromStr<Err = String>, D: Deserializer<'de>>(
-    deserializer: D,
-    expected: &'static str,
-) -> Result<T, D::Error> {
-    struct Quantity<T>(&'static str, std::marker::PhantomData<T>);
-
-    impl<T: FromStr<Err = String>> Visitor<'_> for Quantity<T> {
-        type Value = T;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str(self.0)
-        }
-
-        fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
-            text.parse().map_err(E::custom)
-        }
-
-        fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
-            self.visit_str(&number.to_string())
-        }
-
-        fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
-            self.visit_str(&number.to_string())
-        }
-
-        fn visit_f64<E: Error>(self, number: f64) -> Result<T, E> {
-            self.visit_str(&number.to_string())
-        }
-    }
-    deserializer.deserialize_any(Quantity(expected, std::marker::PhantomData))
 }
 
 /// Service curve: `RATE`, or `RATE TIME RATE`.
@@ -235,7 +189,7 @@ impl FromStr for CurveText {
 
 /// Reads the first slope of a curve. It may be 0: no service is guaranteed until its time is over.
 fn slope(text: &str) -> Result<Bits, String> {
-    if millrace_units::read_rate(text, 0..=0) == Ok(0) { Ok(Bits(0)) } else { text.parse() }
+    if read_rate(text, 0..=0) == Ok(0) { Ok(Bits(0)) } else { text.parse() }
 }
 
 /// Reads the duration of the first slope of a curve: at most an hour.
@@ -248,46 +202,12 @@ impl fmt::Display for CurveText {
         let Self { first, micros, then } = self;
         match micros {
             0 => write!(f, "{then}"),
-            micros => write!(f, "{first} {} {then}", millrace_units::write_time(*micros)),
+            micros => write!(f, "{first} {} {then}", write_time(*micros)),
         }
     }
 }
 
-/// Implements reading and writing of a quantity.
-macro_rules! quantity {
-    ($name:ty, $schema:literal, $expected:literal $(, const $bound:ident)*) => {
-        impl<$(const $bound: u64),*> Serialize for $name {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
-            }
-        }
-
-        impl<'de, $(const $bound: u64),*> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                read(deserializer, $expected)
-            }
-        }
-
-        impl<$(const $bound: u64),*> JsonSchema for $name {
-            fn schema_name() -> Cow<'static, str> {
-                $schema.into()
-            }
-
-            fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                json_schema!({"type": "string"})
-            }
-
-            fn inline_schema() -> bool {
-                true
-            }
-        }
-    };
-}
-
-quantity!(CurveText, "Curve", "a service curve such as \"1mbit\" or \"1mbit 10ms 64kbit\"");
-quantity!(Bits, "Rate", "a rate such as \"10mbit\"");
-quantity!(Size<LEAST, MOST>, "Size", "a size such as \"64KiB\"", const LEAST, const MOST);
-quantity!(Time<LEAST, MOST>, "Time", "a time such as \"10ms\"", const LEAST, const MOST);
+written_value!([] CurveText, "a service curve such as \"1mbit\" or \"1mbit 10ms 64kbit\"");
 
 #[cfg(test)]
 mod tests {

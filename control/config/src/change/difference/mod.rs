@@ -288,10 +288,7 @@ fn add_gate(gate: &Gate) -> Vec<Change> {
 }
 
 fn remove_gate(gate: &Gate) -> Vec<Change> {
-    let plain = Gate { table: Default::default(), ..gate.clone() };
-    let table = (gate.table != plain.table).then(|| set_gate(gate, &plain));
-    let removed = plain.position.is_some().then(|| Change::RemoveGate(plain.clone()));
-    table.into_iter().chain(removed).collect()
+    add_gate(gate).into_iter().rev().map(Change::inverse).collect()
 }
 
 fn set_gate(from: &Gate, to: &Gate) -> Change {
