@@ -13,7 +13,7 @@
 #include "millrace.h"
 
 MILLRACE_PLUGIN("{\"abi\":1,\"name\":\"ack-monitor-c\",\"version\":\"0.1.0\","
-                "\"summary\":\"Watches the acknowledgments of TCP flows, and counts those that come again.\","
+                "\"summary\":\"Counts the acknowledgments of TCP flows, and their duplicates.\","
                 "\"positions\":[\"early\",\"late\",\"copy\"],"
                 "\"messages\":{\"read\":\"the counters\",\"reset\":\"sets all counters to zero\"},"
                 "\"flow-state\":16}");

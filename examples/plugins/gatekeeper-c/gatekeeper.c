@@ -11,7 +11,7 @@
 #include "millrace.h"
 
 MILLRACE_PLUGIN("{\"abi\":1,\"name\":\"gatekeeper\",\"version\":\"0.1.0\","
-                "\"summary\":\"Lets UDP packets to those ports pass that its host companion allows.\",\"positions\":[\"early\",\"late\"],"
+                "\"summary\":\"Passes UDP packets to the ports that its host companion allows.\",\"positions\":[\"early\",\"late\"],"
                 "\"capabilities\":[\"packet-read\",\"map-read\",\"map-write\",\"message\"],"
                 "\"maps\":[{\"name\":\"ports\",\"key\":2,\"value\":1,\"entries\":1024}],"
                 "\"host-companion\":\"gatekeeper-slow.wasm\"}");

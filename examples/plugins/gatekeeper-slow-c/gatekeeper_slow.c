@@ -10,7 +10,7 @@
 #include "millrace.h"
 
 MILLRACE_PLUGIN("{\"abi\":1,\"name\":\"gatekeeper-slow\",\"version\":\"0.1.0\","
-                "\"summary\":\"The host companion of gatekeeper.\",\"positions\":[\"early\"],"
+                "\"summary\":\"Host companion of gatekeeper.\",\"positions\":[\"early\"],"
                 "\"messages\":{\"read\":\"how many ports it was asked about\"},"
                 "\"capabilities\":[\"log\",\"request\",\"message\"]}");
 

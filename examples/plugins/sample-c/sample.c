@@ -14,17 +14,17 @@
 #include "millrace.h"
 
 MILLRACE_PLUGIN("{\"abi\":1,\"name\":\"sample-c\",\"version\":\"0.1.0\","
-                "\"summary\":\"Sends one in so many copies to a port, and uses up the others.\","
+                "\"summary\":\"Sends one of every N copies to a port, and discards the others.\","
                 "\"positions\":[\"copy\"],\"features\":[\"to-ports\"],"
                 "\"messages\":{\"read\":\"the counters\",\"reset\":\"sets all counters to zero\"},"
                 "\"settings\":{\"type\":\"object\",\"properties\":{"
-                "\"to\":{\"type\":\"string\",\"format\":\"port\",\"description\":\"the port that copies are sent to\"},"
+                "\"to\":{\"type\":\"string\",\"format\":\"port\",\"description\":\"port for the copies\"},"
                 "\"one-in\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":4294967295,\"default\":1,"
-                "\"description\":\"one in so many copies is sent\"},"
+                "\"description\":\"the number N: one of every N copies is sent\"},"
                 "\"mode\":{\"enum\":[\"every\",\"random\"],\"default\":\"every\","
-                "\"description\":\"of each so many copies the last, or each with the same chance\"},"
+                "\"description\":\"the last of every N copies, or each copy with the same probability\"},"
                 "\"seed\":{\"type\":\"integer\",\"minimum\":1,\"default\":1,"
-                "\"description\":\"where random numbers begin\"}},"
+                "\"description\":\"seed of the random numbers\"}},"
                 "\"required\":[\"to\"],\"additionalProperties\":false},"
                 "\"window\":0}");
 

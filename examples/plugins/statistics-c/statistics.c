@@ -17,7 +17,7 @@ MILLRACE_PLUGIN("{\"abi\":1,\"name\":\"statistics-c\",\"version\":\"0.1.0\","
                 "\"messages\":{\"read\":\"the counters\",\"reset\":\"sets all counters to zero\"},"
                 "\"settings\":{\"type\":\"object\",\"properties\":{"
                 "\"by-protocol\":{\"type\":\"boolean\",\"default\":true,"
-                "\"description\":\"counts by protocol, not only in all\"}},"
+                "\"description\":\"whether to count by protocol beside the totals\"}},"
                 "\"additionalProperties\":false},"
                 /* The plugin reads no byte of a packet: its description has the counted values. */
                 "\"window\":0}");

@@ -15,6 +15,8 @@ mod features;
 #[cfg(feature = "host")]
 mod backlog;
 #[cfg(feature = "host")]
+mod declared;
+#[cfg(feature = "host")]
 mod driver;
 #[cfg(feature = "host")]
 mod error;

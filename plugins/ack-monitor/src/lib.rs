@@ -56,11 +56,9 @@ mod flow;
 mod segment;
 mod worst;
 
-use std::sync::LazyLock;
-
 use millrace_plugin_abi::{
     Features, FlowEnd, Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply,
-    SettingsReader, manual_of, merged_but, restored, settings_of,
+    SettingsReader, declared, merged_but, restored, settings_of,
 };
 use serde_json::{Map, Value, json};
 
@@ -78,62 +76,34 @@ pub struct AckMonitor;
 const NAME: &str = "ack-monitor";
 const MESSAGES: &[(&str, &str)] = &[
     ("read", "counters and the worst flows"),
-    ("set", "worst=0 to 64: how many flows are remembered at their ends"),
-    ("reset", "sets all counters to zero and forgets the flows that have ended"),
+    ("set", "worst=0 to 64: sets the number of ended flows to keep"),
+    ("reset", "sets all counters to zero and drops the ended flows"),
 ];
 /// Default number of ended flows to keep.
 const DEFAULT_WORST: usize = 8;
 /// Version of the saved state of instances, and of the state of flows.
 const STATE_VERSION: u32 = 1;
 
-static SCHEMA: LazyLock<Map<String, Value>> = LazyLock::new(|| {
-    let properties = json!({
-        "worst": {"type": "integer", "minimum": 0, "maximum": MOST_WORST, "default": DEFAULT_WORST,
-            "description": "how many flows are remembered at their ends"},
-    });
-    settings_of(properties, &[])
-});
-
 impl Plugin for AckMonitor {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn version(&self) -> &'static str {
-        env!("CARGO_PKG_VERSION")
-    }
-
-    fn summary(&self) -> &'static str {
-        "Watches the acknowledgments of TCP flows: how many come again, and how fast they come."
-    }
-
-    fn positions(&self) -> &'static [Position] {
-        &[Position::Early, Position::Late, Position::Copy]
-    }
-
-    fn features(&self) -> Features {
-        Features::FLOW_STATE.and(Features::FLOW_ENDS).and(Features::SAVED_STATE)
-    }
-
-    fn manual(&self) -> Option<String> {
-        Some(manual_of(include_str!("lib.rs")))
-    }
-
-    fn messages(&self) -> &'static [(&'static str, &'static str)] {
-        MESSAGES
-    }
-
-    fn settings_schema(&self) -> Option<&Map<String, Value>> {
-        Some(&SCHEMA)
+    declared! {
+        name: NAME,
+        summary: "Counts the acknowledgments of TCP flows, their duplicates and their rate.",
+        positions: &[Position::Early, Position::Late, Position::Copy],
+        features: Features::FLOW_STATE.and(Features::FLOW_ENDS).and(Features::SAVED_STATE),
+        messages: MESSAGES,
+        settings: settings_of(
+            json!({
+                "worst": {"type": "integer", "minimum": 0, "maximum": MOST_WORST, "default": DEFAULT_WORST,
+                    "description": "number of ended flows to keep"},
+            }),
+            &[],
+        ),
+        state_version: STATE_VERSION,
     }
 
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
         let worst = Worst::new(worst(SettingsReader::new(NAME, settings))?.unwrap_or(DEFAULT_WORST));
         Ok(Box::new(AckMonitorInstance { counters: Counters::default(), worst }))
-    }
-
-    fn state_version(&self) -> u32 {
-        STATE_VERSION
     }
 
     fn merge(&self, _message: &Message, replies: Vec<Value>) -> Value {
@@ -248,7 +218,7 @@ impl Instance for AckMonitorInstance {
         match message.name.as_str() {
             "reset" => {
                 self.counters = Counters::default();
-                self.worst = Worst::new(self.worst.limit());
+                self.worst = Worst::new(self.worst.limit);
             }
             "set" => {
                 let reader = SettingsReader::new(NAME, &message.arguments);
@@ -277,7 +247,7 @@ impl AckMonitorInstance {
             "unfollowed": unfollowed,
             "acks_per_second": rate,
             "worst": self.worst.read(),
-            "settings": { "worst": self.worst.limit() },
+            "settings": { "worst": self.worst.limit },
         })
     }
 }

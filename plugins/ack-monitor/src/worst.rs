@@ -16,17 +16,13 @@ pub(crate) type Saved = ([u8; 16], [u8; 16], [u16; 2], u8, u8, u16, [u64; WORDS]
 
 /// Ended flows with the most duplicates, the worst first. The constructor allocates all memory.
 pub(crate) struct Worst {
-    limit: usize,
+    pub limit: usize,
     flows: Vec<(FlowKey, Flow)>,
 }
 
 impl Worst {
     pub fn new(limit: usize) -> Self {
         Self { limit, flows: Vec::with_capacity(limit) }
-    }
-
-    pub fn limit(&self) -> usize {
-        self.limit
     }
 
     /// Sets the number of flows to keep.

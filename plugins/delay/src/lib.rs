@@ -33,12 +33,11 @@
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
-use std::sync::LazyLock;
 use std::time::Duration;
 
 use millrace_plugin_abi::{
     Features, Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply, Verdict,
-    manual_of, merged_but, restored, settings_of,
+    declared, merged_but, restored, settings_of,
 };
 use serde_json::{Map, Value, json};
 
@@ -52,7 +51,7 @@ pub struct Delay;
 const NAME: &str = "delay";
 const MESSAGES: &[(&str, &str)] = &[
     ("read", "setting and counters"),
-    ("set", "ms=0 to 10000: the delay of packets that come from now on"),
+    ("set", "ms=0 to 10000: sets the delay of packets that arrive from now on"),
     ("reset", "sets the counter to zero"),
 ];
 /// Maximum delay in milliseconds.
@@ -61,54 +60,26 @@ const LONGEST: f64 = 10_000.0;
 /// Version of the saved state of instances.
 const STATE_VERSION: u32 = 1;
 
-static SCHEMA: LazyLock<Map<String, Value>> = LazyLock::new(|| {
-    let properties = json!({
-        "ms": {"type": "number", "minimum": 0, "maximum": LONGEST as u64, "default": 0,
-            "description": "milliseconds after which packets go on"},
-    });
-    settings_of(properties, &[])
-});
-
 impl Plugin for Delay {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn version(&self) -> &'static str {
-        env!("CARGO_PKG_VERSION")
-    }
-
-    fn summary(&self) -> &'static str {
-        "Lets packets go on after a time."
-    }
-
-    fn positions(&self) -> &'static [Position] {
-        &[Position::Early, Position::Route, Position::Late, Position::Queue]
-    }
-
-    fn settings_schema(&self) -> Option<&Map<String, Value>> {
-        Some(&SCHEMA)
-    }
-
-    fn features(&self) -> Features {
-        Features::HOLD.and(Features::SAVED_STATE)
-    }
-
-    fn manual(&self) -> Option<String> {
-        Some(manual_of(include_str!("lib.rs")))
-    }
-
-    fn messages(&self) -> &'static [(&'static str, &'static str)] {
-        MESSAGES
+    declared! {
+        name: NAME,
+        summary: "Holds packets for a configured time.",
+        positions: &[Position::Early, Position::Route, Position::Late, Position::Queue],
+        features: Features::HOLD.and(Features::SAVED_STATE),
+        messages: MESSAGES,
+        settings: settings_of(
+            json!({
+                "ms": {"type": "number", "minimum": 0, "maximum": LONGEST as u64, "default": 0,
+                    "description": "delay in milliseconds"},
+            }),
+            &[],
+        ),
+        state_version: STATE_VERSION,
     }
 
     /// Adds the counters; the setting is the same at all workers.
     fn merge(&self, _message: &Message, replies: Vec<Value>) -> Value {
         merged_but(replies, &["ms"])
-    }
-
-    fn state_version(&self) -> u32 {
-        STATE_VERSION
     }
 
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {

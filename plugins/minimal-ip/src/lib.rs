@@ -54,11 +54,9 @@
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
-use std::sync::LazyLock;
-
 use millrace_plugin_abi::{
     Family, Features, Instance, Instant, Message, Packet, Packets, Plugin, PluginError, Position, Progress,
-    Reply, SettingsReader, Verdict, manual_of, merged_but, restored, settings_of,
+    Reply, SettingsReader, Verdict, declared, merged_but, restored, settings_of,
 };
 use millrace_units::PortId;
 use millrace_wire::{Ipv4Fault, Ipv6Fault, ipv4, ipv6};
@@ -76,54 +74,26 @@ const MESSAGES: &[(&str, &str)] = &[("read", "setting and counters"), ("reset", 
 /// Version of the saved state of instances.
 const STATE_VERSION: u32 = 1;
 
-static SCHEMA: LazyLock<Map<String, Value>> = LazyLock::new(|| {
-    let properties = json!({
-        "port": {"type": "string", "format": "port",
-            "description": "the port by which packets leave, whatever their route"},
-    });
-    settings_of(properties, &[])
-});
-
 impl Plugin for MinimalIp {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn version(&self) -> &'static str {
-        env!("CARGO_PKG_VERSION")
-    }
-
-    fn summary(&self) -> &'static str {
-        "Verifies the IP header, drops what is not sound, and may choose the port."
-    }
-
-    fn positions(&self) -> &'static [Position] {
-        &[Position::Route, Position::Late]
-    }
-
-    fn features(&self) -> Features {
-        Features::SAVED_STATE.and(Features::TO_PORTS)
-    }
-
-    fn manual(&self) -> Option<String> {
-        Some(manual_of(include_str!("lib.rs")))
-    }
-
-    fn messages(&self) -> &'static [(&'static str, &'static str)] {
-        MESSAGES
-    }
-
-    fn settings_schema(&self) -> Option<&Map<String, Value>> {
-        Some(&SCHEMA)
+    declared! {
+        name: NAME,
+        summary: "Verifies the IP header, drops faulty packets, and may choose the port.",
+        positions: &[Position::Route, Position::Late],
+        features: Features::SAVED_STATE.and(Features::TO_PORTS),
+        messages: MESSAGES,
+        settings: settings_of(
+            json!({
+                "port": {"type": "string", "format": "port",
+                    "description": "egress port of all packets, whatever their route"},
+            }),
+            &[],
+        ),
+        state_version: STATE_VERSION,
     }
 
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
         let port = SettingsReader::new(NAME, settings).port("port")?;
         Ok(Box::new(MinimalIpInstance { port, counters: Counters::default() }))
-    }
-
-    fn state_version(&self) -> u32 {
-        STATE_VERSION
     }
 
     fn merge(&self, _message: &Message, replies: Vec<Value>) -> Value {

@@ -40,11 +40,9 @@
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
-use std::sync::LazyLock;
-
 use millrace_plugin_abi::{
     Features, Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply,
-    SettingsReader, Verdict, manual_of, merged_but, restored, settings_of,
+    SettingsReader, Verdict, declared, merged_but, restored, settings_of,
 };
 use millrace_units::PortId;
 use serde_json::{Map, Value, json};
@@ -64,45 +62,21 @@ const PORTS_TOGETHER: u16 = 64;
 /// Version of the saved state of instances.
 const STATE_VERSION: u32 = 1;
 
-static SCHEMA: LazyLock<Map<String, Value>> = LazyLock::new(|| {
-    let properties = json!({
-        "to": {"type": "string", "format": "port", "description": "the port that copies are sent to"},
-        "also": {"type": "string", "format": "port", "description": "a second port"},
-    });
-    settings_of(properties, &["to"])
-});
-
 impl Plugin for Mirror {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn version(&self) -> &'static str {
-        env!("CARGO_PKG_VERSION")
-    }
-
-    fn summary(&self) -> &'static str {
-        "Sends every copy to one or two ports."
-    }
-
-    fn positions(&self) -> &'static [Position] {
-        &[Position::Copy]
-    }
-
-    fn features(&self) -> Features {
-        Features::SAVED_STATE.and(Features::TO_PORTS)
-    }
-
-    fn manual(&self) -> Option<String> {
-        Some(manual_of(include_str!("lib.rs")))
-    }
-
-    fn messages(&self) -> &'static [(&'static str, &'static str)] {
-        MESSAGES
-    }
-
-    fn settings_schema(&self) -> Option<&Map<String, Value>> {
-        Some(&SCHEMA)
+    declared! {
+        name: NAME,
+        summary: "Sends every copy to one or two ports.",
+        positions: &[Position::Copy],
+        features: Features::SAVED_STATE.and(Features::TO_PORTS),
+        messages: MESSAGES,
+        settings: settings_of(
+            json!({
+                "to": {"type": "string", "format": "port", "description": "port for the copies"},
+                "also": {"type": "string", "format": "port", "description": "second port for another copy"},
+            }),
+            &["to"],
+        ),
+        state_version: STATE_VERSION,
     }
 
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
@@ -112,10 +86,6 @@ impl Plugin for Mirror {
         let also = reader.port("also")?;
         let verdict = verdict(to, also)?;
         Ok(Box::new(MirrorInstance { to, also, verdict, packets: 0, bytes: 0 }))
-    }
-
-    fn state_version(&self) -> u32 {
-        STATE_VERSION
     }
 
     fn merge(&self, _message: &Message, replies: Vec<Value>) -> Value {
@@ -135,8 +105,9 @@ fn verdict(to: PortId, also: Option<PortId>) -> Result<Verdict, PluginError> {
     }
     for (setting, port) in [("to", to), ("also", also)] {
         if port.0 >= PORTS_TOGETHER {
-            let problem =
-                format!("port {port} is not among the first 64 ports, as mirroring to two ports requires");
+            let problem = format!(
+                "port {port} is not among the first 64 ports, as two ports require; give another port"
+            );
             return Err(refuse(setting, problem));
         }
     }

@@ -93,12 +93,11 @@ fn wrong_settings_are_refused() {
         ),
         (
             json!({ "to": 64, "also": 1 }),
-            "plugin mirror: to: port 64 is not among the first 64 ports, as mirroring to two ports requires",
+            "plugin mirror: to: port 64 is not among the first 64 ports, as two ports require; give another port",
         ),
         (
             json!({ "to": 1, "also": 99 }),
-            "plugin mirror: also: port 99 is not among the first 64 ports, as mirroring to two ports \
-             requires",
+            "plugin mirror: also: port 99 is not among the first 64 ports, as two ports require; give another port",
         ),
     ] {
         assert_eq!(instance(settings).err().unwrap().to_string(), message);

@@ -30,11 +30,9 @@
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
-use std::sync::LazyLock;
-
 use millrace_plugin_abi::{
     Features, Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply,
-    SettingsReader, manual_of, restored, settings_of,
+    SettingsReader, declared, restored, settings_of,
 };
 use serde_json::{Map, Value, json};
 
@@ -54,49 +52,21 @@ const STATE_VERSION: u32 = 1;
 /// Maximum number of loop iterations per packet. With it, a batch of 256 packets takes a few milliseconds.
 const MOST_WORK: u64 = 10_000;
 
-static SCHEMA: LazyLock<Map<String, Value>> = LazyLock::new(|| {
-    let properties = json!({
-        "work": {"type": "integer", "minimum": 0, "maximum": MOST_WORK, "default": 0,
-            "description": "turns of an empty loop for each packet, about as many cycles"},
-    });
-    settings_of(properties, &[])
-});
-
 impl Plugin for Null {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn version(&self) -> &'static str {
-        env!("CARGO_PKG_VERSION")
-    }
-
-    fn summary(&self) -> &'static str {
-        "Lets every packet pass."
-    }
-
-    fn positions(&self) -> &'static [Position] {
-        &Position::ALL
-    }
-
-    fn settings_schema(&self) -> Option<&Map<String, Value>> {
-        Some(&SCHEMA)
-    }
-
-    fn manual(&self) -> Option<String> {
-        Some(manual_of(include_str!("lib.rs")))
-    }
-
-    fn features(&self) -> Features {
-        Features::SAVED_STATE
-    }
-
-    fn messages(&self) -> &'static [(&'static str, &'static str)] {
-        MESSAGES
-    }
-
-    fn state_version(&self) -> u32 {
-        STATE_VERSION
+    declared! {
+        name: NAME,
+        summary: "Lets every packet pass.",
+        positions: &Position::ALL,
+        features: Features::SAVED_STATE,
+        messages: MESSAGES,
+        settings: settings_of(
+            json!({
+                "work": {"type": "integer", "minimum": 0, "maximum": MOST_WORK, "default": 0,
+                    "description": "iterations of an empty loop for each packet, about as many cycles"},
+            }),
+            &[],
+        ),
+        state_version: STATE_VERSION,
     }
 
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {

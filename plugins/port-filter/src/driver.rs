@@ -35,8 +35,7 @@ pub(crate) fn settings(settings: &Settings) -> [u64; FORM.settings] {
         Protocols::Any => TCP | UDP,
     };
     for (word, range) in places.iter_mut().zip(settings.ranges.iter()) {
-        let (first, last) = range.bounds();
-        *word = IS_THERE | u64::from(last) << 16 | u64::from(first);
+        *word = IS_THERE | u64::from(range.last) << 16 | u64::from(range.first);
     }
     words
 }

@@ -52,12 +52,12 @@
 mod driver;
 mod settings;
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use millrace_plugin_abi::{
     DriverCounts, DriverForm, DriverMemory, Exceptions, Features, FlowKey, Instance, Instant, Message,
-    Packets, Plugin, PluginError, Position, Progress, Reply, SettingsReader, Verdict, manual_of, restored,
-    settings_of,
+    Packets, Plugin, PluginError, Position, Progress, Reply, SettingsReader, Verdict, declared, name_of,
+    restored, settings_of,
 };
 use millrace_wire::Protocol;
 use serde_json::{Map, Value, json};
@@ -74,7 +74,7 @@ pub struct PortFilter;
 const NAME: &str = "port-filter";
 const MESSAGES: &[(&str, &str)] = &[
     ("read", "settings and counters"),
-    ("set", "ports=80,443,1000-2000 protocol=tcp|udp|any cut=drop|pass: changes the settings that are given"),
+    ("set", "ports=80,443,1000-2000 protocol=tcp|udp|any cut=drop|pass: changes the given settings"),
     ("reset", "sets all counters to zero"),
 ];
 /// Maximum number of ranges of an instance.
@@ -83,51 +83,23 @@ const MOST_RANGES: usize = 5;
 /// Version of the saved state of instances.
 const STATE_VERSION: u32 = 2;
 
-static SCHEMA: LazyLock<Map<String, Value>> = LazyLock::new(|| {
-    let properties = json!({
-        "ports": {"type": ["string", "integer", "array"], "default": "",
-            "description": "destination ports and ranges of them whose packets are dropped, up to five, as in 80,443,1000-2000"},
-        "protocol": {"enum": ["tcp", "udp", "any"], "default": "any", "description": "of which protocol packets are dropped"},
-        "cut": {"enum": ["drop", "pass"], "default": "drop", "description": "what becomes of packets whose ports can't be read"},
-    });
-    settings_of(properties, &[])
-});
-
 impl Plugin for PortFilter {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn version(&self) -> &'static str {
-        env!("CARGO_PKG_VERSION")
-    }
-
-    fn summary(&self) -> &'static str {
-        "Drops packets whose destination port lies in one of up to five ranges."
-    }
-
-    fn positions(&self) -> &'static [Position] {
-        &[Position::Early, Position::Late]
-    }
-
-    fn settings_schema(&self) -> Option<&Map<String, Value>> {
-        Some(&SCHEMA)
-    }
-
-    fn manual(&self) -> Option<String> {
-        Some(manual_of(include_str!("lib.rs")))
-    }
-
-    fn features(&self) -> Features {
-        Features::SAVED_STATE
-    }
-
-    fn messages(&self) -> &'static [(&'static str, &'static str)] {
-        MESSAGES
-    }
-
-    fn state_version(&self) -> u32 {
-        STATE_VERSION
+    declared! {
+        name: NAME,
+        summary: "Drops packets whose destination port lies in one of up to five ranges.",
+        positions: &[Position::Early, Position::Late],
+        features: Features::SAVED_STATE,
+        messages: MESSAGES,
+        settings: settings_of(
+            json!({
+                "ports": {"type": ["string", "integer", "array"], "default": "",
+                    "description": "up to five destination ports or ranges whose packets are dropped, as in 80,443,1000-2000"},
+                "protocol": {"enum": ["tcp", "udp", "any"], "default": "any", "description": "protocol of the dropped packets"},
+                "cut": {"enum": ["drop", "pass"], "default": "drop", "description": "treatment of packets with unreadable ports"},
+            }),
+            &[],
+        ),
+        state_version: STATE_VERSION,
     }
 
     fn driver_form(&self) -> Option<DriverForm> {
@@ -137,12 +109,8 @@ impl Plugin for PortFilter {
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
         let settings = Settings::default().with(settings)?;
         let driver = DriverCounts::new(driver::FORM.counters);
-        Ok(Box::new(PortFilterInstance {
-            settings,
-            counters: Counters::default(),
-            driver,
-            other_ranges: false,
-        }))
+        let counters = Counters::default();
+        Ok(Box::new(PortFilterInstance { settings, counters, driver, other_ranges: false }))
     }
 }
 
@@ -294,8 +262,8 @@ impl PortFilterInstance {
             .collect();
         json!({
             "ports": ranges.to_string(),
-            "protocol": protocols.name(),
-            "cut": cut.name(),
+            "protocol": name_of(protocols, &Protocols::NAMES),
+            "cut": name_of(cut, &Cut::NAMES),
             "packets": packets,
             "dropped": dropped,
             "dropped_cut": dropped_cut,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use millrace_plugin_abi::{PluginError, SettingsReader, name_of};
+use millrace_plugin_abi::{PluginError, SettingsReader};
 use serde_json::{Map, Value};
 
 use crate::{MOST_RANGES, NAME};
@@ -43,11 +43,7 @@ pub(crate) enum Protocols {
 }
 
 impl Protocols {
-    const NAMES: [(&str, Self); 3] = [("tcp", Self::Tcp), ("udp", Self::Udp), ("any", Self::Any)];
-
-    pub fn name(self) -> &'static str {
-        name_of(&self, &Self::NAMES)
-    }
+    pub const NAMES: [(&str, Self); 3] = [("tcp", Self::Tcp), ("udp", Self::Udp), ("any", Self::Any)];
 }
 
 /// Treatment of packets with unreadable ports.
@@ -59,29 +55,20 @@ pub(crate) enum Cut {
 }
 
 impl Cut {
-    const NAMES: [(&str, Self); 2] = [("drop", Self::Drop), ("pass", Self::Pass)];
-
-    pub fn name(self) -> &'static str {
-        name_of(&self, &Self::NAMES)
-    }
+    pub const NAMES: [(&str, Self); 2] = [("drop", Self::Drop), ("pass", Self::Pass)];
 }
 
 /// Port range, both ends included.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Range {
-    first: u16,
-    last: u16,
+    pub first: u16,
+    pub last: u16,
 }
 
 impl Range {
     #[inline]
     pub fn contains(self, port: u16) -> bool {
         (self.first..=self.last).contains(&port)
-    }
-
-    /// Returns the first and the last port.
-    pub fn bounds(self) -> (u16, u16) {
-        (self.first, self.last)
     }
 
     fn parse(text: &str) -> Result<Self, String> {
@@ -125,10 +112,8 @@ impl Ranges {
     /// Reads ranges from a text, a number, or a list of both.
     fn read(value: &Value) -> Result<Self, String> {
         let texts: Vec<String> = match value {
-            Value::String(text) => vec![text.clone()],
-            Value::Number(number) => vec![number.to_string()],
             Value::Array(values) => values.iter().map(text).collect::<Result<_, _>>()?,
-            other => return Err(wrong(other)),
+            value => vec![text(value)?],
         };
         let text = texts.join(",");
         if text.trim().is_empty() {
@@ -148,12 +133,8 @@ fn text(value: &Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(text.clone()),
         Value::Number(number) => Ok(number.to_string()),
-        other => Err(wrong(other)),
+        other => Err(format!("{other} is not a list of ports; give ports as in 80,443,1000-2000")),
     }
-}
-
-fn wrong(value: &Value) -> String {
-    format!("{value} is not a list of ports; give ports as in 80,443,1000-2000")
 }
 
 impl fmt::Display for Ranges {

@@ -49,16 +49,14 @@
 mod choice;
 mod settings;
 
-use std::sync::LazyLock;
-
 use millrace_plugin_abi::{
     Features, Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply, Verdict,
-    manual_of, merged_but, restored, settings_of,
+    declared, merged_but, name_of, restored, settings_of,
 };
 use serde_json::{Map, Value, json};
 
 use choice::Choice;
-use settings::Settings;
+use settings::{Mode, Settings};
 
 /// The plugin type, for registration.
 pub static PLUGIN: Sample = Sample;
@@ -70,65 +68,37 @@ pub struct Sample;
 const NAME: &str = "sample";
 const MESSAGES: &[(&str, &str)] = &[
     ("read", "settings and counters"),
-    ("set", "one-in=100 mode=every|random seed=1: changes the settings that are given"),
+    ("set", "one-in=100 mode=every|random seed=1: changes the given settings"),
     ("reset", "sets all counters to zero"),
 ];
 /// Version of the saved state of instances.
 const STATE_VERSION: u32 = 1;
 
-static SCHEMA: LazyLock<Map<String, Value>> = LazyLock::new(|| {
-    let properties = json!({
-            "to": {"type": "string", "format": "port", "description": "the port that copies are sent to"},
-            "one-in": {"type": "integer", "minimum": 1, "maximum": u32::MAX, "default": 1,
-                "description": "one in so many copies is sent"},
-            "mode": {"enum": ["every", "random"], "default": "every",
-                "description": "of each so many copies the last, or each with the same chance"},
-            "seed": {"type": "integer", "minimum": 1, "default": 1, "description": "where random numbers begin"},
-    });
-    settings_of(properties, &["to"])
-});
-
 impl Plugin for Sample {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn version(&self) -> &'static str {
-        env!("CARGO_PKG_VERSION")
-    }
-
-    fn summary(&self) -> &'static str {
-        "Sends one in so many copies to a port, and uses up the others."
-    }
-
-    fn positions(&self) -> &'static [Position] {
-        &[Position::Copy]
-    }
-
-    fn features(&self) -> Features {
-        Features::SAVED_STATE.and(Features::TO_PORTS)
-    }
-
-    fn manual(&self) -> Option<String> {
-        Some(manual_of(include_str!("lib.rs")))
-    }
-
-    fn messages(&self) -> &'static [(&'static str, &'static str)] {
-        MESSAGES
-    }
-
-    fn settings_schema(&self) -> Option<&Map<String, Value>> {
-        Some(&SCHEMA)
+    declared! {
+        name: NAME,
+        summary: "Sends one of every N copies to a port, and discards the others.",
+        positions: &[Position::Copy],
+        features: Features::SAVED_STATE.and(Features::TO_PORTS),
+        messages: MESSAGES,
+        settings: settings_of(
+            json!({
+                "to": {"type": "string", "format": "port", "description": "port for the copies"},
+                "one-in": {"type": "integer", "minimum": 1, "maximum": u32::MAX, "default": 1,
+                    "description": "the number N: one of every N copies is sent"},
+                "mode": {"enum": ["every", "random"], "default": "every",
+                    "description": "the last of every N copies, or each copy with the same probability"},
+                "seed": {"type": "integer", "minimum": 1, "default": 1, "description": "seed of the random numbers"},
+            }),
+            &["to"],
+        ),
+        state_version: STATE_VERSION,
     }
 
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
         let settings = Settings::new(settings)?;
         let choice = Choice::new(&settings);
         Ok(Box::new(SampleInstance { settings, choice, counters: Counters::default() }))
-    }
-
-    fn state_version(&self) -> u32 {
-        STATE_VERSION
     }
 
     fn merge(&self, _message: &Message, replies: Vec<Value>) -> Value {
@@ -187,7 +157,10 @@ impl Instance for SampleInstance {
         message.check(NAME, MESSAGES, &["set"])?;
         match message.name.as_str() {
             "reset" => self.counters = Counters::default(),
-            "set" => self.set(&message.arguments)?,
+            "set" => {
+                self.settings = self.settings.changed(&message.arguments)?;
+                self.choice.change(&self.settings, message.arguments.contains_key("seed"));
+            }
             _ => {}
         }
         Ok(self.read())
@@ -195,12 +168,6 @@ impl Instance for SampleInstance {
 }
 
 impl SampleInstance {
-    fn set(&mut self, arguments: &Map<String, Value>) -> Result<(), PluginError> {
-        self.settings = self.settings.changed(arguments)?;
-        self.choice.change(&self.settings, arguments.contains_key("seed"));
-        Ok(())
-    }
-
     fn read(&self) -> Value {
         let Counters { copies, sent, sent_bytes } = self.counters;
         let Settings { to, one_in, mode, seed } = self.settings;
@@ -208,7 +175,7 @@ impl SampleInstance {
             "copies": copies,
             "sent": sent,
             "sent_bytes": sent_bytes,
-            "settings": { "to": to.0, "one-in": one_in, "mode": mode.name(), "seed": seed },
+            "settings": { "to": to.0, "one-in": one_in, "mode": name_of(&mode, &Mode::NAMES), "seed": seed },
         })
     }
 }

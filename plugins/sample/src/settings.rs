@@ -1,6 +1,6 @@
 //! Settings of plugin `sample`, and their parser.
 
-use millrace_plugin_abi::{PluginError, SettingsReader, name_of};
+use millrace_plugin_abi::{PluginError, SettingsReader};
 use millrace_units::PortId;
 use serde_json::{Map, Value};
 
@@ -49,9 +49,5 @@ pub(crate) enum Mode {
 }
 
 impl Mode {
-    const NAMES: [(&str, Self); 2] = [("every", Self::Every), ("random", Self::Random)];
-
-    pub fn name(self) -> &'static str {
-        name_of(&self, &Self::NAMES)
-    }
+    pub const NAMES: [(&str, Self); 2] = [("every", Self::Every), ("random", Self::Random)];
 }

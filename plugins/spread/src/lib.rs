@@ -38,11 +38,9 @@
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
-use std::sync::LazyLock;
-
 use millrace_plugin_abi::{
     Features, Instance, Instant, Message, Packets, Plugin, PluginError, Position, Progress, Reply,
-    SettingsReader, Verdict, manual_of, merged_but, restored, settings_of,
+    SettingsReader, Verdict, declared, merged_but, restored, settings_of,
 };
 use millrace_units::InstanceId;
 use serde_json::{Map, Value, json};
@@ -62,46 +60,15 @@ const SETTINGS: [&str; 8] = ["to", "to2", "to3", "to4", "to5", "to6", "to7", "to
 /// Version of the saved state of instances.
 const STATE_VERSION: u32 = 1;
 
-static SCHEMA: LazyLock<Map<String, Value>> = LazyLock::new(|| {
-    let property = |setting: &&str| {
-        let schema =
-            json!({"type": "string", "format": "instance", "description": "an instance that gets a share"});
-        ((*setting).to_owned(), schema)
-    };
-    settings_of(Value::Object(SETTINGS.iter().map(property).collect()), &["to"])
-});
-
 impl Plugin for Spread {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn version(&self) -> &'static str {
-        env!("CARGO_PKG_VERSION")
-    }
-
-    fn summary(&self) -> &'static str {
-        "Has several instances share flows."
-    }
-
-    fn positions(&self) -> &'static [Position] {
-        &[Position::Early, Position::Late]
-    }
-
-    fn features(&self) -> Features {
-        Features::SAVED_STATE.and(Features::TO_INSTANCES)
-    }
-
-    fn manual(&self) -> Option<String> {
-        Some(manual_of(include_str!("lib.rs")))
-    }
-
-    fn messages(&self) -> &'static [(&'static str, &'static str)] {
-        MESSAGES
-    }
-
-    fn settings_schema(&self) -> Option<&Map<String, Value>> {
-        Some(&SCHEMA)
+    declared! {
+        name: NAME,
+        summary: "Distributes flows over several instances.",
+        positions: &[Position::Early, Position::Late],
+        features: Features::SAVED_STATE.and(Features::TO_INSTANCES),
+        messages: MESSAGES,
+        settings: schema(),
+    state_version: STATE_VERSION,
     }
 
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
@@ -123,13 +90,18 @@ impl Plugin for Spread {
         Err(PluginError::setting(NAME, "to", problem))
     }
 
-    fn state_version(&self) -> u32 {
-        STATE_VERSION
-    }
-
     fn merge(&self, _message: &Message, replies: Vec<Value>) -> Value {
         merged_but(replies, &["settings"])
     }
+}
+
+/// Returns the JSON Schema of the settings.
+fn schema() -> Map<String, Value> {
+    let property = |setting: &&str| {
+        let schema = json!({"type": "string", "format": "instance", "description": "instance that gets a share of the flows"});
+        ((*setting).to_owned(), schema)
+    };
+    settings_of(Value::Object(SETTINGS.iter().map(property).collect()), &["to"])
 }
 
 /// Instance that gets a share of the flows.

@@ -42,11 +42,11 @@
 
 mod driver;
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use millrace_plugin_abi::{
     DriverCounts, DriverForm, DriverMemory, Family, Features, Instance, Instant, Message, Packets, Plugin,
-    PluginError, Position, Progress, Reply, Verdict, manual_of, name_of, settings_of,
+    PluginError, Position, Progress, Reply, SettingsReader, Verdict, declared, name_of, settings_of,
 };
 use millrace_wire::Protocol;
 use serde_json::{Map, Value, json};
@@ -62,51 +62,23 @@ const NAME: &str = "statistics";
 const MESSAGES: &[(&str, &str)] = &[
     ("read", "the counters"),
     ("reset", "sets all counters to zero"),
-    ("configure", "what=protocol|size|all: changes what is gathered"),
+    ("configure", "what=protocol|size|all: changes the choice of counters"),
 ];
 
-static SCHEMA: LazyLock<Map<String, Value>> = LazyLock::new(|| {
-    let properties = json!({
-        "what": {"enum": ["protocol", "size", "all"], "default": "all", "description": "what is gathered beside the totals"},
-    });
-    settings_of(properties, &[])
-});
-
 impl Plugin for Statistics {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn version(&self) -> &'static str {
-        env!("CARGO_PKG_VERSION")
-    }
-
-    fn summary(&self) -> &'static str {
-        "Counts packets and bytes by IP protocol and by size."
-    }
-
-    fn positions(&self) -> &'static [Position] {
-        &[Position::Early, Position::Late, Position::Copy]
-    }
-
-    fn settings_schema(&self) -> Option<&Map<String, Value>> {
-        Some(&SCHEMA)
-    }
-
-    fn features(&self) -> Features {
-        Features::SAVED_STATE
-    }
-
-    fn manual(&self) -> Option<String> {
-        Some(manual_of(include_str!("lib.rs")))
-    }
-
-    fn messages(&self) -> &'static [(&'static str, &'static str)] {
-        MESSAGES
-    }
-
-    fn state_version(&self) -> u32 {
-        STATE_VERSION
+    declared! {
+        name: NAME,
+        summary: "Counts packets and bytes by IP protocol and by size.",
+        positions: &[Position::Early, Position::Late, Position::Copy],
+        features: Features::SAVED_STATE,
+        messages: MESSAGES,
+        settings: settings_of(
+            json!({
+                "what": {"enum": ["protocol", "size", "all"], "default": "all", "description": "counters to gather beside the totals"},
+            }),
+            &[],
+        ),
+        state_version: STATE_VERSION,
     }
 
     fn driver_form(&self) -> Option<DriverForm> {
@@ -137,19 +109,7 @@ impl What {
     /// Reads the setting `what`; `None` if it is not given. Refuses other settings.
     fn read(settings: &Map<String, Value>) -> Result<Option<Self>, PluginError> {
         PluginError::unless_known(NAME, settings, &["what"])?;
-        let Some(value) = settings.get("what") else { return Ok(None) };
-        let found = Self::NAMES.into_iter().find(|(name, _)| value.as_str() == Some(name));
-        match found {
-            Some((_, what)) => Ok(Some(what)),
-            None => {
-                let problem = format!("{value} is not an allowed value; give protocol, size or all");
-                Err(PluginError::setting(NAME, "what", problem))
-            }
-        }
-    }
-
-    fn name(self) -> &'static str {
-        name_of(&self, &Self::NAMES)
+        SettingsReader::new(NAME, settings).choice("what", &Self::NAMES)
     }
 }
 
@@ -192,9 +152,7 @@ struct Counters {
 impl Counters {
     const ZERO: Self =
         Self { total: Count::ZERO, v4: [Count::ZERO; 256], v6: [Count::ZERO; 256], sizes: [0; SIZES.len()] };
-}
 
-impl Counters {
     /// Iterates over all numbers, in the order of the saved state and of the eBPF variant.
     fn numbers(&self) -> impl Iterator<Item = u64> {
         let counts = std::iter::once(&self.total).chain(&self.v4).chain(&self.v6);
@@ -278,7 +236,12 @@ impl Instance for StatisticsInstance {
                 *self.counters = Counters::ZERO;
                 self.driver.reset_all();
             }
-            "configure" => self.configure(&message.arguments)?,
+            "configure" => {
+                let missing =
+                    || PluginError::setting(NAME, "what", "it is missing; give protocol, size or all");
+                self.what = What::read(&message.arguments)?.ok_or_else(missing)?;
+                self.driver.configure(&driver::settings(self.what));
+            }
             _ => {}
         }
         Ok(self.read())
@@ -286,13 +249,6 @@ impl Instance for StatisticsInstance {
 }
 
 impl StatisticsInstance {
-    fn configure(&mut self, arguments: &Map<String, Value>) -> Result<(), PluginError> {
-        let missing = || PluginError::setting(NAME, "what", "it is missing; give protocol, size or all");
-        self.what = What::read(arguments)?.ok_or_else(missing)?;
-        self.driver.configure(&driver::settings(self.what));
-        Ok(())
-    }
-
     fn read(&self) -> Value {
         let mut all = self.counters.clone();
         for (number, driver) in all.numbers_mut().zip(self.driver.all()) {
@@ -316,7 +272,7 @@ impl StatisticsInstance {
             "ipv6": family(v6),
             "sizes": sizes,
             "total": { "packets": total.packets, "bytes": total.bytes },
-            "what": self.what.name(),
+            "what": name_of(&self.what, &What::NAMES),
         })
     }
 }

@@ -34,7 +34,8 @@ pub(crate) struct Alarm {
     pub raised: u64,
     /// Start of the interval; `None` until the first interval begins.
     begun: Option<Instant>,
-    line: Option<(LogLevel, String)>,
+    /// Log line that the router has not taken yet.
+    pub line: Option<(LogLevel, String)>,
 }
 
 impl Alarm {
@@ -46,11 +47,6 @@ impl Alarm {
     /// Discards the interval; the next call begins a new one.
     pub fn restart(&mut self) {
         (self.begun, self.interval) = (None, Interval::default());
-    }
-
-    /// Resets the number of raised alarms.
-    pub fn reset(&mut self) {
-        self.raised = 0;
     }
 
     /// Ends the interval, compares its rate with `threshold` (0: no alarm), and starts the next interval.
@@ -68,7 +64,7 @@ impl Alarm {
     }
 
     fn line_for(&self, threshold: u64, destinations: &Destinations) -> (LogLevel, String) {
-        let (rate, half_open) = (self.last.half_open, destinations.half_open());
+        let (rate, half_open) = (self.last.half_open, destinations.half_open);
         let worst = destinations
             .worst()
             .map_or(String::new(), |(worst, count)| format!(", of them {count} at {worst}"));
@@ -81,11 +77,6 @@ impl Alarm {
         } else {
             (LogLevel::Information, format!("the alarm is over; {half_open} are half-open{worst}"))
         }
-    }
-
-    /// Returns the pending log line and removes it.
-    pub fn take_line(&mut self) -> Option<(LogLevel, String)> {
-        self.line.take()
     }
 }
 

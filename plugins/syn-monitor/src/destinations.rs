@@ -46,8 +46,10 @@ pub(crate) struct Destinations {
     known: HashMap<Destination, u64>,
     limit: usize,
     bits: (u8, u8),
-    elsewhere: u64,
-    half_open: u64,
+    /// Number of half-open connections at destinations without an entry.
+    pub elsewhere: u64,
+    /// Number of half-open connections at all destinations.
+    pub half_open: u64,
 }
 
 impl Destinations {
@@ -61,16 +63,6 @@ impl Destinations {
             elsewhere: 0,
             half_open: 0,
         }
-    }
-
-    /// Returns the number of half-open connections at all destinations.
-    pub fn half_open(&self) -> u64 {
-        self.half_open
-    }
-
-    /// Returns the number of half-open connections at destinations without an entry.
-    pub fn elsewhere(&self) -> u64 {
-        self.elsewhere
     }
 
     fn of(&self, key: &FlowKey) -> Destination {
@@ -193,7 +185,7 @@ mod tests {
             FlowKey::v4(Ipv4Addr::LOCALHOST, there, 6, (1, 2), PortId(0))
         };
         let mut states: Vec<_> = (0..150).map(|number| destinations.add(&key(number))).collect();
-        assert_eq!((destinations.known.len(), destinations.elsewhere()), (100, 50));
+        assert_eq!((destinations.known.len(), destinations.elsewhere), (100, 50));
         for number in 150..20_000 {
             let oldest = states.remove(0);
             destinations.remove(&key(number - 150), oldest);
@@ -201,6 +193,6 @@ mod tests {
             // The rest of the capacity shrinks until the table makes room in place, and never grows.
             assert!(destinations.known.capacity() <= begun, "{number}");
         }
-        assert_eq!(destinations.half_open(), 150);
+        assert_eq!(destinations.half_open, 150);
     }
 }

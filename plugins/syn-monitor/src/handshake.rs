@@ -74,26 +74,4 @@ impl State {
     pub fn is_half_open(self) -> bool {
         matches!(self, Self::HalfOpen | Self::HalfOpenElsewhere)
     }
-
-    /// Returns the event that a segment of the flow causes.
-    #[inline]
-    pub fn event(self, segment: Segment) -> Event {
-        match (segment, self.is_half_open()) {
-            (Segment::Syn, false) => Event::Begun,
-            (Segment::Syn, true) => Event::Repeated,
-            (Segment::Ack, true) => Event::Completed,
-            (Segment::Reset, true) => Event::Aborted,
-            (Segment::SynAck, _) | (Segment::Ack | Segment::Reset, false) => Event::Nothing,
-        }
-    }
-}
-
-/// Event of a connection attempt.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Event {
-    Nothing,
-    Begun,
-    Repeated,
-    Completed,
-    Aborted,
 }

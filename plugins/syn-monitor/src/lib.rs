@@ -71,18 +71,16 @@ mod destinations;
 mod handshake;
 mod settings;
 
-use std::sync::LazyLock;
-
 use millrace_plugin_abi::{
     Exceptions, Features, FlowEnd, FlowKey, Instance, Instant, Message, Output, Packet, Packets, Plugin,
-    PluginError, Position, Progress, Reply, manual_of, merged_but, restored,
+    PluginError, Position, Progress, Reply, declared, merged_but, restored,
 };
 use millrace_wire::{Protocol, tcp};
 use serde_json::{Map, Value, json};
 
 use alarm::Alarm;
 use destinations::Destinations;
-use handshake::{Event, Segment, State};
+use handshake::{Segment, State};
 use settings::Settings;
 
 /// The plugin type, for registration.
@@ -95,45 +93,21 @@ pub struct SynMonitor;
 const NAME: &str = "syn-monitor";
 const MESSAGES: &[(&str, &str)] = &[
     ("read", "counters, settings, and the destinations with the most half-open connections"),
-    ("set", "threshold=1000 interval-ms=1000: changes what is given"),
-    ("reset", "sets all counters to zero; what is half-open stays"),
+    ("set", "threshold=1000 interval-ms=1000: changes the given settings"),
+    ("reset", "sets all counters to zero; half-open connections stay"),
 ];
 /// Version of the saved state of instances, and of the state of flows.
 const STATE_VERSION: u32 = 1;
 
-static SCHEMA: LazyLock<Map<String, Value>> = LazyLock::new(settings::schema);
-
 impl Plugin for SynMonitor {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn version(&self) -> &'static str {
-        env!("CARGO_PKG_VERSION")
-    }
-
-    fn summary(&self) -> &'static str {
-        "Watches how TCP connections begin, and tells when many stay half-open."
-    }
-
-    fn positions(&self) -> &'static [Position] {
-        &[Position::Early, Position::Late, Position::Copy]
-    }
-
-    fn features(&self) -> Features {
-        Features::FLOW_STATE.and(Features::FLOW_ENDS).and(Features::SAVED_STATE).and(Features::LOG)
-    }
-
-    fn manual(&self) -> Option<String> {
-        Some(manual_of(include_str!("lib.rs")))
-    }
-
-    fn messages(&self) -> &'static [(&'static str, &'static str)] {
-        MESSAGES
-    }
-
-    fn settings_schema(&self) -> Option<&Map<String, Value>> {
-        Some(&SCHEMA)
+    declared! {
+        name: NAME,
+        summary: "Follows TCP handshakes, and raises an alarm when many stay half-open.",
+        positions: &[Position::Early, Position::Late, Position::Copy],
+        features: Features::FLOW_STATE.and(Features::FLOW_ENDS).and(Features::SAVED_STATE).and(Features::LOG),
+        messages: MESSAGES,
+        settings: settings::schema(),
+        state_version: STATE_VERSION,
     }
 
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
@@ -145,10 +119,6 @@ impl Plugin for SynMonitor {
             counters: Counters::default(),
             alarm: Alarm::default(),
         }))
-    }
-
-    fn state_version(&self) -> u32 {
-        STATE_VERSION
     }
 
     fn merge(&self, _message: &Message, replies: Vec<Value>) -> Value {
@@ -250,7 +220,7 @@ impl Instance for SynMonitorInstance {
         match message.name.as_str() {
             "reset" => {
                 self.counters = Counters::default();
-                self.alarm.reset();
+                self.alarm.raised = 0;
             }
             "set" => {
                 self.settings = self.settings.changed(&message.arguments)?;
@@ -275,7 +245,7 @@ impl Instance for SynMonitorInstance {
     }
 
     fn take_output(&mut self) -> Option<Output> {
-        self.alarm.take_line().map(|(level, line)| Output::Log(level, line))
+        self.alarm.line.take().map(|(level, line)| Output::Log(level, line))
     }
 
     fn has_output(&self) -> bool {
@@ -300,26 +270,26 @@ impl SynMonitorInstance {
     #[inline]
     fn follow(&mut self, key: &FlowKey, segment: Segment, kept: &mut u8) {
         let state = State::load(*kept);
-        match state.event(segment) {
-            Event::Nothing => return,
-            Event::Repeated => {
-                self.counters.repeated += 1;
-                return;
-            }
-            Event::Begun => {
+        match (segment, state.is_half_open()) {
+            (Segment::Syn, false) => {
                 self.counters.attempts += 1;
                 self.alarm.interval.begun += 1;
                 *kept = self.destinations.add(key).store();
                 return;
             }
-            Event::Completed => {
+            (Segment::Syn, true) => {
+                self.counters.repeated += 1;
+                return;
+            }
+            (Segment::Ack, true) => {
                 self.counters.completed += 1;
                 *kept = State::Open.store();
             }
-            Event::Aborted => {
+            (Segment::Reset, true) => {
                 self.counters.aborted += 1;
                 *kept = State::None.store();
             }
+            (Segment::SynAck, _) | (Segment::Ack | Segment::Reset, false) => return,
         }
         self.alarm.interval.ended += 1;
         self.destinations.remove(key, state);
@@ -337,8 +307,8 @@ impl SynMonitorInstance {
             "aborted": aborted,
             "expired": expired,
             "unfollowed": unfollowed,
-            "half_open": self.destinations.half_open(),
-            "half_open_elsewhere": self.destinations.elsewhere(),
+            "half_open": self.destinations.half_open,
+            "half_open_elsewhere": self.destinations.elsewhere,
             "syn_per_second": self.alarm.last.syn,
             "half_open_per_second": self.alarm.last.half_open,
             "alarm": self.alarm.is_on,

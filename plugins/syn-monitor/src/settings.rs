@@ -15,12 +15,13 @@ const THRESHOLD: Number = (
     0,
     1_000_000_000,
     1_000,
-    "attempts a second that may stay half-open before there is an alarm; 0: no alarm",
+    "half-open connection attempts per second above which the alarm is raised; 0: no alarm",
 );
-const INTERVAL: Number = ("interval-ms", 100, 60_000, 1_000, "milliseconds of an interval");
-const PREFIX: Number = ("prefix", 0, 32, 32, "bits of IPv4 destinations that are counted together");
-const PREFIX6: Number = ("prefix6", 0, 128, 128, "bits of IPv6 destinations that are counted together");
-const DESTINATIONS: Number = ("destinations", 1, 4_096, 256, "destinations that are told apart");
+const INTERVAL: Number = ("interval-ms", 100, 60_000, 1_000, "length of an interval in milliseconds");
+const PREFIX: Number = ("prefix", 0, 32, 32, "prefix length by which IPv4 destinations are grouped");
+const PREFIX6: Number = ("prefix6", 0, 128, 128, "prefix length by which IPv6 destinations are grouped");
+const DESTINATIONS: Number =
+    ("destinations", 1, 4_096, 256, "number of destinations that are counted separately");
 const ALL: [Number; 5] = [THRESHOLD, INTERVAL, PREFIX, PREFIX6, DESTINATIONS];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -106,7 +106,7 @@ millrace_plugin! {
     settings: r#"{
         "type": "object",
         "properties": {
-            "by-protocol": {"type": "boolean", "default": true, "description": "counts by protocol, not only in all"}
+            "by-protocol": {"type": "boolean", "default": true, "description": "whether to count by protocol beside the totals"}
         },
         "additionalProperties": false
     }"#,

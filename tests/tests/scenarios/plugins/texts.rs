@@ -35,7 +35,7 @@ fn every_built_in_plugin_says_what_its_settings_and_messages_are() {
     assert_eq!(router.json(&["plugin", "inspect", "statistics"])["codes"]["copy"], 5 << 16 | 2);
     let text = router.ask(&["plugin", "inspect", "sample"]);
     let row = text.lines().find(|line| line.starts_with("one-in")).unwrap().to_owned();
-    for word in ["integer", "1 to 4294967295", "one in so many copies is sent"] {
+    for word in ["integer", "1 to 4294967295", "the number N: one of every N copies is sent"] {
         assert!(row.contains(word), "{row}");
     }
     router.ask(&["instance", "create", "statistics", "s1"]);

@@ -1,0 +1,70 @@
+//! Declaration of a built-in plugin.
+
+/// Implements the methods of [`Plugin`](crate::Plugin) that describe a built-in plugin, inside its `impl`.
+///
+/// The version is the version of the plugin's crate, and the manual page is the header of its `lib.rs`. The
+/// JSON Schema of the settings is built at its first use.
+///
+/// ```ignore
+/// impl Plugin for Mirror {
+///     declared! {
+///         name: NAME,
+///         summary: "Sends every copy to one or two ports.",
+///         positions: &[Position::Copy],
+///         features: Features::TO_PORTS,
+///         messages: MESSAGES,
+///         settings: settings_of(json!({ "to": { "type": "string", "format": "port" } }), &["to"]),
+///         state_version: STATE_VERSION,
+///     }
+/// }
+/// ```
+#[macro_export]
+macro_rules! declared {
+    (
+        name: $name:expr,
+        summary: $summary:literal,
+        positions: $positions:expr,
+        features: $features:expr,
+        messages: $messages:expr,
+        settings: $settings:expr,
+        state_version: $state_version:expr $(,)?
+    ) => {
+        fn name(&self) -> &'static str {
+            $name
+        }
+
+        fn version(&self) -> &'static str {
+            env!("CARGO_PKG_VERSION")
+        }
+
+        fn summary(&self) -> &'static str {
+            $summary
+        }
+
+        fn positions(&self) -> &'static [$crate::Position] {
+            $positions
+        }
+
+        fn features(&self) -> $crate::Features {
+            $features
+        }
+
+        fn messages(&self) -> &'static [(&'static str, &'static str)] {
+            $messages
+        }
+
+        fn settings_schema(&self) -> Option<&::serde_json::Map<String, ::serde_json::Value>> {
+            static SCHEMA: ::std::sync::LazyLock<::serde_json::Map<String, ::serde_json::Value>> =
+                ::std::sync::LazyLock::new(|| $settings);
+            Some(&SCHEMA)
+        }
+
+        fn manual(&self) -> Option<String> {
+            Some($crate::manual_of(include_str!("lib.rs")))
+        }
+
+        fn state_version(&self) -> u32 {
+            $state_version
+        }
+    };
+}
