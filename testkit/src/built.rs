@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-pub use millrace_kit::{Built, Options, Runtime};
-use millrace_kit::{KitError, Progress, build_with};
+pub use millrace_kit::{Built, Format, Options};
+use millrace_kit::{KitError, Progress, build};
 
 use crate::ground::skip;
 
@@ -12,12 +12,12 @@ use crate::ground::skip;
 ///
 /// # Panics
 /// The compiler rejects the project.
-pub fn built_plugin(project: &Path, runtime: Runtime, options: &Options) -> Option<Built> {
+pub fn built_plugin(project: &Path, format: Format, options: &Options) -> Option<Built> {
     let mut show = |progress: Progress<'_>| match progress {
         Progress::Step(text) => println!("{text}"),
         Progress::Output(line) => println!("    {line}"),
     };
-    match build_with(project, runtime, options, &mut show) {
+    match build(project, format, options, &mut show) {
         Ok(built) => {
             println!("{}: {} bytes", built.file.display(), built.bytes);
             Some(built)

@@ -46,7 +46,7 @@ If a compiler is missing, the error names its package.")]
         dir: PathBuf,
         /// Where the plugin runs: wasm (sandbox, NAME.wasm) or native (inside the router, trusted, NAME.so).
         #[arg(long, default_value = "wasm")]
-        runtime: millrace_kit::Runtime,
+        runtime: millrace_kit::Format,
     },
     /// Show settings, messages, capabilities and signature of a plugin.
     #[command(after_help = "\

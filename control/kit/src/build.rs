@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::machine::RustWay;
 use crate::run::run;
-use crate::{KitError, Machine, Progress, Runtime, create};
+use crate::{Format, KitError, Machine, Progress, create};
 
 /// Built plugin.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,27 +29,14 @@ pub struct Options {
     pub machine: Option<Machine>,
 }
 
-/// Builds the project in a folder with the compilers of this machine, into `NAME.wasm` or `NAME.so` in that
-/// folder. With a distribution's compiler, the first compilation of Rust to WebAssembly takes a minute and
-/// downloads some sources from crates.io.
+/// Builds the project in a folder into `NAME.wasm` or `NAME.so`. With a distribution's compiler, the first
+/// compilation of Rust to WebAssembly takes a minute and downloads some sources from crates.io.
 ///
 /// # Errors
 /// When there is no project, a tool is missing, or the compiler fails.
 pub fn build(
     directory: &Path,
-    runtime: Runtime,
-    progress: &mut dyn FnMut(Progress<'_>),
-) -> Result<Built, KitError> {
-    build_with(directory, runtime, &Options::default(), progress)
-}
-
-/// Builds a project as [`build`] does, with other folders or tools.
-///
-/// # Errors
-/// The errors of [`build`].
-pub fn build_with(
-    directory: &Path,
-    runtime: Runtime,
+    format: Format,
     options: &Options,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Built, KitError> {
@@ -60,7 +47,7 @@ pub fn build_with(
         target: target.map_or_else(|| directory.join("target"), |target| directory.join(target)),
         result: options.result.clone().unwrap_or_else(|| directory.clone()),
         directory,
-        runtime,
+        format,
     };
     job.run(progress)
 }
@@ -71,7 +58,7 @@ struct Job {
     directory: PathBuf,
     target: PathBuf,
     result: PathBuf,
-    runtime: Runtime,
+    format: Format,
 }
 
 impl Job {
@@ -88,17 +75,17 @@ impl Job {
 
     fn rust(&self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Built, KitError> {
         let package = Package::read(&self.directory.join("Cargo.toml"))?;
-        let (mut command, step, folder) = match self.runtime {
-            Runtime::Native => (self.cargo(None)?, "cargo build --release".to_owned(), "release"),
-            Runtime::Wasm => {
+        let (mut command, step, folder) = match self.format {
+            Format::Native => (self.cargo(None)?, "cargo build --release".to_owned(), "release"),
+            Format::Wasm => {
                 let (command, step) = self.cargo_for_wasm(&package)?;
                 (command, step, "wasm32-unknown-unknown/release")
             }
         };
         progress(Progress::Step(&step));
         run(&mut command, progress)?;
-        let prefix = if self.runtime == Runtime::Native { "lib" } else { "" };
-        let file = format!("{prefix}{}.{}", package.library, self.runtime.extension());
+        let prefix = if self.format == Format::Native { "lib" } else { "" };
+        let file = format!("{prefix}{}.{}", package.library, self.format.extension());
         self.finish(&package.name, &self.target.join(folder).join(file))
     }
 
@@ -134,16 +121,16 @@ impl Job {
         let folder = self.target.join("millrace").join(&name);
         // A project without a copy of the header gets this one.
         create::write(&folder.join("include/millrace.h"), create::C_HEADER)?;
-        let built = folder.join(format!("{name}.{}", self.runtime.extension()));
-        let (mut command, step) = match self.runtime {
-            Runtime::Native => {
+        let built = folder.join(format!("{name}.{}", self.format.extension()));
+        let (mut command, step) = match self.format {
+            Format::Native => {
                 let cc = self.machine.cc()?;
                 let step = cc.display().to_string();
                 let mut command = Command::new(cc);
                 command.args(["-shared", "-fPIC", "-s"]);
                 (command, step)
             }
-            Runtime::Wasm => {
+            Format::Wasm => {
                 let (clang, linker) = self.machine.clang()?;
                 let step = format!("{} and {}", clang.display(), linker.display());
                 let mut command = Command::new(clang);
@@ -183,8 +170,8 @@ impl Job {
         if !built.is_file() {
             return Err(KitError::NotBuilt(built.to_owned()));
         }
-        let file = self.result.join(format!("{name}.{}", self.runtime.extension()));
-        let part = self.result.join(format!(".{name}.{}.part", self.runtime.extension()));
+        let file = self.result.join(format!("{name}.{}", self.format.extension()));
+        let part = self.result.join(format!(".{name}.{}.part", self.format.extension()));
         let bytes = fs::copy(built, &part).map_err(KitError::io(&part))?;
         fs::rename(&part, &file).map_err(KitError::io(&file))?;
         Ok(Built { file, bytes })
@@ -242,9 +229,12 @@ mod tests {
     fn an_empty_directory_has_no_plugin() {
         let folder = env::temp_dir().join(format!("millrace-kit-empty-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
-        let error = build(&folder, Runtime::Wasm, &mut |_| {}).unwrap_err();
+        let error = build(&folder, Format::Wasm, &Options::default(), &mut |_| {}).unwrap_err();
         fs::remove_dir_all(&folder).unwrap();
         assert!(matches!(error, KitError::NoProject(_)));
-        assert!(matches!(build(&folder, Runtime::Wasm, &mut |_| {}), Err(KitError::Io { .. })));
+        assert!(matches!(
+            build(&folder, Format::Wasm, &Options::default(), &mut |_| {}),
+            Err(KitError::Io { .. })
+        ));
     }
 }

@@ -55,7 +55,7 @@ pub enum KitError {
     #[error("{} was not built; the project's Cargo.toml needs [lib] with crate-type = [\"cdylib\"]", .0.display())]
     NotBuilt(PathBuf),
     /// Refusal of the system.
-    #[error("{}: {error}", path.display())]
+    #[error("can't use {}: {error}", path.display())]
     Io {
         /// Path of the file or program.
         path: PathBuf,

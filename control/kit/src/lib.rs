@@ -14,7 +14,7 @@ mod run;
 use std::fmt;
 use std::str::FromStr;
 
-pub use build::{Built, Options, build, build_with};
+pub use build::{Built, Options, build};
 pub use create::new;
 pub use error::KitError;
 pub use machine::Machine;
@@ -28,9 +28,9 @@ pub enum Language {
     C,
 }
 
-/// Runtime for which a plugin is built.
+/// Format of a built plugin; `--runtime` selects it by its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Runtime {
+pub enum Format {
     /// Sandboxed: a WebAssembly module, `NAME.wasm`.
     Wasm,
     /// Trusted: a shared object, `NAME.so`.
@@ -51,8 +51,8 @@ impl Language {
     pub const NAMES: [(&'static str, Self); 2] = [("rust", Self::Rust), ("c", Self::C)];
 }
 
-impl Runtime {
-    /// All runtimes with their names.
+impl Format {
+    /// All formats with the names of their runtimes.
     pub const NAMES: [(&'static str, Self); 2] = [("wasm", Self::Wasm), ("native", Self::Native)];
 
     /// Returns the extension of plugin files, without the dot.
@@ -87,7 +87,7 @@ macro_rules! named {
         }
     )*};
 }
-named! { Language: "language", Runtime: "runtime" }
+named! { Language: "language", Format: "runtime" }
 
 #[cfg(test)]
 mod tests {
@@ -95,11 +95,11 @@ mod tests {
 
     #[test]
     fn names_lead_to_what_they_name() {
-        assert_eq!(("c".parse(), "wasm".parse()), (Ok(Language::C), Ok(Runtime::Wasm)));
+        assert_eq!(("c".parse(), "wasm".parse()), (Ok(Language::C), Ok(Format::Wasm)));
         assert_eq!(
-            (Language::Rust.to_string(), Runtime::Native.to_string()),
+            (Language::Rust.to_string(), Format::Native.to_string()),
             ("rust".into(), "native".into())
         );
-        assert_eq!("so".parse::<Runtime>().unwrap_err(), "unknown runtime \"so\"; give wasm or native");
+        assert_eq!("so".parse::<Format>().unwrap_err(), "unknown runtime \"so\"; give wasm or native");
     }
 }

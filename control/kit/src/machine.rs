@@ -95,18 +95,16 @@ impl Machine {
             return Ok(RustWay::Target { rustc: rustc.clone() });
         }
         let missing = match compilers.iter().find(|(sysroot, _)| has_sources(sysroot)) {
-            Some((sysroot, rustc)) => match (has_linker(sysroot), self.linker()) {
-                (true, _) => return Ok(RustWay::Sources { rustc: rustc.clone(), linker: None }),
-                (false, Some(linker)) => {
-                    return Ok(RustWay::Sources { rustc: rustc.clone(), linker: Some(linker) });
+            Some((sysroot, rustc)) => {
+                let linker = if has_linker(sysroot) { None } else { self.linker() };
+                if linker.is_some() || has_linker(sysroot) {
+                    return Ok(RustWay::Sources { rustc: rustc.clone(), linker });
                 }
-                (false, None) => {
-                    format!(
-                        "{} has the sources of the standard library, but there is no wasm-ld in the PATH",
-                        rustc.display()
-                    )
-                }
-            },
+                format!(
+                    "{} has the sources of the standard library, but there is no wasm-ld in the PATH",
+                    rustc.display()
+                )
+            }
             None if compilers.is_empty() => "there is no rustc in the PATH".into(),
             None => {
                 format!("no rustc in the PATH has the target {WASM} or the sources of the standard library")

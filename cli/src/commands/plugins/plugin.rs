@@ -66,12 +66,13 @@ pub fn plugin(
 }
 
 /// Builds a plugin.
-fn build(dir: &Path, runtime: millrace_kit::Runtime, json: bool) -> Result<(), Failure> {
+fn build(dir: &Path, format: millrace_kit::Format, json: bool) -> Result<(), Failure> {
     let mut tell = |progress: Progress<'_>| match progress {
         Progress::Step(line) => eprintln!("{line}"),
         Progress::Output(line) => eprintln!("  {line}"),
     };
-    let built = millrace_kit::build(dir, runtime, &mut tell).map_err(Failure::new)?;
+    let built = millrace_kit::build(dir, format, &millrace_kit::Options::default(), &mut tell)
+        .map_err(Failure::new)?;
     Module::read(&built.file).and_then(|module| check(&module)).map_err(|error| {
         let file = built.file.display();
         Failure::new(format!("{file} is built, but the router would refuse it: {error}"))

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use millrace_kit::{Language, Runtime, new};
+use millrace_kit::{Format, Language, new};
 use millrace_plugin_abi::binary::verdict;
 
 use crate::support::{Folder, Native, build, repository};
@@ -17,8 +17,8 @@ fn code(language: &str) -> String {
 
 fn loaded(project: &Path) -> Option<Native> {
     let result = project.parent().unwrap();
-    build(project, Runtime::Wasm, result);
-    Some(Native::load(&build(project, Runtime::Native, result)?.file))
+    build(project, Format::Wasm, result);
+    Some(Native::load(&build(project, Format::Native, result)?.file))
 }
 
 #[test]

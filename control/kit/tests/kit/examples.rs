@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::support::{Folder, Module, Native, ack, build, repository};
-use millrace_kit::{KitError, Language, Options, Runtime, build_with, new};
+use millrace_kit::{Format, KitError, Language, Options, new};
 use millrace_plugin_abi::binary::{HOST_FUNCTIONS, export, verdict};
 use serde_json::{Value, json};
 
@@ -43,11 +43,11 @@ fn check_module(file: &Path, name: &str) {
 /// Builds a module and checks it, then builds a shared object and loads it.
 fn built_both_ways(project: &Path, name: &str) -> Option<Native> {
     let folder = Folder::new(name);
-    if let Some(module) = build(project, Runtime::Wasm, &folder.0) {
+    if let Some(module) = build(project, Format::Wasm, &folder.0) {
         assert_eq!(module.file, folder.0.join(format!("{name}.wasm")));
         check_module(&module.file, name);
     }
-    let object = build(project, Runtime::Native, &folder.0)?;
+    let object = build(project, Format::Native, &folder.0)?;
     assert_eq!(object.file, folder.0.join(format!("{name}.so")));
     let plugin = Native::load(&object.file);
     manifest(&plugin.manifest(), name);
@@ -207,7 +207,7 @@ fn what_the_compiler_says_is_shown_as_it_is() {
     new("mistake", Language::C, &project).unwrap();
     std::fs::write(project.join("plugin.c"), "int32_t millrace_init(void) { return wrong; }\n").unwrap();
     let options = Options { target: Some(folder.0.join("target")), ..Options::default() };
-    match build_with(&project, Runtime::Native, &options, &mut |_| {}) {
+    match millrace_kit::build(&project, Format::Native, &options, &mut |_| {}) {
         Err(KitError::Compiler { output, .. }) => {
             assert!(output.contains("plugin.c:1:") && output.contains("error"), "{output}");
         }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::OnceLock;
 
-use millrace_kit::{Language, Runtime, new};
+use millrace_kit::{Format, Language, new};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -38,7 +38,7 @@ fn plugin() -> Option<&'static Native> {
         let project = folder.0.join("json");
         new("json", Language::C, &project).unwrap();
         fs::write(project.join("plugin.c"), SOURCE).unwrap();
-        Some(Native::load(&build(&project, Runtime::Native, &folder.0)?.file))
+        Some(Native::load(&build(&project, Format::Native, &folder.0)?.file))
     };
     PLUGIN.get_or_init(load).as_ref()
 }

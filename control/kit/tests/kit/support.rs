@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::{env, fs};
 
-use millrace_kit::{Built, Options, Runtime};
+use millrace_kit::{Built, Format, Options};
 use millrace_plugin_abi::binary::{RawCall, RawFlowEnd, RawPacket};
 use millrace_sdk::host::RawHost;
 use millrace_sdk::testing::{describe, frame_of_ports};
@@ -48,9 +48,9 @@ pub fn repository() -> PathBuf {
 }
 
 /// Builds a plugin. Without a compiler it returns `None` and prints the reason; with CI=true it fails.
-pub fn build(project: &Path, runtime: Runtime, result: &Path) -> Option<Built> {
+pub fn build(project: &Path, format: Format, result: &Path) -> Option<Built> {
     let options = Options { target: Some(target()), result: Some(result.to_owned()), machine: None };
-    built_plugin(project, runtime, &options)
+    built_plugin(project, format, &options)
 }
 
 /// Manifest, imports and exports of a WebAssembly module.

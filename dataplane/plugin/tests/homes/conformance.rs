@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use millrace_packet::Pool;
 use millrace_plugin_abi::{Instance, Instant, Plugin};
-use millrace_testkit::built::Runtime;
+use millrace_testkit::built::Format;
 use proptest::prelude::*;
 use serde_json::{Map, json};
 
@@ -56,10 +56,10 @@ pub static PLUGINS: LazyLock<Plugins> = LazyLock::new(|| {
     if let Some(object) = object(&source("rule.c"), &[]) {
         plugins.push(("shared object from C", RuleIn::C, Box::new(native(&object))));
     }
-    if let Some(module) = from_rust(Runtime::Wasm) {
+    if let Some(module) = from_rust(Format::Wasm) {
         plugins.push(("module from Rust", RuleIn::Rust, Box::new(contained(&module))));
     }
-    if let Some(object) = from_rust(Runtime::Native) {
+    if let Some(object) = from_rust(Format::Native) {
         plugins.push(("shared object from Rust", RuleIn::Rust, Box::new(native(&object))));
     }
     plugins

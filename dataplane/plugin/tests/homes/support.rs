@@ -13,7 +13,7 @@ use millrace_plugin_abi::{
     Backlogs, Fault, FlowEnd, FlowStates, Instance, Instant, Known, MapHandle, MapShape, Message, Output,
     Packets, Plugin, Progress, QueueBacklog, SharedMap, Verdict,
 };
-use millrace_testkit::built::{Options, Runtime, built_plugin};
+use millrace_testkit::built::{Format, Options, built_plugin};
 use millrace_units::{PortId, QueueId};
 use serde_json::{Map, Value};
 
@@ -79,12 +79,12 @@ pub fn module(source: &Path) -> Option<Vec<u8>> {
 }
 
 /// Builds the Rust version of the rule for a runtime.
-pub fn from_rust(runtime: Runtime) -> Option<Vec<u8>> {
+pub fn from_rust(format: Format) -> Option<Vec<u8>> {
     // Share the directory of other tests' builds, so that the Rust standard library is compiled once.
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("plugins");
     std::fs::create_dir_all(&target).unwrap();
     let options = Options { result: Some(target.clone()), target: Some(target), machine: None };
-    let built = built_plugin(&source("rule-rs"), runtime, &options)?;
+    let built = built_plugin(&source("rule-rs"), format, &options)?;
     Some(std::fs::read(built.file).unwrap())
 }
 

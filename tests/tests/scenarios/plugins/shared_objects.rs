@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use millrace_testkit::built::{Options, Runtime, built_plugin};
+use millrace_testkit::built::{Format, Options, built_plugin};
 use millrace_testkit::{Background, Flow, Ground, Line, Millrace, eventually, run_to_end};
 use nix::sys::signal::Signal;
 
@@ -72,7 +72,7 @@ fn a_shared_object_in_rust_counts_live_traffic() {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("plugins");
     let result = Some(line.directory.path().to_owned());
     let options = Options { target: Some(target), result, machine: None };
-    let Some(built) = built_plugin(&project, Runtime::Native, &options) else { return };
+    let Some(built) = built_plugin(&project, Format::Native, &options) else { return };
     let router = trusting(&line, "");
     line.h1.run("ping -c 1 10.2.0.2");
     router.ask(&["plugin", "load", built.file.to_str().unwrap()]);
