@@ -238,7 +238,8 @@ impl Builder<'_> {
     fn wait(&self, router: &str, starting: &mut Starting, log: &Path) -> Result<(), LabError> {
         let patience = self.options.patience;
         let router = router.to_owned();
-        starting.wait(patience, || self.options.is_interrupted()).map_err(|why| match why {
+        let deadline = Instant::now() + patience;
+        starting.wait(deadline, || self.options.is_interrupted()).map_err(|why| match why {
             NotReady::Ended(status) => LabError::RouterEnded { router, status, log: last_lines(log) },
             NotReady::TimedOut => {
                 LabError::RouterNotReady { router, seconds: patience.as_secs(), log: last_lines(log) }

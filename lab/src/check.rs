@@ -1,7 +1,7 @@
 //! Conversion of a lab file into a checked lab. The error for an impossible lab has the position of the
 //! fault.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::fs;
 use std::net::IpAddr;
 use std::ops::Range;
@@ -115,9 +115,8 @@ fn check_name(name: &Spanned<String>, of: &str) -> Result<(), Wrong> {
 
 fn nodes(file: &File, directory: &Path) -> Result<Vec<Node>, Wrong> {
     let mut nodes: Vec<Node> = Vec::new();
-    let hosts = file.host.iter().map(|host| (&host.name, host_node(host)));
-    for (name, node) in hosts {
-        add_node(&mut nodes, name, node)?;
+    for host in &file.host {
+        add_node(&mut nodes, &host.name, host_node(host))?;
     }
     for router in &file.router {
         add_node(&mut nodes, &router.name, router_node(router, directory)?)?;
@@ -271,7 +270,7 @@ fn add_link(lab: &mut LabFile, link: &LinkTable) -> Result<(), Wrong> {
 fn check_mtu(mtu: &Spanned<i64>) -> Result<u32, Wrong> {
     match u32::try_from(*mtu.get_ref()) {
         Ok(value @ 68..=65_535) => Ok(value),
-        _ => wrong(mtu.span(), format!("mtu = {} is out of range: 68 to 65535 bytes", mtu.get_ref())),
+        _ => wrong(mtu.span(), format!("mtu = {} is out of range: give 68 to 65535 bytes", mtu.get_ref())),
     }
 }
 
@@ -352,13 +351,13 @@ fn complete_host(lab: &mut LabFile, host: &HostTable) -> Result<(), Wrong> {
 fn check_addresses(lab: &LabFile, file: &File) -> Result<(), Wrong> {
     let of_links = file.link.iter().flat_map(|link| link.addresses.values().flatten());
     let spanned = file.host.iter().flat_map(|host| &host.addresses).chain(of_links);
-    let mut seen: HashMap<IpAddr, ()> = HashMap::new();
+    let mut seen = HashSet::new();
     for address in spanned {
         let net = address.get_ref().0;
-        if seen.insert(net.addr(), ()).is_some() {
+        if !seen.insert(net.addr()) {
             return wrong(
                 address.span(),
-                format!("address {} is given twice in lab {}", net.addr(), lab.name),
+                format!("address {} is given twice in lab {}: remove one", net.addr(), lab.name),
             );
         }
         if is_network_address(net) {
@@ -419,7 +418,9 @@ fn add_route(lab: &mut LabFile, route: &RouteTable) -> Result<(), Wrong> {
     if let Some(name) = &route.device
         && !node.devices.iter().any(|device| device.name == *name.get_ref())
     {
-        return wrong(name.span(), format!("node {} has no device {:?}", node.name, name.get_ref()));
+        let devices = node.devices.iter().map(|device| &*device.name);
+        let remedy = remedy("device", name.get_ref(), devices);
+        return wrong(name.span(), format!("node {} has no device {:?}{remedy}", node.name, name.get_ref()));
     }
     let to = destination(&route.to, via)?;
     match (&route.via, &device) {
@@ -439,11 +440,14 @@ fn destination(to: &Spanned<Text<Destination>>, via: Option<IpAddr>) -> Result<I
     if net != net.trunc() {
         return wrong(
             to.span(),
-            format!("{net} has host bits set beyond its prefix length: the network is {}", net.trunc()),
+            format!("{net} has host bits set beyond its prefix length: write {}", net.trunc()),
         );
     }
     if via.is_some_and(|via| via.is_ipv4() != net.addr().is_ipv4()) {
-        return wrong(to.span(), "`to` and `via` are of different address families");
+        return wrong(
+            to.span(),
+            "`to` and `via` are of different address families: write both as IPv4, or both as IPv6",
+        );
     }
     Ok(net)
 }

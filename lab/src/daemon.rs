@@ -11,7 +11,7 @@ use nix::unistd::{User, chown};
 
 use crate::error::LabError;
 use crate::ip_command::run_within;
-use crate::process::{LOOK, last_lines, open_output};
+use crate::process::{LOOK, NotReady, last_lines, open_output, wait};
 use crate::topology::Daemon;
 
 /// FRR's daemon that installs the routes of the other daemons in the kernel.
@@ -82,19 +82,18 @@ impl DaemonFiles {
     ) -> Result<(), LabError> {
         let failed =
             |problem: String| LabError::Daemon { program: self.name, problem, log: last_lines(&self.log) };
-        while !self.ready.exists() {
-            if interrupted() {
-                return Err(LabError::Interrupted);
+        let ready = || {
+            let is_ready = self.ready.exists();
+            if !is_ready {
+                std::thread::sleep(LOOK);
             }
-            if let Ok(Some(status)) = child.try_wait() {
-                return Err(failed(format!("ended ({status})")));
-            }
-            if Instant::now() >= deadline {
-                return Err(failed("was not ready in time".to_owned()));
-            }
-            std::thread::sleep(LOOK);
-        }
-        Ok(())
+            is_ready
+        };
+        wait(child, deadline, interrupted, ready).map_err(|why| match why {
+            NotReady::Ended(status) => failed(format!("ended ({status})")),
+            NotReady::TimedOut => failed("was not ready in time".to_owned()),
+            NotReady::Interrupted => LabError::Interrupted,
+        })
     }
 }
 

@@ -1,24 +1,15 @@
-//! Line and column of a byte in a file, and suggestions for unknown keys.
+//! Positions in a file, and suggestions for unknown keys.
 
 use std::ops::Range;
 
-/// Returns the line and column of a byte, both counted from 1; columns count characters.
-pub(crate) fn line_and_column(text: &str, byte: usize) -> (usize, usize) {
-    let before = text.get(..byte).unwrap_or(text);
+/// Formats the start of a span as `FILE:LINE:COLUMN`, or as `FILE` without a span. Lines and characters of a
+/// line count from 1.
+pub(crate) fn place(file: &str, text: &str, span: Option<Range<usize>>) -> String {
+    let Some(span) = span else { return file.to_owned() };
+    let before = text.get(..span.start).unwrap_or(text);
     let line = before.matches('\n').count() + 1;
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-    (line, column)
-}
-
-/// Formats a position as `FILE:LINE:COLUMN`, or as `FILE` without a span.
-pub(crate) fn place(file: &str, text: &str, span: Option<Range<usize>>) -> String {
-    match span {
-        Some(span) => {
-            let (line, column) = line_and_column(text, span.start);
-            format!("{file}:{line}:{column}")
-        }
-        None => file.to_owned(),
-    }
+    format!("{file}:{line}:{column}")
 }
 
 /// Adds the nearest valid key, or all valid keys, to the parser's message about an unknown key.
@@ -40,10 +31,12 @@ mod tests {
 
     #[test]
     fn lines_and_columns_count_from_one() {
-        assert_eq!(line_and_column("abc\nde", 0), (1, 1));
-        assert_eq!(line_and_column("abc\nde", 4), (2, 1));
-        assert_eq!(line_and_column("äb\nde", 3), (1, 3));
-        assert_eq!(line_and_column("abc", 99), (1, 4));
+        for (text, byte, expected) in
+            [("abc\nde", 0, "f:1:1"), ("abc\nde", 4, "f:2:1"), ("äb\nde", 3, "f:1:3"), ("abc", 99, "f:1:4")]
+        {
+            assert_eq!(place("f", text, Some(byte..byte)), expected);
+        }
+        assert_eq!(place("f", "abc", None), "f");
     }
 
     #[test]

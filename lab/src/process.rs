@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -170,15 +170,11 @@ pub(crate) fn start(
     log: &Path,
 ) -> Result<Starting, LabError> {
     let (ready, announce) = pipe2(OFlag::O_CLOEXEC).map_err(LabError::system("make a pipe"))?;
-    keep_across_exec(&announce).map_err(LabError::system("prepare a pipe"))?;
+    fcntl(&announce, FcntlArg::F_SETFD(FdFlag::empty())).map_err(LabError::system("prepare a pipe"))?;
     let number = announce.as_raw_fd().to_string();
     let arguments = [arguments, &["--ready-fd".to_owned(), number]].concat();
     let (child, process) = spawn(namespace, program, &arguments, log)?;
     Ok(Starting { child, process, ready: File::from(ready) })
-}
-
-fn keep_across_exec(fd: &OwnedFd) -> nix::Result<()> {
-    fcntl(fd, FcntlArg::F_SETFD(FdFlag::empty())).map(drop)
 }
 
 /// Reason why a daemon did not become ready.
@@ -188,39 +184,49 @@ pub(crate) enum NotReady {
     Interrupted,
 }
 
+/// Waits until `ready` returns true, which itself waits up to 20 ms before it returns false.
+pub(crate) fn wait(
+    child: &mut Child,
+    deadline: Instant,
+    interrupted: impl Fn() -> bool,
+    mut ready: impl FnMut() -> bool,
+) -> Result<(), NotReady> {
+    loop {
+        if interrupted() {
+            return Err(NotReady::Interrupted);
+        }
+        if ready() {
+            return Ok(());
+        }
+        if let Ok(Some(status)) = child.try_wait() {
+            return Err(NotReady::Ended(status.to_string()));
+        }
+        if Instant::now() >= deadline {
+            return Err(NotReady::TimedOut);
+        }
+    }
+}
+
 impl Starting {
     /// Waits until the daemon announces that it is ready.
-    pub fn wait(&mut self, patience: Duration, interrupted: impl Fn() -> bool) -> Result<(), NotReady> {
-        let deadline = Instant::now() + patience;
-        loop {
-            if interrupted() {
-                return Err(NotReady::Interrupted);
-            }
-            if self.announced() {
-                return Ok(());
-            }
-            if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(NotReady::Ended(status.to_string()));
-            }
-            if Instant::now() >= deadline {
-                return Err(NotReady::TimedOut);
-            }
-        }
+    pub fn wait(&mut self, deadline: Instant, interrupted: impl Fn() -> bool) -> Result<(), NotReady> {
+        let Self { child, ready, .. } = self;
+        wait(child, deadline, interrupted, || announced(ready))
     }
+}
 
-    /// Whether the daemon has announced that it is ready; waits up to 20 ms for the announcement.
-    fn announced(&mut self) -> bool {
-        let mut fds = [PollFd::new(self.ready.as_fd(), PollFlags::POLLIN)];
-        let timeout = PollTimeout::try_from(LOOK).unwrap_or(PollTimeout::ZERO);
-        let readable = poll(&mut fds, timeout).is_ok_and(|count| count > 0);
-        let mut byte = [0];
-        let announced = readable && self.ready.read(&mut byte).is_ok_and(|length| length > 0);
-        if readable && !announced {
-            // The daemon closed the pipe: it is about to end, or doesn't support the protocol.
-            std::thread::sleep(LOOK);
-        }
-        announced
+/// Whether a daemon has announced through the pipe that it is ready; waits up to 20 ms for the announcement.
+fn announced(pipe: &mut File) -> bool {
+    let mut fds = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
+    let timeout = PollTimeout::try_from(LOOK).unwrap_or(PollTimeout::ZERO);
+    let readable = poll(&mut fds, timeout).is_ok_and(|count| count > 0);
+    let mut byte = [0];
+    let announced = readable && pipe.read(&mut byte).is_ok_and(|length| length > 0);
+    if readable && !announced {
+        // The daemon closed the pipe: it is about to end, or doesn't support the protocol.
+        std::thread::sleep(LOOK);
     }
+    announced
 }
 
 /// Returns the last lines of a log, joined to one line.

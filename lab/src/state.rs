@@ -1,7 +1,7 @@
 //! Record of a running lab, with which any process can remove the lab.
 
 use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
@@ -138,12 +138,7 @@ impl Records {
             path: path.clone(),
             source: error.into(),
         })?;
-        let written =
-            OpenOptions::new().write(true).create(true).truncate(true).open(&fresh).and_then(|mut file| {
-                file.write_all(&text)?;
-                fs::rename(&fresh, &path)
-            });
-        written.map_err(|source| {
+        fs::write(&fresh, &text).and_then(|()| fs::rename(&fresh, &path)).map_err(|source| {
             let _ = fs::remove_file(&fresh);
             LabError::File { action: "write", path, source }
         })

@@ -109,13 +109,13 @@ const CASES: &[(&str, &str, &str)] = &[
         "addresses.h1",
         "x.toml:17:8: `addresses` names h1, but the ends of this link are at h2 and r",
     ),
-    ("10.2.0.1/24", "10.1.0.2/24", "x.toml:19:16: address 10.1.0.2 is given twice in lab demo"),
+    ("10.2.0.1/24", "10.1.0.2/24", "x.toml:19:16: address 10.1.0.2 is given twice in lab demo: remove one"),
     (
         "10.2.0.1/24",
         "10.2.0.0/24",
         "x.toml:19:16: 10.2.0.0/24 is the address of the network itself: give a host address in this network",
     ),
-    ("mtu = 1500", "mtu = 67", "x.toml:15:7: mtu = 67 is out of range: 68 to 65535 bytes"),
+    ("mtu = 1500", "mtu = 67", "x.toml:15:7: mtu = 67 is out of range: give 68 to 65535 bytes"),
     (
         "mtu = 1500",
         "impairment = { loss = 0.1 }",
@@ -135,15 +135,19 @@ const CASES: &[(&str, &str, &str)] = &[
     (
         "to = \"default\"",
         "to = \"10.9.0.1/16\"",
-        "x.toml:22:6: 10.9.0.1/16 has host bits set beyond its prefix length: the network is 10.9.0.0/16",
+        "x.toml:22:6: 10.9.0.1/16 has host bits set beyond its prefix length: write 10.9.0.0/16",
     ),
     (
         "to = \"default\"",
         "to = \"fd00:9::/48\"",
-        "x.toml:22:6: `to` and `via` are of different address families",
+        "x.toml:22:6: `to` and `via` are of different address families: write both as IPv4, or both as IPv6",
     ),
     ("via = \"10.2.0.1\"", "", "x.toml:22:6: a route needs `via`, `device`, or both"),
-    ("via = \"10.2.0.1\"", "device = \"eth7\"", "x.toml:23:10: node h2 has no device \"eth7\""),
+    (
+        "via = \"10.2.0.1\"",
+        "device = \"eth7\"",
+        "x.toml:23:10: node h2 has no device \"eth7\": did you mean \"eth0\"?",
+    ),
     (
         "kind = \"kernel\"",
         "kind = \"kernel\"\nmode = \"poll\"",
