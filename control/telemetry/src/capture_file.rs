@@ -22,17 +22,6 @@ pub struct CaptureFile {
     snap: u32,
 }
 
-fn describe(name: &str, snap: u32) -> InterfaceDescriptionBlock<'_> {
-    InterfaceDescriptionBlock {
-        linktype: DataLink::ETHERNET,
-        snaplen: snap,
-        options: vec![
-            InterfaceDescriptionOption::IfName(Cow::Borrowed(name)),
-            InterfaceDescriptionOption::IfTsResol(9),
-        ],
-    }
-}
-
 impl std::fmt::Debug for CaptureFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("CaptureFile").finish_non_exhaustive()
@@ -46,11 +35,9 @@ impl CaptureFile {
     /// # Errors
     /// [`CaptureFileError`] for a name that the file format can't hold.
     pub fn new(interfaces: &[&str], snap: u32) -> Result<Self, CaptureFileError> {
-        let mut writer = PcapNgWriter::new(Vec::new())?;
-        for name in interfaces {
-            writer.write_block(&describe(name, snap).into_block())?;
-        }
-        Ok(Self { writer, snap })
+        let mut file = Self { writer: PcapNgWriter::new(Vec::new())?, snap };
+        interfaces.iter().try_for_each(|name| file.interface(name))?;
+        Ok(file)
     }
 
     /// Adds an interface. Its number is the number of interfaces before it.
@@ -58,47 +45,18 @@ impl CaptureFile {
     /// # Errors
     /// [`CaptureFileError`] for a name that the file format can't hold.
     pub fn interface(&mut self, name: &str) -> Result<(), CaptureFileError> {
-        self.writer.write_block(&describe(name, self.snap).into_block())?;
-        Ok(())
-    }
-
-    /// Adds a frame that arrived at an interface, with a comment.
-    ///
-    /// # Errors
-    /// [`CaptureFileError`] if no interface has this number.
-    pub fn commented(
-        &mut self,
-        interface: u32,
-        at: Duration,
-        length: u32,
-        bytes: &[u8],
-        comment: &str,
-    ) -> Result<(), CaptureFileError> {
-        let comment = EnhancedPacketOption::Comment(Cow::Borrowed(comment));
-        self.write(interface, at, length, bytes, vec![EnhancedPacketOption::Flags(1), comment])
-    }
-
-    fn write(
-        &mut self,
-        interface: u32,
-        at: Duration,
-        length: u32,
-        bytes: &[u8],
-        options: Vec<EnhancedPacketOption<'_>>,
-    ) -> Result<(), CaptureFileError> {
-        let block = EnhancedPacketBlock {
-            interface_id: interface,
-            timestamp: at,
-            original_len: length,
-            data: Cow::Borrowed(bytes),
-            options,
+        let name = InterfaceDescriptionOption::IfName(Cow::Borrowed(name));
+        let block = InterfaceDescriptionBlock {
+            linktype: DataLink::ETHERNET,
+            snaplen: self.snap,
+            options: vec![name, InterfaceDescriptionOption::IfTsResol(9)],
         };
         self.writer.write_block(&block.into_block())?;
         Ok(())
     }
 
-    /// Adds a frame that passed `interface` at the time `at` since the Unix epoch; `length` is its original
-    /// length.
+    /// Adds a frame that passed `interface` at the time `at` since the Unix epoch, optionally with a comment.
+    /// `length` is the frame's original length.
     ///
     /// # Errors
     /// [`CaptureFileError`] if no interface has this number.
@@ -109,9 +67,19 @@ impl CaptureFile {
         outbound: bool,
         length: u32,
         bytes: &[u8],
+        comment: Option<&str>,
     ) -> Result<(), CaptureFileError> {
         let flags = EnhancedPacketOption::Flags(if outbound { 2 } else { 1 });
-        self.write(interface, at, length, bytes, vec![flags])
+        let comment = comment.map(|comment| EnhancedPacketOption::Comment(Cow::Borrowed(comment)));
+        let block = EnhancedPacketBlock {
+            interface_id: interface,
+            timestamp: at,
+            original_len: length,
+            data: Cow::Borrowed(bytes),
+            options: [Some(flags), comment].into_iter().flatten().collect(),
+        };
+        self.writer.write_block(&block.into_block())?;
+        Ok(())
     }
 
     /// Returns the bytes written since the last call.
@@ -129,7 +97,7 @@ mod tests {
     fn pieces_make_a_file_that_readers_take() {
         let mut file = CaptureFile::new(&["lan", "wan"], 65_535).unwrap();
         let mut bytes = file.take();
-        file.frame(1, Duration::new(7, 9), true, 100, &[1, 2, 3]).unwrap();
+        file.frame(1, Duration::new(7, 9), true, 100, &[1, 2, 3], None).unwrap();
         bytes.extend(file.take());
         let mut reader = PcapNgReader::new(bytes.as_slice()).unwrap();
         while let Some(block) = reader.next_block() {

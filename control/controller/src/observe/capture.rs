@@ -103,7 +103,7 @@ impl Capture {
             let at = self.origin + Duration::from_nanos(frame.at.as_nanos());
             let outbound = frame.direction == Direction::Outbound;
             // This can't fail: every port has an interface in the file.
-            if self.file.frame(frame.port.0.into(), at, outbound, frame.length, &frame.bytes).is_ok() {
+            if self.file.frame(frame.port.0.into(), at, outbound, frame.length, &frame.bytes, None).is_ok() {
                 frames += 1;
             }
         }

@@ -146,7 +146,7 @@ impl<'a> Output<'a> {
             for frame in router.take(port) {
                 let length = frame.len() as u32;
                 self.capture
-                    .frame(interface as u32, at, true, length, &frame)
+                    .frame(interface as u32, at, true, length, &frame, None)
                     .map_err(|error| failed(self.path, &error))?;
             }
         }

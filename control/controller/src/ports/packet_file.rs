@@ -37,7 +37,9 @@ impl PacketFile {
                 self.ports.len() - 1
             }
         };
-        self.file.commented(number as u32, frame.at, frame.length, &frame.bytes, comment).map_err(failed)
+        self.file
+            .frame(number as u32, frame.at, false, frame.length, &frame.bytes, Some(comment))
+            .map_err(failed)
     }
 
     /// Returns the bytes written since the last call.

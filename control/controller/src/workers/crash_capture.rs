@@ -280,7 +280,7 @@ fn frames_file(port: &str, at: Duration, frames: &[Vec<u8>]) -> Result<(Vec<u8>,
     let mut file = capture.take();
     for (number, frame) in frames.iter().enumerate() {
         let length = u32::try_from(frame.len()).unwrap_or(u32::MAX);
-        capture.frame(0, at, false, length, frame).map_err(failed)?;
+        capture.frame(0, at, false, length, frame, None).map_err(failed)?;
         let piece = capture.take();
         if file.len() + piece.len() > MOST_FRAME_BYTES {
             return Ok((file, number));
