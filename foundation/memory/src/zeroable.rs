@@ -4,7 +4,7 @@ use std::sync::atomic::{
     AtomicBool, AtomicI32, AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
 };
 
-use millrace_units::{GateId, InstanceId, Instant, NextHopIndex, PathId, PortId, QueueId, WorkerId};
+use millrace_units::{GateId, InstanceId, Instant, NextHopIndex, PathId, PortId, QueueId};
 
 /// Type for which memory of all zeros is a valid value.
 ///
@@ -31,7 +31,6 @@ zero_is_a_value!(
     QueueId,
     GateId,
     InstanceId,
-    WorkerId,
     Instant,
     u8,
     u16,

@@ -49,10 +49,6 @@ id!(
     /// Next-hop group of the FIB.
     NextHopIndex, u32
 );
-id!(
-    /// Data-plane thread.
-    WorkerId, u8
-);
 
 impl PortId {
     /// No port: ingress port of packets that the router itself made.

@@ -19,10 +19,10 @@ mod token_bucket;
 
 pub use account::{Amount, QueueAccount};
 pub use count::{by_number, count, plural};
-pub use id::{GateId, InstanceId, NextHopIndex, PathId, PortId, QueueId, WorkerId};
+pub use id::{GateId, InstanceId, NextHopIndex, PathId, PortId, QueueId};
 pub use instant::Instant;
 pub use message::{Message, Piece, Spelling};
 pub use names::{here, nearest, remedy};
 pub use quantity::{QuantityError, read_rate, read_size, read_time, write_rate, write_size, write_time};
-pub use rate::{BitRate, PacketRate};
+pub use rate::BitRate;
 pub use token_bucket::{TokenBucket, TokenRate};
