@@ -44,7 +44,7 @@ pub enum CacheError {
         why: String,
     },
     /// The system refused an operation.
-    #[error("{}: {error}", path.display())]
+    #[error("can't use {}: {error}", path.display())]
     System {
         /// Path of the file or directory.
         path: PathBuf,
@@ -122,12 +122,6 @@ impl Cache {
         let cache = Self { directory: directory.to_owned(), secret, most: MOST };
         cache.sweep();
         Ok(cache)
-    }
-
-    /// Returns the cache with a maximum size of `most` bytes.
-    #[must_use]
-    pub fn keeping(self, most: u64) -> Self {
-        Self { most, ..self }
     }
 
     /// Returns the code of a key; `None` if the cache has no entry for the key.

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 
 use millrace_confine::ConfineError;
 use millrace_plugin::wasm::{MOST_MODULE, ModuleError, Tier, compile};
-use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::confine::confine;
 
@@ -97,7 +97,7 @@ pub fn run(arguments: &[String]) -> Result<(), ChildError> {
         // If the niceness can't be set, workers only wait a little longer.
         let _ = be_nice(NICE);
     }
-    let _threads = threads().map_err(|error| ChildError::Threads(error.to_string()))?;
+    let _threads = threads()?;
     confine(order.memory, order.seconds)?;
     let mut wasm = Vec::new();
     let pipe = |error: std::io::Error| match error.kind() {
@@ -120,14 +120,14 @@ pub fn run(arguments: &[String]) -> Result<(), ChildError> {
 /// The kernel refuses.
 #[doc(hidden)]
 pub fn confine_for_test(memory: u64, seconds: u64) -> Result<ThreadPool, ChildError> {
-    let threads = threads().map_err(|error| ChildError::Threads(error.to_string()))?;
+    let threads = threads()?;
     confine(memory, seconds)?;
     Ok(threads)
 }
 
 /// Returns the compiler's threads, this one included. All of them are running on return, since a confined
 /// process can't start threads.
-fn threads() -> Result<ThreadPool, ThreadPoolBuildError> {
+fn threads() -> Result<ThreadPool, ChildError> {
     let count = std::thread::available_parallelism().map_or(1, |count| count.get().min(MOST_THREADS));
     let beside = |number| {
         if number > 0 {
@@ -135,8 +135,8 @@ fn threads() -> Result<ThreadPool, ThreadPoolBuildError> {
             let _ = be_nice(NICE_BESIDE);
         }
     };
-    let threads =
-        ThreadPoolBuilder::new().num_threads(count).use_current_thread().start_handler(beside).build()?;
+    let pool = ThreadPoolBuilder::new().num_threads(count).use_current_thread().start_handler(beside);
+    let threads = pool.build().map_err(|error| ChildError::Threads(error.to_string()))?;
     threads.broadcast(|_| ());
     Ok(threads)
 }

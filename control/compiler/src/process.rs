@@ -82,14 +82,11 @@ pub(crate) fn compile(
     let no_process = |error: std::io::Error| CompileError::NoProcess(error.to_string());
     let deadline = Instant::now() + limits.time;
     let module = file_of(wasm).map_err(no_process)?;
-    let mut running = Running::start(command, module, order(tier, limits)).map_err(no_process)?;
+    let order = Order { tier, memory: limits.memory, seconds: limits.seconds() };
+    let mut running = Running::start(command, module, order).map_err(no_process)?;
     let output = running.listen(deadline, limits)?;
     let status = running.end(deadline, limits)?;
     outcome(status, output, limits)
-}
-
-fn order(tier: Tier, limits: &Limits) -> Order {
-    Order { tier, memory: limits.memory, seconds: limits.seconds() }
 }
 
 /// Returns an in-memory file with the bytes, so that no thread has to feed a pipe to the process.
@@ -236,8 +233,8 @@ fn outcome(status: ExitStatus, output: Output, limits: &Limits) -> Result<Vec<u8
 /// Returns the output on one line, without characters that a terminal interprets.
 fn readable(said: &[u8]) -> String {
     let text = String::from_utf8_lossy(said);
-    let words: Vec<&str> = text.split(|c: char| c.is_whitespace() || c.is_control()).collect();
-    words.iter().filter(|word| !word.is_empty()).copied().collect::<Vec<_>>().join(" ")
+    let words = text.split(|c: char| c.is_whitespace() || c.is_control());
+    words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

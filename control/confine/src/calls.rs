@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule,
+    SeccompRule, sock_filter,
 };
 
 use crate::ConfineError;
@@ -55,6 +55,15 @@ const SERVING: &[libc::c_long] = &[
     libc::SYS_writev,
 ];
 
+/// Installs a seccomp filter by `apply`.
+pub(crate) fn install(
+    filter: Result<BpfProgram, BackendError>,
+    apply: fn(&[sock_filter]) -> Result<(), seccompiler::Error>,
+) -> Result<(), ConfineError> {
+    let filter = filter.map_err(ConfineError::of("build the seccomp filter"))?;
+    apply(&filter).map_err(ConfineError::of("install the seccomp filter"))
+}
+
 /// Set of allowed system calls; all others fail with `EPERM`. Even allowed calls can't make memory
 /// executable, or send signals to another process.
 #[derive(Clone, Copy, Debug)]
@@ -73,8 +82,7 @@ impl Calls {
     /// # Errors
     /// The kernel has no seccomp filters, or refuses this one.
     pub fn leave_to_thread(self) -> Result<(), ConfineError> {
-        let filter = self.filter().map_err(ConfineError::of("build the seccomp filter"))?;
-        seccompiler::apply_filter(&filter).map_err(ConfineError::of("install the seccomp filter"))
+        install(self.filter(), seccompiler::apply_filter)
     }
 
     /// Restricts all threads of the process to these calls.
@@ -82,9 +90,7 @@ impl Calls {
     /// # Errors
     /// The errors of [`leave_to_thread`](Self::leave_to_thread).
     pub fn leave_to_process(self) -> Result<(), ConfineError> {
-        let filter = self.filter().map_err(ConfineError::of("build the seccomp filter"))?;
-        let set = seccompiler::apply_filter_all_threads(&filter);
-        set.map_err(ConfineError::of("install the seccomp filter"))
+        install(self.filter(), seccompiler::apply_filter_all_threads)
     }
 
     fn filter(self) -> Result<BpfProgram, BackendError> {

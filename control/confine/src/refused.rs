@@ -10,6 +10,7 @@ use seccompiler::{
     SeccompRule, sock_filter,
 };
 
+use crate::calls::install;
 use crate::{ConfineError, worker_calls};
 
 /// System calls that start a program.
@@ -94,12 +95,8 @@ impl Refused {
     /// # Errors
     /// The kernel has no seccomp filters, or refuses one of these.
     pub fn refuse_to_thread(self) -> Result<(), ConfineError> {
-        for filter in [self.filter(), unreadable(self.is_worker)] {
-            let filter = filter.map_err(ConfineError::of("build the seccomp filter"))?;
-            let set = seccompiler::apply_filter(&filter);
-            set.map_err(ConfineError::of("install the seccomp filter"))?;
-        }
-        Ok(())
+        let mut filters = [self.filter(), unreadable(self.is_worker)].into_iter();
+        filters.try_for_each(|filter| install(filter, seccompiler::apply_filter))
     }
 
     fn filter(self) -> Result<BpfProgram, BackendError> {
@@ -139,12 +136,8 @@ fn unreadable(is_worker: bool) -> Result<BpfProgram, BackendError> {
 /// Returns the rule for a `clone` whose first argument requests a namespace.
 fn new_namespace(namespace: libc::c_int) -> Result<SeccompRule, BackendError> {
     let flag = namespace as u64;
-    SeccompRule::new(vec![SeccompCondition::new(
-        0,
-        SeccompCmpArgLen::Qword,
-        SeccompCmpOp::MaskedEq(flag),
-        flag,
-    )?])
+    let set = SeccompCmpOp::MaskedEq(flag);
+    SeccompRule::new(vec![SeccompCondition::new(0, SeccompCmpArgLen::Qword, set, flag)?])
 }
 
 /// Prepends the refusal of the x32 interface to a filter: calls from the first x32 number on fail with

@@ -118,7 +118,7 @@ fn what_is_another_users_is_refused() {
 fn what_was_used_longest_ago_goes_first() {
     let folder = Folder::new("most");
     let size = (MAGIC.len() + TAG + 1000) as u64;
-    let cache = Cache::open(&folder.0).unwrap().keeping(3 * size);
+    let cache = Cache { most: 3 * size, ..Cache::open(&folder.0).unwrap() };
     let at = |key: u8, seconds: u64| {
         let file = File::open(cache.path(Key([key; TAG]))).unwrap();
         file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
