@@ -203,6 +203,17 @@ fn unicode(rest: &mut str::Chars<'_>) -> Option<char> {
     char::from_u32(0x10000 + ((first - 0xd800) << 10) + (low - 0xdc00))
 }
 
+/// Writes a number into `digits`, without the code of `core::fmt`, which is larger than a small plugin.
+pub(crate) fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &str {
+    let mut first = digits.len();
+    while first == digits.len() || number > 0 {
+        first -= 1;
+        digits[first] = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
+    str::from_utf8(&digits[first..]).unwrap_or("0")
+}
+
 /// JSON writer, which adds the commas.
 ///
 /// ```
@@ -262,13 +273,7 @@ impl Writer {
     /// Writes a number.
     pub fn number(&mut self, number: u64) -> &mut Self {
         self.comma();
-        let (mut digits, mut first, mut rest) = ([0; 20], 20, number);
-        while first == 20 || rest > 0 {
-            first -= 1;
-            digits[first] = b'0' + (rest % 10) as u8;
-            rest /= 10;
-        }
-        self.0.push_str(str::from_utf8(&digits[first..]).unwrap_or("0"));
+        self.0.push_str(decimal(number, &mut [0; 20]));
         self
     }
 

@@ -11,6 +11,7 @@ use core::panic::PanicInfo;
 use core::ptr;
 
 use crate::host;
+use crate::json::decimal;
 
 const PAGE: usize = 65_536;
 /// Binary logarithm of the smallest block: 16 bytes.
@@ -97,18 +98,8 @@ unsafe impl GlobalAlloc for Allocator {
 #[panic_handler]
 fn panicked(about: &PanicInfo<'_>) -> ! {
     if let Some(place) = about.location() {
-        let mut digits = [0; 10];
-        host::fail(&["panicked at ", place.file(), ":", decimal(place.line(), &mut digits)].concat());
+        let mut digits = [0; 20];
+        host::fail(&["panicked at ", place.file(), ":", decimal(place.line().into(), &mut digits)].concat());
     }
     wasm32::unreachable()
-}
-
-fn decimal(mut number: u32, digits: &mut [u8; 10]) -> &str {
-    let mut first = digits.len();
-    while first > 0 && (number > 0 || first == digits.len()) {
-        first -= 1;
-        digits[first] = b'0' + (number % 10) as u8;
-        number /= 10;
-    }
-    core::str::from_utf8(&digits[first..]).unwrap_or("")
 }

@@ -32,9 +32,9 @@ impl core::fmt::Display for PcapError {
 impl core::error::Error for PcapError {}
 
 /// Reads all frames of a file.
+///
 /// # Errors
 /// The file can't be read, or is not a pcap file of Ethernet frames.
-/// Error at reading the file.
 pub fn frames_of_pcap(file: &Path) -> Result<Vec<Vec<u8>>, PcapError> {
     let bytes = fs::read(file).map_err(|error| PcapError::Io(file.to_path_buf(), error))?;
     frames(&bytes).map_err(|place| PcapError::Format(file.to_path_buf(), place))
