@@ -173,6 +173,13 @@ class Workspace(Fake):
         self.assertIn("older than", workspace.stale(binary, self.folder.name))
         self.assertIn("missing", workspace.stale(binary + "2", self.folder.name))
 
+    def test_a_binary_above_the_limit_is_oversized(self):
+        binary = self.write("out/millrace", 0)
+        os.truncate(binary, workspace.LARGEST_BINARY)
+        self.assertIsNone(workspace.oversized(binary))
+        os.truncate(binary, workspace.LARGEST_BINARY + 1)
+        self.assertIn("40,000,001 bytes, 40,000,000 at most", workspace.oversized(binary))
+
     def test_settings_of_cargo_and_the_compiler_are_sources_of_the_binary(self):
         for name in [".cargo/config.toml", "rust-toolchain.toml", "Cargo.lock"]:
             binary = self.write("out/millrace", 100)

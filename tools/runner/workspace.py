@@ -1,4 +1,4 @@
-"""Workspace: its test programs as cargo builds them, and the age of the router's binary."""
+"""Workspace: its test programs as cargo builds them, and the age and size of the router's binary."""
 
 import json
 import os
@@ -10,6 +10,8 @@ from .program import Program
 NOT_IN_BINARY = {"tests", "testkit", "fuzz", "docs", "examples", "clients", "tools", "packaging", "target", "out"}
 # Prefixes of files at the root that affect the binary: dependencies and the compiler.
 AT_ROOT = ("Cargo.", "rust-toolchain")
+# Maximum size of the router's binary in bytes, without debug information.
+LARGEST_BINARY = 40_000_000
 
 
 def build():
@@ -59,4 +61,12 @@ def stale(binary, root="."):
     changed, path = newest_source(root)
     if path is not None and os.stat(binary).st_mtime < changed:
         return f"{binary} is older than {path}: make build"
+    return None
+
+
+def oversized(binary, largest=LARGEST_BINARY):
+    """Returns the reason why a binary is too large; None where it isn't."""
+    size = os.stat(binary).st_size
+    if size > largest:
+        return f"{binary} has {size:,} bytes, {largest:,} at most: docs/performance.md, section Binary size, finds the cause"
     return None

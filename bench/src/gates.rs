@@ -1,0 +1,152 @@
+//! `gates`: cost of gates and filters, with and without the flow table, in the pipeline alone.
+//!
+//! Routers with different gates forward the same packets alternately, so that a disturbance affects all of
+//! them alike.
+
+use crate::family::Family;
+use crate::interrupt::check;
+use crate::memory::case::Case;
+use crate::memory::setup::{GatesSetup, Pipeline, Setup, Source};
+use crate::memory::{instructions, per_packet};
+use crate::statistics::median;
+use crate::testbed::process::is_installed;
+use crate::{BenchError, Bound, Measurement, Options};
+
+/// Repetitions; the result is their median. Many short repetitions suit a shared machine, whose speed keeps
+/// changing.
+const REPETITIONS: usize = 151;
+/// Packets per repetition: 100 batches.
+const PACKETS: u64 = 25_600;
+/// Packets before the first repetition.
+const WARM_UP: u64 = 400_000;
+/// Filters at each of the three gates.
+const FILTERS: usize = 10_000;
+/// Mean flow lengths in packets.
+const LENGTHS: [u32; 5] = [1, 2, 4, 10, 100];
+/// Flow records of the router in the length cases: fewer than flows, so that each flow is new again when it
+/// returns.
+const REMEMBERED: u32 = 512;
+
+/// Promised maximum: ratio of the time with three gates where every flow is bound to `null` to the time
+/// without gates.
+const BOUND_LIMIT: f64 = 1.10;
+const EMPTY_LIMIT: f64 = 1.01;
+/// Promised maximum: additional nanoseconds for the first packet of a flow because of three gates with 10,000
+/// filters each.
+const NEW_FLOW_LIMIT: f64 = 400.0;
+
+const EMPTY: &str = "3 gates that nobody is bound at";
+const NULL: &str = "3 gates with null";
+
+/// Runs all cases.
+pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
+    let mut results = Vec::new();
+    for family in Family::BOTH {
+        for flows in [1000, 100_000] {
+            results.extend(gates(Case { family, flows }, options)?);
+        }
+        results.extend(lengths(family, options)?);
+    }
+    Ok(results)
+}
+
+/// Measures three empty gates, and three gates with `null`, compared with a router without gates.
+fn gates(case: Case, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
+    let setups = [GatesSetup::None, GatesSetup::Empty, GatesSetup::Null];
+    let setups = setups.map(|gates| Setup { gates, ..Setup::default() });
+    let times = alternating(case, &setups)?;
+    let [none, empty, null] = [0, 1, 2].map(|index| median(&times[index]));
+    (options.progress)(&format!(
+        "{case}: {none:.1} ns without gates, {empty:.1} with empty ones, {null:.1} with null"
+    ));
+    let measurement = |what: &str, ours: &[f64], limit: f64| {
+        Measurement::median_of(format!("{case}, {what}"), ours, "ns/packet")
+            .beside_pairs("no gates", ours, &times[0])
+            .promising_ratio(Bound::AtMost, limit)
+    };
+    let mut results =
+        vec![measurement(EMPTY, &times[1], EMPTY_LIMIT), measurement(NULL, &times[2], BOUND_LIMIT)];
+    results.extend(instructions(case, &setups, options)?);
+    Ok(results)
+}
+
+/// Measures the same setups in instructions, which are free of noise.
+fn instructions(
+    case: Case,
+    setups: &[Setup; 3],
+    options: &mut Options<'_>,
+) -> Result<Vec<Measurement>, BenchError> {
+    let mut counts = Vec::new();
+    if is_installed("valgrind") {
+        for setup in setups {
+            counts.push(instructions::count(&options.binary, case, *setup, instructions::PACKETS)?);
+        }
+    }
+    let [Some(none), Some(empty), Some(null)] = counts[..] else {
+        (options.progress)(
+            "valgrind is not installed or found no function names: instructions are not counted",
+        );
+        return Ok(Vec::new());
+    };
+    let measurement = |what: &str, ours: f64, limit: f64| {
+        Measurement::of(format!("{case}, {what}"), ours, "instructions/packet")
+            .beside("no gates", none)
+            .promising_ratio(Bound::AtMost, limit)
+    };
+    Ok(vec![measurement(EMPTY, empty, EMPTY_LIMIT), measurement(NULL, null, BOUND_LIMIT)])
+}
+
+/// Measures flows of several lengths through three gates with many filters, with and without the flow table.
+fn lengths(family: Family, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
+    let gates = GatesSetup::Filters(FILTERS);
+    let mut results = Vec::new();
+    let (mut per_flow, mut pays_at) = (Vec::new(), None);
+    for flow_packets in LENGTHS {
+        let case = Case { family, flows: 20_000 / flow_packets.max(10) * 10 };
+        let setup = |flows_max| Setup { gates, flow_packets, flows_max, ..Setup::default() };
+        let times = alternating(case, &[setup(REMEMBERED), setup(0)])?;
+        let (with, without) = (median(&times[0]), median(&times[1]));
+        (options.progress)(&format!(
+            "{family}, 3 x {FILTERS} filters, {flow_packets} packets a flow: {with:.1} ns with the flow table, {without:.1} without"
+        ));
+        let what = format!("{family}, 3 x {FILTERS} filters, {flow_packets} packet(s) a flow");
+        let measured = Measurement::median_of(what, &times[0], "ns/packet");
+        results.push(measured.beside_runs("no flow table", &times[1]));
+        per_flow.push((f64::from(flow_packets), with * f64::from(flow_packets)));
+        if with <= without && pays_at.is_none() {
+            pays_at = Some(flow_packets);
+        }
+    }
+    // The first packet accounts for the part of a flow's time that does not grow with the number of packets.
+    let (first, last) = (per_flow[0], per_flow[per_flow.len() - 1]);
+    let each = (last.1 - first.1) / (last.0 - first.0);
+    results.push(
+        Measurement::of(format!("{family}, a new flow beyond a known one"), first.1 - each, "ns")
+            .promising(Bound::AtMost, NEW_FLOW_LIMIT),
+    );
+    if let Some(length) = pays_at {
+        let what = format!("{family}, packets a flow from which the flow table pays, at most");
+        results.push(Measurement::of(what, f64::from(length), "packets"));
+    }
+    Ok(results)
+}
+
+/// Returns the nanoseconds per packet of each setup in each repetition, minus the source's time in that
+/// repetition. The setups alternate.
+fn alternating(case: Case, setups: &[Setup]) -> Result<Vec<Vec<f64>>, BenchError> {
+    let mut runs = Vec::new();
+    for setup in setups {
+        let (source, mut pipeline) = (Source::with(case, *setup)?, Pipeline::with(case, *setup)?);
+        // The warm-up fills the caches and the flow table.
+        pipeline.forward(WARM_UP);
+        runs.push((source, pipeline, Vec::new()));
+    }
+    for _ in 0..REPETITIONS {
+        for (source, pipeline, times) in &mut runs {
+            check()?;
+            let bare = per_packet(|| source.make(PACKETS));
+            times.push(per_packet(|| pipeline.forward(PACKETS)) - bare);
+        }
+    }
+    runs.into_iter().map(|(_, mut pipeline, times)| pipeline.check(case).map(|()| times)).collect()
+}

@@ -1,0 +1,112 @@
+//! What each noun of `show` is: its resource, the columns of its table, and the commands that show it.
+
+use crate::arguments::Noun;
+
+const PORTS: &str = "port=name | device | driver | mode | state | mtu | rx=rx_packets | tx=tx_packets \
+    | rx/s=rx_rate | tx/s=tx_rate | rx b/s=rx_bits | tx b/s=tx_bits | by driver=driver_packets \
+    | to host=to_host | drops";
+
+const ROUTES: &str = "to | kind | next hops=next_hops | source | protocol | queued=queued_packets \
+    | sent=sent_packets | sent bytes=sent_bytes | lost=lost_packets | waiting=waiting_packets \
+    | missing";
+
+const NEIGHBOURS: &str = "address | port | mac | state";
+
+const INSTANCES: &str = "instance=name | plugin | settings | health | packets | packets/s=packet_rate \
+    | last fault=last_fault | counters | bindings";
+
+const GATES: &str = "gate=name | position | table | why another=moved | bytes=memory | links \
+    | bindings";
+
+const PLUGINS: &str = "plugin=name | version | signature | positions | summary";
+
+const QUARANTINE: &str = "instance | plugin | since | here=is_here | why";
+
+const DROPS: &str = "packets | per second=rate | reason | meaning | ports";
+
+const BINDINGS: &str = "id | gate | filter | action | priority | packets | drops";
+
+const INTERFACE: &str = "path | methods | summary";
+
+const FILTERS: &str = "id | gate | priority | match | action | packets | bytes | drops \
+    | queued=queued_packets | sent=sent_packets | lost=lost_packets | waiting=waiting_packets";
+
+const TOKENS: &str = "token=name | role | created | by=created_by/name | expires | expired \
+    | last used=used | from=used_from";
+
+const RATES: &str = "port=name | rx/s=rx_rate | tx/s=tx_rate | rx b/s=rx_bits | tx b/s=tx_bits \
+    | drops/s=drop_rate";
+
+/// Description of a noun.
+pub struct Described {
+    /// Resource of the interface.
+    pub path: &'static str,
+    /// Path of the rows in the resource and the key of their names (`/` separates levels); `None` for a single
+    /// object.
+    pub rows: Option<(&'static str, &'static str)>,
+    /// Columns of the table; empty for a noun that is shown as lines.
+    pub columns: &'static str,
+    /// Words of the command that shows the whole noun, if there is one: `show` is an alias of that command.
+    pub command: Option<&'static str>,
+    /// Words of the command that shows one entry by name, if there is one.
+    pub command_of_one: Option<&'static str>,
+}
+
+const fn object(path: &'static str) -> Described {
+    Described { path, rows: None, columns: "", command: None, command_of_one: None }
+}
+
+/// Describes a list: the rows are at `place` in the resource, and their names have the key `key`.
+const fn list(
+    path: &'static str,
+    place: &'static str,
+    key: &'static str,
+    columns: &'static str,
+) -> Described {
+    Described { rows: Some((place, key)), columns, ..object(path) }
+}
+
+impl Described {
+    const fn by(self, command: &'static str) -> Self {
+        Self { command: Some(command), ..self }
+    }
+
+    const fn one_by(self, command: &'static str) -> Self {
+        Self { command_of_one: Some(command), ..self }
+    }
+}
+
+/// Describes a noun.
+pub const fn describe(noun: Noun) -> Described {
+    match noun {
+        Noun::Ports => list("/ports", "", "/name", PORTS),
+        Noun::Hardware => object("/hardware"),
+        Noun::Routes => list("/routes", "", "/to", ROUTES),
+        Noun::Neighbours => list("/neighbours", "", "/address", NEIGHBOURS),
+        Noun::Instances => list("/instances", "", "/name", INSTANCES),
+        Noun::Gates => list("/gates", "", "/name", GATES),
+        Noun::Plugins => list("/plugins", "", "/name", PLUGINS),
+        Noun::Quarantine => list("/quarantine", "", "/instance", QUARANTINE),
+        Noun::Summary => object("/summary"),
+        Noun::Drops => list("/drops", "", "/reason", DROPS),
+        Noun::Status => object("/status"),
+        Noun::Bindings => list("/bindings", "", "/id", BINDINGS),
+        Noun::Filters => list("/filters", "", "/id", FILTERS).by("filter list"),
+        Noun::Queues => object("/queues").by("queue show").one_by("queue show"),
+        Noun::Schedulers => object("/schedulers").by("scheduler show").one_by("scheduler show"),
+        Noun::Flows => object("/flows").by("flow list").one_by("flow show"),
+        Noun::Tokens => list("/tokens", "", "/name", TOKENS).by("token list"),
+        Noun::Places => list("/placements", "/placements", "/flow", "").by("place list"),
+        Noun::History => object("/revisions").by("history").one_by("history show"),
+        Noun::Router => object("/router").by("router show"),
+        Noun::ControlPlane => list("/control-plane", "/classes", "/class", "").by("control-plane show"),
+        Noun::Events => list("/events?last=10000", "/events", "/number", "").by("events"),
+        Noun::Audit => list("/audit?last=10000", "", "/who/name", "").by("audit"),
+        Noun::Rates => list("/rates", "/ports", "/name", RATES).by("rates --count 1"),
+        // Labs are no resource of a router.
+        Noun::Labs => object("/").by("lab list").one_by("lab list"),
+        Noun::Configuration => object("/configuration"),
+        Noun::Interface => list("/", "/resources", "/path", INTERFACE),
+        Noun::Openapi => object("/openapi.json"),
+    }
+}
