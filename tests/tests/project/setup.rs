@@ -86,6 +86,16 @@ fn a_machine_on_which_nothing_was_built_gets_ready() {
 }
 
 #[test]
+fn a_disk_with_space_for_a_whole_build_is_enough() {
+    let machine = Machine::new();
+    machine.replace("df", "echo Avail; echo 16");
+    assert!(!machine.space(None).contains("GiB"), "16 GiB are enough");
+    machine.replace("df", "echo Avail; echo 15");
+    let said = machine.space(None);
+    assert!(is_ready(&said) && said.contains("only 15 GiB free") && said.contains("needs 16 GiB"), "{said}");
+}
+
+#[test]
 fn a_full_disk_costs_no_file_in_a_directory_that_cargo_target_dir_names() {
     let machine = Machine::new();
     machine.fill();
@@ -93,6 +103,7 @@ fn a_full_disk_costs_no_file_in_a_directory_that_cargo_target_dir_names() {
     let files = built(&target);
     let said = machine.space(Some(&target));
     assert!(is_ready(&said) && said.contains("only 0 GiB free"), "{said}");
+    assert!(said.contains("needs 6 GiB there"), "most is built: {said}");
     assert!(files.iter().all(|file| file.exists()), "{said}");
 }
 
