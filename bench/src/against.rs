@@ -10,7 +10,6 @@ use nix::sys::signal::Signal;
 use serde::Deserialize;
 
 use crate::interrupt::wait_until;
-use crate::statistics::median;
 use crate::testbed::process::Running;
 use crate::{BenchError, Measurement, Options};
 
@@ -108,11 +107,10 @@ fn compare(ours: &[Vec<Said>], theirs: &[Vec<Said>]) -> (Vec<Measurement>, Vec<S
     let (mut measurements, mut missing) = (Vec::new(), Vec::new());
     for wanted in ours.iter().take(1).flatten() {
         match (figures(ours, wanted), figures(theirs, wanted)) {
-            (Some(ours), Some(theirs)) => measurements.push(
-                Measurement::median_of(&wanted.case, &ours, &wanted.unit)
-                    .beside(NAME, median(&theirs))
-                    .peer_within(&theirs),
-            ),
+            (Some(ours), Some(theirs)) => {
+                let measured = Measurement::median_of(&wanted.case, &ours, &wanted.unit);
+                measurements.push(measured.beside_runs(NAME, &theirs));
+            }
             _ => missing.push(wanted.case.clone()),
         }
     }

@@ -10,21 +10,18 @@
 //! of the repetitions, which needs root.
 
 use std::fmt::Write as _;
-use std::fs::{self, File};
-use std::io::Read as _;
-use std::os::fd::AsRawFd as _;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
-use nix::sys::signal::Signal;
-use nix::unistd::pipe2;
 use serde_json::Value;
 
-use crate::interrupt::{check, wait_until};
+use crate::interrupt::check;
 use crate::statistics::median;
-use crate::testbed::process::{Running, prefer, run as run_command};
+use crate::testbed::process::{prefer, run as run_command};
+use crate::testbed::router::Router;
+use crate::testbed::scratch::Scratch;
 use crate::{BenchError, Bound, Measurement, Options};
 
 /// Filters of the large configuration.
@@ -32,8 +29,6 @@ const FILTERS: u32 = 10_000;
 const ROUTES: u32 = 100_000;
 /// Repetitions; the result is their median.
 const REPETITIONS: usize = 5;
-/// Time limit for the start of the router.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Promised maximum: seconds to apply the large configuration.
 const APPLY_LIMIT: f64 = 1.0;
@@ -46,22 +41,25 @@ const PAUSE_LIMIT: f64 = 100.0;
 
 /// Runs all cases.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
-    let folder = Folder::new()?;
-    let small = folder.write("small.toml", &base(&folder.0))?;
-    let large = folder.write("large.toml", &large(&folder.0))?;
-    let router = Router::start(&options.binary, &folder, &small)?;
+    let folder = Scratch::new()?;
+    let state = folder.file("state");
+    let (small, large) =
+        (folder.write("small.toml", base(&state))?, folder.write("large.toml", large(&state))?);
+    let mut command = Command::new(&options.binary);
+    command.args(["run", "--config", &small]);
+    let router = Router::launch(command, &options.binary, folder.file("router.sock"))?;
     let (mut checks, mut applies, mut again) = (Vec::new(), Vec::new(), Vec::new());
     let (mut back, mut pauses) = (Vec::new(), [Vec::<f64>::new(), Vec::new()]);
-    let has_priority = (0..2 * REPETITIONS).map(|number| number % 2 == 0 && router.has_rights());
+    let has_priority = (0..2 * REPETITIONS).map(|number| number % 2 == 0 && has_rights());
     for has_priority in has_priority {
         check()?;
-        router.prefer_worker(has_priority)?;
+        prefer_worker(&router, has_priority)?;
         let checked =
             timed(&mut checks, || run_command(&options.binary.to_string_lossy(), &["check", &large]))?;
         expect(&checked, "is valid")?;
-        router.ask(&["clear"])?;
-        let applied = timed(&mut applies, || router.ask(&["apply", &large, "--json"]))?;
-        pauses[usize::from(has_priority)].push(router.longest_change()?);
+        router.tell(&["clear"])?;
+        let applied = timed(&mut applies, || router.tell(&["apply", &large, "--json"]))?;
+        pauses[usize::from(has_priority)].push(longest_change(&router)?);
         let changes = count(&applied)?;
         let wanted = (FILTERS + ROUTES) as usize;
         if changes != wanted {
@@ -70,11 +68,11 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
                 format!("the router made {changes} changes instead of {wanted}"),
             ));
         }
-        expect(&timed(&mut again, || router.ask(&["apply", &large]))?, "nothing is changed")?;
-        timed(&mut back, || router.ask(&["apply", &small, "--json"]))?;
+        expect(&timed(&mut again, || router.tell(&["apply", &large]))?, "nothing is changed")?;
+        timed(&mut back, || router.tell(&["apply", &small, "--json"]))?;
         (options.progress)(&format!("applied in {:.3} s", applies.last().copied().unwrap_or_default()));
     }
-    router.prefer_worker(false)?;
+    prefer_worker(&router, false)?;
     let lists = lists(&router, &folder, options)?;
     router.stop()?;
     let what = format!("{FILTERS} filters and {ROUTES} routes");
@@ -105,26 +103,26 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
 /// Measures adding the same filters and routes with `--from`. The times include the client's.
 fn lists(
     router: &Router,
-    folder: &Folder,
+    folder: &Scratch,
     options: &mut Options<'_>,
 ) -> Result<Vec<Measurement>, BenchError> {
     let routes: String = routes().map(|(to, via)| format!("{to} via {via}\n")).collect();
     let filters: String = filters().map(|matches| format!("{matches} action drop gate firewall\n")).collect();
-    let (routes, filters) = (folder.write("routes.txt", &routes)?, folder.write("filters.txt", &filters)?);
+    let (routes, filters) = (folder.write("routes.txt", routes)?, folder.write("filters.txt", filters)?);
     let (mut added, mut removed, mut filtered) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..REPETITIONS {
         check()?;
-        let done = timed(&mut added, || router.ask(&["route", "add", "--from", &routes]))?;
+        let done = timed(&mut added, || router.tell(&["route", "add", "--from", &routes]))?;
         expect(&done, &format!("{ROUTES} routes added"))?;
-        let done = timed(&mut removed, || router.ask(&["route", "remove", "--from", &routes]))?;
+        let done = timed(&mut removed, || router.tell(&["route", "remove", "--from", &routes]))?;
         expect(&done, &format!("{ROUTES} routes removed"))?;
-        let done = timed(&mut filtered, || router.ask(&["filter", "add", "--from", &filters, "--json"]))?;
+        let done = timed(&mut filtered, || router.tell(&["filter", "add", "--from", &filters, "--json"]))?;
         let ids = parse(&done)?["ids"].as_array().cloned().unwrap_or_default();
         let ids: Vec<String> = ids.iter().map(Value::to_string).collect();
         expect(&format!("{} filters", ids.len()), &format!("{FILTERS} filters"))?;
         for some in ids.chunks(1000) {
             let remove = ["filter", "remove"].into_iter().chain(some.iter().map(String::as_str));
-            router.ask(&remove.collect::<Vec<_>>())?;
+            router.tell(&remove.collect::<Vec<_>>())?;
         }
         let last = |times: &[f64]| times.last().copied().unwrap_or_default();
         (options.progress)(&format!(
@@ -159,8 +157,8 @@ fn routes() -> impl Iterator<Item = (String, String)> {
 }
 
 /// Returns the configuration of two ports in memory.
-fn base(folder: &Path) -> String {
-    let state = serde_json::Value::from(folder.join("state").display().to_string());
+fn base(state: &Path) -> String {
+    let state = Value::from(state.display().to_string());
     let mut text = format!("[router]\nmode = \"interrupt\"\n\n[plugins]\nstate = {state}\n");
     for (name, network) in [("a", 1), ("b", 2)] {
         let _ = write!(
@@ -172,8 +170,8 @@ fn base(folder: &Path) -> String {
 }
 
 /// Returns the base configuration with the filters and routes.
-fn large(folder: &Path) -> String {
-    let mut text = base(folder);
+fn large(state: &Path) -> String {
+    let mut text = base(state);
     for matches in filters() {
         let _ = write!(text, "\n[[filter]]\nmatch = \"{matches}\"\naction = \"drop\"\ngate = \"firewall\"\n");
     }
@@ -209,105 +207,33 @@ fn expect(text: &str, word: &str) -> Result<(), BenchError> {
     }
 }
 
-/// Temporary folder. Dropping it removes the folder.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Result<Self, BenchError> {
-        let path = std::env::temp_dir().join(format!("millrace-bench-apply-{}", std::process::id()));
-        fs::create_dir(&path).map_err(BenchError::system(format!("make {}", path.display())))?;
-        Ok(Self(path))
-    }
-
-    fn write(&self, name: &str, text: &str) -> Result<String, BenchError> {
-        let path = self.0.join(name);
-        fs::write(&path, text).map_err(BenchError::system(format!("write {}", path.display())))?;
-        Ok(path.display().to_string())
-    }
+/// Whether the process may set real-time priorities.
+fn has_rights() -> bool {
+    nix::unistd::geteuid().is_root()
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // Remaining files are in the system's folder for temporary files.
-        let _ = fs::remove_dir_all(&self.0);
+/// Gives the thread of a router's worker real-time priority, or the normal priority.
+fn prefer_worker(router: &Router, is_preferred: bool) -> Result<(), BenchError> {
+    if !has_rights() {
+        return Ok(());
     }
+    let tasks =
+        fs::read_dir(format!("/proc/{}/task", router.pid())).map_err(BenchError::system("list threads"))?;
+    for task in tasks.flatten() {
+        let name = fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+        let number = task.file_name().to_str().and_then(|number| number.parse::<i32>().ok());
+        if let Some(number) = number.filter(|_| name.starts_with("worker-")) {
+            prefer(number, is_preferred)?;
+        }
+    }
+    Ok(())
 }
 
-/// Measured router. Dropping it kills the process.
-struct Router {
-    running: Running,
-    binary: String,
-    socket: String,
-}
-
-impl Router {
-    fn start(binary: &Path, folder: &Folder, config: &str) -> Result<Self, BenchError> {
-        let (ready, announce) =
-            pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).map_err(BenchError::system("make a pipe"))?;
-        fcntl(&announce, FcntlArg::F_SETFD(FdFlag::empty())).map_err(BenchError::system("prepare a pipe"))?;
-        let socket = folder.0.join("router.sock").display().to_string();
-        let mut command = Command::new(binary);
-        command.args(["--socket", &socket, "run", "--config", config]);
-        command.args(["--ready-fd", &announce.as_raw_fd().to_string()]);
-        let binary = binary.display().to_string();
-        let mut router = Self { running: Running::start(&mut command)?, binary, socket };
-        drop(announce);
-        let mut ready = File::from(ready);
-        let forwards = wait_until(PATIENCE, || {
-            if ready.read(&mut [0; 16]).is_ok_and(|length| length > 0) {
-                return Ok(true);
-            }
-            match router.running.ended()? {
-                Some(status) => Err(router.running.failure(&status.to_string())),
-                None => Ok(false),
-            }
-        })?;
-        if forwards {
-            Ok(router)
-        } else {
-            Err(router.running.failure(&format!("not ready after {PATIENCE:?}")))
-        }
-    }
-
-    /// Whether the process may set real-time priorities.
-    fn has_rights(&self) -> bool {
-        nix::unistd::geteuid().is_root()
-    }
-
-    /// Gives the worker's thread real-time priority, or the normal priority.
-    fn prefer_worker(&self, is_preferred: bool) -> Result<(), BenchError> {
-        if !self.has_rights() {
-            return Ok(());
-        }
-        let tasks = fs::read_dir(format!("/proc/{}/task", self.running.pid()))
-            .map_err(BenchError::system("list threads"))?;
-        for task in tasks.flatten() {
-            let name = fs::read_to_string(task.path().join("comm")).unwrap_or_default();
-            let number = task.file_name().to_str().and_then(|number| number.parse::<i32>().ok());
-            if let Some(number) = number.filter(|_| name.starts_with("worker-")) {
-                prefer(number, is_preferred)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn ask(&self, arguments: &[&str]) -> Result<String, BenchError> {
-        let mut all = vec!["--socket", &*self.socket];
-        all.extend(arguments);
-        run_command(&self.binary, &all)
-    }
-
-    /// Returns the duration of the longest iteration with a change since the counters were cleared, in
-    /// microseconds.
-    fn longest_change(&self) -> Result<f64, BenchError> {
-        let status = parse(&self.ask(&["show", "status", "--json"])?)?;
-        let longest = status["turns"]["longest_change"].as_f64();
-        longest.ok_or_else(|| {
-            BenchError::measurement("apply", "the router's answer has no duration of the change")
-        })
-    }
-
-    fn stop(self) -> Result<(), BenchError> {
-        self.running.stop(Signal::SIGTERM).map(drop)
-    }
+/// Returns the duration of a router's longest iteration with a change since the counters were cleared, in
+/// microseconds.
+fn longest_change(router: &Router) -> Result<f64, BenchError> {
+    let status = parse(&router.tell(&["show", "status", "--json"])?)?;
+    let longest = status["turns"]["longest_change"].as_f64();
+    longest
+        .ok_or_else(|| BenchError::measurement("apply", "the router's answer has no duration of the change"))
 }

@@ -7,12 +7,26 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use crate::BenchError;
-use crate::peer::Scratch;
 use crate::testbed::process::Running;
+use crate::testbed::scratch::Scratch;
 
 /// Units of the counts within `callgrind_measured`: instructions, and read misses of each simulated cache.
 pub(crate) const UNITS: [&str; 3] = ["instructions", "misses of 32 KiB", "misses of 512 KiB"];
+
+/// Returns the name of a part of a benchmark that runs in a process of its own: `BENCH/PART`, with the part as
+/// JSON.
+pub(crate) fn name_of(bench: &str, part: &impl Serialize) -> String {
+    format!("{bench}/{}", serde_json::to_string(part).unwrap_or_default())
+}
+
+/// Parses a name made by [`name_of`]; returns `None` for any other name.
+pub(crate) fn part_of<T: DeserializeOwned>(bench: &str, name: &str) -> Option<T> {
+    serde_json::from_str(name.strip_prefix(bench)?.strip_prefix('/')?).ok()
+}
 
 /// Counts the cost of `millrace bench NAME` within functions named `callgrind_measured`. Returns `None` if
 /// the binary has no function names.

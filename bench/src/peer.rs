@@ -1,45 +1,17 @@
 //! Peers that are libraries: for each, a small C program is compiled on demand and controlled by lines of
 //! text.
 
-use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::BenchError;
 use crate::interrupt::check;
 use crate::testbed::process::{is_installed, run};
+use crate::testbed::scratch::Scratch;
 
 /// Header that the C programs share.
 const DPDK: &str = include_str!("../peers/dpdk.h");
-
-static COUNT: AtomicU32 = AtomicU32::new(0);
-
-/// Temporary directory for files of a peer. Dropping it removes the directory.
-#[derive(Debug)]
-pub(crate) struct Scratch(PathBuf);
-
-impl Scratch {
-    pub fn new() -> Result<Self, BenchError> {
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("millrace-bench-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir(&path).map_err(BenchError::system(format!("make {}", path.display())))?;
-        Ok(Self(path))
-    }
-
-    /// Returns the path of a file in the directory.
-    pub fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 /// Compiles a C program with a library for this machine's processor. Returns `None` without a compiler or the
 /// library.
@@ -54,13 +26,11 @@ pub(crate) fn compile(
     if !there {
         return Ok(None);
     }
-    let (program, file) = (scratch.file(name), scratch.file(&format!("{name}.c")));
-    for (file, text) in [(&file, source), (&scratch.file("dpdk.h"), DPDK)] {
-        fs::write(file, text).map_err(BenchError::system(format!("write {}", file.display())))?;
-    }
-    let (program_text, file_text) = (program.to_string_lossy(), file.to_string_lossy());
+    scratch.write("dpdk.h", DPDK)?;
+    let (program, file) = (scratch.file(name), scratch.write(&format!("{name}.c"), source)?);
+    let program_text = program.to_string_lossy();
     let flags = run("pkg-config", &["--cflags", "--libs", library])?;
-    let mut arguments = vec!["-O3", "-march=native", "-o", &program_text, &file_text];
+    let mut arguments = vec!["-O3", "-march=native", "-o", &program_text, &file];
     arguments.extend(flags.split_ascii_whitespace());
     run("cc", &arguments)?;
     Ok(Some(program))
@@ -106,6 +76,12 @@ impl Peer {
             ));
         }
         Ok(answer.trim_end().to_owned())
+    }
+
+    /// Sends a line to the peer and returns the first number of its answer.
+    pub fn ask_number(&mut self, line: &str) -> Result<u64, BenchError> {
+        let number = self.ask_numbers(line)?.and_then(|numbers| numbers.first().copied());
+        number.ok_or_else(|| BenchError::measurement(&self.name, "the peer sent an invalid answer"))
     }
 
     /// Sends a line to the peer and returns the numbers of its answer; `None` if the answer is not numbers.

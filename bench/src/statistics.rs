@@ -12,6 +12,16 @@ pub(crate) fn median(figures: &[f64]) -> f64 {
     }
 }
 
+/// Returns the ratios of figures to the figures beside them.
+pub(crate) fn ratios(figures: &[f64], beside: &[f64]) -> Vec<f64> {
+    figures.iter().zip(beside).map(|(figure, other)| figure / other).collect()
+}
+
+/// Returns the median ratio of figures to the figures beside them.
+pub(crate) fn median_ratio(figures: &[f64], beside: &[f64]) -> f64 {
+    median(&ratios(figures, beside))
+}
+
 /// Returns the smallest and the largest figure. Both are 0 without figures.
 pub(crate) fn extremes(figures: &[f64]) -> (f64, f64) {
     let least = figures.iter().copied().min_by(f64::total_cmp);

@@ -5,11 +5,12 @@ mod routes;
 
 use std::time::{Duration, Instant};
 
+use crate::family::Family;
 use crate::interrupt::check;
-use crate::memory::case::{Case, Family};
+use crate::memory::case::Case;
 use crate::memory::per_packet;
 use crate::memory::setup::{GatesSetup, Pipeline, Setup, Source};
-use crate::statistics::{extremes, median};
+use crate::statistics::{extremes, median, median_ratio};
 use crate::{BenchError, Bound, Measurement, Options};
 
 /// Number of live flows, each of which sends one packet per pass, in rotation.
@@ -28,7 +29,7 @@ const FILTER_LIMIT: f64 = 1.5;
 const AGAIN_LIMIT: f64 = 400.0;
 /// Packets per batch, which is also the maximum number of flows checked or reclassified per batch.
 const BATCH: f64 = 256.0;
-/// Live flows that a [`Matching::Some`] filter matches.
+/// Live flows that a filter matches.
 const MATCHED: u32 = 4095;
 
 /// Promised maximum: ratio of the time per packet during 100,000 route changes per second to the time without
@@ -47,71 +48,51 @@ const FLOOD_LIMIT: f64 = 500_000.0;
 /// Runs all cases.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let mut results = Vec::new();
-    for family in [Family::V4, Family::V6] {
-        results.extend(filter(family, Matching::None, options)?);
-        results.extend(filter(family, Matching::Some, options)?);
+    for family in Family::BOTH {
+        for matched in [0, MATCHED] {
+            results.extend(filter(family, matched, options)?);
+        }
         results.extend(routes::run(Case { family, flows: LIVE }, options)?);
         results.extend(flood(family, options)?);
     }
     Ok(results)
 }
 
-/// Live flows that an added filter matches.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Matching {
-    /// No live flows.
-    None,
-    /// [`MATCHED`] live flows.
-    Some,
-}
-
-impl Matching {
-    /// Returns the number of live flows that a filter matches.
-    fn flows(self) -> u32 {
-        if self == Self::None { 0 } else { MATCHED }
-    }
-
-    /// Returns a filter that is new to the router. The sources of flows start at 30.0.0.1 or fd1e::1.
-    fn filter(self, family: Family, number: usize) -> String {
-        let source = if family == Family::V4 { "30.0.0.0/20" } else { "fd1e::/116" };
-        match self {
-            Self::None => format!("proto tcp dport {}", 20_000 + number),
-            Self::Some => format!("src {source} proto udp sport 1-{}", 60_000 + number),
-        }
+/// Returns a filter that is new to the router and matches a number of live flows: none or [`MATCHED`]. The
+/// sources of flows start at 30.0.0.1 or fd1e::1.
+fn new_filter(family: Family, matched: u32, number: usize) -> String {
+    let source = if family == Family::V4 { "30.0.0.0/20" } else { "fd1e::/116" };
+    match matched {
+        0 => format!("proto tcp dport {}", 20_000 + number),
+        _ => format!("src {source} proto udp sport 1-{}", 60_000 + number),
     }
 }
 
 /// Measures the pass after a filter change and the pass before it. Fails if a flow that the filter does not
 /// match is reclassified.
-fn filter(
-    family: Family,
-    matching: Matching,
-    options: &mut Options<'_>,
-) -> Result<Vec<Measurement>, BenchError> {
+fn filter(family: Family, flows: u32, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let case = Case { family, flows: LIVE };
     let setup = Setup { gates: GatesSetup::Filters(FILTERS), ..Setup::default() };
     let (mut source, mut pipeline) = (Source::with(case, setup)?, Pipeline::with(case, setup)?);
-    pipeline.callgrind_measured(4 * PASS);
-    let (mut before, mut after, mut ratios, mut worst) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    pipeline.forward(4 * PASS);
+    let (mut before, mut after, mut worst) = (Vec::new(), Vec::new(), Vec::new());
     let (mut again, mut whole) = (Vec::new(), Vec::new());
     for repetition in 0..REPETITIONS {
         check()?;
-        let bare = per_packet(|| source.callgrind_measured(PASS));
-        let steady = per_packet(|| pipeline.callgrind_measured(PASS)) - bare;
-        pipeline.add_filter(&matching.filter(family, repetition))?;
+        let bare = per_packet(|| source.make(PASS));
+        let steady = per_packet(|| pipeline.forward(PASS)) - bare;
+        pipeline.add_filter(&new_filter(family, flows, repetition))?;
         let classified = pipeline.snapshot().flows.packets.reclassified;
         let (changed, longest) = timed(&mut pipeline, PASS);
         again.push((pipeline.snapshot().flows.packets.reclassified - classified) as f64);
         whole.push(steady + bare);
         before.push(steady);
         after.push(changed - bare);
-        ratios.push((changed - bare) / steady);
         worst.push(longest.as_secs_f64() * 1e6);
     }
     pipeline.check(case)?;
     let counts = pipeline.snapshot().flows.packets;
     let (steady, changed) = (median(&before), median(&after));
-    let flows = matching.flows();
     let what = format!(
         "{case}, 3 x {FILTERS} filters, each flow's next packet after a filter changed that {flows} of them match"
     );
@@ -125,7 +106,7 @@ fn filter(
     Ok(vec![
         Measurement::of(&what, changed, "ns/packet")
             .beside("before", steady)
-            .with_ratio(median(&ratios))
+            .with_ratio(median_ratio(&after, &before))
             .promising_ratio(Bound::AtMost, limit),
         Measurement::of(format!("{what}: classified again"), extremes(&again).1, "flows")
             .promising(Bound::AtMost, f64::from(flows)),
@@ -141,7 +122,7 @@ fn timed(pipeline: &mut Pipeline, packets: u64) -> (f64, Duration) {
         let mut done = 0;
         while done < packets {
             let start = Instant::now();
-            done += pipeline.callgrind_measured(1);
+            done += pipeline.forward(1);
             longest = longest.max(start.elapsed());
         }
         done
@@ -166,17 +147,17 @@ fn flood(family: Family, options: &mut Options<'_>) -> Result<Vec<Measurement>, 
         ..Setup::default()
     };
     let (mut source, mut pipeline) = (Source::with(case, setup)?, Pipeline::with(case, setup)?);
-    pipeline.callgrind_measured(2 * u64::from(FLOOD));
+    pipeline.forward(2 * u64::from(FLOOD));
     let (mut rates, mut times) = (Vec::new(), Vec::new());
     // The first packets of the established flows belong to the flood.
     let (before, lost_before) = (pipeline.snapshot(), pipeline.established_lost(family)?);
     for _ in 0..REPETITIONS {
         check()?;
-        let bare = per_packet(|| source.callgrind_measured(PASS));
+        let bare = per_packet(|| source.make(PASS));
         let (misses, dropped) = new_flows(&mut pipeline);
         let mut packets = 0;
         let each = per_packet(|| {
-            packets = pipeline.callgrind_measured(PASS);
+            packets = pipeline.forward(PASS);
             packets
         }) - bare;
         let now = new_flows(&mut pipeline);
@@ -185,15 +166,14 @@ fn flood(family: Family, options: &mut Options<'_>) -> Result<Vec<Measurement>, 
         times.push(each);
     }
     let after = pipeline.snapshot();
-    let name = if family == Family::V4 { "IPv4" } else { "IPv6" };
     let lost = pipeline.established_lost(family)?.saturating_sub(lost_before);
     let (least, most) = extremes(&times);
     (options.progress)(&format!(
-        "{name}, flood: {:.1} ns per packet, {least:.1} to {most:.1}; {} records of {REMEMBERED}, {lost} established packets lost",
+        "{family}, flood: {:.1} ns per packet, {least:.1} to {most:.1}; {} records of {REMEMBERED}, {lost} established packets lost",
         median(&times),
         after.flows.records
     ));
-    let what = format!("{name}, flood of new flows, 3 x {FILTERS} filters");
+    let what = format!("{family}, flood of new flows, 3 x {FILTERS} filters");
     Ok(vec![
         Measurement::of(format!("{what}: taken per second"), median(&rates), "flows/s")
             .promising(Bound::AtLeast, FLOOD_LIMIT),

@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 
+use crate::family::Family;
 use crate::interrupt::check;
-use crate::memory::case::{Case, Family};
+use crate::memory::case::Case;
 use crate::memory::setup::{GatesSetup, Pipeline, RouteWriter, Setup};
-use crate::statistics::median;
+use crate::statistics::{median, median_ratio};
 use crate::testbed::process::{SessionFirst, dedicate, on_processor};
 use crate::{BenchError, Bound, Measurement, Options};
 
@@ -45,7 +46,7 @@ pub(super) fn run(case: Case, options: &mut Options<'_>) -> Result<Vec<Measureme
 fn measure(case: Case) -> Result<Vec<(Vec<Measurement>, String)>, BenchError> {
     let setup = Setup { gates: GatesSetup::Filters(FILTERS), ..Setup::default() };
     let mut pipeline = Pipeline::with(case, setup)?;
-    pipeline.callgrind_measured(4 * PASS);
+    pipeline.forward(4 * PASS);
     let places = [("elsewhere", 40), ("in the flows' own networks", 20)];
     let measured = places.map(|(place, net)| beside_changes(&mut pipeline, case, place, net));
     pipeline.check(case)?;
@@ -60,7 +61,7 @@ fn beside_changes(
     net: u8,
 ) -> Result<(Vec<Measurement>, String), BenchError> {
     let prefixes = prefixes(case.family, net)?;
-    let (mut quiet, mut busy, mut ratios, mut rates) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut quiet, mut busy, mut rates) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..REPETITIONS {
         check()?;
         let (alone, ()) = pipeline.forward_beside(SPAN, |_| ())?;
@@ -70,17 +71,16 @@ fn beside_changes(
         })?;
         quiet.push(alone);
         busy.push(beside);
-        ratios.push(beside / alone);
         rates.push(rate?);
     }
     let counts = pipeline.snapshot().flows.packets;
+    let ratio = median_ratio(&busy, &quiet);
     let (busy, quiet, rate) = (median(&busy), median(&quiet), median(&rates));
     let what = format!("{case}, 100,000 route changes a second {place}");
     let line = format!(
         "{what} ({rate:.0}): {busy:.1} ns per packet, {quiet:.1} without; so far {} flows rechecked, {} rerouted, {} reclassified",
         counts.checked, counts.rerouted, counts.reclassified
     );
-    let ratio = median(&ratios);
     let measurements = vec![
         Measurement::of(&what, busy, "ns/packet, generator included")
             .beside("no changes", quiet)

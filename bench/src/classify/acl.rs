@@ -1,9 +1,8 @@
 //! DPDK's ACL library, `rte_acl`.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
@@ -13,8 +12,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::BenchError;
-use crate::peer::{Peer, Scratch, compile};
+use crate::peer::{Peer, compile};
 use crate::testbed::process::{Processor, dedicate};
+use crate::testbed::scratch::Scratch;
 
 const SOURCE: &str = include_str!("../../peers/dpdk_acl.c");
 const LIBRARY: &str = "libdpdk";
@@ -26,7 +26,7 @@ pub(super) const NAME: &str = "DPDK rte_acl";
 /// Compiled C program that builds tables from filter sets.
 pub(super) struct Program {
     files: Scratch,
-    path: std::path::PathBuf,
+    path: PathBuf,
 }
 
 impl Program {
@@ -44,13 +44,9 @@ impl Program {
         traces: &[&[Candidate]],
         processor: Processor,
     ) -> Result<Option<Acl>, BenchError> {
-        let rules = self.files.file("rules");
-        write(&rules, rules_text(filters))?;
-        let mut arguments = vec![rules.to_string_lossy().into_owned(), processor.to_string()];
+        let mut arguments = vec![self.files.write("rules", rules_text(filters))?, processor.to_string()];
         for (number, trace) in traces.iter().enumerate() {
-            let file = self.files.file(&format!("trace{number}"));
-            write(&file, trace_bytes(trace))?;
-            arguments.push(file.to_string_lossy().into_owned());
+            arguments.push(self.files.write(&format!("trace{number}"), trace_bytes(trace))?);
         }
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let mut peer = Peer::start(&self.path, &arguments)?;
@@ -94,14 +90,12 @@ pub(super) struct Acl {
 impl Acl {
     /// Looks up all packets of a trace; returns the total nanoseconds.
     pub fn look_up(&mut self, trace: usize) -> Result<f64, BenchError> {
-        let answer = self.peer.ask_numbers(&format!("lookup {trace}"))?;
-        answer.and_then(|numbers| numbers.first().map(|time| *time as f64)).ok_or_else(strange)
+        Ok(self.peer.ask_number(&format!("lookup {trace}"))? as f64)
     }
 
     /// Returns the digest of the lookup results of a trace: see [`digest`].
     pub fn digest(&mut self, trace: usize) -> Result<u64, BenchError> {
-        let answer = self.peer.ask_numbers(&format!("digest {trace}"))?;
-        answer.and_then(|numbers| numbers.first().copied()).ok_or_else(strange)
+        self.peer.ask_number(&format!("digest {trace}"))
     }
 }
 
@@ -112,14 +106,6 @@ pub(super) fn digest(found: impl Iterator<Item = u32>) -> u64 {
     found.fold(0xcbf2_9ce4_8422_2325, |digest, number| {
         (digest ^ u64::from(number)).wrapping_mul(0x100_0000_01b3)
     })
-}
-
-fn strange() -> BenchError {
-    BenchError::measurement(NAME, "the peer sent an invalid answer")
-}
-
-fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), BenchError> {
-    fs::write(path, bytes).map_err(BenchError::system(format!("write {}", path.display())))
 }
 
 /// Returns one line per filter, in the format of the C program.

@@ -3,13 +3,14 @@
 use std::path::Path;
 use std::time::Duration;
 
-use millrace_packet::Family;
-use millrace_testkit::classbench::{Popularity, Style, generate, trace};
+use millrace_testkit::classbench::{FilterSet, Popularity, Style, generate, trace};
 
-use super::set::Source;
-use super::table::{KINDS, Kind, Ranked};
-use super::{BATCH, in_batches};
+use super::set::{Source, ranked};
+use super::table::{KINDS, Kind};
+use super::{BATCH, Table, in_batches};
+use crate::callgrind::{callgrind_measured, name_of, part_of};
 use crate::counters::Meter;
+use crate::family::Family;
 use crate::{BenchError, callgrind};
 
 /// Number of packets to look up.
@@ -17,41 +18,34 @@ const PACKETS: usize = 128 * BATCH;
 /// Time limit of one run, including the time to fill the table.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Name prefix of a run that only fills a table and looks up a trace, for callgrind.
-const PREFIX: &str = "classify/";
+/// Run that only fills a table and looks up a trace, for callgrind: index of the filter set, and kind of table.
+type Part = (usize, String);
+/// Benchmark that the runs belong to.
+const BENCH: &str = "classify";
 
 /// Counts the instructions per lookup; returns `None` if the binary has no function names.
 pub(super) fn count(binary: &Path, source: Source, kind: &Kind) -> Result<Option<f64>, BenchError> {
-    let instructions = callgrind::instructions(binary, &name(source, kind), PATIENCE)?;
+    let index = Source::all().iter().position(|other| *other == source).unwrap_or(usize::MAX);
+    let part: Part = (index, kind.name.to_owned());
+    let instructions = callgrind::instructions(binary, &name_of(BENCH, &part), PATIENCE)?;
     Ok(instructions.map(|instructions| instructions / PACKETS as f64))
-}
-
-fn name(source: Source, kind: &Kind) -> String {
-    let source = Source::all().iter().position(|other| *other == source).unwrap_or(usize::MAX);
-    format!("{PREFIX}{source}/{}", kind.name)
-}
-
-fn parse(name: &str) -> Option<(Source, &'static Kind)> {
-    let (source, kind) = name.strip_prefix(PREFIX)?.split_once('/')?;
-    let source = Source::all().get(source.parse::<usize>().ok()?).copied()?;
-    Some((source, KINDS.iter().find(|known| known.name == kind)?))
 }
 
 /// Runs only lookups, for a tool that counts their cost; returns `None` if `name` isn't the name of such a
 /// run.
 pub(crate) fn run_measured(name: &str) -> Option<Result<(), BenchError>> {
-    let (source, kind) = parse(name)?;
-    let set = source.load()?;
-    let compile = |(place, filter): (usize, &millrace_classify::Filter)| {
-        Some((filter.compile(|_| None).ok()?, set.priority(place)))
-    };
-    let filters: Vec<Ranked> = set.filters.iter().enumerate().filter_map(compile).collect();
+    let (source, kind): Part = part_of(BENCH, name)?;
+    let set = Source::all().get(source)?.load()?;
     let packets = trace(&set, Popularity::Uniform, PACKETS, 2);
-    let Ok((table, _)) = kind.fill(&filters) else {
-        return Some(Err(BenchError::measurement(kind.name, "filling the table takes too long")));
-    };
-    std::hint::black_box(callgrind_measured(&*table, &packets));
-    Some(Ok(()))
+    let counted = filled(&kind, &set).map(|table| callgrind_measured(|| in_batches(&*table, &packets)));
+    Some(counted.map(|found| _ = std::hint::black_box(found)))
+}
+
+/// Returns a table of a kind, filled with a set.
+fn filled(kind: &str, set: &FilterSet) -> Result<Box<dyn Table>, BenchError> {
+    let unfit = || BenchError::measurement(kind, "the table can't be filled");
+    let known = KINDS.iter().find(|known| known.name == kind).ok_or_else(unfit)?;
+    known.fill(&ranked(set)?).map(|(table, _)| table).map_err(|_| unfit())
 }
 
 /// Filters per table in runs that count only instructions.
@@ -59,22 +53,11 @@ const FILTERS: usize = 1000;
 
 /// Looks up packets in batches in a table of a given kind, with filters in the style of access lists.
 pub(crate) fn look_up(kind: &str, family: Family, packets: u64, meter: &mut Meter) -> Result<(), BenchError> {
-    let set = generate(Style::Acl, family, FILTERS, 1);
-    let compile = |(place, filter): (usize, &millrace_classify::Filter)| {
-        Some((filter.compile(|_| None).ok()?, set.priority(place)))
-    };
-    let filters: Vec<Ranked> = set.filters.iter().enumerate().filter_map(compile).collect();
+    let set = generate(Style::Acl, family.into(), FILTERS, 1);
     let trace = trace(&set, Popularity::Uniform, packets as usize, 2);
-    let unfit = || BenchError::measurement(kind, "the table can't be filled");
-    let known = KINDS.iter().find(|known| known.name == kind).ok_or_else(unfit)?;
-    let (table, _) = known.fill(&filters).map_err(|_| unfit())?;
+    let table = filled(kind, &set)?;
     std::hint::black_box(meter.measure(|| in_batches(&*table, &trace)));
     Ok(())
-}
-
-#[inline(never)]
-fn callgrind_measured(table: &dyn super::Table, packets: &[millrace_classify::Candidate]) -> u64 {
-    in_batches(table, packets)
 }
 
 #[cfg(test)]
@@ -83,12 +66,8 @@ mod tests {
 
     #[test]
     fn a_run_is_read_from_its_name() {
-        for source in Source::all() {
-            for kind in KINDS {
-                let (found, of) = parse(&name(source, kind)).unwrap();
-                assert!(found == source && of.name == kind.name);
-            }
-        }
-        assert!(parse("classify").is_none() && parse("classify/99/linear").is_none());
+        let part: Part = (3, "tuple space".to_owned());
+        assert_eq!(part_of(BENCH, &name_of(BENCH, &part)), Some(part));
+        assert!(run_measured("classify").is_none() && run_measured(r#"classify/[99,"linear"]"#).is_none());
     }
 }

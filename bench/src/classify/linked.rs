@@ -164,15 +164,10 @@ impl Gates {
                 self.linked(gate, batch, &mut winners);
                 let found = |packet| self.tables[gate].lookup(packet).map(|(_, number)| *number);
                 let tuples = |packet| self.tuples[gate].lookup(packet).map(|(_, number)| *number);
-                if batch
-                    .iter()
-                    .zip(winners)
-                    .any(|(packet, winner)| found(packet) != winner || tuples(packet) != winner)
-                {
-                    return Err(BenchError::measurement(
-                        case,
-                        "lookup by links finds other filters than a full lookup",
-                    ));
+                let differs = |(packet, winner)| found(packet) != winner || tuples(packet) != winner;
+                if batch.iter().zip(winners).any(differs) {
+                    let problem = "lookup by links finds other filters than a full lookup";
+                    return Err(BenchError::measurement(case, problem));
                 }
             }
         }

@@ -18,11 +18,11 @@ use millrace_testkit::classbench::{FilterSet, Popularity, trace};
 
 use self::acl::{Acl, Program, digest};
 use self::caches::Caches;
-use self::set::Source;
-use self::table::{KINDS, Kind, Ranked, Table, Unfit};
+use self::set::{Source, ranked};
+use self::table::{KINDS, Kind, Table};
 use crate::interrupt::check;
 use crate::measurement::Bound;
-use crate::statistics::median;
+use crate::statistics::{median, median_ratio};
 use crate::testbed::process::{Processor, SessionFirst, is_installed, on_processor};
 use crate::{BenchError, Measurement, Options};
 
@@ -120,25 +120,19 @@ impl Case<'_, '_> {
         (self.options.progress)(&format!("{}: {what}", self.set.name));
     }
 
-    fn add(&mut self, what: &str, figure: f64, unit: &str, more: impl FnOnce(Measurement) -> Measurement) {
-        let case = format!("{}, {what}", self.set.name);
-        self.results.push(more(Measurement::of(case, figure, unit)));
+    fn add(&mut self, measured: Measurement) {
+        let case = format!("{}, {}", self.set.name, measured.case);
+        self.results.push(Measurement { case, ..measured });
     }
 
-    /// Whether a promise applies to this table and filter set.
-    fn is_judged(&self, kind: &Kind) -> bool {
-        kind.name == KINDS[0].name && self.source.is_judged()
+    /// Returns the limit of a promise, if it applies to this table and filter set.
+    fn promised(&self, kind: &Kind, limit: f64) -> Option<f64> {
+        (kind.name == KINDS[0].name && self.source.is_judged()).then_some(limit)
     }
 
     /// Fills all tables that can hold the filter set.
     fn fill(&mut self, peer: Option<&Acl>) -> Result<Vec<Filled>, BenchError> {
-        let problem = |error| BenchError::measurement("filters", format!("{error}"));
-        let compile = |(place, filter): (usize, &millrace_classify::Filter)| {
-            Ok((filter.compile(|_| None).map_err(problem)?, self.set.priority(place)))
-        };
-        let filters: Result<Vec<Ranked>, BenchError> =
-            self.set.filters.iter().enumerate().map(compile).collect();
-        let (filters, mut tables) = (filters?, Vec::new());
+        let (filters, mut tables) = (ranked(&self.set)?, Vec::new());
         for kind in KINDS {
             check()?;
             match on_processor(self.processor, || kind.fill(&filters))? {
@@ -146,29 +140,14 @@ impl Case<'_, '_> {
                     let (name, bytes) = (kind.name, table.memory() as f64 / filters.len() as f64);
                     let time = time.as_secs_f64() * 1e3;
                     self.tell(&format!("{name}: built in {time:.1} ms, {bytes:.0} bytes per filter"));
-                    let beside = |figure: f64| {
-                        move |measured: Measurement| {
-                            if peer.is_some() { measured.beside(acl::NAME, figure) } else { measured }
-                        }
-                    };
-                    let peers = peer
-                        .map_or((0.0, 0.0), |peer| (peer.build, peer.memory as f64 / filters.len() as f64));
-                    self.add(&format!("build, {name}"), time, "ms", beside(peers.0));
-                    self.add(&format!("memory, {name}"), bytes, "bytes/filter", beside(peers.1));
+                    let built = Measurement::of(format!("build, {name}"), time, "ms");
+                    self.add(built.beside(acl::NAME, peer.map(|peer| peer.build)));
+                    let theirs = peer.map(|peer| peer.memory as f64 / filters.len() as f64);
+                    let taken = Measurement::of(format!("memory, {name}"), bytes, "bytes/filter");
+                    self.add(taken.beside(acl::NAME, theirs));
                     tables.push(Filled { kind, table });
                 }
-                Err(Unfit::Memory(some)) => {
-                    self.tell(&format!(
-                        "{}: left out, because its memory is full with {some} filters",
-                        kind.name
-                    ));
-                }
-                Err(Unfit::Time(some)) => {
-                    self.tell(&format!(
-                        "{}: left out, because only {some} filters are added in time",
-                        kind.name
-                    ));
-                }
+                Err(unfit) => self.tell(&format!("{}: left out, because {unfit}", kind.name)),
             }
         }
         Ok(tables)
@@ -182,10 +161,8 @@ impl Case<'_, '_> {
         peer: Option<(&mut Acl, usize)>,
     ) -> Result<(), BenchError> {
         let differ = |name: &str| {
-            Err(BenchError::measurement(
-                &self.set.name,
-                format!("{name} finds other filters than {}", KINDS[0].name),
-            ))
+            let problem = format!("{name} finds other filters than {}", KINDS[0].name);
+            Err(BenchError::measurement(&self.set.name, problem))
         };
         let Some((first, others)) = tables.split_first() else { return Ok(()) };
         let found =
@@ -236,21 +213,19 @@ impl Case<'_, '_> {
         let name = TRACES[number].0;
         for (filled, times) in tables.iter().zip(&times) {
             let (kind, time) = (filled.kind, median(times));
-            let ratios: Vec<f64> = times.iter().zip(&peers).map(|(own, peer)| own / peer).collect();
             self.tell(&format!("{name}: {} {time:.1} ns per lookup, peer {:.1}", kind.name, median(&peers)));
-            let judged = self.is_judged(kind);
-            self.add(&format!("{name} lookups, {}", kind.name), time, "ns/lookup", |mut measured| {
-                if !peers.is_empty() {
-                    measured = measured.beside(acl::NAME, median(&peers)).with_ratio(median(&ratios));
-                }
-                if judged { measured.promising_ratio(Bound::AtMost, SLOWER) } else { measured }
-            });
+            let case = format!("{name} lookups, {}", kind.name);
+            let mut measured = Measurement::of(&case, time, "ns/lookup");
+            if !peers.is_empty() {
+                measured = measured.beside(acl::NAME, median(&peers)).with_ratio(median_ratio(times, &peers));
+            }
+            self.add(measured.promising_ratio(Bound::AtMost, self.promised(kind, SLOWER)));
             for (figure, unit) in memory_read(&*filled.table, trace) {
-                self.add(&format!("{name} lookups, {}", kind.name), figure, unit, |measured| measured);
+                self.add(Measurement::of(&case, figure, unit));
             }
         }
-        let what = format!("{name} lookups one by one, {}", KINDS[0].name);
-        self.add(&what, median(&single), "ns/lookup", |measured| measured);
+        let case = format!("{name} lookups one by one, {}", KINDS[0].name);
+        self.add(Measurement::of(case, median(&single), "ns/lookup"));
         Ok(())
     }
 
@@ -263,22 +238,14 @@ impl Case<'_, '_> {
         let at = |part: f64| {
             times.get((times.len() as f64 * part) as usize).or(times.last()).copied().unwrap_or(0.0)
         };
-        let (kind, middle, late) = (filled.kind, at(0.5), at(0.99));
-        let slowest = at(1.0);
-        self.tell(&format!(
-            "{}: a change takes {middle:.1} µs, p99 {late:.1}, at most {slowest:.1}",
-            kind.name
-        ));
-        let judged = self.is_judged(kind);
-        self.add(&format!("a change, {}", kind.name), middle / 1e3, "ms", |mut measured| {
-            if let Some(peer) = peer {
-                measured = measured.beside(&format!("{}, rebuilt", acl::NAME), peer.build);
-            }
-            if judged { measured.promising_ratio(Bound::AtMost, OF_A_BUILD) } else { measured }
-        });
-        self.add(&format!("a change, 99 of 100, {}", kind.name), late, "µs", |measured| {
-            if judged { measured.promising(Bound::AtMost, CHANGE) } else { measured }
-        });
+        let (kind, middle, late, slowest) = (filled.kind, at(0.5), at(0.99), at(1.0));
+        let name = kind.name;
+        self.tell(&format!("{name}: a change takes {middle:.1} µs, p99 {late:.1}, at most {slowest:.1}"));
+        let changed = Measurement::of(format!("a change, {name}"), middle / 1e3, "ms")
+            .beside(&format!("{}, rebuilt", acl::NAME), peer.map(|peer| peer.build));
+        self.add(changed.promising_ratio(Bound::AtMost, self.promised(kind, OF_A_BUILD)));
+        let changed = Measurement::of(format!("a change, 99 of 100, {name}"), late, "µs");
+        self.add(changed.promising(Bound::AtMost, self.promised(kind, CHANGE)));
         Ok(())
     }
 
@@ -294,8 +261,8 @@ impl Case<'_, '_> {
         for filled in tables {
             match counted::count(&self.options.binary, self.source, filled.kind) {
                 Ok(Some(figure)) => {
-                    let what = format!("uniform lookups, {}", filled.kind.name);
-                    self.add(&what, figure, "instructions/lookup", |measured| measured);
+                    let case = format!("uniform lookups, {}", filled.kind.name);
+                    self.add(Measurement::of(case, figure, "instructions/lookup"));
                 }
                 Ok(None) => self.tell("callgrind found no function names: instructions are not counted"),
                 Err(BenchError::Interrupted) => return Err(BenchError::Interrupted),

@@ -1,10 +1,21 @@
 //! Filter sets of the benchmark.
 
+use millrace_classify::{Filter, UnknownPort};
 use millrace_packet::Family;
 use millrace_testkit::classbench::{FilterSet, Style, generate, read};
 
+use super::table::Ranked;
+use crate::BenchError;
+
 /// Seed that gives every run the same sets.
 const SEED: u64 = 1;
+
+/// Compiles the filters of a set, with their priorities.
+pub(super) fn ranked(set: &FilterSet) -> Result<Vec<Ranked>, BenchError> {
+    let compile = |(place, filter): (usize, &Filter)| Ok((filter.compile(|_| None)?, set.priority(place)));
+    let compiled: Result<_, UnknownPort> = set.filters.iter().enumerate().map(compile).collect();
+    compiled.map_err(|error| BenchError::measurement("filters", error.to_string()))
+}
 
 /// Source of a filter set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -8,6 +8,8 @@ use millrace_classify::{
     TupleSpace,
 };
 
+use thiserror::Error;
+
 use super::caches::Caches;
 
 /// Time limit to fill a table. The benchmark leaves out slower tables.
@@ -77,11 +79,13 @@ pub(super) const KINDS: &[Kind] = &[
 ];
 
 /// Reason why a table was not filled.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub(super) enum Unfit {
     /// The table reached its memory limit; the value is the number of filters it holds.
+    #[error("its memory is full with {0} filters")]
     Memory(usize),
     /// The table reached the time limit; the value is the number of filters it holds.
+    #[error("only {0} filters are added in time")]
     Time(usize),
 }
 

@@ -15,11 +15,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use millrace_offload::Flows;
 
 use super::RUNS;
-use super::traffic::{Traffic, udp};
+use super::traffic::Traffic;
 use crate::interrupt::{pause, wait_until};
 use crate::statistics::median;
 use crate::testbed::arrivals::{COUNTED, GENERATOR_PROCESSOR, WARM_UP, WORKER, count, go_down};
-use crate::testbed::frame::UdpFrame;
+use crate::testbed::frame::{UdpFrame, udp};
 use crate::testbed::load::{Load, UNLIMITED};
 use crate::testbed::network::{Network, SINK};
 use crate::testbed::router::Router;
@@ -70,14 +70,8 @@ pub(super) fn beside_others(
     let filter = format!("proto udp dport {DROPPED}");
     router.tell(&["filter", "add", &filter, "--action", "drop", "--gate", "firewall"])?;
     router.tell(&["instance", "create", "null", "handler"])?;
-    router.tell(&[
-        "bind",
-        "handler",
-        "--gate",
-        "monitor",
-        "--filter",
-        &format!("proto udp dport {BOUND}"),
-    ])?;
+    let filter = format!("proto udp dport {BOUND}");
+    router.tell(&["bind", "handler", "--gate", "monitor", "--filter", &filter])?;
     let mut plain = Load::of(network, GENERATOR_PROCESSOR, traffic.frames.clone(), traffic.flows)?;
     let dropped = UdpFrame { destination_port: DROPPED, ..udp(SINK.into()) }.bytes();
     let mut control = Load::of(network, GENERATOR_PROCESSOR, vec![dropped], Flows::default())?;

@@ -11,7 +11,7 @@
 //! the cost of forwarding alone.
 
 mod beside;
-pub(crate) mod traffic;
+mod traffic;
 
 use millrace_offload::FrameSink;
 
@@ -146,13 +146,13 @@ fn alternately(
         ours.push(driver_run(network, traffic, options, &prepare)?);
         theirs.push(peers()?);
     }
-    let ((least, most), (ours, of_ours), (theirs, of_theirs)) =
-        (extremes(&ours), (median(&ours), ours), (median(&theirs), theirs));
+    let measured =
+        Measurement::median_of(format!("in the driver, {case}"), &ours, "Mpps").beside_runs(peer, &theirs);
+    let ((least, most), ours, theirs) = (extremes(&ours), median(&ours), median(&theirs));
     (options.progress)(&format!(
         "{case}: XDP program {ours:.3} Mpps ({least:.3} to {most:.3}), {peer} {theirs:.3} Mpps"
     ));
-    let measured = Measurement::of(format!("in the driver, {case}"), ours, "Mpps").beside(peer, theirs);
-    Ok((measured.within(&of_ours).peer_within(&of_theirs), ours, theirs))
+    Ok((measured, ours, theirs))
 }
 
 /// Returns the arriving rate through a prepared router that has offloaded the flows.

@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use millrace_offload::Flows;
 
-use crate::testbed::frame::UdpFrame;
-use crate::testbed::network::{GENERATOR, GENERATOR_MAC, GENERATOR6, ROUTER_MAC, SINK, SINK6};
+use crate::testbed::frame::udp;
+use crate::testbed::network::{SINK, SINK6};
 
 const ROUTES: u32 = 500_000;
 /// Destinations among the routes, as many as the generator has templates.
@@ -61,18 +61,6 @@ impl Traffic {
             count: u64::from(DESTINATIONS * PORTS),
             promise: ROUTED,
         }
-    }
-}
-
-/// Returns a UDP packet to an address.
-pub(crate) fn udp(destination: IpAddr) -> UdpFrame {
-    UdpFrame {
-        source_mac: GENERATOR_MAC,
-        destination_mac: ROUTER_MAC,
-        source: if destination.is_ipv4() { GENERATOR.into() } else { GENERATOR6.into() },
-        destination,
-        source_port: 10_000,
-        destination_port: 9,
     }
 }
 

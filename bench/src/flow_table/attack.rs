@@ -7,10 +7,11 @@ use millrace_packet::FlowKey;
 use millrace_units::PortId;
 
 use super::REPETITIONS;
-use super::flows::{Family, Popularity, key, order};
+use super::flows::{Popularity, key, order};
 use super::lookups::{Timed, filled, look_up};
+use crate::family::Family;
 use crate::interrupt::check;
-use crate::statistics::median;
+use crate::statistics::{median, median_ratio};
 use crate::{BenchError, Bound, Measurement};
 
 const FLOWS: u32 = 1 << 17;
@@ -38,10 +39,9 @@ pub(super) fn run() -> Result<Vec<Measurement>, BenchError> {
             randoms.push(look_up(&mut random, &random_keys));
             chosens.push(look_up(&mut chosen, &keys));
         }
-        let ratios: Vec<f64> = chosens.iter().zip(&randoms).map(|(chosen, random)| chosen / random).collect();
         let result = Measurement::of(format!("attack, {name}, 128 K flows"), median(&chosens), "ns/packet")
             .beside("random keys", median(&randoms))
-            .with_ratio(median(&ratios))
+            .with_ratio(median_ratio(&chosens, &randoms))
             .promising_ratio(Bound::AtMost, LIMIT);
         results.push(result);
     }

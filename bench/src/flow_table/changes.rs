@@ -5,9 +5,10 @@ use std::time::Instant as Clock;
 use millrace_classify::{FlowAnswer, FlowTable};
 use millrace_units::Instant;
 
-use super::flows::{Family, key};
+use super::flows::key;
 use super::lookups::filled;
 use super::{BATCH, REPETITIONS, table, table_with};
+use crate::family::Family;
 use crate::interrupt::check;
 use crate::statistics::median;
 use crate::{BenchError, Measurement};
@@ -20,7 +21,7 @@ const BUDGET: usize = 256;
 
 pub(super) fn run() -> Result<Vec<Measurement>, BenchError> {
     let mut results = Vec::new();
-    for family in [Family::V4, Family::V6] {
+    for family in Family::BOTH {
         results.extend(growth(family, true)?);
         results.extend(growth(family, false)?);
         results.extend(recycling(family)?);
@@ -89,18 +90,10 @@ fn recycling(family: Family) -> Result<Vec<Measurement>, BenchError> {
         least_used.push(recycle(&mut established, family, number, true)?);
         number += NEW;
     }
-    Ok(vec![
-        Measurement::of(
-            format!("new flow in a flood of them, {family}, 1 M records"),
-            median(&on_probation),
-            "ns",
-        ),
-        Measurement::of(
-            format!("new flow when all are established, {family}, 1 M records"),
-            median(&least_used),
-            "ns",
-        ),
-    ])
+    let measured = |what: &str, times: &[f64]| {
+        Measurement::of(format!("new flow {what}, {family}, 1 M records"), median(times), "ns")
+    };
+    Ok(vec![measured("in a flood of them", &on_probation), measured("when all are established", &least_used)])
 }
 
 /// Returns the nanoseconds per new flow in the median batch. Each new flow replaces a record, whose end is

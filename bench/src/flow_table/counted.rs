@@ -8,9 +8,11 @@ use millrace_packet::FlowKey;
 use millrace_units::Instant;
 
 use super::BATCH;
-use super::flows::{Family, Popularity, key, order};
+use super::flows::{Popularity, key, order};
 use super::lookups::{SIZES, filled};
+use crate::callgrind::{callgrind_measured, name_of, part_of};
 use crate::counters::Meter;
+use crate::family::Family;
 use crate::testbed::process::is_installed;
 use crate::{BenchError, Measurement, Options, callgrind};
 
@@ -22,8 +24,10 @@ const PATIENCE: Duration = Duration::from_secs(400);
 /// Flows of the table in runs that count only instructions; the count does not depend on the number of flows.
 const FLOWS: u32 = 1024;
 
-/// Name prefix of a run that only fills a table and looks up packets.
-const PREFIX: &str = "flow-table/";
+/// Run that only fills a table with flows and looks up packets.
+type Part = (Family, u32);
+/// Benchmark that the runs belong to.
+const BENCH: &str = "flow-table";
 
 /// Counts hits in tables of all sizes. Without valgrind or function names there are no figures; a progress
 /// line reports the reason.
@@ -34,9 +38,10 @@ pub(super) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     }
     let mut results = Vec::new();
     for (flows, size, _) in SIZES {
-        for family in [Family::V4, Family::V6] {
+        for family in Family::BOTH {
             let case = format!("hit, {family}, {size} flows, uniform");
-            let Some(counts) = callgrind::count(&options.binary, &name(family, flows), PATIENCE)? else {
+            let part: Part = (family, flows);
+            let Some(counts) = callgrind::count(&options.binary, &name_of(BENCH, &part), PATIENCE)? else {
                 (options.progress)("callgrind found no function names: cache misses are not counted");
                 return Ok(results);
             };
@@ -54,20 +59,10 @@ pub(super) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     Ok(results)
 }
 
-fn name(family: Family, flows: u32) -> String {
-    format!("{PREFIX}{family}/{flows}")
-}
-
-fn parse(name: &str) -> Option<(Family, u32)> {
-    let (family, flows) = name.strip_prefix(PREFIX)?.split_once('/')?;
-    let family = [Family::V4, Family::V6].into_iter().find(|known| known.to_string() == family)?;
-    Some((family, flows.parse().ok()?))
-}
-
 /// Runs only lookups, for a tool that counts their cost; returns `None` if `name` isn't the name of such a
 /// run.
 pub(crate) fn run_measured(name: &str) -> Option<Result<(), BenchError>> {
-    let (family, flows) = parse(name)?;
+    let (family, flows): Part = part_of(BENCH, name)?;
     Some(filled(flows, |number| key(family, number)).and_then(|mut table| {
         let order = order(Popularity::Uniform, flows, 2 * PACKETS);
         let (before, counted) = order.split_at(PACKETS);
@@ -77,7 +72,7 @@ pub(crate) fn run_measured(name: &str) -> Option<Result<(), BenchError>> {
                 let keys: [FlowKey; BATCH] = from_fn(|at| key(family, numbers[at]));
                 let hashes: [u64; BATCH] = from_fn(|at| table.hash(&keys[at]));
                 hits += if count {
-                    callgrind_measured(&mut table, &keys, &hashes)
+                    callgrind_measured(|| look_up(&mut table, &keys, &hashes))
                 } else {
                     look_up(&mut table, &keys, &hashes)
                 };
@@ -90,8 +85,7 @@ pub(crate) fn run_measured(name: &str) -> Option<Result<(), BenchError>> {
 }
 
 /// Looks up packets in batches; each packet's flow has a record.
-pub(crate) fn hits(v4: bool, packets: u64, meter: &mut Meter) -> Result<(), BenchError> {
-    let family = if v4 { Family::V4 } else { Family::V6 };
+pub(crate) fn hits(family: Family, packets: u64, meter: &mut Meter) -> Result<(), BenchError> {
     let mut table = filled(FLOWS, |number| key(family, number))?;
     let order = order(Popularity::Uniform, FLOWS, packets as usize);
     let batches: Vec<[FlowKey; BATCH]> =
@@ -107,8 +101,7 @@ pub(crate) fn hits(v4: bool, packets: u64, meter: &mut Meter) -> Result<(), Benc
 }
 
 /// Inserts records of new flows into a table that is full of flows on probation.
-pub(crate) fn new_flows(v4: bool, packets: u64, meter: &mut Meter) -> Result<(), BenchError> {
-    let family = if v4 { Family::V4 } else { Family::V6 };
+pub(crate) fn new_flows(family: Family, packets: u64, meter: &mut Meter) -> Result<(), BenchError> {
     let mut table = super::table(FLOWS, FLOWS)?;
     let keys: Vec<FlowKey> = (0..packets as u32).map(|number| key(family, number)).collect();
     let mut insert = |key: &FlowKey| {
@@ -127,12 +120,6 @@ fn all(done: usize, packets: u64) -> Result<(), BenchError> {
     (done as u64 == packets).then_some(()).ok_or_else(problem)
 }
 
-/// Calls [`look_up`]; callgrind counts inside this function.
-#[inline(never)]
-fn callgrind_measured(table: &mut FlowTable, keys: &[FlowKey; BATCH], hashes: &[u64; BATCH]) -> usize {
-    look_up(table, keys, hashes)
-}
-
 #[inline(always)]
 fn look_up(table: &mut FlowTable, keys: &[FlowKey; BATCH], hashes: &[u64; BATCH]) -> usize {
     let mut found = [None; BATCH];
@@ -149,10 +136,11 @@ mod tests {
 
     #[test]
     fn a_run_is_read_from_its_name_and_finds_all_flows() {
-        for family in [Family::V4, Family::V6] {
-            assert_eq!(parse(&name(family, 1024)), Some((family, 1024)));
-            run_measured(&name(family, 1024)).unwrap().unwrap();
+        for family in Family::BOTH {
+            let part: Part = (family, 1024);
+            assert_eq!(part_of(BENCH, &name_of(BENCH, &part)), Some(part));
+            run_measured(&name_of(BENCH, &part)).unwrap().unwrap();
         }
-        assert!(parse("flow-table").is_none() && parse("flow-table/IPv5/1").is_none());
+        assert!(run_measured("flow-table").is_none() && run_measured("flow-table/[]").is_none());
     }
 }

@@ -7,18 +7,7 @@ use millrace_packet::FlowKey;
 use millrace_testkit::Random;
 use millrace_units::PortId;
 
-/// IP version.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Family {
-    V4,
-    V6,
-}
-
-impl fmt::Display for Family {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if *self == Self::V4 { "IPv4" } else { "IPv6" })
-    }
-}
+use crate::family::Family;
 
 /// Returns the key of flow `number`. Different flows have different keys, without a pattern.
 #[inline]

@@ -8,8 +8,9 @@ use millrace_memory::{HugeSlice, prefetch_slice_element, zeroable};
 use millrace_packet::FlowKey;
 use millrace_units::Instant;
 
-use super::flows::{Family, Popularity, key, order, scramble};
+use super::flows::{Popularity, key, order, scramble};
 use super::{BATCH, REPETITIONS, table};
+use crate::family::Family;
 use crate::interrupt::check;
 use crate::statistics::median;
 use crate::{BenchError, Bound, Measurement};
@@ -129,7 +130,7 @@ zeroable! {
     struct Line([u64; 8]);
 }
 
-fn all_hits((nanoseconds, hits): (f64, usize), family: &str, flows: &str) -> Result<f64, BenchError> {
+fn all_hits((nanoseconds, hits): (f64, usize), family: Family, flows: &str) -> Result<f64, BenchError> {
     let case = format!("{family}, {flows} flows");
     let problem =
         || BenchError::measurement(&case, format!("only {hits} of {PACKETS} packets had a flow record"));
@@ -143,7 +144,7 @@ pub(super) fn run() -> Result<Vec<Measurement>, BenchError> {
         results.extend(hits(flows, name, limit)?);
     }
     for (flows, name, _) in [SIZES[1], SIZES[2]] {
-        for family in [Family::V4, Family::V6] {
+        for family in Family::BOTH {
             results.push(misses(family, flows, name)?);
         }
     }
@@ -167,26 +168,22 @@ fn hits(flows: u32, name: &str, limit: Option<f64>) -> Result<Vec<Measurement>, 
         for _ in 0..REPETITIONS {
             check()?;
             let found = look_up(&mut four, &order, timed, |number| key(Family::V4, number));
-            fours.push(all_hits(found, "IPv4", name)?);
+            fours.push(all_hits(found, Family::V4, name)?);
             bare.push(lines.time(&order));
             let found = look_up(&mut six, &order, timed, |number| key(Family::V6, number));
-            sixes.push(all_hits(found, "IPv6", name)?);
+            sixes.push(all_hits(found, Family::V6, name)?);
         }
-        let ratios: Vec<f64> = sixes.iter().zip(&fours).map(|(six, four)| six / four).collect();
         let hash = if timed == Timed::HashAndSearch { ", with hash" } else { "" };
         let case = |family| format!("hit, {family}, {name} flows, {popularity}{hash}");
-        let mut ours = Measurement::median_of(case(Family::V4), &fours, "ns/packet")
-            .beside("its two lines alone", median(&bare))
-            .peer_within(&bare);
-        let mut ours_six = Measurement::median_of(case(Family::V6), &sixes, "ns/packet")
-            .beside("IPv4", median(&fours))
-            .peer_within(&fours)
-            .with_ratio(median(&ratios));
-        if let (Some(limit), Popularity::Uniform, Timed::Search) = (limit, popularity, timed) {
-            ours = ours.promising(Bound::AtMost, limit);
-            ours_six = ours_six.promising_ratio(Bound::AtMost, IPV6_RATIO);
-        }
-        results.extend([ours, ours_six]);
+        let limit = limit.filter(|_| (popularity, timed) == (Popularity::Uniform, Timed::Search));
+        results.extend([
+            Measurement::median_of(case(Family::V4), &fours, "ns/packet")
+                .beside_runs("its two lines alone", &bare)
+                .promising(Bound::AtMost, limit),
+            Measurement::median_of(case(Family::V6), &sixes, "ns/packet")
+                .beside_pairs("IPv4", &sixes, &fours)
+                .promising_ratio(Bound::AtMost, limit.map(|_| IPV6_RATIO)),
+        ]);
     }
     Ok(results)
 }

@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_file_is_read_as_it_was_written() {
-        let scratch = crate::peer::Scratch::new().unwrap();
+        let scratch = crate::testbed::scratch::Scratch::new().unwrap();
         let file = scratch.file("baseline.json");
         assert_eq!(Baseline::read(&file).unwrap(), None);
         let baseline = Baseline([(Counter::Callgrind, counts(&[("a", 100.5)]))].into());

@@ -1,12 +1,11 @@
 //! Hot paths, each with a workload that is the same in every run.
 
-use millrace_packet::Family as AddressFamily;
-
 use crate::BenchError;
 use crate::classify::counted::look_up as filter;
 use crate::counters::Meter;
+use crate::family::Family;
 use crate::flow_table::counted::{hits, new_flows};
-use crate::memory::case::{Case, Family};
+use crate::memory::case::Case;
 use crate::memory::setup::{GatesSetup, Pipeline, QueueSetup, Setup, Source};
 use crate::plugins::call::{Called, call_counted as call};
 use crate::route::counted::look_up as route;
@@ -77,23 +76,21 @@ pub(super) const PATHS: &[HotPath] = &[
     beyond("IPv6, new flows, 3 gates with 1,000 filters", SOURCE6, |packets, meter| {
         new(Family::V6, GatesSetup::Filters(FILTERS), packets, meter)
     }),
-    alone("flow table, hit, IPv4", TIMES, |packets, meter| hits(true, packets, meter)),
-    alone("flow table, hit, IPv6", TIMES, |packets, meter| hits(false, packets, meter)),
-    alone("flow table, new flow, IPv4", TIMES, |packets, meter| new_flows(true, 2 * packets, meter)),
-    alone("route lookup, IPv4", TIMES, |packets, meter| route(true, packets, meter)),
-    alone("route lookup, IPv6", TIMES, |packets, meter| route(false, packets, meter)),
+    alone("flow table, hit, IPv4", TIMES, |packets, meter| hits(Family::V4, packets, meter)),
+    alone("flow table, hit, IPv6", TIMES, |packets, meter| hits(Family::V6, packets, meter)),
+    alone("flow table, new flow, IPv4", TIMES, |packets, meter| new_flows(Family::V4, 2 * packets, meter)),
+    alone("route lookup, IPv4", TIMES, |packets, meter| route(Family::V4, packets, meter)),
+    alone("route lookup, IPv6", TIMES, |packets, meter| route(Family::V6, packets, meter)),
     alone("filter lookup, tuple space, IPv4", TIMES, |packets, meter| {
-        filter("tuple space", AddressFamily::V4, packets, meter)
+        filter("tuple space", Family::V4, packets, meter)
     }),
     alone("filter lookup, tuple space, IPv6", TIMES, |packets, meter| {
-        filter("tuple space", AddressFamily::V6, packets, meter)
+        filter("tuple space", Family::V6, packets, meter)
     }),
     alone("filter lookup, cutting tree, IPv4", TIMES, |packets, meter| {
-        filter("cutting tree", AddressFamily::V4, packets, meter)
+        filter("cutting tree", Family::V4, packets, meter)
     }),
-    alone("filter lookup, DAG, IPv4", TIMES, |packets, meter| {
-        filter("DAG", AddressFamily::V4, packets, meter)
-    }),
+    alone("filter lookup, DAG, IPv4", TIMES, |packets, meter| filter("DAG", Family::V4, packets, meter)),
     beyond("scheduler, FIFO", LOOP, |packets, meter| exchanged(Scheduler::Fifo, packets, meter)),
     beyond("scheduler, priority", LOOP, |packets, meter| exchanged(Scheduler::Priority, packets, meter)),
     beyond("scheduler, deficit round robin", LOOP, |packets, meter| {

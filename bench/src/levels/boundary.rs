@@ -4,14 +4,13 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-use nix::unistd::{SysconfVar, sysconf};
-
 use super::{FLOW_COUNT, FLOWS, RUNS, Size, frame};
 use crate::interrupt::pause;
 use crate::statistics::median;
 use crate::testbed::arrivals::{FRAMES_OF_A_CALL, GENERATOR_PROCESSOR, WORKER, count_for, go_down, rate_at};
 use crate::testbed::load::{Load, UNLIMITED};
 use crate::testbed::network::{Network, SINK};
+use crate::testbed::process::processor_times;
 use crate::testbed::router::Router;
 use crate::testbed::sink::sink;
 use crate::{BenchError, Measurement, Options, Subject};
@@ -79,12 +78,11 @@ pub(super) fn through_driver(
         router.stop()?;
     }
     let takes = 1e3 / median(&rates) - 1e3 / median(&alone);
-    let case = format!("{DRIVER}, {size}");
+    let case = format!("{DRIVER}, {}", size.words());
     (options.progress)(&format!("{case}: {:.3} Mpps, the driver takes {takes:.0} ns", median(&rates)));
     let rate = Measurement::median_of(format!("{case}: rate"), &rates, "Mpps")
-        .beside("sender and receiver alone", median(&alone))
-        .peer_about(Subject::Generator)
-        .peer_within(&alone);
+        .beside_runs("sender and receiver alone", &alone)
+        .peer_about(Subject::Generator);
     Ok(vec![rate, Measurement::of(format!("{case}: time of the driver"), takes, "ns")])
 }
 
@@ -104,7 +102,7 @@ impl Boundary {
             runs.push(run);
         }
         let of = |figure: fn(&Run) -> f64| runs.iter().map(figure).collect::<Vec<f64>>();
-        let case = format!("{}, {size}", self.case);
+        let case = format!("{}, {}", self.case, size.words());
         let driver: Vec<f64> = runs.iter().zip(&alone).map(|(run, alone)| run.below - alone).collect();
         let figures = [
             ("rate", of(|run| run.rate), "Mpps"),
@@ -212,28 +210,15 @@ fn kernel_time(router: &Router) -> Result<Duration, BenchError> {
     let directory = format!("/proc/{}/task", router.pid());
     let entries = fs::read_dir(&directory).map_err(BenchError::system(format!("read {directory}")))?;
     let texts = entries.flatten().filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
-    let ticks = texts.filter(|text| text.contains("(worker-0)")).find_map(|text| kernel_ticks(&text));
-    let ticks = ticks.ok_or_else(|| {
-        BenchError::measurement("worker", format!("the worker thread is not in {directory}"))
-    })?;
-    let per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100);
-    Ok(Duration::from_secs_f64(ticks as f64 / per_second as f64))
-}
-
-/// Parses field 15 of a thread's `stat`, the ticks in the kernel.
-fn kernel_ticks(stat: &str) -> Option<u64> {
-    stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace().nth(12)?.parse().ok()
+    let times = texts.filter(|text| text.contains("(worker-0)")).find_map(|text| processor_times(&text));
+    times
+        .map(|[_, kernel]| kernel)
+        .ok_or_else(|| BenchError::measurement("worker", format!("the worker thread is not in {directory}")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_kernels_time_is_found_behind_the_name() {
-        let stat = "7 (worker-0) S 1 7 7 0 -1 4194560 100 0 0 0 30 12 0 0 20 0 1 0 100 0 0";
-        assert_eq!(kernel_ticks(stat), Some(12));
-    }
 
     #[test]
     fn what_a_packet_leaves_of_the_time_to_the_next_is_spare() {

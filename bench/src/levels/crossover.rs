@@ -45,15 +45,6 @@ struct Point {
     batch: Vec<f64>,
 }
 
-/// Receiver at the far end.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum FarEnd {
-    /// XDP program that drops all frames.
-    Program,
-    /// Kernel of a host, with receive offload.
-    Host,
-}
-
 /// Measures both send paths for all numbers of frames, and the number from which a batch is cheaper.
 pub(super) fn measure(
     network: &Network,
@@ -61,39 +52,24 @@ pub(super) fn measure(
     options: &mut Options<'_>,
 ) -> Result<Vec<Measurement>, BenchError> {
     let mut results = Vec::new();
-    for far in [FarEnd::Program, FarEnd::Host] {
-        let points = match far {
-            FarEnd::Program => {
-                let _sink = sink(&network.s, "s0")?;
-                points_of(network, size)?
-            }
-            FarEnd::Host => {
-                network.s.shell("ethtool -K s0 gro on")?;
-                let points = points_of(network, size);
-                network.s.shell("ethtool -K s0 gro off")?;
-                points?
-            }
-        };
-        results.extend(told(&format!("{CASE}, {size}, to a {}", far.words()), &points, options));
+    let by_program = {
+        let _sink = sink(&network.s, "s0")?;
+        points_of(network, size)?
+    };
+    network.s.shell("ethtool -K s0 gro on")?;
+    let by_host = points_of(network, size);
+    network.s.shell("ethtool -K s0 gro off")?;
+    for (name, points) in [("program", by_program), ("host with receive offload", by_host?)] {
+        results.extend(told(&format!("{CASE}, {}, to a {name}", size.words()), &points, options));
     }
     Ok(results)
-}
-
-impl FarEnd {
-    fn words(self) -> &'static str {
-        match self {
-            Self::Program => "program",
-            Self::Host => "host with receive offload",
-        }
-    }
 }
 
 fn told(case: &str, points: &[Point], options: &mut Options<'_>) -> Vec<Measurement> {
     let measured = |point: &Point| {
         let frames = point.frames;
         Measurement::median_of(format!("{case}, {frames} at once: by a batch"), &point.batch, "ns")
-            .beside("by the socket", median(&point.socket))
-            .peer_within(&point.socket)
+            .beside_runs("by the socket", &point.socket)
     };
     let mut results: Vec<Measurement> = points.iter().map(measured).collect();
     let medians: Vec<(f64, f64)> = points

@@ -13,14 +13,14 @@ mod boundary;
 mod crossover;
 mod rings;
 
-use std::fmt;
 use std::time::Duration;
 
 use millrace_offload::Flows;
 use millrace_workbench::cycles;
 
 use self::boundary::{Boundary, through_driver};
-use crate::driver::traffic::udp;
+use crate::memory::traffic::Size;
+use crate::testbed::frame::udp;
 use crate::testbed::network::{BESIDE, Network, SINK};
 use crate::testbed::process::SessionFirst;
 use crate::{BenchError, Measurement, Options};
@@ -32,38 +32,10 @@ const FLOWS: Flows = Flows { addresses: 0, ports: 256, sequence: false, timestam
 const FLOW_COUNT: u64 = 256;
 const SIZES: [Size; 2] = [Size::Shortest, Size::Longest];
 
-/// Packet size.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Size {
-    /// 64 bytes with the frame check sequence, which is never in memory.
-    Shortest,
-    /// 1,500 bytes of IP.
-    Longest,
-}
-
-impl Size {
-    /// Returns the length of a frame in memory in bytes.
-    fn frame(self) -> usize {
-        match self {
-            Self::Shortest => 60,
-            Self::Longest => 1514,
-        }
-    }
-}
-
-impl fmt::Display for Size {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Shortest => "64 bytes",
-            Self::Longest => "1,500 bytes",
-        })
-    }
-}
-
 /// Runs all cases, or the requested cases.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let wanted = options.case.clone().unwrap_or_default();
-    let is_wanted = |case: &str, size: Size| format!("{case}, {size}").contains(&wanted);
+    let is_wanted = |case: &str, size: Size| format!("{case}, {}", size.words()).contains(&wanted);
     let network = Network::new()?;
     let _first = SessionFirst::begin();
     network.connect_beside()?;
@@ -97,7 +69,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
 
 /// Returns a packet of a given size to an address.
 fn frame(to: std::net::Ipv4Addr, size: Size) -> Vec<u8> {
-    udp(to.into()).bytes_of(size.frame())
+    udp(to.into()).bytes_of(size.of(0))
 }
 
 /// Returns the number of time-stamp-counter cycles per nanosecond; `None` without such a counter.

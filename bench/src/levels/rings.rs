@@ -8,10 +8,10 @@
 //! together. The workers also generate their packets, which is part of both rates.
 
 use super::Size;
+use crate::family::Family;
 use crate::memory::REPETITIONS;
-use crate::memory::case::{Case, Family};
+use crate::memory::case::Case;
 use crate::memory::setup::Setup;
-use crate::memory::traffic;
 use crate::memory::workers::{Spread, rate};
 use crate::statistics::median;
 use crate::{BenchError, Measurement, Options};
@@ -25,12 +25,7 @@ pub(super) fn measure(size: Size, options: &mut Options<'_>) -> Result<Vec<Measu
         (options.progress)("the case with two workers is left out: it needs two processors");
         return Ok(Vec::new());
     }
-    let length = match size {
-        Size::Shortest => traffic::Size::Shortest,
-        Size::Longest => traffic::Size::Longest,
-    };
-    let (case, setup) =
-        (Case { family: Family::V4, flows: FLOWS }, Setup { size: length, ..Setup::default() });
+    let (case, setup) = (Case { family: Family::V4, flows: FLOWS }, Setup { size, ..Setup::default() });
     let (mut handed, mut direct, mut takes) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..REPETITIONS {
         let of = |spread| rate(case, setup, WORKERS, spread).map(|rate| rate / 1e6);
@@ -39,15 +34,14 @@ pub(super) fn measure(size: Size, options: &mut Options<'_>) -> Result<Vec<Measu
         handed.push(with);
         direct.push(without);
     }
-    let name = format!("{CASE}, {size}");
+    let name = format!("{CASE}, {}", size.words());
     let (with, without) = (median(&handed), median(&direct));
     (options.progress)(&format!(
         "{name}: {with:.3} Mpps, {without:.3} without a hand-over, which takes {:.0} ns at both ends",
         median(&takes)
     ));
     let rate = Measurement::median_of(format!("{name}: rate"), &handed, "Mpps")
-        .beside("without a hand-over", without)
-        .peer_within(&direct);
+        .beside_runs("without a hand-over", &direct);
     Ok(vec![rate, Measurement::median_of(format!("{name}: time of a hand-over, both ends"), &takes, "ns")])
 }
 

@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 pub use self::samples::{Quantiles, Samples, Series, Subject, Timeline};
 
-use crate::statistics::{extremes, median};
+use crate::statistics::{extremes, median, median_ratio};
 
 /// One line of a benchmark's result.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
     /// Name of the measured case: `forwarding, 64 bytes`.
     pub case: String,
@@ -88,19 +88,9 @@ impl Measurement {
         Self {
             case: case.into(),
             ours,
-            spread: None,
             unit: unit.to_owned(),
-            peer: None,
-            peer_spread: None,
-            peer_name: None,
-            ratio: None,
-            limit: None,
-            of_ratio: false,
-            holds: None,
-            subject: Subject::Millrace,
             peer_subject: Subject::Peer,
-            distribution: None,
-            timeline: None,
+            ..Self::default()
         }
     }
 
@@ -123,13 +113,28 @@ impl Measurement {
         self
     }
 
-    /// Sets the peer's figure and the ratio. The ratio is absent if the peer's figure is 0.
+    /// Sets the peer's figure and the ratio; without a peer, changes nothing. The ratio is absent if the peer's
+    /// figure is 0.
     #[must_use]
-    pub fn beside(mut self, peer_name: &str, peer: f64) -> Self {
+    pub fn beside(mut self, peer_name: &str, peer: impl Into<Option<f64>>) -> Self {
+        let Some(peer) = peer.into() else { return self };
         self.peer = Some(peer);
         self.peer_name = Some(peer_name.to_owned());
         self.ratio = (peer != 0.0).then(|| self.ours / peer);
         self
+    }
+
+    /// Sets the peer's figure to the median of its repetitions, with their spread.
+    #[must_use]
+    pub fn beside_runs(self, peer_name: &str, peers: &[f64]) -> Self {
+        self.beside(peer_name, median(peers)).peer_within(peers)
+    }
+
+    /// Sets the peer's figure from repetitions that alternated with `ours`. The ratio is the median of the
+    /// pairs' ratios.
+    #[must_use]
+    pub fn beside_pairs(self, peer_name: &str, ours: &[f64], peers: &[f64]) -> Self {
+        self.beside_runs(peer_name, peers).with_ratio(median_ratio(ours, peers))
     }
 
     /// Replaces the ratio, for example by the median over alternating pairs.
@@ -201,18 +206,20 @@ impl Measurement {
         self.limit.is_some() && self.of_ratio
     }
 
-    /// Sets the promise for the ratio and judges it. Without a ratio it is not judged.
+    /// Sets the promise for the ratio, if there is one, and judges it. Without a ratio it is not judged.
     #[must_use]
-    pub fn promising_ratio(mut self, bound: Bound, limit: f64) -> Self {
+    pub fn promising_ratio(mut self, bound: Bound, limit: impl Into<Option<f64>>) -> Self {
+        let Some(limit) = limit.into() else { return self };
         self.limit = Some(limit);
         self.of_ratio = true;
         self.holds = self.ratio.map(|ratio| bound.holds(ratio, limit));
         self
     }
 
-    /// Sets the promise for `ours` and judges it.
+    /// Sets the promise for `ours`, if there is one, and judges it.
     #[must_use]
-    pub fn promising(mut self, bound: Bound, limit: f64) -> Self {
+    pub fn promising(mut self, bound: Bound, limit: impl Into<Option<f64>>) -> Self {
+        let Some(limit) = limit.into() else { return self };
         self.limit = Some(limit);
         self.of_ratio = false;
         self.holds = Some(bound.holds(self.ours, limit));

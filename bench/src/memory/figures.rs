@@ -1,8 +1,9 @@
 //! Default cases of the benchmark, with their promises.
 
-use super::case::{Case, Family};
+use super::case::Case;
 use super::setup::{GatesSetup, QueueSetup, Setup};
 use super::workload::Workload;
+use crate::family::Family;
 
 /// Measured case: packets, router setup, and the promised nanoseconds per packet.
 pub(super) struct Figure {
@@ -90,14 +91,16 @@ pub(super) fn of(workload: &Workload) -> Figure {
 
 #[cfg(test)]
 mod tests {
+    use super::super::traffic::Size;
+    use super::super::workload::EmptyGates;
     use super::*;
 
     #[test]
     fn a_workload_that_something_is_promised_of_has_the_limit() {
         let workload =
-            Workload { flows: "128K".parse().unwrap(), gates: "3".parse().unwrap(), ..Workload::default() };
+            Workload { flows: "128K".parse().unwrap(), gates: EmptyGates::THREE, ..Workload::default() };
         assert_eq!(of(&workload).limit, Some(17.0));
-        assert_eq!(of(&Workload { size: "imix".parse().unwrap(), ..workload }).limit, None);
+        assert_eq!(of(&Workload { size: Size::Imix, ..workload }).limit, None);
     }
 
     #[test]

@@ -14,19 +14,22 @@ mod peer;
 mod sample;
 pub(crate) mod setup;
 pub(crate) mod traffic;
+pub(crate) mod words;
 pub(crate) mod workers;
 pub(crate) mod workload;
 
 use std::time::Instant;
 
-use self::case::{Case, Family};
+use self::case::Case;
 use self::figures::{Figure, figures};
-use self::instructions::What;
+use self::instructions::{BENCH, PACKETS as COUNTED, Part, What};
 use self::peer::Forwarder;
 use self::sample::{Counters, Sample, UNITS};
 use self::setup::{Pipeline, Setup, Source};
 use self::workers::Spread;
 use self::workload::Workload;
+use crate::callgrind::{callgrind_measured, part_of};
+use crate::family::Family;
 use crate::interrupt::check;
 use crate::statistics::{extremes, median};
 use crate::testbed::process::is_installed;
@@ -62,13 +65,9 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
              cache misses are not counted",
         );
     }
-    let two = match workload {
-        Some(Workload { workers, .. }) => workers.0 == 2,
-        None => true,
-    };
     match workload {
         // For two workers, only the rate is measured.
-        Some(workload) if two => run.two_workers(&figures::of(&workload))?,
+        Some(workload) if workload.workers.0 == 2 => run.two_workers(&figures::of(&workload))?,
         Some(workload) => _ = run.figure(&figures::of(&workload))?,
         None => {
             let mut before = 0.0;
@@ -110,14 +109,9 @@ impl Run<'_, '_> {
         ));
         let mut measured = Measurement::median_of(name, &times, UNITS[0]);
         if let Some(peers) = peers {
-            let ratios: Vec<f64> = times.iter().zip(&peers).map(|(ours, peer)| ours / peer).collect();
-            let peer = measured.beside(peer::NAME, median(&peers)).peer_within(&peers);
-            measured = peer.with_ratio(median(&ratios));
+            measured = measured.beside_pairs(peer::NAME, &times, &peers);
         }
-        self.results.push(match limit {
-            Some(limit) => measured.promising(Bound::AtMost, *limit),
-            None => measured,
-        });
+        self.results.push(measured.promising(Bound::AtMost, *limit));
         for (unit, name_of) in UNITS.iter().enumerate().skip(1) {
             let counted = sample.net(unit);
             if !counted.is_empty() {
@@ -134,7 +128,7 @@ impl Run<'_, '_> {
         if !self.valgrind || figure.case.flows > MOST_COUNTED || figure.setup.routes > MOST_COUNTED {
             return Ok(());
         }
-        match instructions::count(&self.options.binary, figure.case, figure.setup) {
+        match instructions::count(&self.options.binary, figure.case, figure.setup, COUNTED) {
             Ok(Some(count)) => {
                 let name = format!("{}, the portable way", figure.name);
                 self.results.push(Measurement::of(name, count, "instructions/packet"));
@@ -154,7 +148,7 @@ impl Run<'_, '_> {
         }
         let (case, usual) = (Case { family: Family::V4, flows: 1000 }, Setup::default());
         let binary = &self.options.binary;
-        let count = |setup| instructions::count_of(binary, case, setup, TRACED_AMONG);
+        let count = |setup| instructions::count(binary, case, setup, TRACED_AMONG);
         let counted = count(usual)?.zip(count(Setup { traced: 1000, ..usual })?);
         if let Some((without, with)) = counted {
             let added = 100.0 * (with - without) / without;
@@ -180,28 +174,23 @@ impl Run<'_, '_> {
             return Ok(());
         }
         let source = sample_source(*case, *setup)?;
-        for (spread, how) in [
-            (Spread::AtTheirs, "2 workers, flows come to the one that has them"),
-            (Spread::Anywhere, "2 workers, flows come to any"),
+        for (spread, how, limit) in [
+            (Spread::AtTheirs, "2 workers, flows come to the one that has them", Some(SPEED_UP)),
+            (Spread::Anywhere, "2 workers, flows come to any", None),
         ] {
-            let (mut ours, mut one, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+            let (mut ours, mut one) = (Vec::new(), Vec::new());
             for _ in 0..REPETITIONS {
-                let single = net_rate(workers::rate(*case, *setup, 1, Spread::Anywhere)?, 1, source);
-                let double = net_rate(workers::rate(*case, *setup, 2, spread)?, 2, source);
-                ratios.push(double / single);
-                one.push(single);
-                ours.push(double);
+                one.push(net_rate(workers::rate(*case, *setup, 1, Spread::Anywhere)?, 1, source));
+                ours.push(net_rate(workers::rate(*case, *setup, 2, spread)?, 2, source));
             }
             let (double, single) = (median(&ours), median(&one));
             self.tell(&format!("{name}, {how}: {double:.1} Mpps, one worker {single:.1}"));
-            let measured = Measurement::median_of(format!("{name}, {how}"), &ours, "Mpps")
-                .beside("one worker", single)
-                .peer_within(&one)
-                .with_ratio(median(&ratios));
-            self.results.push(match spread {
-                Spread::AtTheirs => measured.promising_ratio(Bound::AtLeast, SPEED_UP),
-                Spread::Anywhere => measured,
-            });
+            let measured = Measurement::median_of(format!("{name}, {how}"), &ours, "Mpps").beside_pairs(
+                "one worker",
+                &ours,
+                &one,
+            );
+            self.results.push(measured.promising_ratio(Bound::AtLeast, limit));
         }
         Ok(())
     }
@@ -222,15 +211,17 @@ fn net_rate(rate: f64, workers: usize, source: f64) -> f64 {
 /// Runs only a number of packets, for a tool that counts their cost; returns `None` if `name` isn't such a
 /// run.
 pub(crate) fn run_measured(name: &str) -> Option<Result<(), BenchError>> {
-    let (what, case, setup, packets) = instructions::parse(name)?;
+    let (what, case, setup, packets): Part = part_of(BENCH, name)?;
     Some(match what {
-        What::Source => Source::with(case, setup).map(|mut source| _ = source.callgrind_measured(packets)),
+        What::Source => {
+            Source::with(case, setup).map(|mut source| _ = callgrind_measured(|| source.make(packets)))
+        }
         What::Pipeline => {
             Pipeline::with(case, setup).map(|mut pipeline| {
                 // These packets make the flows known.
                 pipeline.forward(2 * u64::from(case.flows.min(MOST_KNOWN)));
                 pipeline.trace();
-                pipeline.callgrind_measured(packets);
+                callgrind_measured(|| pipeline.forward(packets));
             })
         }
     })
@@ -241,13 +232,13 @@ fn sample(case: Case, setup: Setup, counters: &Counters) -> Result<(Sample, Opti
     let mut peer = Forwarder::start(case, setup, PACKETS)?;
     let (mut source, mut pipeline) = (Source::with(case, setup)?, Pipeline::with(case, setup)?);
     // Two packets per flow make all flows known, and warm up the caches and the processor's clock.
-    pipeline.callgrind_measured((2 * u64::from(case.flows)).max(PACKETS / 4));
+    pipeline.forward((2 * u64::from(case.flows)).max(PACKETS / 4));
     let (mut sample, mut peers) = (Sample::default(), Vec::new());
     for _ in 0..REPETITIONS {
         check()?;
         pipeline.trace();
-        let bare = counters.count(|| source.callgrind_measured(PACKETS));
-        sample.add(bare, counters.count(|| pipeline.callgrind_measured(PACKETS)));
+        let bare = counters.count(|| source.make(PACKETS));
+        sample.add(bare, counters.count(|| pipeline.forward(PACKETS)));
         if let Some(peer) = &mut peer {
             peers.push(peer.forward(PACKETS)?);
         }

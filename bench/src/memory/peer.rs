@@ -6,10 +6,12 @@ use std::io::{BufWriter, Write};
 use std::net::IpAddr;
 use std::path::Path;
 
-use super::case::{Case, Family};
+use super::case::Case;
 use super::setup::{Chosen, QueueSetup, Setup, frames, network};
 use crate::BenchError;
-use crate::peer::{Peer, Scratch, compile};
+use crate::family::Family;
+use crate::peer::{Peer, compile};
+use crate::testbed::scratch::Scratch;
 
 const SOURCE: &str = include_str!("../../peers/dpdk_forward.c");
 const LIBRARY: &str = "libdpdk";

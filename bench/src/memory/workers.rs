@@ -88,8 +88,8 @@ fn turn_for(pipeline: &mut Pipeline, time: Duration) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::case::Family;
     use super::*;
+    use crate::family::Family;
 
     #[test]
     fn two_workers_forward_wherever_flows_come_in() {

@@ -3,9 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::case::{Case, Family};
+use millrace_units::count;
+
+use super::case::Case;
 use super::setup::{GatesSetup, QueueSetup, Setup};
-use super::traffic::{Distribution, Size, one_of};
+use super::traffic::{Distribution, Size};
+use super::words::Words;
+use crate::family::Family;
 
 /// Requested workload; each part has a default.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,7 +19,7 @@ pub struct Workload {
     /// Frequency of each flow's packets.
     pub distribution: Distribution,
     /// IP version.
-    pub ip: Ip,
+    pub ip: Family,
     /// Packet size.
     pub size: Size,
     /// Number of routes, by default 1,000; flows use all of them.
@@ -33,7 +37,7 @@ impl Default for Workload {
         Self {
             flows: Amount(1000),
             distribution: Distribution::Uniform,
-            ip: Ip(Family::V4),
+            ip: Family::V4,
             size: Size::Shortest,
             routes: Amount(1000),
             gates: EmptyGates(0),
@@ -46,26 +50,21 @@ impl Default for Workload {
 impl Workload {
     /// Returns the arguments of `millrace bench memory` for this workload.
     pub fn arguments(&self) -> Vec<String> {
-        let path = match self.path {
-            Stages::Bare => "bare",
-            Stages::FlowTable => "flow-table",
-            Stages::Queues => "queues",
-        };
         let parts = [
             ("flows", self.flows.0.to_string()),
-            ("distribution", self.distribution.to_string()),
-            ("ip", if self.ip.0 == Family::V4 { "4" } else { "6" }.to_owned()),
-            ("size", self.size.to_string()),
+            ("distribution", self.distribution.word().to_owned()),
+            ("ip", self.ip.word().to_owned()),
+            ("size", self.size.word().to_owned()),
             ("routes", self.routes.0.to_string()),
-            ("gates", self.gates.0.to_string()),
-            ("path", path.to_owned()),
-            ("workers", self.workers.0.to_string()),
+            ("gates", self.gates.word().to_owned()),
+            ("path", self.path.word().to_owned()),
+            ("workers", self.workers.word().to_owned()),
         ];
         parts.into_iter().map(|(name, value)| format!("--{name}={value}")).collect()
     }
 
     pub(super) fn case(&self) -> Case {
-        Case { family: self.ip.0, flows: self.flows.0 }
+        Case { family: self.ip, flows: self.flows.0 }
     }
 
     pub(super) fn setup(&self) -> Setup {
@@ -84,11 +83,11 @@ impl Workload {
 
 impl fmt::Display for Workload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, {}", self.ip, self.flows.of("flow"))?;
+        write!(f, "{}, {}", self.ip, count(self.flows, "flow"))?;
         if self.distribution == Distribution::Zipf {
             f.write_str(" (Zipf)")?;
         }
-        write!(f, ", {}", self.routes.of("route"))?;
+        write!(f, ", {}", count(self.routes, "route"))?;
         if self.gates.0 > 0 {
             write!(f, ", {} empty gates", self.gates.0)?;
         }
@@ -110,12 +109,6 @@ pub struct Amount(pub(super) u32);
 
 /// Largest number of flows and routes in a workload.
 const MOST: u32 = 1_000_000;
-
-impl Amount {
-    fn of(self, noun: &str) -> String {
-        format!("{self} {noun}{}", if self.0 == 1 { "" } else { "s" })
-    }
-}
 
 impl FromStr for Amount {
     type Err = String;
@@ -141,22 +134,8 @@ impl fmt::Display for Amount {
     }
 }
 
-/// IP version.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ip(pub(super) Family);
-
-impl FromStr for Ip {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        one_of(text, &[("4", Self(Family::V4)), ("6", Self(Family::V6))])
-    }
-}
-
-impl fmt::Display for Ip {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0 == Family::V4 { "IPv4" } else { "IPv6" })
-    }
+impl Words for Family {
+    const WORDS: &[(&str, Self)] = &[("4", Self::V4), ("6", Self::V6)];
 }
 
 /// Number of gates without bindings.
@@ -167,12 +146,8 @@ impl EmptyGates {
     pub(super) const THREE: Self = Self(3);
 }
 
-impl FromStr for EmptyGates {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        one_of(text, &[("0", Self(0)), ("3", Self(3))])
-    }
+impl Words for EmptyGates {
+    const WORDS: &[(&str, Self)] = &[("0", Self(0)), ("3", Self(3))];
 }
 
 /// Stages that packets pass.
@@ -186,29 +161,22 @@ pub enum Stages {
     Queues,
 }
 
-impl FromStr for Stages {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let words = [("bare", Self::Bare), ("flow-table", Self::FlowTable), ("queues", Self::Queues)];
-        one_of(text, &words)
-    }
+impl Words for Stages {
+    const WORDS: &[(&str, Self)] =
+        &[("bare", Self::Bare), ("flow-table", Self::FlowTable), ("queues", Self::Queues)];
 }
 
 /// Number of workers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Workers(pub(super) usize);
 
-impl FromStr for Workers {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        one_of(text, &[("1", Self(1)), ("2", Self(2))])
-    }
+impl Words for Workers {
+    const WORDS: &[(&str, Self)] = &[("1", Self(1)), ("2", Self(2))];
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::words::word;
     use super::*;
 
     #[test]
@@ -224,14 +192,14 @@ mod tests {
 
     #[test]
     fn what_is_none_of_the_words_is_told_which_there_are() {
-        assert_eq!("jumbo".parse::<Size>(), Err("give one of 64, imix, 1500".to_owned()));
+        assert_eq!(word::<Size>("jumbo"), Err("give one of 64, imix, 1500".to_owned()));
         for size in [Size::Shortest, Size::Imix, Size::Longest] {
-            assert_eq!(size.to_string().parse(), Ok(size));
+            assert_eq!(word(size.word()), Ok(size));
         }
         for distribution in [Distribution::Uniform, Distribution::Zipf] {
-            assert_eq!(distribution.to_string().parse(), Ok(distribution));
+            assert_eq!(word(distribution.word()), Ok(distribution));
         }
-        assert!("2".parse::<EmptyGates>().is_err() && "3".parse::<Workers>().is_err());
+        assert!(word::<EmptyGates>("2").is_err() && word::<Workers>("3").is_err());
     }
 
     #[test]

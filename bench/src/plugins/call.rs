@@ -12,7 +12,7 @@ use millrace_workbench::cycles;
 use serde_json::Map;
 
 use super::shared_ring::{OtherSide, WINDOW};
-use super::{failed, plugin, sandbox};
+use super::{failed, module, plugin, sandbox};
 use crate::counters::Meter;
 use crate::interrupt::check;
 use crate::statistics::{extremes, median};
@@ -130,19 +130,8 @@ fn round_trip(binary: &Path) -> Result<Vec<Cost>, BenchError> {
 
 /// Returns the measured instances: built-in, sandboxed, and sandboxed with a call of a router function.
 fn instances(sandbox: &Sandbox) -> Result<[Box<dyn Instance>; 3], BenchError> {
-    let nothing = plugin(
-        sandbox,
-        r#""capabilities": ["packet-write"],"#,
-        "",
-        r#"(func (export "millrace_packets") (param i32))"#,
-    )?;
-    let calls_back = plugin(
-        sandbox,
-        r#""capabilities": ["packet-read", "packet-write"],"#,
-        r#"(import "millrace" "packet_read" (func $read (param i32 i32 i32 i32) (result i32)))"#,
-        r#"(func (export "millrace_packets") (param i32)
-             (drop (call $read (i32.const 0) (i32.const 200) (i32.const 64) (i32.const 4))))"#,
-    )?;
+    let nothing = plugin(sandbox, module!("writes"))?;
+    let calls_back = plugin(sandbox, module!("calls-back"))?;
     let make = |plugin: &dyn Plugin| plugin.create(&Map::new()).map_err(failed);
     Ok([Box::new(Nothing), make(&nothing)?, make(&calls_back)?])
 }
@@ -193,11 +182,9 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     let mut report = |case: &str, ours: &[f64], limit: Option<f64>| {
         let (least, most) = extremes(ours);
         (options.progress)(&format!("{case}: {:.1} cycles ({least:.1} to {most:.1})", median(ours)));
-        let measured = Measurement::of(case, median(ours), "cycles");
-        results.push(match limit {
-            Some(limit) => measured.promising(Bound::AtMost, limit),
-            None => measured.beside("another process, there and back", trip),
-        });
+        let measured = Measurement::of(case, median(ours), "cycles").promising(Bound::AtMost, limit);
+        let trip = limit.is_none().then_some(trip);
+        results.push(measured.beside("another process, there and back", trip));
     };
     let cases = [
         ("a call in the router itself, one packet", None),

@@ -8,9 +8,10 @@ use millrace_schedule::Rate;
 use millrace_wire::MacAddr;
 
 use super::paced::{Arrivals, paced};
-use super::{failed, plugin, sandbox};
+use super::{failed, module, plugin, sandbox};
+use crate::family::Family;
 use crate::interrupt::check;
-use crate::memory::case::{Case, Family};
+use crate::memory::case::Case;
 use crate::memory::setup::{GatesSetup, IN_MAC, OUT_MAC, Pipeline, Setup, flow, frame};
 use crate::statistics::median;
 use crate::{BenchError, Bound, Measurement, Options, Quantiles, Subject};
@@ -28,16 +29,12 @@ const ROUNDS: usize = 5;
 /// without one.
 const DELAY_LIMIT: f64 = 2.0;
 
-/// Name and packet function of each misbehaving plugin.
-const CASES: [(&str, &str); 4] = [
-    ("nothing", r#"(func (export "millrace_packets") (param i32))"#),
-    ("loops", r#"(func (export "millrace_packets") (param i32) (loop $on (br $on)))"#),
-    ("traps", r#"(func (export "millrace_packets") (param i32) unreachable)"#),
-    (
-        "grows",
-        r#"(func (export "millrace_packets") (param i32)
-          (loop $on (br_if $on (i32.ne (memory.grow (i32.const 1)) (i32.const -1)))) unreachable)"#,
-    ),
+/// Name and module of each misbehaving plugin.
+const CASES: [(&str, &[u8]); 4] = [
+    ("nothing", module!("nothing")),
+    ("loops", module!("loops")),
+    ("traps", module!("traps")),
+    ("grows", module!("grows")),
 ];
 
 /// Results of the measured flow in all rounds of a case.
@@ -56,8 +53,8 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     let sandbox = sandbox(true)?;
     let mut seen: [Seen; CASES.len()] = Default::default();
     for _ in 0..ROUNDS {
-        for ((name, body), seen) in CASES.iter().zip(&mut seen) {
-            round(&sandbox, name, body, seen)?;
+        for ((name, module), seen) in CASES.iter().zip(&mut seen) {
+            round(&sandbox, name, module, seen)?;
         }
     }
     for ((name, _), Seen { sent, lost, middle, late, .. }) in CASES.iter().zip(&seen) {
@@ -84,11 +81,11 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
 }
 
 /// Runs one round of a case.
-fn round(sandbox: &Sandbox, name: &str, body: &str, seen: &mut Seen) -> Result<(), BenchError> {
+fn round(sandbox: &Sandbox, name: &str, module: &[u8], seen: &mut Seen) -> Result<(), BenchError> {
     let (mut pipeline, arrivals) = pipeline()?;
     let bystander = flow(30, 0).ok_or_else(|| failed("the bystander has no flow"))?;
     pipeline.reserve(bystander, RESERVED, PORT)?;
-    let plugin = Arc::new(plugin(sandbox, "", "", body)?);
+    let plugin = Arc::new(plugin(sandbox, module)?);
     pipeline.add_instance(plugin, name, "monitor", "src 31.0.0.0/8")?;
     drive(&mut pipeline, &arrivals)?;
     let (sent, came, middle, late) = arrivals.of_first();

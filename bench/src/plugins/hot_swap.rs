@@ -6,9 +6,10 @@ use millrace_plugin::{Inheritance, Inherited, Successor};
 use millrace_plugin_abi::Plugin;
 use serde_json::Map;
 
-use super::{failed, plugin, sandbox};
+use super::{failed, module, plugin, sandbox};
+use crate::family::Family;
 use crate::interrupt::check;
-use crate::memory::case::{Case, Family};
+use crate::memory::case::Case;
 use crate::memory::setup::{GatesSetup, Pipeline, Setup};
 use crate::statistics::median;
 use crate::{BenchError, Bound, Measurement, Options, Quantiles, Subject};
@@ -25,47 +26,10 @@ const FLOWS: u32 = 1000;
 /// Bytes of handed-over state: both counters.
 const STATE: usize = 16;
 
-/// Module of a plugin that counts packets at address 64 and new flows at address 72, and each flow's packets
-/// in the flow's state. It hands both counters over. Message `read` returns the number of packets, and
-/// `begun` the number of new flows.
-const COUNTER: &str = r#"
-    (func (export "millrace_packets") (param $call i32)
-      (local $at i32) (local $left i32) (local $state i32) (local $packets i64)
-      (i64.store (i32.const 64) (i64.add (i64.load (i32.const 64)) (i64.load32_u offset=4 (local.get $call))))
-      (local.set $at (i32.wrap_i64 (i64.load offset=16 (local.get $call))))
-      (local.set $left (i32.load offset=4 (local.get $call)))
-      (loop $next
-        (local.set $state (i32.wrap_i64 (i64.load offset=32 (local.get $at))))
-        (local.set $packets (i64.load (local.get $state)))
-        (if (i64.eqz (local.get $packets))
-          (then (i64.store (i32.const 72) (i64.add (i64.load (i32.const 72)) (i64.const 1)))))
-        (i64.store (local.get $state) (i64.add (local.get $packets) (i64.const 1)))
-        (local.set $at (i32.add (local.get $at) (i32.const 64)))
-        (br_if $next (local.tee $left (i32.sub (local.get $left) (i32.const 1))))))
-    (func (export "millrace_control") (param $name i32) (param $length i32) (param i32 i32) (result i32)
-      (local $left i64) (local $at i32)
-      (local.set $left
-        (i64.load (select (i32.const 64) (i32.const 72) (i32.eq (local.get $length) (i32.const 4)))))
-      (local.set $at (i32.const 120))
-      (loop $digit
-        (local.set $at (i32.sub (local.get $at) (i32.const 1)))
-        (i64.store8 (local.get $at) (i64.add (i64.const 48) (i64.rem_u (local.get $left) (i64.const 10))))
-        (local.set $left (i64.div_u (local.get $left) (i64.const 10)))
-        (br_if $digit (i64.ne (local.get $left) (i64.const 0))))
-      (call $reply (local.get $at) (i32.sub (i32.const 120) (local.get $at)))
-      i32.const 0)
-    (func (export "millrace_save") (result i32) (call $reply (i32.const 64) (i32.const 16)) i32.const 0)
-    (func (export "millrace_restore") (param $at i32) (param $bytes i32) (param $version i32) (result i32)
-      (i64.store (i32.const 64) (i64.load (local.get $at)))
-      (i64.store (i32.const 72) (i64.load offset=8 (local.get $at)))
-      i32.const 0)"#;
-
 /// Runs the benchmark.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let sandbox = sandbox(true)?;
-    let imports = r#"(import "millrace" "reply" (func $reply (param i32 i32)))"#;
-    let keys = r#""messages": {"read": "packets", "begun": "flows"}, "flow-state": 8,"#;
-    let counter = std::sync::Arc::new(plugin(&sandbox, keys, imports, COUNTER)?);
+    let counter = std::sync::Arc::new(plugin(&sandbox, module!("counter"))?);
     let case = Case { family: Family::V4, flows: FLOWS };
     let mut pipeline = Pipeline::with(case, Setup { gates: GatesSetup::Empty, ..Setup::default() })?;
     let id = pipeline.add_instance(counter.clone(), "counter", "monitor", "*")?;
@@ -89,7 +53,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
         }
     }
     let begun = pipeline.control(id, "begun")?.as_u64().unwrap_or_default();
-    let (sent, read) = (pipeline.sent(), pipeline.control(id, "read")?);
+    let (sent, read) = (pipeline.sent, pipeline.control(id, "read")?);
     let (received, came) = pipeline.passed();
     let counted = read.as_u64().unwrap_or_default();
     let usual = median(&plain);

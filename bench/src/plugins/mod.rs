@@ -26,27 +26,14 @@ fn sandbox(short_calls: bool) -> Result<Sandbox, BenchError> {
     Sandbox::new(SandboxSettings { short_calls, ..usual }).map_err(failed)
 }
 
-/// Creates a plugin from manifest keys (`"window": 4,`), import declarations, and a body that exports
-/// `millrace_packets`.
-fn plugin(sandbox: &Sandbox, keys: &str, imports: &str, body: &str) -> Result<LoadedPlugin, BenchError> {
-    let manifest = format!(
-        r#"{{{keys} "abi": 1, "name": "bench", "version": "1.0.0", "summary": "For benches.", "positions": ["late"]}}"#
-    );
-    let text = format!(
-        r#"(module (@custom "millrace.manifest" "{}")
-        {imports}
-        (memory (export "memory") 4)
-        (global $free (mut i32) (i32.const 1024))
-        (func (export "millrace_abi") (result i32) i32.const 1)
-        (func (export "millrace_reserve") (param $bytes i32) (result i32)
-          global.get $free
-          (global.set $free
-            (i32.and (i32.add (i32.add (global.get $free) (local.get $bytes)) (i32.const 7)) (i32.const -8))))
-        (func (export "millrace_release") (param i32 i32))
-        (func (export "millrace_init") (param i32 i32) (result i32) i32.const 0)
-        {body})"#,
-        manifest.replace('"', "\\\"")
-    );
-    let module = wat::parse_str(&text).map_err(failed)?;
-    LoadedPlugin::new(sandbox.compile(&module).map_err(failed)?).map_err(failed)
+/// Returns the module of a plugin in the folder `plugins`, which the build script translates.
+macro_rules! module {
+    ($name:literal) => {
+        include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".wasm")) as &[u8]
+    };
+}
+pub(crate) use module;
+
+fn plugin(sandbox: &Sandbox, module: &[u8]) -> Result<LoadedPlugin, BenchError> {
+    LoadedPlugin::new(sandbox.compile(module).map_err(failed)?).map_err(failed)
 }

@@ -94,7 +94,7 @@ pub fn run_all(options: &mut Options<'_>) -> Result<Report, BenchError> {
     for (number, bench) in list().iter().enumerate() {
         (options.progress)(&format!("{} of {count}: {}: {}", number + 1, bench.name, bench.summary));
         let start = Instant::now();
-        match run_one(bench.name, options) {
+        match run_one(bench, options) {
             Ok(measurements) => report.add(bench.name, measurements),
             Err(BenchError::Interrupted) => return Err(BenchError::Interrupted),
             Err(error) => {

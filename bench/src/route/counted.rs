@@ -3,17 +3,17 @@
 use std::hint::black_box;
 
 use super::ours::{Addresses, Ours};
-use super::tables::{Family, random};
+use super::tables::{random, table};
 use crate::BenchError;
 use crate::counters::Meter;
+use crate::family::Family;
 
 /// Prefixes of the table. Their number affects the time to fill it, but not the instructions of a lookup.
 const PREFIXES: usize = 20_000;
 
 /// Looks up addresses in batches, IPv4 or IPv6.
-pub(crate) fn look_up(v4: bool, packets: u64, meter: &mut Meter) -> Result<(), BenchError> {
-    let family = if v4 { Family::V4 } else { Family::V6 };
-    let table = family.table(PREFIXES);
+pub(crate) fn look_up(family: Family, packets: u64, meter: &mut Meter) -> Result<(), BenchError> {
+    let table = table(family, PREFIXES);
     let addresses = Addresses::new(family, &random(&table, packets as usize));
     let mut ours = Ours::new(family)?;
     table.iter().try_for_each(|prefix| ours.insert(prefix))?;

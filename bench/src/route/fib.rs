@@ -4,10 +4,14 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use super::tables::{ADDRESSES, Family, Prefix};
+use millrace_testkit::resident;
+
+use super::tables::{ADDRESSES, Prefix};
 use crate::BenchError;
-use crate::peer::{Peer, Scratch, compile};
+use crate::family::Family;
+use crate::peer::{Peer, compile};
 use crate::testbed::process::{Processor, dedicate};
+use crate::testbed::scratch::Scratch;
 
 const SOURCE: &str = include_str!("../../peers/dpdk_fib.c");
 const LIBRARY: &str = "libdpdk";
@@ -94,10 +98,8 @@ impl Fib {
 
     /// Removes and adds again a number of prefixes; returns the seconds.
     pub fn update(&mut self, count: usize) -> Result<f64, BenchError> {
-        let answer = self.peer.ask_numbers(&format!("update {count}"))?;
-        let time = answer.and_then(|numbers| numbers.first().copied());
-        time.map(|time| time as f64 / 1e9)
-            .ok_or_else(|| BenchError::measurement("rte_fib", "the peer sent an invalid answer"))
+        let time = self.peer.ask_number(&format!("update {count}"))?;
+        Ok(time as f64 / 1e9)
     }
 }
 
@@ -120,12 +122,4 @@ fn write(file: &Path, family: Family, table: &[Prefix], streams: &[&[u128]]) -> 
         }
     }
     file.flush()
-}
-
-/// Returns the resident memory of a process in bytes.
-pub(super) fn resident(process: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib = line.and_then(|line| line.split_ascii_whitespace().next()?.parse::<u64>().ok());
-    kib.unwrap_or(0) << 10
 }

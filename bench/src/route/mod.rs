@@ -10,10 +10,13 @@ mod fib;
 mod ours;
 mod tables;
 
+use millrace_testkit::resident;
+
 use self::contention::Pace;
-use self::fib::{Fib, resident};
+use self::fib::Fib;
 use self::ours::{Addresses, Ours};
-use self::tables::{Family, Prefix};
+use self::tables::Prefix;
+use crate::family::Family;
 use crate::interrupt::check;
 use crate::measurement::Bound;
 use crate::statistics::median;
@@ -51,7 +54,7 @@ struct Case<'a, 'b> {
 
 impl Case<'_, '_> {
     fn run(&mut self, count: usize) -> Result<(), BenchError> {
-        let table = self.family.table(count);
+        let table = tables::table(self.family, count);
         let bits = [tables::random(&table, tables::ADDRESSES), tables::zipf(&table)];
         self.tell(&format!("{} prefixes with {} different routes", table.len(), tables::ROUTES));
         let before = resident(std::process::id());
@@ -75,19 +78,19 @@ impl Case<'_, '_> {
     }
 
     fn tell(&mut self, what: &str) {
-        (self.options.progress)(&format!("{}: {what}", self.family.name()));
+        (self.options.progress)(&format!("{}: {what}", self.family));
     }
 
-    fn add(&mut self, what: &str, figure: f64, unit: &str, more: impl FnOnce(Measurement) -> Measurement) {
-        let case = format!("{}, {what}", self.family.name());
-        self.results.push(more(Measurement::of(case, figure, unit)));
+    fn add(&mut self, measured: Measurement) {
+        let case = format!("{}, {}", self.family, measured.case);
+        self.results.push(Measurement { case, ..measured });
     }
 
     /// Looks up a stream in both tables alternately.
     fn look_up(&mut self, pair: &mut Pair, number: usize, stream: &Addresses) -> Result<(), BenchError> {
         let reader = pair.ours.fib.reader();
         let way = pair.peer.as_mut().map(|peer| peer.best_way(number)).transpose()?;
-        let (mut ours, mut peers, mut ratios, mut single) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut ours, mut peers, mut single) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..PAIRS {
             check()?;
             let (time, sum) = on_processor(self.processor, || stream.look_up(&reader))?;
@@ -96,11 +99,10 @@ impl Case<'_, '_> {
                 && let Some((peers_time, peers_sum)) = peer.look_up(number, way)?
             {
                 if peers_sum != sum {
-                    let name = self.family.name();
-                    return Err(BenchError::measurement(name, "the peer's answers differ from ours"));
+                    let case = self.family.to_string();
+                    return Err(BenchError::measurement(&case, "the peer's answers differ from ours"));
                 }
                 peers.push(peers_time);
-                ratios.push(time / peers_time);
             }
         }
         // These runs come last: between the others they would fill the caches for Millrace's next lookup.
@@ -108,26 +110,18 @@ impl Case<'_, '_> {
             check()?;
             single.push(on_processor(self.processor, || stream.look_up_singly(&reader))?.0);
         }
-        let (time, peers_time) = (median(&ours), median(&peers));
-        let what = STREAMS[number];
+        let (what, single) = (STREAMS[number], median(&single));
         self.tell(&format!(
-            "{what}: {time:.1} ns per lookup, one at a time {:.1}, peer {peers_time:.1}",
-            median(&single)
+            "{what}: {:.1} ns per lookup, one at a time {single:.1}, peer {:.1}",
+            median(&ours),
+            median(&peers)
         ));
-        let name = way.map(|way| way.name(self.family));
-        self.add(&format!("{what} lookups"), time, "ns/lookup", |measured| {
-            let measured = measured.within(&ours);
-            match name {
-                Some(name) => {
-                    measured.beside(&name, peers_time).peer_within(&peers).with_ratio(median(&ratios))
-                }
-                None => measured,
-            }
-            .promising_ratio(Bound::AtMost, 1.0)
-        });
-        self.add(&format!("{what} lookups, one at a time"), median(&single), "ns/lookup", |measured| {
-            measured
-        });
+        let mut measured = Measurement::median_of(format!("{what} lookups"), &ours, "ns/lookup");
+        if let Some(way) = way {
+            measured = measured.beside_pairs(&way.name(self.family), &ours, &peers);
+        }
+        self.add(measured.promising_ratio(Bound::AtMost, 1.0));
+        self.add(Measurement::of(format!("{what} lookups, one at a time"), single, "ns/lookup"));
         Ok(())
     }
 
@@ -146,10 +140,8 @@ impl Case<'_, '_> {
         }
         let (ours, peers) = (median(&ours), median(&peers));
         self.tell(&format!("{ours:.0} updates/s, peer {peers:.0}"));
-        let there = pair.peer.is_some();
-        self.add("updates, no lookups beside", ours, "updates/s", |measured| {
-            if there { measured.beside("DPDK", peers) } else { measured }
-        });
+        let measured = Measurement::of("updates, no lookups beside", ours, "updates/s");
+        self.add(measured.beside("DPDK", pair.peer.is_some().then_some(peers)));
         Ok(())
     }
 
@@ -158,15 +150,9 @@ impl Case<'_, '_> {
         let looked_at = pair.ours.fib.memory();
         let looked_at = if self.family == Family::V4 { looked_at.v4 } else { looked_at.v6 };
         let peer = pair.peer.as_ref().map(|peer| mib(peer.memory));
-        self.tell(&format!(
-            "{:.0} MiB, of them {:.0} for readers at most",
-            mib(memory),
-            mib(looked_at as u64)
-        ));
-        self.add("memory", mib(memory), "MiB", |measured| match peer {
-            Some(peer) => measured.beside("DPDK", peer),
-            None => measured,
-        });
+        let (all, readers) = (mib(memory), mib(looked_at as u64));
+        self.tell(&format!("{all:.0} MiB, of them {readers:.0} for readers at most"));
+        self.add(Measurement::of("memory", mib(memory), "MiB").beside("DPDK", peer));
     }
 
     /// Measures the slowest single changes.
@@ -184,9 +170,8 @@ impl Case<'_, '_> {
                 worst = worst.max(time);
             }
         }
-        self.add("slowest update of more than 8 bits", worst, "ms", |measured| {
-            measured.promising(Bound::AtMost, SLOWEST)
-        });
+        let measured = Measurement::of("slowest update of more than 8 bits", worst, "ms");
+        self.add(measured.promising(Bound::AtMost, SLOWEST));
         Ok(())
     }
 
@@ -208,12 +193,10 @@ impl Case<'_, '_> {
             "{:.1} ns per lookup; {:.1} ns during {:.0} updates/s, {:.1} ns during {:.0} updates/s",
             idle.lookup, paced.lookup, paced.updates, full.lookup, full.updates
         ));
-        self.add("updates beside lookups", full.updates, "updates/s", |measured| {
-            measured.promising(Bound::AtLeast, contention::PROMISED)
-        });
-        self.add("random lookups beside 100,000 updates/s", paced.lookup, "ns/lookup", |measured| {
-            measured.beside("without updates", idle.lookup)
-        });
+        let measured = Measurement::of("updates beside lookups", full.updates, "updates/s");
+        self.add(measured.promising(Bound::AtLeast, contention::PROMISED));
+        let measured = Measurement::of("random lookups beside 100,000 updates/s", paced.lookup, "ns/lookup");
+        self.add(measured.beside("without updates", idle.lookup));
         Ok(())
     }
 }

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use millrace_forward::{FibReader, NextHop, NextHops, Route, RouteIndex, SharedFib};
 use millrace_units::PortId;
 
-use super::tables::{Family, Prefix, ROUTES};
+use super::tables::{Prefix, ROUTES, net};
 use crate::BenchError;
+use crate::family::Family;
 
 /// Addresses per call, as in a worker's batch.
 const BATCH: usize = 256;
@@ -101,12 +102,12 @@ impl Ours {
 
     pub fn insert(&mut self, prefix: &Prefix) -> Result<(), BenchError> {
         let fail = |error: millrace_forward::FibFull| BenchError::measurement("routes", error.to_string());
-        let net = self.family.net(prefix.bits, prefix.length);
-        self.fib.store(net, self.routes[prefix.route as usize]).map(drop).map_err(fail)
+        let prefix_net = net(self.family, prefix.bits, prefix.length);
+        self.fib.store(prefix_net, self.routes[prefix.route as usize]).map(drop).map_err(fail)
     }
 
     pub fn remove(&mut self, prefix: &Prefix) {
-        self.fib.remove(self.family.net(prefix.bits, prefix.length));
+        self.fib.remove(net(self.family, prefix.bits, prefix.length));
     }
 
     /// Removes and adds again `count` prefixes of the table; returns the duration.
@@ -129,8 +130,7 @@ impl Ours {
         let mut slowest = Duration::ZERO;
         for prefix in table.iter().step_by((table.len() / 20).max(1)) {
             let bits = prefix.bits & u128::MAX << (128 - u32::from(length));
-            let net = self.family.net(bits, length);
-            if self.fib.get(net).is_some() {
+            if self.fib.get(net(self.family, bits, length)).is_some() {
                 continue;
             }
             let prefix = Prefix { bits, length, route: 0 };

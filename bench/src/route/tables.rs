@@ -7,12 +7,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use millrace_testkit::Random;
 
-/// IP version.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Family {
-    V4,
-    V6,
-}
+use crate::family::Family;
 
 /// Prefix of a table. An address of either family is stored in the leading bits of a number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -28,29 +23,23 @@ pub(super) const ROUTES: u32 = 256;
 /// Number of addresses in a stream; they don't fit into a cache.
 pub(super) const ADDRESSES: usize = 1 << 20;
 
-impl Family {
-    pub fn name(self) -> &'static str {
-        if self == Self::V4 { "IPv4" } else { "IPv6" }
+/// Converts bits and length to an [`IpNet`].
+pub(super) fn net(family: Family, bits: u128, length: u8) -> IpNet {
+    match family {
+        Family::V4 => Ipv4Net::new_assert(Ipv4Addr::from_bits((bits >> 96) as u32), length).into(),
+        Family::V6 => Ipv6Net::new_assert(Ipv6Addr::from_bits(bits), length).into(),
     }
+}
 
-    /// Converts bits and length to an [`IpNet`].
-    pub fn net(self, bits: u128, length: u8) -> IpNet {
-        match self {
-            Self::V4 => Ipv4Net::new_assert(Ipv4Addr::from_bits((bits >> 96) as u32), length).into(),
-            Self::V6 => Ipv6Net::new_assert(Ipv6Addr::from_bits(bits), length).into(),
-        }
+/// Returns a table of about `count` prefixes in random order; every call returns the same table.
+pub(super) fn table(family: Family, count: usize) -> Vec<Prefix> {
+    let mut made = Made { random: Random::new(1), seen: HashSet::new(), prefixes: Vec::new() };
+    match family {
+        Family::V4 => made.ipv4(count),
+        Family::V6 => made.ipv6(count),
     }
-
-    /// Returns a table of about `count` prefixes in random order; every call returns the same table.
-    pub fn table(self, count: usize) -> Vec<Prefix> {
-        let mut made = Made { random: Random::new(1), seen: HashSet::new(), prefixes: Vec::new() };
-        match self {
-            Self::V4 => made.ipv4(count),
-            Self::V6 => made.ipv6(count),
-        }
-        made.random.shuffle(&mut made.prefixes);
-        made.prefixes
-    }
+    made.random.shuffle(&mut made.prefixes);
+    made.prefixes
 }
 
 /// Returns a random number below `end`.
@@ -236,7 +225,7 @@ mod tests {
 
     #[test]
     fn tables_are_of_the_size_and_the_lengths_that_were_asked_for() {
-        let table = Family::V4.table(100_000);
+        let table = table(Family::V4, 100_000);
         let share = |length| table.iter().filter(|prefix| prefix.length == length).count();
         assert_eq!(table.len(), 100_000);
         assert!((50_000..60_000).contains(&share(24)), "{}", share(24));
@@ -245,7 +234,7 @@ mod tests {
             table.iter().map(|prefix| (prefix.bits, prefix.length)).collect::<HashSet<_>>().len(),
             100_000
         );
-        let table = Family::V6.table(20_000);
+        let table = super::table(Family::V6, 20_000);
         let share = |length| table.iter().filter(|prefix| prefix.length == length).count();
         assert!((19_900..=20_000).contains(&table.len()), "{}", table.len());
         assert!((9000..9200).contains(&share(48)) && share(32) == 2400, "{} {}", share(48), share(32));
@@ -253,7 +242,7 @@ mod tests {
 
     #[test]
     fn every_address_has_a_prefix() {
-        let table = Family::V6.table(2000);
+        let table = table(Family::V6, 2000);
         for addresses in [random(&table, ADDRESSES), zipf(&table)] {
             let covered =
                 |address: u128| table.iter().any(|prefix| address & mask(prefix.length) == prefix.bits);

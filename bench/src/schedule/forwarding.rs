@@ -4,9 +4,10 @@ use std::time::Instant as Clock;
 
 use millrace_schedule::{FlowQueuesSettings, NodeKind, QueueSettings};
 
+use crate::family::Family;
 use crate::interrupt::check;
-use crate::memory::case::{Case, Family};
-use crate::memory::setup::Pipeline;
+use crate::memory::case::Case;
+use crate::memory::setup::{Pipeline, Setup};
 use crate::statistics::median;
 use crate::{BenchError, Bound, Measurement, Options};
 
@@ -21,7 +22,8 @@ pub(super) fn measure(options: &mut Options<'_>) -> Result<[Measurement; 3], Ben
     let case = Case { family: Family::V4, flows: FLOWS };
     let fifo = NodeKind::Fifo(QueueSettings::default());
     let by_flow = NodeKind::FlowQueues(FlowQueuesSettings::default());
-    let mut pipelines = [Pipeline::new(case)?, Pipeline::new(case)?, Pipeline::new(case)?];
+    let pipeline = || Pipeline::with(case, Setup::default());
+    let mut pipelines = [pipeline()?, pipeline()?, pipeline()?];
     for (pipeline, kind) in pipelines.iter_mut().skip(1).zip([fifo, by_flow]) {
         pipeline.schedule(kind)?;
     }

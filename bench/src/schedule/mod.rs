@@ -74,7 +74,10 @@ trait Queues {
     /// Fills the batch with the sent packets; returns their number.
     fn send(&mut self, batch: &mut [Item8; BATCH]) -> usize;
     /// Returns the node of the packets of a queue.
-    fn node(&self, queue: u32) -> NodeId;
+    #[inline]
+    fn node(&self, queue: u32) -> NodeId {
+        NodeId(queue)
+    }
     /// Enqueues the arriving packets.
     fn put(&mut self, coming: &mut Vec<Arrival<Item8>>);
 }
@@ -85,11 +88,6 @@ impl Queues for Nothing {
     #[inline]
     fn send(&mut self, _batch: &mut [Item8; BATCH]) -> usize {
         BATCH
-    }
-
-    #[inline]
-    fn node(&self, queue: u32) -> NodeId {
-        NodeId(queue)
     }
 
     #[inline]
@@ -105,11 +103,6 @@ impl Queues for VecDeque<Item8> {
             *place = self.pop_front().unwrap_or(item(0));
         }
         BATCH
-    }
-
-    #[inline]
-    fn node(&self, queue: u32) -> NodeId {
-        NodeId(queue)
     }
 
     #[inline]
@@ -164,11 +157,9 @@ impl Run<'_, '_> {
         }
         let (cost, (least, _)) = (median(&costs), extremes(&costs));
         (self.options.progress)(&format!("{case}: {cost:.1} ns, {least:.1} at best"));
-        let measured = Measurement::median_of(case, &costs, "ns/packet");
-        self.results.push(match limit {
-            Some(limit) => measured.promising(Bound::AtMost, limit),
-            None => measured.beside("a ring, first in first out", self.machine.ring),
-        });
+        let ring = limit.is_none().then_some(self.machine.ring);
+        let measured = Measurement::median_of(case, &costs, "ns/packet").promising(Bound::AtMost, limit);
+        self.results.push(measured.beside("a ring, first in first out", ring));
         Ok(cost)
     }
 }

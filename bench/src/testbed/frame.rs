@@ -4,6 +4,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use millrace_wire::checksum::Sum;
 
+use super::network::{GENERATOR, GENERATOR_MAC, GENERATOR6, ROUTER_MAC};
+
 /// Length in bytes of the shortest Ethernet frame in memory. The frame check sequence is never in memory; on
 /// the wire, the frame has 64 bytes.
 pub(crate) const SHORTEST: usize = 60;
@@ -17,6 +19,18 @@ pub(crate) struct UdpFrame {
     pub destination: IpAddr,
     pub source_port: u16,
     pub destination_port: u16,
+}
+
+/// Returns a packet from the first host of the test network to an address behind the router.
+pub(crate) fn udp(destination: IpAddr) -> UdpFrame {
+    UdpFrame {
+        source_mac: GENERATOR_MAC,
+        destination_mac: ROUTER_MAC,
+        source: if destination.is_ipv4() { GENERATOR.into() } else { GENERATOR6.into() },
+        destination,
+        source_port: 10_000,
+        destination_port: 9,
+    }
 }
 
 impl UdpFrame {
@@ -91,10 +105,10 @@ mod tests {
     use super::*;
 
     fn frame(source: &str, destination: &str) -> Vec<u8> {
-        udp(source, destination).bytes()
+        between(source, destination).bytes()
     }
 
-    fn udp(source: &str, destination: &str) -> UdpFrame {
+    fn between(source: &str, destination: &str) -> UdpFrame {
         let (source, destination) = (source.parse().unwrap(), destination.parse().unwrap());
         let (source_mac, destination_mac) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
         UdpFrame { source_mac, destination_mac, source, destination, source_port: 1000, destination_port: 9 }
@@ -112,8 +126,8 @@ mod tests {
     #[test]
     fn longer_frames_have_the_length_that_was_asked_for() {
         let (source, destination) = ("fd00::1".parse().unwrap(), "fd00::2".parse().unwrap());
-        let v6 = UdpFrame { source, destination, ..udp("10.0.0.1", "10.0.0.2") };
-        let v4 = udp("10.0.0.1", "10.0.0.2").bytes_of(1514);
+        let v6 = UdpFrame { source, destination, ..between("10.0.0.1", "10.0.0.2") };
+        let v4 = between("10.0.0.1", "10.0.0.2").bytes_of(1514);
         assert_eq!((v4.len(), &v4[16..18]), (1514, &1500_u16.to_be_bytes()[..]));
         assert!(Sum::new().bytes(&v4[14..34]).folded() == 0xffff);
         let v6 = v6.bytes_of(566);

@@ -10,14 +10,11 @@ use millrace_offload::{Flows, FrameSource};
 use nix::unistd::Pid;
 
 use crate::BenchError;
-use crate::testbed::frame::UdpFrame;
-use crate::testbed::network::{GENERATOR, GENERATOR_MAC, Network, ROUTER_MAC, SINK};
+use crate::testbed::network::Network;
 use crate::testbed::process::{Processor, dedicate};
 
 /// Frames per batch handed to the kernel. Larger batches cost less, but their bursts overrun a socket's ring.
 const BATCH: u32 = 64;
-/// Number of source ports, and thus of flows.
-const FLOWS: u32 = 256;
 /// Delay beyond which the sender skips missed batches instead of catching up in a burst.
 const LATEST: Duration = Duration::from_millis(1);
 
@@ -45,20 +42,8 @@ struct Shared {
 }
 
 impl Load {
-    /// Starts the thread with 256 flows; the thread is paused at first.
-    pub fn start(network: &Network, processor: Processor) -> Result<Self, BenchError> {
-        let frame = UdpFrame {
-            source_mac: GENERATOR_MAC,
-            destination_mac: ROUTER_MAC,
-            source: GENERATOR.into(),
-            destination: SINK.into(),
-            source_port: 10_000,
-            destination_port: 9,
-        };
-        Self::of(network, processor, vec![frame.bytes()], Flows { ports: FLOWS, ..Flows::default() })
-    }
-
-    /// Starts the thread with the given frames, sent in rotation, and the given flows of each frame.
+    /// Starts the thread with the given frames, sent in rotation, and the given flows of each frame. The thread
+    /// is paused at first.
     pub fn of(
         network: &Network,
         processor: Processor,

@@ -7,4 +7,5 @@ pub(crate) mod load;
 pub(crate) mod network;
 pub(crate) mod process;
 pub(crate) mod router;
+pub(crate) mod scratch;
 pub(crate) mod sink;

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use millrace_lab::within;
 use millrace_port::create_output;
+use millrace_wire::MacAddr;
 use nix::net::if_::if_nametoindex;
 
 use crate::BenchError;
@@ -85,9 +86,7 @@ impl Namespace {
 
     /// Returns the number of packets that a device has received.
     pub fn received(&self, device: &str) -> Result<u64, BenchError> {
-        let table = self.read("/proc/thread-self/net/dev")?;
-        received(&table, device)
-            .ok_or_else(|| BenchError::measurement(device, "no such device in /proc/net/dev"))
+        Ok(self.carried(device)?.1)
     }
 
     /// Returns the bytes and packets that a device has received.
@@ -135,10 +134,6 @@ impl Drop for Namespace {
     }
 }
 
-fn received(table: &str, device: &str) -> Option<u64> {
-    column(table, device, 1)
-}
-
 fn column(table: &str, device: &str, number: usize) -> Option<u64> {
     let line = table.lines().find_map(|line| line.trim_start().strip_prefix(device)?.strip_prefix(':'))?;
     line.split_ascii_whitespace().nth(number)?.parse().ok()
@@ -178,7 +173,7 @@ impl Network {
         self.r.ip(&format!(
             "address add fd00:1::254/64 dev r1 nodad\naddress add fd00:2::254/64 dev r2 nodad\n\
              neigh add {SINK6} lladdr {} dev r2 nud permanent\n",
-            mac_text(SINK_MAC)
+            MacAddr(SINK_MAC)
         ))
     }
 
@@ -192,7 +187,7 @@ impl Network {
         ))?;
         self.r.ip(&format!(
             "link set r3 up\naddress add 10.3.0.254/24 dev r3\nneigh add {BESIDE} lladdr {} dev r3 nud permanent\n",
-            mac_text(SINK_MAC)
+            MacAddr(SINK_MAC)
         ))?;
         for (namespace, device) in [(&self.r, "r3"), (&self.s, "s1")] {
             namespace.shell(&format!("ethtool -K {device} tx off tso off gso off gro off"))?;
@@ -214,7 +209,7 @@ impl Network {
         self.r.ip(&format!(
             "link set lo up\nlink set r1 up\nlink set r2 up\naddress add 10.1.0.254/24 dev r1\n\
              address add 10.2.0.254/24 dev r2\nneigh add {SINK} lladdr {} dev r2 nud permanent\n",
-            mac_text(SINK_MAC)
+            MacAddr(SINK_MAC)
         ))?;
         self.g.ip("address add 10.1.0.1/24 dev g0\nroute add default via 10.1.0.254\n")?;
         self.s.ip("address add 10.2.0.1/24 dev s0\nroute add default via 10.2.0.254\n")?;
@@ -223,11 +218,6 @@ impl Network {
         }
         Ok(())
     }
-}
-
-/// Formats a MAC address for `ip`.
-pub(crate) fn mac_text(mac: [u8; 6]) -> String {
-    mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
 /// Whether tests that build namespaces are skipped here; prints the reason. In CI a skip is a failure.
@@ -254,14 +244,9 @@ mod tests {
     #[test]
     fn counters_are_found_in_the_kernels_tables() {
         let devices = "Inter-| Receive\n face |bytes packets\n    lo:  10 1 0\n   s0: 6000 100 0 0 0\n";
-        assert_eq!(received(devices, "s0"), Some(100));
-        assert_eq!(received(devices, "s"), None);
+        assert_eq!(column(devices, "s0", 1), Some(100));
+        assert_eq!(column(devices, "s", 1), None);
         let snmp = "Ip: Forwarding DefaultTTL ForwDatagrams\nIp: 1 64 77\nIcmp: InMsgs\nIcmp: 1\n";
         assert_eq!(forwarded(snmp), Some(77));
-    }
-
-    #[test]
-    fn a_mac_address_is_written_as_usual() {
-        assert_eq!(mac_text(SINK_MAC), "02:00:00:00:02:99");
     }
 }

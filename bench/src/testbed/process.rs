@@ -15,7 +15,7 @@ use nix::sched::{CloneFlags, CpuSet, sched_setaffinity, setns};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
-use nix::unistd::Pid;
+use nix::unistd::{Pid, SysconfVar, sysconf};
 
 use crate::BenchError;
 use crate::interrupt::wait_until;
@@ -191,12 +191,7 @@ impl Running {
 
     /// Waits until the program has ended successfully, and returns its output.
     pub fn finish(mut self, patience: Duration) -> Result<String, BenchError> {
-        let mut status = None;
-        wait_until(patience, || {
-            status = self.ended()?;
-            Ok(status.is_some())
-        })?;
-        match status {
+        match self.wait(patience)? {
             Some(status) if status.success() => Ok(self.output()),
             Some(status) => Err(self.failure(&status.to_string())),
             None => Err(self.failure(&format!("still running after {patience:?}"))),
@@ -206,12 +201,30 @@ impl Running {
     /// Asks the program to end and waits for its end. Returns whether it ended successfully.
     pub fn stop(mut self, signal: Signal) -> Result<bool, BenchError> {
         self.signal(signal)?;
+        Ok(self.wait(GRACE)?.is_some_and(|status| status.success()))
+    }
+
+    /// Waits until the program has ended, for at most `patience`.
+    fn wait(&mut self, patience: Duration) -> Result<Option<ExitStatus>, BenchError> {
         let mut status = None;
-        wait_until(GRACE, || {
+        wait_until(patience, || {
             status = self.ended()?;
             Ok(status.is_some())
         })?;
-        Ok(status.is_some_and(|status| status.success()))
+        Ok(status)
+    }
+
+    /// Waits until `ready` returns true; returns an error if the program ends before, or after `patience`.
+    pub fn wait_ready(
+        &mut self,
+        patience: Duration,
+        mut ready: impl FnMut() -> Result<bool, BenchError>,
+    ) -> Result<(), BenchError> {
+        let is_ready = wait_until(patience, || match (ready()?, self.ended()?) {
+            (false, Some(status)) => Err(self.failure(&status.to_string())),
+            (is_ready, _) => Ok(is_ready),
+        })?;
+        if is_ready { Ok(()) } else { Err(self.failure(&format!("not ready after {patience:?}"))) }
     }
 
     /// Sends a signal to the program.
@@ -237,6 +250,15 @@ fn describe(command: &Command) -> String {
 /// Runs a program outside the benchmark's namespaces until it has ended successfully, and returns its output.
 pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<String, BenchError> {
     Running::start(Command::new(program).args(arguments))?.finish(GRACE * 4)
+}
+
+/// Parses the user and the kernel time of a process or thread from its `stat`, fields 14 and 15.
+pub(crate) fn processor_times(stat: &str) -> Option<[Duration; 2]> {
+    // The name in parentheses may contain any character.
+    let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace().skip(11);
+    let ticks = [fields.next()?.parse::<u64>().ok()?, fields.next()?.parse::<u64>().ok()?];
+    let per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100);
+    Some(ticks.map(|ticks| Duration::from_secs_f64(ticks as f64 / per_second as f64)))
 }
 
 /// Whether the search path has a program of this name.
@@ -266,5 +288,13 @@ mod tests {
         assert!(std::path::Path::new(&process).exists());
         drop(running);
         assert!(!std::path::Path::new(&process).exists());
+    }
+
+    #[test]
+    fn processor_times_are_found_behind_any_name() {
+        let stat = "7 (a ) b) S 1 7 7 0 -1 4194560 100 0 0 0 30 12 0 0 20 0 1 0 100 0 0";
+        let [user, kernel] = processor_times(stat).unwrap();
+        assert_eq!(user.as_micros() * 12, kernel.as_micros() * 30);
+        assert!(user > kernel && processor_times("7 (a) S 1").is_none());
     }
 }

@@ -1,8 +1,10 @@
 //! The measured router, as a process.
 
+use std::fs::File;
 use std::io::Read;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
@@ -10,7 +12,6 @@ use nix::sys::signal::Signal;
 use nix::unistd::pipe2;
 
 use crate::BenchError;
-use crate::interrupt::wait_until;
 use crate::testbed::network::Network;
 use crate::testbed::process::{Processor, Running, command, run};
 
@@ -28,34 +29,27 @@ pub(crate) struct Router {
 impl Router {
     /// Starts the router and waits until it reports that it forwards.
     pub fn start(binary: &Path, network: &Network, processor: Option<Processor>) -> Result<Self, BenchError> {
-        let socket = SocketFile(std::env::temp_dir().join(format!("{}.sock", network.r.name())));
-        let (ready, announce) =
-            pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).map_err(BenchError::system("make a pipe"))?;
-        keep_across_exec(&announce)?;
+        let socket = std::env::temp_dir().join(format!("{}.sock", network.r.name()));
         let mut command = command(network.r.open()?, &binary.to_string_lossy(), processor)?;
-        command
-            .args(["run", "--port", "r1", "--port", "r2", "--driver", "af_xdp"])
-            .args(["--on-death", "kernel", "--state", "none", "--socket"])
-            .arg(&socket.0);
-        command.args(["--ready-fd", &announce.as_raw_fd().to_string()]);
-        let mut router = Self { running: Running::start(&mut command)?, socket, binary: binary.to_owned() };
-        drop(announce);
-        router.wait(ready)?;
-        Ok(router)
+        command.args(["run", "--port", "r1", "--port", "r2", "--driver", "af_xdp"]);
+        command.args(["--on-death", "kernel", "--state", "none"]);
+        Self::launch(command, binary, socket)
     }
 
-    fn wait(&mut self, ready: OwnedFd) -> Result<(), BenchError> {
-        let mut ready = std::fs::File::from(ready);
-        let forwards = wait_until(PATIENCE, || {
-            if ready.read(&mut [0; 16]).is_ok_and(|length| length > 0) {
-                return Ok(true);
-            }
-            match self.running.ended()? {
-                Some(status) => Err(self.running.failure(&status.to_string())),
-                None => Ok(false),
-            }
-        })?;
-        if forwards { Ok(()) } else { Err(self.running.failure(&format!("not ready after {PATIENCE:?}"))) }
+    /// Starts `command`, which runs a router, with a socket; waits until the router reports that it forwards.
+    pub fn launch(mut command: Command, binary: &Path, socket: PathBuf) -> Result<Self, BenchError> {
+        let socket = SocketFile(socket);
+        let (ready, announce) =
+            pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK).map_err(BenchError::system("make a pipe"))?;
+        fcntl(&announce, FcntlArg::F_SETFD(FdFlag::empty())).map_err(BenchError::system("prepare a pipe"))?;
+        command.arg("--socket").arg(&socket.0).args(["--ready-fd", &announce.as_raw_fd().to_string()]);
+        let mut router = Self { running: Running::start(&mut command)?, socket, binary: binary.to_owned() };
+        drop(announce);
+        let mut ready = File::from(ready);
+        router
+            .running
+            .wait_ready(PATIENCE, || Ok(ready.read(&mut [0; 16]).is_ok_and(|length| length > 0)))?;
+        Ok(router)
     }
 
     /// Runs a command against the router and returns its output.
@@ -91,8 +85,4 @@ impl Drop for SocketFile {
         // A daemon that ended by itself has removed the file.
         let _ = std::fs::remove_file(&self.0);
     }
-}
-
-fn keep_across_exec(fd: &OwnedFd) -> Result<(), BenchError> {
-    fcntl(fd, FcntlArg::F_SETFD(FdFlag::empty())).map(drop).map_err(BenchError::system("prepare a pipe"))
 }

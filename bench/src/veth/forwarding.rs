@@ -7,14 +7,16 @@
 //! program on the far device drops them, because only then the device accepts redirected frames.
 
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::unistd::Pid;
 
 use crate::interrupt::pause;
-use crate::statistics::{extremes, median};
+use crate::statistics::{extremes, median, ratios};
+use crate::testbed::arrivals::count_for;
+use crate::testbed::frame::udp;
 use crate::testbed::load::{Load, UNLIMITED};
-use crate::testbed::network::Network;
+use crate::testbed::network::{Network, SINK};
 use crate::testbed::process::{Processor, dedicate, is_installed};
 use crate::testbed::router::Router;
 use crate::testbed::sink::sink;
@@ -26,6 +28,8 @@ const FORWARDER: Processor = 1;
 /// Pairs of runs, one of the router and one of testpmd.
 const PAIRS: usize = 9;
 const KERNEL_RUNS: usize = 3;
+/// Source ports, and thus flows, of the packets.
+const FLOWS: u32 = 256;
 /// Duration of the traffic before counting starts.
 const WARM_UP: Duration = Duration::from_millis(300);
 const COUNTED: Duration = Duration::from_secs(1);
@@ -57,7 +61,8 @@ struct Bed<'a> {
 }
 
 pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
-    let load = Load::start(network, GENERATOR)?;
+    let flows = millrace_offload::Flows { ports: FLOWS, ..Default::default() };
+    let load = Load::of(network, GENERATOR, vec![udp(SINK.into()).bytes()], flows)?;
     let with_peer = is_installed(PROGRAM);
     let mut bed = Bed { network, load, offered: UNLIMITED, flows: Flows::Bound, with_peer };
     if !with_peer {
@@ -72,8 +77,7 @@ pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Ve
     let case = "forwarding, 64-byte UDP";
     let (first, ours) = bed.beside_testpmd(case, options)?;
     let kernel = bed.kernel_runs(options)?;
-    let second =
-        Measurement::median_of(case, &ours, "Mpps").beside("kernel", median(&kernel)).peer_within(&kernel);
+    let second = Measurement::median_of(case, &ours, "Mpps").beside_runs("kernel", &kernel);
     Ok(vec![bound, first.promising_ratio(Bound::AtLeast, LIMIT), second])
 }
 
@@ -92,12 +96,10 @@ impl Bed<'_> {
         if !self.with_peer {
             return Ok((measured, ours));
         }
-        let ratios: Vec<f64> = ours.iter().zip(&peers).map(|(ours, peer)| ours / peer).collect();
-        let (least, most) = extremes(&ratios);
-        let ratio = median(&ratios);
+        let ratios = ratios(&ours, &peers);
+        let ((least, most), ratio) = (extremes(&ratios), median(&ratios));
         (options.progress)(&format!("ratio to testpmd: median {ratio:.3}, {least:.3} to {most:.3}"));
-        let measured = measured.beside("DPDK testpmd, net_af_xdp", median(&peers));
-        Ok((measured.peer_within(&peers).with_ratio(ratio), ours))
+        Ok((measured.beside_pairs("DPDK testpmd, net_af_xdp", &ours, &peers), ours))
     }
 
     /// Determines the rate to offer. The first runs are at the generator's full speed; the last are at the
@@ -136,7 +138,7 @@ impl Bed<'_> {
             router.tell(&["bind", "all", "--gate", "firewall", "--filter", ""])?;
         }
         let before = self.network.r.forwarded()?;
-        let rate = self.rate("router")?;
+        let rate = self.rate_at(self.offered)?;
         let strays = self.network.r.forwarded()? - before;
         router.stop()?;
         if strays as f64 > rate * 1e6 * STRAY {
@@ -149,7 +151,7 @@ impl Bed<'_> {
     fn testpmd(&mut self) -> Result<f64, BenchError> {
         self.load.set_rate(TRICKLE);
         let testpmd = Testpmd::start(self.network, FORWARDER)?;
-        let rate = self.rate("testpmd")?;
+        let rate = self.rate_at(self.offered)?;
         testpmd.stop()?;
         Ok(rate)
     }
@@ -173,39 +175,22 @@ impl Bed<'_> {
     }
 
     fn kernel_series(&mut self, place: &str, options: &mut Options<'_>) -> Result<Vec<f64>, BenchError> {
-        let capacity = self.rate_at(UNLIMITED, "kernel")?;
+        let capacity = self.rate_at(UNLIMITED)?;
         let offered = (capacity * 1e6 * OVERLOAD) as u64;
-        let rates =
-            (0..KERNEL_RUNS).map(|_| self.rate_at(offered, "kernel")).collect::<Result<Vec<_>, _>>()?;
+        let rates = (0..KERNEL_RUNS).map(|_| self.rate_at(offered)).collect::<Result<Vec<_>, _>>()?;
         let (least, most) = extremes(&rates);
         let middle = median(&rates);
         (options.progress)(&format!("kernel, on {place}: {middle:.3} Mpps, {least:.3} to {most:.3}"));
         Ok(rates)
     }
 
-    fn rate(&mut self, who: &str) -> Result<f64, BenchError> {
-        self.rate_at(self.offered, who)
-    }
-
     /// Returns the arriving packets in millions per second.
-    fn rate_at(&mut self, offered: u64, who: &str) -> Result<f64, BenchError> {
+    fn rate_at(&mut self, offered: u64) -> Result<f64, BenchError> {
         self.load.set_rate(offered);
-        let result = self.count();
+        let result = pause(WARM_UP).and_then(|()| count_for(&self.network.s, "s0", COUNTED));
         self.load.set_rate(0);
         self.load.check()?;
-        let rate = result?;
-        if rate == 0.0 {
-            return Err(BenchError::measurement(who, "no packet arrived at the far end"));
-        }
-        Ok(rate)
-    }
-
-    fn count(&self) -> Result<f64, BenchError> {
-        pause(WARM_UP)?;
-        let (packets, start) = (self.network.s.received("s0")?, Instant::now());
-        pause(COUNTED)?;
-        let packets = self.network.s.received("s0")? - packets;
-        Ok(packets as f64 / start.elapsed().as_secs_f64() / 1e6)
+        result
     }
 }
 

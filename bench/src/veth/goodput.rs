@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::statistics::{extremes, median};
+use crate::statistics::{extremes, median, ratios};
 use crate::testbed::iperf3;
 use crate::testbed::network::Network;
 use crate::testbed::process::is_installed;
@@ -28,7 +28,7 @@ pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Ve
         ours.push(transfer(network)?);
         router.stop()?;
     }
-    let ratios: Vec<f64> = ours.iter().zip(&kernel).map(|(ours, kernel)| ours / kernel).collect();
+    let ratios = ratios(&ours, &kernel);
     let ((least, most), ratio) = (extremes(&ratios), median(&ratios));
     (options.progress)(&format!(
         "TCP goodput, ratio to the kernel's: median {ratio:.3}, {least:.3} to {most:.3}"

@@ -3,12 +3,10 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use nix::unistd::{SysconfVar, sysconf};
-
 use crate::interrupt::pause;
 use crate::statistics::{extremes, median};
 use crate::testbed::network::{Network, RECEIVER};
-use crate::testbed::process::{Running, command};
+use crate::testbed::process::{Running, command, processor_times};
 use crate::testbed::router::Router;
 use crate::{BenchError, Bound, Measurement, Options, Quantiles, Subject};
 
@@ -113,17 +111,8 @@ fn processor_use(pid: u32) -> Result<f64, BenchError> {
 fn processor_time(pid: u32) -> Result<Duration, BenchError> {
     let path = format!("/proc/{pid}/stat");
     let text = fs::read_to_string(&path).map_err(BenchError::system(format!("read {path}")))?;
-    let ticks = ticks(&text)
-        .ok_or_else(|| BenchError::measurement("processor use", format!("can't parse {path}")))?;
-    let per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100);
-    Ok(Duration::from_secs_f64(ticks as f64 / per_second as f64))
-}
-
-/// Parses user and system time of `/proc/PID/stat`, fields 14 and 15, in clock ticks.
-fn ticks(stat: &str) -> Option<u64> {
-    // The name in parentheses may contain any character.
-    let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace().skip(11);
-    Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
+    let times = processor_times(&text).map(|[user, kernel]| user + kernel);
+    times.ok_or_else(|| BenchError::measurement("processor use", format!("can't parse {path}")))
 }
 
 #[cfg(test)]
@@ -135,11 +124,5 @@ mod tests {
         let output = "PING 10.2.0.1\n64 bytes from 10.2.0.1: icmp_seq=1 ttl=63 time=0.304 ms\n\
                       64 bytes from 10.2.0.1: icmp_seq=2 ttl=63 time=12 ms\n\nrtt min/avg = 1/2 ms\n";
         assert_eq!(round_trips(output), [0.304, 12.0]);
-    }
-
-    #[test]
-    fn ticks_are_found_behind_any_name() {
-        let stat = "7 (a ) b) S 1 7 7 0 -1 4194560 100 0 0 0 30 12 0 0 20 0 1 0 100 0 0";
-        assert_eq!(ticks(stat), Some(42));
     }
 }

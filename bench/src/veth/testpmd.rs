@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
+use millrace_wire::MacAddr;
 use nix::sys::signal::Signal;
 
 use crate::BenchError;
-use crate::interrupt::wait_until;
-use crate::testbed::network::{GENERATOR_MAC, Network, SINK_MAC, mac_text};
+use crate::testbed::network::{GENERATOR_MAC, Network, SINK_MAC};
 use crate::testbed::process::{Processor, Running, command};
 
 /// Program of testpmd, from package dpdk-dev.
@@ -31,35 +31,19 @@ impl Testpmd {
     pub fn start(network: &Network, processor: Processor) -> Result<Self, BenchError> {
         let mut command = command(network.r.open()?, PROGRAM, Some(processor))?;
         command.args(["--lcores", &format!("0@{processor},1@{processor}"), "--main-lcore", "0"]);
-        command.args([
-            "--no-huge",
-            "-m",
-            "512",
-            "--no-pci",
-            "--no-telemetry",
-            "--file-prefix",
-            network.r.name(),
-        ]);
+        command.args(["--no-huge", "-m", "512", "--no-pci", "--no-telemetry"]);
+        command.args(["--file-prefix", network.r.name()]);
         for (number, device) in ["r1", "r2"].iter().enumerate() {
             command
                 .args(["--vdev", &format!("net_af_xdp{number},iface={device},start_queue=0,queue_count=1")]);
         }
         command.args(["--", "--forward-mode=mac", "--nb-cores=1", "--auto-start", "--total-num-mbufs=32768"]);
-        command.args(["--eth-peer", &format!("1,{}", mac_text(SINK_MAC))]);
-        command.args(["--eth-peer", &format!("0,{}", mac_text(GENERATOR_MAC))]);
+        command.args(["--eth-peer", &format!("1,{}", MacAddr(SINK_MAC))]);
+        command.args(["--eth-peer", &format!("0,{}", MacAddr(GENERATOR_MAC))]);
         let before = network.s.received("s0")?;
         let mut running = Running::start(&mut command)?;
-        let forwards = wait_until(PATIENCE, || {
-            if let Some(status) = running.ended()? {
-                return Err(running.failure(&status.to_string()));
-            }
-            Ok(network.s.received("s0")? > before + STRAYS)
-        })?;
-        if forwards {
-            Ok(Self { running })
-        } else {
-            Err(running.failure(&format!("not ready after {PATIENCE:?}")))
-        }
+        running.wait_ready(PATIENCE, || Ok(network.s.received("s0")? > before + STRAYS))?;
+        Ok(Self { running })
     }
 
     /// Stops testpmd and waits until it has released the devices.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use millrace_bench::{Amount, Distribution, EmptyGates, Family, Size, Stages, Workers, word};
 
 /// Arguments of `replay`.
 #[derive(Debug, Args)]
@@ -122,26 +123,26 @@ pub struct Bench {
 pub struct BenchWorkload {
     /// Number of flows, 1 to 1M, such as 128K (default: 1K).
     #[arg(long, value_name = "NUMBER")]
-    pub flows: Option<millrace_bench::Amount>,
+    pub flows: Option<Amount>,
     /// Flow distribution: uniform (default) or zipf.
-    #[arg(long)]
-    pub distribution: Option<millrace_bench::Distribution>,
+    #[arg(long, value_parser = word::<Distribution>)]
+    pub distribution: Option<Distribution>,
     /// IP version: 4 (default) or 6.
-    #[arg(long, value_name = "VERSION")]
-    pub ip: Option<millrace_bench::Ip>,
+    #[arg(long, value_name = "VERSION", value_parser = word::<Family>)]
+    pub ip: Option<Family>,
     /// Packet size in bytes: 64 (default), 1500, or imix (350 on average).
-    #[arg(long)]
-    pub size: Option<millrace_bench::Size>,
+    #[arg(long, value_parser = word::<Size>)]
+    pub size: Option<Size>,
     /// Number of routes, 1 to 1M, such as 200K (default: 1K).
     #[arg(long, value_name = "NUMBER")]
-    pub routes: Option<millrace_bench::Amount>,
+    pub routes: Option<Amount>,
     /// Number of gates without bindings: 0 (default) or 3.
-    #[arg(long, value_name = "NUMBER")]
-    pub gates: Option<millrace_bench::EmptyGates>,
+    #[arg(long, value_name = "NUMBER", value_parser = word::<EmptyGates>)]
+    pub gates: Option<EmptyGates>,
     /// Path: bare (no flow table), flow-table (default) or queues (queue per flow).
-    #[arg(long)]
-    pub path: Option<millrace_bench::Stages>,
+    #[arg(long, value_parser = word::<Stages>)]
+    pub path: Option<Stages>,
     /// Number of workers: 1 (default), or 2 (compared with 1).
-    #[arg(long, value_name = "NUMBER")]
-    pub workers: Option<millrace_bench::Workers>,
+    #[arg(long, value_name = "NUMBER", value_parser = word::<Workers>)]
+    pub workers: Option<Workers>,
 }

@@ -6,7 +6,7 @@ use millrace_testkit::classbench;
 
 use super::{GatesSetup, Setup, failed};
 use crate::BenchError;
-use crate::memory::case::Family;
+use crate::family::Family;
 
 /// Gates of the setups that have gates; each has an instance with the gate's name.
 const GATES: [&str; 3] = ["security-in", "process", "monitor"];
@@ -27,11 +27,7 @@ pub(super) fn gates(family: Family, setup: Setup) -> Result<Unit, BenchError> {
         GatesSetup::Empty => Vec::new(),
         GatesSetup::Null => vec![Filter::default()],
         GatesSetup::Filters(count) => {
-            let family = match family {
-                Family::V4 => millrace_packet::Family::V4,
-                Family::V6 => millrace_packet::Family::V6,
-            };
-            let mut filters = classbench::generate(classbench::Style::Acl, family, count, 1).filters;
+            let mut filters = classbench::generate(classbench::Style::Acl, family.into(), count, 1).filters;
             filters.push(Filter::default());
             filters
         }

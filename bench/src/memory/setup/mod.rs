@@ -16,6 +16,8 @@ pub(crate) use self::source::Source;
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::traffic::{Distribution, Size};
 use crate::BenchError;
 
@@ -33,7 +35,7 @@ pub(crate) const ABREAST: usize = 64;
 const STEP: Duration = Duration::from_micros(10);
 
 /// Router setup of a case, and the order of its packets.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Setup {
     /// Gates of the router.
     pub gates: GatesSetup,
@@ -59,7 +61,7 @@ pub(crate) struct Setup {
 }
 
 /// Queue of the output port.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum QueueSetup {
     /// FIFO queue of the port.
     Fifo,
@@ -68,7 +70,7 @@ pub(crate) enum QueueSetup {
 }
 
 /// Gates of a router.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum GatesSetup {
     /// No gates.
     None,
@@ -94,54 +96,6 @@ impl Default for Setup {
             distribution: Distribution::Uniform,
             size: Size::Shortest,
         }
-    }
-}
-
-impl Setup {
-    /// Returns the text that [`of_word`](Self::of_word) parses: gates, packets per flow, largest number of
-    /// flows, routes, queue, traces, distribution and size. The text omits the fields of floods.
-    pub fn word(self) -> String {
-        let gates = match self.gates {
-            GatesSetup::None => "none".to_owned(),
-            GatesSetup::Empty => "empty".to_owned(),
-            GatesSetup::Null => "null".to_owned(),
-            GatesSetup::Filters(count) => count.to_string(),
-        };
-        let queue = if self.queue == QueueSetup::Fifo { "fifo" } else { "perflow" };
-        let Self { flow_packets, flows_max, routes, traced, distribution, size, .. } = self;
-        format!("{gates}-{flow_packets}-{flows_max}-{routes}-{queue}-{traced}-{distribution}-{size}")
-    }
-
-    /// Parses the text of a setup.
-    pub fn of_word(word: &str) -> Option<Self> {
-        let mut words = word.split('-');
-        let gates = match words.next()? {
-            "none" => GatesSetup::None,
-            "empty" => GatesSetup::Empty,
-            "null" => GatesSetup::Null,
-            count => GatesSetup::Filters(count.parse().ok()?),
-        };
-        let (flow_packets, flows_max) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-        let routes = words.next()?.parse().ok()?;
-        let queue = match words.next()? {
-            "fifo" => QueueSetup::Fifo,
-            "perflow" => QueueSetup::PerFlow,
-            _ => return None,
-        };
-        let traced = words.next()?.parse().ok()?;
-        let (distribution, size) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-        let setup = Self {
-            gates,
-            flow_packets,
-            flows_max,
-            routes,
-            queue,
-            traced,
-            distribution,
-            size,
-            ..Self::default()
-        };
-        words.next().is_none().then_some(setup)
     }
 }
 

@@ -9,8 +9,9 @@ use millrace_testkit::Random;
 use millrace_wire::MacAddr;
 
 use super::{ABREAST, IN, IN_MAC, MTU, ROUTES, Setup};
+use crate::family::Family;
 use crate::flow_table::flows::order;
-use crate::memory::case::{Case, Family};
+use crate::memory::case::Case;
 use crate::memory::traffic::Distribution;
 use crate::testbed::frame::UdpFrame;
 

@@ -27,7 +27,8 @@ use super::routes::{gateway, in_subnet, out_subnet, routes};
 use super::source::pool;
 use super::{IN, IN_MAC, MTU, OUT, OUT_MAC, QueueSetup, RouteWriter, STEP, Setup};
 use crate::BenchError;
-use crate::memory::case::{Case, Family};
+use crate::family::Family;
+use crate::memory::case::Case;
 
 const NEXT_HOP_MAC: [u8; 6] = [2, 0, 0, 0, 1, 2];
 /// Key of the flow hash: the same in every run, and for all workers of a router.
@@ -49,7 +50,8 @@ pub(crate) struct Pipeline {
     pub(super) now: Instant,
     /// Start of the router, for iterations in real time.
     began: std::time::Instant,
-    pub(super) sent: u64,
+    /// Number of packets received by the router.
+    pub sent: u64,
     /// Output port of this worker.
     pub(super) out: Place,
     /// Tracing interval: one packet in this number is traced; 0 disables tracing.
@@ -59,10 +61,6 @@ pub(crate) struct Pipeline {
 }
 
 impl Pipeline {
-    pub fn new(case: Case) -> Result<Self, BenchError> {
-        Self::with(case, Setup::default())
-    }
-
     pub fn with(case: Case, setup: Setup) -> Result<Self, BenchError> {
         let input = generator(case, setup, Chosen::All);
         Self::between(case, setup, Box::new(input), Box::new(sink()))
@@ -186,14 +184,7 @@ impl Pipeline {
         }
     }
 
-    /// Calls [`forward`](Self::forward); callgrind counts inside this function.
-    #[inline(never)]
-    pub fn callgrind_measured(&mut self, packets: u64) -> u64 {
-        self.forward(packets)
-    }
-
     /// Sends a number of packets through the router in whole batches; returns the actual number.
-    #[inline(always)]
     pub fn forward(&mut self, packets: u64) -> u64 {
         let mut done = 0;
         while done < packets {
@@ -208,11 +199,6 @@ impl Pipeline {
     pub fn turn_now(&mut self) {
         self.now = Instant::ZERO + self.began.elapsed();
         self.sent += self.worker.turn(self.now, || self.now).received as u64;
-    }
-
-    /// Returns the number of packets received by the router.
-    pub fn sent(&self) -> u64 {
-        self.sent
     }
 
     /// Forwards packets for a given time, while `change` changes routes on another thread. Returns the
@@ -328,8 +314,8 @@ mod tests {
         for family in [Family::V4, Family::V6] {
             for flows in [1, 3000] {
                 let case = Case { family, flows };
-                let mut pipeline = Pipeline::new(case).unwrap();
-                assert!(pipeline.callgrind_measured(6000) >= 6000);
+                let mut pipeline = Pipeline::with(case, Setup::default()).unwrap();
+                assert!(pipeline.forward(6000) >= 6000);
                 pipeline.check(case).unwrap();
             }
         }
@@ -338,13 +324,13 @@ mod tests {
     #[test]
     fn the_check_notices_packets_that_do_not_come_out() {
         let case = Case { family: Family::V4, flows: 1 };
-        let mut pipeline = Pipeline::new(case).unwrap();
+        let mut pipeline = Pipeline::with(case, Setup::default()).unwrap();
         let gone = routes(case.family, super::super::ROUTES, &[OUT])
             .into_iter()
             .map(|(network, _)| (network, None))
             .collect();
         pipeline.set_routes(gone).unwrap();
-        pipeline.callgrind_measured(1000);
+        pipeline.forward(1000);
         let error = pipeline.check(case).unwrap_err();
         assert!(error.to_string().contains("the pipeline transmitted"), "{error}");
     }
@@ -354,7 +340,7 @@ mod tests {
         let case = Case { family: Family::V4, flows: 2000 };
         let setup = Setup { flow_packets: 100, flows_max: 512, ..Setup::default() };
         let mut pipeline = Pipeline::with(case, setup).unwrap();
-        pipeline.callgrind_measured(400_000);
+        pipeline.forward(400_000);
         let flows = pipeline.snapshot().flows;
         assert!(flows.packets.hits > 80 * flows.packets.misses, "{flows:?}");
     }

@@ -12,7 +12,7 @@ use rtrb::{Producer, PushError};
 use super::packets::destination;
 use super::{OUT, Place};
 use crate::BenchError;
-use crate::memory::case::Family;
+use crate::family::Family;
 
 /// Maximum number of retired parts of the route table that wait for reuse. Then the writer starts a grace
 /// period.

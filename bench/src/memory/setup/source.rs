@@ -30,14 +30,7 @@ impl Source {
         Ok(Self { generator, pool: pool()?, batch: Batch::new() })
     }
 
-    /// Calls [`make`](Self::make); callgrind counts inside this function.
-    #[inline(never)]
-    pub fn callgrind_measured(&mut self, packets: u64) -> u64 {
-        self.make(packets)
-    }
-
     /// Generates and frees a number of packets in whole batches; returns the actual number.
-    #[inline(always)]
     pub fn make(&mut self, packets: u64) -> u64 {
         let mut done = 0;
         while done < packets {
