@@ -20,26 +20,23 @@ mod words;
 
 use std::path::PathBuf;
 
-use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
-pub use bench::{Bench, BenchWorkload, Lab, LabAction, Replay};
+pub use bench::{Bench, BenchWorkload, LabAction, Replay};
 pub use configuration::{
-    Apply, Confirm, ControlPlane, ControlPlaneAction, Diff, History, HistoryAction, Rollback, Router,
-    RouterAction, Save,
+    Apply, Confirm, ControlPlaneAction, Diff, History, HistoryAction, Rollback, RouterAction, Save,
 };
 pub use connection::Connection;
-pub use gate::{Bind, Gate, GateAction, Unbind};
-pub use instance::{Control, Instance, InstanceAction};
+pub use gate::{Bind, GateAction, Unbind};
+pub use instance::{Control, InstanceAction};
 pub use place::{Place, PlaceAction};
-pub use plugin::{PluginAction, PluginArguments, PluginTest, PluginUpgrade};
+pub use plugin::{PluginAction, PluginTest, PluginUpgrade};
 pub use run::{Check, Doctor, Driver, Init, Mode, OnDeath, Run};
-pub use scheduler::{Port, PortAction, Queue, QueueAction, Scheduler, SchedulerAction};
+pub use scheduler::{PortAction, QueueAction, SchedulerAction};
 pub use seeing::{Capture, Drops, Lookup, Trace};
 pub use show::{Audit, Events, Noun, Rates, Show, Top};
-pub use token::{Token, TokenAction};
-pub use traffic::{
-    Filter, FilterAction, Flow, FlowAction, FlowOrder, Neighbour, NeighbourAction, Route, RouteAction, Watch,
-};
+pub use token::TokenAction;
+pub use traffic::{FilterAction, FlowAction, FlowOrder, NeighbourAction, RouteAction, Watch};
 
 /// Default socket of the daemon.
 pub const DEFAULT_SOCKET: &str = "/run/millrace/millrace.sock";
@@ -106,6 +103,11 @@ pub fn one_line(error: &clap::Error) -> String {
     let said = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
     let words: Vec<_> = said.filter(|line| !line.is_empty() && !line.starts_with("For more")).collect();
     words.join(" ").trim_start_matches("error: ").to_owned()
+}
+
+/// Returns the word of a value on the command line, which is its name in the interface, too.
+pub fn word(value: impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
 /// Subcommand.
@@ -190,19 +192,22 @@ While a revision is unconfirmed, only `save -` works.")]
     Show(Show),
     /// Create, build, test, sign, load and upgrade plugins.
     #[command(
+        subcommand,
         after_help = "Examples:\n  millrace plugin new hello               # create the project `hello` in Rust\n  millrace plugin build hello             # build hello/hello.wasm\n  millrace plugin load hello/hello.wasm   # load the plugin into the running router\n\nBuilt-in plugins need no file: `millrace plugin manual NAME` prints the manual of a built-in plugin."
     )]
-    Plugin(PluginArguments),
+    Plugin(PluginAction),
     /// Create, change, remove and list plugin instances.
     #[command(
+        subcommand,
         after_help = "Examples:\n  millrace instance create statistics stats1              # create `stats1` of the plugin `statistics`\n  millrace instance create port-filter web ports=80,443   # create `web` with a setting\n  millrace instance list\n\nAn instance gets packets once `millrace bind` or a filter action names it."
     )]
-    Instance(Instance),
+    Instance(InstanceAction),
     /// Create, change, remove and list gates.
     #[command(
+        subcommand,
         after_help = "Examples:\n  millrace gate create late audit   # create the gate `audit` at the position `late`\n  millrace gate list\n\nA gate is a point in the pipeline at which instances and filters are bound to flows."
     )]
-    Gate(Gate),
+    Gate(GateAction),
     /// Bind an instance to the flows that a filter matches.
     #[command(
         after_help = "Examples:\n  millrace bind stats1 --gate monitor --filter 'proto udp dport 5201'\n  millrace bind pf1 --gate firewall --filter 'in lan' --priority 10 --on-fault bypass\n\nAt each gate, one binding applies to a packet: the highest priority, then the most specific filter, then the oldest.\nBefore the first binding at ports on kernel devices, set what happens to packets when the router dies:\n`millrace router set on-death=kernel`, or `run --on-death`."
@@ -215,50 +220,59 @@ While a revision is unconfirmed, only `save -` works.")]
     Unbind(Unbind),
     /// Manage filters: match packets and act on them.
     #[command(
+        subcommand,
         after_help = "Examples:\n  millrace filter add 'in lan proto tcp dport 25' --action drop\n  millrace filter list --watch   # counters and rates, every second\n  millrace filter remove 3       # remove the filter with the id 3\n\n`millrace filter add --help` lists all matches and actions."
     )]
-    Filter(Filter),
+    Filter(FilterAction),
     /// Manage static routes and look up routes.
     #[command(
+        subcommand,
         after_help = "Examples:\n  millrace route add 10.9.0.0/16 via 10.2.0.254\n  millrace route lookup 10.9.1.1\n  millrace route list --within 10.0.0.0/8\n\nThe router also uses the kernel's routes (`ip route`, routing daemons), without a command."
     )]
-    Route(Route),
+    Route(RouteAction),
     /// Manage static neighbours, list all neighbours.
     #[command(
+        subcommand,
         alias = "neighbor",
         after_help = "Examples:\n  millrace neighbour add tap0 10.3.0.77 02:00:00:00:00:07\n  millrace neighbour list\n\nOnly ports without a kernel device have static neighbours. For kernel devices, use `ip neighbour`."
     )]
-    Neighbour(Neighbour),
+    Neighbour(NeighbourAction),
     /// Change settings of a port.
     #[command(
+        subcommand,
         after_help = "Examples:\n  millrace port set lan input-weight=64\n  millrace port set lan reverse-path=strict\n\nChanges of other settings of a port need a restart. `millrace scheduler` changes its scheduler."
     )]
-    Port(Port),
+    Port(PortAction),
     /// Show or change router-wide settings: the table [router].
     #[command(
+        subcommand,
         after_help = "Examples:\n  millrace router show\n  millrace router set icmp-rate=200   # ICMP errors of each type per second\n  millrace router set icmp-rate=      # restore the default"
     )]
-    Router(Router),
+    Router(RouterAction),
     /// Configure control-plane policing: the table [control-plane].
     #[command(
+        subcommand,
         after_help = "Examples:\n  millrace control-plane show\n  millrace control-plane set icmp=200   # packets per second at each port\n\nControl-plane policing limits packets to the router itself, by class. It doesn't limit forwarded packets."
     )]
-    ControlPlane(ControlPlane),
+    ControlPlane(ControlPlaneAction),
     /// Configure egress queueing and shaping.
     #[command(
+        subcommand,
         after_help = "Examples:\n  millrace scheduler add wan shared --kind fq-codel   # one FQ-CoDel queue for the port\n  millrace scheduler set wan rate=10mbit              # shape the port\n  millrace scheduler show wan\n\nA port without a scheduler sends first in, first out, without a rate limit."
     )]
-    Scheduler(Scheduler),
+    Scheduler(SchedulerAction),
     /// Show queues and change their settings.
     #[command(
+        subcommand,
         after_help = "Examples:\n  millrace queue show\n  millrace queue set wan voice threshold=32KiB\n\nA queue is a leaf of a port's scheduler: `millrace scheduler add` creates queues."
     )]
-    Queue(Queue),
+    Queue(QueueAction),
     /// List, show and flush flows.
     #[command(
+        subcommand,
         after_help = "Examples:\n  millrace flow list --order rate --limit 10   # the 10 flows with the most packets per second\n  millrace flow show 'dst 10.2.0.2 proto tcp'\n  millrace flow flush 'src 10.1.0.2'\n\nA flow is all packets with the same addresses, protocol, ports and ingress port."
     )]
-    Flow(Flow),
+    Flow(FlowAction),
     /// Pin flows to the XDP program or to a worker, or show which of them forwards each flow.
     #[command(after_help = "\
 Examples:
@@ -343,15 +357,18 @@ Typed commands are kept in ~/.local/state/millrace/history.")]
     )]
     Audit(Audit),
     /// Manage API tokens for remote access.
-    #[command(after_help = "\
+    #[command(
+        subcommand,
+        after_help = "\
 Examples:
   millrace token create ci --role operator --expires 30d > ci.token
   millrace token list
   millrace token revoke ci
   millrace --server https://router:8443 --token-file ci.token --ca router.crt show ports
 
-The last example uses the token on another machine. The router accepts remote clients with `run --listen`.")]
-    Token(Token),
+The last example uses the token on another machine. The router accepts remote clients with `run --listen`."
+    )]
+    Token(TokenAction),
     /// Print packet and bit rates of ports.
     #[command(
         after_help = "Examples:\n  millrace rates                              # once a second, until Ctrl-C\n  millrace rates --hz 10 --count 50 --json    # 50 samples in 5 seconds\n\nAll rates are per second: packets received, sent and dropped, and bits received and sent."
@@ -372,7 +389,10 @@ The ETag of a resource changes with its settings, not with its counters.
 Resources with an ETag:
   router, configuration, instances/NAME, gates/NAME, filters/ID, plugins/NAME,
   schedulers/PORT, queues/PORT/QUEUE")]
-    Tag(Tag),
+    Tag {
+        /// Path of the resource, such as instances/web.
+        resource: String,
+    },
     /// Reset packet counters.
     #[command(
         after_help = "Examples:\n  millrace clear\n\nResets counters of ports, drops, routes, filters, instances and control-plane policing.\nCounters of queues, schedulers and flows continue."
@@ -385,9 +405,10 @@ Resources with an ETag:
     Replay(Replay),
     /// Build test networks in network namespaces.
     #[command(
+        subcommand,
         after_help = "Examples:\n  millrace lab up examples/lab/two-hosts.toml\n  millrace lab exec two-hosts h1 -- ping -c 3 10.2.0.2\n  millrace lab down two-hosts\n\nA lab has hosts, routers and links on this machine. Needs root, except for `lab list`."
     )]
-    Lab(Lab),
+    Lab(LabAction),
     /// Run or list benchmarks.
     #[command(after_help = "\
 Examples:
@@ -408,22 +429,27 @@ Most benchmarks need root.")]
     #[command(
         after_help = "Examples:\n  millrace completions bash > /etc/bash_completion.d/millrace\n  millrace completions fish > ~/.config/fish/completions/millrace.fish\n  source <(millrace completions bash --names)   # also complete names of ports, filters and others\n\nWith --names, the shell calls millrace at each Tab."
     )]
-    Completions(Completions),
+    Completions {
+        /// Shell that reads the completions.
+        shell: clap_complete::Shell,
+        /// Also complete names of the running router, such as ports.
+        #[arg(long)]
+        names: bool,
+    },
     /// Write the manual pages.
     #[command(
         after_help = "Examples:\n  millrace manual /usr/local/share/man/man1\n  man millrace-scheduler-add   # read one of the pages"
     )]
-    Manual(Manual),
+    Manual {
+        /// Output directory; created if missing.
+        directory: PathBuf,
+    },
     /// Compile a plugin (internal).
     #[command(hide = true)]
-    CompilePlugin(CompilePlugin),
-}
-
-/// Arguments of `tag`.
-#[derive(Debug, Args)]
-pub struct Tag {
-    /// Path of the resource, such as instances/web.
-    pub resource: String,
+    CompilePlugin {
+        /// Order from the parent router process.
+        order: Vec<String>,
+    },
 }
 
 /// Arguments of `shell`.
@@ -434,28 +460,4 @@ pub struct Shell {
     /// Continue after failed commands; exit with the status of the last failed command.
     #[arg(long, short)]
     pub keep_going: bool,
-}
-
-/// Arguments of `completions`.
-#[derive(Debug, Args)]
-pub struct Completions {
-    /// Shell that reads the completions.
-    pub shell: clap_complete::Shell,
-    /// Also complete names of the running router, such as ports.
-    #[arg(long)]
-    pub names: bool,
-}
-
-/// Arguments of `manual`.
-#[derive(Debug, Args)]
-pub struct Manual {
-    /// Output directory; created if missing.
-    pub directory: PathBuf,
-}
-
-/// Arguments of `compile-plugin`.
-#[derive(Debug, Args)]
-pub struct CompilePlugin {
-    /// Order from the parent router process.
-    pub order: Vec<String>,
 }

@@ -40,47 +40,35 @@ const NODES: Names = Names { within: "/nodes", ..named("/schedulers", "/name", "
 const TOKENS: Names = named("/tokens", "/name", "/role");
 const REASONS: Names = named("/drops", "/reason", "/meaning");
 
-/// Arguments of commands that are names, with the queries for them.
-const ARGUMENTS: [(&[&str], &str, &[Names]); 39] = [
-    (&["capture"], "place", &[PORTS, GATES, INSTANCES]),
-    (&["port", "set"], "port", &[PORTS]),
-    (&["scheduler", "add"], "port", &[PORTS]),
-    (&["scheduler", "set"], "port", &[PORTS]),
-    (&["scheduler", "remove"], "port", &[PORTS]),
-    (&["scheduler", "show"], "port", &[PORTS]),
-    (&["queue", "show"], "port", &[PORTS]),
-    (&["queue", "set"], "port", &[PORTS]),
-    (&["scheduler", "add"], "under", &[NODES]),
-    (&["scheduler", "set"], "node", &[NODES]),
-    (&["scheduler", "remove"], "node", &[NODES]),
-    (&["scheduler", "remove"], "to", &[NODES]),
-    (&["queue", "show"], "queue", &[QUEUES]),
-    (&["queue", "set"], "queue", &[QUEUES]),
-    (&["bind"], "instance", &[INSTANCES]),
-    (&["unbind"], "instance", &[INSTANCES]),
-    (&["control"], "instance", &[INSTANCES]),
-    (&["instance", "set"], "name", &[INSTANCES]),
-    (&["instance", "rename"], "name", &[INSTANCES]),
-    (&["instance", "release"], "name", &[INSTANCES]),
-    (&["instance", "free"], "name", &[INSTANCES]),
-    (&["instance", "map"], "name", &[INSTANCES]),
-    (&["bind"], "gate", &[GATES]),
-    (&["unbind"], "gate", &[GATES]),
-    (&["filter", "add"], "gate", &[GATES]),
-    (&["filter", "list"], "gate", &[GATES]),
-    (&["filter", "remove"], "gate", &[GATES]),
-    (&["gate", "set"], "name", &[GATES]),
-    (&["gate", "remove"], "name", &[GATES]),
-    (&["instance", "create"], "plugin", &[PLUGINS]),
-    (&["plugin", "manual"], "name", &[PLUGINS]),
-    (&["plugin", "upgrade"], "name", &[PLUGINS]),
-    (&["plugin", "rollback"], "name", &[PLUGINS]),
-    (&["plugin", "unload"], "name", &[PLUGINS]),
-    (&["filter", "remove"], "which", &[FILTERS]),
-    (&["drops"], "reason", &[REASONS]),
-    (&["neighbour", "add"], "port", &[PORTS]),
-    (&["neighbour", "remove"], "port", &[PORTS]),
-    (&["token", "revoke"], "name", &[TOKENS]),
+/// Queries for names, and the arguments of commands that take such a name, separated by commas.
+const ARGUMENTS: [(&[Names], &str); 10] = [
+    (&[PORTS, GATES, INSTANCES], "capture place"),
+    (
+        &[PORTS],
+        "port set port, scheduler add port, scheduler set port, scheduler remove port, \
+         scheduler show port, queue show port, queue set port, neighbour add port, \
+         neighbour remove port",
+    ),
+    (&[NODES], "scheduler add under, scheduler set node, scheduler remove node, scheduler remove to"),
+    (&[QUEUES], "queue show queue, queue set queue"),
+    (
+        &[INSTANCES],
+        "bind instance, unbind instance, control instance, instance set name, instance rename name, \
+         instance release name, instance free name, instance map name",
+    ),
+    (
+        &[GATES],
+        "bind gate, unbind gate, filter add gate, filter list gate, filter remove gate, gate set name, \
+         gate remove name",
+    ),
+    (
+        &[PLUGINS],
+        "instance create plugin, plugin manual name, plugin upgrade name, plugin rollback name, \
+         plugin unload name",
+    ),
+    (&[FILTERS], "filter remove which"),
+    (&[REASONS], "drops reason"),
+    (&[TOKENS], "token revoke name"),
 ];
 
 /// Connection to the router that completions query, if it is not the default one.
@@ -99,19 +87,22 @@ pub fn answer() {
 
 /// Returns the command-line definition, with completions of names.
 pub fn command() -> Command {
-    let names = |command, (path, argument, names): &(&[&str], &'static str, &'static [Names])| {
-        let names = *names;
-        within(command, path, argument, ArgValueCandidates::new(move || candidates(names)))
-    };
-    ARGUMENTS.iter().fold(Arguments::command(), names)
+    let all = ARGUMENTS.iter().flat_map(|(names, of)| of.split(", ").map(|argument| (*names, argument)));
+    all.fold(Arguments::command(), |command, (names, argument)| {
+        let words: Vec<&str> = argument.split(' ').collect();
+        within(command, &words, &ArgValueCandidates::new(move || candidates(names)))
+    })
 }
 
-/// Adds completions to an argument of the command at `path`.
-fn within(command: Command, path: &[&str], argument: &'static str, names: ArgValueCandidates) -> Command {
-    match path {
+/// Adds completions to an argument: the last of the words, of the command that the others name.
+fn within(command: Command, words: &[&str], names: &ArgValueCandidates) -> Command {
+    match words {
         // All at once: changing single arguments would reorder positional ones.
-        [] => command.mut_args(|one| if one.get_id() == argument { one.add(names.clone()) } else { one }),
-        [first, rest @ ..] => command.mut_subcommand(first, |below| within(below, rest, argument, names)),
+        [argument] => {
+            command.mut_args(|one| if one.get_id() == argument { one.add(names.clone()) } else { one })
+        }
+        [first, rest @ ..] => command.mut_subcommand(first, |below| within(below, rest, names)),
+        [] => command,
     }
 }
 
@@ -167,13 +158,14 @@ mod tests {
     #[test]
     fn every_argument_that_is_a_name_is_there() {
         command().debug_assert();
-        for (path, argument, _) in ARGUMENTS {
+        for words in ARGUMENTS.iter().flat_map(|(_, all)| all.split(", ")) {
+            let (path, argument) = words.rsplit_once(' ').unwrap();
             let whole = Arguments::command();
             let mut at = &whole;
-            for word in path {
-                at = at.find_subcommand(word).unwrap_or_else(|| panic!("{path:?}"));
+            for word in path.split(' ') {
+                at = at.find_subcommand(word).unwrap_or_else(|| panic!("{path}"));
             }
-            assert!(at.get_arguments().any(|one| one.get_id() == argument), "{path:?} {argument}");
+            assert!(at.get_arguments().any(|one| one.get_id() == argument), "{words}");
         }
     }
 
@@ -184,9 +176,9 @@ mod tests {
         const OTHERS: [&str; 3] = ["run port", "scheduler add node", "lab exec node"];
         fn walk(command: &Command, path: &mut Vec<String>, missing: &mut Vec<String>) {
             for one in command.get_arguments().filter(|one| NOUNS.contains(&one.get_id().as_str())) {
-                let is_known =
-                    ARGUMENTS.iter().any(|(at, argument, _)| at == path && one.get_id() == argument);
                 let place = format!("{} {}", path.join(" "), one.get_id());
+                let is_known =
+                    ARGUMENTS.iter().flat_map(|(_, all)| all.split(", ")).any(|known| known == place);
                 if !is_known && !OTHERS.contains(&place.as_str()) {
                     missing.push(place);
                 }

@@ -11,9 +11,9 @@
 #![allow(unsafe_code)]
 
 mod group;
-mod line;
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::io::{Cursor, Write as _};
 use std::panic::PanicHookInfo;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -24,7 +24,6 @@ use millrace_controller::{MemoryGuard, Overrides};
 use crate::output::Failure;
 
 use group::group;
-use line::Line;
 use millrace_units::count;
 
 /// Exit code of a process that ran out of memory.
@@ -97,14 +96,15 @@ fn again(bytes: usize, try_it: impl Fn() -> *mut u8) -> *mut u8 {
 
 /// Ends the process with a line that states the reason, without running any other code.
 fn end(bytes: usize) -> ! {
-    let mut line = Line::default();
-    line.put("millrace: no memory: the system refuses ");
-    line.number(bytes);
-    line.put(match FORWARDS.load(Ordering::Relaxed) {
-        true => " more bytes, and what was kept back is used up: the router ends\n",
-        false => " bytes (see ulimit -v, the limit of the control group and vm.overcommit_memory)\n",
-    });
-    line.write();
+    let rest = match FORWARDS.load(Ordering::Relaxed) {
+        true => "more bytes, and what was kept back is used up: the router ends",
+        false => "bytes (see ulimit -v, the limit of the control group and vm.overcommit_memory)",
+    };
+    let mut line = Cursor::new([0; 256]);
+    // Formatting numbers and texts takes no memory. A failed write can't be reported.
+    let _ = writeln!(line, "millrace: no memory: the system refuses {bytes} {rest}");
+    // SAFETY: the bytes are initialised and live, and the position is within them.
+    unsafe { libc::write(libc::STDERR_FILENO, line.get_ref().as_ptr().cast(), line.position() as usize) };
     // SAFETY: it ends the process without running any other code of it.
     unsafe { libc::_exit(CODE) }
 }

@@ -1,6 +1,7 @@
 //! Output of commands: text and tables for people, JSON for programs, failures on standard error.
 
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
 
 use millrace_config::{ConfigError, ConfigErrors, Place};
 use millrace_controller::ControlError;
@@ -93,34 +94,27 @@ impl Progress {
 /// Maximum width of a column in characters; longer cells shift the rest of their row.
 const WIDEST: usize = 200;
 
-/// Column of a table: heading, and path of the value in a row's JSON (`/` separates levels).
-pub type Column = (&'static str, &'static str);
-
-/// Formats rows as a table, numbers right-aligned.
-pub fn table(rows: &[Value], columns: &[Column]) -> String {
+/// Formats rows as a table, numbers right-aligned. `columns` is its heading line: `rx=rx_packets | mtu` has the
+/// heading `rx` for the value `rx_packets` of a row's JSON (`/` separates levels), and `mtu` for `mtu`.
+pub fn table(rows: &[Value], columns: &str) -> String {
+    let columns: Vec<(&str, &str)> =
+        columns.split(" | ").map(|column| column.split_once('=').unwrap_or((column, column))).collect();
     let mut cells: Vec<Vec<String>> =
         vec![columns.iter().map(|(heading, _)| (*heading).to_owned()).collect()];
     cells.extend(rows.iter().map(|row| columns.iter().map(|(_, key)| cell(row, key)).collect()));
     let widths: Vec<usize> = (0..columns.len())
         .map(|column| cells.iter().map(|row| row[column].chars().count()).max().unwrap_or(0).min(WIDEST))
         .collect();
-    let numeric: Vec<bool> = (0..columns.len())
-        .map(|column| {
-            rows.iter().any(|row| row.pointer(&pointer(columns[column].1)).is_some_and(Value::is_number))
-        })
-        .collect();
+    let is_number =
+        |key: &str| rows.iter().any(|row| row.pointer(&pointer(key)).is_some_and(Value::is_number));
+    let numeric: Vec<bool> = columns.iter().map(|(_, key)| is_number(key)).collect();
     let mut text = String::new();
     for row in &cells {
-        let line: Vec<String> = row
-            .iter()
-            .zip(&widths)
-            .zip(&numeric)
-            .map(
-                |((cell, width), numeric)| {
-                    if *numeric { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
-                },
-            )
-            .collect();
+        let padded = |((cell, width), numeric): ((&String, &usize), &bool)| match numeric {
+            true => format!("{cell:>width$}"),
+            false => format!("{cell:<width$}"),
+        };
+        let line: Vec<String> = row.iter().zip(&widths).zip(&numeric).map(padded).collect();
         text.push_str(line.join("  ").trim_end());
         text.push('\n');
     }
@@ -204,21 +198,47 @@ pub fn as_in_file(settings: Value) -> Value {
 }
 
 /// Prints JSON, a table, or an object line by line.
-pub fn print(value: &Value, columns: &[Column], json: bool) {
-    match value {
-        _ if json => println!("{value:#}"),
-        Value::Array(rows) => print!("{}", table(rows, columns)),
-        object => print!("{}", lines(object)),
-    }
+pub fn print(value: &Value, columns: &str, json: bool) {
+    show(value, json, || match value {
+        Value::Array(rows) => table(rows, columns),
+        object => lines(object),
+    });
 }
 
 /// Prints the result of a change: as JSON, or as a line.
 pub fn done(value: &Value, line: &str, json: bool) {
+    show(value, json, || format!("{line}\n"));
+}
+
+/// Prints a value as JSON, or the text for people, which ends with its own line end.
+pub fn show(value: &impl serde::Serialize, json: bool, text: impl FnOnce() -> String) {
     if json {
-        println!("{value:#}");
+        println!("{:#}", json!(value));
     } else {
-        println!("{line}");
+        print!("{}", text());
     }
+}
+
+/// Writes a text to standard output at once; returns false if the reader has closed it.
+///
+/// # Errors
+/// The text can't be written for another reason.
+pub fn write(text: &[u8]) -> Result<bool, Failure> {
+    let mut out = std::io::stdout();
+    match out.write_all(text).and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::new(format!("can't write to standard output: {error}"))),
+    }
+}
+
+/// Reads a text file.
+///
+/// # Errors
+/// The file can't be read.
+pub fn read(file: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(file)
+        .map_err(|error| Failure::new(format!("can't read {}: {error}", file.display())))
 }
 
 #[cfg(test)]
@@ -228,7 +248,7 @@ mod tests {
     #[test]
     fn what_others_have_written_forges_no_rows_and_moves_no_cursor() {
         let rows = [json!({"why": "a\n9  root\t\u{1b}[31m\u{202e}x"}), json!({"why": "y".repeat(70_000)})];
-        let text = table(&rows, &[("why", "why")]);
+        let text = table(&rows, "why");
         assert_eq!(text.lines().count(), 3);
         assert_eq!(text.lines().nth(1), Some("a 9  root  [31m x"));
         assert_eq!(plain(&json!("a\nb\t\u{7}")), "a\nb\t ");
@@ -258,7 +278,7 @@ mod tests {
     #[test]
     fn numbers_stand_to_the_right_and_text_to_the_left() {
         let rows = [json!({"name": "lan", "n": 5}), json!({"name": "w", "n": 12345})];
-        assert_eq!(table(&rows, &[("port", "name"), ("rx", "n")]), "port     rx\nlan       5\nw     12345\n");
+        assert_eq!(table(&rows, "port=name | rx=n"), "port     rx\nlan       5\nw     12345\n");
     }
 
     #[test]

@@ -25,14 +25,6 @@ pub struct Replay {
     pub at: Option<String>,
 }
 
-/// Arguments of `lab`.
-#[derive(Debug, Args)]
-pub struct Lab {
-    /// Subcommand.
-    #[command(subcommand)]
-    pub action: LabAction,
-}
-
 /// Subcommands of `lab`.
 #[derive(Debug, Subcommand)]
 pub enum LabAction {

@@ -4,12 +4,21 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use millrace_controller::ConfirmTime;
+use serde::Serialize;
 
 /// Arguments of `apply`.
 #[derive(Debug, Args)]
 pub struct Apply {
     /// Configuration file; - is standard input.
     pub file: PathBuf,
+    /// Options of the new revision.
+    #[command(flatten)]
+    pub revision: NewRevision,
+}
+
+/// Options of a new revision.
+#[derive(Debug, Args, Serialize)]
+pub struct NewRevision {
     /// Revert after TIME unless confirmed; 1s to 24h, such as 60s.
     #[arg(long, value_name = "TIME")]
     pub confirm: Option<ConfirmTime>,
@@ -62,15 +71,9 @@ pub enum HistoryAction {
 pub struct Rollback {
     /// Revision to apply (default: see below).
     pub number: Option<u64>,
-    /// Revert after TIME unless confirmed; 1s to 24h, such as 60s.
-    #[arg(long, value_name = "TIME")]
-    pub confirm: Option<ConfirmTime>,
-    /// Apply only if NUMBER is the running revision, and nothing was changed since.
-    #[arg(long, value_name = "NUMBER")]
-    pub if_revision: Option<u64>,
-    /// Comment of the new revision.
-    #[arg(long, value_name = "TEXT")]
-    pub comment: Option<String>,
+    /// Options of the new revision.
+    #[command(flatten)]
+    pub revision: NewRevision,
 }
 
 /// Arguments of `save`.
@@ -84,14 +87,6 @@ pub struct Save {
     /// Comment of the new revision (default: "saved").
     #[arg(long, value_name = "TEXT")]
     pub comment: Option<String>,
-}
-
-/// Arguments of `router`.
-#[derive(Debug, Args)]
-pub struct Router {
-    /// Subcommand.
-    #[command(subcommand)]
-    pub action: RouterAction,
 }
 
 /// Subcommands of `router`.
@@ -116,14 +111,6 @@ All other changes need a restart. docs/configuration.md describes the settings."
         #[arg(value_name = "KEY=VALUE", required = true)]
         settings: Vec<String>,
     },
-}
-
-/// Arguments of `control-plane`.
-#[derive(Debug, Args)]
-pub struct ControlPlane {
-    /// Subcommand.
-    #[command(subcommand)]
-    pub action: ControlPlaneAction,
 }
 
 /// Subcommands of `control-plane`.

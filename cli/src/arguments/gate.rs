@@ -3,14 +3,6 @@
 use clap::{Args, Subcommand};
 use millrace_config::Budget;
 
-/// Arguments of `gate`.
-#[derive(Debug, Args)]
-pub struct Gate {
-    /// Subcommand.
-    #[command(subcommand)]
-    pub action: GateAction,
-}
-
 /// Subcommands of `gate`.
 #[derive(Debug, Subcommand)]
 pub enum GateAction {

@@ -2,14 +2,6 @@
 
 use clap::{Args, Subcommand};
 
-/// Arguments of `instance`.
-#[derive(Debug, Args)]
-pub struct Instance {
-    /// Subcommand.
-    #[command(subcommand)]
-    pub action: InstanceAction,
-}
-
 /// Subcommands of `instance`.
 #[derive(Debug, Subcommand)]
 pub enum InstanceAction {

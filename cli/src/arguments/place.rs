@@ -44,14 +44,3 @@ pub enum PlaceLevel {
     /// Remove the placement: offload active flows if possible.
     Auto,
 }
-
-impl PlaceLevel {
-    /// Returns the name in the interface.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Xdp => "xdp",
-            Self::Worker => "worker",
-            Self::Auto => "auto",
-        }
-    }
-}

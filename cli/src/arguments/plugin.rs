@@ -4,14 +4,6 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-/// Arguments of `plugin`.
-#[derive(Debug, Args)]
-pub struct PluginArguments {
-    /// Subcommand.
-    #[command(subcommand)]
-    pub action: PluginAction,
-}
-
 /// Subcommands of `plugin`.
 #[derive(Debug, Subcommand)]
 pub enum PluginAction {

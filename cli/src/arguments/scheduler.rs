@@ -1,14 +1,6 @@
 //! Arguments of the commands `port`, `scheduler` and `queue`.
 
-use clap::{Args, Subcommand};
-
-/// Arguments of `scheduler`.
-#[derive(Debug, Args)]
-pub struct Scheduler {
-    /// Subcommand.
-    #[command(subcommand)]
-    pub action: SchedulerAction,
-}
+use clap::Subcommand;
 
 /// Subcommands of `scheduler`.
 #[derive(Debug, Subcommand)]
@@ -119,14 +111,6 @@ Both are bits per second on the wire.")]
     },
 }
 
-/// Arguments of `port`.
-#[derive(Debug, Args)]
-pub struct Port {
-    /// Subcommand.
-    #[command(subcommand)]
-    pub action: PortAction,
-}
-
 /// Subcommands of `port`.
 #[derive(Debug, Subcommand)]
 pub enum PortAction {
@@ -150,14 +134,6 @@ Under overload, ports are served in proportion to their input-weight.")]
         #[arg(value_name = "KEY=VALUE", required = true)]
         settings: Vec<String>,
     },
-}
-
-/// Arguments of `queue`.
-#[derive(Debug, Args)]
-pub struct Queue {
-    /// Subcommand.
-    #[command(subcommand)]
-    pub action: QueueAction,
 }
 
 /// Subcommands of `queue`.

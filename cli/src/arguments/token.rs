@@ -1,15 +1,7 @@
 //! Arguments of the command `token`.
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Subcommand, ValueEnum};
 use millrace_controller::TokenTime;
-
-/// Arguments of `token`.
-#[derive(Debug, Args)]
-pub struct Token {
-    /// Subcommand.
-    #[command(subcommand)]
-    pub action: TokenAction,
-}
 
 /// Subcommands of `token`.
 #[derive(Debug, Subcommand)]
@@ -53,15 +45,4 @@ pub enum RoleArgument {
     Operator,
     /// Also load plugins, apply configurations, change router-wide settings, manage tokens.
     Admin,
-}
-
-impl RoleArgument {
-    /// Returns the name of the role.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Viewer => "viewer",
-            Self::Operator => "operator",
-            Self::Admin => "admin",
-        }
-    }
 }

@@ -5,14 +5,6 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-/// Arguments of `filter`.
-#[derive(Debug, Args)]
-pub struct Filter {
-    /// Subcommand.
-    #[command(subcommand)]
-    pub action: FilterAction,
-}
-
 /// Subcommands of `filter`.
 #[derive(Debug, Subcommand)]
 pub enum FilterAction {
@@ -155,14 +147,6 @@ pub struct Watch {
     pub count: Option<u64>,
 }
 
-/// Arguments of `route`.
-#[derive(Debug, Args)]
-pub struct Route {
-    /// Subcommand.
-    #[command(subcommand)]
-    pub action: RouteAction,
-}
-
 /// Subcommands of `route`.
 #[derive(Debug, Subcommand)]
 pub enum RouteAction {
@@ -242,14 +226,6 @@ Routes that lead to a port have counters, up to 65,536 routes. New next hops res
     },
 }
 
-/// Arguments of `neighbour`.
-#[derive(Debug, Args)]
-pub struct Neighbour {
-    /// Subcommand.
-    #[command(subcommand)]
-    pub action: NeighbourAction,
-}
-
 /// Subcommands of `neighbour`.
 #[derive(Debug, Subcommand)]
 pub enum NeighbourAction {
@@ -281,14 +257,6 @@ Only ports without a kernel device accept static neighbours. For kernel devices,
     /// List the neighbours of all ports.
     #[command(after_help = "Examples:\n  millrace neighbour list\n  millrace neighbour list --json")]
     List,
-}
-
-/// Arguments of `flow`.
-#[derive(Debug, Args)]
-pub struct Flow {
-    /// Subcommand.
-    #[command(subcommand)]
-    pub action: FlowAction,
 }
 
 /// Subcommands of `flow`.
@@ -367,16 +335,4 @@ pub enum FlowOrder {
     Packets,
     /// Time of the last packet.
     Recent,
-}
-
-impl FlowOrder {
-    /// Returns the name in the interface.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Rate => "rate",
-            Self::Bytes => "bytes",
-            Self::Packets => "packets",
-            Self::Recent => "recent",
-        }
-    }
 }

@@ -6,23 +6,14 @@ use std::path::{Path, PathBuf};
 use millrace_bench::instructions::{self, BASELINE};
 use millrace_bench::{BenchError, Measurement, Options, Report, Workload, run_all, shown};
 use millrace_port::create_output;
-use millrace_units::count;
+use millrace_units::{by_number, count};
 use serde_json::{Value, json};
 
 use crate::arguments::{Bench, BenchWorkload};
-use crate::output::{Column, Failure, table};
+use crate::output::{self, Failure, print, rows, table};
 
-const COLUMNS: &[Column] = &[
-    ("case", "case"),
-    ("ours", "ours"),
-    ("spread", "spread"),
-    ("unit", "unit"),
-    ("peer", "peer"),
-    ("peer name", "peer_name"),
-    ("ratio", "ratio"),
-    ("limit", "limit"),
-    ("holds", "holds"),
-];
+const COLUMNS: &str = "case | ours | spread | unit | peer | peer name=peer_name | ratio | limit \
+    | holds";
 
 /// Name of the benchmark with options of its own.
 const INSTRUCTIONS: &str = "instructions";
@@ -67,7 +58,7 @@ pub fn bench(bench: &Bench, json: bool) -> Result<(), Failure> {
             )
         }
     };
-    show(&report, json)?;
+    show(&report, json);
     write_files(&report, bench)?;
     judge(&report)
 }
@@ -96,10 +87,10 @@ fn against(bench: &Bench, name: &str, other: &Path) -> Result<Vec<Measurement>, 
 }
 
 fn read(results: &Path) -> Result<Report, Failure> {
-    let problem = |error: String| Failure::new(format!("{}: {error}", results.display()));
-    let text = std::fs::read_to_string(results).map_err(|error| problem(error.to_string()))?;
-    serde_json::from_str(&text)
-        .map_err(|error| problem(format!("not a result file of `millrace bench --json`: {error}")))
+    serde_json::from_str(&output::read(results)?).map_err(|error| {
+        let file = results.display();
+        Failure::new(format!("{file}: not a result file of `millrace bench --json`: {error}"))
+    })
 }
 
 /// Writes the HTML page of `--html` and the picture of `--svg`.
@@ -134,8 +125,8 @@ fn judge(report: &Report) -> Result<(), Failure> {
     let mut lines = Vec::new();
     if !broken.is_empty() {
         let promises = report.results.iter().filter(|entry| entry.measurement.holds.is_some()).count();
-        let verb = if broken.len() == 1 { "is" } else { "are" };
-        lines.push(format!("{} of {promises} promises {verb} not kept:", broken.len()));
+        let verb = by_number(broken.len(), "is", "are");
+        lines.push(format!("{} of {} {verb} not kept:", broken.len(), count(promises, "promise")));
         lines.extend(broken);
     }
     if !failed.is_empty() {
@@ -200,7 +191,7 @@ fn baseline(bench: &Bench) -> Option<PathBuf> {
 fn compare(baseline: &Path, bench: &Bench, json: bool) -> Result<(), Failure> {
     let mut comparison = with_options(|options| instructions::compare(options, baseline))?;
     let report = Report::of(INSTRUCTIONS, std::mem::take(&mut comparison.measurements));
-    show(&report, json)?;
+    show(&report, json);
     write_files(&report, bench)?;
     for line in comparison.notes.iter().chain(&comparison.not_judged) {
         eprintln!("{line}");
@@ -208,9 +199,9 @@ fn compare(baseline: &Path, bench: &Bench, json: bool) -> Result<(), Failure> {
     let accept = format!("to make the new counts the baseline, run `millrace bench {INSTRUCTIONS} --accept`");
     if !comparison.failures.is_empty() {
         comparison.failures.iter().for_each(|failure| eprintln!("{failure}"));
-        let (count, file) = (comparison.failures.len(), baseline.display());
-        let noun = if count == 1 { "path is" } else { "paths are" };
-        return Err(Failure::new(format!("{count} {noun} not as in {file} (see above); {accept}")));
+        let (number, file) = (comparison.failures.len(), baseline.display());
+        let noun = by_number(number, "path is", "paths are");
+        return Err(Failure::new(format!("{number} {noun} not as in {file} (see above); {accept}")));
     }
     // As with skipped tests, a second counter that can't be judged is an error only in continuous
     // integration.
@@ -225,12 +216,11 @@ fn compare(baseline: &Path, bench: &Bench, json: bool) -> Result<(), Failure> {
 /// Makes the current counts the baseline, and prints the changes.
 fn accept(baseline: &Path, json: bool) -> Result<(), Failure> {
     let changes = with_options(|options| instructions::accept(options, baseline))?;
-    if json {
-        println!("{:#}", json!({"baseline": baseline, "changes": changes}));
-    } else {
-        changes.iter().for_each(|change| println!("{change}"));
-        println!("{}; written to {}", count(changes.len(), "change"), baseline.display());
-    }
+    let number = count(changes.len(), "change");
+    let lines: String = changes.iter().map(|change| format!("{change}\n")).collect();
+    output::show(&json!({"baseline": baseline, "changes": changes}), json, || {
+        format!("{lines}{number}; written to {}\n", baseline.display())
+    });
     Ok(())
 }
 
@@ -246,11 +236,7 @@ fn with_options<T>(work: impl FnOnce(&mut Options<'_>) -> Result<T, BenchError>)
 fn list(json: bool) {
     let entry = |bench: &millrace_bench::Bench| json!({"name": bench.name, "summary": bench.summary});
     let benches: Vec<Value> = millrace_bench::list().iter().map(entry).collect();
-    if json {
-        println!("{:#}", Value::from(benches));
-    } else {
-        print!("{}", table(&benches, &[("benchmark", "name"), ("what it measures", "summary")]));
-    }
+    print(&benches.into(), "benchmark=name | what it measures=summary", json);
 }
 
 /// Checks that a benchmark exists. A benchmark may run a part of itself, `NAME/PART`, in another process.
@@ -263,15 +249,11 @@ fn check_name(name: &str) -> Result<(), Failure> {
     Err(Failure::usage(format!("no benchmark is named {name:?}{remedy}")))
 }
 
-fn show(report: &Report, json: bool) -> Result<(), Failure> {
-    let value = serde_json::to_value(report).map_err(Failure::new)?;
-    if json {
-        println!("{value:#}");
-    } else {
-        let rows: Vec<Value> = value["results"].as_array().into_iter().flatten().map(readable).collect();
-        print!("{}", table(&rows, COLUMNS));
-    }
-    Ok(())
+fn show(report: &Report, json: bool) {
+    let value = json!(report);
+    output::show(&value, json, || {
+        table(&rows(&value["results"]).iter().map(readable).collect::<Vec<_>>(), COLUMNS)
+    });
 }
 
 /// Formats a measurement for people: with `yes` and `no`, and only significant digits.

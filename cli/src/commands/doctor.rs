@@ -15,10 +15,10 @@ use serde_json::Value;
 
 use crate::arguments::{Connection, Doctor};
 use crate::client::Client;
-use crate::output::Failure;
+use crate::output::{Failure, show};
 use device::DeviceView;
-use system::SystemView;
 pub use system::missing_permissions;
+use system::{Check, SystemView};
 
 /// Findings of `doctor`.
 #[derive(Debug, Serialize)]
@@ -34,15 +34,13 @@ pub fn doctor(doctor: &Doctor, connection: &Connection, json: bool) -> Result<()
     let ask = |path| running.as_ref().and_then(|client| client.get(path).ok());
     let switches = switch_use(ask("/router").as_ref());
     let mut report = runtime.block_on(examine(&doctor.devices, switches))?;
-    report.system.checks.push(confinement::possible());
-    report.system.checks.push(confinement::from_settings());
-    report.system.checks.extend(ask("/status").as_ref().map(confinement::of_running));
-    report.system.checks.push(crashes::kept(connection));
-    if json {
-        println!("{:#}", serde_json::to_value(&report).map_err(Failure::new)?);
-    } else {
-        print!("{}", written(&report));
-    }
+    let status = ask("/status");
+    let running = status.as_ref().map(|status| ("interface", confinement::of_running(status)));
+    let findings = [("confinement", confinement::possible()), ("confinement", confinement::from_settings())];
+    let findings =
+        findings.into_iter().chain(running).chain([("crashes", crashes::kept(connection, status))]);
+    report.system.checks.extend(findings.map(|(topic, finding)| Check::of(topic, finding)));
+    show(&serde_json::to_value(&report).map_err(Failure::new)?, json, || written(&report));
     Ok(())
 }
 
@@ -61,14 +59,14 @@ async fn examine(wanted: &[String], switches: SwitchUse) -> Result<Report, Failu
         Ok(started) => started,
         Err(error) => {
             let text = format!("can't inspect devices: {error}; run `millrace doctor` as root");
-            system.checks.push(system::Check::new("devices", false, &text));
+            system.checks.push(Check::of("devices", Err(text)));
             return Ok(Report { system, devices: Vec::new() });
         }
     };
     if !nix::unistd::geteuid().is_root() {
         let text = "not root: driver features, eBPF programs and nftables of devices are not checked; run \
                     `millrace doctor` as root";
-        system.checks.push(system::Check::new("privileges", false, text));
+        system.checks.push(Check::of("privileges", Err(text.to_owned())));
     }
     let state = mirror.state().clone();
     let links = chosen(&state, wanted)?;
@@ -129,10 +127,8 @@ mod tests {
 
     #[test]
     fn the_text_marks_what_is_not_fine() {
-        let system = SystemView::of(vec![
-            system::Check::new("kernel", true, "new"),
-            system::Check::new("jit", false, "off"),
-        ]);
+        let checks = vec![Check::of("kernel", Ok("new".to_owned())), Check::of("jit", Err("off".to_owned()))];
+        let system = SystemView { checks };
         let text = written(&Report { system, devices: Vec::new() });
         assert_eq!(text, "ok  kernel       new\n!!  jit          off\n");
     }

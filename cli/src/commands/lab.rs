@@ -8,12 +8,12 @@ use millrace_lab::{DEFAULT_RUNTIME_DIRECTORY, LabFile, NodeKind, NodeState, Opti
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::arguments::{Lab, LabAction};
-use crate::output::{Failure, table};
+use crate::arguments::LabAction;
+use crate::output::{Failure, show, table};
 
 /// Builds, removes and lists labs, and runs commands in them.
-pub fn lab(lab: &Lab, json: bool) -> Result<ExitCode, Failure> {
-    match &lab.action {
+pub fn lab(action: &LabAction, json: bool) -> Result<ExitCode, Failure> {
+    match action {
         LabAction::Up { file } => up(file, json)?,
         LabAction::Down { name } => down(name, json)?,
         LabAction::List { name } => list(name.as_deref(), json)?,
@@ -57,15 +57,12 @@ fn down(word: &str, json: bool) -> Result<(), Failure> {
     let name = LabFile::name_of(word).map_err(Failure::new)?;
     let removed = millrace_lab::down(&name, runtime_directory()).map_err(Failure::new)?;
     let Some(removed) = removed else { return Err(Failure::new(not_up(&name)?)) };
-    if json {
-        let ended = removed.ended.iter().map(|(name, pid)| json!({"name": name, "pid": pid}));
-        println!("{:#}", json!({"name": name, "removed": true, "ended": Value::from_iter(ended)}));
-        return Ok(());
-    }
-    for (name, pid) in &removed.ended {
-        println!("ended {name} (process {pid}), which ran there");
-    }
-    println!("lab {name} is removed");
+    let ended = removed.ended.iter().map(|(name, pid)| json!({"name": name, "pid": pid}));
+    let value = json!({"name": name, "removed": true, "ended": Value::from_iter(ended)});
+    let line = |(name, pid): &(_, _)| format!("ended {name} (process {pid}), which ran there\n");
+    show(&value, json, || {
+        removed.ended.iter().map(line).collect::<String>() + &format!("lab {name} is removed\n")
+    });
     Ok(())
 }
 
@@ -88,15 +85,12 @@ fn list(word: Option<&str>, json: bool) -> Result<(), Failure> {
             return Err(Failure::new(not_up(&name)?));
         }
     }
-    if json {
-        println!("{:#}", Value::from_iter(states.iter().map(described)));
-        return Ok(());
-    }
-    for state in &states {
+    let lab = |state: &State| {
         let file = state.file.as_ref().map(|file| format!(", from {}", file.display())).unwrap_or_default();
-        println!("{}{file}", state.name);
-        print!("{}", nodes(state));
-    }
+        format!("{}{file}\n{}", state.name, nodes(state))
+    };
+    let all = Value::from_iter(states.iter().map(described));
+    show(&all, json, || states.iter().map(lab).collect());
     Ok(())
 }
 
@@ -124,14 +118,7 @@ fn described(state: &State) -> Value {
 
 fn nodes(state: &State) -> String {
     let rows: Vec<Value> = state.nodes.iter().flat_map(rows_of).collect();
-    let columns = [
-        ("  node", "node"),
-        ("kind", "kind"),
-        ("namespace", "namespace"),
-        ("device", "device"),
-        ("addresses", "addresses"),
-    ];
-    table(&rows, &columns)
+    table(&rows, "  node=node | kind | namespace | device | addresses")
 }
 
 /// Returns one row for each device of a node; one row without a device if there are none.

@@ -4,24 +4,27 @@
 use std::path::Path;
 
 use clap::CommandFactory;
+use clap_complete::Shell;
 use clap_complete::env::Shells;
 
-use crate::arguments::{Arguments, Completions};
+use crate::arguments::Arguments;
 use crate::output::Failure;
 
 /// Prints the completions for a shell.
-pub fn completions(asked: &Completions) -> Result<(), Failure> {
+pub fn completions(shell: Shell, names: bool) -> Result<(), Failure> {
     let mut out = std::io::stdout();
-    if !asked.names {
-        clap_complete::generate(asked.shell, &mut Arguments::command(), "millrace", &mut out);
+    if !names {
+        clap_complete::generate(shell, &mut Arguments::command(), "millrace", &mut out);
         return Ok(());
     }
-    let name = asked.shell.to_string();
+    let name = shell.to_string();
     let shells = Shells::builtins();
-    let shell = shells.completer(&name).ok_or_else(|| {
+    let completer = shells.completer(&name).ok_or_else(|| {
         Failure::usage(format!("{name} does not support completion of names: omit --names"))
     })?;
-    shell.write_registration("COMPLETE", "millrace", "millrace", "millrace", &mut out).map_err(Failure::new)
+    completer
+        .write_registration("COMPLETE", "millrace", "millrace", "millrace", &mut out)
+        .map_err(Failure::new)
 }
 
 /// Writes a manual page for each command to a directory.

@@ -1,12 +1,12 @@
 //! The commands of the command line, one file per noun or verb.
 
 mod bench;
-mod columns;
 mod configure;
 mod doctor;
 mod forwarding;
 mod lab;
 mod manual;
+mod nouns;
 mod observe;
 mod plugins;
 mod remote;
@@ -47,8 +47,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Doctor(doctor) => doctor::doctor(&doctor, &arguments.connection, json)?,
         Command::Replay(replay) => replay::replay(&replay, json)?,
         Command::Bench(bench) => bench::bench(&bench, json)?,
-        Command::CompilePlugin(compile) => return Ok(compile_plugin(&compile.order)),
-        Command::Lab(lab) => return lab::lab(&lab, json),
+        Command::CompilePlugin { order } => return Ok(compile_plugin(&order)),
+        Command::Lab(action) => return lab::lab(&action, json),
         Command::Show(asked) => match asked.words() {
             Some(words) => {
                 let command = crate::arguments::command(words.into_iter())?;
@@ -56,21 +56,21 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             }
             None => show::show_one(&remote()?, &asked, json)?,
         },
-        Command::Plugin(plugin) => plugin::plugin(remote, &plugin.action, json)?,
-        Command::Instance(instance) => remote::instance(&remote()?, &instance.action, json)?,
-        Command::Gate(gate) => remote::gate(&remote()?, &gate.action, json)?,
+        Command::Plugin(plugin) => plugin::plugin(remote, &plugin, json)?,
+        Command::Instance(instance) => remote::instance(&remote()?, &instance, json)?,
+        Command::Gate(gate) => remote::gate(&remote()?, &gate, json)?,
         Command::Bind(bind) => remote::bind(&remote()?, &bind, json)?,
         Command::Unbind(unbind) => remote::unbind(&remote()?, &unbind, json)?,
-        Command::Filter(filter) => filter::filter(&remote()?, &filter.action, json)?,
-        Command::Route(route) => route::route(&remote()?, &route.action, json)?,
+        Command::Filter(filter) => filter::filter(&remote()?, &filter, json)?,
+        Command::Route(route) => route::route(&remote()?, &route, json)?,
         Command::Place(place) => place::place(&remote()?, &place, json)?,
-        Command::Flow(flow) => flow::flow(&remote()?, &flow.action, json)?,
-        Command::Neighbour(neighbour) => router::neighbour(&remote()?, &neighbour.action, json)?,
-        Command::Router(router) => router::router(&remote()?, &router.action, json)?,
-        Command::ControlPlane(asked) => control_plane::control_plane(&remote()?, &asked.action, json)?,
-        Command::Port(port) => scheduler::port(&remote()?, &port.action, json)?,
-        Command::Queue(queue) => scheduler::queue(&remote()?, &queue.action, json)?,
-        Command::Scheduler(scheduler) => scheduler::scheduler(&remote()?, &scheduler.action, json)?,
+        Command::Flow(flow) => flow::flow(&remote()?, &flow, json)?,
+        Command::Neighbour(neighbour) => router::neighbour(&remote()?, &neighbour, json)?,
+        Command::Router(router) => router::router(&remote()?, &router, json)?,
+        Command::ControlPlane(asked) => control_plane::control_plane(&remote()?, &asked, json)?,
+        Command::Port(port) => scheduler::port(&remote()?, &port, json)?,
+        Command::Queue(queue) => scheduler::queue(&remote()?, &queue, json)?,
+        Command::Scheduler(scheduler) => scheduler::scheduler(&remote()?, &scheduler, json)?,
         Command::Control(control) => remote::control(&remote()?, &control, json)?,
         Command::Lookup(lookup) => remote::lookup(&remote()?, &lookup, json)?,
         Command::Trace(asked) => trace::trace(&remote()?, &asked, json)?,
@@ -78,13 +78,13 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Top(top) => top::top(remote()?, &top, json)?,
         Command::Events(asked) => events::events(&remote()?, &asked, json)?,
         Command::Audit(asked) => events::audit(&remote()?, &asked, json)?,
-        Command::Token(asked) => token::token(&remote()?, &asked.action, json)?,
+        Command::Token(asked) => token::token(&remote()?, &asked, json)?,
         Command::Rates(asked) => rates::rates(&remote()?, &asked, json)?,
-        Command::Tag(tag) => tag::tag(&remote()?, &tag.resource, json)?,
+        Command::Tag { resource } => tag::tag(&remote()?, &resource, json)?,
         Command::Metrics => remote::metrics(&remote()?, json)?,
         Command::Shell(shell) => return shell::shell(&shell, &arguments.connection, json),
-        Command::Completions(asked) => manual::completions(&asked)?,
-        Command::Manual(manual) => manual::manual(&manual.directory)?,
+        Command::Completions { shell, names } => manual::completions(shell, names)?,
+        Command::Manual { directory } => manual::manual(&directory)?,
         Command::Clear => remote::clear(&remote()?, json)?,
         Command::Capture(capture) => capture::capture(&remote()?, &capture)?,
     }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::arguments::{Bind, Control, GateAction, InstanceAction, Lookup, Noun, Unbind};
 use crate::client::{Client, segment};
 use crate::commands::observe::show::show;
-use crate::output::{Failure, done, plain, print, rows, table};
+use crate::output::{self, Failure, done, plain, print, rows, table, write};
 use crate::pairs::{changes, pairs};
 
 /// Prints the metrics.
@@ -17,11 +17,7 @@ pub fn metrics(client: &Client, json: bool) -> Result<(), Failure> {
     if json {
         return Err(Failure::usage("metrics have a text format, not JSON: omit --json"));
     }
-    client.stream("/metrics", "*/*", |bytes| match std::io::Write::write_all(&mut std::io::stdout(), bytes) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(Failure::new(format!("can't print the metrics: {error}"))),
-    })
+    client.stream("/metrics", "*/*", write)
 }
 
 /// Creates, frees and lists instances.
@@ -68,32 +64,22 @@ pub fn instance(client: &Client, action: &InstanceAction, json: bool) -> Result<
 
 /// Lists the maps of an instance.
 fn list_maps(client: &Client, name: &str, json: bool) -> Result<(), Failure> {
-    let maps = client.send(Method::GET, &format!("/instances/{}/maps", segment(name)), None)?;
-    let columns = [
-        ("map", "name"),
-        ("key bytes", "key"),
-        ("value bytes", "value"),
-        ("entries", "entries"),
-        ("at most, each worker", "most"),
-        ("refused", "refused"),
-    ];
-    print(&maps, &columns, json);
+    let maps = client.get(&format!("/instances/{}/maps", segment(name)))?;
+    let columns =
+        "map=name | key bytes=key | value bytes=value | entries | at most, each worker=most | refused";
+    print(&maps, columns, json);
     Ok(())
 }
 
 /// Shows the entries of an instance's map.
 fn show_map(client: &Client, name: &str, map: &str, json: bool) -> Result<(), Failure> {
     let path = format!("/instances/{}/maps/{}", segment(name), segment(map));
-    let shown = client.send(Method::GET, &path, None)?;
-    if json {
-        println!("{shown:#}");
-        return Ok(());
-    }
-    let columns = [("worker", "worker"), ("key", "key"), ("value", "value")];
-    print!("{}", table(rows(&shown["content"]), &columns));
-    if shown["more"] == true {
-        println!("and more: {} in all", shown["entries"]);
-    }
+    let shown = client.get(&path)?;
+    let more = || match shown["more"] == true {
+        true => format!("and more: {} in all\n", shown["entries"]),
+        false => String::new(),
+    };
+    output::show(&shown, json, || table(rows(&shown["content"]), "worker | key | value") + &more());
     Ok(())
 }
 
@@ -194,21 +180,17 @@ pub fn control(client: &Client, control: &Control, json: bool) -> Result<(), Fai
     }
     let path = format!("/instances/{}/control", segment(&control.instance));
     let value = client.send(Method::POST, &path, Some(&body))?;
-    print(&value, &[], json);
+    print(&value, "", json);
     Ok(())
 }
 
 /// Shows how the router would treat a packet.
 pub fn lookup(client: &Client, lookup: &Lookup, json: bool) -> Result<(), Failure> {
     let value = client.send(Method::POST, "/lookup", Some(&json!({"packet": lookup.packet})))?;
-    if json {
-        println!("{value:#}");
-        return Ok(());
-    }
-    for step in value["steps"].as_array().into_iter().flatten() {
-        println!("{:<9} {}", plain(&step["stage"]), plain(&step["text"]));
-    }
-    println!("{:<9} {}", "verdict", plain(&value["verdict"]));
+    let line = |stage: &str, text: &Value| format!("{stage:<9} {}\n", plain(text));
+    let step = |step: &Value| line(&plain(&step["stage"]), &step["text"]);
+    let steps = || rows(&value["steps"]).iter().map(step).collect::<String>();
+    output::show(&value, json, || steps() + &line("verdict", &value["verdict"]));
     Ok(())
 }
 

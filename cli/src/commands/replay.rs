@@ -4,10 +4,11 @@ use std::path::Path;
 
 use millrace_controller::replay::{self, Options};
 use millrace_units::count;
+use serde_json::json;
 
 use crate::arguments::Replay;
 use crate::commands::configure::check;
-use crate::output::{Failure, lines};
+use crate::output::{Failure, lines, show};
 
 /// Replays the frames of a file through a router under a virtual clock.
 pub fn replay(arguments: &Replay, json: bool) -> Result<(), Failure> {
@@ -21,23 +22,17 @@ pub fn replay(arguments: &Replay, json: bool) -> Result<(), Failure> {
     let config = check::read(config)?;
     let options = Options { input, output, at: arguments.at.as_deref() };
     let summary = replay::replay(&config, &options).map_err(Failure::new)?;
-    let value = serde_json::to_value(summary).map_err(Failure::new)?;
-    if json {
-        println!("{value:#}");
-    } else {
-        print!("{}", lines(&value));
-    }
+    show(&summary, json, || lines(&json!(summary)));
     Ok(())
 }
 
 /// Replays a crash capture, and compares the panics.
 fn replay_crash(capture: &Path, json: bool) -> Result<(), Failure> {
     let crash = replay::replay_crash(capture).map_err(Failure::new)?;
-    if json {
-        println!("{:#}", serde_json::to_value(&crash).map_err(Failure::new)?);
-    } else if crash.reproduced {
-        println!("reproduced: same panic at {}: {}", crash.location, crash.message);
-    }
+    show(&crash, json, || match crash.reproduced {
+        true => format!("reproduced: same panic at {}: {}\n", crash.location, crash.message),
+        false => String::new(),
+    });
     if crash.reproduced {
         return Ok(());
     }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::client::Client;
-use crate::output::Failure;
+use crate::output::{Failure, done};
 
 /// Prints the tag of a resource.
 ///
@@ -16,9 +16,6 @@ pub fn tag(client: &Client, resource: &str, json: bool) -> Result<(), Failure> {
             "{path} has no entity tag: `millrace tag --help` lists the resources that have one"
         )));
     };
-    match json {
-        true => println!("{:#}", json!({"resource": path, "tag": tag})),
-        false => println!("{tag}"),
-    }
+    done(&json!({"resource": path, "tag": tag}), &tag, json);
     Ok(())
 }

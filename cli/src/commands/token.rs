@@ -3,16 +3,17 @@
 use hyper::Method;
 use serde_json::json;
 
-use crate::arguments::TokenAction;
+use crate::arguments::{Noun, TokenAction, word};
 use crate::client::{Client, segment};
-use crate::commands::columns::TOKENS;
+use crate::commands::nouns::describe;
 use crate::output::{Failure, done, plain, print};
 
 /// Creates, lists and revokes tokens.
 pub fn token(client: &Client, action: &TokenAction, json: bool) -> Result<(), Failure> {
     match action {
         TokenAction::Create { name, role, expires } => {
-            let body = json!({"name": name, "role": role.name(), "expires": expires});
+            let role = word(*role);
+            let body = json!({"name": name, "role": role, "expires": expires});
             let made = client.send(Method::POST, "/tokens", Some(&body))?;
             if json {
                 println!("{made:#}");
@@ -20,11 +21,11 @@ pub fn token(client: &Client, action: &TokenAction, json: bool) -> Result<(), Fa
             }
             // The token is alone on standard output, so that it can be redirected to a file.
             println!("{}", plain(&made["token"]));
-            eprintln!("token {name}, role {}: store it now, because it is not shown again", role.name());
+            eprintln!("token {name}, role {role}: store it now, because it is not shown again");
         }
         TokenAction::List => {
             let all = client.get("/tokens")?;
-            print(&all, TOKENS, json);
+            print(&all, describe(Noun::Tokens).columns, json);
         }
         TokenAction::Revoke { name } => {
             let gone = client.send(Method::DELETE, &format!("/tokens/{}", segment(name)), None)?;

@@ -6,26 +6,16 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use crate::arguments::Watch;
-use crate::output::{Column, Failure, plain, rows, table};
+use crate::output::{Failure, plain, print, rows, table, write};
 
-/// Counters whose rates are shown: counter, name of the rate, and factor by which the growth is multiplied.
-const RATES: [(&str, &str, f64); 6] = [
-    ("packets", "matched_rate", 1.0),
-    ("drops", "dropped_rate", 1.0),
-    ("queued_packets", "queued_rate", 1.0),
-    ("sent_packets", "sent_rate", 1.0),
-    ("sent_bytes", "sent_bits", 8.0),
-    ("lost_packets", "lost_rate", 1.0),
-];
-
-/// Columns of the rates.
-pub const COLUMNS: [Column; 6] = [
-    ("packets/s", "matched_rate"),
-    ("drops/s", "dropped_rate"),
-    ("queued/s", "queued_rate"),
-    ("sent/s", "sent_rate"),
-    ("sent b/s", "sent_bits"),
-    ("lost/s", "lost_rate"),
+/// Counters whose rates are shown: counter, factor by which its growth is multiplied, and column of the rate.
+const RATES: [(&str, f64, &str); 6] = [
+    ("packets", 1.0, "packets/s=matched_rate"),
+    ("drops", 1.0, "drops/s=dropped_rate"),
+    ("queued_packets", 1.0, "queued/s=queued_rate"),
+    ("sent_packets", 1.0, "sent/s=sent_rate"),
+    ("sent_bytes", 8.0, "sent b/s=sent_bits"),
+    ("lost_packets", 1.0, "lost/s=lost_rate"),
 ];
 
 /// Prints the list that `look` returns. With `--watch`, prints it again after each interval, with rates;
@@ -33,18 +23,18 @@ pub const COLUMNS: [Column; 6] = [
 pub fn list(
     watch: &Watch,
     look: impl Fn() -> Result<Value, Failure>,
-    (key, columns): (&str, &[Column]),
+    (key, columns): (&str, &str),
     json: bool,
 ) -> Result<(), Failure> {
     let first = look()?;
     let Some(interval) = watch.watch else {
-        crate::output::print(&first, columns, json);
+        print(&first, columns, json);
         return Ok(());
     };
     // Only rates of counters that some row of this list has.
     let counts = |counter: &str| rows(&first).iter().any(|row| !row[counter].is_null());
-    let rates = RATES.iter().zip(COLUMNS).filter(|((counter, ..), _)| counts(counter));
-    let columns: Vec<Column> = columns.iter().copied().chain(rates.map(|(_, column)| column)).collect();
+    let rates = RATES.iter().filter(|(counter, ..)| counts(counter)).map(|(.., column)| *column);
+    let columns = std::iter::once(columns).chain(rates).collect::<Vec<_>>().join(" | ");
     let mut before = Before::of(&first, key);
     let mut left = watch.count;
     while left != Some(0) {
@@ -53,24 +43,13 @@ pub fn list(
         let now = Before::of(&value, key);
         value.as_array_mut().into_iter().flatten().for_each(|row| before.add_rates(row, key, now.at));
         let text = if json { format!("{value}\n") } else { format!("{}\n", table(rows(&value), &columns)) };
-        if !print(&text)? {
+        if !write(text.as_bytes())? {
             return Ok(());
         }
         before = now;
         left = left.map(|left| left - 1);
     }
     Ok(())
-}
-
-/// Prints and flushes a text; returns false if the reader has closed the output.
-fn print(text: &str) -> Result<bool, Failure> {
-    let mut out = std::io::stdout();
-    match std::io::Write::write_all(&mut out, text.as_bytes()).and_then(|()| std::io::Write::flush(&mut out))
-    {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(Failure::new(format!("can't print: {error}"))),
-    }
 }
 
 /// Counters of the previous query.
@@ -90,7 +69,8 @@ impl Before {
     fn add_rates(&self, row: &mut Value, key: &str, now: Instant) {
         let seconds = now.duration_since(self.at).as_secs_f64().max(1e-3);
         let old = self.rows.get(&plain(&row[key]));
-        for (counter, name, unit) in RATES {
+        for (counter, unit, column) in RATES {
+            let Some((_, name)) = column.split_once('=') else { continue };
             let Some(value) = row[counter].as_u64() else { continue };
             let known = old.and_then(|old| old[counter].as_u64()).filter(|known| *known <= value);
             row[name] = json!(unit * (value - known.unwrap_or(0)) as f64 / seconds);

@@ -15,8 +15,7 @@ use crate::output::Failure;
 /// # Errors
 /// The file can't be read, or has errors.
 pub fn read(file: &Path) -> Result<Config, Failure> {
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| Failure::new(format!("can't read {}: {error}", file.display())))?;
+    let text = crate::output::read(file)?;
     Ok(Config::parse_further(&text, &file.display().to_string(), millrace_controller::check_rest)?)
 }
 

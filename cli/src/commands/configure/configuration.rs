@@ -14,17 +14,10 @@ use serde_json::{Value, json};
 use crate::arguments::{Apply, Confirm, Diff, History, HistoryAction, Rollback, Save};
 use crate::client::Client;
 use crate::commands::forwarding::lists::read;
-use crate::output::{Column, Failure, done, plain, print, rows};
+use crate::output::{Failure, done, plain, print, rows, show};
 
-const COLUMNS: &[Column] = &[
-    ("revision", "number"),
-    ("time", "shown"),
-    ("who", "who/name"),
-    ("state", "shown_state"),
-    ("changes", "changes"),
-    ("from", "origin"),
-    ("comment", "comment"),
-];
+const COLUMNS: &str = "revision=number | time=shown | who=who/name | state=shown_state | changes \
+    | from=origin | comment";
 
 /// Returns a file's name as the router records it: its absolute path, with this machine's name in front for a
 /// remote router.
@@ -44,13 +37,9 @@ fn origin(client: &Client, file: &Path) -> String {
 
 /// Applies a configuration file.
 pub fn apply(client: &Client, apply: &Apply, json: bool) -> Result<(), Failure> {
-    let body = json!({
-        "text": read(&apply.file)?,
-        "origin": origin(client, &apply.file),
-        "comment": apply.comment,
-        "confirm": apply.confirm,
-        "if_revision": apply.if_revision,
-    });
+    let mut body = json!(apply.revision);
+    body["text"] = read(&apply.file)?.into();
+    body["origin"] = origin(client, &apply.file).into();
     applied(&client.send_and_watch(Method::POST, "/configuration", &body)?, json);
     warn_of_missing(client);
     Ok(())
@@ -66,23 +55,17 @@ fn warn_of_missing(client: &Client) {
 /// Prints the result of an application.
 fn applied(value: &Value, json: bool) {
     let changes = rows(&value["changes"]);
-    let lines = changes.iter().map(|change| format!("  {}\n", plain(change)));
-    let what = count(changes.len(), "change");
+    let lines: String = changes.iter().map(|change| format!("  {}\n", plain(change))).collect();
+    let (what, origin) = (count(changes.len(), "change"), plain(&value["origin"]));
     let line = match (value["revision"].as_u64(), value["confirm"].as_str()) {
-        (None, _) if changes.is_empty() => {
-            format!("{} is what runs: nothing is changed", plain(&value["origin"]))
-        }
+        (None, _) if changes.is_empty() => format!("{origin} is what runs: nothing is changed"),
         (Some(revision), None) if changes.is_empty() => {
-            format!(
-                "{} is what runs: nothing is changed; it is revision {revision} now",
-                plain(&value["origin"])
-            )
+            format!("{origin} is what runs: nothing is changed; it is revision {revision} now")
         }
-        (None, _) => format!("{}went back to {}: {what}", lines.collect::<String>(), plain(&value["origin"])),
-        (Some(revision), None) => format!("{}revision {revision} runs: {what}", lines.collect::<String>()),
+        (None, _) => format!("{lines}went back to {origin}: {what}"),
+        (Some(revision), None) => format!("{lines}revision {revision} runs: {what}"),
         (Some(revision), Some(time)) => format!(
-            "{}revision {revision} runs: {what}; the router reverts it in {time} unless you run `millrace confirm`",
-            lines.collect::<String>()
+            "{lines}revision {revision} runs: {what}; the router reverts it in {time} unless you run `millrace confirm`"
         ),
     };
     done(value, &line, json);
@@ -134,26 +117,22 @@ pub fn diff(client: &Client, diff: &Diff, json: bool) -> Result<ExitCode, Failur
         value["pending"] = pending.clone();
     }
     let (changes, restart) = (rows(&value["changes"]), rows(&value["restart"]));
-    if json {
-        println!("{value:#}");
-    } else {
-        if let Some(waits) = waits(&pending) {
-            println!("# {waits}");
+    let (same, origin) = (changes.is_empty() && restart.is_empty(), plain(&value["origin"]));
+    show(&value, json, || {
+        let notes = waits(&pending).into_iter().chain(missing(&status)).map(|note| format!("# {note}\n"));
+        let mut text: String = notes.collect();
+        if same {
+            return text + &format!("# {origin} is what runs\n");
         }
-        missing(&status).iter().for_each(|line| println!("# {line}"));
-        if diff.file.is_none() && !(changes.is_empty() && restart.is_empty()) {
-            println!(
-                "# what would make of what runs {} again, as it was last applied or saved:",
-                plain(&value["origin"])
-            );
+        if diff.file.is_none() {
+            text +=
+                &format!("# what would make of what runs {origin} again, as it was last applied or saved:\n");
         }
-        changes.iter().for_each(|change| println!("{}", plain(change)));
-        restart.iter().for_each(|sentence| println!("# takes a restart: {}", plain(sentence)));
-        if changes.is_empty() && restart.is_empty() {
-            println!("# {} is what runs", plain(&value["origin"]));
-        }
-    }
-    Ok(if changes.is_empty() && restart.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        text.extend(changes.iter().map(|change| plain(change) + "\n"));
+        text.extend(restart.iter().map(|sentence| format!("# takes a restart: {}\n", plain(sentence))));
+        text
+    });
+    Ok(if same { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Confirms the revision that awaits confirmation.
@@ -168,15 +147,12 @@ pub fn confirm(client: &Client, confirm: &Confirm, json: bool) -> Result<(), Fai
 pub fn history(client: &Client, history: &History, json: bool) -> Result<(), Failure> {
     if let Some(HistoryAction::Show { number }) = history.action {
         let value = client.get(&format!("/revisions/{number}"))?;
-        match json {
-            true => println!("{value:#}"),
-            false => print!("{}", value["text"].as_str().unwrap_or_default()),
-        }
+        show(&value, json, || text_of(&value));
         return Ok(());
     }
     let mut value = client.get("/revisions")?;
     if json {
-        print(&value, COLUMNS, true);
+        print(&value, "", true);
         return Ok(());
     }
     let pending = client.get("/status")?["pending"].clone();
@@ -200,15 +176,15 @@ pub fn history(client: &Client, history: &History, json: bool) -> Result<(), Fai
     Ok(())
 }
 
+/// Returns the text of a configuration, unfiltered: a file may hold any character.
+fn text_of(value: &Value) -> String {
+    value["text"].as_str().unwrap_or_default().to_owned()
+}
+
 /// Rolls back to a revision.
 pub fn rollback(client: &Client, rollback: &Rollback, json: bool) -> Result<(), Failure> {
-    let Rollback { number, confirm, if_revision, comment } = rollback;
-    let body = json!({
-        "revision": number,
-        "comment": comment,
-        "confirm": confirm,
-        "if_revision": if_revision,
-    });
+    let mut body = json!(rollback.revision);
+    body["revision"] = json!(rollback.number);
     applied(&client.send_and_watch(Method::POST, "/configuration/rollback", &body)?, json);
     warn_of_missing(client);
     Ok(())
@@ -220,11 +196,7 @@ pub fn save(client: &Client, save: &Save, json: bool) -> Result<(), Failure> {
     let file = match &save.file {
         Some(file) if file.as_os_str() == "-" => {
             let value = written(json!({}))?;
-            match json {
-                true => println!("{value:#}"),
-                // Unfiltered: the text is a file, which may hold any character.
-                false => print!("{}", value["text"].as_str().unwrap_or_default()),
-            }
+            show(&value, json, || text_of(&value));
             return Ok(());
         }
         Some(file) => file.clone(),

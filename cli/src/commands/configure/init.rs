@@ -8,6 +8,7 @@ use std::path::Path;
 use millrace_config::Config;
 use millrace_host::{HostLink, HostRoute, HostState, Mirror, MirrorOptions};
 use millrace_port::create_output;
+use millrace_units::count;
 use serde_json::json;
 
 use crate::arguments::Init;
@@ -92,11 +93,8 @@ fn left_out(link: &HostLink) -> Option<&'static str> {
 fn port(text: &mut String, state: &HostState, link: &HostLink, against: Option<&str>) {
     let kind = link.kind.as_deref().unwrap_or("hardware");
     let carrier = if link.usable() { "up" } else { "no carrier" };
-    let _ = writeln!(
-        text,
-        "# {}: {kind}, MTU {}, {} receive queues, {carrier}",
-        link.name, link.mtu, link.rx_queues
-    );
+    let queues = count(link.rx_queues, "receive queue");
+    let _ = writeln!(text, "# {}: {kind}, MTU {}, {queues}, {carrier}", link.name, link.mtu);
     for address in state.addresses().filter(|address| address.ifindex == link.ifindex) {
         let _ = writeln!(text, "#   address {}/{}", address.address, address.prefix_length);
     }
@@ -104,13 +102,9 @@ fn port(text: &mut String, state: &HostState, link: &HostLink, against: Option<&
         let _ = writeln!(text, "# No port: {reason}.");
     }
     let mark = if against.is_some() { "# " } else { "" };
-    let name = toml_text(&link.name);
+    // A JSON string is a valid TOML string.
+    let name = json!(link.name);
     let _ = writeln!(text, "{mark}[[port]]\n{mark}name = {name}\n{mark}device = {name}");
-}
-
-/// Formats a text as a TOML string.
-fn toml_text(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 /// Appends the kernel's routes with a next hop, as comments.

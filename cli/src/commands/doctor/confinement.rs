@@ -5,45 +5,37 @@ use std::sync::mpsc::channel;
 use millrace_confine::{Calls, Confinement, Privileges, confine_thread, look};
 use serde_json::Value;
 
-use super::system::Check;
+use super::system::Finding;
 use crate::output::{plain, rows};
 
-const TOPIC: &str = "confinement";
-
 /// Checks whether a thread of this process can be confined.
-pub(super) fn possible() -> Check {
+pub(super) fn possible() -> Finding {
     match tried() {
         Ok(seen) if seen.is_complete() => {
-            Check::new(TOPIC, true, "client threads drop all capabilities and most system calls (seccomp)")
+            Ok("client threads drop all capabilities and most system calls (seccomp)".to_owned())
         }
-        Ok(seen) => {
-            Check::new(TOPIC, false, format!("client threads keep privileges that they must drop: {seen:?}"))
-        }
-        Err(why) => Check::new(TOPIC, false, format!("client threads can't be confined: {why}")),
+        Ok(seen) => Err(format!("client threads keep privileges that they must drop: {seen:?}")),
+        Err(why) => Err(format!("client threads can't be confined: {why}")),
     }
 }
 
 /// Checks that a file thread can't write the kernel's settings, which root may write without any capability.
-pub(super) fn from_settings() -> Check {
+pub(super) fn from_settings() -> Finding {
     // Opening the file changes nothing.
     let opened = || std::fs::OpenOptions::new().write(true).open("/proc/self/comm").is_ok();
     of_settings(Privileges::Files.apart(opened).map_err(|error| error.to_string()))
 }
 
-fn of_settings(writes: Result<bool, String>) -> Check {
+fn of_settings(writes: Result<bool, String>) -> Finding {
+    let (good, bad) = (
+        "file threads can't write /proc, /sys and /dev, and workers can't write any file (Landlock)",
+        "file threads can write kernel settings as root, because this kernel has no Landlock: enable Landlock \
+         (CONFIG_SECURITY_LANDLOCK, and landlock in lsm=), or run the service as another user",
+    );
     match writes {
-        Ok(false) => Check::new(
-            TOPIC,
-            true,
-            "file threads can't write /proc, /sys and /dev, and workers can't write any file (Landlock)",
-        ),
-        Ok(true) => Check::new(
-            TOPIC,
-            false,
-            "file threads can write kernel settings as root, because this kernel has no Landlock: enable \
-             Landlock (CONFIG_SECURITY_LANDLOCK, and landlock in lsm=), or run the service as another user",
-        ),
-        Err(why) => Check::new(TOPIC, false, format!("file threads can't be confined: {why}")),
+        Ok(false) => Ok(good.to_owned()),
+        Ok(true) => Err(bad.to_owned()),
+        Err(why) => Err(format!("file threads can't be confined: {why}")),
     }
 }
 
@@ -65,29 +57,21 @@ fn tried() -> Result<Confinement, String> {
 }
 
 /// Checks the threads of the running router, by its status.
-pub(super) fn of_running(status: &Value) -> Check {
+pub(super) fn of_running(status: &Value) -> Finding {
     of_threads(rows(&status["interface"]["threads"]))
 }
 
-fn of_threads(threads: &[Value]) -> Check {
+fn of_threads(threads: &[Value]) -> Finding {
     let names =
         |meant: &[&Value]| meant.iter().map(|thread| plain(&thread["name"])).collect::<Vec<_>>().join(", ");
     let (confined, open): (Vec<&Value>, Vec<&Value>) =
         threads.iter().partition(|thread| thread["confined"] == true);
     match open.as_slice() {
-        [] => Check::new(
-            "interface",
-            true,
-            format!(
-                "threads of the running router without capabilities and with few system calls: {}",
-                names(&confined)
-            ),
-        ),
-        open => Check::new(
-            "interface",
-            false,
-            format!("threads of the running router that are not confined: {}", names(open)),
-        ),
+        [] => Ok(format!(
+            "threads of the running router without capabilities and with few system calls: {}",
+            names(&confined)
+        )),
+        open => Err(format!("threads of the running router that are not confined: {}", names(open))),
     }
 }
 
@@ -99,11 +83,9 @@ mod tests {
 
     #[test]
     fn kernel_without_landlock_is_told() {
-        let check = of_settings(Ok(true));
-        assert!(!check.fine && check.text.contains("no Landlock"), "{check:?}");
-        assert!(of_settings(Ok(false)).fine);
-        let check = of_settings(Err("refused".to_owned()));
-        assert!(!check.fine && check.text.contains("refused"), "{check:?}");
+        assert!(of_settings(Ok(true)).unwrap_err().contains("no Landlock"));
+        assert!(of_settings(Ok(false)).is_ok());
+        assert!(of_settings(Err("refused".to_owned())).unwrap_err().contains("refused"));
     }
 
     #[test]
@@ -112,8 +94,7 @@ mod tests {
             json!({"name": "api-local", "confined": true}),
             json!({"name": "api-remote", "confined": false}),
         ];
-        let check = of_threads(&all);
-        assert!(!check.fine && check.text.contains("not confined: api-remote"), "{check:?}");
-        assert!(of_threads(&all[..1]).fine);
+        assert!(of_threads(&all).unwrap_err().contains("not confined: api-remote"));
+        assert!(of_threads(&all[..1]).is_ok());
     }
 }

@@ -3,58 +3,45 @@
 use std::path::Path;
 
 use millrace_repository::state_directory_at;
-use serde_json::Value;
+use millrace_units::count;
+use serde_json::{Value, json};
 
-use super::system::Check;
+use super::system::Finding;
 use crate::arguments::{Connection, DEFAULT_SOCKET};
-use crate::client::Client;
 use crate::output::{plain, rows};
 
-/// Checks the crashes that the running router's status lists. Without a running router, checks its default
-/// state directory.
-pub(super) fn kept(connection: &Connection) -> Check {
-    let status = Client::hasty(connection).and_then(|client| client.get("/status"));
-    let crashes = match status {
-        Ok(status) => status["crashes"].clone(),
-        Err(_) => {
-            let state = state_directory_at(&connection.socket, Path::new(DEFAULT_SOCKET));
-            let crashes = state.map(|state| millrace_controller::crashes(&state)).unwrap_or_default();
-            serde_json::to_value(crashes).unwrap_or_default()
-        }
-    };
+/// Checks the crashes that the status of the running router lists. Without a running router, checks the state
+/// directory of the router at the connection's socket.
+pub(super) fn kept(connection: &Connection, status: Option<Value>) -> Finding {
+    let crashes = status.map(|mut status| status["crashes"].take()).unwrap_or_else(|| {
+        let state = state_directory_at(&connection.socket, Path::new(DEFAULT_SOCKET));
+        json!(state.map(|state| millrace_controller::crashes(&state)).unwrap_or_default())
+    });
     check(rows(&crashes))
 }
 
-fn check(crashes: &[Value]) -> Check {
-    let Some(last) = crashes.last() else {
-        return Check::new("crashes", true, "no crash capture is kept");
-    };
+fn check(crashes: &[Value]) -> Finding {
+    let Some(last) = crashes.last() else { return Ok("no crash capture is kept".to_owned()) };
     let [time, location, message, capture] =
         ["time", "location", "message", "capture"].map(|key| plain(&last[key]));
-    let text = format!(
-        "{} crash captures; the last worker panicked on {time} at {location}: {message}; `millrace replay --crash {capture}` \
+    Err(format!(
+        "{}; the last worker panicked on {time} at {location}: {message}; `millrace replay --crash {capture}` \
          replays it",
-        crashes.len()
-    );
-    Check::new("crashes", false, text)
+        count(crashes.len(), "crash capture")
+    ))
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
     fn the_last_crash_is_named_with_its_replay() {
-        assert!(check(&[]).fine);
+        assert!(check(&[]).is_ok());
         let crash = json!({"time": "2026-11-23T22:00:00Z", "location": "a.rs:1:2", "message": "m", "capture": "/s/c.pcapng"});
-        let check = check(&[crash]);
-        assert!(
-            !check.fine && check.text.contains("panicked on 2026-11-23T22:00:00Z at a.rs:1:2: m"),
-            "{}",
-            check.text
-        );
-        assert!(check.text.contains("millrace replay --crash /s/c.pcapng"), "{}", check.text);
+        let text = check(&[crash]).unwrap_err();
+        assert!(text.starts_with("1 crash capture; the last"), "{text}");
+        assert!(text.contains("panicked on 2026-11-23T22:00:00Z at a.rs:1:2: m"), "{text}");
+        assert!(text.contains("millrace replay --crash /s/c.pcapng"), "{text}");
     }
 }

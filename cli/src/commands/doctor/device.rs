@@ -4,6 +4,7 @@ use std::fmt;
 
 use millrace_host::HostLink;
 use millrace_offload::{DeviceReport, Support, why_no_redirects};
+use millrace_units::count;
 use serde::Serialize;
 
 /// Drivers with which the router's own tests run.
@@ -78,43 +79,49 @@ impl From<&Support> for Ability {
 impl DeviceView {
     /// Creates the report from netlink data, from the probe, and from the availability of AF_XDP sockets.
     pub fn new(link: &HostLink, probe: Result<&DeviceReport, &str>, has_af_xdp: bool) -> Self {
-        let unprobed = |why: &str| Ability { works: None, why: Some(why.to_owned()) };
-        let problems = problems(link);
-        let possible = link.mac.is_some() && !link.loopback;
-        let mut view = Self {
+        let ability = |of: fn(&DeviceReport) -> Ability| {
+            probe.map_or_else(|why| Ability { works: None, why: Some(why.to_owned()) }, of)
+        };
+        let report = probe.ok();
+        let program = report.and_then(|report| report.attached.as_ref());
+        let attached = program.map(|program| {
+            let place = if program.native { "in the driver" } else { "generic" };
+            format!("{} (id {}, {place})", program.name, program.id)
+        });
+        let is_port = program.is_some_and(|program| program.ours);
+        let mut problems = problems(link);
+        problems.extend(attached.as_ref().filter(|_| !is_port).map(|program| {
+            format!(
+                "XDP program {program} of another application is attached, and a port does not replace it: \
+                 detach the program"
+            )
+        }));
+        let driver = report.map(|report| report.driver.as_str()).filter(|driver| !driver.is_empty());
+        let driver = driver.or(link.kind.as_deref()).unwrap_or_default();
+        let usable = report.filter(|_| link.mac.is_some() && !link.loopback);
+        let choice = usable.and_then(|report| choose(report, has_af_xdp));
+        Self {
             device: link.name.clone(),
-            driver: link.kind.clone().unwrap_or_default(),
-            tried: false,
+            driver: driver.to_owned(),
+            tried: TRIED.contains(&driver),
             state: state(link),
             mtu: link.mtu,
-            rx_queues: link.rx_queues,
-            tx_queues: link.tx_queues,
-            xdp_features: Vec::new(),
-            native_xdp: unprobed(""),
-            tcx: unprobed(""),
-            host_output: unprobed(""),
-            flows_in: unprobed(""),
-            flows_out: unprobed(""),
-            attached: None,
-            is_port: false,
-            choice: None,
+            rx_queues: report.map_or(link.rx_queues, |report| report.rx_queues.max(1)),
+            tx_queues: report.map_or(link.tx_queues, |report| report.tx_queues.max(1)),
+            xdp_features: report.map(|report| report.xdp_features.clone()).unwrap_or_default(),
+            native_xdp: ability(|report| (&report.native_xdp).into()),
+            tcx: ability(|report| (&report.tcx).into()),
+            host_output: ability(|report| (&report.tcx_egress).into()),
+            flows_in: ability(flows_in),
+            flows_out: ability(flows_out),
+            attached,
+            is_port,
+            faster: usable.map(|report| faster(report, choice.as_ref())).unwrap_or_default(),
+            choice,
             problems,
-            faster: Vec::new(),
             policy: Vec::new(),
             sysctls: Vec::new(),
-        };
-        match probe {
-            Ok(report) => view.take(report, possible, has_af_xdp),
-            Err(why) => {
-                view.native_xdp = unprobed(why);
-                view.tcx = unprobed(why);
-                view.host_output = unprobed(why);
-                view.flows_in = unprobed(why);
-                view.flows_out = unprobed(why);
-            }
         }
-        view.tried = TRIED.contains(&view.driver.as_str());
-        view
     }
 
     /// Notes a queueing discipline of the device: packets that a router sends would bypass it.
@@ -125,35 +132,6 @@ impl DeviceView {
                  flows stay at a worker, whose packets bypass the qdisc too"
             );
             self.flows_out = Ability { works: Some(false), why: Some(why) };
-        }
-    }
-
-    fn take(&mut self, report: &DeviceReport, possible: bool, has_af_xdp: bool) {
-        if !report.driver.is_empty() {
-            self.driver.clone_from(&report.driver);
-        }
-        (self.rx_queues, self.tx_queues) = (report.rx_queues.max(1), report.tx_queues.max(1));
-        self.xdp_features.clone_from(&report.xdp_features);
-        self.native_xdp = (&report.native_xdp).into();
-        self.tcx = (&report.tcx).into();
-        self.host_output = (&report.tcx_egress).into();
-        self.flows_in = flows_in(report);
-        self.flows_out = flows_out(report);
-        self.attached = report.attached.as_ref().map(|program| {
-            let place = if program.native { "in the driver" } else { "generic" };
-            format!("{} (id {}, {place})", program.name, program.id)
-        });
-        let theirs = self.attached.as_ref().filter(|_| report.attached.as_ref().is_some_and(|one| !one.ours));
-        if let Some(program) = theirs {
-            self.problems.push(format!(
-                "XDP program {program} of another application is attached, and a port does not replace it: \
-                 detach the program"
-            ));
-        }
-        self.is_port = report.attached.as_ref().is_some_and(|program| program.ours);
-        if possible {
-            self.choice = choose(report, has_af_xdp);
-            self.faster = faster(report, self.choice.as_ref());
         }
     }
 }
@@ -239,60 +217,57 @@ fn choose(report: &DeviceReport, has_af_xdp: bool) -> Option<Choice> {
 }
 
 fn copies_nothing(report: &DeviceReport) -> bool {
-    report
-        .xdp_features
-        .iter()
-        .any(|feature| matches!(*feature, "xsk-zerocopy" | "xsk_zerocopy" | "zero-copy"))
+    let mut features = report.xdp_features.iter();
+    features.any(|feature| matches!(*feature, "xsk-zerocopy" | "xsk_zerocopy" | "zero-copy"))
 }
 
 fn faster(report: &DeviceReport, choice: Option<&Choice>) -> Vec<String> {
-    let mut advice = Vec::new();
-    let mode = choice.map(|choice| choice.mode);
-    if mode == Some("generic") && report.mtu > ONE_BUFFER {
-        advice.push(format!(
-            "an MTU of {ONE_BUFFER} or less: many drivers do XDP only when a frame fits one buffer"
-        ));
-    }
-    if matches!(mode, Some("generic" | "ring")) {
-        advice.push(
+    let (mode, queues, features) = (choice.map(|choice| choice.mode), report.rx_queues, &report.xdp_features);
+    let (is_native, is_veth) = (mode == Some("native"), report.driver == "veth");
+    let no_redirects = is_native && !features.is_empty() && !features.contains(&"ndo-xmit");
+    let advice = [
+        (
+            mode == Some("generic") && report.mtu > ONE_BUFFER,
+            format!("an MTU of {ONE_BUFFER} or less: many drivers do XDP only when a frame fits one buffer"),
+        ),
+        (
+            matches!(mode, Some("generic" | "ring")),
             "a device whose driver has XDP: the kernel would make no socket buffer for each frame".to_owned(),
-        );
-    }
-    if mode == Some("native") && report.driver != "veth" {
-        advice.push(
-            "a card with zero-copy AF_XDP (drivers ice, i40e, ixgbe, mlx5_core, …): no copy per frame"
+        ),
+        (
+            is_native && !is_veth,
+            "a card with zero-copy AF_XDP (drivers ice, i40e, ixgbe, mlx5_core, …): no copy per frame".to_owned(),
+        ),
+        (
+            no_redirects && is_veth,
+            "receive offload at the other end (ethtool -K DEVICE gro on): plain flows would be sent there by the \
+             driver, without the worker"
                 .to_owned(),
-        );
-    }
-    if mode == Some("native") && !report.xdp_features.is_empty() && !report.xdp_features.contains(&"ndo-xmit")
-    {
-        advice.push(match report.driver.as_str() {
-            "veth" => "receive offload at the other end (ethtool -K DEVICE gro on): plain flows would be sent there by the \
-                       driver, without the worker"
-                .to_owned(),
-            _ => "a driver that takes redirected frames (ndo-xmit): it would send plain flows without the worker".to_owned(),
-        });
-    }
-    if report.driver == "veth" {
-        advice.push(
-            "a real card instead of the virtual pair: a veth copies each frame, on the sender's processor"
-                .to_owned(),
-        );
-    }
-    if report.rx_queues > 1 {
-        let queues = report.rx_queues;
-        advice.push(format!(
-            "one receive queue (now {queues}: ethtool -L {} combined 1): the router has one worker, which asks each queue",
-            report.name
-        ));
-    }
-    advice
+        ),
+        (
+            no_redirects && !is_veth,
+            "a driver that takes redirected frames (ndo-xmit): it would send plain flows without the worker".to_owned(),
+        ),
+        (
+            is_veth,
+            "a real card instead of the virtual pair: a veth copies each frame, on the sender's processor".to_owned(),
+        ),
+        (
+            queues > 1,
+            format!(
+                "one receive queue (now {queues}: ethtool -L {} combined 1): the router has one worker, which asks each queue",
+                report.name
+            ),
+        ),
+    ];
+    advice.into_iter().filter_map(|(is_apt, text)| is_apt.then_some(text)).collect()
 }
 
 impl fmt::Display for DeviceView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let driver = if self.driver.is_empty() { "unknown driver" } else { &self.driver };
-        let queues = format!("{} rx and {} tx queues", self.rx_queues, self.tx_queues);
+        let tx_queues = count(self.tx_queues, "tx queue");
+        let queues = format!("{} rx and {tx_queues}", self.rx_queues);
         writeln!(f, "{}: {driver}, {}, MTU {}, {queues}", self.device, self.state, self.mtu)?;
         match &self.choice {
             Some(choice) => writeln!(f, "    run would use  {}, {}", choice.driver, choice.mode)?,

@@ -9,8 +9,7 @@ use serde::Serialize;
 
 /// Returns one sentence with the permissions that `run` lacks; `None` if it lacks none.
 pub fn missing_permissions() -> Option<String> {
-    let check = permissions(effective_capabilities(&read("/proc/self/status")));
-    (!check.fine).then_some(check.text)
+    permissions(effective_capabilities(&read("/proc/self/status"))).err()
 }
 
 /// Result of one check.
@@ -22,9 +21,12 @@ pub struct Check {
     pub text: String,
 }
 
+/// Text of a check; the error is a deficiency.
+pub type Finding = Result<String, String>;
+
 impl Check {
-    pub fn new(topic: &'static str, fine: bool, text: impl Into<String>) -> Self {
-        Self { topic, fine, text: text.into() }
+    pub fn of(topic: &'static str, finding: Finding) -> Self {
+        Self { topic, fine: finding.is_ok(), text: finding.unwrap_or_else(|problem| problem) }
     }
 }
 
@@ -46,25 +48,21 @@ impl SystemView {
     pub fn look() -> Self {
         let capabilities = effective_capabilities(&read("/proc/self/status"));
         let limit = getrlimit(Resource::RLIMIT_MEMLOCK).map_or(0, |(soft, _)| soft);
-        Self::of(vec![
-            kernel(&read("/proc/sys/kernel/osrelease")),
-            permissions(capabilities),
-            af_xdp(),
-            locked_memory(capabilities, limit),
-            jit(&read("/proc/sys/net/core/bpf_jit_enable")),
-            huge_pages(&read("/sys/kernel/mm/transparent_hugepage/enabled"), &read("/proc/meminfo")),
-            Check::new("clang", true, "not needed: the eBPF programs are part of the millrace binary"),
-            Check::new(
-                "tcpdump",
-                true,
-                "does not see packets that XDP takes before the kernel: use `millrace capture PORT -w -`",
-            ),
-        ])
-    }
-
-    /// Creates a view with given results.
-    pub fn of(checks: Vec<Check>) -> Self {
-        Self { checks }
+        let huge = (read("/sys/kernel/mm/transparent_hugepage/enabled"), read("/proc/meminfo"));
+        let clang = "not needed: the eBPF programs are part of the millrace binary";
+        let tcpdump =
+            "does not see packets that XDP takes before the kernel: use `millrace capture PORT -w -`";
+        let findings = [
+            ("kernel", kernel(&read("/proc/sys/kernel/osrelease"))),
+            ("permission", permissions(capabilities)),
+            (AF_XDP, af_xdp()),
+            ("memory lock", locked_memory(capabilities, limit)),
+            ("bpf jit", jit(&read("/proc/sys/net/core/bpf_jit_enable"))),
+            ("huge pages", huge_pages(&huge.0, &huge.1)),
+            ("clang", Ok(clang.to_owned())),
+            ("tcpdump", Ok(tcpdump.to_owned())),
+        ];
+        Self { checks: findings.map(|(topic, finding)| Check::of(topic, finding)).into() }
     }
 
     /// Whether AF_XDP sockets can be created here, given the needed permission.
@@ -79,17 +77,15 @@ fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }
 
-fn kernel(release: &str) -> Check {
+fn kernel(release: &str) -> Finding {
     let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     match version {
-        (0, _) => Check::new("kernel", false, format!("Linux {release:?}: its version can't be read")),
-        old if old < (6, 6) => Check::new(
-            "kernel",
-            false,
-            format!("Linux {release}: too old for AF_PACKET ports, which need tcx (6.6)"),
-        ),
-        _ => Check::new("kernel", true, format!("Linux {release}")),
+        (0, _) => Err(format!("Linux {release:?}: its version can't be read")),
+        old if old < (6, 6) => {
+            Err(format!("Linux {release}: too old for AF_PACKET ports, which need tcx (6.6)"))
+        }
+        _ => Ok(format!("Linux {release}")),
     }
 }
 
@@ -103,84 +99,61 @@ fn has(capabilities: u64, number: u32) -> bool {
     capabilities >> number & 1 == 1
 }
 
-fn permissions(capabilities: u64) -> Check {
+fn permissions(capabilities: u64) -> Finding {
     let missing: Vec<&str> =
         NEEDED.iter().filter(|(_, number)| !has(capabilities, *number)).map(|(name, _)| *name).collect();
     match missing.as_slice() {
-        [] => Check::new("permission", true, "all that `run` needs"),
-        missing => Check::new("permission", false, format!("missing: {}; run as root", missing.join(", "))),
+        [] => Ok("all that `run` needs".to_owned()),
+        missing => Err(format!("missing: {}; run as root", missing.join(", "))),
     }
 }
 
-fn af_xdp() -> Check {
+fn af_xdp() -> Finding {
     // SAFETY: socket() touches no memory of ours.
     let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
     if fd >= 0 {
         // SAFETY: the descriptor was just opened, and no other code uses it.
         unsafe { libc::close(fd) };
-        return Check::new(AF_XDP, true, "sockets can be created");
+        return Ok("sockets can be created".to_owned());
     }
     match Errno::last() {
-        Errno::EPERM => Check::new(AF_XDP, true, "the kernel supports AF_XDP; creating sockets needs root"),
-        error => Check::new(
-            AF_XDP,
-            false,
-            format!("can't create sockets: {error}; ports use AF_PACKET, which is slower"),
-        ),
+        Errno::EPERM => Ok("the kernel supports AF_XDP; creating sockets needs root".to_owned()),
+        error => Err(format!("can't create sockets: {error}; ports use AF_PACKET, which is slower")),
     }
 }
 
-fn locked_memory(capabilities: u64, limit: u64) -> Check {
+fn locked_memory(capabilities: u64, limit: u64) -> Finding {
     match (has(capabilities, CAP_IPC_LOCK), limit >= LOCKED_BYTES) {
-        (true, _) => Check::new("memory lock", true, "unlimited for this process (CAP_IPC_LOCK)"),
-        (false, true) => Check::new("memory lock", true, format!("{} MiB may be locked", limit >> 20)),
+        (true, _) => Ok("unlimited for this process (CAP_IPC_LOCK)".to_owned()),
+        (false, true) => Ok(format!("{} MiB may be locked", limit >> 20)),
         (false, false) => {
             let (has, needs) = (limit >> 10, LOCKED_BYTES >> 10);
-            Check::new(
-                "memory lock",
-                false,
-                format!("{has} KiB may be locked, AF_XDP needs {needs}: ulimit -l {needs}"),
-            )
+            Err(format!("{has} KiB may be locked, AF_XDP needs {needs}: ulimit -l {needs}"))
         }
     }
 }
 
-fn jit(value: &str) -> Check {
+fn jit(value: &str) -> Finding {
     match value {
-        "1" | "2" => Check::new("bpf jit", true, "on"),
+        "1" | "2" => Ok("on".to_owned()),
         // The switch exists only in the first network namespace, and not in a kernel that always compiles.
-        "" => Check::new(
-            "bpf jit",
-            true,
-            "its sysctl is not visible in this network namespace, or does not exist",
-        ),
-        _ => Check::new(
-            "bpf jit",
-            false,
-            "off: the XDP program is interpreted; sysctl -w net.core.bpf_jit_enable=1",
-        ),
+        "" => Ok("its sysctl is not visible in this network namespace, or does not exist".to_owned()),
+        _ => Err("off: the XDP program is interpreted; sysctl -w net.core.bpf_jit_enable=1".to_owned()),
     }
 }
 
-fn huge_pages(transparent: &str, meminfo: &str) -> Check {
+fn huge_pages(transparent: &str, meminfo: &str) -> Finding {
     let chosen = transparent.split(['[', ']']).nth(1).unwrap_or("absent");
     let reserved =
         meminfo.lines().find_map(|line| line.strip_prefix("HugePages_Total:")).map_or("0", str::trim);
     let (pages, are) = (count(reserved, "page"), by_number(reserved, "is", "are"));
     let rest = format!("{pages} {are} also reserved, which the router does not use");
     match chosen {
-        "always" | "madvise" => {
-            Check::new("huge pages", true, format!("transparent huge pages are enabled; {rest}"))
-        }
-        other => Check::new(
-            "huge pages",
-            false,
-            format!(
-                "transparent huge pages are {other}: packet memory uses small pages, and the kernel takes \
-                 over later after the router is killed; echo madvise > \
-                 /sys/kernel/mm/transparent_hugepage/enabled"
-            ),
-        ),
+        "always" | "madvise" => Ok(format!("transparent huge pages are enabled; {rest}")),
+        other => Err(format!(
+            "transparent huge pages are {other}: packet memory uses small pages, and the kernel takes over \
+             later after the router is killed; echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"
+        )),
     }
 }
 
@@ -190,32 +163,34 @@ mod tests {
 
     #[test]
     fn kernels_without_tcx_are_named() {
-        assert!(kernel("6.18.44-fc-v657").fine);
-        assert!(kernel("7.0-rc1").fine);
-        assert!(!kernel("6.1.0-13-amd64").fine);
-        assert!(!kernel("").fine);
+        assert!(kernel("6.18.44-fc-v657").is_ok());
+        assert!(kernel("7.0-rc1").is_ok());
+        assert!(kernel("6.1.0-13-amd64").is_err());
+        assert!(kernel("").is_err());
     }
 
     #[test]
     fn missing_capabilities_are_named() {
         let all = effective_capabilities("Name:\tx\nCapEff:\t000001ffffffffff\n");
-        assert!(permissions(all).fine);
-        assert!(permissions(1 << 12 | 1 << 13 | 1 << 21).fine);
-        let some = permissions(1 << 12);
-        assert!(!some.fine && some.text.contains("CAP_NET_RAW, CAP_SYS_ADMIN"), "{}", some.text);
+        assert!(permissions(all).is_ok());
+        assert!(permissions(1 << 12 | 1 << 13 | 1 << 21).is_ok());
+        let some = permissions(1 << 12).unwrap_err();
+        assert!(some.contains("CAP_NET_RAW, CAP_SYS_ADMIN"), "{some}");
     }
 
     #[test]
     fn locked_memory_is_enough_or_not() {
-        assert!(locked_memory(1 << CAP_IPC_LOCK, 0).fine);
-        assert!(locked_memory(0, u64::MAX).fine);
-        assert!(!locked_memory(0, 8 << 20).fine);
+        assert!(locked_memory(1 << CAP_IPC_LOCK, 0).is_ok());
+        assert!(locked_memory(0, u64::MAX).is_ok());
+        assert!(locked_memory(0, 8 << 20).is_err());
     }
 
     #[test]
     fn huge_pages_that_are_never_given_are_named() {
-        assert!(huge_pages("always [madvise] never", "HugePages_Total:      64\n").text.contains("64 pages"));
-        assert!(!huge_pages("always madvise [never]", "").fine);
-        assert!(!huge_pages("", "").fine);
+        assert!(
+            huge_pages("always [madvise] never", "HugePages_Total:      64\n").unwrap().contains("64 pages")
+        );
+        assert!(huge_pages("always madvise [never]", "").is_err());
+        assert!(huge_pages("", "").is_err());
     }
 }

@@ -5,29 +5,17 @@ use serde_json::Value;
 
 use crate::arguments::ControlPlaneAction;
 use crate::client::Client;
-use crate::output::{Column, Failure, done, rows, table};
+use crate::output::{Failure, done, rows, show, table};
 use crate::pairs::changes;
 
-const CLASSES: &[Column] = &[
-    ("class", "class"),
-    ("rate", "rate"),
-    ("burst", "burst"),
-    ("passed", "passed"),
-    ("dropped", "dropped"),
-    ("dropped/s", "dropped_rate"),
-    ("meaning", "meaning"),
-];
+const CLASSES: &str = "class | rate | burst | passed | dropped | dropped/s=dropped_rate | meaning";
 
 /// Shows the classes, or changes their rates.
 pub fn control_plane(client: &Client, action: &ControlPlaneAction, json: bool) -> Result<(), Failure> {
     match action {
         ControlPlaneAction::Show => {
             let value = client.get("/control-plane")?;
-            if json {
-                println!("{value:#}");
-            } else {
-                print!("{}", listed(&value));
-            }
+            show(&value, json, || listed(&value));
         }
         ControlPlaneAction::Set { settings } => {
             let body = Value::Object(changes(settings)?);

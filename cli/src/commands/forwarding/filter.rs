@@ -4,12 +4,12 @@ use hyper::Method;
 use millrace_units::{by_number, count};
 use serde_json::{Value, json};
 
-use crate::arguments::FilterAction;
+use crate::arguments::{FilterAction, Noun};
 use crate::client::{Client, segment};
-use crate::commands::columns::FILTERS;
 use crate::commands::forwarding::lists::Lines;
+use crate::commands::nouns::describe;
 use crate::commands::watch;
-use crate::output::{Failure, done, plain, rows};
+use crate::output::{Failure, done, plain, rows, show};
 
 /// Adds, removes, lists and explains filters.
 pub fn filter(client: &Client, action: &FilterAction, json: bool) -> Result<(), Failure> {
@@ -56,12 +56,12 @@ pub fn filter(client: &Client, action: &FilterAction, json: bool) -> Result<(), 
             if *lines && !json {
                 rows(&look()?).iter().for_each(|filter| println!("{}", line(filter)));
             } else {
-                watch::list(how, look, ("id", FILTERS), json)?;
+                watch::list(how, look, ("id", describe(Noun::Filters).columns), json)?;
             }
         }
         FilterAction::Explain { packet } => {
             let value = client.get(&format!("/filters/explain?packet={}", segment(packet)))?;
-            explain(&value, json);
+            show(&value, json, || explained(&value));
         }
         FilterAction::Check => return check(&client.get("/filters/check")?, json),
     }
@@ -115,27 +115,28 @@ fn line(filter: &Value) -> String {
     format!("{matches} action {action} gate {gate} priority {priority}")
 }
 
-fn explain(value: &Value, json: bool) {
-    if json {
-        println!("{value:#}");
-        return;
-    }
-    if rows(value).is_empty() {
-        println!("no gate has filters");
-    }
+/// Formats which filters match a packet at each gate.
+fn explained(value: &Value) -> String {
+    let mut text = String::new();
     for gate in rows(value) {
-        println!("gate {}, position {}", plain(&gate["gate"]), plain(&gate["position"]));
+        text += &format!("gate {}, position {}\n", plain(&gate["gate"]), plain(&gate["position"]));
         for candidate in rows(&gate["candidates"]) {
             let mark = if candidate["chosen"] == true { "*" } else { " " };
             let [id, filter, action, priority, outcome] =
                 ["id", "match", "action", "priority", "outcome"].map(|key| plain(&candidate[key]));
-            println!("{mark} {id:>4}  {action} for {filter}, priority {priority}: {outcome}");
+            text += &format!("{mark} {id:>4}  {action} for {filter}, priority {priority}: {outcome}\n");
         }
         if gate["left_out"] != 0 {
             let more = plain(&gate["left_out"]);
-            println!("        {more} more {} not match", by_number(&more, "does", "do"));
+            text += &format!("        {more} more {} not match\n", by_number(&more, "does", "do"));
         }
     }
+    or_no_filters(text)
+}
+
+/// Returns a text about gates; if it is empty, that no gate has filters.
+fn or_no_filters(text: String) -> String {
+    if text.is_empty() { "no gate has filters\n".to_owned() } else { text }
 }
 
 /// Formats a filter for the findings of `check`.
@@ -186,54 +187,48 @@ fn before(by: &[Value]) -> String {
 
 /// Prints findings about filters; returns an error if there are any, so that scripts notice.
 fn check(value: &Value, json: bool) -> Result<(), Failure> {
-    if json {
-        println!("{value:#}");
-    } else {
-        print_findings(value);
-    }
+    show(value, json, || findings(value));
     let lists = ["shadowed", "ambiguous", "below_routes"];
-    let findings = |gate: &Value| lists.iter().map(|list| rows(&gate[list]).len()).sum::<usize>();
-    match rows(value).iter().map(findings).sum() {
+    let found = |gate: &Value| lists.iter().map(|list| rows(&gate[list]).len()).sum::<usize>();
+    match rows(value).iter().map(found).sum() {
         0 => Ok(()),
         findings => Err(Failure::new(format!("{}: see above", count(findings, "finding")))),
     }
 }
 
-fn print_findings(value: &Value) {
+/// Formats the findings about the filters of each gate.
+fn findings(value: &Value) -> String {
+    let mut text = String::new();
     for gate in rows(value) {
         let [name, filters, pairs] = ["gate", "filters", "ambiguous_pairs"].map(|key| plain(&gate[key]));
         let shadowed = rows(&gate["shadowed"]);
-        let never = by_number(shadowed.len(), "wins", "win");
-        println!(
-            "gate {name}: {}, {} never {never}, {}",
+        text += &format!(
+            "gate {name}: {}, {} never {}, {}\n",
             count(filters, "filter"),
             shadowed.len(),
+            by_number(shadowed.len(), "wins", "win"),
             count(pairs, "ambiguous pair")
         );
-        for finding in shadowed {
-            println!("  {} never wins: {}", named(&finding["filter"]), before(rows(&finding["by"])));
-        }
-        for filter in rows(&gate["undecided"]) {
-            println!(
-                "  {}: not decided whether several others together come before it always",
-                named(filter)
-            );
-        }
-        for pair in rows(&gate["ambiguous"]) {
-            println!(
-                "  {} wins over {} by {}: a priority would make plain what is meant",
-                named(&pair["winner"]),
-                named(&pair["loser"]),
-                plain(&pair["decided_by"])
-            );
-        }
-        for filter in rows(&gate["below_routes"]) {
-            println!("  {} loses against every route: raise its priority", named(filter));
-        }
+        let never = |finding: &Value| {
+            format!("  {} never wins: {}\n", named(&finding["filter"]), before(rows(&finding["by"])))
+        };
+        let undecided = |filter: &Value| {
+            let what = "not decided whether several others together come before it always";
+            format!("  {}: {what}\n", named(filter))
+        };
+        let ambiguous = |pair: &Value| {
+            let [winner, loser] = ["winner", "loser"].map(|key| named(&pair[key]));
+            let by = plain(&pair["decided_by"]);
+            format!("  {winner} wins over {loser} by {by}: a priority would make plain what is meant\n")
+        };
+        let below =
+            |filter: &Value| format!("  {} loses against every route: raise its priority\n", named(filter));
+        text.extend(shadowed.iter().map(never));
+        text.extend(rows(&gate["undecided"]).iter().map(undecided));
+        text.extend(rows(&gate["ambiguous"]).iter().map(ambiguous));
+        text.extend(rows(&gate["below_routes"]).iter().map(below));
     }
-    if rows(value).is_empty() {
-        println!("no gate has filters");
-    }
+    or_no_filters(text)
 }
 
 #[cfg(test)]

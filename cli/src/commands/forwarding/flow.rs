@@ -4,9 +4,9 @@ use hyper::Method;
 use millrace_units::count;
 use serde_json::Value;
 
-use crate::arguments::{FlowAction, FlowOrder};
+use crate::arguments::{FlowAction, FlowOrder, word};
 use crate::client::{Client, segment};
-use crate::output::{Column, Failure, done, lines, plain, rows, table};
+use crate::output::{Failure, done, lines, plain, rows, show, table};
 
 /// Maximum number of flows that `flow show` prints.
 const SHOWN: usize = 100;
@@ -16,7 +16,7 @@ pub fn flow(client: &Client, action: &FlowAction, json: bool) -> Result<(), Fail
     match action {
         FlowAction::List { flows, order, limit } => {
             let value = ask(client, flows.filter(), *order, *limit)?;
-            list(&value, *order, json);
+            show(&value, json, || listed(&value, *order));
         }
         FlowAction::Show { flows } => {
             let flow = flows.filter().ok_or_else(|| {
@@ -27,15 +27,10 @@ pub fn flow(client: &Client, action: &FlowAction, json: bool) -> Result<(), Fail
             if flows.is_empty() {
                 return Err(Failure::new(format!("no flow matches {flow:?}: `flow list` lists the flows")));
             }
-            if json {
-                println!("{:#}", value["flows"]);
-            } else {
-                let shown: Vec<String> = flows.iter().map(lines).collect();
-                print!("{}", shown.join("\n"));
-            }
+            show(&value["flows"], json, || flows.iter().map(lines).collect::<Vec<_>>().join("\n"));
         }
         FlowAction::Flush { flows } => {
-            let value = client.send(Method::DELETE, &path(flows.filter(), ""), None)?;
+            let value = client.send(Method::DELETE, &flows_path(flows.filter(), ""), None)?;
             done(&value, &format!("{} forgotten", count(plain(&value["flushed"]), "flow")), json);
         }
     }
@@ -43,36 +38,23 @@ pub fn flow(client: &Client, action: &FlowAction, json: bool) -> Result<(), Fail
 }
 
 fn ask(client: &Client, filter: Option<&str>, order: FlowOrder, limit: usize) -> Result<Value, Failure> {
-    client.get(&path(filter, &format!("order={}&limit={limit}", order.name())))
+    client.get(&flows_path(filter, &format!("order={}&limit={limit}", word(order))))
 }
 
-fn path(filter: Option<&str>, more: &str) -> String {
+/// Returns the path of the flows that a filter matches, with further arguments.
+pub fn flows_path(filter: Option<&str>, more: &str) -> String {
     let filter = filter.map_or_else(String::new, |filter| format!("filter={}&", segment(filter)));
     format!("/flows?{filter}{more}").trim_end_matches(['&', '?']).to_owned()
 }
 
-fn list(value: &Value, order: FlowOrder, json: bool) {
-    if json {
-        println!("{value:#}");
-        return;
-    }
-    let mut columns: Vec<Column> = vec![("flow", "flow"), ("packets", "packets"), ("bytes", "bytes")];
-    if matches!(order, FlowOrder::Rate) {
-        columns.extend([("packets/s", "packet_rate"), ("bits/s", "bit_rate")]);
-    }
-    columns.extend([
-        ("idle s", "idle"),
-        ("state", "state"),
-        ("level", "level"),
-        ("route", "route"),
-        ("bindings", "bindings"),
-    ]);
+fn listed(value: &Value, order: FlowOrder) -> String {
+    let rates =
+        if matches!(order, FlowOrder::Rate) { " | packets/s=packet_rate | bits/s=bit_rate" } else { "" };
+    let columns = format!("flow | packets | bytes{rates} | idle s=idle | state | level | route | bindings");
     let flows = rows(&value["flows"]);
-    print!("{}", table(flows, &columns));
     let more = value["found"].as_u64().unwrap_or(0).saturating_sub(flows.len() as u64);
-    if more > 0 {
-        println!("and {more} more");
-    }
+    let rest = if more > 0 { format!("and {more} more\n") } else { String::new() };
+    table(flows, &columns) + &rest
 }
 
 #[cfg(test)]
@@ -81,8 +63,8 @@ mod tests {
 
     #[test]
     fn a_filter_stands_escaped_in_the_path() {
-        assert_eq!(path(Some("proto udp"), "order=rate"), "/flows?filter=proto%20udp&order=rate");
-        assert_eq!(path(Some("in lan"), ""), "/flows?filter=in%20lan");
-        assert_eq!(path(None, ""), "/flows");
+        assert_eq!(flows_path(Some("proto udp"), "order=rate"), "/flows?filter=proto%20udp&order=rate");
+        assert_eq!(flows_path(Some("in lan"), ""), "/flows?filter=in%20lan");
+        assert_eq!(flows_path(None, ""), "/flows");
     }
 }

@@ -1,7 +1,5 @@
 //! Lists of routes and filters from files, one per line, sent in one atomic request.
 
-use std::fs;
-use std::io::{self, Read as _};
 use std::path::Path;
 
 use hyper::Method;
@@ -13,12 +11,11 @@ use crate::output::Failure;
 
 /// Reads a whole file, or standard input for `-`.
 pub fn read(file: &Path) -> Result<String, Failure> {
-    let failed = |error: io::Error| Failure::new(format!("can't read {}: {error}", file.display()));
     if file.as_os_str() != "-" {
-        return fs::read_to_string(file).map_err(failed);
+        return crate::output::read(file);
     }
-    let mut text = String::new();
-    io::stdin().read_to_string(&mut text).map_err(failed)?;
+    let text = std::io::read_to_string(std::io::stdin())
+        .map_err(|error| Failure::new(format!("can't read -: {error}")))?;
     if text.is_empty() {
         return Err(Failure::new(
             "standard input is empty: name a file (commands in a script of `millrace shell` have no standard \

@@ -3,50 +3,30 @@
 use hyper::Method;
 use serde_json::{Value, json};
 
-use crate::arguments::{Place, PlaceAction};
-use crate::client::{Client, segment};
-use crate::output::{Column, Failure, done, plain, rows, table};
+use crate::arguments::{Place, PlaceAction, word};
+use crate::client::Client;
+use crate::commands::forwarding::flow::flows_path;
+use crate::output::{Failure, done, plain, rows, show, table};
 
-const PLACEMENTS: &[Column] = &[
-    ("flows", "flow"),
-    ("wanted", "level"),
-    ("in the driver", "driver"),
-    ("at a worker", "worker"),
-    ("because", "why_worker"),
-];
-const FLOWS: &[Column] = &[
-    ("flow", "flow"),
-    ("level", "level"),
-    ("placed", "placed"),
-    ("packets", "packets"),
-    ("because", "why_not_driver"),
-];
+const PLACEMENTS: &str = "flows=flow | wanted=level | in the driver=driver | at a worker=worker \
+    | because=why_worker";
+const FLOWS: &str = "flow | level | placed | packets | because=why_not_driver";
 
 /// Places flows, or shows their levels.
 pub fn place(client: &Client, place: &Place, json: bool) -> Result<(), Failure> {
     match (&place.action, &place.flow, place.level) {
         (Some(PlaceAction::Show { flow, limit }), ..) => {
-            let filter =
-                flow.as_deref().map_or_else(String::new, |flow| format!("filter={}&", segment(flow)));
-            let value = client.get(&format!("/flows?{filter}order=packets&limit={limit}"))?;
-            if json {
-                println!("{value:#}");
-            } else {
-                print!("{}", table(rows(&value["flows"]), FLOWS));
-            }
+            let value = client.get(&flows_path(flow.as_deref(), &format!("order=packets&limit={limit}")))?;
+            show(&value, json, || table(rows(&value["flows"]), FLOWS));
         }
         (None, Some(flow), Some(level)) => {
-            let body = json!({"flow": flow, "level": level.name()});
+            let body = json!({"flow": flow, "level": word(level)});
             let value = client.send(Method::PUT, "/placements", Some(&body))?;
             done(&value, &placed(&value), json);
         }
         _ => {
             let value = client.get("/placements")?;
-            if json {
-                println!("{value:#}");
-            } else {
-                print!("{}", listed(&value));
-            }
+            show(&value, json, || listed(&value));
         }
     }
     Ok(())

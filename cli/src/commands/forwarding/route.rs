@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use crate::arguments::{Noun, RouteAction};
 use crate::client::{Client, segment};
-use crate::commands::columns::columns;
 use crate::commands::forwarding::lists::Lines;
+use crate::commands::nouns::describe;
 use crate::commands::watch;
-use crate::output::{Failure, done, plain, print, rows};
+use crate::output::{Failure, done, plain, rows};
 
 /// Adds, removes, lists and looks up routes.
 pub fn route(client: &Client, action: &RouteAction, json: bool) -> Result<(), Failure> {
@@ -22,14 +22,12 @@ pub fn route(client: &Client, action: &RouteAction, json: bool) -> Result<(), Fa
             done(&value, &format!("{} added", count(plain(&value["added"]), "route")), json);
         }
         RouteAction::Add { words, from: None } => {
-            let body = body(words.iter().map(String::as_str))
-                .map_err(|problem| Failure::usage(format!("route add: {problem}")))?;
+            let body = body_of("add", words)?;
             let value = client.send(Method::POST, "/routes", Some(&body))?;
             done(&value, &format!("route added: {}", line(&value)), json);
         }
         RouteAction::Replace { words } => {
-            let body = body(words.iter().map(String::as_str))
-                .map_err(|problem| Failure::usage(format!("route replace: {problem}")))?;
+            let body = body_of("replace", words)?;
             let value = client.send(Method::PUT, "/routes", Some(&body))?;
             done(&value, &format!("route in place: {}", line(&value)), json);
         }
@@ -52,21 +50,15 @@ pub fn route(client: &Client, action: &RouteAction, json: bool) -> Result<(), Fa
             let look = || client.get(&path);
             if *lines && !json {
                 let routes = look()?;
-                rows(&routes)
-                    .iter()
-                    .filter(|route| is_readable(route))
-                    .for_each(|route| println!("{}", line(route)));
+                let readable = rows(&routes).iter().filter(|route| is_readable(route));
+                readable.for_each(|route| println!("{}", line(route)));
             } else {
-                watch::list(how, look, ("to", columns(Noun::Routes)), json)?;
+                watch::list(how, look, ("to", describe(Noun::Routes).columns), json)?;
             }
         }
         RouteAction::Lookup { address } => {
             let value = client.get(&format!("/routes/lookup?address={}", segment(address)))?;
-            if json {
-                print(&value, &[], json);
-            } else {
-                println!("{}{}", line(&value), counted(&value));
-            }
+            done(&value, &format!("{}{}", line(&value), counted(&value)), json);
         }
     }
     Ok(())
@@ -99,6 +91,11 @@ fn counted(route: &Value) -> String {
         "\npackets queued {queued}, sent {sent} ({}), lost {lost}, waiting {waiting}",
         count(bytes, "byte")
     )
+}
+
+fn body_of(command: &str, words: &[String]) -> Result<Value, Failure> {
+    let parsed = body(words.iter().map(String::as_str));
+    parsed.map_err(|problem| Failure::usage(format!("route {command}: {problem}")))
 }
 
 /// Parses a route from the words of ip-route(8), `route add` or `route list --lines` into a request body.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::{NeighbourAction, Noun, RouterAction};
 use crate::client::Client;
-use crate::commands::columns::columns;
+use crate::commands::nouns::describe;
 use crate::output::{Failure, as_in_file, done, plain, print};
 use crate::pairs::changes;
 
@@ -14,7 +14,7 @@ pub fn router(client: &Client, action: &RouterAction, json: bool) -> Result<(), 
     match action {
         RouterAction::Show => {
             let settings = client.get("/router")?;
-            print(&if json { settings } else { as_in_file(settings) }, &[], json);
+            print(&if json { settings } else { as_in_file(settings) }, "", json);
         }
         RouterAction::Set { settings } => {
             let body = Value::Object(changes(settings)?);
@@ -38,7 +38,7 @@ pub fn neighbour(client: &Client, action: &NeighbourAction, json: bool) -> Resul
             let value = client.send(Method::DELETE, "/neighbours", Some(&body))?;
             done(&value, &format!("neighbour {address} at port {port} is asked for its address"), json);
         }
-        NeighbourAction::List => print(&client.get("/neighbours")?, columns(Noun::Neighbours), json),
+        NeighbourAction::List => print(&client.get("/neighbours")?, describe(Noun::Neighbours).columns, json),
     }
     Ok(())
 }

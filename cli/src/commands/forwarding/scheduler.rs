@@ -8,56 +8,20 @@ use serde_json::{Map, Value, json};
 
 use crate::arguments::{PortAction, QueueAction, SchedulerAction};
 use crate::client::{Client, segment};
-use crate::output::{Column, Failure, done, plain, rows, table};
+use crate::output::{Failure, command_key, done, plain, rows, show, table};
 use crate::pairs::{changes, pairs};
 
-const COLUMNS: &[Column] = &[
-    ("node", "shown"),
-    ("id", "id"),
-    ("kind", "kind"),
-    ("settings", "said"),
-    ("promised", "promised"),
-    ("delivered", "delivered"),
-    ("packets", "sent_packets"),
-    ("waiting", "held_packets"),
-    ("most", "peak_packets"),
-    ("peak bytes", "peak_bytes"),
-    ("drops", "dropped"),
-    ("marks", "marked_packets"),
-];
+const COLUMNS: &str = "node=shown | id | kind | settings=said | promised | delivered \
+    | packets=sent_packets | waiting=held_packets | most=peak_packets | peak bytes=peak_bytes \
+    | drops=dropped | marks=marked_packets";
 
-const QUEUES: &[Column] = &[
-    ("port", "port"),
-    ("queue", "name"),
-    ("id", "id"),
-    ("kind", "kind"),
-    ("settings", "said"),
-    ("arrived", "offered_packets"),
-    ("sent", "sent_packets"),
-    ("sent bytes", "sent_bytes"),
-    ("waiting", "held_packets"),
-    ("bytes", "held_bytes"),
-    ("most", "peak_packets"),
-    ("peak bytes", "peak_bytes"),
-    ("drops", "dropped"),
-    ("marks", "marked_packets"),
-];
+const QUEUES: &str = "port | queue=name | id | kind | settings=said | arrived=offered_packets \
+    | sent=sent_packets | sent bytes=sent_bytes | waiting=held_packets | bytes=held_bytes \
+    | most=peak_packets | peak bytes=peak_bytes | drops=dropped | marks=marked_packets";
 
-const FLOWS: &[Column] = &[
-    ("flow", "flow"),
-    ("quantum", "quantum"),
-    ("threshold", "threshold"),
-    ("rate", "reserved"),
-    ("arrived", "offered_packets"),
-    ("sent", "sent_packets"),
-    ("moved", "moved_packets"),
-    ("waiting", "held_packets"),
-    ("bytes", "held_bytes"),
-    ("most", "peak_packets"),
-    ("peak bytes", "peak_bytes"),
-    ("drops", "dropped"),
-    ("marks", "marked_packets"),
-];
+const FLOWS: &str = "flow | quantum | threshold | rate=reserved | arrived=offered_packets \
+    | sent=sent_packets | moved=moved_packets | waiting=held_packets | bytes=held_bytes \
+    | most=peak_packets | peak bytes=peak_bytes | drops=dropped | marks=marked_packets";
 
 /// Changes settings of ports.
 pub fn port(client: &Client, action: &PortAction, json: bool) -> Result<(), Failure> {
@@ -97,16 +61,16 @@ pub fn scheduler(client: &Client, action: &SchedulerAction, json: bool) -> Resul
             let value = client.send(Method::DELETE, &path(port, Some(node)), Some(&body))?;
             done(&value, &removed(port, node, to.as_deref(), &value), json);
         }
-        SchedulerAction::Show { port: Some(port) } => show(&client.get(&path(port, None))?, json),
+        SchedulerAction::Show { port: Some(port) } => {
+            let value = client.get(&path(port, None))?;
+            show(&value, json, || tree(&value));
+        }
         SchedulerAction::Show { port: None } => {
             let value = client.get("/schedulers")?;
-            if json {
-                println!("{value:#}");
-            } else if rows(&value).is_empty() {
-                println!("no port has a scheduler: all send at once, first in first out");
-            } else {
-                rows(&value).iter().for_each(|one| show(one, false));
-            }
+            show(&value, json, || match rows(&value) {
+                [] => "no port has a scheduler: all send at once, first in first out\n".to_owned(),
+                all => all.iter().map(tree).collect(),
+            });
         }
     }
     Ok(())
@@ -131,7 +95,7 @@ pub fn queue(client: &Client, action: &QueueAction, json: bool) -> Result<(), Fa
     match action {
         QueueAction::Show { port: Some(port), queue: Some(queue) } => {
             let value = client.get(&queue_path(port, queue))?;
-            show_queues(std::slice::from_ref(&value), &value, json);
+            show(&value, json, || listed(std::slice::from_ref(&value)));
         }
         QueueAction::Show { port, .. } => {
             let mut value = client.get("/queues")?;
@@ -140,7 +104,7 @@ pub fn queue(client: &Client, action: &QueueAction, json: bool) -> Result<(), Fa
                 client.get(&format!("/ports/{}", segment(port)))?;
                 queues.retain(|queue| queue["port"] == port.as_str());
             }
-            show_queues(rows(&value), &value, json);
+            show(&value, json, || listed(rows(&value)));
         }
         QueueAction::Set { port, queue, flow, settings } => {
             let mut body = written(changes(settings)?);
@@ -162,31 +126,22 @@ fn queue_path(port: &str, queue: &str) -> String {
     format!("/queues/{}/{}", segment(port), segment(queue))
 }
 
-/// Prints queues and their flow queues as tables; with `json`, prints `whole`.
-fn show_queues(queues: &[Value], whole: &Value, json: bool) {
-    if json {
-        println!("{whole:#}");
-        return;
-    }
+/// Formats queues and their flow queues as tables.
+fn listed(queues: &[Value]) -> String {
     if queues.is_empty() {
-        println!("there is no queue: a port has some when it has a scheduler (`scheduler add`)");
-        return;
+        return "there is no queue: a port has some when it has a scheduler (`scheduler add`)\n".to_owned();
     }
     let line = |queue: &Value| {
-        let mut line = queue.clone();
-        line["said"] = json!(pairs_of(&queue["settings"]));
-        line["dropped"] = json!(pairs_of(&queue["drops"]));
+        let mut line = spelled(queue);
         line["reserved"] = json!(rate(&queue["rate"]));
         if queue["shared"] == true {
             line["flow"] = json!("(all others)");
         }
         line
     };
-    print!("{}", table(&queues.iter().map(line).collect::<Vec<_>>(), QUEUES));
+    let all = table(&queues.iter().map(line).collect::<Vec<_>>(), QUEUES);
     let flows: Vec<Value> = queues.iter().flat_map(|queue| rows(&queue["flows"])).map(line).collect();
-    if !flows.is_empty() {
-        print!("\n{}", table(&flows, FLOWS));
-    }
+    if flows.is_empty() { all } else { format!("{all}\n{}", table(&flows, FLOWS)) }
 }
 
 fn path(port: &str, node: Option<&str>) -> String {
@@ -204,11 +159,8 @@ fn written(mut settings: Map<String, Value>) -> Map<String, Value> {
     settings
 }
 
-fn show(scheduler: &Value, json: bool) {
-    if json {
-        println!("{scheduler:#}");
-        return;
-    }
+/// Formats a scheduler: the port, and its nodes as a tree.
+fn tree(scheduler: &Value) -> String {
     let rate = rate(&scheduler["rate"]);
     let rate = if rate == "-" { "as fast as it can".to_owned() } else { format!("at {rate}") };
     let link =
@@ -217,27 +169,22 @@ fn show(scheduler: &Value, json: bool) {
     let [queues, most] = ["queues", "most_queues"].map(|key| plain(&scheduler[key]));
     let [held, room, bytes, room_bytes] =
         ["held", "room_packets", "held_bytes", "room_bytes"].map(|key| plain(&scheduler[key]));
-    println!(
+    let mut text = format!(
         "port {port} sends {rate}{link}, overhead {overhead}; other packets wait in {default}; {queues} of {} in use, \
-         {held} of {} and {bytes} of {} wait",
+         {held} of {} and {bytes} of {} wait\n",
         count(most, "queue"),
         count(room, "packet"),
         count(room_bytes, "byte")
     );
-    if let Some(warning) = scheduler["warning"].as_str() {
-        println!("warning: {warning}");
-    }
-    if let Some(host) = host(&scheduler["host"]) {
-        println!("{host}");
-    }
+    text.extend(scheduler["warning"].as_str().map(|warning| format!("warning: {warning}\n")));
+    text.extend(host(&scheduler["host"]).map(|host| host + "\n"));
     let nodes = rows(&scheduler["nodes"]);
     if scheduler["default"].is_null() {
-        println!(
-            "it has no leaf yet, where packets could wait: until then the port sends as if it had no scheduler"
-        );
+        text += "it has no leaf yet, where packets could wait: until then the port sends as if it had no \
+                 scheduler\n";
     }
     let lines: Vec<Value> = nodes.iter().zip(depths(nodes)).map(|(node, depth)| line(node, depth)).collect();
-    print!("{}", table(&lines, COLUMNS));
+    text + &table(&lines, COLUMNS)
 }
 
 /// Formats the treatment of packets that the kernel itself sends by the port.
@@ -259,19 +206,25 @@ fn host(host: &Value) -> Option<String> {
 
 /// Formats a node as a row, indented by its depth.
 fn line(node: &Value, depth: usize) -> Value {
-    let mut line = node.clone();
+    let mut line = spelled(node);
     line["shown"] = json!(format!("{}{}", "  ".repeat(depth), plain(&node["name"])));
     line["promised"] = json!(rate(&node["promised"]));
     line["delivered"] = json!(rate(&node["delivered"]));
-    line["said"] = json!(pairs_of(&node["settings"]));
-    line["dropped"] = json!(pairs_of(&node["drops"]));
     line
+}
+
+/// Adds settings and drops as texts to a node or a queue.
+fn spelled(row: &Value) -> Value {
+    let mut row = row.clone();
+    row["said"] = json!(pairs_of(&row["settings"]));
+    row["dropped"] = json!(pairs_of(&row["drops"]));
+    row
 }
 
 /// Formats settings as `key=value`, as commands take them.
 fn pairs_of(settings: &Value) -> String {
     let settings = settings.as_object().into_iter().flatten();
-    let pair = |(key, value): (&String, &Value)| format!("{}={}", key.replace('_', "-"), plain(value));
+    let pair = |(key, value): (&String, &Value)| format!("{}={}", command_key(key), plain(value));
     settings.map(pair).collect::<Vec<_>>().join(" ")
 }
 

@@ -1,13 +1,11 @@
 //! The command `drops`: counts of dropped packets by reason, with the last packets.
 
-use std::io::Write as _;
-
 use serde_json::{Value, json};
 
 use crate::arguments::Drops;
 use crate::client::{Client, segment};
 use crate::commands::observe::capture::write_packets;
-use crate::commands::observe::events::Messages;
+use crate::commands::observe::messages::{Message, print_messages};
 use crate::output::{Failure, plain, rows};
 
 /// Prints counts with the last packets of each reason; with options, follows new drops or writes a file.
@@ -20,7 +18,13 @@ pub fn drops(client: &Client, asked: &Drops, json: bool) -> Result<(), Failure> 
     }
     let path = format!("/drops/packets?{}", reason.unwrap_or_default());
     if asked.follow {
-        return follow(client, &path, json);
+        return print_messages(client, &path, |Message { data, .. }| {
+            let text = match json {
+                true => format!("{data}\n"),
+                false => format!("{}  {}\n", plain(&data["reason"]), line(&data)),
+            };
+            Some((text, true))
+        });
     }
     let (counts, packets) = (client.get("/drops")?, client.get(&path)?);
     // Reasons have underscores; the argument may have hyphens.
@@ -42,23 +46,6 @@ pub fn drops(client: &Client, asked: &Drops, json: bool) -> Result<(), Failure> 
         of_reason.for_each(|packet| println!("  {}", line(packet)));
     }
     Ok(())
-}
-
-fn follow(client: &Client, path: &str, json: bool) -> Result<(), Failure> {
-    let mut messages = Messages::default();
-    client.stream(path, "text/event-stream", |bytes| {
-        for message in messages.add(bytes) {
-            let text = match json {
-                true => message.data.to_string(),
-                false => format!("{}  {}", plain(&message.data["reason"]), line(&message.data)),
-            };
-            let mut out = std::io::stdout();
-            if writeln!(out, "{text}").and_then(|()| out.flush()).is_err() {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    })
 }
 
 /// Formats a packet as a line.

@@ -1,25 +1,27 @@
 //! The commands `events` and `audit`.
 
-use std::io::Write as _;
-
 use millrace_units::{by_number, count};
 use serde_json::Value;
 
 use crate::arguments::{Audit, Events};
 use crate::client::Client;
-use crate::output::{Failure, is_harmless, plain, rows};
+use crate::commands::observe::messages::{Message, print_messages};
+use crate::output::{Failure, is_harmless, plain, rows, show};
 
 /// Prints events; with `--follow`, continues with new ones.
 pub fn events(client: &Client, asked: &Events, json: bool) -> Result<(), Failure> {
     if asked.follow {
-        return follow(client, asked, json);
+        return print_messages(client, &path(asked, asked.last.map(Some)), |Message { event, data }| {
+            let text = match (&*event, json) {
+                (_, true) => data.to_string(),
+                ("missed", false) => gap(data["missed"].as_u64().unwrap_or_default()),
+                _ => line(&data),
+            };
+            Some((text + "\n", true))
+        });
     }
     let page = client.get(&path(asked, asked.since.is_none().then_some(asked.last)))?;
-    if json {
-        println!("{page:#}");
-        return Ok(());
-    }
-    print!("{}", events_of(&page));
+    show(&page, json, || events_of(&page));
     Ok(())
 }
 
@@ -39,25 +41,6 @@ fn path(asked: &Events, last: Option<Option<u32>>) -> String {
     if all.is_empty() { "/events".to_owned() } else { format!("/events?{}", all.join("&")) }
 }
 
-fn follow(client: &Client, asked: &Events, json: bool) -> Result<(), Failure> {
-    let mut messages = Messages::default();
-    client.stream(&path(asked, asked.last.map(Some)), "text/event-stream", |bytes| {
-        for message in messages.add(bytes) {
-            let text = match (&*message.event, json) {
-                (_, true) => message.data.to_string(),
-                ("missed", false) => gap(message.data["missed"].as_u64().unwrap_or_default()),
-                _ => line(&message.data),
-            };
-            let mut out = std::io::stdout();
-            if writeln!(out, "{text}").and_then(|()| out.flush()).is_err() {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    })?;
-    Ok(())
-}
-
 /// Formats an event as a line.
 fn line(event: &Value) -> String {
     let several = event["count"].as_u64().filter(|times| *times > 1);
@@ -75,11 +58,7 @@ fn gap(missed: u64) -> String {
 /// Prints the last lines of the audit log.
 pub fn audit(client: &Client, asked: &Audit, json: bool) -> Result<(), Failure> {
     let lines = client.get(&format!("/audit?last={}", asked.last))?;
-    if json {
-        println!("{lines:#}");
-        return Ok(());
-    }
-    print!("{}", audit_of(&lines));
+    show(&lines, json, || audit_of(&lines));
     Ok(())
 }
 
@@ -102,57 +81,10 @@ fn audit_line(entry: &Value) -> String {
     line.chars().map(|letter| if is_harmless(letter) { letter } else { ' ' }).collect()
 }
 
-/// Parser of a server-sent event stream (WHATWG HTML, 9.2.6) whose data is JSON on one line.
-#[derive(Default)]
-pub struct Messages {
-    rest: Vec<u8>,
-    event: String,
-}
-
-/// Message of a stream.
-pub struct Message {
-    /// Event type.
-    pub event: String,
-    /// Data of the message.
-    pub data: Value,
-}
-
-impl Messages {
-    /// Adds bytes, and returns the messages that they complete.
-    pub fn add(&mut self, bytes: &[u8]) -> Vec<Message> {
-        self.rest.extend_from_slice(bytes);
-        let mut whole = Vec::new();
-        while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
-            let line: Vec<u8> = self.rest.drain(..=end).collect();
-            let line = String::from_utf8_lossy(&line);
-            let line = line.trim_end();
-            if let Some(event) = line.strip_prefix("event: ") {
-                event.clone_into(&mut self.event);
-            } else if let Some(data) = line.strip_prefix("data: ") {
-                let data = serde_json::from_str(data).unwrap_or(Value::Null);
-                whole.push(Message { event: std::mem::take(&mut self.event), data });
-            }
-        }
-        whole
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
-
-    #[test]
-    fn messages_are_put_together_from_pieces() {
-        let text = ": hello\nretry: 1000\n\nid: 7\nevent: link-up\ndata: {\"number\": 7}\n\n: \n\nevent: missed\ndata: {\"missed\": 3}\n\n";
-        for size in [1, 5, 1000] {
-            let mut messages = Messages::default();
-            let all: Vec<Message> =
-                text.as_bytes().chunks(size).flat_map(|chunk| messages.add(chunk)).collect();
-            let seen: Vec<_> = all.iter().map(|message| (&*message.event, &message.data)).collect();
-            assert_eq!(seen, [("link-up", &json!({"number": 7})), ("missed", &json!({"missed": 3}))]);
-        }
-    }
 
     #[test]
     fn a_line_of_the_audit_log_says_who_what_and_why() {

@@ -2,30 +2,13 @@
 
 use serde_json::Value;
 
-use crate::output::{Column, plain, rows, table};
+use crate::output::{plain, rows, table};
 
-const PORTS: &[Column] = &[
-    ("port", "name"),
-    ("device", "device"),
-    ("driver", "driver"),
-    ("xdp", "xdp"),
-    ("sockets", "sockets"),
-    ("rx queues", "rx_queues"),
-    ("tx queues", "tx_queues"),
-    ("mtu", "mtu"),
-    ("features", "features"),
-    ("no better mode", "why"),
-];
-const PROCESSORS: &[Column] = &[
-    ("processor", "name"),
-    ("level", "level"),
-    ("cpus", "cpus"),
-    ("treats", "treats"),
-    ("no flows, because", "why_not"),
-];
-const SWITCHES: &[Column] =
-    &[("switch", "name"), ("from", "from"), ("to", "to"), ("works", "works"), ("how", "how")];
-const CPUS: &[Column] = &[("cpu", "cpu"), ("core", "core"), ("package", "package"), ("node", "node")];
+const PORTS: &str = "port=name | device | driver | xdp | sockets | rx queues=rx_queues \
+    | tx queues=tx_queues | mtu | features | no better mode=why";
+const PROCESSORS: &str = "processor=name | level | cpus | treats | no flows, because=why_not";
+const SWITCHES: &str = "switch=name | from | to | works | how";
+const CPUS: &str = "cpu | core | package | node";
 
 /// Formats the hardware as a tree and tables.
 pub fn drawn(hardware: &Value) -> String {

@@ -2,14 +2,12 @@
 
 use serde_json::Value;
 
-use crate::commands::columns::columns;
-use crate::commands::forwarding::control_plane;
-use crate::commands::forwarding::place;
-use crate::commands::observe::events;
-use crate::commands::observe::hardware;
-
 use crate::arguments::{Noun, Show};
 use crate::client::Client;
+use crate::commands::configure::configuration::{missing, waits};
+use crate::commands::forwarding::{control_plane, place};
+use crate::commands::nouns::describe;
+use crate::commands::observe::{events, hardware};
 use crate::output::{Failure, plain, print, rows};
 
 /// Maximum number of names in an error.
@@ -18,41 +16,39 @@ const NAMED: usize = 10;
 impl Show {
     /// Returns the words of the equivalent command, if there is one.
     pub fn words(&self) -> Option<Vec<&str>> {
-        let words = match self.name {
-            Some(_) => self.noun.command_of_one(),
-            None => self.noun.command(),
-        };
-        Some(words?.iter().copied().chain(self.name.as_deref()).collect())
+        let noun = describe(self.noun);
+        let command = if self.name.is_some() { noun.command_of_one } else { noun.command };
+        Some(command?.split(' ').chain(self.name.as_deref()).collect())
     }
 }
 
 /// Shows a noun.
 pub fn show(client: &Client, noun: Noun, json: bool) -> Result<(), Failure> {
-    show_value(client.get(noun.path())?, noun, json);
+    show_value(client.get(describe(noun).path)?, noun, json);
     Ok(())
 }
 
 fn show_value(mut value: Value, noun: Noun, json: bool) {
     match noun {
-        Noun::Openapi => print(&value, &[], true),
+        Noun::Openapi => print(&value, "", true),
         Noun::Configuration if !json => print!("{}", value["text"].as_str().unwrap_or_default()),
         Noun::Hardware if !json => print!("{}", hardware::drawn(&value)),
         Noun::Events if !json => print!("{}", events::events_of(&value)),
         Noun::Audit if !json => print!("{}", events::audit_of(&value)),
         Noun::Places if !json => print!("{}", place::listed(&value)),
         Noun::ControlPlane if !json => print!("{}", control_plane::listed(&value)),
-        Noun::Rates if !json => print(&value["ports"], columns(noun), false),
-        Noun::Interface if !json => print(&value["resources"], columns(noun), false),
+        Noun::Rates if !json => print(&value["ports"], describe(noun).columns, false),
+        Noun::Interface if !json => print(&value["resources"], describe(noun).columns, false),
         Noun::Status if !json => {
             put_units(&mut value);
-            if let Some(waits) = crate::commands::configure::configuration::waits(&value["pending"]) {
+            if let Some(waits) = waits(&value["pending"]) {
                 value["pending"] = waits.into();
             }
-            let missing = crate::commands::configure::configuration::missing(&value);
+            let missing = missing(&value);
             if !missing.is_empty() {
                 value["missing_routes"] = missing.join("; ").into();
             }
-            print(&value, &[], false);
+            print(&value, "", false);
         }
         _ => show_rows(&mut value, noun, json),
     }
@@ -84,7 +80,7 @@ fn show_rows(value: &mut Value, noun: Noun, json: bool) {
         let what = if matches!(noun, Noun::Gates) { "action" } else { "gate" };
         value.as_array_mut().into_iter().flatten().for_each(|row| name_bindings(row, what));
     }
-    print(value, columns(noun), json);
+    print(value, describe(noun).columns, json);
     if !json {
         rows(value).iter().filter_map(passed_by).for_each(|line| println!("{line}"));
     }
@@ -118,14 +114,14 @@ fn name_bindings(row: &mut Value, what: &str) {
 /// Shows a noun, or the entries of its list with a name.
 pub fn show_one(client: &Client, asked: &Show, json: bool) -> Result<(), Failure> {
     let Some(name) = &asked.name else { return show(client, asked.noun, json) };
-    let value = named(client.get(asked.noun.path())?, asked.noun, name);
+    let value = named(client.get(describe(asked.noun).path)?, asked.noun, name);
     value.map(|value| show_value(value, asked.noun, json))
 }
 
 /// Keeps the rows with a name.
 fn named(mut value: Value, noun: Noun, name: &str) -> Result<Value, Failure> {
     let (one, several) = noun.names();
-    let Some((place, key)) = noun.key() else {
+    let Some((place, key)) = describe(noun).rows else {
         return Err(Failure::usage(format!("{one} {name:?}: `show {several}` takes no name; omit it")));
     };
     let name_of = |row: &Value| row.pointer(key).map(plain).unwrap_or_default();
@@ -202,7 +198,8 @@ mod tests {
         const SINGLE: [&str; 6] = ["hardware", "summary", "status", "router", "configuration", "openapi"];
         for noun in Noun::value_variants() {
             let (_, several) = noun.names();
-            let has_key = noun.key().is_some() || noun.command_of_one().is_some();
+            let described = describe(*noun);
+            let has_key = described.rows.is_some() || described.command_of_one.is_some();
             assert_eq!(has_key, !SINGLE.contains(&&*several), "{several}");
             for name in [None, Some("7".to_owned())] {
                 let show = Show { noun: *noun, name };

@@ -1,7 +1,6 @@
 //! The command `trace`: journeys of packets through the stages.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 
 use millrace_units::count;
 use serde_json::Value;
@@ -9,7 +8,7 @@ use serde_json::Value;
 use crate::arguments::Trace;
 use crate::client::{Client, segment};
 use crate::commands::observe::capture::write_packets;
-use crate::commands::observe::events::Messages;
+use crate::commands::observe::messages::{Message, print_messages};
 use crate::output::{Failure, plain, rows};
 
 /// Prints a block or a line of JSON for each packet, or writes a file.
@@ -21,23 +20,13 @@ pub fn trace(client: &Client, asked: &Trace, json: bool) -> Result<(), Failure> 
     if let Some(file) = &asked.write {
         return write_packets(client, &path, file);
     }
-    let mut messages = Messages::default();
-    client.stream(&path, "text/event-stream", |bytes| {
-        for message in messages.add(bytes) {
-            let text = match (&*message.event, json) {
-                ("packet", true) => format!("{}\n", message.data),
-                ("packet", false) => block(&message.data),
-                _ => {
-                    say_end(&message.data);
-                    return Ok(false);
-                }
-            };
-            let mut out = std::io::stdout();
-            if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
-                return Ok(false);
-            }
+    print_messages(client, &path, |Message { event, data }| match (&*event, json) {
+        ("packet", true) => Some((format!("{data}\n"), true)),
+        ("packet", false) => Some((block(&data), true)),
+        _ => {
+            say_end(&data);
+            None
         }
-        Ok(true)
     })
 }
 

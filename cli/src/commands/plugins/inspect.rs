@@ -7,7 +7,7 @@ use millrace_workbench::{Module, inspect as look};
 use serde_json::{Value, json};
 
 use crate::client::{Client, segment};
-use crate::output::{Failure, lines, plain, table};
+use crate::output::{Failure, lines, plain, show, table};
 
 /// Prints the properties of a plugin. `what` is a file if it exists or looks like a file name. Otherwise
 /// `what` names a plugin of the running router, which `remote` connects to.
@@ -27,11 +27,7 @@ pub fn inspect(
         Some(name) => of_router(&remote()?, name)?,
         None => of_file(what, keys)?,
     };
-    if json {
-        println!("{value:#}");
-    } else {
-        print!("{}", for_people(value));
-    }
+    show(&value, json, || for_people(value.clone()));
     Ok(())
 }
 
@@ -98,21 +94,10 @@ fn is_nothing(value: &Value) -> bool {
     }
 }
 
-const SETTINGS: &[(&str, &str)] = &[
-    ("setting", "setting"),
-    ("type", "type"),
-    ("range", "range"),
-    ("default", "default"),
-    ("meaning", "what"),
-];
-const MESSAGES: &[(&str, &str)] = &[("message", "message"), ("meaning", "what")];
-const MAPS: &[(&str, &str)] = &[
-    ("map", "name"),
-    ("key bytes", "key"),
-    ("value bytes", "value"),
-    ("entries", "entries"),
-    ("memory, each worker", "memory"),
-];
+const SETTINGS: &str = "setting | type | range | default | meaning=what";
+const MESSAGES: &str = "message | meaning=what";
+const MAPS: &str = "map=name | key bytes=key | value bytes=value | entries \
+    | memory, each worker=memory";
 
 fn maps(maps: &Value) -> Vec<Value> {
     maps.as_array().cloned().unwrap_or_default()

@@ -9,7 +9,7 @@ use millrace_workbench::{
 use serde_json::{Map, Value, json};
 
 use crate::arguments::PluginTest;
-use crate::output::{Failure, table};
+use crate::output::{Failure, rows, show, table};
 use crate::pairs::pairs;
 
 /// Runs a plugin on packets.
@@ -99,33 +99,29 @@ pub fn bench(file: &Path, settings: &[String], json: bool) -> Result<(), Failure
     let settings: Map<String, Value> = pairs(settings)?;
     let module = Module::read(file).map_err(Failure::new)?;
     let costs = measure(&module, &settings).map_err(Failure::new)?;
-    let value = serde_json::to_value(&costs).map_err(Failure::new)?;
-    if json {
-        println!("{value:#}");
-        return Ok(());
-    }
-    print_costs(&costs, &value);
+    show(&costs, json, || described(&costs));
     Ok(())
 }
 
-fn print_costs(costs: &Costs, value: &Value) {
-    println!("plugin {} {}, packets of {} bytes", costs.plugin, costs.version, costs.packet);
-    println!("module {} bytes, compiled in {:.1} ms to {} bytes", costs.module, costs.compile, costs.code);
-    println!(
-        "an instance begins in {:.2} ms, with {} bytes of memory, of which {} are used",
-        costs.create, costs.memory, costs.resident
-    );
-    let rows = value["batches"].as_array().map_or(&[][..], Vec::as_slice);
-    let columns = [
-        ("packets in a call", "packets"),
-        ("ns a packet", "nanoseconds/median"),
-        ("99 %", "nanoseconds/p99"),
-        ("cycles a packet", "cycles/median"),
-        ("99 %", "cycles/p99"),
-        ("calls", "rounds"),
-        ("stopped", "suspended"),
-    ];
-    print!("{}", table(rows, &columns));
+/// Describes the costs of a plugin in lines and a table.
+fn described(costs: &Costs) -> String {
+    let columns = "packets in a call=packets | ns a packet=nanoseconds/median | 99 %=nanoseconds/p99 \
+        | cycles a packet=cycles/median | 99 %=cycles/p99 | calls=rounds | stopped=suspended";
+    format!(
+        "plugin {} {}, packets of {} bytes\n\
+        module {} bytes, compiled in {:.1} ms to {} bytes\n\
+        an instance begins in {:.2} ms, with {} bytes of memory, of which {} are used\n{}",
+        costs.plugin,
+        costs.version,
+        costs.packet,
+        costs.module,
+        costs.compile,
+        costs.code,
+        costs.create,
+        costs.memory,
+        costs.resident,
+        table(rows(&json!(costs.batches)), columns)
+    )
 }
 
 #[cfg(test)]

@@ -100,8 +100,7 @@ fn none_in(known: &Config, arguments: &Run) -> String {
 }
 
 fn read(path: &Path) -> Result<Boot, Failure> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::new(format!("can't read {}: {error}", path.display())))?;
+    let text = crate::output::read(path)?;
     let config = Config::parse_further(&text, &path.display().to_string(), millrace_controller::check_rest)?;
     let origin = std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string();
     Ok(Boot { config, source: Some(Source { origin, text }) })

@@ -7,7 +7,7 @@ use millrace_config::{Config, PortKind, Step};
 
 use crate::arguments::Run;
 use crate::commands::doctor::missing_permissions;
-use crate::output::Failure;
+use crate::output::{Failure, show};
 
 /// Prints the planned changes of a start. Nothing is changed.
 ///
@@ -21,11 +21,7 @@ pub async fn dry_run(config: &Config, arguments: &Run, socket: &Path, json: bool
         plan.notes
             .push(format!("ports on devices need permissions that this process doesn't have: {missing}"));
     }
-    if json {
-        println!("{:#}", serde_json::to_value(&plan).map_err(Failure::new)?);
-    } else {
-        print!("{plan}");
-    }
+    show(&plan, json, || plan.to_string());
     Ok(())
 }
 

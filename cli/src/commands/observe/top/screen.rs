@@ -9,42 +9,15 @@ use serde_json::{Value, json};
 
 use super::look::Look;
 use crate::commands::configure::configuration::waits;
-use crate::output::{Column, plain, rows, table};
+use crate::output::{plain, rows, table};
 
-const PORTS: &[Column] = &[
-    ("port", "name"),
-    ("state", "state"),
-    ("rx/s", "rx_rate"),
-    ("tx/s", "tx_rate"),
-    ("rx b/s", "rx_bits"),
-    ("tx b/s", "tx_bits"),
-    ("waiting", "held"),
-];
-const DROPS: &[Column] =
-    &[("per second", "rate"), ("packets", "packets"), ("reason", "reason"), ("ports", "ports")];
-const QUEUES: &[Column] = &[
-    ("port", "port"),
-    ("queue", "name"),
-    ("promised b/s", "promised"),
-    ("delivered b/s", "delivered"),
-    ("waiting", "held_packets"),
-    ("drops", "drops"),
-];
-const INSTANCES: &[Column] = &[
-    ("instance", "name"),
-    ("plugin", "plugin"),
-    ("health", "health"),
-    ("packets/s", "rate"),
-    ("packets", "packets"),
-    ("faults", "faults"),
-];
-const FLOWS: &[Column] = &[
-    ("packets/s", "packet_rate"),
-    ("bits/s", "bit_rate"),
-    ("level", "level"),
-    ("flow", "flow"),
-    ("bindings", "bindings"),
-];
+const PORTS: &str = "port=name | state | rx/s=rx_rate | tx/s=tx_rate | rx b/s=rx_bits | tx b/s=tx_bits \
+    | waiting=held";
+const DROPS: &str = "per second=rate | packets | reason | ports";
+const QUEUES: &str = "port | queue=name | promised b/s=promised | delivered b/s=delivered \
+    | waiting=held_packets | drops";
+const INSTANCES: &str = "instance=name | plugin | health | packets/s=rate | packets | faults";
+const FLOWS: &str = "packets/s=packet_rate | bits/s=bit_rate | level | flow | bindings";
 
 /// The two latest snapshots, and the display of the current one.
 #[derive(Debug)]
