@@ -38,6 +38,9 @@ pub use show::{Audit, Events, Noun, Rates, Show, Top};
 pub use token::TokenAction;
 pub use traffic::{FilterAction, FlowAction, FlowOrder, NeighbourAction, RouteAction, Watch};
 
+use crate::output::Failure;
+use crate::usage::one_line;
+
 /// Default socket of the daemon.
 pub const DEFAULT_SOCKET: &str = "/run/millrace/millrace.sock";
 
@@ -76,14 +79,19 @@ pub struct Arguments {
     pub command: Command,
 }
 
-/// Parses the arguments of this process.
+/// Parses the arguments of this process. Prints help and the version, and wrong usage unless it is wanted as
+/// JSON, and exits.
 ///
 /// # Errors
 /// The arguments are invalid.
-pub fn parse() -> Result<Arguments, clap::Error> {
-    let matches = Arguments::command().try_get_matches()?;
-    let mut arguments =
-        Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut Arguments::command()))?;
+pub fn parse(json: bool) -> Result<Arguments, Failure> {
+    let refused = |error: clap::Error| match error.use_stderr() && json {
+        true => Failure::usage(one_line(&error)),
+        false => error.exit(),
+    };
+    let matches = Arguments::command().try_get_matches().map_err(refused)?;
+    let mut arguments = Arguments::from_arg_matches(&matches)
+        .map_err(|error| refused(error.format(&mut Arguments::command())))?;
     arguments.connection.prefer_said(&matches)?;
     Ok(arguments)
 }
@@ -92,17 +100,9 @@ pub fn parse() -> Result<Arguments, clap::Error> {
 ///
 /// # Errors
 /// The words are no valid command.
-pub fn command<'a>(words: impl Iterator<Item = &'a str>) -> Result<Command, crate::output::Failure> {
+pub fn command<'a>(words: impl Iterator<Item = &'a str>) -> Result<Command, Failure> {
     let read = Arguments::try_parse_from(std::iter::once("millrace").chain(words));
-    read.map(|arguments| arguments.command).map_err(|error| crate::output::Failure::usage(one_line(&error)))
-}
-
-/// Formats an error of the arguments as one line: its text before the usage.
-pub fn one_line(error: &clap::Error) -> String {
-    let text = error.to_string();
-    let said = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
-    let words: Vec<_> = said.filter(|line| !line.is_empty() && !line.starts_with("For more")).collect();
-    words.join(" ").trim_start_matches("error: ").to_owned()
+    read.map(|arguments| arguments.command).map_err(|error| Failure::usage(one_line(&error)))
 }
 
 /// Returns the word of a value on the command line, which is its name in the interface, too.

@@ -13,6 +13,7 @@ mod log;
 mod memory;
 mod output;
 mod pairs;
+mod usage;
 
 use std::process::ExitCode;
 
@@ -24,18 +25,12 @@ static MEMORY: memory::Guarded = memory::Guarded;
 fn main() -> ExitCode {
     restore_broken_pipe();
     completion::answer();
-    let arguments = match arguments::parse() {
-        Ok(arguments) => arguments,
-        Err(error) if error.use_stderr() && std::env::args().any(|argument| argument == "--json") => {
-            return fail(&Failure::usage(arguments::one_line(&error)), true);
-        }
-        Err(error) => error.exit(),
-    };
-    let json = arguments.json;
-    match commands::run(arguments) {
-        Ok(code) => code,
-        Err(failure) => fail(&failure, json),
-    }
+    let mut json = std::env::args().any(|argument| argument == "--json");
+    let ended = arguments::parse(json).and_then(|arguments| {
+        json = arguments.json;
+        commands::run(arguments)
+    });
+    ended.unwrap_or_else(|failure| fail(&failure, json))
 }
 
 /// Prints a failure on standard error.

@@ -7,6 +7,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, FromArgMatches as _};
 
 use super::{COMMON, DEFAULT_SOCKET};
+use crate::output::Failure;
 
 /// Connection to a router.
 #[derive(Clone, Debug, Args)]
@@ -46,7 +47,7 @@ impl Connection {
     ///
     /// # Errors
     /// Certificates and a fingerprint are both given in the same place.
-    pub fn prefer_said(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+    pub fn prefer_said(&mut self, matches: &ArgMatches) -> Result<(), Failure> {
         let is_said = |name| matches.value_source(name) == Some(ValueSource::CommandLine);
         if is_said("socket") && !is_said("server") {
             self.server = None;
@@ -60,8 +61,8 @@ impl Connection {
             (said, _) => {
                 let (one, other) =
                     if said { ("--ca", "--fingerprint") } else { ("MILLRACE_CA", "MILLRACE_FINGERPRINT") };
-                let text = format!("{one} and {other} exclude each other: give one of them\n");
-                return Err(clap::Error::raw(clap::error::ErrorKind::ArgumentConflict, text));
+                let text = format!("{one} and {other} exclude each other: give one of them");
+                return Err(Failure::usage(text));
             }
         }
         Ok(())
