@@ -97,14 +97,14 @@ fn list(word: Option<&str>, json: bool) -> Result<(), Failure> {
 fn exec(word: &str, node: &str, command: &[String]) -> Result<ExitCode, Failure> {
     let name = LabFile::name_of(word).map_err(Failure::new)?;
     let status = millrace_lab::exec(&name, node, command, runtime_directory()).map_err(Failure::new)?;
-    Ok(exit_code(status))
+    Ok(ExitCode::from(exit_code(status)))
 }
 
 /// Returns the command's exit code; if a signal ended it, 128 plus the number of the signal, as in shells.
-fn exit_code(status: ExitStatus) -> ExitCode {
+pub(super) fn exit_code(status: ExitStatus) -> u8 {
     use std::os::unix::process::ExitStatusExt;
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
-    ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
 fn described(state: &State) -> Value {
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn exec_ends_as_its_command_did() {
-        assert_eq!(exit_code(ExitStatus::from_raw(7 << 8)), ExitCode::from(7));
-        assert_eq!(exit_code(ExitStatus::from_raw(libc::SIGKILL)), ExitCode::from(137));
+        assert_eq!(exit_code(ExitStatus::from_raw(7 << 8)), 7);
+        assert_eq!(exit_code(ExitStatus::from_raw(libc::SIGKILL)), 137);
     }
 }

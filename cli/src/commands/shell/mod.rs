@@ -16,6 +16,7 @@ use signal_hook::consts::SIGINT;
 
 use self::line::{Order, Words, order};
 use crate::arguments::{Connection, Shell};
+use crate::commands::lab::exit_code;
 use crate::completion::ask_at;
 use crate::output::Failure;
 
@@ -105,13 +106,11 @@ fn interactive(connection: &Connection, json: bool) -> Result<ExitCode, Failure>
 
 /// Runs one command; returns its exit code, as in shells.
 fn run(words: &[String], (connection, json): (&Connection, bool), input: Stdio) -> Result<u8, Failure> {
-    use std::os::unix::process::ExitStatusExt;
     let program = std::env::current_exe().map_err(Failure::new)?;
     let mut command = Command::new(program);
     command.args(connection.arguments()).args(json.then_some("--json")).args(words).stdin(input);
     let status = command.status().map_err(|error| Failure::new(format!("can't run a command: {error}")))?;
-    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
-    Ok(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+    Ok(exit_code(status))
 }
 
 /// Returns the history file in the user's state directory (XDG Base Directory Specification), which is
