@@ -7,10 +7,11 @@ use millrace_packet::FlowKey;
 use millrace_units::PortId;
 
 use super::REPETITIONS;
-use super::flows::{Popularity, key, order};
+use super::flows::key;
 use super::lookups::{Timed, filled, look_up};
 use crate::family::Family;
 use crate::interrupt::check;
+use crate::memory::traffic::Distribution;
 use crate::statistics::{median, median_ratio};
 use crate::{BenchError, Bound, Measurement};
 
@@ -27,7 +28,7 @@ pub(super) fn run() -> Result<Vec<Measurement>, BenchError> {
     let mut results = Vec::new();
     let random_keys: Vec<FlowKey> = (0..FLOWS).map(|number| key(Family::V4, number)).collect();
     let mut random = filled(FLOWS, |number| random_keys[number as usize])?;
-    let order = order(Popularity::Uniform, FLOWS, PACKETS);
+    let order = Distribution::Uniform.order(FLOWS, PACKETS);
     for (name, keys) in key_sets()? {
         let mut chosen = filled(FLOWS, |number| keys[number as usize])?;
         let (mut randoms, mut chosens) = (Vec::new(), Vec::new());

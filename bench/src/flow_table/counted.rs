@@ -8,11 +8,12 @@ use millrace_packet::FlowKey;
 use millrace_units::Instant;
 
 use super::BATCH;
-use super::flows::{Popularity, key, order};
+use super::flows::key;
 use super::lookups::{SIZES, filled};
 use crate::callgrind::{callgrind_measured, name_of, part_of};
 use crate::counters::Meter;
 use crate::family::Family;
+use crate::memory::traffic::Distribution;
 use crate::testbed::process::is_installed;
 use crate::{BenchError, Measurement, Options, callgrind};
 
@@ -64,7 +65,7 @@ pub(super) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
 pub(crate) fn run_measured(name: &str) -> Option<Result<(), BenchError>> {
     let (family, flows): Part = part_of(BENCH, name)?;
     Some(filled(flows, |number| key(family, number)).and_then(|mut table| {
-        let order = order(Popularity::Uniform, flows, 2 * PACKETS);
+        let order = Distribution::Uniform.order(flows, 2 * PACKETS);
         let (before, counted) = order.split_at(PACKETS);
         let mut hits = 0;
         for (order, count) in [(before, false), (counted, true)] {
@@ -87,7 +88,7 @@ pub(crate) fn run_measured(name: &str) -> Option<Result<(), BenchError>> {
 /// Looks up packets in batches; each packet's flow has a record.
 pub(crate) fn hits(family: Family, packets: u64, meter: &mut Meter) -> Result<(), BenchError> {
     let mut table = filled(FLOWS, |number| key(family, number))?;
-    let order = order(Popularity::Uniform, FLOWS, packets as usize);
+    let order = Distribution::Uniform.order(FLOWS, packets as usize);
     let batches: Vec<[FlowKey; BATCH]> =
         order.chunks_exact(BATCH).map(|numbers| from_fn(|at| key(family, numbers[at]))).collect();
     let hits: usize = meter.measure(|| {

@@ -1,6 +1,5 @@
 //! Flows by number, and the order of their packets.
 
-use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use millrace_packet::FlowKey;
@@ -33,41 +32,6 @@ pub(super) fn scramble(number: u64) -> u64 {
     Random::new(number).bits()
 }
 
-/// Frequency of each flow's packets.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Popularity {
-    /// Equal frequency of all flows.
-    Uniform,
-    /// Frequency of the n-th most frequent flow in proportion to 1/n.
-    Zipf,
-}
-
-impl fmt::Display for Popularity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if *self == Self::Uniform { "uniform" } else { "Zipf" })
-    }
-}
-
-/// Returns the flow numbers of `packets` packets, out of `flows` flows.
-pub(crate) fn order(popularity: Popularity, flows: u32, packets: usize) -> Vec<u32> {
-    let random = |packet: usize| scramble(packet as u64 ^ 1 << 50) >> 11;
-    match popularity {
-        Popularity::Uniform => {
-            (0..packets).map(|packet| (random(packet) % u64::from(flows)) as u32).collect()
-        }
-        // Approximates Zipf's law: finds the x up to which the integral of 1/x from 1/2 is a random part of
-        // the whole.
-        Popularity::Zipf => {
-            let span = (f64::from(flows) + 0.5).ln() - 0.5_f64.ln();
-            let rank = |packet| {
-                let part = random(packet) as f64 / (1_u64 << 53) as f64;
-                ((0.5_f64.ln() + part * span).exp() + 0.5).floor().clamp(1.0, f64::from(flows)) as u32 - 1
-            };
-            (0..packets).map(rank).collect()
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
@@ -80,18 +44,5 @@ mod tests {
             let keys: HashSet<FlowKey> = (0..100_000).map(|number| key(family, number * 41)).collect();
             assert_eq!(keys.len(), 100_000);
         }
-    }
-
-    #[test]
-    fn flows_come_as_often_as_they_should() {
-        let share = |popularity, flow| {
-            let order = order(popularity, 1000, 200_000);
-            assert!(order.iter().all(|&flow| flow < 1000));
-            order.iter().filter(|&&other| other == flow).count() as f64 / 200_000.0
-        };
-        assert!((0.0005..0.0015).contains(&share(Popularity::Uniform, 0)));
-        // Reference: the sum of 1/n up to 1,000 is 7.485.
-        assert!((0.10..0.17).contains(&share(Popularity::Zipf, 0)), "{}", share(Popularity::Zipf, 0));
-        assert!((0.011..0.016).contains(&share(Popularity::Zipf, 9)));
     }
 }

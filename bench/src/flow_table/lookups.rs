@@ -8,10 +8,11 @@ use millrace_memory::{HugeSlice, prefetch_slice_element, zeroable};
 use millrace_packet::FlowKey;
 use millrace_units::Instant;
 
-use super::flows::{Popularity, key, order, scramble};
+use super::flows::{key, scramble};
 use super::{BATCH, REPETITIONS, table};
 use crate::family::Family;
 use crate::interrupt::check;
+use crate::memory::traffic::Distribution;
 use crate::statistics::median;
 use crate::{BenchError, Bound, Measurement};
 
@@ -157,13 +158,13 @@ fn hits(flows: u32, name: &str, limit: Option<f64>) -> Result<Vec<Measurement>, 
     let mut six = filled(flows, |number| key(Family::V6, number))?;
     let mut lines = Bare::new(flows)?;
     let cases = [
-        (Popularity::Uniform, Timed::Search),
-        (Popularity::Zipf, Timed::Search),
-        (Popularity::Uniform, Timed::HashAndSearch),
+        (Distribution::Uniform, Timed::Search),
+        (Distribution::Zipf, Timed::Search),
+        (Distribution::Uniform, Timed::HashAndSearch),
     ];
     let mut results = Vec::new();
-    for (popularity, timed) in cases {
-        let order = order(popularity, flows, PACKETS);
+    for (distribution, timed) in cases {
+        let order = distribution.order(flows, PACKETS);
         let (mut fours, mut sixes, mut bare) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..REPETITIONS {
             check()?;
@@ -174,8 +175,8 @@ fn hits(flows: u32, name: &str, limit: Option<f64>) -> Result<Vec<Measurement>, 
             sixes.push(all_hits(found, Family::V6, name)?);
         }
         let hash = if timed == Timed::HashAndSearch { ", with hash" } else { "" };
-        let case = |family| format!("hit, {family}, {name} flows, {popularity}{hash}");
-        let limit = limit.filter(|_| (popularity, timed) == (Popularity::Uniform, Timed::Search));
+        let case = |family| format!("hit, {family}, {name} flows, {distribution}{hash}");
+        let limit = limit.filter(|_| (distribution, timed) == (Distribution::Uniform, Timed::Search));
         results.extend([
             Measurement::median_of(case(Family::V4), &fours, "ns/packet")
                 .beside_runs("its two lines alone", &bare)
@@ -191,7 +192,7 @@ fn hits(flows: u32, name: &str, limit: Option<f64>) -> Result<Vec<Measurement>, 
 /// Measures lookups of flows without a record.
 fn misses(family: Family, flows: u32, name: &str) -> Result<Measurement, BenchError> {
     let mut table = filled(flows, |number| key(family, number))?;
-    let order = order(Popularity::Uniform, flows, PACKETS);
+    let order = Distribution::Uniform.order(flows, PACKETS);
     let mut times = Vec::new();
     for _ in 0..REPETITIONS {
         check()?;

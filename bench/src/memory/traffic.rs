@@ -1,5 +1,8 @@
-//! Popularity of flows and length of their packets.
+//! Frequency of flows and length of their packets.
 
+use std::fmt;
+
+use millrace_testkit::Random;
 use serde::{Deserialize, Serialize};
 
 use super::words::Words;
@@ -11,6 +14,32 @@ pub enum Distribution {
     Uniform,
     /// Frequency of the n-th most frequent flow in proportion to 1/n.
     Zipf,
+}
+
+impl Distribution {
+    /// Returns the flow numbers of `packets` packets, out of `flows` flows.
+    pub(crate) fn order(self, flows: u32, packets: usize) -> Vec<u32> {
+        let random = |packet: usize| Random::new(packet as u64 ^ 1 << 50).bits() >> 11;
+        match self {
+            Self::Uniform => (0..packets).map(|packet| (random(packet) % u64::from(flows)) as u32).collect(),
+            // Approximates Zipf's law: finds the x up to which the integral of 1/x from 1/2 is a random part of
+            // the whole.
+            Self::Zipf => {
+                let span = (f64::from(flows) + 0.5).ln() - 0.5_f64.ln();
+                let rank = |packet| {
+                    let part = random(packet) as f64 / (1_u64 << 53) as f64;
+                    ((0.5_f64.ln() + part * span).exp() + 0.5).floor().clamp(1.0, f64::from(flows)) as u32 - 1
+                };
+                (0..packets).map(rank).collect()
+            }
+        }
+    }
+}
+
+impl fmt::Display for Distribution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if *self == Self::Uniform { "uniform" } else { "Zipf" })
+    }
 }
 
 impl Words for Distribution {
@@ -65,5 +94,18 @@ mod tests {
     fn a_mix_has_the_average_that_it_is_named_by() {
         let sum: usize = IMIX.iter().map(|bytes| bytes + 4).sum();
         assert_eq!(sum / IMIX.len(), 353);
+    }
+
+    #[test]
+    fn flows_come_as_often_as_they_should() {
+        let share = |distribution: Distribution, flow| {
+            let order = distribution.order(1000, 200_000);
+            assert!(order.iter().all(|&flow| flow < 1000));
+            order.iter().filter(|&&other| other == flow).count() as f64 / 200_000.0
+        };
+        assert!((0.0005..0.0015).contains(&share(Distribution::Uniform, 0)));
+        // Reference: the sum of 1/n up to 1,000 is 7.485.
+        assert!((0.10..0.17).contains(&share(Distribution::Zipf, 0)), "{}", share(Distribution::Zipf, 0));
+        assert!((0.011..0.016).contains(&share(Distribution::Zipf, 9)));
     }
 }

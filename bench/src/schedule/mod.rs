@@ -54,21 +54,6 @@ const BATCH: usize = 32;
 const ROUNDS: usize = 501;
 const BATCHES: usize = 64;
 
-/// Costs on this machine in nanoseconds per packet: of the bare loop, and of a standard library ring in it.
-struct Machine {
-    own: f64,
-    ring: f64,
-}
-
-impl Machine {
-    fn measure() -> Self {
-        let own = median(&(0..ROUNDS).map(|_| round(&mut Nothing)).collect::<Vec<_>>());
-        let mut ring: VecDeque<Item8> = (0..QUEUES).map(item).collect();
-        let ring = median(&(0..ROUNDS).map(|_| round(&mut ring)).collect::<Vec<_>>()) - own;
-        Self { own, ring }
-    }
-}
-
 /// Queues under measurement in the loop.
 trait Queues {
     /// Fills the batch with the sent packets; returns their number.
@@ -111,6 +96,11 @@ impl Queues for VecDeque<Item8> {
     }
 }
 
+/// Returns the nanoseconds per packet of each round.
+fn rounds(queues: &mut impl Queues) -> Vec<f64> {
+    (0..ROUNDS).map(|_| round(queues)).collect()
+}
+
 /// Sends batches, and enqueues packets for the same queues in another order; returns the nanoseconds per
 /// packet.
 #[inline]
@@ -142,7 +132,10 @@ fn exchange(queues: &mut impl Queues, batches: usize, coming: &mut Vec<Arrival<I
 /// Options, reference costs and results of the benchmark.
 struct Run<'a, 'b> {
     options: &'a mut Options<'b>,
-    machine: Machine,
+    /// Nanoseconds per packet of the bare loop.
+    own: f64,
+    /// Nanoseconds per packet of a standard library ring in the loop.
+    ring: f64,
     results: Vec<Measurement>,
 }
 
@@ -151,13 +144,13 @@ impl Run<'_, '_> {
     fn measure(&mut self, case: &str, tree: &mut Tree, limit: Option<f64>) -> Result<f64, BenchError> {
         check()?;
         let held = tree.port.held_packets();
-        let costs: Vec<f64> = (0..ROUNDS).map(|_| round(tree) - self.machine.own).collect();
+        let costs: Vec<f64> = rounds(tree).into_iter().map(|cost| cost - self.own).collect();
         if tree.port.held_packets() != held {
             return Err(failed(format!("{case}: packets were lost, or none was ready")));
         }
         let (cost, (least, _)) = (median(&costs), extremes(&costs));
         (self.options.progress)(&format!("{case}: {cost:.1} ns, {least:.1} at best"));
-        let ring = limit.is_none().then_some(self.machine.ring);
+        let ring = limit.is_none().then_some(self.ring);
         let measured = Measurement::median_of(case, &costs, "ns/packet").promising(Bound::AtMost, limit);
         self.results.push(measured.beside("a ring, first in first out", ring));
         Ok(cost)
@@ -337,7 +330,9 @@ fn memory() -> Result<[f64; 2], BenchError> {
 
 /// Runs all cases.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
-    let mut run = Run { options, machine: Machine::measure(), results: Vec::new() };
+    let own = median(&rounds(&mut Nothing));
+    let ring = median(&rounds(&mut (0..QUEUES).map(item).collect::<VecDeque<_>>())) - own;
+    let mut run = Run { options, own, ring, results: Vec::new() };
     run.measure("fifo, 8,192 packets", &mut alone(&NodeKind::Fifo(big_queue()), 1)?, Some(5.0))?;
     let mut priority = above(&NodeKind::Priority, (QUEUES, 0), Share::Level)?;
     run.measure("priority, 8,192 levels", &mut priority, Some(10.0))?;

@@ -4,22 +4,35 @@ mod asked;
 mod gates;
 mod packets;
 mod pipeline;
-mod place;
 mod routes;
 mod source;
 
 pub(crate) use self::packets::{Chosen, flow, frame, frames, network};
 pub(crate) use self::pipeline::{Pipeline, SEED};
-pub(crate) use self::place::Place;
 pub(crate) use self::routes::RouteWriter;
 pub(crate) use self::source::Source;
 
 use std::time::Duration;
 
+use millrace_pipeline::DeviceId;
+use millrace_units::PortId;
 use serde::{Deserialize, Serialize};
 
 use super::traffic::{Distribution, Size};
 use crate::BenchError;
+
+/// Device and its port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    pub device: DeviceId,
+    pub port: PortId,
+}
+
+impl Place {
+    pub const fn numbered(number: u16) -> Self {
+        Self { device: DeviceId(number), port: PortId(number) }
+    }
+}
 
 /// Input port of a router with one worker.
 const IN: Place = Place::numbered(0);

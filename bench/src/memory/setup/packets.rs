@@ -10,7 +10,6 @@ use millrace_wire::MacAddr;
 
 use super::{ABREAST, IN, IN_MAC, MTU, ROUTES, Setup};
 use crate::family::Family;
-use crate::flow_table::flows::order;
 use crate::memory::case::Case;
 use crate::memory::traffic::Distribution;
 use crate::testbed::frame::UdpFrame;
@@ -112,7 +111,7 @@ pub(crate) fn frames(case: Case, setup: Setup, chosen: Chosen) -> Vec<Vec<u8>> {
     Random::new(1).shuffle(&mut frames);
     if setup.distribution == Distribution::Zipf {
         let packets = frames.len().max(FEWEST);
-        let order = order(crate::flow_table::flows::Popularity::Zipf, frames.len() as u32, packets);
+        let order = Distribution::Zipf.order(frames.len() as u32, packets);
         frames = order.into_iter().map(|flow| frames[flow as usize].clone()).collect();
     }
     if setup.flow_packets > 1 {

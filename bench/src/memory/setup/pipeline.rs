@@ -22,10 +22,9 @@ use millrace_wire::MacAddr;
 
 use super::gates::{Unit, changes, gates, of_established};
 use super::packets::{Chosen, generator};
-use super::place::Place;
 use super::routes::{gateway, in_subnet, out_subnet, routes};
 use super::source::pool;
-use super::{IN, IN_MAC, MTU, OUT, OUT_MAC, QueueSetup, RouteWriter, STEP, Setup};
+use super::{IN, IN_MAC, MTU, OUT, OUT_MAC, Place, QueueSetup, RouteWriter, STEP, Setup};
 use crate::BenchError;
 use crate::family::Family;
 use crate::memory::case::Case;
