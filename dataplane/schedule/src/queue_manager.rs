@@ -45,8 +45,6 @@ pub(crate) struct QueueManager<T> {
     pub arena: Arena<T>,
     queues: Slots<Queue>,
     cold: Slots<Cold>,
-    free: Vec<u32>,
-    free_cold: Vec<u32>,
     limit: u32,
     /// Whether a flow has found no free queue since the last take-back, although its leaf may have more
     /// queues.
@@ -61,8 +59,6 @@ impl<T: Item> QueueManager<T> {
             arena: Arena::new(limits.packets, limits.bytes),
             queues: Slots::with_capacity(limits.queues as usize),
             cold: Slots::default(),
-            free: Vec::new(),
-            free_cold: Vec::new(),
             limit: limits.queues,
             is_short: false,
             overhead,
@@ -77,7 +73,7 @@ impl<T: Item> QueueManager<T> {
 
     /// Returns the number of open queues.
     pub fn in_use(&self) -> u32 {
-        self.queues.len() as u32 - self.free.len() as u32
+        self.queues.in_use()
     }
 
     /// Returns the number of queues that can still be opened.
@@ -99,17 +95,7 @@ impl<T: Item> QueueManager<T> {
 
     /// Opens a queue, even in excess of the limit.
     pub fn open_anyway(&mut self, settings: &QueueSettings) -> u32 {
-        let queue = Queue::new(settings.threshold);
-        let index = match self.free.pop() {
-            Some(index) => {
-                self.queues[index as usize] = queue;
-                index
-            }
-            None => {
-                self.queues.push(queue);
-                self.queues.len() as u32 - 1
-            }
-        };
+        let index = self.queues.insert(Queue::new(settings.threshold));
         self.set(index, settings);
         index
     }
@@ -129,28 +115,27 @@ impl<T: Item> QueueManager<T> {
     /// Resets an empty queue to the state of a new queue.
     pub fn renew(&mut self, index: u32, settings: &QueueSettings) {
         self.forget_cold(index);
-        self.queues[index as usize] = Queue::new(settings.threshold);
+        self.queues[index] = Queue::new(settings.threshold);
         self.set(index, settings);
     }
 
     /// Closes an empty queue and forgets its counters.
     pub fn close(&mut self, index: u32) {
         self.forget_cold(index);
-        self.free.push(index);
+        self.queues.release(index);
     }
 
     fn forget_cold(&mut self, index: u32) {
-        let cold = std::mem::replace(&mut self.queues[index as usize].cold, NONE);
-        if let Some(part) = self.cold.find_mut(cold as usize) {
-            *part = Cold::default();
-            self.free_cold.push(cold);
+        let cold = std::mem::replace(&mut self.queues[index].cold, NONE);
+        if cold != NONE {
+            self.cold.remove(cold);
         }
     }
 
     /// Changes the settings of a queue. Packets stay, and the AQM state stays unless the kind of AQM changes.
     pub fn set(&mut self, index: u32, settings: &QueueSettings) {
-        self.queues[index as usize].threshold = settings.threshold;
-        let has_cold = self.queues[index as usize].cold != NONE;
+        self.queues[index].threshold = settings.threshold;
+        let has_cold = self.queues[index].cold != NONE;
         if has_cold || settings.aqm != Aqm::TailDrop {
             self.cold_mut(index).aqm.set(&settings.aqm, index);
         }
@@ -164,7 +149,7 @@ impl<T: Item> QueueManager<T> {
 
     /// Gives a queue its own threshold, or the threshold `common` again.
     pub fn set_own_threshold(&mut self, index: u32, own: Option<u32>, common: u32) {
-        self.queues[index as usize].threshold = own.unwrap_or(common);
+        self.queues[index].threshold = own.unwrap_or(common);
         if own.is_some() || self.own_threshold(index).is_some() {
             self.cold_mut(index).has_own_threshold = own.is_some();
         }
@@ -173,19 +158,19 @@ impl<T: Item> QueueManager<T> {
     /// Returns a queue's own threshold, if it has one.
     pub fn own_threshold(&self, index: u32) -> Option<u32> {
         let queue = self.queue(index);
-        let is_own = self.cold.find(queue.cold as usize).is_some_and(|cold| cold.has_own_threshold);
+        let is_own = self.cold.find(queue.cold).is_some_and(|cold| cold.has_own_threshold);
         is_own.then_some(queue.threshold)
     }
 
     /// Returns a queue, if it exists.
     #[inline]
     pub fn find(&self, index: u32) -> Option<&Queue> {
-        self.queues.find(index as usize)
+        self.queues.find(index)
     }
 
     #[inline]
     pub fn queue(&self, index: u32) -> &Queue {
-        &self.queues[index as usize]
+        &self.queues[index]
     }
 
     /// Returns a queue and the length of its first packet; `None` if the queue is empty.
@@ -197,7 +182,7 @@ impl<T: Item> QueueManager<T> {
 
     #[inline]
     pub fn queue_mut(&mut self, index: u32) -> &mut Queue {
-        &mut self.queues[index as usize]
+        &mut self.queues[index]
     }
 
     /// Returns the queues and their packets, for a batch.
@@ -208,20 +193,17 @@ impl<T: Item> QueueManager<T> {
 
     pub fn view(&self, index: u32) -> QueueView {
         let queue = self.queue(index);
-        queue.view(self.cold.find(queue.cold as usize))
+        queue.view(self.cold.find(queue.cold))
     }
 
     /// Returns the cold part of a queue, and creates it if there is none.
     #[cold]
     fn cold_mut(&mut self, index: u32) -> &mut Cold {
-        let queue = &mut self.queues[index as usize];
+        let queue = &mut self.queues[index];
         if queue.cold == NONE {
-            queue.cold = self.free_cold.pop().unwrap_or_else(|| {
-                self.cold.push(Cold::default());
-                self.cold.len() as u32 - 1
-            });
+            queue.cold = self.cold.insert(Cold::default());
         }
-        &mut self.cold[queue.cold as usize]
+        &mut self.cold[queue.cold]
     }
 
     /// Offers an arriving packet to a queue.
@@ -235,7 +217,7 @@ impl<T: Item> QueueManager<T> {
         sink: &mut impl DropSink<T>,
     ) -> Offer {
         let length = item.length();
-        let queue = &mut self.queues[index as usize];
+        let queue = &mut self.queues[index];
         if queue.list.bytes() > queue.threshold
             || queue.cold != NONE
             || !self.arena.is_roomy(Load::of_packet(length))
@@ -258,11 +240,11 @@ impl<T: Item> QueueManager<T> {
         sink: &mut impl DropSink<T>,
     ) -> Offer {
         let length = item.length();
-        let queue = &mut self.queues[index as usize];
+        let queue = &mut self.queues[index];
         let mut is_to_mark = false;
         if queue.cold != NONE {
             // Active queue management counts every arrival, also of packets that the threshold refuses.
-            match Self::arrival(&mut self.cold[queue.cold as usize], queue, length, now) {
+            match Self::arrival(&mut self.cold[queue.cold], queue, length, now) {
                 RedVerdict::Pass => {}
                 RedVerdict::Mark => is_to_mark = true,
                 RedVerdict::Drop(cause) => return self.refuse(index, item, cause, sink),
@@ -279,7 +261,7 @@ impl<T: Item> QueueManager<T> {
             if !item.mark_congestion() {
                 return self.refuse(index, item, DropCause::Early, sink);
             }
-            self.cold[queue.cold as usize].drops.mark();
+            self.cold[queue.cold].drops.mark();
             sink.marked();
         }
         let offer = if queue.list.is_empty() { Offer::First } else { Offer::Taken };
@@ -296,7 +278,7 @@ impl<T: Item> QueueManager<T> {
         now: Instant,
         sink: &mut impl DropSink<T>,
     ) {
-        let queue = &mut self.queues[index as usize];
+        let queue = &mut self.queues[index];
         let load = Load::of(batch.len(), bytes);
         if let Some(load) = load
             && queue.cold == NONE
@@ -341,7 +323,7 @@ impl<T: Item> QueueManager<T> {
         wanted: impl FnMut(u32) -> bool,
         out: impl FnMut(T),
     ) -> Load {
-        let queue = &mut self.queues[index as usize];
+        let queue = &mut self.queues[index];
         if queue.cold != NONE {
             return Load::NOTHING;
         }
@@ -354,12 +336,12 @@ impl<T: Item> QueueManager<T> {
     /// Takes the next packet of a queue to send it. Returns whether more packets wait.
     #[inline]
     pub fn take(&mut self, index: u32, now: Instant, sink: &mut impl DropSink<T>) -> (Option<Held<T>>, bool) {
-        let queue = &mut self.queues[index as usize];
+        let queue = &mut self.queues[index];
         queue.note_peak();
         let managed = queue.cold != NONE;
         let held =
             if managed { self.take_managed(index, now, sink) } else { self.arena.pop(&mut queue.list) };
-        let queue = &mut self.queues[index as usize];
+        let queue = &mut self.queues[index];
         if let Some(held) = &held {
             queue.sent(Load::of_packet(held.length));
         }
@@ -370,8 +352,8 @@ impl<T: Item> QueueManager<T> {
     }
 
     fn take_managed(&mut self, index: u32, now: Instant, sink: &mut impl DropSink<T>) -> Option<Held<T>> {
-        let queue = &mut self.queues[index as usize];
-        let Cold { aqm, drops, max_packet, .. } = &mut self.cold[queue.cold as usize];
+        let queue = &mut self.queues[index];
+        let Cold { aqm, drops, max_packet, .. } = &mut self.cold[queue.cold];
         let AqmState::Codel(settings, codel) = aqm else {
             let held = self.arena.pop(&mut queue.list);
             if let AqmState::Red(red) = aqm
@@ -395,21 +377,15 @@ impl<T: Item> QueueManager<T> {
         held
     }
 
-    /// Takes the next packet of a queue to move it to another queue.
+    /// Takes the next packet of a queue that will be closed, to move it to another queue.
     pub fn take_to_move(&mut self, index: u32) -> Option<Held<T>> {
-        let queue = &mut self.queues[index as usize];
-        queue.note_peak();
-        let held = self.arena.pop(&mut queue.list)?;
-        let cold = self.cold_mut(index);
-        cold.moved_packets += 1;
-        cold.moved_bytes += u64::from(held.length);
-        Some(held)
+        self.arena.pop(&mut self.queues[index].list)
     }
 
     /// Appends a packet that was taken from another queue, regardless of the threshold.
     pub fn put(&mut self, index: u32, held: Held<T>) {
-        let (length, queue) = (held.length, &mut self.queues[index as usize]);
-        if let Some(cold) = self.cold.find_mut(queue.cold as usize) {
+        let (length, queue) = (held.length, &mut self.queues[index]);
+        if let Some(cold) = self.cold.find_mut(queue.cold) {
             cold.max_packet = cold.max_packet.max(length);
         }
         self.arena.push(&mut queue.list, held);
@@ -418,12 +394,12 @@ impl<T: Item> QueueManager<T> {
     /// Moves the packets of a flow from one queue to another, which is empty. All packets keep their order.
     /// Returns their number.
     pub fn separate(&mut self, from: u32, to: u32, flow: FlowNumber) -> u32 {
-        self.queues[from as usize].note_peak();
-        let mut all = std::mem::take(&mut self.queues[from as usize].list);
+        self.queues[from].note_peak();
+        let mut all = std::mem::take(&mut self.queues[from].list);
         let mut moved = Load::NOTHING;
         while let Some(held) = self.arena.pop(&mut all) {
             if held.flow != flow {
-                self.arena.push(&mut self.queues[from as usize].list, held);
+                self.arena.push(&mut self.queues[from].list, held);
                 continue;
             }
             moved = moved.plus(Load::of_packet(held.length));

@@ -1,99 +1,115 @@
 //! Slots of a structure, addressed by numbers that its own links hold.
 
 use std::ops::{Index, IndexMut};
-use std::slice::SliceIndex;
 
-/// Nodes, classes, queues or entries of a scheduler, by number. The structure itself supplies the numbers, in
-/// its links and its list of free slots. A caller's number is checked by [`find`](Self::find) first. Packets
-/// contain no slot numbers.
-#[derive(Clone, Debug)]
-pub(crate) struct Slots<T>(Vec<T>);
+/// Nodes, classes, queues, schedulers or entries of a scheduler, by number. The structure itself supplies the
+/// numbers, in its links. A caller's number is checked by [`find`](Self::find) first. Packets contain no slot
+/// numbers.
+#[derive(Debug)]
+pub(crate) struct Slots<T> {
+    items: Vec<T>,
+    /// Numbers of the slots that [`insert`](Self::insert) uses next, the last one first.
+    free: Vec<u32>,
+}
 
 impl<T> Slots<T> {
     /// Creates an empty set of slots, with capacity for `count`.
     pub fn with_capacity(count: usize) -> Self {
-        Self(Vec::with_capacity(count))
+        Self { items: Vec::with_capacity(count), free: Vec::new() }
     }
 
+    /// Returns the number of slots, the free ones included.
     #[inline(always)]
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.items.len()
     }
 
-    #[inline(always)]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// Returns the number of slots in use.
+    pub fn in_use(&self) -> u32 {
+        (self.items.len() - self.free.len()) as u32
     }
 
     /// Returns the slot of a number, if there is one.
     #[inline(always)]
-    pub fn find(&self, number: usize) -> Option<&T> {
-        self.0.get(number)
+    pub fn find(&self, number: u32) -> Option<&T> {
+        self.items.get(number as usize)
     }
 
     /// Returns the slot of a number for writing, if there is one.
     #[inline(always)]
-    pub fn find_mut(&mut self, number: usize) -> Option<&mut T> {
-        self.0.get_mut(number)
-    }
-
-    #[inline]
-    pub fn first(&self) -> Option<&T> {
-        self.0.first()
+    pub fn find_mut(&mut self, number: u32) -> Option<&mut T> {
+        self.items.get_mut(number as usize)
     }
 
     /// Appends a slot.
     #[inline]
     pub fn push(&mut self, value: T) {
-        self.0.push(value);
+        self.items.push(value);
+    }
+
+    /// Puts a value into a free slot, or into a new one. Returns the number of the slot.
+    pub fn insert(&mut self, value: T) -> u32 {
+        match self.free.pop() {
+            Some(number) => {
+                self[number] = value;
+                number
+            }
+            None => {
+                self.items.push(value);
+                self.items.len() as u32 - 1
+            }
+        }
+    }
+
+    /// Frees a slot. Its value stays until the slot is used again.
+    pub fn release(&mut self, number: u32) {
+        self.free.push(number);
     }
 
     /// Reserves memory for `more` additional slots.
     pub fn reserve(&mut self, more: usize) {
-        self.0.reserve(more);
-    }
-
-    #[inline(always)]
-    pub fn iter(&self) -> std::slice::Iter<'_, T> {
-        self.0.iter()
-    }
-
-    #[inline(always)]
-    pub fn iter_mut(&mut self) -> std::slice::IterMut<'_, T> {
-        self.0.iter_mut()
+        self.items.reserve(more);
     }
 
     /// Returns all slots.
     #[inline(always)]
     pub fn all(&self) -> &[T] {
-        &self.0
+        &self.items
     }
 
     /// Returns all slots for writing, for a loop over many of them.
     #[inline(always)]
     pub fn all_mut(&mut self) -> &mut [T] {
-        &mut self.0
+        &mut self.items
+    }
+}
+
+impl<T: Default> Slots<T> {
+    /// Frees a slot and returns its value. The slot holds a default value until it is used again.
+    pub fn remove(&mut self, number: u32) -> T {
+        self.release(number);
+        std::mem::take(&mut self[number])
     }
 }
 
 impl<T> Default for Slots<T> {
     fn default() -> Self {
-        Self(Vec::new())
+        Self::with_capacity(0)
     }
 }
 
-impl<T, I: SliceIndex<[T]>> Index<I> for Slots<T> {
-    type Output = I::Output;
+impl<T> Index<u32> for Slots<T> {
+    type Output = T;
 
     #[inline(always)]
-    fn index(&self, index: I) -> &I::Output {
-        &self.0[index]
+    fn index(&self, number: u32) -> &T {
+        &self.items[number as usize]
     }
 }
 
-impl<T, I: SliceIndex<[T]>> IndexMut<I> for Slots<T> {
+impl<T> IndexMut<u32> for Slots<T> {
     #[inline(always)]
-    fn index_mut(&mut self, index: I) -> &mut I::Output {
-        &mut self.0[index]
+    fn index_mut(&mut self, number: u32) -> &mut T {
+        &mut self.items[number as usize]
     }
 }

@@ -22,81 +22,68 @@ struct Entry {
 pub(crate) struct DeficitRoundRobin {
     entries: Slots<Entry>,
     round: Round,
-    free: Vec<u32>,
 }
 
 impl Entries for Slots<Entry> {
     #[inline]
     fn credit(&mut self, entry: u32, rounds: u32) -> u32 {
-        self[entry as usize].quantum.saturating_mul(rounds)
+        self[entry].quantum.saturating_mul(rounds)
     }
 
     #[inline]
     fn rounds(&self, entry: u32, bytes: u32) -> u32 {
-        bytes.div_ceil(self[entry as usize].quantum)
+        bytes.div_ceil(self[entry].quantum)
     }
 
     #[inline]
     fn place(&mut self, entry: u32) -> Place<'_> {
-        let Entry { deficit, next, .. } = &mut self[entry as usize];
+        let Entry { deficit, next, .. } = &mut self[entry];
         Place { deficit, next }
     }
 
     #[inline]
     fn visit(&mut self, entry: u32, grant: bool) -> bool {
-        let Entry { quantum, deficit, next, head, .. } = &mut self[entry as usize];
+        let Entry { quantum, deficit, next, head, .. } = &mut self[entry];
         Place { deficit, next }.grant(if grant { *quantum } else { 0 }, *head)
     }
 
     #[inline]
     fn head(&self, entry: u32) -> u32 {
-        self[entry as usize].head
+        self[entry].head
     }
 }
 
 impl DeficitRoundRobin {
     /// Adds a child with `quantum` bytes per round. Returns its slot.
     pub fn insert(&mut self, child: u32, quantum: u32) -> u32 {
-        let entry = Entry { quantum, deficit: 0, next: NONE, head: 0, child };
-        match self.free.pop() {
-            Some(slot) => {
-                self.entries[slot as usize] = entry;
-                slot
-            }
-            None => {
-                self.entries.push(entry);
-                self.entries.len() as u32 - 1
-            }
-        }
+        self.entries.insert(Entry { quantum, deficit: 0, next: NONE, head: 0, child })
     }
 
     /// Removes a child that is not backlogged.
     pub fn remove(&mut self, slot: u32) {
-        let entry = &mut self.entries[slot as usize];
-        entry.child = NONE;
-        self.free.push(slot);
+        self.entries.release(slot);
     }
 
     /// Whether there is no child.
     pub fn is_empty(&self) -> bool {
-        self.entries.len() == self.free.len()
+        self.entries.in_use() == 0
     }
 
     /// Returns the quantum of a child, in bytes per round.
     pub fn quantum(&self, slot: u32) -> u32 {
-        self.entries[slot as usize].quantum
+        self.entries[slot].quantum
     }
 
     /// Changes the quantum of a child. The new quantum applies from the child's next visit on.
     pub fn set_quantum(&mut self, slot: u32, quantum: u32) {
-        self.entries[slot as usize].quantum = quantum;
+        self.entries[slot].quantum = quantum;
     }
 }
 
 impl Discipline for DeficitRoundRobin {
     #[inline]
     fn activate(&mut self, slot: u32, length: u32, _now: Instant) {
-        self.entries[slot as usize].head = length;
+        self.entries[slot].head = length;
         self.round.join(&mut self.entries, slot);
     }
 
@@ -111,7 +98,7 @@ impl Discipline for DeficitRoundRobin {
 
     #[inline]
     fn served(&mut self, slot: u32, bytes: u32, next: Option<u32>, _now: Instant) {
-        self.entries[slot as usize].head = next.unwrap_or(0);
+        self.entries[slot].head = next.unwrap_or(0);
         self.round.served(&mut self.entries, slot, bytes, next.is_some());
     }
 
@@ -122,6 +109,6 @@ impl Discipline for DeficitRoundRobin {
 
     #[inline]
     fn child(&self, slot: u32) -> u32 {
-        self.entries[slot as usize].child
+        self.entries[slot].child
     }
 }

@@ -32,11 +32,10 @@ pub(crate) trait PacketScheduler<T> {
     fn head_length(&mut self, queues: &mut QueueManager<T>) -> Option<u32>;
 
     /// Removes the next packet, to move it to another leaf. The packets of a flow come out in order.
-    fn take_to_move(&mut self, queues: &mut QueueManager<T>, now: Instant) -> Option<Held<T>>;
+    fn take_to_move(&mut self, queues: &mut QueueManager<T>) -> Option<Held<T>>;
 
-    /// Adds a packet that was taken from another leaf. Its arrival may be long before `now`. The leaf drops
-    /// nothing.
-    fn put(&mut self, queues: &mut QueueManager<T>, held: Held<T>, now: Instant);
+    /// Adds a packet that was taken from another leaf. It may have arrived long ago. The leaf drops nothing.
+    fn put(&mut self, queues: &mut QueueManager<T>, held: Held<T>);
 }
 
 /// Scheduler that chooses among children, by their slots. A child is active while it may send. Lengths are

@@ -39,11 +39,11 @@ impl<T: Item> PacketScheduler<T> for Fifo {
         queues.arena.head_length(&queues.queue(self.0).list)
     }
 
-    fn take_to_move(&mut self, queues: &mut QueueManager<T>, _now: Instant) -> Option<Held<T>> {
+    fn take_to_move(&mut self, queues: &mut QueueManager<T>) -> Option<Held<T>> {
         queues.take_to_move(self.0)
     }
 
-    fn put(&mut self, queues: &mut QueueManager<T>, held: Held<T>, _now: Instant) {
+    fn put(&mut self, queues: &mut QueueManager<T>, held: Held<T>) {
         queues.put(self.0, held);
     }
 }

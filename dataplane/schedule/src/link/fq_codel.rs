@@ -145,10 +145,10 @@ impl FqCodel {
     /// Changes the number of flows. Waiting packets move to their new flows in the order in which they would
     /// have been sent, so each flow keeps its order. CoDel and the round restart. The next packet to send may
     /// change.
-    pub fn set_flows<T: Item>(&mut self, queues: &mut QueueManager<T>, flows: u32, now: Instant) {
+    pub fn set_flows<T: Item>(&mut self, queues: &mut QueueManager<T>, flows: u32) {
         let mut other = Self::new(FqCodelSettings { flows, ..self.settings });
-        while let Some(held) = self.take_to_move(queues, now) {
-            other.put(queues, held, now);
+        while let Some(held) = self.take_to_move(queues) {
+            other.put(queues, held);
         }
         (other.drops, other.max_packet) = (std::mem::take(&mut self.drops), self.max_packet);
         *self = other;
@@ -364,7 +364,7 @@ impl<T: Item> PacketScheduler<T> for FqCodel {
         queues.arena.head_length(&self.flows[index as usize].list)
     }
 
-    fn take_to_move(&mut self, queues: &mut QueueManager<T>, _now: Instant) -> Option<Held<T>> {
+    fn take_to_move(&mut self, queues: &mut QueueManager<T>) -> Option<Held<T>> {
         let (_, index) = self.choose()?;
         let flow = &mut self.flows[index as usize];
         let held = queues.arena.pop(&mut flow.list)?;
@@ -373,7 +373,7 @@ impl<T: Item> PacketScheduler<T> for FqCodel {
         Some(held)
     }
 
-    fn put(&mut self, queues: &mut QueueManager<T>, held: Held<T>, _now: Instant) {
+    fn put(&mut self, queues: &mut QueueManager<T>, held: Held<T>) {
         self.insert(queues, held);
     }
 }

@@ -54,7 +54,9 @@ pub(crate) enum Visit {
 }
 
 /// Entries that can send packets.
-pub(crate) trait Server: Entries {
+pub(crate) trait Server {
+    /// Returns the entries.
+    fn entries(&mut self) -> &mut impl Entries;
     /// Adds a quantum if `grant` is set, and sends the first packet if the credit covers it. Also returns the
     /// next entry of the round.
     fn serve(&mut self, entry: u32, grant: bool) -> (Visit, u32);
@@ -126,28 +128,28 @@ impl Round {
     /// Serves one entry after the other, each while its credit lasts, up to `most` packets in all. The result
     /// equals alternate calls of [`choose`](Self::choose) and [`served`](Self::served).
     #[inline]
-    pub fn serve(&mut self, entries: &mut impl Server, most: usize) {
+    pub fn serve(&mut self, server: &mut impl Server, most: usize) {
         let (mut passed, mut sent) = (0, 0);
         while sent < most && self.length > 0 {
             let current = self.current;
             let grant = !std::mem::replace(&mut self.granted, true);
-            let (visit, next) = entries.serve(current, grant);
+            let (visit, next) = server.serve(current, grant);
             match visit {
                 Visit::Poor => {
                     self.pass(next);
                     passed += 1;
                     if passed >= self.length {
-                        self.skip_rounds(entries);
+                        self.skip_rounds(server.entries());
                         passed = 0;
                     }
                     continue;
                 }
                 Visit::Sent => {}
                 Visit::Emptied => {
-                    *entries.place(self.previous).next = next;
+                    *server.entries().place(self.previous).next = next;
                     self.length -= 1;
                     self.go_to(next);
-                    entries.left(current);
+                    server.left(current);
                 }
             }
             (passed, sent) = (0, sent + 1);

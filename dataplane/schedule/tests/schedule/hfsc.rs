@@ -43,10 +43,11 @@ fn worst_delay(arrivals: &[Arrival], sent: &[Sent], flow: u32, rate: u64) -> u64
 #[test]
 fn delay_is_decoupled_from_rate() {
     let link = 10_000_000;
-    for (curve, from, to) in [
-        (Curve::from_delay(160, 5 * MS, Rate(64_000)), 0, 5 * MS + 1_200_000),
-        (Curve::linear(Rate(64_000)), 9 * MS, 21_200_000),
-    ] {
+    // The mapping of section VI: 160 bytes within 5 ms are 256 kb/s, which is above the rate.
+    let steep = Curve { first: Rate(256_001), duration: 5 * MS, then: Rate(64_000) };
+    for (curve, from, to) in
+        [(steep, 0, 5 * MS + 1_200_000), (Curve::linear(Rate(64_000)), 9 * MS, 21_200_000)]
+    {
         let mut port = port(Some(link));
         add(&mut port, 0, None, Share::Only, NodeKind::Hfsc);
         add(&mut port, 1, 0, leaf(Some(curve), None), fifo());

@@ -123,10 +123,9 @@ fn counters_before_and_behind_a_queue_agree() {
     assert_eq!((view.offered_packets, view.sent_packets, view.held_packets, dropped), (5, 1, 2, 2));
     assert_eq!((view.offered_bytes, view.peak_bytes, view.peak_packets), (5000, 3000, 3));
     assert_conserved(&view);
-    assert_eq!(port.edit().move_packets(NodeId(1), NodeId(2), at(0)).unwrap(), 2);
-    let (from, to) = (port.report().queue(NodeId(1)).unwrap(), port.report().queue(NodeId(2)).unwrap());
-    assert_eq!((from.moved_packets, from.held_packets, to.offered_packets, to.held_packets), (2, 0, 2, 2));
-    assert_conserved(&from);
+    assert_eq!(port.edit().remove(NodeId(1), Leftover::MoveTo(NodeId(2)), at(0), &mut never).unwrap(), 2);
+    let to = port.report().queue(NodeId(2)).unwrap();
+    assert_eq!((to.offered_packets, to.held_packets), (2, 2));
     assert_conserved(&to);
     let root = port.report().view(NodeId(0)).unwrap();
     assert_eq!((root.sent_packets, root.held_packets, root.drops.packets()), (1, 2, 2));
@@ -168,9 +167,9 @@ fn a_tree_is_replaced_under_load() {
     let sharing = Share::Curves(Curves::sharing(Rate(1_000_000)));
     add(&mut port, 11, 10, sharing, NodeKind::FlowQueues(Default::default()));
     assert_eq!(port.root(), Some(NodeId(0)));
-    port.edit().set_root(NodeId(10)).unwrap();
-    assert!(port.dequeue(at(0), &mut never).is_none());
     assert_eq!(port.edit().remove(NodeId(0), Leftover::MoveTo(NodeId(11)), at(0), &mut never).unwrap(), 10);
+    assert!(port.dequeue(at(0), &mut never).is_none());
+    port.edit().move_to(NodeId(10), None, Share::Only, at(0)).unwrap();
     assert_eq!((port.root(), port.held_packets()), (Some(NodeId(10)), 10));
     assert_eq!(port.report().flows(NodeId(11), 0, 2).unwrap().len(), 2);
     let mut last = [None; 3];
@@ -180,7 +179,6 @@ fn a_tree_is_replaced_under_load() {
         assert!(before < Some(gone.number));
     }
     assert_eq!(port.next_ready(), Instant::FOREVER);
-    assert!(port.edit().set_root(NodeId(11)).is_err());
 }
 
 #[test]

@@ -391,7 +391,7 @@ impl<T: Item> PacketScheduler<T> for FlowQueues {
         queues.arena.head_length(&queues.queue(index).list)
     }
 
-    fn take_to_move(&mut self, queues: &mut QueueManager<T>, _now: Instant) -> Option<Held<T>> {
+    fn take_to_move(&mut self, queues: &mut QueueManager<T>) -> Option<Held<T>> {
         let (round, mut turn) = self.turn(queues);
         let index = round.choose(&mut turn)?;
         let held = queues.take_to_move(index)?;
@@ -401,7 +401,7 @@ impl<T: Item> PacketScheduler<T> for FlowQueues {
         Some(held)
     }
 
-    fn put(&mut self, queues: &mut QueueManager<T>, held: Held<T>, _now: Instant) {
+    fn put(&mut self, queues: &mut QueueManager<T>, held: Held<T>) {
         let (index, flow) = (self.assignment.queue_for(queues, held.flow), held.flow);
         queues.put(index, held);
         let is_first = queues.queue(index).list.packets() == 1;

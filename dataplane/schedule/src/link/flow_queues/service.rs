@@ -4,7 +4,7 @@ use millrace_units::Instant;
 
 use super::{Counting, Turn};
 use crate::arena::Load;
-use crate::link::round::{Entries, Place, Server, Visit};
+use crate::link::round::{Entries, Server, Visit};
 use crate::{DropSink, Item};
 
 /// Service of queues in the round, and the output of their packets.
@@ -34,6 +34,11 @@ impl<'a, T: Item, S: DropSink<T>, O: FnMut(T)> Service<'a, T, S, O> {
 
 impl<T: Item, S: DropSink<T>, O: FnMut(T)> Server for Service<'_, T, S, O> {
     #[inline]
+    fn entries(&mut self) -> &mut impl Entries {
+        &mut self.turn
+    }
+
+    #[inline]
     fn serve(&mut self, entry: u32, grant: bool) -> (Visit, u32) {
         let queues = &mut *self.turn.queues;
         let Some((queue, length)) = queues.first(entry) else { return (Visit::Poor, entry) };
@@ -61,27 +66,5 @@ impl<T: Item, S: DropSink<T>, O: FnMut(T)> Server for Service<'_, T, S, O> {
     fn left(&mut self, entry: u32) {
         let quantum = self.turn.queues.queue(entry).quantum;
         self.turn.weights.count(quantum, false);
-    }
-}
-
-impl<T: Item, S, O> Entries for Service<'_, T, S, O> {
-    #[inline]
-    fn credit(&mut self, entry: u32, rounds: u32) -> u32 {
-        self.turn.credit(entry, rounds)
-    }
-
-    #[inline]
-    fn rounds(&self, entry: u32, bytes: u32) -> u32 {
-        self.turn.rounds(entry, bytes)
-    }
-
-    #[inline]
-    fn head(&self, entry: u32) -> u32 {
-        self.turn.head(entry)
-    }
-
-    #[inline]
-    fn place(&mut self, entry: u32) -> Place<'_> {
-        self.turn.place(entry)
     }
 }

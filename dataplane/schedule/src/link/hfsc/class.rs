@@ -1,7 +1,6 @@
 //! One class of an H-FSC hierarchy.
 
 use super::curve::{Curve, Curves, Running};
-use crate::arena::NONE;
 use crate::link::heap::Heap;
 
 /// Class of the hierarchy: a leaf class, or the common part of leaf and inner classes. The names in brackets
@@ -197,5 +196,5 @@ impl Inner {
     }
 }
 
+/// Number of the root class of every hierarchy.
 pub(crate) const ROOT: u32 = 0;
-const _: () = assert!(ROOT != NONE);

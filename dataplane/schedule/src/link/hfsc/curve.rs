@@ -24,17 +24,6 @@ impl Curve {
         Self { first: rate, duration: 0, then: rate }
     }
 
-    /// Creates the curve of a session whose packets of `bytes` (on the wire) must leave within `delay`
-    /// nanoseconds, at a rate of `rate`. This is the mapping of the paper, section VI.
-    pub fn from_delay(bytes: u32, delay: u64, rate: Rate) -> Self {
-        let needed = u128::from(bytes) * 8_000_000_000 / u128::from(delay.max(1));
-        let needed = Rate(u64::try_from(needed).unwrap_or(u64::MAX));
-        if needed > rate {
-            return Self { first: Rate(needed.0.saturating_add(1)), duration: delay, then: rate };
-        }
-        Self { first: Rate(0), duration: delay - rate.time_for(bytes.into()).min(delay), then: rate }
-    }
-
     /// Whether the curve is convex: the first piece is not steeper than the second.
     #[inline]
     pub(crate) fn is_convex(&self) -> bool {

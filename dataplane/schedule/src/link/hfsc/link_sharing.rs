@@ -17,12 +17,12 @@ const HORIZON: u64 = 1 << 62;
 impl Hfsc {
     /// Activates a leaf that became backlogged, and the idle classes above it.
     pub(super) fn sharing_begins(&mut self, leaf: u32, now: u64) {
-        if self.classes[leaf as usize].share.curve.is_none() {
+        if self.classes[leaf].share.curve.is_none() {
             return;
         }
         let mut index = leaf;
-        while self.classes[index as usize].parent != NONE {
-            let parent = self.classes[index as usize].parent;
+        while self.classes[index].parent != NONE {
+            let parent = self.classes[index].parent;
             self.enter(index, now);
             let inner = self.inner_mut(parent);
             inner.active += 1;
@@ -31,17 +31,17 @@ impl Hfsc {
             }
             index = parent;
         }
-        let root = &mut self.classes[ROOT as usize];
+        let root = &mut self.classes[ROOT];
         root.share.period = root.share.period.wrapping_add(1);
     }
 
     /// Gives a class that becomes active its virtual time, and inserts it among its siblings.
     fn enter(&mut self, index: u32, now: u64) {
-        let parent = self.classes[index as usize].parent;
-        let Class { inner, share: LinkShare { period, .. }, .. } = self.classes[parent as usize];
+        let parent = self.classes[index].parent;
+        let Class { inner, share: LinkShare { period, .. }, .. } = self.classes[parent];
         self.admit(inner, now);
-        let inner = &mut self.inners[inner as usize];
-        let class = &self.classes[index as usize];
+        let inner = &mut self.inners[inner];
+        let class = &self.classes[index];
         let virtual_time = if inner.active > 0 {
             let least = inner.fit.first().map_or(inner.least, |(least, _)| least.max(inner.least));
             if class.share.parent_period == period { class.share.virtual_time.max(least) } else { least }
@@ -51,7 +51,7 @@ impl Hfsc {
         };
         // The parent's next period begins when the parent becomes active.
         let coming = if inner.active == 0 { period.wrapping_add(1) } else { period };
-        let class = &mut self.classes[index as usize];
+        let class = &mut self.classes[index];
         class.share.virtual_time = virtual_time;
         class.share.adjustment = 0;
         class.share.period = class.share.period.wrapping_add(1);
@@ -70,20 +70,20 @@ impl Hfsc {
     /// Inserts an active class by its fit time and virtual time. Returns whether the fit time changed.
     #[inline]
     fn place(&mut self, index: u32, now: u64) -> bool {
-        let own = match &self.classes[index as usize].share.upper_limit {
+        let own = match &self.classes[index].share.upper_limit {
             Some(limit) => limit.from,
             None => 0,
         };
-        let inner = self.classes[index as usize].inner;
-        let children = if inner == NONE { 0 } else { self.inners[inner as usize].fit_time() };
+        let inner = self.classes[index].inner;
+        let children = if inner == NONE { 0 } else { self.inners[inner].fit_time() };
         let fit = own.max(children);
-        let class = &mut self.classes[index as usize];
+        let class = &mut self.classes[index];
         let changed = std::mem::replace(&mut class.share.fit, fit) != fit;
         let after = if fit <= now { Sharing::Fit } else { Sharing::Limited };
         let before = std::mem::replace(&mut class.sharing, after);
         let key = if after == Sharing::Fit { class.share.virtual_time } else { fit };
         let parent = class.parent;
-        let inner = &mut self.inners[self.classes[parent as usize].inner as usize];
+        let inner = &mut self.inners[self.classes[parent].inner];
         let heap = if after == Sharing::Fit { &mut inner.fit } else { &mut inner.limited };
         if before == after {
             heap.update(&mut self.sharing_places, key, index);
@@ -101,12 +101,12 @@ impl Hfsc {
 
     /// Updates the fit times of the classes above a class.
     fn refit_above(&mut self, index: u32, now: u64) {
-        let mut index = self.classes[index as usize].parent;
-        while self.classes[index as usize].parent != NONE {
-            if self.classes[index as usize].sharing == Sharing::Idle || !self.place(index, now) {
+        let mut index = self.classes[index].parent;
+        while self.classes[index].parent != NONE {
+            if self.classes[index].sharing == Sharing::Idle || !self.place(index, now) {
                 return;
             }
-            index = self.classes[index as usize].parent;
+            index = self.classes[index].parent;
         }
     }
 
@@ -114,14 +114,14 @@ impl Hfsc {
     /// tells whether the leaf is still backlogged.
     #[inline]
     pub(super) fn sharing_served(&mut self, leaf: u32, bytes: u32, more: bool, now: u64) {
-        let mut ended = !more && self.classes[leaf as usize].sharing != Sharing::Idle;
+        let mut ended = !more && self.classes[leaf].sharing != Sharing::Idle;
         let mut index = leaf;
         loop {
-            let class = &mut self.classes[index as usize];
+            let class = &mut self.classes[index];
             class.share.total += u64::from(bytes);
             let (parent, inner) = (class.parent, class.inner);
             if ended && inner != NONE {
-                let inner = &mut self.inners[inner as usize];
+                let inner = &mut self.inners[inner];
                 inner.active -= 1;
                 ended = inner.active == 0;
             }
@@ -146,7 +146,7 @@ impl Hfsc {
     /// Moves the virtual time of an active class to the bytes sent so far.
     #[inline]
     fn advance(&mut self, index: u32, now: u64) {
-        let class = &mut self.classes[index as usize];
+        let class = &mut self.classes[index];
         class.share.virtual_time = class.share.virtual_now();
         let total = class.share.total;
         if let Some(limit) = &mut class.share.upper_limit {
@@ -156,7 +156,7 @@ impl Hfsc {
         let least = self.inner_mut(parent).least;
         if virtual_time < least {
             // Siblings sent while this class was at its upper limit; it does not make up for that.
-            let class = &mut self.classes[index as usize];
+            let class = &mut self.classes[index];
             class.share.adjustment = class.share.adjustment.saturating_add(least - virtual_time);
             class.share.virtual_time = least;
         } else if virtual_time > HORIZON {
@@ -166,10 +166,10 @@ impl Hfsc {
 
     /// Deactivates a class.
     fn leave(&mut self, index: u32) {
-        let class = &mut self.classes[index as usize];
+        let class = &mut self.classes[index];
         let (parent, virtual_time) = (class.parent, class.share.virtual_time);
         let before = std::mem::replace(&mut class.sharing, Sharing::Idle);
-        let inner = &mut self.inners[self.classes[parent as usize].inner as usize];
+        let inner = &mut self.inners[self.classes[parent].inner];
         inner.offset = inner.offset.max(virtual_time);
         match before {
             Sharing::Idle => {}
@@ -183,12 +183,12 @@ impl Hfsc {
     pub(super) fn fairest(&mut self, now: u64) -> Option<u32> {
         let mut index = ROOT;
         loop {
-            let inner = self.classes[index as usize].inner;
+            let inner = self.classes[index].inner;
             if inner == NONE {
                 return Some(index);
             }
             self.admit(inner, now);
-            let inner = &mut self.inners[inner as usize];
+            let inner = &mut self.inners[inner];
             let (virtual_time, child) = inner.fit.first()?;
             inner.least = inner.least.max(virtual_time);
             index = child;
@@ -198,13 +198,13 @@ impl Hfsc {
     /// Moves children from `limited` to `fit` when their upper limit allows them to send again.
     #[inline]
     fn admit(&mut self, inner: u32, now: u64) {
-        let inner = &mut self.inners[inner as usize];
+        let inner = &mut self.inners[inner];
         while let Some((from, child)) = inner.limited.first() {
             if from > now {
                 return;
             }
             inner.limited.remove(&mut self.sharing_places, child);
-            let class = &mut self.classes[child as usize];
+            let class = &mut self.classes[child];
             class.sharing = Sharing::Fit;
             inner.fit.push(&mut self.sharing_places, class.share.virtual_time, child);
         }
@@ -214,12 +214,12 @@ impl Hfsc {
     /// takes years at usual rates, and minutes when a class of some bits per second gets a whole fast link.
     #[cold]
     fn lower_virtual_times(&mut self, parent: u32) {
-        let inner = &mut self.inners[self.classes[parent as usize].inner as usize];
+        let inner = &mut self.inners[self.classes[parent].inner];
         let by = inner.least;
         inner.least = 0;
         inner.offset = inner.offset.saturating_sub(by);
         inner.fit.lower(by);
-        for class in self.classes.iter_mut().filter(|class| class.parent == parent) {
+        for class in self.classes.all_mut().iter_mut().filter(|class| class.parent == parent) {
             class.share.virtual_time = class.share.virtual_time.saturating_sub(by);
             class.share.adjustment = 0;
             class.share.running.move_to(class.share.virtual_time, class.share.total);
@@ -228,6 +228,6 @@ impl Hfsc {
 
     #[inline]
     fn inner_mut(&mut self, class: u32) -> &mut Inner {
-        &mut self.inners[self.classes[class as usize].inner as usize]
+        &mut self.inners[self.classes[class].inner]
     }
 }

@@ -21,6 +21,7 @@ use super::discipline::Discipline;
 use super::heap::Heap;
 use crate::arena::NONE;
 use crate::slots::Slots;
+pub(crate) use class::ROOT as HIERARCHY_ROOT;
 use class::{Class, Inner, ROOT};
 
 /// Criterion that chose the next leaf.
@@ -36,8 +37,6 @@ enum Criterion {
 pub(crate) struct Hfsc {
     classes: Slots<Class>,
     inners: Slots<Inner>,
-    free: Vec<u32>,
-    free_inners: Vec<u32>,
     /// Leaves that wait to become eligible, by eligible time.
     pending: Heap,
     /// Eligible leaves, by deadline.
@@ -61,43 +60,24 @@ impl Hfsc {
 
     /// Adds a class below `parent`. Returns its number.
     pub fn insert(&mut self, parent: u32, child: Child, curves: &Curves, is_inner: bool) -> u32 {
-        let inner = if is_inner { self.new_inner() } else { NONE };
+        let inner = if is_inner { self.inners.insert(Inner::default()) } else { NONE };
         let class = Class::new(parent, inner, curves);
         self.has_guarantees |= class.has_guarantee;
-        let index = match self.free.pop() {
-            Some(index) => {
-                self.classes[index as usize] = class;
-                self.children[index as usize] = child;
-                index
-            }
-            None => {
-                self.classes.push(class);
-                self.children.push(child);
-                for places in [&mut self.demand_places, &mut self.sharing_places] {
-                    places.push(NONE);
-                }
-                self.classes.len() as u32 - 1
-            }
-        };
+        // A child is inserted and released together with its class, so it has the same number.
+        let (index, _) = (self.classes.insert(class), self.children.insert(child));
+        for places in [&mut self.demand_places, &mut self.sharing_places] {
+            places.resize(self.classes.len(), NONE);
+        }
         self.make_room(parent);
         index
-    }
-
-    fn new_inner(&mut self) -> u32 {
-        if let Some(index) = self.free_inners.pop() {
-            self.inners[index as usize] = Inner::default();
-            return index;
-        }
-        self.inners.push(Inner::default());
-        self.inners.len() as u32 - 1
     }
 
     /// Counts a new child and reserves space for it in the heaps, so that packets cause no allocation.
     fn make_room(&mut self, parent: u32) {
         self.pending.reserve(self.classes.len());
         self.eligible.reserve(self.classes.len());
-        let Some(class) = self.classes.find(parent as usize) else { return };
-        let inner = &mut self.inners[class.inner as usize];
+        let Some(class) = self.classes.find(parent) else { return };
+        let inner = &mut self.inners[class.inner];
         inner.children += 1;
         let children = inner.children as usize;
         for heap in [&mut inner.fit, &mut inner.limited] {
@@ -107,43 +87,39 @@ impl Hfsc {
 
     /// Removes an inactive class without children.
     pub fn remove(&mut self, index: u32) {
-        let Class { parent, inner, .. } = self.classes[index as usize];
-        if let Some(class) = self.classes.find(parent as usize) {
-            self.inners[class.inner as usize].children -= 1;
+        let Class { parent, inner, .. } = self.classes[index];
+        if let Some(class) = self.classes.find(parent) {
+            self.inners[class.inner].children -= 1;
         }
         if inner != NONE {
-            self.free_inners.push(inner);
+            self.inners.release(inner);
         }
-        self.classes[index as usize].parent = NONE;
-        self.free.push(index);
+        self.classes[index].parent = NONE;
+        self.classes.release(index);
+        self.children.release(index);
     }
 
-    /// Moves an inactive class below another parent, with a new virtual time.
-    fn reparent(&mut self, index: u32, parent: u32) {
-        let before = self.classes[index as usize].parent;
-        if let Some(class) = self.classes.find(before as usize) {
-            self.inners[class.inner as usize].children -= 1;
+    /// Moves an inactive class below another parent, with new curves from `now` on.
+    pub fn move_below(&mut self, index: u32, parent: u32, curves: &Curves, now: Instant) {
+        let before = self.classes[index].parent;
+        if let Some(class) = self.classes.find(before) {
+            self.inners[class.inner].children -= 1;
         }
-        let class = &mut self.classes[index as usize];
+        let class = &mut self.classes[index];
         class.parent = parent;
         class.share.virtual_time = 0;
         class.share.parent_period = 0;
         class.share.restart();
         self.make_room(parent);
-    }
-
-    /// Moves an inactive class below another parent, with new curves from `now` on.
-    pub fn move_below(&mut self, index: u32, parent: u32, curves: &Curves, now: Instant) {
-        self.reparent(index, parent);
         self.set_curves(index, curves, now);
     }
 
     /// Sets new curves of an inactive class, from `now` on. Its virtual time restarts among its siblings,
     /// because the old value belongs to the old curves.
     pub fn set_curves(&mut self, index: u32, curves: &Curves, now: Instant) {
-        let parent = self.classes[index as usize].parent;
-        let period = self.classes.find(parent as usize).map_or(0, |parent| parent.share.period);
-        let class = &mut self.classes[index as usize];
+        let parent = self.classes[index].parent;
+        let period = self.classes.find(parent).map_or(0, |parent| parent.share.period);
+        let class = &mut self.classes[index];
         class.set_curves(curves, now.as_nanos());
         class.share.parent_period = period.wrapping_sub(1);
         self.has_guarantees |= curves.real_time.is_some();
@@ -157,30 +133,30 @@ impl Hfsc {
 
     /// Returns the curves of a class.
     pub fn curves(&self, index: u32) -> Curves {
-        self.classes[index as usize].curves()
+        self.classes[index].curves()
     }
 
     /// Returns the parent of a class.
     pub fn parent(&self, index: u32) -> u32 {
-        self.classes[index as usize].parent
+        self.classes[index].parent
     }
 
     /// Whether an inner class has children.
     pub fn has_children(&self, index: u32) -> bool {
-        let inner = self.classes.find(index as usize).map(|class| class.inner);
-        inner.and_then(|inner| self.inners.find(inner as usize)).is_some_and(|inner| inner.children > 0)
+        let inner = self.classes.find(index).map(|class| class.inner);
+        inner.and_then(|inner| self.inners.find(inner)).is_some_and(|inner| inner.children > 0)
     }
 
     /// Iterates over all classes in use except the root, with their numbers.
     pub fn classes(&self) -> impl Iterator<Item = (u32, &Class)> {
-        let all = self.classes.iter().enumerate().skip(1);
+        let all = self.classes.all().iter().enumerate().skip(1);
         all.filter(|(_, class)| class.parent != NONE).map(|(index, class)| (index as u32, class))
     }
 
     /// Returns the classes that came near the head of a heap. Their memory is needed soon.
     #[inline]
     fn near(&self) -> [u32; 3] {
-        let sharing = self.inners.first().map_or(NONE, |root| root.fit.risen());
+        let sharing = self.inners.find(0).map_or(NONE, |root| root.fit.risen());
         [self.eligible.risen(), self.pending.risen(), sharing]
     }
 
@@ -189,9 +165,7 @@ impl Hfsc {
     #[inline]
     pub fn fetch_ahead(&self, mut visit: impl FnMut(Child)) {
         for index in self.near() {
-            let (Some(class), Some(child)) =
-                (self.classes.find(index as usize), self.children.find(index as usize))
-            else {
+            let (Some(class), Some(child)) = (self.classes.find(index), self.children.find(index)) else {
                 continue;
             };
             millrace_memory::prefetch(class);
@@ -207,9 +181,9 @@ impl Hfsc {
     /// Returns the child that would be chosen next, if no other child becomes active and no time passes.
     #[inline]
     pub fn next_child(&self) -> Option<Child> {
-        let sharing = self.inners.first().and_then(|root| root.fit.first());
+        let sharing = self.inners.find(0).and_then(|root| root.fit.first());
         let (_, first) = self.eligible.first().or(sharing).or_else(|| self.pending.first())?;
-        self.children.find(first as usize).copied()
+        self.children.find(first).copied()
     }
 }
 
@@ -257,15 +231,12 @@ impl Discipline for Hfsc {
         if !self.eligible.is_empty() {
             return Instant::ZERO;
         }
-        let sharing = self.inners.first().map_or(u64::MAX, Inner::fit_time);
+        let sharing = self.inners.find(0).map_or(u64::MAX, Inner::fit_time);
         Instant::from_nanos(sharing.min(self.pending.first_key()))
     }
 
     #[inline]
     fn child(&self, slot: u32) -> u32 {
-        self.children[slot as usize].node
+        self.children[slot].node
     }
 }
-
-/// Number of the root class of every hierarchy.
-pub(crate) const HIERARCHY_ROOT: u32 = ROOT;

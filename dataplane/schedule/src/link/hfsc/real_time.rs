@@ -12,7 +12,7 @@ impl Hfsc {
     /// running curves.
     #[inline]
     pub(super) fn demand_begins(&mut self, index: u32, length: u32, now: u64) {
-        let class = &mut self.classes[index as usize];
+        let class = &mut self.classes[index];
         let Some(curve) = class.guarantee.curve.filter(|_| class.has_guarantee) else { return };
         class.guarantee.deadlines.cut(&curve, now, class.guarantee.cumulative);
         self.set_demand(index, length, now);
@@ -21,7 +21,7 @@ impl Hfsc {
     /// Counts `bytes` that the real-time criterion sent from a leaf, and updates its demand.
     #[inline]
     pub(super) fn demand_served(&mut self, index: u32, bytes: u32, next: Option<u32>, now: u64) {
-        let class = &mut self.classes[index as usize];
+        let class = &mut self.classes[index];
         if !class.has_guarantee {
             return;
         }
@@ -35,7 +35,7 @@ impl Hfsc {
     /// Computes eligible time and deadline of a leaf's first packet, of `length` bytes.
     #[inline]
     fn set_demand(&mut self, index: u32, length: u32, now: u64) {
-        let class = &mut self.classes[index as usize];
+        let class = &mut self.classes[index];
         let Some(curve) = &class.guarantee.curve else { return };
         let sent = class.guarantee.cumulative;
         // With identical curves, a packet becomes eligible at the deadline of the packet before it.
@@ -67,7 +67,7 @@ impl Hfsc {
 
     /// Ends the demand of a leaf that has nothing more to send.
     pub(super) fn demand_ends(&mut self, index: u32) {
-        let class = &mut self.classes[index as usize];
+        let class = &mut self.classes[index];
         match std::mem::replace(&mut class.demand, Demand::None) {
             Demand::None => {}
             Demand::Pending => self.pending.remove(&mut self.demand_places, index),
@@ -80,7 +80,7 @@ impl Hfsc {
     pub(super) fn most_urgent(&mut self, now: u64) -> Option<u32> {
         while let Some((_, index)) = self.pending.first().filter(|(eligible, _)| *eligible <= now) {
             self.pending.remove(&mut self.demand_places, index);
-            let class = &mut self.classes[index as usize];
+            let class = &mut self.classes[index];
             class.demand = Demand::Eligible;
             let deadline = class.guarantee.deadline;
             self.eligible.push(&mut self.demand_places, deadline, index);

@@ -280,7 +280,7 @@ fn virtual_times_do_not_overflow() {
         let leaf = hierarchy.choose(Instant::ZERO).unwrap();
         sent[leaf as usize] += 1;
         hierarchy.served(leaf, 1 << 30, Some(1 << 30), Instant::ZERO);
-        assert!(hierarchy.classes[leaf as usize].share.virtual_time < u64::MAX / 2);
+        assert!(hierarchy.classes[leaf].share.virtual_time < u64::MAX / 2);
     }
     assert_eq!(sent, [0, 10_000, 10_000, 10_000]);
 }
@@ -293,7 +293,7 @@ fn periods_of_the_root_begin_again_at_zero() {
     for node in [1, 2] {
         hierarchy.insert(0, Child { node, queue: NONE }, &Curves::sharing(Rate(1_000_000)), false);
     }
-    hierarchy.classes[ROOT as usize].share.period = u32::MAX - 1;
+    hierarchy.classes[ROOT].share.period = u32::MAX - 1;
     for round in 0..4 {
         for node in [1, 2] {
             hierarchy.activate(node, 100, Instant::from_nanos(round));
@@ -304,7 +304,7 @@ fn periods_of_the_root_begin_again_at_zero() {
         }
         assert_eq!(hierarchy.choose(Instant::from_nanos(round)), None);
     }
-    assert_eq!(hierarchy.classes[ROOT as usize].share.period, 2);
+    assert_eq!(hierarchy.classes[ROOT].share.period, 2);
 }
 
 proptest! {

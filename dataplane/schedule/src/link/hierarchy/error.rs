@@ -113,14 +113,6 @@ pub enum ScheduleError<N: fmt::Display + fmt::Debug = NodeId> {
         /// Contradiction, and its remedy.
         text: String,
     },
-    /// A node with a parent can't be the root.
-    #[error("node {node}: it is a child of node {parent}; a root has no parent")]
-    HasParent {
-        /// Node that was to become the root.
-        node: N,
-        /// Its parent.
-        parent: N,
-    },
     /// A curve is steeper than the rate that serves the scheduler.
     #[error(
         "node {node}: slope {slope} of its {curve} curve exceeds the rate available to its H-FSC scheduler, \
@@ -313,7 +305,6 @@ impl ScheduleError {
             | Self::OnlyChild { node, .. }
             | Self::Range { node, .. }
             | Self::Settings { node, .. }
-            | Self::HasParent { node, .. }
             | Self::CurveAboveLink { node, .. }
             | Self::RealTimeSum { node, .. }
             | Self::Reservations { node, .. }
@@ -364,7 +355,6 @@ impl ScheduleError {
             OnlyChild { node, parent, other; }
             Range { node; what, value, least, most }
             Settings { node; text }
-            HasParent { node, parent; }
             CurveAboveLink { node; curve, slope, available }
             Reservations { node; flow, others, wanted, sum, capacity }
             NoQueue { node; most }

@@ -5,7 +5,6 @@ use millrace_units::Instant;
 use super::ScheduleError;
 use super::node::NodeKind;
 use super::nodes::Kind;
-use super::table::Table;
 use crate::arena::{Held, Load};
 use crate::link::discipline::PacketScheduler;
 use crate::link::fifo::Fifo;
@@ -13,6 +12,7 @@ use crate::link::flow_queues::FlowQueues;
 use crate::link::fq_codel::FqCodel;
 use crate::queue::QueueSettings;
 use crate::queue_manager::{BufferLimits, QueueManager};
+use crate::slots::Slots;
 use crate::{Aqm, DropCounts, DropSink, FlowNumber, Item, LinkOverhead, NodeId};
 
 /// Number of queues checked in each leaf, when no queue is free.
@@ -22,8 +22,8 @@ const SWEEP: usize = 64;
 #[derive(Debug)]
 pub(super) struct Leaves<T> {
     pub queues: QueueManager<T>,
-    flow_queues: Table<FlowQueues>,
-    fq_codels: Table<FqCodel>,
+    pub flow_queues: Slots<FlowQueues>,
+    pub fq_codels: Slots<FqCodel>,
     limits: BufferLimits,
 }
 
@@ -37,11 +37,11 @@ macro_rules! with_leaf {
                 $call
             }
             Kind::FlowQueues(index) => {
-                let $leaf = $self.flow_queues.get_mut(index);
+                let $leaf = &mut $self.flow_queues[index];
                 $call
             }
             Kind::FqCodel(index) => {
-                let $leaf = $self.fq_codels.get_mut(index);
+                let $leaf = &mut $self.fq_codels[index];
                 $call
             }
             Kind::Priority(_)
@@ -72,9 +72,6 @@ impl<T: Item> Leaves<T> {
 
     /// Builds a leaf; `None` for an inner node. If `anyway` is set, the leaf gets its queue even if all
     /// queues are in use.
-    ///
-    /// # Errors
-    /// [`ScheduleError::NoQueue`] if all queues are in use.
     pub fn build(
         &mut self,
         node: NodeId,
@@ -90,10 +87,7 @@ impl<T: Item> Leaves<T> {
             NodeKind::FqCodel(settings) => {
                 Some(Kind::FqCodel(self.fq_codels.insert(FqCodel::new(*settings))))
             }
-            NodeKind::Priority
-            | NodeKind::DeficitRoundRobin
-            | NodeKind::Hfsc
-            | NodeKind::TokenBucket { .. } => None,
+            _ => None,
         })
     }
 
@@ -113,11 +107,7 @@ impl<T: Item> Leaves<T> {
             Kind::Fifo(fifo) => self.queues.close(fifo.0),
             Kind::FlowQueues(index) => self.flow_queues.remove(index).assignment.close(&mut self.queues),
             Kind::FqCodel(index) => drop(self.fq_codels.remove(index)),
-            Kind::Priority(_)
-            | Kind::RoundRobin(_)
-            | Kind::Hfsc { .. }
-            | Kind::TokenBucket(_)
-            | Kind::Vacant => {}
+            _ => {}
         }
     }
 
@@ -128,13 +118,9 @@ impl<T: Item> Leaves<T> {
                 let view = self.queues.view(fifo.0);
                 Some(NodeKind::Fifo(QueueSettings { threshold: view.threshold, aqm: view.aqm }))
             }
-            Kind::FlowQueues(index) => Some(NodeKind::FlowQueues(*self.flow_queues(index).settings())),
-            Kind::FqCodel(index) => Some(NodeKind::FqCodel(*self.fq_codels.get(index).settings())),
-            Kind::Priority(_)
-            | Kind::RoundRobin(_)
-            | Kind::Hfsc { .. }
-            | Kind::TokenBucket(_)
-            | Kind::Vacant => None,
+            Kind::FlowQueues(index) => Some(NodeKind::FlowQueues(*self.flow_queues[index].settings())),
+            Kind::FqCodel(index) => Some(NodeKind::FqCodel(*self.fq_codels[index].settings())),
+            _ => None,
         }
     }
 
@@ -144,14 +130,10 @@ impl<T: Item> Leaves<T> {
         match kind {
             Kind::Fifo(fifo) => Some((false, self.queues.queue(fifo.0).list.load)),
             Kind::FlowQueues(index) => {
-                Some(self.flow_queues(index).assignment.load_before(&self.queues, flow))
+                Some(self.flow_queues[index].assignment.load_before(&self.queues, flow))
             }
-            Kind::FqCodel(index) => Some((true, self.fq_codels.get(index).load_before(flow))),
-            Kind::Priority(_)
-            | Kind::RoundRobin(_)
-            | Kind::Hfsc { .. }
-            | Kind::TokenBucket(_)
-            | Kind::Vacant => None,
+            Kind::FqCodel(index) => Some((true, self.fq_codels[index].load_before(flow))),
+            _ => None,
         }
     }
 
@@ -159,13 +141,9 @@ impl<T: Item> Leaves<T> {
     pub fn count_drops(&self, kind: Kind, drops: &mut DropCounts) {
         match kind {
             Kind::Fifo(fifo) => drops.merge(&self.queues.view(fifo.0).drops),
-            Kind::FlowQueues(index) => drops.merge(self.flow_queues(index).drops()),
-            Kind::FqCodel(index) => drops.merge(self.fq_codels.get(index).drops()),
-            Kind::Priority(_)
-            | Kind::RoundRobin(_)
-            | Kind::Hfsc { .. }
-            | Kind::TokenBucket(_)
-            | Kind::Vacant => {}
+            Kind::FlowQueues(index) => drops.merge(self.flow_queues[index].drops()),
+            Kind::FqCodel(index) => drops.merge(self.fq_codels[index].drops()),
+            _ => {}
         }
     }
 
@@ -176,13 +154,8 @@ impl<T: Item> Leaves<T> {
             Kind::Fifo(fifo) => {
                 !self.queues.queue(fifo.0).is_managed() || self.queues.view(fifo.0).aqm == Aqm::TailDrop
             }
-            Kind::FlowQueues(index) => self.flow_queues(index).is_passable(),
-            Kind::FqCodel(_)
-            | Kind::Priority(_)
-            | Kind::RoundRobin(_)
-            | Kind::Hfsc { .. }
-            | Kind::TokenBucket(_)
-            | Kind::Vacant => false,
+            Kind::FlowQueues(index) => self.flow_queues[index].is_passable(),
+            _ => false,
         }
     }
 
@@ -205,41 +178,19 @@ impl<T: Item> Leaves<T> {
     }
 
     /// Removes the next packet of a leaf, to move it to another leaf.
-    pub fn take_to_move(&mut self, kind: Kind, now: Instant) -> Option<Held<T>> {
-        with_leaf!(self, kind, (leaf, queues) => leaf.take_to_move(queues, now), else None)
+    pub fn take_to_move(&mut self, kind: Kind) -> Option<Held<T>> {
+        with_leaf!(self, kind, (leaf, queues) => leaf.take_to_move(queues), else None)
     }
 
     /// Puts a packet that was taken from another leaf into a leaf.
-    pub fn put(&mut self, kind: Kind, held: Held<T>, now: Instant) {
-        with_leaf!(self, kind, (leaf, queues) => leaf.put(queues, held, now), else ());
-    }
-
-    #[inline]
-    pub fn flow_queues(&self, index: u32) -> &FlowQueues {
-        self.flow_queues.get(index)
-    }
-
-    /// Returns a leaf with a queue per flow, and the queues of the port.
-    #[inline]
-    pub fn flow_queues_mut(&mut self, index: u32) -> (&mut FlowQueues, &mut QueueManager<T>) {
-        (self.flow_queues.get_mut(index), &mut self.queues)
-    }
-
-    #[inline]
-    pub fn fq_codel(&self, index: u32) -> &FqCodel {
-        self.fq_codels.get(index)
-    }
-
-    /// Returns an FQ-CoDel leaf, and the queues of the port.
-    #[inline]
-    pub fn fq_codel_mut(&mut self, index: u32) -> (&mut FqCodel, &mut QueueManager<T>) {
-        (self.fq_codels.get_mut(index), &mut self.queues)
+    pub fn put(&mut self, kind: Kind, held: Held<T>) {
+        with_leaf!(self, kind, (leaf, queues) => leaf.put(queues, held), else ());
     }
 
     /// Whether there were only ever FIFO leaves.
     #[inline]
     pub fn are_fifos(&self) -> bool {
-        self.flow_queues.is_empty() && self.fq_codels.is_empty()
+        self.flow_queues.len() + self.fq_codels.len() == 0
     }
 
     /// Prefetches the memory that an arrival touches first at a leaf with many queues. The caller prefetches
@@ -247,9 +198,9 @@ impl<T: Item> Leaves<T> {
     #[inline]
     pub fn prefetch(&self, kind: Kind, flow: FlowNumber) {
         if let Kind::FlowQueues(index) = kind {
-            self.flow_queues(index).assignment.prefetch(flow);
+            self.flow_queues[index].assignment.prefetch(flow);
         } else if let Kind::FqCodel(index) = kind {
-            self.fq_codels.get(index).prefetch(flow);
+            self.fq_codels[index].prefetch(flow);
         }
     }
 
@@ -257,7 +208,7 @@ impl<T: Item> Leaves<T> {
     #[inline]
     pub fn prefetch_queue(&self, kind: Kind, flow: FlowNumber) {
         if let Kind::FlowQueues(index) = kind {
-            self.flow_queues(index).assignment.prefetch_queue(&self.queues, flow);
+            self.flow_queues[index].assignment.prefetch_queue(&self.queues, flow);
         }
     }
 
@@ -289,7 +240,7 @@ impl<T: Item> Leaves<T> {
     #[inline(never)]
     fn take_back_queues(&mut self, most: usize) {
         self.queues.is_short = false;
-        for leaf in self.flow_queues.iter_mut() {
+        for leaf in self.flow_queues.all_mut() {
             leaf.assignment.give_back(&mut self.queues, most);
         }
     }

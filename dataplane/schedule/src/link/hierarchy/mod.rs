@@ -19,7 +19,6 @@ mod nodes;
 mod other_drops;
 mod pacer;
 mod report;
-mod table;
 mod timers;
 mod tree;
 
@@ -196,9 +195,7 @@ impl<T: Item> LinkScheduler<T> {
     /// waits. May be in the past.
     #[inline]
     pub fn next_ready(&self) -> Instant {
-        let Some(root) = self.paced.tree.nodes.find(self.paced.tree.nodes.root) else {
-            return Instant::FOREVER;
-        };
+        let Some(root) = self.paced.tree.nodes.find_root() else { return Instant::FOREVER };
         let tree = if root.ready { Instant::ZERO } else { self.paced.tree.timers.first_time() };
         tree.max(self.paced.pacer.free_at())
     }
@@ -211,7 +208,7 @@ impl<T: Item> LinkScheduler<T> {
     pub fn is_passable(&self) -> bool {
         let Tree { nodes, leaves, .. } = &self.paced.tree;
         let is_free = leaves.load() == Load::NOTHING && self.paced.pacer.is_unlimited();
-        is_free && nodes.kind(nodes.root).is_some_and(|root| leaves.is_passable(root))
+        is_free && nodes.find_root().is_some_and(|root| leaves.is_passable(root.kind))
     }
 
     /// Counts packets of these lengths as sent by the leaf that they bypass, if

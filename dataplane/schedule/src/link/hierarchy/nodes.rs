@@ -113,14 +113,14 @@ impl Index<u32> for Nodes {
 
     #[inline(always)]
     fn index(&self, node: u32) -> &Node {
-        &self.slots[node as usize]
+        &self.slots[node]
     }
 }
 
 impl IndexMut<u32> for Nodes {
     #[inline(always)]
     fn index_mut(&mut self, node: u32) -> &mut Node {
-        &mut self.slots[node as usize]
+        &mut self.slots[node]
     }
 }
 
@@ -146,12 +146,12 @@ impl Nodes {
     /// Returns a node or a vacant slot, if the number is in range.
     #[inline(always)]
     pub fn find(&self, node: u32) -> Option<&Node> {
-        self.slots.find(node as usize)
+        self.slots.find(node)
     }
 
     #[inline(always)]
     pub fn find_mut(&mut self, node: u32) -> Option<&mut Node> {
-        self.slots.find_mut(node as usize)
+        self.slots.find_mut(node)
     }
 
     /// Returns the kind of a node, if the number is in range.
@@ -166,10 +166,16 @@ impl Nodes {
         self.kind(node.parent)
     }
 
+    /// Returns the root, if there is one.
+    #[inline(always)]
+    pub fn find_root(&self) -> Option<&Node> {
+        self.find(self.root)
+    }
+
     /// Returns the root, which must exist.
     #[inline(always)]
     pub fn root_mut(&mut self) -> &mut Node {
-        &mut self.slots[self.root as usize]
+        &mut self.slots[self.root]
     }
 
     /// Returns a node, if it exists.
@@ -179,16 +185,13 @@ impl Nodes {
     }
 
     /// Returns a node.
-    ///
-    /// # Errors
-    /// [`ScheduleError::Unknown`] if it does not exist.
     pub fn known(&self, id: NodeId) -> Result<&Node, ScheduleError> {
         self.existing(id).ok_or(ScheduleError::Unknown(id))
     }
 
     /// Iterates over the nodes, with their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Node)> {
-        let all = self.slots.iter().enumerate().map(|(index, node)| (index as u32, node));
+        let all = self.slots.all().iter().enumerate().map(|(index, node)| (index as u32, node));
         all.filter(|(_, node)| node.kind != Kind::Vacant)
     }
 

@@ -13,6 +13,7 @@ use super::nodes::{Kind, Node, Nodes};
 use super::other_drops::OtherDrops;
 use super::timers::Timers;
 use crate::arena::{Held, Load, NONE};
+use crate::link::discipline::Discipline;
 use crate::link::hfsc::HIERARCHY_ROOT;
 use crate::queue_manager::BufferLimits;
 use crate::{DropCounts, Item, LinkOverhead, NodeId};
@@ -58,9 +59,6 @@ impl<T: Item> Tree<T> {
     }
 
     /// Builds the scheduler of a node. If `anyway` is set, a leaf gets its queue even if all are in use.
-    ///
-    /// # Errors
-    /// [`ScheduleError::NoQueue`] if all queues are in use.
     pub fn build(&mut self, node: NodeId, kind: &NodeKind, anyway: bool) -> Result<Kind, ScheduleError> {
         let leaf = self.leaves.build(node, kind, anyway)?;
         Ok(leaf.unwrap_or_else(|| self.disciplines.build(node.0, kind)))
@@ -114,7 +112,7 @@ impl<T: Item> Tree<T> {
     pub fn put(&mut self, to: NodeId, held: Held<T>, now: Instant) {
         let Node { kind, parent, ready, .. } = self.nodes[to.0];
         let length = held.length;
-        self.leaves.put(kind, held, now);
+        self.leaves.put(kind, held);
         let first = if matches!(kind, Kind::Fifo(_)) { parent } else { to.0 };
         self.nodes.entered(first, Load::of_packet(length));
         if !ready {
@@ -137,7 +135,10 @@ impl<T: Item> Tree<T> {
         let leaf = loop {
             let kind = self.nodes[node].kind;
             let choice = match kind {
-                Kind::Priority(index) => self.disciplines.choose_level(index),
+                Kind::Priority(index) => {
+                    let priority = &self.disciplines.priorities[index];
+                    priority.first_backlogged().map(|level| priority.child(level))
+                }
                 Kind::RoundRobin(_) | Kind::Hfsc { .. } => self.disciplines.choose(kind, now),
                 Kind::TokenBucket(_) => {
                     below_bucket = true;
@@ -165,7 +166,7 @@ impl<T: Item> Tree<T> {
         let mut node = leaf;
         while node != NONE {
             if let Kind::TokenBucket(index) = self.nodes[node].kind
-                && !self.disciplines.token_bucket_mut(index).allows(length, now)
+                && !self.disciplines.token_buckets[index].allows(length, now)
             {
                 self.wait(node, now);
                 return false;
@@ -221,7 +222,7 @@ impl<T: Item> Tree<T> {
     #[inline]
     fn fetch_ahead(&self, root: Kind) {
         let Kind::Hfsc { hierarchy, .. } = root else { return };
-        let (classes, queues) = (self.disciplines.hierarchy(hierarchy), &self.leaves.queues);
+        let (classes, queues) = (&self.disciplines.hierarchies[hierarchy], &self.leaves.queues);
         classes.fetch_ahead(|child| {
             self.nodes.prefetch(child.node);
             queues.prefetch(child.queue);
@@ -248,7 +249,7 @@ impl<T: Item> Tree<T> {
     fn scheduled_by(&self, node: u32) -> u32 {
         let parent = self.nodes[node].parent;
         match self.nodes.kind(parent) {
-            Some(Kind::Hfsc { hierarchy, .. }) => self.disciplines.hierarchy(hierarchy).root_node(),
+            Some(Kind::Hfsc { hierarchy, .. }) => self.disciplines.hierarchies[hierarchy].root_node(),
             _ => parent,
         }
     }
@@ -288,7 +289,7 @@ impl<T: Item> Tree<T> {
         let Node { parent, slot, .. } = self.nodes[leaf];
         if let Some(&Node { kind: Kind::Priority(index), ready, .. }) = self.nodes.find(parent) {
             self.nodes[leaf].ready = true;
-            self.disciplines.activate_level(index, slot, now);
+            self.disciplines.priorities[index].activate(slot, 1, now);
             if !ready {
                 self.rouse(parent, now);
             }

@@ -7,6 +7,7 @@ mod plain;
 use millrace_units::Instant;
 
 use self::plain::{Pause, Tally, put_plain};
+use super::leaves::Leaves;
 use super::nodes::{Kind, Node};
 use super::tree::Tree;
 use crate::arena::{Load, NONE};
@@ -37,8 +38,8 @@ pub(super) fn enqueue<T: Item>(
             }
         }
         Kind::FlowQueues(index) => {
-            let (leaf, queues) = tree.leaves.flow_queues_mut(index);
-            let stays = leaf.enqueue(queues, flow, item, now, sink);
+            let Leaves { queues, flow_queues, .. } = &mut tree.leaves;
+            let stays = flow_queues[index].enqueue(queues, flow, item, now, sink);
             tree.leaves.take_back_if_short();
             if !stays {
                 return false;
@@ -69,8 +70,8 @@ fn enqueue_fq_codel<T: Item>(
     sink: &mut impl DropSink<T>,
 ) -> bool {
     let (before, length) = (tree.leaves.load(), item.length());
-    let (leaf, queues) = tree.leaves.fq_codel_mut(index);
-    let stays = leaf.enqueue(queues, flow, item, now, sink);
+    let Leaves { queues, fq_codels, .. } = &mut tree.leaves;
+    let stays = fq_codels[index].enqueue(queues, flow, item, now, sink);
     let mut came = Load::NOTHING;
     if stays {
         came = Load::of_packet(length);
@@ -98,31 +99,24 @@ pub(super) fn enqueue_batch<T: Item>(
     sink: &mut impl DropSink<T>,
 ) {
     let Some(leaf) = batch.first().map(|first| first.leaf) else { return };
-    let kind = tree.nodes.kind(leaf.0);
-    let (before, mut bytes, mut is_one) = (tree.leaves.load(), 0, true);
-    for arrival in batch.iter() {
-        if arrival.leaf != leaf {
-            is_one = false;
-            break;
-        }
-        bytes += u64::from(arrival.item.length());
-    }
-    match kind {
-        Some(Kind::Fifo(fifo)) if is_one => {
+    let bytes = bytes_for(leaf, batch);
+    let before = tree.leaves.load();
+    match (tree.nodes.kind(leaf.0), bytes) {
+        (Some(Kind::Fifo(fifo)), Some(bytes)) => {
             tree.leaves.queues.offer_all(fifo.0, (batch, bytes), now, sink);
             let first = tree.nodes[leaf.0].parent;
             entered(tree, first, leaf, before, now);
         }
         // Only at the root: a parent asks for the leaf's first packet as soon as there is one, and the
         // rest of the batch may change that packet.
-        Some(Kind::FlowQueues(index)) if is_one && leaf.0 == tree.nodes.root => {
-            let (flows, queues) = tree.leaves.flow_queues_mut(index);
-            flows.enqueue_batch(queues, batch, now, sink);
+        (Some(Kind::FlowQueues(index)), Some(_)) if leaf.0 == tree.nodes.root => {
+            let Leaves { queues, flow_queues, .. } = &mut tree.leaves;
+            flow_queues[index].enqueue_batch(queues, batch, now, sink);
             tree.leaves.take_back_if_short();
             entered(tree, leaf.0, leaf, before, now);
         }
-        Some(Kind::FqCodel(index)) if is_one => {
-            let flows = tree.leaves.fq_codel(index);
+        (Some(Kind::FqCodel(index)), Some(_)) => {
+            let flows = &tree.leaves.fq_codels[index];
             batch.iter().for_each(|arrival| flows.prefetch(arrival.flow));
             for Arrival { flow, item, .. } in batch.drain(..) {
                 enqueue_fq_codel(tree, (leaf, index), flow, item, now, sink);
@@ -130,6 +124,19 @@ pub(super) fn enqueue_batch<T: Item>(
         }
         _ => enqueue_mixed(tree, batch, now, sink),
     }
+}
+
+/// Returns the bytes of a batch for one leaf; `None` if any packet is for another leaf.
+#[inline]
+fn bytes_for<T: Item>(leaf: NodeId, batch: &[Arrival<T>]) -> Option<u64> {
+    let mut bytes = 0;
+    for arrival in batch {
+        if arrival.leaf != leaf {
+            return None;
+        }
+        bytes += u64::from(arrival.item.length());
+    }
+    Some(bytes)
 }
 
 /// Counts packets that entered at a leaf, from the node `first` upwards, and activates the leaf if it was

@@ -74,7 +74,7 @@ fn put_below<T: Item>(
     now: Instant,
     tally: &mut Tally,
 ) -> Option<Pause<T>> {
-    let mut priority = disciplines.find_priority(tally.priority);
+    let mut priority = disciplines.priorities.find_mut(tally.priority);
     for arrival in arrivals {
         let Some(node) = nodes.get_mut(arrival.leaf.0 as usize) else { return Some(Pause::Other(arrival)) };
         let Kind::Fifo(fifo) = node.kind else { return Some(Pause::Other(arrival)) };

@@ -9,6 +9,7 @@ mod levels;
 
 use millrace_units::Instant;
 
+use super::leaves::Leaves;
 use super::nodes::Kind;
 use super::pacer::Pacer;
 use super::tree::{Departure, Tree};
@@ -38,20 +39,14 @@ impl<T: Item> PacedTree<T> {
         if !pacer.is_free(now) {
             return None;
         }
-        let root = tree.nodes.find(tree.nodes.root)?;
+        let root = tree.nodes.find_root()?;
         if !root.ready && tree.timers.is_empty() {
             return None;
         }
         let held = match root.kind {
             Kind::Fifo(fifo) => self.dequeue_fifo(fifo, now, sink),
-            Kind::FlowQueues(index) => {
-                let (leaf, queues) = tree.leaves.flow_queues_mut(index);
-                let (held, more) = leaf.dequeue(queues, now, sink);
-                self.settle_root(before, more, held)
-            }
-            Kind::FqCodel(index) => {
-                let (leaf, queues) = tree.leaves.fq_codel_mut(index);
-                let (held, more) = leaf.dequeue(queues, now, sink);
+            kind @ (Kind::FlowQueues(_) | Kind::FqCodel(_)) => {
+                let (held, more) = tree.leaves.dequeue(kind, now, sink);
                 self.settle_root(before, more, held)
             }
             Kind::Priority(index) => match self.first_fifo(index) {
@@ -73,7 +68,7 @@ impl<T: Item> PacedTree<T> {
             self.tree.fire_timers(now);
         }
         for _ in 0..ATTEMPTS {
-            if !self.tree.nodes.find(self.tree.nodes.root)?.ready {
+            if !self.tree.nodes.find_root()?.ready {
                 return None;
             }
             let Some((leaf, kind)) = self.tree.find_leaf(now) else { continue };
@@ -148,7 +143,7 @@ impl<T: Item> PacedTree<T> {
         if !tree.timers.is_empty() {
             return None;
         }
-        let priority = tree.disciplines.priority(index);
+        let priority = &tree.disciplines.priorities[index];
         let level = priority.first_backlogged()?;
         let child = priority.child(level);
         match tree.nodes[child].kind {
@@ -174,7 +169,7 @@ impl<T: Item> PacedTree<T> {
         leaf.totals.sent_wire_bytes += sent.as_ref().map_or(0, |(_, wire)| u64::from(*wire));
         if !more {
             leaf.ready = false;
-            let priority = tree.disciplines.priority_mut(index);
+            let priority = &mut tree.disciplines.priorities[index];
             priority.deactivate(level, now);
             let is_ready = priority.next_ready() == Instant::ZERO;
             tree.nodes.root_mut().ready = is_ready;
@@ -194,7 +189,7 @@ impl<T: Item> PacedTree<T> {
     ) -> usize {
         let mut count = 0;
         if self.tree.timers.is_empty()
-            && let Some(root) = self.tree.nodes.find(self.tree.nodes.root)
+            && let Some(root) = self.tree.nodes.find_root()
             && root.ready
         {
             count = match root.kind {
@@ -259,7 +254,8 @@ impl<T: Item> PacedTree<T> {
             return 0;
         }
         let before = self.tree.leaves.load();
-        let (leaf, queues) = self.tree.leaves.flow_queues_mut(index);
+        let Leaves { queues, flow_queues, .. } = &mut self.tree.leaves;
+        let leaf = &mut flow_queues[index];
         let (sent, wire) = leaf.dequeue_batch(queues, most, now, sink, out);
         let more = leaf.has_packets();
         self.settle_batch(before, sent, wire, more)
@@ -280,7 +276,8 @@ impl<T: Item> PacedTree<T> {
         }
         let before = self.tree.leaves.load();
         let (mut sent, mut wire) = (Load::NOTHING, 0);
-        let (leaf, queues) = self.tree.leaves.fq_codel_mut(index);
+        let Leaves { queues, fq_codels, .. } = &mut self.tree.leaves;
+        let leaf = &mut fq_codels[index];
         let overhead = queues.overhead;
         while (sent.packets() as usize) < most
             && let (Some(held), _) = leaf.dequeue(queues, now, sink)
@@ -309,7 +306,7 @@ impl<T: Item> PacedTree<T> {
     fn send_levels(&mut self, index: u32, most: usize, now: Instant, out: &mut impl FnMut(T)) -> usize {
         let Self { tree, pacer } = self;
         let queues = &mut tree.leaves.queues;
-        let (overhead, priority) = (queues.overhead, tree.disciplines.priority_mut(index));
+        let (overhead, priority) = (queues.overhead, &mut tree.disciplines.priorities[index]);
         let parts = (tree.nodes.all_mut(), queues, &mut *priority);
         let (sent, wire) = match pacer.credit() {
             None => levels::send(parts, most, |_| true, out),

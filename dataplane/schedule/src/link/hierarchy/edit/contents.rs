@@ -25,7 +25,7 @@ pub(super) fn empty<T: Item>(
     let Places { tree, now } = places;
     let kind = tree.nodes[node.0].kind;
     let mut count = 0;
-    while let Some(held) = tree.leaves.take_to_move(kind, *now) {
+    while let Some(held) = tree.leaves.take_to_move(kind) {
         count += 1;
         tree.count_lost(node.0, Load::of_packet(held.length));
         match leftover {
@@ -63,7 +63,7 @@ pub(super) fn replace<T: Item>(places: &mut Places<'_, T>, node: NodeId, share: 
     if was_root {
         tree.nodes.root = node.0;
     }
-    while let Some(held) = tree.leaves.take_to_move(old, *now) {
+    while let Some(held) = tree.leaves.take_to_move(old) {
         tree.put(node, held, *now);
     }
     tree.close(old);

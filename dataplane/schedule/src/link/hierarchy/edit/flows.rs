@@ -34,13 +34,13 @@ impl<T: Item> FlowEditor<'_, T> {
             return Err(ScheduleError::Range { node, what, value, least: 0, most });
         }
         self.leaves.make_room_for_queue();
-        let (leaf, queues) = self.leaves.flow_queues_mut(self.leaf);
-        let is_done = leaf.set_flow(queues, flow, quantum, threshold, self.trusting);
+        let Leaves { queues, flow_queues, .. } = &mut *self.leaves;
+        let is_done = flow_queues[self.leaf].set_flow(queues, flow, quantum, threshold, self.trusting);
         self.check_queue_found(is_done)
     }
 
     fn check_queue_found(&self, is_found: bool) -> Result<(), ScheduleError> {
-        let (node, most) = (self.node, self.leaves.flow_queues(self.leaf).settings().queues);
+        let (node, most) = (self.node, self.leaves.flow_queues[self.leaf].settings().queues);
         match (is_found, self.leaves.queues.available()) {
             (true, _) => Ok(()),
             (false, 0) => Err(ScheduleError::NoQueue { node, most: self.leaves.limits().queues }),
@@ -59,7 +59,7 @@ impl<T: Item> FlowEditor<'_, T> {
         if rate.0 == 0 {
             return Err(ScheduleError::Range { node, what: "the rate", value: 0, least: 1, most: u64::MAX });
         }
-        let leaf = self.leaves.flow_queues(self.leaf);
+        let leaf = &self.leaves.flow_queues[self.leaf];
         let others = leaf.reserved_by_others(&self.leaves.queues, flow);
         let Some(capacity) = leaf.settings().capacity else {
             let text = "it has no rate to reserve from: set its rate first".to_owned();
@@ -70,14 +70,13 @@ impl<T: Item> FlowEditor<'_, T> {
             return Err(ScheduleError::Reservations { node, flow, others, wanted: rate, sum, capacity });
         }
         self.leaves.make_room_for_queue();
-        let (leaf, queues) = self.leaves.flow_queues_mut(self.leaf);
-        let is_done = leaf.reserve(queues, flow, rate, self.trusting);
+        let Leaves { queues, flow_queues, .. } = &mut *self.leaves;
+        let is_done = flow_queues[self.leaf].reserve(queues, flow, rate, self.trusting);
         self.check_queue_found(is_done)
     }
 
     /// Removes a flow's own reservation, quantum and threshold. Returns whether the flow had one of these.
     pub fn forget(&mut self, flow: FlowNumber) -> bool {
-        let (leaf, queues) = self.leaves.flow_queues_mut(self.leaf);
-        leaf.forget(queues, flow)
+        self.leaves.flow_queues[self.leaf].forget(&mut self.leaves.queues, flow)
     }
 }

@@ -13,6 +13,7 @@ pub use self::flows::FlowEditor;
 use self::parameters::{Place, check_kind};
 use self::place::Places;
 use super::guarantees::Guarantees;
+use super::leaves::Leaves;
 use super::node::{NodeKind, Share};
 use super::nodes::{Kind, Node};
 use super::tree::Tree;
@@ -21,7 +22,7 @@ use crate::arena::NONE;
 use crate::link::flow_queues::FlowQueuesSettings;
 use crate::link::hfsc::HIERARCHY_ROOT;
 use crate::queue_manager::MOST_QUEUES;
-use crate::{DropCause, DropSink, Item, NodeId, Rate};
+use crate::{DropSink, Item, NodeId, Rate};
 
 /// Editor of a scheduler tree. Packets stay in their queues unless a change removes their node.
 #[derive(Debug)]
@@ -81,10 +82,7 @@ impl<T: Item> TreeEditor<'_, T> {
 
     /// Adds a node below `parent`, with its share of the parent. A node without a parent becomes the root if
     /// there is no root. Other nodes without a parent stand apart: they hold packets and send nothing until
-    /// [`set_root`](Self::set_root).
-    ///
-    /// # Errors
-    /// [`ScheduleError`] with the reason; nothing has changed then.
+    /// [`move_to`](Self::move_to).
     pub fn add(
         &mut self,
         node: NodeId,
@@ -139,7 +137,7 @@ impl<T: Item> TreeEditor<'_, T> {
         is_hfsc: bool,
     ) -> Result<Place, ScheduleError> {
         let Some(parent) = parent else {
-            return Ok(Place { node, parent: NodeId(NONE), above: Kind::Vacant, is_inner_class: false });
+            return Ok(Place::new(node, NodeId(NONE), Kind::Vacant, is_hfsc));
         };
         let Some(&Node { kind: above, .. }) = self.tree.nodes.existing(parent) else {
             return Err(ScheduleError::UnknownParent { node, parent });
@@ -151,14 +149,10 @@ impl<T: Item> TreeEditor<'_, T> {
         if depth > MOST_DEPTH {
             return Err(ScheduleError::Depth { node, depth });
         }
-        let is_inner_class = is_hfsc && matches!(above, Kind::Hfsc { .. });
-        Ok(Place { node, parent, above, is_inner_class })
+        Ok(Place::new(node, parent, above, is_hfsc))
     }
 
     /// Changes the settings of a node, but not its kind. Its packets stay.
-    ///
-    /// # Errors
-    /// [`ScheduleError`] with the reason; nothing has changed then.
     pub fn set(&mut self, node: NodeId, kind: &NodeKind, now: Instant) -> Result<(), ScheduleError> {
         let before = self.tree.nodes.known(node)?.kind;
         check_kind(node, kind)?;
@@ -168,7 +162,7 @@ impl<T: Item> TreeEditor<'_, T> {
                 return self.set_flow_queues(node, index, settings);
             }
             (Kind::FqCodel(index), NodeKind::FqCodel(settings)) => {
-                self.tree.leaves.fq_codel_mut(index).0.set(*settings);
+                self.tree.leaves.fq_codels[index].set(*settings);
                 self.set_flow_count(node, index, settings.flows, now);
             }
             (Kind::TokenBucket(index), NodeKind::TokenBucket { rate, burst }) => {
@@ -188,12 +182,12 @@ impl<T: Item> TreeEditor<'_, T> {
     /// Changes the number of flows of an FQ-CoDel leaf. The leaf is suspended meanwhile, because its next
     /// packet, whose length the nodes above know, may change.
     fn set_flow_count(&mut self, node: NodeId, index: u32, flows: u32, now: Instant) {
-        if self.tree.leaves.fq_codel(index).settings().flows == flows {
+        if self.tree.leaves.fq_codels[index].settings().flows == flows {
             return;
         }
         let is_ready = self.tree.pause(node.0, now);
-        let (leaf, queues) = self.tree.leaves.fq_codel_mut(index);
-        leaf.set_flows(queues, flows, now);
+        let Leaves { queues, fq_codels, .. } = &mut self.tree.leaves;
+        fq_codels[index].set_flows(queues, flows);
         self.tree.resume(node.0, is_ready, now);
     }
 
@@ -204,10 +198,10 @@ impl<T: Item> TreeEditor<'_, T> {
         (rate, burst): (Rate, u32),
         now: Instant,
     ) -> Result<(), ScheduleError> {
-        let before = self.tree.disciplines.token_bucket(index).settings();
-        self.tree.disciplines.token_bucket_mut(index).set(rate, burst, now);
+        let before = self.tree.disciplines.token_buckets[index].settings();
+        self.tree.disciplines.token_buckets[index].set(rate, burst, now);
         if let Err(error) = self.check_guarantees(node) {
-            self.tree.disciplines.token_bucket_mut(index).set(before.0, before.1, now);
+            self.tree.disciplines.token_buckets[index].set(before.0, before.1, now);
             return Err(error);
         }
         // The new rate may bring the node's timer forward.
@@ -225,7 +219,7 @@ impl<T: Item> TreeEditor<'_, T> {
         settings: &FlowQueuesSettings,
     ) -> Result<(), ScheduleError> {
         self.check_queues(node, settings.queues, self.tree.leaves.limits().queues)?;
-        let (leaf, _) = self.tree.leaves.flow_queues_mut(index);
+        let leaf = &mut self.tree.leaves.flow_queues[index];
         let before = *leaf.settings();
         if !self.checks.trusting
             && let Some(text) = leaf.capacity_objection(settings.capacity)
@@ -234,13 +228,14 @@ impl<T: Item> TreeEditor<'_, T> {
         }
         leaf.set(FlowQueuesSettings { seed: before.seed, ..*settings });
         if let Err(error) = self.check_guarantees(node) {
-            self.tree.leaves.flow_queues_mut(index).0.set(before);
+            self.tree.leaves.flow_queues[index].set(before);
             return Err(error);
         }
-        let (leaf, queues) = self.tree.leaves.flow_queues_mut(index);
-        leaf.assignment.shed(queues);
+        let Leaves { queues, flow_queues, .. } = &mut self.tree.leaves;
+        let assignment = &mut flow_queues[index].assignment;
+        assignment.shed(queues);
         if settings.queue != before.queue {
-            leaf.assignment.queues().for_each(|queue| queues.set_common(queue, &settings.queue));
+            assignment.queues().for_each(|queue| queues.set_common(queue, &settings.queue));
         }
         Ok(())
     }
@@ -255,7 +250,7 @@ impl<T: Item> TreeEditor<'_, T> {
         in_range("queues", most.into(), 1, MOST_QUEUES.into())?;
         for (index, node) in self.tree.nodes.iter() {
             if let Kind::FlowQueues(leaf) = node.kind {
-                let queues = self.tree.leaves.flow_queues(leaf).settings().queues;
+                let queues = self.tree.leaves.flow_queues[leaf].settings().queues;
                 self.check_queues(NodeId(index), queues, most)?;
             }
         }
@@ -272,30 +267,12 @@ impl<T: Item> TreeEditor<'_, T> {
         Ok(FlowEditor { leaves: &mut self.tree.leaves, node, leaf, trusting: self.checks.trusting })
     }
 
-    /// Makes a node without a parent the root. From now on the scheduler serves the nodes below it. The nodes
-    /// below the old root wait until they are moved or removed.
-    ///
-    /// # Errors
-    /// [`ScheduleError`] when the node is unknown or has a parent.
-    pub fn set_root(&mut self, node: NodeId) -> Result<(), ScheduleError> {
-        let parent = self.tree.nodes.known(node)?.parent;
-        if parent != NONE {
-            return Err(ScheduleError::HasParent { node, parent: NodeId(parent) });
-        }
-        self.tree.nodes.root = node.0;
-        Ok(())
-    }
-
     /// Changes the share of a node in its parent. Packets in the node stay.
-    ///
-    /// # Errors
-    /// [`ScheduleError`] with the reason; nothing has changed then.
     pub fn set_share(&mut self, node: NodeId, share: Share, now: Instant) -> Result<(), ScheduleError> {
         let entry = self.tree.nodes.known(node)?;
         let (parent, is_hfsc) = (NodeId(entry.parent), matches!(entry.kind, Kind::Hfsc { .. }));
         let above = self.tree.nodes.parent_kind(entry).unwrap_or(Kind::Vacant);
-        let is_inner_class = is_hfsc && matches!(above, Kind::Hfsc { .. });
-        let place = Place { node, parent, above, is_inner_class };
+        let place = Place::new(node, parent, above, is_hfsc);
         place.check_share(&self.tree.disciplines, &share, self.checks.trusting)?;
         let before = self.tree.share(entry);
         self.places(now).set_share(node, &share);
@@ -307,9 +284,6 @@ impl<T: Item> TreeEditor<'_, T> {
     }
 
     /// Moves a node, with all nodes below it, to another parent. Packets stay in their queues.
-    ///
-    /// # Errors
-    /// [`ScheduleError`] with the reason; nothing has changed then.
     pub fn move_to(
         &mut self,
         node: NodeId,
@@ -364,16 +338,16 @@ impl<T: Item> TreeEditor<'_, T> {
         if hierarchy != there || class == HIERARCHY_ROOT {
             return Err(inside_only(node));
         }
-        let classes = self.tree.disciplines.hierarchy(hierarchy);
+        let classes = &self.tree.disciplines.hierarchies[hierarchy];
         let before = (self.tree.nodes[node.0].parent, classes.parent(class), classes.curves(class));
         let active = self.places(now).pause_classes(node);
         let held = self.tree.held_by(node.0);
         self.tree.nodes.left(before.0, held);
         self.tree.nodes[node.0].parent = parent.0;
-        self.tree.disciplines.hierarchy_mut(hierarchy).move_below(class, to, curves, now);
+        self.tree.disciplines.hierarchies[hierarchy].move_below(class, to, curves, now);
         let checked = self.check_guarantees(node);
         if checked.is_err() {
-            self.tree.disciplines.hierarchy_mut(hierarchy).move_below(class, before.1, &before.2, now);
+            self.tree.disciplines.hierarchies[hierarchy].move_below(class, before.1, &before.2, now);
             self.tree.nodes[node.0].parent = before.0;
         }
         self.tree.nodes.entered(self.tree.nodes[node.0].parent, held);
@@ -433,17 +407,6 @@ impl<T: Item> TreeEditor<'_, T> {
             Some(_) => "it is not a leaf; name a leaf",
         };
         Err(ScheduleError::MoveTarget { node, to, why })
-    }
-
-    /// Moves all packets of one leaf to another, each flow in its order. Returns their number.
-    ///
-    /// # Errors
-    /// [`ScheduleError`] when a node is unknown, or the target is no leaf, or is `from` or below it.
-    pub fn move_packets(&mut self, from: NodeId, to: NodeId, now: Instant) -> Result<u32, ScheduleError> {
-        self.tree.nodes.known(from)?;
-        self.check_target(from, to)?;
-        let mut none_dropped = |_: T, _: DropCause| {};
-        Ok(contents::empty(&mut self.places(now), from, Leftover::MoveTo(to), &mut none_dropped))
     }
 
     /// Changes a leaf to another kind, at the same place. Its packets stay, each flow in its order,

@@ -63,6 +63,12 @@ pub(super) struct Place {
 }
 
 impl Place {
+    /// Creates the place of a node below `above`. An H-FSC below another is an inner class there.
+    pub fn new(node: NodeId, parent: NodeId, above: Kind, is_hfsc: bool) -> Self {
+        let is_inner_class = is_hfsc && matches!(above, Kind::Hfsc { .. });
+        Self { node, parent, above, is_inner_class }
+    }
+
     /// Checks that a child's share matches its parent's kind and is in range. Two children may have one level
     /// if the changes are `trusted`.
     pub fn check_share(
@@ -75,7 +81,7 @@ impl Place {
         match (above, share) {
             (Kind::Vacant, Share::Only) => Ok(()),
             (Kind::Priority(index), Share::Level(level)) => {
-                let other = disciplines.priority(index).at(*level);
+                let other = disciplines.priorities[index].at(*level);
                 self.check_level(*level, other.filter(|_| !trusted))
             }
             (Kind::RoundRobin(_), Share::Quantum(quantum)) => {
@@ -86,7 +92,7 @@ impl Place {
                 Ok(())
             }
             (Kind::Hfsc { .. }, Share::Curves(curves)) => check_curves(node, curves, is_inner_class),
-            (Kind::TokenBucket(index), Share::Only) => match disciplines.token_bucket(index).only_child() {
+            (Kind::TokenBucket(index), Share::Only) => match disciplines.token_buckets[index].only_child() {
                 Some(other) if other != node.0 => {
                     Err(ScheduleError::OnlyChild { node, parent, other: NodeId(other) })
                 }

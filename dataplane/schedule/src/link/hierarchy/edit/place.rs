@@ -21,7 +21,7 @@ impl<T: Item> Places<'_, T> {
         let Node { kind, .. } = self.tree.nodes[node.0];
         let above = self.tree.nodes.kind(parent).unwrap_or(Kind::Vacant);
         if let (Kind::Priority(index), Share::Level(level)) = (above, share)
-            && let Some(free) = self.tree.disciplines.priority(index).free_level()
+            && let Some(free) = self.tree.disciplines.priorities[index].free_level()
         {
             // The level is taken only if a later change moves the other child away.
             self.vacate(index, *level, free);
@@ -77,18 +77,18 @@ impl<T: Item> Places<'_, T> {
         match (above, share) {
             (Some(Kind::Priority(index)), Share::Level(level)) => {
                 let is_ready = self.tree.pause(node.0, self.now);
-                self.tree.disciplines.priority_mut(index).remove(slot);
+                self.tree.disciplines.priorities[index].remove(slot);
                 // The other child at this level gets this node's old level, until its own change follows.
                 self.vacate(index, *level, slot);
                 self.put_at_level(node.0, index, *level);
                 self.tree.resume(node.0, is_ready, self.now);
             }
             (Some(Kind::RoundRobin(index)), Share::Quantum(quantum)) => {
-                self.tree.disciplines.round_robin_mut(index).set_quantum(slot, *quantum);
+                self.tree.disciplines.round_robins[index].set_quantum(slot, *quantum);
             }
             (Some(Kind::Hfsc { hierarchy, .. }), Share::Curves(curves)) => {
                 let active = self.pause_classes(node);
-                self.tree.disciplines.hierarchy_mut(hierarchy).set_curves(slot, curves, self.now);
+                self.tree.disciplines.hierarchies[hierarchy].set_curves(slot, curves, self.now);
                 self.resume_classes(&active);
             }
             _ => {}
@@ -97,15 +97,15 @@ impl<T: Item> Places<'_, T> {
 
     /// Moves the child at a level of a priority scheduler to a free level.
     fn vacate(&mut self, priority: u32, level: u32, to: u32) {
-        let Some(other) = self.tree.disciplines.priority(priority).at(level) else { return };
+        let Some(other) = self.tree.disciplines.priorities[priority].at(level) else { return };
         let is_ready = self.tree.pause(other, self.now);
-        self.tree.disciplines.priority_mut(priority).remove(level);
+        self.tree.disciplines.priorities[priority].remove(level);
         self.put_at_level(other, priority, to);
         self.tree.resume(other, is_ready, self.now);
     }
 
     fn put_at_level(&mut self, node: u32, priority: u32, level: u32) {
-        self.tree.disciplines.priority_mut(priority).insert(level, node);
+        self.tree.disciplines.priorities[priority].insert(level, node);
         self.tree.nodes[node].slot = level;
     }
 

@@ -30,11 +30,11 @@ impl<T: Item> Guarantees<'_, T> {
         let served = self.served();
         for (index, entry) in self.tree.nodes.iter() {
             if let Kind::FlowQueues(leaf) = entry.kind {
-                let capacity = self.tree.leaves.flow_queues(leaf).settings().capacity;
+                let capacity = self.tree.leaves.flow_queues[leaf].settings().capacity;
                 check_capacity(NodeId(index), capacity, served.by(index))?;
             }
             let Kind::Hfsc { hierarchy, class: HIERARCHY_ROOT } = entry.kind else { continue };
-            let classes = self.tree.disciplines.hierarchy(hierarchy);
+            let classes = &self.tree.disciplines.hierarchies[hierarchy];
             let available = served.by(classes.root_node());
             for (index, class) in classes.classes() {
                 let (child, curves) = (NodeId(classes.child(index)), class.curves());
@@ -70,7 +70,7 @@ impl<T: Item> Guarantees<'_, T> {
     /// Whether flows of a leaf may reserve parts of its rate.
     fn has_capacity(&self, kind: Kind) -> bool {
         let Kind::FlowQueues(index) = kind else { return false };
-        self.tree.leaves.flow_queues(index).settings().capacity.is_some()
+        self.tree.leaves.flow_queues[index].settings().capacity.is_some()
     }
 
     /// Checks that the capacity for reservations of a leaf does not exceed the rate that serves the leaf.
@@ -105,7 +105,7 @@ impl<T: Item> Guarantees<'_, T> {
     fn collect_real_time(&self, node: u32, curves: &mut Vec<Curve>) {
         match self.tree.nodes[node].kind {
             Kind::Hfsc { hierarchy, .. } => {
-                let classes = self.tree.disciplines.hierarchy(hierarchy).classes();
+                let classes = self.tree.disciplines.hierarchies[hierarchy].classes();
                 curves.extend(classes.filter_map(|(_, class)| class.curves().real_time));
             }
             Kind::Priority(_) | Kind::RoundRobin(_) | Kind::TokenBucket(_) => {
@@ -131,7 +131,7 @@ impl<T: Item> Guarantees<'_, T> {
     /// Checks the guarantees that an added or changed class may break.
     pub fn check_class(&self, node: NodeId, hierarchy: u32, class: u32) -> Result<(), ScheduleError> {
         let served = self.served();
-        let classes = self.tree.disciplines.hierarchy(hierarchy);
+        let classes = &self.tree.disciplines.hierarchies[hierarchy];
         let curves = classes.curves(class);
         let root = classes.root_node();
         if let Some(available) = served.by(root) {
@@ -159,7 +159,7 @@ impl<T: Item> Guarantees<'_, T> {
         else {
             return Ok(());
         };
-        let (rate, burst) = self.tree.disciplines.token_bucket(index).settings();
+        let (rate, burst) = self.tree.disciplines.token_buckets[index].settings();
         // The whole burst within a nanosecond.
         let at_once = Rate(u64::from(burst).saturating_mul(8_000_000_000));
         let limit = Curve { first: at_once, duration: 1, then: rate };
@@ -168,7 +168,7 @@ impl<T: Item> Guarantees<'_, T> {
 
     /// Checks that the guarantees below a class stay below its upper limit, if it has one.
     fn check_limit(&self, node: NodeId, hierarchy: u32, class: u32) -> Result<(), ScheduleError> {
-        let classes = self.tree.disciplines.hierarchy(hierarchy);
+        let classes = &self.tree.disciplines.hierarchies[hierarchy];
         let Some(limit) = classes.curves(class).upper_limit else { return Ok(()) };
         let kind = GuaranteeLimit::UpperLimitOf(NodeId(classes.child(class)));
         check_sum(node, self.real_time_below(hierarchy, class), limit, kind)
@@ -176,7 +176,7 @@ impl<T: Item> Guarantees<'_, T> {
 
     /// Checks that all guarantees of a hierarchy stay below the rate that serves it.
     fn check_link(&self, node: NodeId, hierarchy: u32, available: Option<Rate>) -> Result<(), ScheduleError> {
-        let classes = self.tree.disciplines.hierarchy(hierarchy);
+        let classes = &self.tree.disciplines.hierarchies[hierarchy];
         let root = classes.root_node();
         let Some(available) = available else { return Ok(()) };
         let all = classes.classes().filter_map(|(_, class)| class.curves().real_time).collect();
@@ -190,7 +190,7 @@ impl<T: Item> Guarantees<'_, T> {
 
     /// Returns the real-time curves of the leaves at or below a class.
     fn real_time_below(&self, hierarchy: u32, top: u32) -> Vec<Curve> {
-        let classes = self.tree.disciplines.hierarchy(hierarchy);
+        let classes = &self.tree.disciplines.hierarchies[hierarchy];
         let below = |mut index: u32| {
             while index != NONE && index != top {
                 index = classes.parent(index);

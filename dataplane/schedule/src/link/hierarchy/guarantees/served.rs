@@ -100,7 +100,7 @@ impl Levels {
                     }
                 }
                 (None, Some(Kind::RoundRobin(round_robin))) => {
-                    let quantum = disciplines.round_robin(round_robin).quantum(node.slot);
+                    let quantum = disciplines.round_robins[round_robin].quantum(node.slot);
                     Claim { least: 0, most: bucket, shares: quantum.into() }
                 }
                 _ => continue,
@@ -164,7 +164,7 @@ impl Branches<'_> {
     fn curves(self, node: &Node) -> Option<Curves> {
         match self.nodes.parent_kind(node) {
             Some(Kind::Hfsc { hierarchy, .. }) => {
-                Some(self.disciplines.hierarchy(hierarchy).curves(node.slot))
+                Some(self.disciplines.hierarchies[hierarchy].curves(node.slot))
             }
             _ => None,
         }
@@ -173,7 +173,7 @@ impl Branches<'_> {
     /// Returns the rate of a node that is a token bucket; `None` for other nodes.
     fn bucket_rate(self, node: &Node) -> Option<Rate> {
         match node.kind {
-            Kind::TokenBucket(index) => Some(self.disciplines.token_bucket(index).settings().0),
+            Kind::TokenBucket(index) => Some(self.disciplines.token_buckets[index].settings().0),
             _ => None,
         }
     }
@@ -188,7 +188,7 @@ impl Branches<'_> {
         guaranteed: u64,
     ) -> Option<Rate> {
         if let Some(Kind::RoundRobin(index)) = self.nodes.parent_kind(node) {
-            let (level, quantum) = (level?, self.disciplines.round_robin(index).quantum(node.slot));
+            let (level, quantum) = (level?, self.disciplines.round_robins[index].quantum(node.slot));
             return Some(part(Rate(level.left), quantum.into(), level.weight));
         }
         let Some(curves) = self.curves(node) else { return whole };

@@ -119,14 +119,10 @@ impl<T: Item> TreeReport<'_, T> {
                 view.queues = 1;
             }
             Kind::FlowQueues(index) => {
-                view.queues = leaves.flow_queues(index).assignment.queues().count() as u32;
+                view.queues = leaves.flow_queues[index].assignment.queues().count() as u32;
             }
-            Kind::FqCodel(index) => view.queues = leaves.fq_codel(index).settings().flows,
-            Kind::Priority(_)
-            | Kind::RoundRobin(_)
-            | Kind::Hfsc { .. }
-            | Kind::TokenBucket(_)
-            | Kind::Vacant => {}
+            Kind::FqCodel(index) => view.queues = leaves.fq_codels[index].settings().flows,
+            _ => {}
         }
         Some(view)
     }
@@ -136,7 +132,7 @@ impl<T: Item> TreeReport<'_, T> {
         let Tree { nodes, disciplines, .. } = self.tree;
         let mut path = nodes.path_up(NodeId(node));
         path.any(|NodeId(node)| match nodes.parent_kind(&nodes[node]) {
-            Some(Kind::Priority(priority)) => disciplines.priority(priority).first() != Some(node),
+            Some(Kind::Priority(priority)) => disciplines.priorities[priority].first() != Some(node),
             _ => false,
         })
     }
@@ -151,25 +147,19 @@ impl<T: Item> TreeReport<'_, T> {
 
     /// Returns a flow's own queue, with its quantum in force and its reserved rate; `None` if the flow has no
     /// queue.
-    ///
-    /// # Errors
-    /// [`ScheduleError`] when the node has no flows.
     pub fn flow(
         &self,
         node: NodeId,
         flow: FlowNumber,
     ) -> Result<Option<(QueueView, Option<Rate>)>, ScheduleError> {
         let index = self.tree.flow_leaf(node)?;
-        let queue = self.tree.leaves.flow_queues(index).assignment.queue_of(flow);
+        let queue = self.tree.leaves.flow_queues[index].assignment.queue_of(flow);
         Ok(queue.map(|queue| self.flow_queue(index, queue)))
     }
 
     /// Returns up to `most` flows with their own queues, from index `first` on. The order is arbitrary, and
     /// constant while no flow arrives or leaves. The last entry, without a flow, is the shared queue, if it
     /// was ever used.
-    ///
-    /// # Errors
-    /// [`ScheduleError`] when the node has no flows.
     pub fn flows(
         &self,
         node: NodeId,
@@ -178,7 +168,7 @@ impl<T: Item> TreeReport<'_, T> {
     ) -> Result<Vec<(Option<FlowNumber>, QueueView)>, ScheduleError> {
         let index = self.tree.flow_leaf(node)?;
         let (assignment, queues) =
-            (&self.tree.leaves.flow_queues(index).assignment, &self.tree.leaves.queues);
+            (&self.tree.leaves.flow_queues[index].assignment, &self.tree.leaves.queues);
         let own = assignment.owned().map(|queue| (Some(FlowNumber(queues.queue(queue).flow)), queue));
         let is_used = queues.view(assignment.shared()).offered_packets > 0;
         let all = own.chain(is_used.then_some((None, assignment.shared())));
@@ -189,7 +179,7 @@ impl<T: Item> TreeReport<'_, T> {
     /// Returns a queue of a leaf with a queue per flow, with its quantum in force and its reserved rate.
     fn flow_queue(&self, leaf: u32, queue: u32) -> (QueueView, Option<Rate>) {
         let queues = &self.tree.leaves.queues;
-        let (quantum, rate) = self.tree.leaves.flow_queues(leaf).quantum(queues, queue);
+        let (quantum, rate) = self.tree.leaves.flow_queues[leaf].quantum(queues, queue);
         (QueueView { quantum, ..queues.view(queue) }, rate)
     }
 }
