@@ -166,7 +166,8 @@ impl<T: Item> LinkScheduler<T> {
 
     /// Enqueues the packets of `batch` in order, as [`enqueue`](Self::enqueue) does for each. `batch` is
     /// empty afterwards.
-    #[inline]
+    // Loops over a batch need the registers that inlining would leave to the caller.
+    #[inline(never)]
     pub fn enqueue_batch(&mut self, batch: &mut Vec<Arrival<T>>, now: Instant, sink: &mut impl DropSink<T>) {
         arrival::enqueue_batch(&mut self.paced.tree, batch, now, sink);
     }
@@ -180,7 +181,8 @@ impl<T: Item> LinkScheduler<T> {
 
     /// Sends up to `most` packets to `out`, the same packets as repeated [`dequeue`](Self::dequeue) calls.
     /// Returns their number.
-    #[inline]
+    // Not inlined, as `enqueue_batch`.
+    #[inline(never)]
     pub fn dequeue_batch(
         &mut self,
         most: usize,
