@@ -1,4 +1,4 @@
-//! Layout of the flow cache's maps, as bpf/flow_cache.h defines it.
+//! Layout of the flow cache's maps, as bpf/flow_cache_maps.h defines it.
 
 use std::mem::{offset_of, size_of};
 
@@ -22,8 +22,7 @@ pub(crate) const WORDS: usize = 16;
 /// Maximum number of different treatments.
 pub(crate) const TREATMENTS: usize = 65_536;
 
-/// Flow cache entry, `struct cached_flow` of bpf/flow_cache.h: key, version, counters and treatment of a
-/// flow.
+/// Flow cache entry, `struct cached_flow`: key, version, counters and treatment of a flow.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Entry {
@@ -36,7 +35,7 @@ pub(crate) struct Entry {
     pub reserved: u8,
 }
 
-/// Rarely used fields of a flow cache entry, `struct aside` of bpf/flow_cache.h.
+/// Rarely used fields of a flow cache entry, `struct aside`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Aside {
@@ -46,7 +45,7 @@ pub(crate) struct Aside {
     pub dropped_bytes: u64,
 }
 
-/// Treatment of packets that many flows share, `struct treatment` of bpf/flow_cache.h.
+/// Treatment of packets that many flows share, `struct treatment`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Treatment {
@@ -70,7 +69,7 @@ pub(crate) struct Policer {
     pub reserved: [u64; 5],
 }
 
-/// Upcalls of a port and their completion, `struct way` of bpf/flow_cache.h.
+/// Upcalls of a port and their completion, `struct way`.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Way {
@@ -80,7 +79,7 @@ pub(crate) struct Way {
     pub reserved: [u8; 40],
 }
 
-/// Upcalls by one receive queue of a port, `struct queue_way` of bpf/flow_cache.h.
+/// Upcalls by one receive queue of a port, `struct queue_way`.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueWay {
@@ -89,7 +88,7 @@ pub(crate) struct QueueWay {
     pub reserved: [u8; 40],
 }
 
-/// Packets and bytes that the flow cache sent out of a port, `struct sent` of bpf/flow_cache.h.
+/// Packets and bytes that the flow cache sent out of a port, `struct sent`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sent {
@@ -97,7 +96,7 @@ pub(crate) struct Sent {
     pub bytes: u64,
 }
 
-/// Port number and flow table parameters of a port's program, `struct place` of bpf/flow_cache.h.
+/// Port number and flow table parameters of a port's program, `struct place`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Place {

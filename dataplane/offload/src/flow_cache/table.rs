@@ -1,4 +1,4 @@
-//! Index of flows: the hash of bpf/flow_cache.h, and the buckets of words that name entries.
+//! Index of flows: the hash of bpf/flow_cache_table.h, and the buckets of words that name entries.
 //!
 //! A removed flow leaves a tombstone, not a free word. A program searches a flow's second bucket only if the
 //! first bucket has no free word, so a free word would hide flows in their second bucket. New flows use
@@ -35,7 +35,7 @@ impl Table {
         self.mask + 1
     }
 
-    /// Computes `hash_of` of bpf/flow_cache.h.
+    /// Computes `hash_of` of bpf/flow_cache_table.h.
     fn hash(&self, key: &[u8; KEY_BYTES]) -> u64 {
         let mut words = [0_u64; KEY_BYTES / 4];
         for ((word, bytes), secret) in words.iter_mut().zip(key.as_chunks().0).zip(&self.secrets) {
