@@ -27,9 +27,6 @@ impl HostCatch {
     ///
     /// `above`: descriptors that stay open until the program is detached when the process is killed. Linux
     /// closes the highest descriptor first, so the program gets a higher one.
-    ///
-    /// # Errors
-    /// [`OffloadError`] when a device is gone, or the kernel refuses the program or its attachment.
     pub fn attach(ifindex: u32, catcher: u32, above: &[RawFd]) -> Result<Self, OffloadError> {
         let device = find_device(ifindex)?;
         let mut object = object::host_output()?;

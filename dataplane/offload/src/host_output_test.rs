@@ -19,10 +19,7 @@ fn make_tap(wire: &Wire) -> u32 {
 
 #[test]
 fn the_kernels_packets_are_caught_while_the_catcher_is_there() {
-    if !can_load() {
-        return;
-    }
-    let wire = Wire::new();
+    let Some(wire) = Wire::loadable() else { return };
     let (port, peer) = (wire.port(), wire.peer());
     let catcher = make_tap(&wire);
     let arrived = |text: &[u8]| {

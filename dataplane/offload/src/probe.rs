@@ -8,9 +8,9 @@ use aya::Ebpf;
 use crate::bpf::leftover::Loaded;
 use crate::bpf::object;
 use crate::bpf::syscall::{Hook, create_link};
-use crate::device::rtnetlink::{self, Device};
+use crate::device::rtnetlink::{self, DRV_MODE, Device};
 use crate::device::{ethtool, genetlink};
-use crate::port_programs::attach::{self, NATIVE};
+use crate::port_programs::attach;
 use crate::{OffloadError, OnDeath};
 
 /// Support of a feature by a device.
@@ -67,9 +67,6 @@ pub struct DeviceReport {
 impl DeviceReport {
     /// Probes the device `name` of the calling thread's namespace. Attaches and detaches a program that
     /// passes all frames, but only where none is attached.
-    ///
-    /// # Errors
-    /// [`OffloadError::Kernel`] when there is no such device.
     pub fn of(name: &str) -> Result<Self, OffloadError> {
         let failed = |call| move |source| OffloadError::Kernel { device: name.to_owned(), call, source };
         let index = nix::net::if_::if_nametoindex(name).map_err(io::Error::from);
@@ -91,7 +88,7 @@ impl DeviceReport {
                 AttachedProgram {
                     id,
                     name: program.as_ref().map(Loaded::name).unwrap_or_default(),
-                    native: mode == NATIVE,
+                    native: mode == DRV_MODE,
                     ours: program.is_some_and(|program| program.is_ours()),
                 }
             }),
@@ -118,7 +115,7 @@ fn catching_nothing() -> Result<(Ebpf, OwnedFd), OffloadError> {
 fn try_native(ifindex: u32, device: &Device) -> Support {
     match device.xdp {
         // A program that is already there proves as much as a trial.
-        Some((_, NATIVE)) => return Support::Yes,
+        Some((_, DRV_MODE)) => return Support::Yes,
         Some(_) => {
             let why = "a generic XDP program is attached, so native XDP was not tried";
             return Support::Unknown(why.to_owned());
@@ -129,9 +126,9 @@ fn try_native(ifindex: u32, device: &Device) -> Support {
         Ok(loaded) => loaded,
         Err(error) => return Support::Unknown(error.to_string()),
     };
-    match attach::xdp(program.as_fd(), ifindex, NATIVE, OnDeath::Kernel, None) {
+    match attach::xdp(program.as_fd(), ifindex, DRV_MODE, OnDeath::Kernel, None) {
         Ok(hold) => release(hold.release(ifindex)),
-        Err(refusal) => answer(&attach::xdp_error(device, ifindex, NATIVE, refusal)),
+        Err(refusal) => answer(&attach::xdp_error(device, ifindex, DRV_MODE, refusal)),
     }
 }
 
@@ -173,15 +170,12 @@ fn answer(error: &OffloadError) -> Support {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_support::{Wire, can_load, ip};
+    use crate::test_support::{Wire, ip};
     use crate::{Mode, PortPrograms};
 
     #[test]
     fn a_veth_is_described_and_left_as_it_was() {
-        if !can_load() {
-            return;
-        }
-        let wire = Wire::new();
+        let Some(wire) = Wire::loadable() else { return };
         let report = wire.near(|| DeviceReport::of("port").unwrap());
         assert_eq!((report.driver.as_str(), report.mtu, report.rx_queues), ("veth", 1500, 1));
         assert_eq!(
@@ -200,10 +194,7 @@ mod tests {
 
     #[test]
     fn an_attached_program_is_named_and_a_missing_driver_said() {
-        if !can_load() {
-            return;
-        }
-        let wire = Wire::new();
+        let Some(wire) = Wire::loadable() else { return };
         let port = wire.port();
         wire.near(|| {
             let programs = PortPrograms::attach_xdp(port, Mode::Native, false, OnDeath::Kernel).unwrap();

@@ -14,6 +14,7 @@ use nix::sys::socket::{
 
 use crate::bpf::object;
 use crate::classifier::dry_runs::ones_complement;
+use crate::{Mode, OnDeath, PortPrograms};
 
 /// Returns whether programs can be loaded. Prints the reason if not, and fails where CI must be able to.
 pub(crate) fn can_load() -> bool {
@@ -82,6 +83,11 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
+    /// Returns a wire, if programs can be loaded here.
+    pub(crate) fn loadable() -> Option<Self> {
+        can_load().then(Self::new)
+    }
+
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -124,6 +130,12 @@ impl Wire {
 
     pub(crate) fn peer(&self) -> u32 {
         self.far(|| nix::net::if_::if_nametoindex("peer").unwrap())
+    }
+
+    /// Attaches the offload program to the port, in native mode.
+    pub(crate) fn attach_native(&self, on_death: OnDeath) -> PortPrograms {
+        let port = self.port();
+        self.near(|| PortPrograms::attach_xdp(port, Mode::Native, false, on_death).unwrap())
     }
 
     /// Returns the output of `ip -d link show port` in the router's namespace.

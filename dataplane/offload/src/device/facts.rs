@@ -63,7 +63,7 @@ pub fn why_no_redirects(driver: &str, features: &[&'static str]) -> Option<&'sta
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_support::{Wire, can_load, ip};
+    use crate::test_support::{Wire, ip};
 
     #[test]
     fn why_a_device_takes_no_redirected_frames_is_said() {
@@ -75,10 +75,7 @@ mod tests {
 
     #[test]
     fn a_device_is_described_while_it_is_in_use() {
-        if !can_load() {
-            return;
-        }
-        let wire = Wire::new();
+        let Some(wire) = Wire::loadable() else { return };
         let port = wire.port();
         ip(&format!("-n {} link set port mtu 1400", wire.near));
         let facts = wire.near(|| DeviceFacts::of(port)).expect("it is there");

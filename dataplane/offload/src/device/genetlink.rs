@@ -3,10 +3,10 @@
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
+use netlink_sys::Socket;
 use netlink_sys::protocols::NETLINK_GENERIC;
-use netlink_sys::{Socket, SocketAddr};
 
-use super::rtnetlink::{attribute, refusal};
+use super::netlink::{self, Request, attribute};
 
 const GENL_ID_CTRL: u16 = 0x10;
 const CTRL_CMD_GETFAMILY: u8 = 3;
@@ -34,7 +34,7 @@ const FEATURES: [&str; 7] =
 
 /// Returns the XDP features that the driver of `ifindex` announces.
 pub(crate) fn xdp_features(ifindex: u32) -> io::Result<Vec<&'static str>> {
-    let socket = open()?;
+    let socket = netlink::open(NETLINK_GENERIC)?;
     let answer = netdev_family(&socket)?;
     let family = attribute(&answer, HEADERS, CTRL_ATTR_FAMILY_ID).and_then(|id| id.try_into().ok());
     let family = u16::from_ne_bytes(family.ok_or_else(malformed)?);
@@ -56,7 +56,7 @@ impl FeatureNews {
     /// # Errors
     /// When the kernel sends no such notifications (before Linux 6.3), or has no generic netlink.
     pub fn open() -> io::Result<Self> {
-        let socket = open()?;
+        let socket = netlink::open(NETLINK_GENERIC)?;
         let answer = netdev_family(&socket)?;
         let mut socket = Socket::new(NETLINK_GENERIC)?;
         socket.bind_auto()?;
@@ -92,14 +92,6 @@ impl AsRawFd for FeatureNews {
     }
 }
 
-/// Opens a socket connected to the kernel.
-fn open() -> io::Result<Socket> {
-    let mut socket = Socket::new(NETLINK_GENERIC)?;
-    socket.bind_auto()?;
-    socket.connect(&SocketAddr::new(0, 0))?;
-    Ok(socket)
-}
-
 /// Returns the kernel's description of the family `netdev`.
 fn netdev_family(socket: &Socket) -> io::Result<Vec<u8>> {
     ask(socket, GENL_ID_CTRL, CTRL_CMD_GETFAMILY, CTRL_ATTR_FAMILY_NAME, b"netdev\0")
@@ -123,25 +115,9 @@ fn malformed() -> io::Error {
 }
 
 fn ask(socket: &Socket, family: u16, command: u8, kind: u16, value: &[u8]) -> io::Result<Vec<u8>> {
-    const NLM_F_REQUEST: u16 = 1;
-    let attribute_length = 4 + value.len();
-    let length = HEADERS + attribute_length.next_multiple_of(4);
-    let mut request = Vec::with_capacity(length);
-    request.extend((length as u32).to_ne_bytes());
-    request.extend(family.to_ne_bytes());
-    request.extend(NLM_F_REQUEST.to_ne_bytes());
-    request.extend([0; 8]);
-    request.extend([command, 1, 0, 0]);
-    request.extend((attribute_length as u16).to_ne_bytes());
-    request.extend(kind.to_ne_bytes());
-    request.extend(value);
-    request.resize(length, 0);
-    socket.send(&request, 0)?;
-    let (answer, _) = socket.recv_from_full()?;
-    match refusal(&answer) {
-        Some(refusal) => Err(refusal.error),
-        None => Ok(answer),
-    }
+    // `struct genlmsghdr`: command, version 1, and padding.
+    let request = Request::new(family, 0, &[command, 1, 0, 0]).attribute(kind, value);
+    request.exchange(socket).map_err(|refusal| refusal.error)
 }
 
 #[cfg(test)]

@@ -3,4 +3,5 @@
 pub(crate) mod ethtool;
 pub(crate) mod facts;
 pub(crate) mod genetlink;
+pub(crate) mod netlink;
 pub(crate) mod rtnetlink;

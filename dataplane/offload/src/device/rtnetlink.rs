@@ -1,11 +1,11 @@
 //! rtnetlink requests: query a device, and attach an XDP program without a link.
 
-use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use netlink_sys::protocols::NETLINK_ROUTE;
-use netlink_sys::{Socket, SocketAddr};
+
+use super::netlink::{self, Refusal, Request, attribute, number, push_attribute, text};
 
 /// Flag: attach only if nothing is attached.
 pub(crate) const UPDATE_IF_NOEXIST: u32 = 1;
@@ -14,8 +14,6 @@ pub(crate) const SKB_MODE: u32 = 1 << 1;
 /// Flag: the driver.
 pub(crate) const DRV_MODE: u32 = 1 << 2;
 const REPLACE: u32 = 1 << 4;
-/// Attribute of `NLMSG_ERR_ATTRS` with the kernel's message.
-const NLMSGERR_ATTR_MSG: u16 = 1;
 
 // Attributes inside `IFLA_XDP` (<linux/if_link.h>).
 const IFLA_XDP_FD: u16 = 1;
@@ -29,11 +27,8 @@ const IFLA_XDP_EXPECTED_FD: u16 = 8;
 /// Value of `IFLA_XDP_ATTACHED` for the kernel's generic hook.
 const XDP_ATTACHED_SKB: u8 = 2;
 
-const NLM_F_REQUEST: u16 = 1;
 const NLM_F_ACK: u16 = 4;
 const NLA_F_NESTED: u16 = 1 << 15;
-/// Type of an attribute without its flags.
-const NLA_TYPE_MASK: u16 = 0x3fff;
 /// Length in bytes of a netlink header and `struct ifinfomsg`.
 const HEADERS: usize = 32;
 
@@ -51,31 +46,9 @@ pub(crate) struct Device {
     pub(crate) xdp: Option<(u32, u32)>,
 }
 
-/// Refusal of the kernel, with its message if there is one.
-#[derive(Debug)]
-pub(crate) struct Refusal {
-    pub(crate) error: io::Error,
-    pub(crate) words: String,
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.words.is_empty() {
-            true => self.error.fmt(f),
-            false => write!(f, "{} ({})", self.words, self.error),
-        }
-    }
-}
-
-impl From<io::Error> for Refusal {
-    fn from(error: io::Error) -> Self {
-        Self { error, words: String::new() }
-    }
-}
-
 /// Queries a device of the calling thread's network namespace, by index.
 pub(crate) fn device(ifindex: u32) -> io::Result<Device> {
-    let answer = exchange(Request::new(libc::RTM_GETLINK, 0, ifindex)).map_err(|refusal| refusal.error)?;
+    let answer = exchange(about(libc::RTM_GETLINK, 0, ifindex)).map_err(|refusal| refusal.error)?;
     let invalid = || io::Error::new(io::ErrorKind::InvalidData, "rtnetlink: the reply is not a link message");
     Ok(read_device(link(&answer).ok_or_else(invalid)?))
 }
@@ -83,11 +56,11 @@ pub(crate) fn device(ifindex: u32) -> io::Result<Device> {
 /// Returns the MTU of the other end of a veth, in any namespace. `None` for other devices, without another
 /// end, and where the kernel does not permit access to it.
 pub(crate) fn far_mtu(ifindex: u32) -> Option<u32> {
-    let answer = exchange(Request::new(libc::RTM_GETLINK, 0, ifindex)).ok()?;
+    let answer = exchange(about(libc::RTM_GETLINK, 0, ifindex)).ok()?;
     let near = link(&answer)?;
     let kind = attribute(attribute(near, 0, libc::IFLA_LINKINFO)?, 0, libc::IFLA_INFO_KIND)?;
     let far = number(near, libc::IFLA_LINK).filter(|index| *index != 0 && text(kind) == "veth")?;
-    let mut request = Request::new(libc::RTM_GETLINK, 0, far);
+    let mut request = about(libc::RTM_GETLINK, 0, far);
     // The number of the other end's namespace, if it is not the calling thread's.
     if let Some(namespace) = attribute(near, 0, libc::IFLA_LINK_NETNSID) {
         request = request.attribute(libc::IFLA_TARGET_NETNSID, namespace);
@@ -134,128 +107,28 @@ pub(crate) fn set_xdp(
     if let Some(expected) = expected {
         push_attribute(&mut xdp, IFLA_XDP_EXPECTED_FD, &expected.as_raw_fd().to_ne_bytes());
     }
-    let request = Request::new(libc::RTM_SETLINK, NLM_F_ACK, ifindex);
+    let request = about(libc::RTM_SETLINK, NLM_F_ACK, ifindex);
     exchange(request.attribute(libc::IFLA_XDP | NLA_F_NESTED, &xdp)).map(drop)
 }
 
-/// rtnetlink request about a device, without its length.
-struct Request(Vec<u8>);
-
-impl Request {
-    fn new(kind: u16, flags: u16, ifindex: u32) -> Self {
-        let mut bytes = Vec::with_capacity(128);
-        bytes.extend([0; 4]);
-        bytes.extend(kind.to_ne_bytes());
-        bytes.extend((flags | NLM_F_REQUEST).to_ne_bytes());
-        // Sequence number and port of the header; family and type of the device.
-        bytes.extend([0; 12]);
-        bytes.extend(ifindex.to_ne_bytes());
-        // Device flags and their mask.
-        bytes.extend([0; 8]);
-        Self(bytes)
-    }
-
-    fn attribute(mut self, kind: u16, value: &[u8]) -> Self {
-        push_attribute(&mut self.0, kind, value);
-        self
-    }
-
-    /// Returns the request with its length.
-    fn finish(mut self) -> Vec<u8> {
-        let length = (self.0.len() as u32).to_ne_bytes();
-        self.0.splice(..length.len(), length);
-        self.0
-    }
-}
-
-fn push_attribute(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
-    bytes.extend((4 + value.len() as u16).to_ne_bytes());
-    bytes.extend(kind.to_ne_bytes());
-    bytes.extend(value);
-    bytes.resize(bytes.len().next_multiple_of(4), 0);
+/// Returns a request about a device.
+fn about(kind: u16, flags: u16, ifindex: u32) -> Request {
+    // `struct ifinfomsg`: family and type; index; device flags and their mask.
+    Request::new(kind, flags, &[0, ifindex, 0, 0].map(u32::to_ne_bytes).concat())
 }
 
 /// Sends a request, and returns the kernel's answer.
 fn exchange(request: Request) -> Result<Vec<u8>, Refusal> {
-    let mut socket = Socket::new(NETLINK_ROUTE)?;
-    socket.bind_auto()?;
-    socket.connect(&SocketAddr::new(0, 0))?;
-    // Requests the kernel's messages in errors; an old kernel does not support that.
-    let _ = socket.set_ext_ack(true);
-    socket.send(&request.finish(), 0)?;
-    let (answer, _) = socket.recv_from_full()?;
-    match refusal(&answer) {
-        Some(refusal) => Err(refusal),
-        None => Ok(answer),
-    }
-}
-
-/// Reads `struct nlmsgerr`: error, the header of the request (its body is whole, or missing in a capped
-/// acknowledgement), then attributes. One attribute is the kernel's message (<linux/netlink.h>).
-pub(crate) fn refusal(answer: &[u8]) -> Option<Refusal> {
-    const NLMSG_ERROR: u16 = 2;
-    const NLM_F_CAPPED: u16 = 0x100;
-    let word = |at: usize| Some(u32::from_ne_bytes(answer.get(at..at + 4)?.try_into().ok()?));
-    let half = |at: usize| Some(u16::from_ne_bytes(answer.get(at..at + 2)?.try_into().ok()?));
-    if half(4)? != NLMSG_ERROR {
-        return None;
-    }
-    let code = word(16)?.cast_signed();
-    if code == 0 {
-        return None;
-    }
-    let capped = half(6)? & NLM_F_CAPPED != 0;
-    let request = if capped { 16 } else { word(20)? as usize };
-    let words = attribute(answer, 20 + request.next_multiple_of(4), NLMSGERR_ATTR_MSG).unwrap_or_default();
-    Some(Refusal { error: io::Error::from_raw_os_error(code.saturating_neg()), words: text(words) })
-}
-
-/// Returns the payload of the first attribute of a kind, from the offset `at` on.
-pub(crate) fn attribute(bytes: &[u8], mut at: usize, kind: u16) -> Option<&[u8]> {
-    while let Some([length @ .., kind_low, kind_high]) = bytes.get(at..).and_then(<[u8]>::first_chunk::<4>) {
-        let length = usize::from(u16::from_ne_bytes(*length));
-        let payload = bytes.get(at + 4..at + length)?;
-        if u16::from_ne_bytes([*kind_low, *kind_high]) & NLA_TYPE_MASK == kind {
-            return Some(payload);
-        }
-        at += length.next_multiple_of(4);
-    }
-    None
-}
-
-/// Returns the first attribute of a kind as a number of four bytes.
-fn number(attributes: &[u8], kind: u16) -> Option<u32> {
-    attribute(attributes, 0, kind)?.try_into().ok().map(u32::from_ne_bytes)
-}
-
-/// Returns text without its terminating zero.
-fn text(value: &[u8]) -> String {
-    String::from_utf8_lossy(value).trim_end_matches('\0').to_owned()
+    request.exchange(&netlink::open(NETLINK_ROUTE)?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Returns an answer with an error code, and the length of the request that it repeats.
-    fn answer(code: i32, request: u32) -> Vec<u8> {
-        let kind = u32::from_ne_bytes([2, 0, 0, 0]);
-        [36, kind, 1, 0, code.cast_unsigned(), request, 0, 0, 0].map(u32::to_ne_bytes).concat()
-    }
-
-    #[test]
-    fn answer_of_any_code_and_length_is_read() {
-        for request in [0, 16, 17, u32::MAX] {
-            let code = |code| refusal(&answer(code, request)).map(|refusal| refusal.error.raw_os_error());
-            assert_eq!(code(0), None, "an acknowledgement");
-            assert_eq!(code(-libc::EPERM), Some(Some(libc::EPERM)));
-            assert_eq!(code(i32::MIN), Some(Some(i32::MAX)));
-        }
-    }
-
     #[test]
     fn request_has_its_length_and_padded_attributes() {
-        let request = Request::new(libc::RTM_SETLINK, NLM_F_ACK, 7).attribute(libc::IFLA_IFNAME, b"veth0\0");
+        let request = about(libc::RTM_SETLINK, NLM_F_ACK, 7).attribute(libc::IFLA_IFNAME, b"veth0\0");
         let bytes = request.finish();
         assert_eq!(bytes.get(..4), Some(&44u32.to_ne_bytes()[..]));
         assert_eq!(bytes.get(4..8), Some(&[libc::RTM_SETLINK, 5].map(u16::to_ne_bytes).concat()[..]));
@@ -268,7 +141,7 @@ mod tests {
         let mut xdp = Vec::new();
         push_attribute(&mut xdp, IFLA_XDP_ATTACHED, &[XDP_ATTACHED_SKB]);
         push_attribute(&mut xdp, IFLA_XDP_PROG_ID, &9u32.to_ne_bytes());
-        let request = Request::new(libc::RTM_NEWLINK, 0, 7)
+        let request = about(libc::RTM_NEWLINK, 0, 7)
             .attribute(libc::IFLA_IFNAME, b"veth0\0")
             .attribute(libc::IFLA_MTU, &1500u32.to_ne_bytes())
             .attribute(libc::IFLA_NUM_RX_QUEUES, &2u32.to_ne_bytes())
@@ -277,6 +150,6 @@ mod tests {
         let device = read_device(link(&answer).unwrap());
         assert_eq!((device.name.as_str(), device.mtu), ("veth0", 1500));
         assert_eq!((device.rx_queues, device.tx_queues, device.xdp), (2, 0, Some((9, SKB_MODE))));
-        assert!(link(&Request::new(libc::RTM_GETLINK, 0, 7).finish()).is_none());
+        assert!(link(&about(libc::RTM_GETLINK, 0, 7).finish()).is_none());
     }
 }

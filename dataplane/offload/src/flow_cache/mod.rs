@@ -115,9 +115,6 @@ impl FlowCache {
     }
 
     /// Returns the writer for the part of a worker. There must be one writer at a time per worker.
-    ///
-    /// # Errors
-    /// [`OffloadError::Map`] when the kernel cannot map the memory.
     pub fn writer(&mut self, worker: usize) -> Result<FlowCacheWriter, OffloadError> {
         let worker = u16::try_from(worker).unwrap_or(u16::MAX).min(self.workers - 1);
         let policers = Arc::clone(&self.policers);
@@ -153,9 +150,6 @@ impl FlowCache {
     }
 
     /// Returns the frames that the cache sent out of a port since the cache was created.
-    ///
-    /// # Errors
-    /// [`OffloadError::Map`] when the kernel refuses.
     pub fn sent(&self, port: u16) -> Result<DriverSent, OffloadError> {
         if usize::from(port) >= PORTS {
             return Ok(DriverSent::default());

@@ -14,7 +14,7 @@ use nix::sched::{CloneFlags, unshare};
 
 use crate::OffloadError;
 use crate::bpf::syscall::{Hook, create_link};
-use crate::port_programs::attach::GENERIC;
+use crate::device::rtnetlink::SKB_MODE;
 
 /// Index of the loopback device, the first device of every namespace.
 const LOOPBACK: u32 = 1;
@@ -45,7 +45,7 @@ impl Anchor {
     fn hold_here(program: BorrowedFd<'_>) -> io::Result<Self> {
         unshare(CloneFlags::CLONE_NEWNET)?;
         let namespace = std::fs::File::open("/proc/thread-self/ns/net")?;
-        let link = create_link(program, LOOPBACK, Hook::Xdp { flags: GENERIC })?;
+        let link = create_link(program, LOOPBACK, Hook::Xdp { flags: SKB_MODE })?;
         Ok(Self { _link: link, _namespace: namespace.into() })
     }
 }

@@ -42,9 +42,6 @@ impl KernelHandback {
     }
 
     /// Creates a hand-back for the port of `programs` only, in any mode.
-    ///
-    /// # Errors
-    /// Errors as for [`Self::new`].
     pub fn through(programs: &mut PortPrograms) -> Result<Self, InjectError> {
         let again = programs.mode() != Attachment::Native;
         Self::with_maps_of(programs.object_mut(), again)
@@ -73,9 +70,6 @@ impl KernelHandback {
     /// Punts several frames to the kernel, up to 256 with one system call. Returns the number of frames that
     /// the kernel took. Skips frames that are too short or too long. The call lasts until the kernel has
     /// processed the frames, including their forwarding.
-    ///
-    /// # Errors
-    /// [`InjectError::DeviceGone`], [`InjectError::Kernel`].
     pub fn hand_back_batch(&mut self, ifindex: u32, frames: &[&[u8]]) -> Result<usize, InjectError> {
         let mut taken = 0;
         for frame in frames {

@@ -4,7 +4,7 @@ use std::net::UdpSocket;
 use std::time::Duration;
 
 use super::KernelHandback;
-use crate::test_support::{Wire, can_load, frame_to, ipv4_packet, now};
+use crate::test_support::{Wire, frame_to, ipv4_packet, now};
 use crate::{InjectError, Mode, OnDeath, PortPrograms};
 
 const OWN: [u8; 6] = [2, 0, 0, 0, 0, 1];
@@ -16,20 +16,20 @@ fn lengths(socket: &UdpSocket) -> Vec<usize> {
     std::iter::from_fn(|| socket.recv(&mut buffer).ok()).collect()
 }
 
+/// Runs a test inside the router's namespace, with the port's index and a socket of the kernel.
+fn with_handback(test: impl FnOnce(u32, UdpSocket, KernelHandback) + Send) {
+    let Some(wire) = Wire::loadable() else { return };
+    let port = wire.port();
+    wire.near(|| test(port, UdpSocket::bind("10.0.0.1:9").unwrap(), KernelHandback::new().unwrap()));
+}
+
 fn to_self(payload: usize) -> Vec<u8> {
     frame_to(OWN, 0x0800, &ipv4_packet("10.0.0.2", "10.0.0.1", payload))
 }
 
 #[test]
 fn the_kernel_receives_what_is_handed_back() {
-    if !can_load() {
-        return;
-    }
-    let wire = Wire::new();
-    let port = wire.port();
-    wire.near(|| {
-        let socket = UdpSocket::bind("10.0.0.1:9").unwrap();
-        let mut handback = KernelHandback::new().unwrap();
+    with_handback(|port, socket, mut handback| {
         let frames: Vec<_> = [10, 1400, 1, 700].map(to_self).into();
         let frames: Vec<_> = frames.iter().map(Vec::as_slice).collect();
         assert_eq!(handback.hand_back_batch(port, &frames).unwrap(), 4);
@@ -41,14 +41,7 @@ fn the_kernel_receives_what_is_handed_back() {
 
 #[test]
 fn the_longest_frame_passes_and_one_byte_more_is_an_error() {
-    if !can_load() {
-        return;
-    }
-    let wire = Wire::new();
-    let port = wire.port();
-    wire.near(|| {
-        let socket = UdpSocket::bind("10.0.0.1:9").unwrap();
-        let mut handback = KernelHandback::new().unwrap();
+    with_handback(|port, socket, mut handback| {
         let longest = to_self(super::live_run::MAX_FRAME - 42);
         handback.hand_back(port, &longest).unwrap();
         assert_eq!(lengths(&socket), [super::live_run::MAX_FRAME - 42]);
@@ -61,14 +54,7 @@ fn the_longest_frame_passes_and_one_byte_more_is_an_error() {
 
 #[test]
 fn short_or_long_frame_does_not_keep_the_others_of_its_batch_back() {
-    if !can_load() {
-        return;
-    }
-    let wire = Wire::new();
-    let port = wire.port();
-    wire.near(|| {
-        let socket = UdpSocket::bind("10.0.0.1:9").unwrap();
-        let mut handback = KernelHandback::new().unwrap();
+    with_handback(|port, socket, mut handback| {
         let (first, last) = (to_self(10), to_self(20));
         let frames: [&[u8]; 5] = [&first, &[0; 13], &[], &[0; 4000], &last];
         assert_eq!(handback.hand_back_batch(port, &frames).unwrap(), 2);
@@ -78,10 +64,7 @@ fn short_or_long_frame_does_not_keep_the_others_of_its_batch_back() {
 
 #[test]
 fn a_run_of_a_program_attached_to_no_port_is_fast() {
-    if !can_load() {
-        return;
-    }
-    let wire = Wire::new();
+    let Some(wire) = Wire::loadable() else { return };
     let port = wire.port();
     let fastest = wire.near(|| {
         let mut handback = KernelHandback::new().unwrap();
@@ -101,10 +84,7 @@ fn a_run_of_a_program_attached_to_no_port_is_fast() {
 /// Hands back transit frames. The port would take these, so only frames that its program recognises reach the
 /// kernel.
 fn transit_frames_reach_the_kernel(attach: fn(u32) -> PortPrograms) {
-    if !can_load() {
-        return;
-    }
-    let wire = Wire::new();
+    let Some(wire) = Wire::loadable() else { return };
     let port = wire.port();
     wire.near(|| {
         let mut programs = attach(port);

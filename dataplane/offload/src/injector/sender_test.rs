@@ -51,10 +51,7 @@ fn frames_of_all_lengths_arrive_in_order() {
 
 #[test]
 fn a_batch_has_an_end_and_nothing_of_it_is_lost() {
-    if !can_load() {
-        return;
-    }
-    let wire = Wire::new();
+    let Some(wire) = Wire::loadable() else { return };
     let (port, peer) = (wire.port(), wire.peer());
     let sink = wire.far(|| FrameSink::dropping(peer).unwrap());
     let mut sender = wire.near(|| BatchSender::new(port).unwrap());
@@ -110,10 +107,7 @@ fn a_frame_too_long_for_the_far_end_takes_those_along_that_leave_behind_it() {
 
 #[test]
 fn what_cannot_be_sent_is_refused() {
-    if !can_load() {
-        return;
-    }
-    let wire = Wire::new();
+    let Some(wire) = Wire::loadable() else { return };
     let port = wire.port();
     let mut sender = wire.near(|| BatchSender::new(port).unwrap());
     assert!(!sender.put(13, [&[0; 13][..]]));

@@ -9,8 +9,8 @@ use aya::maps::{DevMap, MapError, PerCpuArray};
 use crate::OffloadError;
 use crate::bpf::object::{self, map_mut, missing};
 use crate::bpf::syscall::{Hook, create_link};
+use crate::device::rtnetlink::DRV_MODE;
 use crate::flow_cache::DriverSent;
-use crate::port_programs::attach::NATIVE;
 
 /// Program on a device that takes all received frames. Dropping it detaches the program.
 #[derive(Debug)]
@@ -32,9 +32,6 @@ impl FrameSink {
 
     /// Sends frames received by the device `ifindex`, unchanged, out of the device `to`: the minimum work of
     /// a forwarding program.
-    ///
-    /// # Errors
-    /// Errors as for [`Self::dropping`].
     pub fn passing(ifindex: u32, to: u32) -> Result<Self, OffloadError> {
         let mut object = object::source()?;
         let devices = DevMap::try_from(map_mut(&mut object, "pass_to")?);
@@ -45,7 +42,7 @@ impl FrameSink {
 
     fn attach(mut object: Ebpf, program: &'static str, ifindex: u32) -> Result<Self, OffloadError> {
         let program = object::load(&mut object, program)?;
-        let link = create_link(program.as_fd(), ifindex, Hook::Xdp { flags: NATIVE });
+        let link = create_link(program.as_fd(), ifindex, Hook::Xdp { flags: DRV_MODE });
         let link = link.map_err(|source| OffloadError::Kernel {
             device: ifindex.to_string(),
             call: "attaching a program that takes all",
@@ -55,9 +52,6 @@ impl FrameSink {
     }
 
     /// Returns the frames dropped so far.
-    ///
-    /// # Errors
-    /// [`OffloadError::Map`] when the kernel refuses.
     pub fn dropped(&self) -> Result<DriverSent, OffloadError> {
         let failed = |error: MapError| OffloadError::Map { map: "arrived", detail: object::chain(&error) };
         let map = self.object.map("arrived").ok_or_else(|| missing("arrived"))?;

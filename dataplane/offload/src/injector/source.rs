@@ -46,10 +46,6 @@ pub struct FrameSource {
 
 impl FrameSource {
     /// Loads the program with `templates` (1 to 256, used in turn).
-    ///
-    /// # Errors
-    /// [`InjectError::Program`], [`InjectError::TooLong`], [`InjectError::TooShort`],
-    /// [`InjectError::Templates`].
     pub fn new(templates: &[&[u8]], flows: Flows) -> Result<Self, InjectError> {
         check_lengths(templates)?;
         let longest = templates.iter().max_by_key(|frame| frame.len()).filter(|_| templates.len() <= SLOTS);
@@ -73,9 +69,6 @@ impl FrameSource {
     ///
     /// A device may still lose frames. A veth does so silently unless its peer has an XDP program in the
     /// driver or GRO on.
-    ///
-    /// # Errors
-    /// [`InjectError::DeviceGone`], [`InjectError::Kernel`].
     pub fn send(&mut self, ifindex: u32, count: u32, batch: u32) -> Result<u64, InjectError> {
         if count == 0 {
             return Ok(0);

@@ -7,7 +7,7 @@ use crate::classifier::dry_runs::ones_complement;
 use crate::test_support::{
     Wire, can_load, frame_to, ipv4_packet, ipv6_packet, now, packet_socket, receive_all,
 };
-use crate::{InjectError, Mode, OnDeath, PortPrograms};
+use crate::{InjectError, OnDeath};
 
 const PORT: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
@@ -22,13 +22,9 @@ fn udp_sum(frame: &[u8]) -> u16 {
 
 #[test]
 fn every_frame_arrives_at_a_port_with_a_program() {
-    if !can_load() {
-        return;
-    }
-    let wire = Wire::new();
-    let (port, peer) = (wire.port(), wire.peer());
-    let mut programs =
-        wire.near(|| PortPrograms::attach_xdp(port, Mode::Native, false, OnDeath::Drop).unwrap());
+    let Some(wire) = Wire::loadable() else { return };
+    let peer = wire.peer();
+    let mut programs = wire.attach_native(OnDeath::Drop);
     programs.set_own_mac(PORT).unwrap();
     let frame = frame_to(PORT, 0x0800, &ipv4_packet("10.0.0.2", "198.51.100.1", 18));
     wire.far(|| {
@@ -60,10 +56,7 @@ fn every_frame_arrives_at_a_port_with_a_program() {
 
 #[test]
 fn a_sink_takes_and_counts_all_that_arrives_and_ends() {
-    if !can_load() {
-        return;
-    }
-    let wire = Wire::new();
+    let Some(wire) = Wire::loadable() else { return };
     let (port, peer) = (wire.port(), wire.peer());
     let frame = frame_to(PORT, 0x0800, &ipv4_packet("10.0.0.2", "198.51.100.1", 18));
     let sink = wire.near(|| FrameSink::dropping(port).unwrap());
@@ -80,17 +73,13 @@ fn a_sink_takes_and_counts_all_that_arrives_and_ends() {
 
 #[test]
 fn flows_vary_and_their_checksums_are_right() {
-    if !can_load() {
-        return;
-    }
-    let wire = Wire::new();
+    let Some(wire) = Wire::loadable() else { return };
     let (port, peer) = (wire.port(), wire.peer());
     let v4 = frame_to(PORT, 0x0800, &ipv4_packet("192.0.2.254", "198.51.100.1", 40));
     let v6 = frame_to(PORT, 0x86dd, &ipv6_packet("2001:db8::ffff", "2001:db8::2", 40));
     let flows = Flows { addresses: 4, ports: 3, sequence: true, timestamp: true };
     // Without an XDP program at the receiver, the veth loses redirected frames.
-    let _programs =
-        wire.near(|| PortPrograms::attach_xdp(port, Mode::Native, false, OnDeath::Kernel).unwrap());
+    let _programs = wire.attach_native(OnDeath::Kernel);
     let socket = wire.near(|| packet_socket(port));
     wire.far(|| assert_eq!(FrameSource::new(&[&v4, &v6], flows).unwrap().send(peer, 48, 16).unwrap(), 48));
     let frames: Vec<_> = receive_all(&socket).into_iter().filter(|frame| frame.len() > 80).collect();

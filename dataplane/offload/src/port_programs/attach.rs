@@ -8,7 +8,8 @@ use aya::Ebpf;
 use crate::OffloadError;
 use crate::bpf::leftover::Loaded;
 use crate::bpf::syscall::{self, Hook};
-use crate::device::rtnetlink::{self, DRV_MODE, Device, Refusal, SKB_MODE, UPDATE_IF_NOEXIST};
+use crate::device::netlink::Refusal;
+use crate::device::rtnetlink::{self, DRV_MODE, Device, UPDATE_IF_NOEXIST};
 
 /// Treatment of frames for user space while no socket is registered, also after the death of the process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -185,8 +186,3 @@ pub(crate) fn tcx_error(device: &Device, ifindex: u32, error: io::Error) -> Offl
         _ => OffloadError::Kernel { device: name, call: "attaching tcx", source: error },
     }
 }
-
-/// Flag of generic mode, for modules that do not use rtnetlink.
-pub(crate) const GENERIC: u32 = SKB_MODE;
-/// Flag of native mode.
-pub(crate) const NATIVE: u32 = DRV_MODE;

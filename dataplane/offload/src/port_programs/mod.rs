@@ -80,9 +80,6 @@ impl PortPrograms {
 
     /// Attaches as [`Self::attach_xdp`] does, for a port whose flows can use the flow cache: see
     /// [`Self::cache_flows`].
-    ///
-    /// # Errors
-    /// Errors as for [`Self::attach_xdp`].
     pub fn attach_xdp_cached(
         ifindex: u32,
         mode: Mode,
@@ -119,9 +116,6 @@ impl PortPrograms {
     /// [`Self::socket_filter_fd`]. Until [`Self::set_own_mac`] is called, the kernel gets all frames. From
     /// then on, the program keeps frames for user space from the kernel, even if no socket receives them.
     /// Needs Linux 6.6.
-    ///
-    /// # Errors
-    /// [`OffloadError`] when the device is gone, or the kernel refuses a program or its attachment.
     pub fn attach_tcx(ifindex: u32, on_death: OnDeath) -> Result<Self, OffloadError> {
         let device = attach::find_device(ifindex)?;
         let mut object = object::level0()?;
@@ -211,9 +205,6 @@ impl PortPrograms {
     /// When a process is killed, its sockets close one after the other, the highest descriptor first, and
     /// each waits some milliseconds. With the same witness at every port, no port waits for the sockets of
     /// others.
-    ///
-    /// # Errors
-    /// [`OffloadError::Map`] when the kernel refuses.
     pub fn set_witness(&mut self, fd: RawFd) -> Result<(), OffloadError> {
         self.socket_map("witness")?.set(0, fd, 0).map_err(|error| map_error("witness", &error))
     }
@@ -238,9 +229,6 @@ impl PortPrograms {
     }
 
     /// Sets the MAC address of the port. The program leaves unicast frames to other addresses to the kernel.
-    ///
-    /// # Errors
-    /// [`OffloadError::Map`] when the kernel refuses.
     pub fn set_own_mac(&mut self, mac: [u8; 6]) -> Result<(), OffloadError> {
         write_config(&mut self.object, |config| config[..6].copy_from_slice(&mac))
     }
@@ -329,9 +317,6 @@ impl PortPrograms {
 
     /// Sets the rate limits of packets for the router itself, by class; initially there are none. Each port
     /// has its own token buckets, which this call fills.
-    ///
-    /// # Errors
-    /// [`OffloadError::Map`] when the kernel refuses.
     pub fn set_control_plane(
         &mut self,
         rates: &[Option<ClassRate>; CONTROL_CLASSES],
@@ -341,9 +326,6 @@ impl PortPrograms {
 
     /// Sets whether the programs look up flows in the flow cache that they were attached with, and the
     /// router's number of the port. Initially they do not.
-    ///
-    /// # Errors
-    /// [`OffloadError::Map`] when the kernel refuses.
     pub fn cache_flows(&mut self, port: u16, cached: bool) -> Result<(), OffloadError> {
         let failed = |error: MapError| map_error("place", &error);
         let mut map = Array::<_, Place>::try_from(map_mut(&mut self.object, "place")?).map_err(failed)?;
@@ -369,9 +351,6 @@ impl PortPrograms {
     }
 
     /// Returns the counters of the program.
-    ///
-    /// # Errors
-    /// [`OffloadError::Map`] when the kernel refuses.
     pub fn counters(&self) -> Result<ProgramCounters, OffloadError> {
         read_counters(&self.object)
     }
@@ -399,9 +378,6 @@ impl PortPrograms {
     }
 
     /// Detaches the programs, also with [`OnDeath::Drop`].
-    ///
-    /// # Errors
-    /// [`OffloadError::Kernel`] if the kernel refuses; a device that is gone is no error.
     pub fn detach(mut self) -> Result<(), OffloadError> {
         let Some(hold) = self.hold.take() else { return Ok(()) };
         let device = self.ifindex.to_string();
@@ -413,9 +389,6 @@ impl PortPrograms {
     }
 
     /// Detaches the programs of a router that has crashed; with [`OnDeath::Drop`] they stay attached.
-    ///
-    /// # Errors
-    /// When the kernel refuses.
     pub fn leave(mut self) -> Result<(), OffloadError> {
         if self.on_death == OnDeath::Drop {
             // Dropping the programs without `hold` leaves a program without a link attached.

@@ -2,10 +2,10 @@
 
 use std::os::fd::BorrowedFd;
 
-use super::attach::{self, GENERIC, Hold, NATIVE, OnDeath};
+use super::attach::{self, Hold, OnDeath};
 use crate::OffloadError;
 use crate::bpf::leftover::Loaded;
-use crate::device::rtnetlink::Device;
+use crate::device::rtnetlink::{DRV_MODE, Device, SKB_MODE};
 
 /// Requested mode of the XDP program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -48,14 +48,14 @@ impl Target<'_> {
         mode: Mode,
     ) -> Result<(Hold, Attachment, Option<String>), OffloadError> {
         if mode == Mode::Generic {
-            return Ok((self.attach_in(program, GENERIC)?, Attachment::Generic, None));
+            return Ok((self.attach_in(program, SKB_MODE)?, Attachment::Generic, None));
         }
-        match self.attach_in(program, NATIVE) {
+        match self.attach_in(program, DRV_MODE) {
             Ok(hold) => Ok((hold, Attachment::Native, None)),
             Err(error) if mode == Mode::Auto && attach::may_fall_back(&error) => {
                 // The native attempt may have detached the leftover.
                 self.leftover = attach::xdp_leftover(&attach::find_device(self.ifindex)?)?;
-                Ok((self.attach_in(program, GENERIC)?, Attachment::Generic, Some(error.to_string())))
+                Ok((self.attach_in(program, SKB_MODE)?, Attachment::Generic, Some(error.to_string())))
             }
             Err(error) => Err(error),
         }

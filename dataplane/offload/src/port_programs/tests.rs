@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::bpf::syscall;
 use crate::test_support::{
-    Wire, attach_filter, can_load, frame_to, ip, ipv4_packet, ipv6_packet, now, packet_socket, receive_all,
+    Wire, attach_filter, frame_to, ip, ipv4_packet, ipv6_packet, now, packet_socket, receive_all,
     send_frames, with_tags,
 };
 use crate::{Attachment, Mode, OffloadError, OnDeath, PortPrograms, ProgramCounters, VlanStack};
@@ -61,10 +61,7 @@ fn send(wire: &Wire, frames: &[Vec<u8>]) {
 }
 
 fn each_class_is_counted(mode: Mode, frags: bool, expected: Attachment) {
-    if !can_load() {
-        return;
-    }
-    let wire = Wire::new();
+    let Some(wire) = Wire::loadable() else { return };
     let port = wire.port();
     let mut programs = wire.near(|| PortPrograms::attach_xdp(port, mode, frags, OnDeath::Drop).unwrap());
     assert_eq!((programs.mode(), programs.why(), programs.queues()), (expected, None, 1));
@@ -98,10 +95,7 @@ fn each_class_is_counted_in_generic_mode() {
 
 #[test]
 fn a_packet_socket_receives_what_tcx_takes_and_nothing_else() {
-    if !can_load() {
-        return;
-    }
-    let wire = Wire::new();
+    let Some(wire) = Wire::loadable() else { return };
     let port = wire.port();
     let mut programs = wire.near(|| PortPrograms::attach_tcx(port, OnDeath::Kernel).unwrap());
     tell(&mut programs);
@@ -120,12 +114,8 @@ fn a_packet_socket_receives_what_tcx_takes_and_nothing_else() {
 
 #[test]
 fn nothing_is_taken_before_the_mac_is_known_and_a_drop_detaches() {
-    if !can_load() {
-        return;
-    }
-    let wire = Wire::new();
-    let port = wire.port();
-    let programs = wire.near(|| PortPrograms::attach_xdp(port, Mode::Native, false, OnDeath::Drop).unwrap());
+    let Some(wire) = Wire::loadable() else { return };
+    let programs = wire.attach_native(OnDeath::Drop);
     send(&wire, &mixture()[..2]);
     assert_eq!(settled(&programs, 2).kept.not_ours, 2);
     wire.near(|| drop(programs));
@@ -134,13 +124,8 @@ fn nothing_is_taken_before_the_mac_is_known_and_a_drop_detaches() {
 
 #[test]
 fn addresses_and_vlans_can_be_taken_away_again() {
-    if !can_load() {
-        return;
-    }
-    let wire = Wire::new();
-    let port = wire.port();
-    let mut programs =
-        wire.near(|| PortPrograms::attach_xdp(port, Mode::Native, false, OnDeath::Drop).unwrap());
+    let Some(wire) = Wire::loadable() else { return };
+    let mut programs = wire.attach_native(OnDeath::Drop);
     tell(&mut programs);
     programs.set_local_addresses(&[]).unwrap();
     programs.set_vlans(&[]).unwrap();
@@ -154,13 +139,8 @@ fn addresses_and_vlans_can_be_taken_away_again() {
 /// The map holds 16,384 addresses of one family, fewer than the old and the new addresses together.
 #[test]
 fn addresses_are_replaced_by_as_many_others() {
-    if !can_load() {
-        return;
-    }
-    let wire = Wire::new();
-    let port = wire.port();
-    let mut programs =
-        wire.near(|| PortPrograms::attach_xdp(port, Mode::Native, false, OnDeath::Drop).unwrap());
+    let Some(wire) = Wire::loadable() else { return };
+    let mut programs = wire.attach_native(OnDeath::Drop);
     let addresses = |first: u32| -> Vec<IpAddr> {
         (first..first + 10_000)
             .map(|number| std::net::Ipv4Addr::from_bits(0x0a00_0000 + number).into())
@@ -177,12 +157,9 @@ fn addresses_are_replaced_by_as_many_others() {
 
 #[test]
 fn another_program_is_named_and_left_alone() {
-    if !can_load() {
-        return;
-    }
-    let wire = Wire::new();
+    let Some(wire) = Wire::loadable() else { return };
     let port = wire.port();
-    let first = wire.near(|| PortPrograms::attach_xdp(port, Mode::Native, false, OnDeath::Kernel).unwrap());
+    let first = wire.attach_native(OnDeath::Kernel);
     let id = first.program_id().unwrap();
     match wire.near(|| PortPrograms::attach_xdp(port, Mode::Auto, false, OnDeath::Kernel)) {
         Err(OffloadError::Occupied { device, id: found, name }) => {
@@ -196,10 +173,7 @@ fn another_program_is_named_and_left_alone() {
 
 #[test]
 fn a_large_peer_needs_frags_and_a_missing_device_is_said() {
-    if !can_load() {
-        return;
-    }
-    let wire = Wire::new();
+    let Some(wire) = Wire::loadable() else { return };
     let port = wire.port();
     ip(&format!("-n {} link set peer mtu 9000", wire.far));
     let attach = |index, frags| PortPrograms::attach_xdp(index, Mode::Auto, frags, OnDeath::Kernel);
@@ -261,10 +235,7 @@ fn child_of_a_death() {
 
 #[test]
 fn a_killed_process_leaves_nothing_when_the_kernel_shall_forward() {
-    if !can_load() {
-        return;
-    }
-    let wire = Wire::new();
+    let Some(wire) = Wire::loadable() else { return };
     let port = wire.port();
     die_attached(&wire, OnDeath::Kernel, false);
     die_attached(&wire, OnDeath::Kernel, true);
@@ -278,14 +249,11 @@ fn a_killed_process_leaves_nothing_when_the_kernel_shall_forward() {
 
 #[test]
 fn a_killed_process_goes_on_dropping_until_it_is_replaced() {
-    if !can_load() {
-        return;
-    }
-    let wire = Wire::new();
+    let Some(wire) = Wire::loadable() else { return };
     let port = wire.port();
     die_attached(&wire, OnDeath::Drop, false);
     assert!(wire.show().contains("millrace_xdp") || wire.show().contains("prog/xdp"), "{}", wire.show());
-    let programs = wire.near(|| PortPrograms::attach_xdp(port, Mode::Native, false, OnDeath::Drop).unwrap());
+    let programs = wire.attach_native(OnDeath::Drop);
     // The addresses of the dead process's program still apply, because this program was not configured.
     let frames = mixture();
     send(&wire, &frames);
@@ -304,10 +272,7 @@ fn a_killed_process_goes_on_dropping_until_it_is_replaced() {
 
 #[test]
 fn a_killed_packet_port_goes_on_dropping_until_it_is_replaced() {
-    if !can_load() {
-        return;
-    }
-    let wire = Wire::new();
+    let Some(wire) = Wire::loadable() else { return };
     let port = wire.port();
     die_attached(&wire, OnDeath::Drop, true);
     assert_eq!(wire.near(|| syscall::query_tcx(port).unwrap()).len(), 1);
@@ -323,13 +288,8 @@ fn a_killed_packet_port_goes_on_dropping_until_it_is_replaced() {
 
 #[test]
 fn only_an_af_xdp_socket_of_a_queue_that_exists_is_registered() {
-    if !can_load() {
-        return;
-    }
-    let wire = Wire::new();
-    let port = wire.port();
-    let mut programs =
-        wire.near(|| PortPrograms::attach_xdp(port, Mode::Native, false, OnDeath::Kernel).unwrap());
+    let Some(wire) = Wire::loadable() else { return };
+    let mut programs = wire.attach_native(OnDeath::Kernel);
     let file = std::fs::File::open("/dev/null").unwrap();
     let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
     for queue in [0, 256] {
