@@ -37,9 +37,6 @@ pub struct Impair {
 
 impl Impair {
     /// Impairs the link of `inner`.
-    ///
-    /// # Errors
-    /// [`ImpairError`] when a setting is out of its range.
     pub fn new(inner: Box<dyn Port>, settings: &Impairment) -> Result<Self, ImpairError> {
         settings.check()?;
         let direction = settings.direction;

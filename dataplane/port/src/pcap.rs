@@ -94,17 +94,11 @@ impl PcapFiles {
 impl Pcap {
     /// Opens the files. The port's own address is `mac`. `mtu` is for the router; the port does not enforce
     /// it.
-    ///
-    /// # Errors
-    /// Errors as for [`PcapFiles::open`] and [`new`](Self::new).
     pub fn open(mac: MacAddr, mtu: u16, options: &PcapOptions) -> Result<Self, PortError> {
         Self::new(mac, mtu, PcapFiles::open(options.clone())?)
     }
 
     /// Creates a port on open files.
-    ///
-    /// # Errors
-    /// [`PortError::File`] when the output cannot be written.
     pub fn new(mac: MacAddr, mtu: u16, files: PcapFiles) -> Result<Self, PortError> {
         let PcapFiles { recording, output, pace, origin } = files;
         let writer =

@@ -69,9 +69,6 @@ impl Tap {
     /// redirects here. Frames may have any length: the kernel cuts super-frames and completes checksums on
     /// the way. The port ignores the kernel's own traffic on the TAP device (neighbour discovery), because no
     /// host is behind it. The port sends nothing.
-    ///
-    /// # Errors
-    /// As for [`Self::open`].
     pub fn open_catcher(name: &str) -> Result<Self, PortError> {
         check_name(name)?;
         let builder = DeviceBuilder::new().name(name).layer(Layer::L2).mtu(LARGEST_MTU).enable(false);

@@ -125,9 +125,6 @@ impl NeighbourTable {
 
     /// Sets the state of a neighbour, unless its entry is static. Returns the unresolved neighbour that was
     /// evicted for it, if any. No answer will release the packets held for the evicted neighbour.
-    ///
-    /// # Errors
-    /// [`TableFull`] when every entry is resolved.
     pub fn upsert(
         &mut self,
         key: NeighbourKey,
@@ -140,9 +137,6 @@ impl NeighbourTable {
     }
 
     /// Sets a static neighbour: only [`remove`](Self::remove) and this method change it.
-    ///
-    /// # Errors
-    /// [`TableFull`] when every entry is resolved.
     pub fn set_static(&mut self, key: NeighbourKey, mac: MacAddr) -> Result<Option<NeighbourKey>, TableFull> {
         self.put(key, Entry { state: NeighbourState::Reachable(mac), fixed: true, used: false })
     }

@@ -89,9 +89,6 @@ pub struct NextHops {
 impl NextHops {
     /// Creates the set of these next hops. Next hops that differ only in weight are merged, with the sum of
     /// the weights.
-    ///
-    /// # Errors
-    /// [`NextHopsError`] when there is none or there are too many.
     pub fn new(hops: &[NextHop]) -> Result<Self, NextHopsError> {
         let mut hops: Vec<NextHop> =
             hops.iter().map(|hop| NextHop { weight: hop.weight.max(1), ..*hop }).collect();

@@ -82,9 +82,6 @@ impl AfPacket {
     }
 
     /// Opens the port with existing sockets, without privileges and without socket system calls.
-    ///
-    /// # Errors
-    /// [`PortError`]: no memory.
     pub fn open_by(Sockets(sockets): Sockets, options: Options) -> Result<Self, PortError> {
         let ring = sockets.map_ring(&options)?;
         let socket::Both { receiver, sender, .. } = sockets;
@@ -164,12 +161,8 @@ impl AfPacket {
 
     #[inline]
     fn release_backlog(&mut self, batch: &mut Batch) {
-        if self.backlog.is_empty() {
-            return;
-        }
-        let count = self.backlog.len().min(batch.room());
-        for packet in self.backlog.drain(..count) {
-            let _ = batch.push(packet);
+        if !self.backlog.is_empty() {
+            batch.take_from(&mut self.backlog, usize::MAX);
         }
     }
 }

@@ -199,12 +199,8 @@ impl AfXdp {
 
     #[inline]
     fn release_backlog(&mut self, batch: &mut Batch) {
-        if self.backlog.is_empty() {
-            return;
-        }
-        let count = self.backlog.len().min(batch.room());
-        for packet in self.backlog.drain(..count) {
-            let _ = batch.push(packet);
+        if !self.backlog.is_empty() {
+            batch.take_from(&mut self.backlog, usize::MAX);
         }
     }
 

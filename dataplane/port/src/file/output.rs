@@ -17,9 +17,6 @@ const SINKS: [(u32, u32); 3] = [(1, 3), (1, 5), (1, 7)];
 /// Creates a recording with mode 0600, and replaces an existing file by a rename. Programs that have the old
 /// file open keep its contents. An existing file must meet the conditions of [`create_output`]. `/dev/null`,
 /// `/dev/zero` and `/dev/full` are written directly.
-///
-/// # Errors
-/// As for [`create_output`]; a directory in which no file can be created.
 pub fn create_recording(path: &Path) -> io::Result<File> {
     match check_recording(path)? {
         Some(known) if known.file_type().is_char_device() => {
@@ -32,9 +29,6 @@ pub fn create_recording(path: &Path) -> io::Result<File> {
 
 /// Checks whether [`create_recording`] can replace the file, without opening it. Returns the metadata of an
 /// existing file.
-///
-/// # Errors
-/// As for [`create_recording`], except errors of the directory.
 pub fn check_recording(path: &Path) -> io::Result<Option<Metadata>> {
     let known = match path.symlink_metadata() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

@@ -100,9 +100,6 @@ impl Default for Impairment {
 
 impl Impairment {
     /// Checks that every setting is in its range.
-    ///
-    /// # Errors
-    /// [`ImpairError`] for the first setting out of its range.
     pub fn check(&self) -> Result<(), ImpairError> {
         let probabilities = [
             ("loss", self.loss),

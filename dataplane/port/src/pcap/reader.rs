@@ -51,9 +51,6 @@ impl Recording {
 
     /// Reads a file that a configuration names, with the router's rights. It must be a regular file, and no
     /// symbolic link.
-    ///
-    /// # Errors
-    /// As for [`read`](Self::read); a link, a device or a pipe.
     pub fn read_regular(path: &Path) -> Result<Self, PortError> {
         let failed = |source| PortError::File { path: path.to_owned(), source };
         let mut file = Vec::new();

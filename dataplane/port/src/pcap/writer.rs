@@ -61,9 +61,6 @@ struct Status {
 
 impl PcapngWriter<File> {
     /// Creates the file at `path` as [`create_recording`] does. `origin` is added to all times.
-    ///
-    /// # Errors
-    /// [`PortError::File`] when the file cannot be created.
     pub fn create(path: &Path, origin: Duration) -> Result<Self, PortError> {
         let failed = |source| PortError::File { path: path.to_owned(), source };
         Self::new(create_recording(path).map_err(failed)?, origin).map_err(failed)
@@ -73,9 +70,6 @@ impl PcapngWriter<File> {
 impl<W: Write> PcapngWriter<W> {
     /// Starts a file in `output`. `origin` is added to all times: the time from 1970 to [`Instant::ZERO`],
     /// for the time of day.
-    ///
-    /// # Errors
-    /// Error of `output`.
     pub fn new(output: W, origin: Duration) -> io::Result<Self> {
         let mut writer = PcapNgWriter::new(BufWriter::with_capacity(BUFFER, output)).map_err(into_io)?;
         let mut interface = InterfaceDescriptionBlock::new(DataLink::ETHERNET, 0);
