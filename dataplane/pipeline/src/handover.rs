@@ -262,33 +262,23 @@ impl Handover {
     pub fn mesh(wakes: &[Option<Wake>]) -> Vec<Self> {
         let count = wakes.len();
         let asleep: Vec<Arc<AtomicBool>> = wakes.iter().map(|_| Arc::default()).collect();
-        // Indexed by sender, then by receiver.
-        let mut ways: Vec<Vec<Option<(Outgoing, Incoming)>>> =
-            (0..count).map(|from| (0..count).map(|to| (from != to).then(way)).collect()).collect();
-        let mut outgoing: Vec<Vec<Option<Outgoing>>> = Vec::new();
-        let mut incoming: Vec<Vec<Option<Incoming>>> = (0..count).map(|_| Vec::new()).collect();
-        for row in ways.drain(..) {
-            let mut own = Vec::new();
-            for (to, way) in row.into_iter().enumerate() {
-                let (sending, receiving) = way.unzip();
-                own.push(sending);
-                incoming[to].push(receiving);
-            }
-            outgoing.push(own);
+        let mut all: Vec<Self> = Vec::new();
+        for own in &asleep {
+            let peers = (0..count).map(|_| None).collect();
+            all.push(Self { me: all.len(), peers, asleep: Arc::clone(own), step: 0 });
         }
-        let ends = outgoing.into_iter().zip(incoming).enumerate();
-        let ends = ends.map(|(me, (outgoing, incoming))| {
-            let peers = outgoing.into_iter().zip(incoming).enumerate().map(|(peer, (outgoing, incoming))| {
-                Some(Peer {
-                    outgoing: outgoing?,
-                    incoming: incoming?,
-                    asleep: Arc::clone(&asleep[peer]),
-                    wake: wakes[peer].clone(),
-                })
-            });
-            Self { me, peers: peers.collect(), asleep: Arc::clone(&asleep[me]), step: 0 }
-        });
-        ends.collect()
+        for from in 0..count {
+            for to in 0..from {
+                let (forth, back) = (way(), way());
+                for (me, peer, outgoing, incoming) in
+                    [(from, to, forth.0, back.1), (to, from, back.0, forth.1)]
+                {
+                    let (asleep, wake) = (Arc::clone(&asleep[peer]), wakes[peer].clone());
+                    all[me].peers[peer] = Some(Peer { outgoing, incoming, asleep, wake });
+                }
+            }
+        }
+        all
     }
 
     /// Returns the number of workers.

@@ -64,9 +64,9 @@ mod worker;
 pub use accounts::WaitingRoutes;
 pub use classify::{ClassifyCounts, FlowCounts};
 pub use commands::{
-    Barrier, Command, CounterCommand, DeviceCommand, DeviceReport, FilterCommand, FlowCommand,
-    NeighbourCommand, ObservationCommand, OffloadCommand, OpenDevice, OpenedDevice, PluginCommand,
-    PortCommand, ReplyTo, RouteCommand, SchedulerCommand,
+    Command, CounterCommand, DeviceCommand, DeviceReport, FilterCommand, FlowCommand, NeighbourCommand,
+    ObservationCommand, OffloadCommand, OpenDevice, OpenedDevice, PluginCommand, PortCommand, ReplyTo,
+    RouteCommand, SchedulerCommand,
 };
 pub use driver_flows::{
     ASK, BUDGET, DriverCache, DriverFlowCounts, DriverPort, FORWARD, Level, MOST_OF_FORM, POLICE, Placement,

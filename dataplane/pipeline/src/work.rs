@@ -59,6 +59,12 @@ pub struct Varying {
 }
 
 impl Varying {
+    /// Returns the packet as filters see it.
+    pub fn candidate(self, key: FlowKey, packet: &Packet) -> Candidate {
+        let Self { tcp_flags, dscp } = self;
+        Candidate { key, tcp_flags, tag: packet.tag, exceptions: packet.exceptions, dscp }
+    }
+
     /// Returns the varying fields of a packet that was read as a plain frame.
     fn of_plain(packet: &Packet, key: &FlowKey) -> Self {
         let bytes = |at: usize| packet.network().get(at).copied().unwrap_or_default();
@@ -325,13 +331,6 @@ impl Work {
     /// Returns a parsed packet as filters match it.
     #[inline]
     pub fn candidate(&self, index: usize) -> Candidate {
-        let (packet, varying) = (self.packets.at(index), self.varying[index]);
-        Candidate {
-            key: self.keys[index],
-            tcp_flags: varying.tcp_flags,
-            tag: packet.tag,
-            exceptions: packet.exceptions,
-            dscp: varying.dscp,
-        }
+        self.varying[index].candidate(self.keys[index], self.packets.at(index))
     }
 }

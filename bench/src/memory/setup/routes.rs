@@ -6,7 +6,7 @@ use std::sync::mpsc::sync_channel;
 
 use ipnet::IpNet;
 use millrace_forward::{NextHop, NextHops, Route, SharedFib};
-use millrace_pipeline::{Barrier, Command, RouteChange, RouteCommand};
+use millrace_pipeline::{Command, RouteChange, RouteCommand};
 use rtrb::{Producer, PushError};
 
 use super::packets::destination;
@@ -47,7 +47,7 @@ impl RouteWriter<'_> {
         if self.fib.waiting() >= WAITING {
             let epoch = self.fib.close_epoch();
             let (reply, answer) = sync_channel(1);
-            self.push(Barrier::new(reply).into());
+            self.push(Command::Barrier(reply));
             if answer.recv().is_ok() {
                 self.fib.quiesced(epoch);
             }

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use millrace_config::Config;
 use millrace_packet::{FlowKey, Pool};
 use millrace_pipeline::{
-    Barrier, Command, CounterCommand, DeviceId, Event, FilterCommand, Handover, NeighbourChange,
+    Command, CounterCommand, DeviceId, Event, FilterCommand, Handover, NeighbourChange,
     NeighbourCommand, NeighbourKnowledge, NoHost, NumberedRoutes, OffloadCommand, ReplyTo, RouteCommand,
     Snapshot, WaitingRoutes, Worker, WorkerLink, flow_hash,
 };
@@ -245,7 +245,7 @@ impl TellRoutes for OfflineWorkers {
     }
 
     fn barrier(&mut self) -> Result<(), ControlError> {
-        let answers = self.ask(Barrier::new).len();
+        let answers = self.ask(Command::Barrier).len();
         self.all_answered(answers)
     }
 

@@ -13,7 +13,7 @@ pub(crate) mod worker_panic;
 
 use millrace_packet::FlowKey;
 use millrace_pipeline::{
-    Barrier, Command, CounterCommand, DeviceId, Event, FilterCommand, Handover, NeighbourChange,
+    Command, CounterCommand, DeviceId, Event, FilterCommand, Handover, NeighbourChange,
     NeighbourCommand, NumberedRoutes, OffloadCommand, ReplyTo, RouteCommand, Snapshot, WaitingRoutes,
     flow_hash,
 };
@@ -148,7 +148,7 @@ impl Workers {
     /// # Errors
     /// When a worker does not answer.
     pub fn barrier(&mut self) -> Result<(), ControlError> {
-        self.ask(Barrier::new).map(drop)
+        self.ask(Command::Barrier).map(drop)
     }
 
     /// Returns all counters, summed over the workers.

@@ -82,8 +82,8 @@ impl Ahead {
         }
         self.next_hops.clear();
         self.next_hops.resize(self.candidates.len(), NO_ROUTE);
-        self.v4.look_up(|addresses, numbers| fib.lookup4_batch(addresses, numbers));
-        self.v6.look_up(|addresses, numbers| fib.lookup6_batch(addresses, numbers));
+        self.v4.look_up(|addresses, numbers| fib.prefixes.lookup4_batch(addresses, numbers));
+        self.v6.look_up(|addresses, numbers| fib.prefixes.lookup6_batch(addresses, numbers));
         for (place, number) in self.v4.found().chain(self.v6.found()) {
             if let Some(next_hop) = self.next_hops.get_mut(place) {
                 *next_hop = number.unwrap_or(NO_ROUTE);

@@ -1,7 +1,6 @@
 //! Commands to the counters of a worker.
 
 use super::ReplyTo;
-use crate::driver_flows::Invalidation;
 use crate::snapshot::Snapshot;
 
 /// Command to the counters of a worker.
@@ -13,18 +12,4 @@ pub enum CounterCommand {
     Summary(ReplyTo<Snapshot>),
     /// Sets all counters to zero, except those of routes and bindings, of which there may be many.
     Clear,
-}
-
-impl CounterCommand {
-    pub(super) fn invalidation(&self) -> Invalidation<'_> {
-        match self {
-            Self::Snapshot(_) | Self::Summary(_) | Self::Clear => Invalidation::Nothing,
-        }
-    }
-
-    pub(super) fn is_small(&self) -> bool {
-        match self {
-            Self::Snapshot(_) | Self::Summary(_) | Self::Clear => false,
-        }
-    }
 }

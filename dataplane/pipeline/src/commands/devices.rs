@@ -54,10 +54,4 @@ impl DeviceCommand {
             Self::Add(..) | Self::SetHostPath(_) => Invalidation::Nothing,
         }
     }
-
-    pub(super) fn is_small(&self) -> bool {
-        match self {
-            Self::Add(..) | Self::Remove(..) | Self::SetHostPath(_) => false,
-        }
-    }
 }

@@ -29,12 +29,6 @@ impl FlowCommand {
         }
     }
 
-    pub(super) fn is_small(&self) -> bool {
-        match self {
-            Self::Reserve(_) | Self::Scan(..) | Self::Flush(..) => false,
-        }
-    }
-
     /// Carries out the command.
     pub(crate) fn carry_out(self, router: &mut Router, now: Instant) {
         match self {

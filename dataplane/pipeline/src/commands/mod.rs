@@ -5,7 +5,6 @@
 //! declares the flow records and offloaded flows that the command makes stale, `is_small` its cost. So a new
 //! command compiles only with all three.
 
-mod barrier;
 mod counters;
 mod devices;
 mod filters;
@@ -22,7 +21,6 @@ mod schedulers;
 use std::fmt;
 use std::sync::mpsc::SyncSender;
 
-pub use self::barrier::Barrier;
 pub use self::counters::CounterCommand;
 pub use self::devices::{DeviceCommand, DeviceReport, OpenDevice, OpenedDevice};
 pub use self::filters::FilterCommand;
@@ -78,7 +76,7 @@ pub enum Command {
     /// Options of the whole router.
     Options(Options),
     /// Question whether all commands before this one are in force.
-    Barrier(Barrier),
+    Barrier(ReplyTo<()>),
     /// Ends the worker after it has sent or dropped the packets that it holds.
     Stop,
 }
@@ -97,10 +95,9 @@ impl Command {
             Self::Flows(command) => command.invalidation(),
             Self::Offload(command) => command.invalidation(),
             Self::Observation(command) => command.invalidation(),
-            Self::Counters(command) => command.invalidation(),
             // Martians, route priority and the size of the flow table affect every flow.
             Self::Options(_) => Invalidation::Records,
-            Self::Barrier(_) | Self::Stop => Invalidation::Nothing,
+            Self::Counters(_) | Self::Barrier(_) | Self::Stop => Invalidation::Nothing,
         }
     }
 
@@ -108,54 +105,41 @@ impl Command {
     /// next batch. All commands are bounded: none takes longer than packets may wait.
     pub(crate) fn is_small(&self) -> bool {
         match self {
-            Self::Devices(command) => command.is_small(),
             Self::Ports(command) => command.is_small(),
             Self::Routes(command) => command.is_small(),
             Self::Neighbours(command) => command.is_small(),
             Self::Filters(command) => command.is_small(),
             Self::Plugins(command) => command.is_small(),
             Self::Schedulers(command) => command.is_small(),
-            Self::Flows(command) => command.is_small(),
             Self::Offload(command) => command.is_small(),
             Self::Observation(command) => command.is_small(),
-            Self::Counters(command) => command.is_small(),
-            Self::Options(_) => false,
+            Self::Devices(_) | Self::Flows(_) | Self::Counters(_) | Self::Options(_) => false,
             Self::Barrier(_) | Self::Stop => true,
         }
     }
 }
 
-impl fmt::Debug for Command {
-    /// Writes the receiver.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Devices(_) => "Devices",
-            Self::Ports(_) => "Ports",
-            Self::Routes(_) => "Routes",
-            Self::Neighbours(_) => "Neighbours",
-            Self::Filters(_) => "Filters",
-            Self::Plugins(_) => "Plugins",
-            Self::Schedulers(_) => "Schedulers",
-            Self::Flows(_) => "Flows",
-            Self::Offload(_) => "Offload",
-            Self::Observation(_) => "Observation",
-            Self::Counters(_) => "Counters",
-            Self::Options(_) => "Options",
-            Self::Barrier(_) => "Barrier",
-            Self::Stop => "Stop",
-        })
-    }
-}
-
-/// Converts the commands of each receiver to [`Command`].
+/// Defines the conversion of each receiver's commands, and [`Debug`](fmt::Debug), which writes the receiver.
 macro_rules! receivers {
-    ($($receiver:ident($command:ty)),* $(,)?) => {$(
-        impl From<$command> for Command {
-            fn from(command: $command) -> Self {
-                Self::$receiver(command)
+    ($($receiver:ident($command:ty)),* $(,)?) => {
+        $(
+            impl From<$command> for Command {
+                fn from(command: $command) -> Self {
+                    Self::$receiver(command)
+                }
+            }
+        )*
+
+        impl fmt::Debug for Command {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self {
+                    $(Self::$receiver(_) => stringify!($receiver),)*
+                    Self::Barrier(_) => "Barrier",
+                    Self::Stop => "Stop",
+                })
             }
         }
-    )*};
+    };
 }
 
 receivers!(
@@ -171,5 +155,4 @@ receivers!(
     Observation(ObservationCommand),
     Counters(CounterCommand),
     Options(Options),
-    Barrier(Barrier),
 );

@@ -56,7 +56,9 @@ impl OffloadCommand {
             }
             Self::SetForm(id, form) => router.gates.plugins_mut().instances_mut().set_driver_form(id, form),
             Self::Account(from, reply) => {
-                let next = router.offload_stage().and_then(|mut offload| offload.account_from(from, now));
+                let next = router
+                    .offload_stage()
+                    .and_then(|mut offload| offload.accounting().account_from(from, now));
                 answer(&reply, next);
             }
         }

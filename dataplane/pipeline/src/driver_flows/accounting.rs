@@ -44,7 +44,7 @@ impl Sweep {
 }
 
 /// Accounting of offloaded packets: the entries of the flow cache, and the accounts of their packets.
-pub(super) struct Accounting<'a> {
+pub(crate) struct Accounting<'a> {
     pub driver: &'a mut DriverFlows,
     pub flows: &'a mut FlowTable,
     pub routes: &'a mut RouteAccounts,
@@ -94,7 +94,7 @@ impl Accounting<'_> {
 
     /// Accounts the packets that an entry has treated since the last call to the flow's record, route and
     /// filters. Returns whether the flow still has a record, and the entry; `None` for a free slot.
-    pub fn account(&mut self, slot: u32, now: Instant) -> Option<(bool, Entry)> {
+    pub(super) fn account(&mut self, slot: u32, now: Instant) -> Option<(bool, Entry)> {
         let DriverFlows { entries, cache, .. } = &mut *self.driver;
         let entry = entries.get_mut(slot as usize)?.as_mut()?;
         let totals = cache.totals(slot);

@@ -162,17 +162,6 @@ impl OffloadStage<'_> {
         self.driver.insert(entry, &content);
     }
 
-    /// Accounts the offloaded packets of the next entries, and removes entries that are no longer used.
-    pub fn keep(&mut self, now: Instant) {
-        self.accounting().keep(now);
-    }
-
-    /// Accounts the offloaded packets of a bounded number of entries, from this one on. Returns the entry at
-    /// which the next call begins.
-    pub fn account_from(&mut self, from: u32, now: Instant) -> Option<u32> {
-        self.accounting().account_from(from, now)
-    }
-
     /// Begins settled entries, and advances the grace period that they wait for. `devices`: devices of the
     /// worker, by number.
     pub fn advance(&mut self, devices: &mut DeviceSlots, now: Instant) {
@@ -186,7 +175,7 @@ impl OffloadStage<'_> {
         Planner { driver, gates, forwarding, ports, observation }
     }
 
-    fn accounting(&mut self) -> Accounting<'_> {
+    pub fn accounting(&mut self) -> Accounting<'_> {
         Accounting {
             driver: self.driver,
             flows: &mut self.classifier.flows,

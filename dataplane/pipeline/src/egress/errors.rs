@@ -8,7 +8,7 @@ use millrace_forward::{
     build_error, build_redirect6, may_send_error, redirect_target,
 };
 use millrace_packet::{FlowKey, Packet, Pool};
-use millrace_units::Instant;
+use millrace_units::{Instant, PortId};
 
 use crate::forward::tables::ForwardingTables;
 use crate::options::Options;
@@ -68,13 +68,7 @@ impl ErrorMaker<'_> {
             identification: self.errors.next_identification(),
             ..ErrorOptions::default()
         };
-        match build_error(self.pool, packet, error, source, &options) {
-            Some(mut made) => {
-                made.out_port = packet.port;
-                ErrorPath::Made(made)
-            }
-            None => ErrorPath::None,
-        }
+        made(build_error(self.pool, packet, error, source, &options), packet.port)
     }
 
     /// Returns the router's address at the egress port towards `peer`. If the port has none: for IPv4 the
@@ -141,13 +135,7 @@ impl ErrorMaker<'_> {
             Some(NeighbourState::Reachable(mac)) => Some(mac),
             _ => None,
         };
-        match build_redirect6(self.pool, packet, source, target, station) {
-            Some(mut made) => {
-                made.out_port = packet.port;
-                ErrorPath::Made(made)
-            }
-            None => ErrorPath::None,
-        }
+        made(build_redirect6(self.pool, packet, source, target, station), packet.port)
     }
 }
 
@@ -159,6 +147,13 @@ pub(super) enum ErrorPath {
     Kernel,
     /// No error is sent.
     None,
+}
+
+/// Returns the path of an error packet that leaves by a port; `None` if there was no memory for the packet.
+fn made(error: Option<Packet>, port: PortId) -> ErrorPath {
+    let Some(mut error) = error else { return ErrorPath::None };
+    error.out_port = port;
+    ErrorPath::Made(error)
 }
 
 pub(super) fn source_of(packet: &Packet) -> Option<IpAddr> {

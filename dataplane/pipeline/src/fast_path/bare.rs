@@ -45,11 +45,11 @@ pub(crate) fn leave_bare(tables: &mut ForwardingTables, ports: &PortTable, work:
     }
     work.leaving.begin();
     let ForwardingTables { bare: Bare { v4, v6, adjacencies: numbers }, fib, adjacencies, .. } = tables;
-    v4.look_up(|addresses, numbers| fib.lookup4_batch(addresses, numbers));
+    v4.look_up(|addresses, numbers| fib.prefixes.lookup4_batch(addresses, numbers));
     if is_plain {
         return send_all4(v4.all_found(), (numbers, adjacencies), work) == work.packets.len();
     }
-    v6.look_up(|addresses, numbers| fib.lookup6_batch(addresses, numbers));
+    v6.look_up(|addresses, numbers| fib.prefixes.lookup6_batch(addresses, numbers));
     let sent = send::<false>(v4.found(), Family::V4, (numbers, adjacencies), work)
         + send::<false>(v6.found(), Family::V6, (numbers, adjacencies), work);
     sent + work.aside == work.packets.len()

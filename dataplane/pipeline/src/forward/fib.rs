@@ -1,7 +1,7 @@
 //! FIB of a worker. A table that control writes and all workers read maps prefixes to route numbers. Commands
 //! set the routes of these numbers.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use millrace_forward::{FibReader, Route};
 use millrace_units::NextHopIndex;
@@ -11,7 +11,7 @@ use crate::route_number::ROUTES;
 /// Routes by destination, and by number.
 #[derive(Debug)]
 pub struct Fib {
-    prefixes: FibReader,
+    pub(crate) prefixes: FibReader,
     routes: Vec<Route>,
 }
 
@@ -40,16 +40,6 @@ impl Fib {
     #[inline]
     pub fn lookup(&self, destination: IpAddr) -> Option<NextHopIndex> {
         self.prefixes.lookup(destination)
-    }
-
-    /// Looks up many IPv4 destinations, faster than one by one. Both slices have the same length.
-    pub fn lookup4_batch(&self, destinations: &[Ipv4Addr], numbers: &mut [Option<NextHopIndex>]) {
-        self.prefixes.lookup4_batch(destinations, numbers);
-    }
-
-    /// Looks up many IPv6 destinations, faster than one by one. Both slices have the same length.
-    pub fn lookup6_batch(&self, destinations: &[Ipv6Addr], numbers: &mut [Option<NextHopIndex>]) {
-        self.prefixes.lookup6_batch(destinations, numbers);
     }
 
     /// Returns the route of a number; a blackhole for an unknown number.

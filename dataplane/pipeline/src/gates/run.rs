@@ -44,7 +44,7 @@ impl GateRun<'_> {
         let writer = writer.map(|(mark, tracer)| GateWriter::new(tracer, mark, work.packets.at(0), now));
         let taps_gates = captures.iter().any(CaptureSink::is_at_gates);
         match (writer, taps_gates) {
-            (None, false) => gates.run(position, stage, work, &mut outlet, now),
+            (None, false) => gates.run_watched((position, stage), work, &mut outlet, now, &mut ()),
             (None, true) => {
                 let mut tap = GateTap { captures, pool, now };
                 gates.run_watched((position, stage), work, &mut outlet, now, &mut tap);

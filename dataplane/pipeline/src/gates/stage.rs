@@ -173,18 +173,6 @@ impl Gates {
         }
     }
 
-    /// Runs the instances at a position over the batch that was grouped last, from stage number `from` on.
-    pub fn run(
-        &mut self,
-        position: Position,
-        from: u16,
-        work: &mut Work,
-        outlet: &mut Outlet<'_>,
-        now: Instant,
-    ) {
-        self.run_watched((position, from), work, outlet, now, &mut ());
-    }
-
     /// Runs the instances as [`run`](Self::run), and calls `watch` before and after each stage.
     pub fn run_watched(
         &mut self,

@@ -7,7 +7,7 @@ use millrace_wire::EtherType;
 
 use crate::forward::route::{admit, look_up};
 use crate::ingress::Ingress;
-use crate::parse::{Parsed, ROUTER, parse};
+use crate::parse::{Parsed, ROUTER, ether_type_of, parse};
 use crate::route_number::is_filter;
 use crate::work::{Fate, Work};
 
@@ -61,10 +61,7 @@ impl Ingress<'_> {
             let packet = work.packets.at_mut(index);
             packet.port = ROUTER;
             packet.set_network(0);
-            let ether_type = match packet.data().first().map(|first| first >> 4) {
-                Some(6) => EtherType::IPV6,
-                _ => EtherType::IPV4,
-            };
+            let ether_type = ether_type_of(packet);
             self.read(work, index, ether_type, now);
         }
     }
@@ -74,16 +71,10 @@ impl Ingress<'_> {
         work.begin();
         for index in 0..work.packets.len() {
             let packet = work.packets.at_mut(index);
-            let (port, tag, passes) = (packet.port, packet.tag, packet.passes);
             // From now on, other filters account for the packet.
             packet.counts_for = EMPTY_PATH;
-            let ether_type = match packet.network().first().map(|first| first >> 4) {
-                Some(6) => EtherType::IPV6,
-                _ => EtherType::IPV4,
-            };
+            let ether_type = ether_type_of(packet);
             self.read(work, index, ether_type, now);
-            let packet = work.packets.at_mut(index);
-            (packet.port, packet.tag, packet.passes) = (port, tag, passes);
         }
     }
 
@@ -92,16 +83,11 @@ impl Ingress<'_> {
         work.begin();
         for index in 0..work.packets.len() {
             let packet = work.packets.at_mut(index);
-            let (port, tag) = (packet.port, packet.tag);
-            let ether_type = match packet.network().first().map(|first| first >> 4) {
-                Some(6) => EtherType::IPV6,
-                _ => EtherType::IPV4,
-            };
+            let ether_type = ether_type_of(packet);
             match self.parse(packet, ether_type, now) {
                 Ok(parsed) => (work.keys[index], work.varying[index]) = (parsed.key, parsed.varying),
                 Err(reason) => work.fates[index] = Fate::Drop(reason),
             }
-            (packet.port, packet.tag) = (port, tag);
             if !is_filter(packet.next_hop) {
                 look_up(self.fib, packet, &work.keys[index]);
             }

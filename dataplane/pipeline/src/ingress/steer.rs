@@ -16,10 +16,10 @@
 use millrace_classify::FlowTable;
 use millrace_forward::NO_ADJACENCY;
 use millrace_packet::{DropReason, FlowKey, Packet};
-use millrace_wire::{EtherType, Protocol};
+use millrace_wire::Protocol;
 
 use crate::handover::{Errand, Handed, Handover, Transport};
-use crate::parse::parse;
+use crate::parse::{ether_type_of, parse};
 use crate::ports::PortTable;
 use crate::work::{Alike, Fate, Work};
 
@@ -47,13 +47,10 @@ pub(crate) fn steer(handover: &mut Handover, ports: &PortTable, work: &mut Work)
 /// Parses a packet that another worker has parsed before.
 pub(crate) fn read_handed(flows: &FlowTable, mut packet: Packet, handed: &Handed<'_>, work: &mut Work) {
     let index = work.packets.len();
-    let ether_type = match packet.network().first().map(|first| first >> 4) {
-        Some(6) => EtherType::IPV6,
-        _ => EtherType::IPV4,
-    };
     work.fates[index] = Fate::Forward;
     work.paths[index] = millrace_units::PathId(0);
     work.adjacencies[index] = NO_ADJACENCY;
+    let ether_type = ether_type_of(&packet);
     match parse(&mut packet, ether_type) {
         Ok(mut parsed) => {
             let Transport { protocol, ports, tcp_flags } = handed.transport;

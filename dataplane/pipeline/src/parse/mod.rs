@@ -29,13 +29,7 @@ pub struct Parsed {
 impl Parsed {
     /// Returns the packet as filters match it.
     pub fn candidate(&self, packet: &Packet) -> Candidate {
-        Candidate {
-            key: self.key,
-            tcp_flags: self.varying.tcp_flags,
-            tag: packet.tag,
-            exceptions: packet.exceptions,
-            dscp: self.varying.dscp,
-        }
+        self.varying.candidate(self.key, packet)
     }
 }
 
@@ -66,14 +60,20 @@ pub fn parse_copy(packet: &Packet, pool: &millrace_packet::Pool) -> Option<(Pars
 /// Parses a packet again. Its exceptions are unchanged: a later fragment may have exceptions of its first
 /// fragment.
 pub(crate) fn parse_again(packet: &mut Packet) -> Option<Parsed> {
-    let ether_type = match packet.network().first()? >> 4 {
-        4 => EtherType::IPV4,
-        _ => EtherType::IPV6,
-    };
+    let ether_type = ether_type_of(packet);
     let exceptions = packet.exceptions;
     let parsed = parse(packet, ether_type).ok();
     packet.exceptions = exceptions;
     parsed
+}
+
+/// Returns the EtherType for the version field of a packet; IPv4 for an invalid version, which the parser
+/// refuses.
+pub(crate) fn ether_type_of(packet: &Packet) -> EtherType {
+    match packet.network().first().map(|first| first >> 4) {
+        Some(6) => EtherType::IPV6,
+        _ => EtherType::IPV4,
+    }
 }
 
 fn parse_v4(packet: &mut Packet) -> Result<Parsed, DropReason> {

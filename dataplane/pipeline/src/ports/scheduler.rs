@@ -183,9 +183,6 @@ impl fmt::Debug for PortScheduler {
 impl PortScheduler {
     /// Returns a scheduler without nodes, for a link without a rate limit. `frames`: maximum number of frames
     /// of packet memory in its queues. `seed`: seed of the packets' flow hashes.
-    ///
-    /// # Errors
-    /// None: its limits are in range.
     pub fn new(frames: u32, seed: u64) -> Result<Self, ScheduleError> {
         let usual = BufferLimits::default();
         let packets = frames.clamp(64, usual.packets);

@@ -30,7 +30,7 @@ impl Router {
         }
         self.classification().keep_flows(now, true);
         if let Some(mut offload) = self.offload_stage() {
-            offload.keep(now);
+            offload.accounting().keep(now);
         }
         self.follow_up(now);
     }

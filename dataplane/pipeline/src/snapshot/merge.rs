@@ -60,85 +60,44 @@ fn add_drops(sum: &mut DropCounts, more: &DropCounts) {
     more.iter().for_each(|(reason, count)| sum.add(reason, count));
 }
 
+/// Adds fields of a struct to those of `sum`. The fields behind the semicolon are left to the caller, so that
+/// none is forgotten.
+macro_rules! add_fields {
+    ($sum:expr, $more:expr, $type:ident { $($field:ident),*; $($other:ident),* }) => {
+        let $type { $($field,)* $($other),* } = $more;
+        $($sum.$field += $field;)*
+    };
+}
+
 fn add_port(sum: &mut PortCount, more: PortCount) {
-    let PortCount { rx_packets, rx_bytes, tx_packets, tx_bytes, to_host, classes, drops } = more;
-    sum.rx_packets += rx_packets;
-    sum.rx_bytes += rx_bytes;
-    sum.tx_packets += tx_packets;
-    sum.tx_bytes += tx_bytes;
-    sum.to_host += to_host;
+    add_fields!(sum, more, PortCount { rx_packets, rx_bytes, tx_packets, tx_bytes, to_host; classes, drops });
     sum.classes.add(&classes);
     add_drops(&mut sum.drops, &drops);
 }
 
 fn add_driver_flows(sum: &mut DriverFlowCounts, more: DriverFlowCounts) {
-    let DriverFlowCounts { flows, room, inserted, renewed, idle, evicted, refused } = more;
-    sum.flows += flows;
-    sum.room += room;
-    sum.inserted += inserted;
-    sum.renewed += renewed;
-    sum.idle += idle;
-    sum.evicted += evicted;
-    sum.refused += refused;
+    add_fields!(sum, more, DriverFlowCounts { flows, room, inserted, renewed, idle, evicted, refused; });
 }
 
 fn add_flow_states(sum: &mut FlowStateCounts, more: FlowStateCounts) {
-    let FlowStateCounts { flows, bytes, refused } = more;
-    sum.flows += flows;
-    sum.bytes += bytes;
-    sum.refused += refused;
+    add_fields!(sum, more, FlowStateCounts { flows, bytes, refused; });
 }
 
 fn add_totals(sum: &mut Totals, more: &Totals) {
-    let Totals { received, from_host, created, transmitted, to_host, consumed, dropped, held, handed, taken } =
-        more;
-    let Created { errors, fragments, copies, own, plugins } = created;
+    add_fields!(sum, more, Totals {
+        from_host, transmitted, to_host, consumed, dropped, held, handed, taken; received, created
+    });
     sum.received = sum.received.wrapping_add(*received);
-    sum.from_host += from_host;
-    sum.created.errors += errors;
-    sum.created.fragments += fragments;
-    sum.created.copies += copies;
-    sum.created.own += own;
-    sum.created.plugins += plugins;
-    sum.transmitted += transmitted;
-    sum.to_host += to_host;
-    sum.consumed += consumed;
-    sum.dropped += dropped;
-    sum.held += held;
-    sum.handed += handed;
-    sum.taken += taken;
+    add_fields!(sum.created, created, Created { errors, fragments, copies, own, plugins; });
 }
 
 fn add_flows(sum: &mut FlowCounts, more: &FlowCounts) {
-    let FlowCounts { records, on_probation, capacity, maximum, packets, table } = *more;
-    sum.records += records;
-    sum.on_probation += on_probation;
-    sum.capacity += capacity;
-    sum.maximum += maximum;
-    let ClassifyCounts { hits, misses, checked, rerouted, reclassified } = packets;
-    sum.packets.hits += hits;
-    sum.packets.misses += misses;
-    sum.packets.checked += checked;
-    sum.packets.rerouted += rerouted;
-    sum.packets.reclassified += reclassified;
-    let FlowTableCounts {
-        inserted,
-        recycled_on_probation,
-        recycled,
-        expired,
-        removed,
-        refused_protected,
-        refused_unread,
-        refused_collisions,
-    } = table;
-    sum.table.inserted += inserted;
-    sum.table.recycled_on_probation += recycled_on_probation;
-    sum.table.recycled += recycled;
-    sum.table.expired += expired;
-    sum.table.removed += removed;
-    sum.table.refused_protected += refused_protected;
-    sum.table.refused_unread += refused_unread;
-    sum.table.refused_collisions += refused_collisions;
+    add_fields!(sum, *more, FlowCounts { records, on_probation, capacity, maximum; packets, table });
+    add_fields!(sum.packets, packets, ClassifyCounts { hits, misses, checked, rerouted, reclassified; });
+    add_fields!(sum.table, table, FlowTableCounts {
+        inserted, recycled_on_probation, recycled, expired, removed, refused_protected, refused_unread,
+        refused_collisions;
+    });
 }
 
 #[cfg(test)]

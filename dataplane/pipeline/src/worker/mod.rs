@@ -335,7 +335,7 @@ impl Worker {
             Command::Observation(command) => command.carry_out(&mut self.router, now),
             Command::Counters(command) => self.count(command, now),
             Command::Options(options) => set_options(&mut self.router, options),
-            Command::Barrier(barrier) => barrier.answer(),
+            Command::Barrier(reply) => answer(&reply, ()),
             Command::Stop => self.stop = Some(now),
         }
     }

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use millrace_pipeline::{
-    Barrier, Command, CounterCommand, FilterCommand, NeighbourCommand, PluginCommand, ReplyTo, RouteCommand,
+    Command, CounterCommand, FilterCommand, NeighbourCommand, PluginCommand, ReplyTo, RouteCommand,
     SchedulerCommand, WorkerLink,
 };
 use rtrb::{Consumer, Producer, RingBuffer};
@@ -121,7 +121,7 @@ fn is_question(command: &Command) -> bool {
 /// instead of after a timeout.
 fn unheard(question: Command) -> Command {
     match question {
-        Command::Barrier(_) => Barrier::new(nobody()).into(),
+        Command::Barrier(_) => Command::Barrier(nobody()),
         Command::Routes(command) => match command {
             RouteCommand::Set(routes, _) => RouteCommand::Set(routes, nobody()),
             RouteCommand::Forget(routes, _) => RouteCommand::Forget(routes, nobody()),

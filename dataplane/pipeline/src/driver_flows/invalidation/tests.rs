@@ -8,7 +8,7 @@ use millrace_port::Memory;
 
 use self::table::RECEIVERS;
 use self::world::{NEITHER, SECOND, World, changed, mac, nobody};
-use crate::commands::{Barrier, DeviceCommand, OpenedDevice};
+use crate::commands::{Command, DeviceCommand, OpenedDevice};
 use crate::ports::DeviceId;
 
 #[test]
@@ -48,6 +48,6 @@ fn a_barrier_is_answered_behind_earlier_commands() {
     let mut world = World::new();
     let (reply, answer) = sync_channel(1);
     assert!(world.link.commands.push(changed("10.16.0.0/12")).is_ok());
-    world.tell(Barrier::new(reply));
+    world.tell(Command::Barrier(reply));
     assert_eq!((answer.try_recv(), world.in_force()), (Ok(()), SECOND));
 }

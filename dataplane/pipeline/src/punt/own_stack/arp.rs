@@ -61,6 +61,22 @@ pub(super) fn request(
     context: &mut Context<'_>,
 ) {
     let Some(std::net::IpAddr::V4(own)) = entry.address_towards(target.into()) else { return };
+    ask(own, target, to.unwrap_or(MacAddr::BROADCAST), port, entry, context);
+}
+
+/// Sends an announcement (RFC 5227, 3): a request for the own address.
+pub(super) fn announce(address: Ipv4Addr, port: PortId, entry: &PortEntry, context: &mut Context<'_>) {
+    ask(address, address, MacAddr::BROADCAST, port, entry, context);
+}
+
+fn ask(
+    own: Ipv4Addr,
+    target: Ipv4Addr,
+    to: MacAddr,
+    port: PortId,
+    entry: &PortEntry,
+    context: &mut Context<'_>,
+) {
     let message = Repr {
         operation: Operation::REQUEST,
         sender_mac: entry.settings.mac,
@@ -68,19 +84,7 @@ pub(super) fn request(
         target_mac: MacAddr::ZERO,
         target_ip: target,
     };
-    send(&message, to.unwrap_or(MacAddr::BROADCAST), port, context);
-}
-
-/// Sends an announcement (RFC 5227, 3): a request for the own address.
-pub(super) fn announce(address: Ipv4Addr, port: PortId, entry: &PortEntry, context: &mut Context<'_>) {
-    let message = Repr {
-        operation: Operation::REQUEST,
-        sender_mac: entry.settings.mac,
-        sender_ip: address,
-        target_mac: MacAddr::ZERO,
-        target_ip: address,
-    };
-    send(&message, MacAddr::BROADCAST, port, context);
+    send(&message, to, port, context);
 }
 
 fn send(message: &Repr, destination: MacAddr, port: PortId, context: &mut Context<'_>) {

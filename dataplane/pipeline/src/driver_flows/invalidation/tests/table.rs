@@ -17,9 +17,8 @@ use super::world::{
     mac, moved, nobody, port_settings,
 };
 use crate::commands::{
-    Barrier, Command, CounterCommand, DeviceCommand, FilterCommand, FlowCommand, NeighbourCommand,
-    ObservationCommand, OffloadCommand, OpenedDevice, PluginCommand, PortCommand, RouteCommand,
-    SchedulerCommand,
+    Command, CounterCommand, DeviceCommand, FilterCommand, FlowCommand, NeighbourCommand, ObservationCommand,
+    OffloadCommand, OpenedDevice, PluginCommand, PortCommand, RouteCommand, SchedulerCommand,
 };
 use crate::driver_flows::DriverPort;
 use crate::explain::Question;
@@ -245,7 +244,7 @@ const ROUTER: &[Row] = &[
     ("ask for a summary", |_| CounterCommand::Summary(nobody()).into(), NEITHER),
     ("clear counters", |_| CounterCommand::Clear.into(), NEITHER),
     ("set options", |_| Options::default().into(), BOTH),
-    ("reach a barrier", |_| Barrier::new(nobody()).into(), NEITHER),
+    ("reach a barrier", |_| Command::Barrier(nobody()), NEITHER),
     ("stop", |_| Command::Stop, NEITHER),
 ];
 
