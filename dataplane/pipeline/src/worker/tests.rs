@@ -21,6 +21,8 @@ use crate::ports::scheduler::{Piece, ScheduleChange};
 use crate::ports::tests::settings;
 use crate::punt::host_path::NoHost;
 
+mod path_users;
+
 fn worker() -> (Worker, WorkerLink, SharedFib) {
     let fib = SharedFib::new().unwrap();
     let pool = Pool::new(64).unwrap();

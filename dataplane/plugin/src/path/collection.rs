@@ -57,6 +57,11 @@ impl Paths {
         }
     }
 
+    /// Returns the number of users of a path; `None` if there is no path of this id.
+    pub fn users(&self, id: PathId) -> Option<u32> {
+        self.paths.get(id.index()).map(|path| path.users)
+    }
+
     /// Notes a use of a path by something that doesn't count as a user.
     #[inline]
     pub fn touch(&mut self, id: PathId) {
