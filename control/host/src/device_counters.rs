@@ -9,9 +9,6 @@ const TRANSMIT_DROPPED: usize = 11;
 /// Returns the number of packets that each device of the calling thread's network namespace failed to send,
 /// by device name. The numbers count from the creation of the device and include all senders. A veth counts
 /// packets that its peer had no room for or refused as too long.
-///
-/// # Errors
-/// `/proc` is not mounted.
 pub fn transmit_drops() -> io::Result<HashMap<String, u64>> {
     std::fs::read_to_string("/proc/thread-self/net/dev").map(|text| parsed(&text))
 }

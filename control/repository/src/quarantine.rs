@@ -71,9 +71,6 @@ impl Quarantine {
     }
 
     /// Puts an instance into quarantine.
-    ///
-    /// # Errors
-    /// The entry could not be written to the disk.
     pub fn put(&mut self, held: Held) -> Result<(), NotebookError> {
         self.0.change(|all| {
             all.retain(|other| !other.is(&held.instance, &held.plugin));
@@ -82,9 +79,6 @@ impl Quarantine {
     }
 
     /// Releases an instance of a plugin; returns whether it was in quarantine.
-    ///
-    /// # Errors
-    /// The change could not be written to the disk.
     pub fn release(&mut self, instance: &str, plugin: &str) -> Result<bool, NotebookError> {
         if self.find(instance, plugin).is_none() {
             return Ok(false);
@@ -94,9 +88,6 @@ impl Quarantine {
     }
 
     /// Renames an instance of a plugin. An earlier entry with the new name and plugin is replaced.
-    ///
-    /// # Errors
-    /// The change could not be written to the disk.
     pub fn rename(&mut self, instance: &str, plugin: &str, to: &str) -> Result<(), NotebookError> {
         let Some(held) = self.find(instance, plugin).cloned() else { return Ok(()) };
         self.0.change(|all| {

@@ -75,9 +75,6 @@ impl Repository {
 
     /// Records the version of a signed plugin before it is loaded. Unsigned versions are not recorded:
     /// anybody can choose their numbers.
-    ///
-    /// # Errors
-    /// The record could not be written to the disk.
     pub fn remember(&mut self, admission: &Admission) -> Result<Remembered, NotebookError> {
         let Admission { name, version, origin } = admission;
         let Origin::Signed(key) = *origin else { return Ok(Remembered(None)) };
@@ -90,9 +87,6 @@ impl Repository {
     }
 
     /// Restores the record from before [`Repository::remember`], after the version could not be loaded.
-    ///
-    /// # Errors
-    /// The record could not be restored on the disk.
     pub fn take_back(&mut self, remembered: Remembered) -> Result<(), NotebookError> {
         let Some((name, key, before)) = remembered.0 else { return Ok(()) };
         self.memory.versions.set(&name, key, before)

@@ -45,9 +45,6 @@ impl Versions {
     }
 
     /// Sets the highest version of a plugin with a key's signature; `None` removes it.
-    ///
-    /// # Errors
-    /// The change could not be written to the disk.
     pub fn set(&mut self, plugin: &str, key: KeyId, version: Option<Version>) -> Result<(), NotebookError> {
         self.0.change(|all| {
             all.retain(|entry| entry.plugin != plugin || entry.key != key);
@@ -56,9 +53,6 @@ impl Versions {
     }
 
     /// Raises the highest version to `version`. A higher version recorded by another router stays.
-    ///
-    /// # Errors
-    /// The change could not be written to the disk.
     pub fn raise(&mut self, plugin: &str, key: KeyId, version: Version) -> Result<(), NotebookError> {
         self.0.change(|all| match all.iter_mut().find(|entry| entry.plugin == plugin && entry.key == key) {
             Some(entry) => entry.version = entry.version.max(version),

@@ -70,9 +70,6 @@ enum Order {
 
 impl Writer {
     /// Starts the thread. The thread ends when all its handles are dropped.
-    ///
-    /// # Errors
-    /// The thread can't be started.
     pub fn start(file: AuditFile, tell: Tell) -> io::Result<Self> {
         let (queue, orders) = sync_channel(WAITING);
         let lost = Arc::new(AtomicU64::new(0));

@@ -28,9 +28,6 @@ pub(crate) struct ResolvedSelection {
 
 impl ReadSelection {
     /// Parses the selection of a request; a missing or empty text selects all packets.
-    ///
-    /// # Errors
-    /// An invalid filter.
     pub fn read(text: Option<&str>) -> Result<Self, ControlError> {
         let given = text.filter(|text| !text.trim().is_empty());
         Ok(Self { expression: given.map(parse_filter).transpose()? })
@@ -42,9 +39,6 @@ impl ReadSelection {
     }
 
     /// Looks up the ports that the selection names.
-    ///
-    /// # Errors
-    /// An unknown port name.
     pub fn resolve(self, model: &Model) -> Result<ResolvedSelection, ControlError> {
         let mut ports = BTreeMap::new();
         for name in self.expression.iter().flat_map(Selection::incoming) {

@@ -38,7 +38,6 @@ type Look = (u64, u64, Instant);
 /// Flow in the list, with its worker and rate.
 pub(crate) struct Measured {
     pub flow: FlowReport,
-    /// Number of the flow's worker.
     pub worker: usize,
     /// Packets and bytes per second; `None` unless flows are ordered by rate.
     pub rate: Option<(f64, f64)>,

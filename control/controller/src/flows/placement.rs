@@ -71,9 +71,6 @@ impl Concerned {
 
 /// Sets, changes or removes a placement, and waits until this is in force. `filter` is the parsed text of the
 /// request. A removed placement is returned with the offload level.
-///
-/// # Errors
-/// Returns the errors of the operation `PlaceFlows`. Nothing has changed then.
 pub(crate) fn set_placement(
     model: &mut Model,
     offload: &mut Offload,

@@ -93,12 +93,10 @@ impl OwnRoutes {
         connected
     }
 
-    /// Returns the connected routes.
     pub fn connected(&self) -> &BTreeMap<IpNet, Route> {
         &self.connected
     }
 
-    /// Adds a configured route.
     pub fn add(&mut self, prefix: IpNet, route: Route) {
         self.subnets.set(prefix, true, subnet_of(&route));
         self.added.insert(prefix, route);

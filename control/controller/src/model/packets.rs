@@ -41,9 +41,6 @@ impl<'a> ReadPacket<'a> {
     }
 
     /// Returns the fields of the packet that filters match.
-    ///
-    /// # Errors
-    /// Returns the errors of [`question`](Self::question).
     pub fn candidate(&self, model: &Model) -> Result<Candidate, ControlError> {
         let Question { key, tcp_flags, dscp, tag, exceptions, .. } = self.question(model)?;
         Ok(Candidate { key, tcp_flags, tag, exceptions, dscp })

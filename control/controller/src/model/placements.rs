@@ -64,13 +64,11 @@ impl Model {
     }
 }
 
-/// Removes the placement of an instance.
 pub(crate) fn forget_instance(placements: &mut Vec<Placed>, instance: &str) {
     let is_it = |placed: &Placed| matches!(&placed.what, Placeable::Instance(name) if name == instance);
     placements.retain(|placed| !is_it(placed));
 }
 
-/// Renames an instance in its placement.
 pub(crate) fn rename_instance(placements: &mut [Placed], from: &str, to: &str) {
     for placed in placements {
         if let Placeable::Instance(name) = &mut placed.what

@@ -48,7 +48,6 @@ impl Model {
         config
     }
 
-    /// Returns a filter as configured.
     pub(crate) fn running_filter(&self, bound: &Bound) -> Filter {
         Filter {
             r#match: Text::of(bound.filter.clone()),

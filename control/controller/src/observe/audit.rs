@@ -13,9 +13,6 @@ use crate::events::Events;
 
 /// Opens the audit log in a directory, with the configured limits. Without a directory, the log is lost when
 /// the router ends.
-///
-/// # Errors
-/// Returns an error if the log or its writer thread can't be created.
 pub(crate) fn open(
     directory: Option<&Path>,
     settings: &Api,

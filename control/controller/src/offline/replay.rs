@@ -32,9 +32,6 @@ pub struct Options<'a> {
 const AFTER: Duration = Duration::from_secs(5);
 
 /// Replays a file through a router of `config`, under a virtual clock that follows the recorded times.
-///
-/// # Errors
-/// An error in the configuration or in a file.
 pub fn replay(config: &Config, options: &Options<'_>) -> Result<SummaryView, ControlError> {
     let mut router = OfflineRouter::new(config)?;
     let ports = router.ports();
@@ -86,9 +83,6 @@ pub struct Crash {
 
 /// Replays the capture of a crash through a router with the report's configuration, ports, routes and
 /// neighbours.
-///
-/// # Errors
-/// An error in the capture or in its report.
 pub fn replay_crash(frames: &Path) -> Result<Crash, ControlError> {
     let wrong = |problem: String| ControlError::invalid(format!("{}: {problem}", frames.display()));
     let report =

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use millrace_plugin_abi::Plugin;
 
-/// Returns the built-in plugins.
 pub fn built_in_plugins() -> Vec<Arc<dyn Plugin>> {
     vec![
         Arc::new(millrace_plugin_delay::Delay),
@@ -36,9 +35,6 @@ pub(crate) fn test_plugins() -> Vec<Arc<dyn Plugin>> {
 }
 
 /// Returns the manual page of a built-in plugin.
-///
-/// # Errors
-/// Returns [`NotFound`](crate::ControlError::NotFound) if no built-in plugin has this name.
 pub fn manual_page(name: &str) -> Result<String, crate::ControlError> {
     let plugins = built_in_plugins();
     let page = plugins.iter().find(|plugin| plugin.name() == name).and_then(|plugin| plugin.manual());

@@ -5,7 +5,6 @@ use millrace_plugin_abi::{
 };
 use serde_json::{Map, Value, json};
 
-/// The plugin `panic`.
 #[derive(Debug)]
 pub(crate) struct PanicPlugin;
 

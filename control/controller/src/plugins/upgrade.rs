@@ -24,7 +24,6 @@ pub(crate) fn handed_on(old: &dyn Plugin, new: &dyn Plugin) -> (u32, bool) {
 
 /// Result of replacing an instance.
 pub(crate) struct Succeeded {
-    /// Name of the instance.
     pub name: String,
     /// Outcome of the state hand-over at each worker.
     pub inherited: Vec<Inherited>,

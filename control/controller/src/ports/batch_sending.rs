@@ -33,7 +33,6 @@ impl BatchWay {
     }
 }
 
-/// Batch sender of one device.
 #[derive(Debug)]
 pub(crate) struct DeviceBatches {
     sender: BatchSender,

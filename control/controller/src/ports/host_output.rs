@@ -27,7 +27,6 @@ use crate::view::HostOutputView;
 use crate::workers::handle::WorkerHandle;
 use crate::workers::{Workers, owner_of};
 
-/// Host output of a port.
 #[derive(Debug)]
 struct HostOutput {
     ifindex: u32,
@@ -36,7 +35,6 @@ struct HostOutput {
     catch: Result<HostCatch, String>,
 }
 
-/// Host outputs by egress port.
 #[derive(Debug, Default)]
 pub(crate) struct HostOutputs(HashMap<PortId, HostOutput>);
 
@@ -96,7 +94,6 @@ impl HostOutputs {
         owner_of(port, model, workers)?.ask(|reply| PortCommand::RemoveHostOutput(port, reply))
     }
 
-    /// Returns the view of a port's host output.
     pub fn view(&self, port: PortId, model: &Model, snapshot: &Snapshot) -> Option<HostOutputView> {
         let scheduler = model.schedulers.of(port)?;
         let catch = self.0.get(&port).map(|host| &host.catch);

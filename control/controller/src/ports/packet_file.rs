@@ -14,9 +14,6 @@ pub struct PacketFile {
 
 impl PacketFile {
     /// Creates a file without packets.
-    ///
-    /// # Errors
-    /// Returns an error if memory is short.
     pub fn new() -> Result<Self, ControlError> {
         let file = CaptureFile::new(&[], u32::from(u16::MAX));
         let file = file.map_err(ControlError::refused)?;
@@ -24,9 +21,6 @@ impl PacketFile {
     }
 
     /// Adds a packet with a comment.
-    ///
-    /// # Errors
-    /// A port name that the file format can't hold.
     pub fn add(&mut self, frame: &RawFrame, comment: &str) -> Result<(), ControlError> {
         let failed = |error: millrace_telemetry::CaptureFileError| ControlError::refused(error);
         let number = match self.ports.iter().position(|port| *port == frame.port) {

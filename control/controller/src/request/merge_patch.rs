@@ -9,9 +9,6 @@ use crate::ControlError;
 use crate::request::reading::read_settings;
 
 /// Returns `before` with `changes` applied; a `null` removes a setting.
-///
-/// # Errors
-/// An invalid setting, as [`ControlError::Invalid`].
 pub(crate) fn patched<T: Serialize + DeserializeOwned>(
     before: &T,
     changes: &Map<String, Value>,
@@ -28,9 +25,6 @@ pub(crate) fn patched<T: Serialize + DeserializeOwned>(
 
 /// Works like [`patched`], but also refuses settings that `before` does not have. The error lists the known
 /// ones; `what` is the noun for a setting.
-///
-/// # Errors
-/// Unknown settings, and the errors of [`patched`].
 pub(crate) fn patched_known<T: Serialize + DeserializeOwned>(
     what: &str,
     before: &T,
@@ -43,9 +37,6 @@ pub(crate) fn patched_known<T: Serialize + DeserializeOwned>(
 
 /// Refuses changes of settings that aren't in `known`. The error lists the known settings; `what` is the noun
 /// for a setting.
-///
-/// # Errors
-/// The first unknown setting, as [`ControlError::Invalid`].
 pub(crate) fn all_known<'a>(
     what: &str,
     changes: &Map<String, Value>,

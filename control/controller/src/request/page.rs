@@ -56,9 +56,6 @@ impl PageQuery {
     }
 
     /// Returns the maximum number of entries of the page.
-    ///
-    /// # Errors
-    /// A limit outside of 1 to 10,000.
     pub fn most(&self) -> Result<usize, ControlError> {
         match self.limit {
             Some(limit) if !(1..=MOST).contains(&limit) => {
@@ -69,9 +66,6 @@ impl PageQuery {
     }
 
     /// Returns the requested page of a list, ordered by unique keys.
-    ///
-    /// # Errors
-    /// An invalid limit.
     pub fn of<T>(&self, mut all: Vec<T>, key: impl Fn(&T) -> String) -> Result<Page<T>, ControlError> {
         let most = self.most()?;
         if !self.is_asked() {

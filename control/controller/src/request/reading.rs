@@ -8,17 +8,11 @@ use serde_json::{Map, Value};
 use crate::ControlError;
 
 /// Parses a value. In an error about the value as a whole, `whole` names it.
-///
-/// # Errors
-/// The error in the value, as [`ControlError::Invalid`].
 pub(crate) fn read<T: DeserializeOwned>(whole: &str, value: Value) -> Result<T, ControlError> {
     Tree::from(value).read().map_err(|error| ControlError::invalid(error.message(Document::Request(whole))))
 }
 
 /// Works like [`read`], for settings with the keys of a configuration file.
-///
-/// # Errors
-/// The error in the value, as [`ControlError::Invalid`].
 pub(crate) fn read_settings<T: DeserializeOwned>(
     whole: &str,
     settings: Map<String, Value>,

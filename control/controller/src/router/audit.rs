@@ -12,7 +12,6 @@ use crate::events::utc_now;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Router {
-    /// Returns the audit log.
     pub(crate) fn audit(&self) -> AuditLog {
         self.0.audit.clone()
     }

@@ -7,23 +7,19 @@ use crate::routes::configured::ConfiguredRoutes;
 use crate::routes::views::RouteViews;
 
 impl Inner {
-    /// Returns the gates.
     pub fn gates(&mut self) -> Gates<'_> {
         Gates { model: &mut self.model, tables: &mut self.tables, workers: &mut self.workers }
     }
 
-    /// Returns the instances in quarantine.
     pub fn quarantine(&mut self) -> Quarantine<'_> {
         Quarantine { model: &mut self.model, workers: &mut self.workers }
     }
 
-    /// Returns the configured routes.
     pub fn configured_routes(&mut self) -> ConfiguredRoutes<'_> {
         let Self { model, routes, kernel, devices, observation, .. } = self;
         ConfiguredRoutes { model, routes, kernel, devices, events: &observation.events }
     }
 
-    /// Returns the views of routes.
     pub fn route_views(&self) -> RouteViews<'_> {
         let Self { model, routes, kernel, devices, .. } = self;
         RouteViews { model, routes, kernel, devices }

@@ -12,11 +12,9 @@ use crate::routes::views::RouteViews;
 use crate::view::RouteView;
 use crate::{ControlError, Page, PageQuery, show};
 
-/// Route of the list.
 enum Listed<'a> {
     /// Route that only the workers hold.
     Own(&'a Route),
-    /// Route mirrored from the kernel.
     Kernel(HostRoute),
     /// Configured route that the kernel lacks.
     Missing(&'a millrace_config::Route),

@@ -13,9 +13,6 @@ use crate::request::merge_patch::patched;
 pub(crate) const SETTINGS: [&str; 6] = ["rate", "overhead", "default", "queues", "host", "host-weight"];
 
 /// Changes settings of a node in a port's scheduler.
-///
-/// # Errors
-/// Returns the errors of the operation `SetSchedulerNode`.
 pub(crate) fn set_node(
     scheduler: &mut Scheduler,
     port: &str,

@@ -28,9 +28,6 @@ impl Base {
     /// Returns the drafts that must be on disk before another configuration becomes the base, the oldest
     /// first. They are the configuration used at the start, and the running configuration if single commands
     /// made it differ from the newest revision.
-    ///
-    /// # Errors
-    /// Returns an error if the revisions can't be read.
     pub fn missing(
         &self,
         store: &Store,
@@ -65,9 +62,6 @@ impl Base {
     }
 
     /// Writes the running configuration into `text`, without the command-line overrides of the start.
-    ///
-    /// # Errors
-    /// Returns an error if the text is no configuration.
     pub fn written(
         &self,
         overrides: &Overrides,
@@ -81,9 +75,6 @@ impl Base {
 
     /// Returns, as commands, the entries of `file` that were neither applied nor saved. Saving the running
     /// configuration into the file would lose them.
-    ///
-    /// # Errors
-    /// Returns an error if the file is no configuration.
     pub fn lost(
         &self,
         overrides: &Overrides,

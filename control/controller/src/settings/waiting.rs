@@ -13,7 +13,6 @@ use crate::view::Pending;
 /// Running revision that waits for confirmation, with the configuration to roll back to.
 #[derive(Debug)]
 pub(crate) struct Waiting {
-    /// Number of the revision.
     pub revision: u64,
     /// End of the time for the confirmation.
     pub until: Instant,

@@ -80,7 +80,6 @@ fn host_companion(
     })
 }
 
-/// Returns the views of all plugins.
 pub(crate) fn plugins(model: &Model) -> Vec<PluginView> {
     model.plugins.plugin_registry().describe().into_iter().map(|plugin| plugin_view(model, plugin)).collect()
 }

@@ -111,9 +111,6 @@ impl Record {
 
 /// Installs the crash handlers. Records go to `directory`, if given. Must precede all other handlers of these
 /// signals.
-///
-/// # Errors
-/// Returns an error if the system refuses a handler.
 pub(crate) fn watch(directory: Option<&Path>) -> Result<(), ControlError> {
     *place() = Some(Place { directory: directory.map(Path::to_owned), file: None });
     if EARLIER.get().is_some() {

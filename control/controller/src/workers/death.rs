@@ -12,9 +12,7 @@ use crate::view::OnDeathView;
 /// Changes that require an explicit `on-death`, because they have no effect after the router has died.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Need {
-    /// Bindings of instances.
     Bindings,
-    /// Filters.
     Filters,
 }
 
@@ -40,7 +38,6 @@ impl Death {
         }
     }
 
-    /// Returns the setting of a port.
     pub fn of_port(&self, port: PortId) -> Option<OnDeath> {
         self.ports.get(&port).copied()
     }
@@ -51,9 +48,6 @@ impl Death {
     }
 
     /// Refuses bindings or filters, as `need` tells, while a kernel port has no explicit `on-death`.
-    ///
-    /// # Errors
-    /// Returns an error with the name of the port, and how to configure it.
     pub fn refuse_silent(&self, need: Need) -> Result<(), ControlError> {
         let need = match need {
             Need::Bindings => "bindings need",

@@ -27,7 +27,6 @@ impl WorkerHandle {
         Self { link, wake, seen }
     }
 
-    /// Returns the worker's thread for the watchdog.
     pub fn watched(&self) -> WorkerThread {
         self.seen.clone()
     }

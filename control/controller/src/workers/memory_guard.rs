@@ -16,9 +16,6 @@ pub struct MemoryGuard {
 const PER_BYTE: usize = 32;
 
 /// Checks that memory suffices for a request with a body of this many bytes.
-///
-/// # Errors
-/// [`ControlError::NoRoom`] when memory is short.
 pub(crate) fn room_for(guard: Option<MemoryGuard>, body: usize) -> Result<(), ControlError> {
     if guard.is_none_or(|guard| (guard.has_room)(body.saturating_mul(PER_BYTE))) {
         return Ok(());

@@ -16,20 +16,16 @@ use millrace_pipeline::{PostMortem, Worker};
 /// Record of a panic, made by the panic hook.
 #[derive(Debug)]
 pub(crate) struct PanicNote {
-    /// Message of the panic.
     pub message: String,
     /// File, line and column; empty when unknown.
     pub location: String,
-    /// Backtrace of the panic.
     pub backtrace: Backtrace,
 }
 
 /// Worker that has panicked.
 #[derive(Debug)]
 pub(crate) struct WorkerPanic {
-    /// Number of the worker.
     pub worker: usize,
-    /// Record of the panic.
     pub note: PanicNote,
     /// State that the worker left.
     pub post_mortem: PostMortem,
@@ -81,9 +77,6 @@ fn note(panic: &PanicHookInfo<'_>) -> bool {
 }
 
 /// Runs a closure and catches a panic.
-///
-/// # Errors
-/// Returns the record of the panic.
 pub(crate) fn catch<R>(run: impl FnOnce() -> R) -> Result<R, PanicNote> {
     install_hook();
     NOTED.with_borrow_mut(|noted| *noted = Noted { watched: true, note: None });

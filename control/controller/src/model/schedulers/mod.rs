@@ -28,7 +28,6 @@ pub(crate) struct Schedulers {
 }
 
 impl Schedulers {
-    /// Plans the scheduler of a port.
     pub fn plan(&mut self, port: PortId, name: &str, scheduler: &Scheduler) -> Result<(), Unplanned> {
         let at_port = |Unplanned { part, error }| Unplanned {
             part,
@@ -57,7 +56,6 @@ impl Schedulers {
         self.ports.values().flat_map(|scheduler| &scheduler.flow)
     }
 
-    /// Returns the scheduler of a port.
     pub fn of(&self, port: PortId) -> Option<&Scheduler> {
         self.ports.get(&port)
     }
@@ -72,7 +70,6 @@ impl Schedulers {
         self.names.name(number)
     }
 
-    /// Returns the schedulers of all ports that have one.
     pub fn all(&self) -> impl Iterator<Item = (PortId, &Scheduler)> {
         self.ports.iter().map(|(port, scheduler)| (*port, scheduler))
     }
@@ -190,7 +187,6 @@ pub(crate) fn find<'s>(scheduler: &'s Scheduler, name: &str) -> Result<&'s Sched
     })
 }
 
-/// Checks the name of a node.
 fn check_name(name: &str) -> Result<(), ControlError> {
     if name.is_empty() || name.len() > 64 || name.contains(char::is_whitespace) {
         return Err(ControlError::invalid(format!(

@@ -30,7 +30,6 @@ impl Item for Nothing {
 /// Invalid part of a scheduler.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Part {
-    /// Whole scheduler.
     Whole,
     /// Setting of the scheduler as a whole.
     Setting(&'static str),
@@ -44,9 +43,7 @@ pub(crate) enum Part {
 /// Error of a scheduler whose tree can't be built.
 #[derive(Debug)]
 pub(crate) struct Unplanned {
-    /// Invalid part.
     pub part: Part,
-    /// Reason.
     pub error: ControlError,
 }
 
@@ -72,7 +69,6 @@ impl Unplanned {
     }
 }
 
-/// Returns an error about a node.
 fn at_node(index: usize, key: &'static str) -> impl Fn(ControlError) -> Unplanned {
     move |error| Unplanned { part: Part::Node(index, key), error }
 }

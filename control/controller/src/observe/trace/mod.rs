@@ -149,7 +149,6 @@ impl Journeys {
         }
     }
 
-    /// Returns the views of ended journeys.
     pub fn render(&mut self, ended: Vec<Ended>, model: &Model, routes: &RouteTable) -> Vec<TraceView> {
         let words = words::Words { model, routes, origin: self.origin };
         let render = |(events, is_over): Ended| {
