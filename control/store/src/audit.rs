@@ -7,12 +7,13 @@
 use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::audit_entry::AuditEntry;
 use crate::audit_file::{self, AuditFile, AuditLimits};
 use crate::audit_writer::{AuditTrouble, Writer, Written};
+use crate::store::lock;
 
 /// Number of lines that a log without a file keeps in memory.
 const IN_MEMORY: usize = 1000;
@@ -39,16 +40,13 @@ impl Default for AuditLog {
 impl AuditLog {
     /// Opens the log of a directory, which may not exist yet, and starts its writer thread. The thread calls
     /// `tell` for each failure.
-    ///
-    /// # Errors
-    /// The writer thread can't be started.
     pub fn open(
         directory: &Path,
         limits: AuditLimits,
         tell: impl Fn(AuditTrouble) + Send + 'static,
     ) -> io::Result<Self> {
         let file = AuditFile::new(directory, limits);
-        let path = file.path().to_owned();
+        let path = file.path.clone();
         let writer = Writer::start(file, Box::new(tell))?;
         Ok(Self(Kept::Disk { path, limits, writer }))
     }
@@ -87,9 +85,6 @@ impl AuditLog {
 
     /// Returns the last `most` lines, the oldest first. Unreadable lines are omitted, and so are queued lines
     /// that the disk has not taken within a second.
-    ///
-    /// # Errors
-    /// The file can't be read.
     pub fn last(&self, most: usize) -> io::Result<Vec<AuditEntry>> {
         match &self.0 {
             Kept::Memory(entries) => {
@@ -102,11 +97,6 @@ impl AuditLog {
             }
         }
     }
-}
-
-fn lock(entries: &Mutex<VecDeque<AuditEntry>>) -> MutexGuard<'_, VecDeque<AuditEntry>> {
-    // Each change of the queue is atomic, so a panic leaves it valid.
-    entries.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

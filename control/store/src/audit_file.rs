@@ -27,7 +27,7 @@ impl Default for AuditLimits {
 /// Current file of the audit log.
 #[derive(Debug)]
 pub(crate) struct AuditFile {
-    path: PathBuf,
+    pub path: PathBuf,
     limits: AuditLimits,
     open: Option<File>,
 }
@@ -36,11 +36,6 @@ impl AuditFile {
     /// Creates the file of a directory, which may not exist yet.
     pub fn new(directory: &Path, limits: AuditLimits) -> Self {
         Self { path: directory.join("audit.jsonl"), limits, open: None }
-    }
-
-    /// Returns the path of the file.
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
     /// Appends a line and writes it to the system.
@@ -88,9 +83,6 @@ fn is_at(open: &File, path: &Path) -> bool {
 }
 
 /// Returns the last `most` lines of a log, the oldest first. Unreadable lines are omitted.
-///
-/// # Errors
-/// A file can't be read.
 pub(crate) fn last(path: &Path, limits: AuditLimits, most: usize) -> io::Result<Vec<AuditEntry>> {
     let mut found: VecDeque<AuditEntry> = VecDeque::new();
     for number in 0..limits.files {

@@ -73,10 +73,7 @@ impl Place {
         let Some(Open { database, _own }) = self.open()? else { return Ok(Vec::new()) };
         let read = || -> Result<Vec<Vec<u8>>, redb::Error> {
             let transaction = database.begin_read()?;
-            let table = match transaction.open_table(REVISIONS) {
-                Err(TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
-                table => table?,
-            };
+            let Some(table) = existing(transaction.open_table(REVISIONS))? else { return Ok(Vec::new()) };
             table.iter()?.map(|entry| Ok(entry?.1.value().to_vec())).collect()
         };
         let read = read().map_err(|error| self.failed(error))?;
@@ -125,11 +122,8 @@ impl Place {
     }
 
     fn make(&self, new: &Path, changes: &Changes) -> Result<(), StoreError> {
-        let mut directory = DirBuilder::new();
-        directory.recursive(true).mode(0o700);
-        directory
-            .create(&self.directory)
-            .map_err(|error| StoreError::File { path: self.directory.clone(), problem: error.to_string() })?;
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.directory);
+        made.map_err(|error| StoreError::File { path: self.directory.clone(), problem: error.to_string() })?;
         let mut options = OpenOptions::new();
         options.custom_flags(nix::fcntl::OFlag::O_NOFOLLOW.bits());
         let file = options.read(true).write(true).create(true).truncate(true).mode(0o600).open(new);
@@ -172,9 +166,8 @@ impl Place {
                     ));
                 }
                 Err(error) => {
-                    return Err(
-                        self.failed(format!("can't be read: {error}; to start a new history, move it away"))
-                    );
+                    let problem = format!("can't be read: {error}; to start a new history, move it away");
+                    return Err(self.failed(problem));
                 }
             }
         }
@@ -187,20 +180,22 @@ fn write(database: &Database, changes: &Changes) -> Result<(), redb::Error> {
     Ok(transaction.commit()?)
 }
 
+/// Returns an opened table; `None` if the file lacks it.
+fn existing<T>(table: Result<T, TableError>) -> Result<Option<T>, TableError> {
+    match table {
+        Err(TableError::TableDoesNotExist(_)) => Ok(None),
+        table => table.map(Some),
+    }
+}
+
 fn lengths(database: &Database) -> Result<HashMap<u64, u64>, redb::Error> {
     let transaction = database.begin_read()?;
-    let texts = match transaction.open_table(TEXTS) {
-        Err(TableError::TableDoesNotExist(_)) => return Ok(HashMap::new()),
-        table => table?,
-    };
+    let Some(texts) = existing(transaction.open_table(TEXTS))? else { return Ok(HashMap::new()) };
     let mut known = HashMap::new();
-    match transaction.open_table(LENGTHS) {
-        Err(TableError::TableDoesNotExist(_)) => {}
-        table => {
-            for entry in table?.iter()? {
-                let (number, length) = entry?;
-                known.insert(number.value(), length.value());
-            }
+    if let Some(lengths) = existing(transaction.open_table(LENGTHS))? {
+        for entry in lengths.iter()? {
+            let (number, length) = entry?;
+            known.insert(number.value(), length.value());
         }
     }
     if known.len() as u64 != texts.len()? {
@@ -265,6 +260,41 @@ mod tests {
         let _held = Database::open(place.path()).unwrap();
         let refused = place.revisions().unwrap_err().to_string();
         assert!(refused.contains("another process has it open"), "{refused}");
+    }
+
+    #[test]
+    fn a_damaged_file_is_an_error_and_no_panic() {
+        let folder = Folder::new("database-damaged");
+        let place = Place::new(&folder.0);
+        place.change(&Changes { put: Vec::new(), forget: Vec::new() }).unwrap();
+        let database = Database::open(place.path()).unwrap();
+        let transaction = database.begin_write().unwrap();
+        for number in 0..50 {
+            transaction.open_table(TEXTS).unwrap().insert(number, "text").unwrap();
+            transaction.open_table(REVISIONS).unwrap().insert(number, &b"{}"[..]).unwrap();
+        }
+        transaction.commit().unwrap();
+        drop(database);
+        let whole = fs::read(place.path()).unwrap();
+        let mut damaged = Vec::new();
+        for length in [0, 1, 100, 320, 512, 4096, 5000, whole.len() / 2, whole.len() - 1] {
+            damaged.push(whole[..length.min(whole.len())].to_vec());
+        }
+        let step = (whole.len() / 400).max(1);
+        for at in (0..640).chain((640..whole.len()).step_by(step)) {
+            for change in [0xff, 1] {
+                let mut bytes = whole.clone();
+                bytes[at] ^= change;
+                damaged.push(bytes);
+            }
+        }
+        let mut panics = 0;
+        for bytes in damaged {
+            fs::write(place.path(), bytes).unwrap();
+            let read = || drop((place.revisions(), place.text(7), place.lengths()));
+            panics += usize::from(std::panic::catch_unwind(read).is_err());
+        }
+        assert_eq!(panics, 0);
     }
 
     #[test]

@@ -63,9 +63,6 @@ impl Store {
     }
 
     /// Returns all kept revisions, the oldest first.
-    ///
-    /// # Errors
-    /// The file can't be read.
     pub fn revisions(&self) -> Result<Vec<Revision>, StoreError> {
         match &self.kept {
             Kept::Disk(place) => place.revisions(),
@@ -105,9 +102,6 @@ impl Store {
     }
 
     /// Returns the good revisions of this router, the newest first.
-    ///
-    /// # Errors
-    /// The file can't be read.
     pub fn good(&self) -> Result<Vec<Revision>, StoreError> {
         let revisions = self.revisions()?.into_iter();
         let good = revisions.filter(|one| one.state == State::Good && self.owner(one).is_none());
@@ -115,9 +109,6 @@ impl Store {
     }
 
     /// Returns the newest good revision of this router, and its text.
-    ///
-    /// # Errors
-    /// The file can't be read.
     pub fn last_good(&self) -> Result<Option<(Revision, String)>, StoreError> {
         let newest = self.good()?.into_iter().next();
         newest.map(|revision| self.revision(revision.number)).transpose()
@@ -125,9 +116,6 @@ impl Store {
 
     /// Adds revisions atomically and returns the last. On return they are synced to disk. Surplus old
     /// revisions are deleted, except `runs` (the running one) and the newest good revision.
-    ///
-    /// # Errors
-    /// The revisions could not be written.
     pub fn add(&self, drafts: &[Draft], runs: Option<u64>) -> Result<Option<Revision>, StoreError> {
         let old = self.revisions()?;
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
@@ -228,8 +216,9 @@ fn too_long(
     }
 }
 
-fn lock<T>(memory: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Each change of the list is atomic, so a panic leaves it valid.
+/// Locks a list in memory.
+pub(crate) fn lock<T>(memory: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Each change of a list is atomic, so a panic leaves it valid.
     memory.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
