@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -10,10 +10,11 @@ use millrace_plugin::manifest_of;
 use millrace_plugin::wasm::MOST_MODULE;
 use millrace_port::create_output;
 
+use crate::notebook::read_at_most;
 use crate::signature::Signature;
 use crate::{
     Claims, KeyId, MOST_SIGNATURE, Origin, PublicKey, RepositoryError, SecretKey, SecretKeyProblem, Trust,
-    Untrusted, sign,
+    sign,
 };
 
 /// Key pair that was written to files.
@@ -139,34 +140,25 @@ pub fn signature_state(plugin: &Path, module: &[u8], keys: Vec<PublicKey>) -> Si
         Err(error) => return SignatureState::Bad(error.to_string()),
     };
     if keys.is_empty() {
-        let signature = Signature::read(&file);
-        return signature.map_or_else(bad, |signature| SignatureState::Unchecked(signature.key));
+        return match Signature::read(&file) {
+            Ok(signature) => SignatureState::Unchecked(signature.key),
+            Err(problem) => SignatureState::Bad(problem.to_string()),
+        };
     }
-    let checked = match Trust::new(keys, None).check(module, Some(&file)) {
-        Ok(checked) => checked,
-        Err(problem) => return bad(problem),
-    };
-    let manifest = match manifest_of(module) {
-        Ok(manifest) => manifest,
-        Err(error) => return SignatureState::Bad(error),
-    };
-    match checked.fits(&manifest) {
+    let origin = Trust::new(keys, None).check(module, Some(&file)).map_err(|problem| problem.to_string());
+    let origin = origin.and_then(|checked| {
+        let manifest = manifest_of(module)?;
+        checked.fits(&manifest).map_err(|problem| problem.to_string())
+    });
+    match origin {
         Ok(Origin::Signed(key)) => SignatureState::Good(key),
         Ok(Origin::Unsigned) => SignatureState::Unsigned,
-        Err(problem) => bad(problem),
+        Err(problem) => SignatureState::Bad(problem),
     }
 }
 
-fn bad(problem: Untrusted) -> SignatureState {
-    SignatureState::Bad(problem.to_string())
-}
-
-/// Reads at most `most` + 1 bytes of a file: the additional byte tells the caller that the file is too long.
 fn read(file: &Path, most: usize) -> Result<Vec<u8>, RepositoryError> {
-    let mut bytes = Vec::new();
-    let opened = File::open(file).map_err(RepositoryError::io(file))?;
-    opened.take(most as u64 + 1).read_to_end(&mut bytes).map_err(RepositoryError::io(file))?;
-    Ok(bytes)
+    File::open(file).and_then(|opened| read_at_most(opened, most)).map_err(RepositoryError::io(file))
 }
 
 #[cfg(test)]

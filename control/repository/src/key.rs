@@ -12,17 +12,13 @@ use crate::{KeyId, RepositoryError};
 pub struct PublicKey {
     id: KeyId,
     text: String,
-    key: minisign_verify::PublicKey,
+    pub(crate) key: minisign_verify::PublicKey,
 }
 
 impl PublicKey {
     /// Returns the id of the key.
     pub fn id(&self) -> KeyId {
         self.id
-    }
-
-    pub(crate) fn key(&self) -> &minisign_verify::PublicKey {
-        &self.key
     }
 }
 
@@ -49,7 +45,7 @@ impl fmt::Display for PublicKey {
 }
 
 /// Secret key, for signing. Its text is never shown.
-pub struct SecretKey(minisign::SecretKey);
+pub struct SecretKey(pub(crate) minisign::SecretKey);
 
 impl fmt::Debug for SecretKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -97,9 +93,6 @@ impl FromStr for SecretKey {
 
 impl SecretKey {
     /// Generates a key from the system's random numbers.
-    ///
-    /// # Errors
-    /// The system has no random numbers.
     pub fn generate() -> Result<Self, RepositoryError> {
         let pair = minisign::KeyPair::generate_unencrypted_keypair();
         pair.map(|pair| Self(pair.sk)).map_err(failed("generate a key pair"))
@@ -117,16 +110,9 @@ impl SecretKey {
     }
 
     /// Returns the matching public key.
-    ///
-    /// # Errors
-    /// The key is damaged.
     pub fn public(&self) -> Result<PublicKey, RepositoryError> {
         let key = minisign::PublicKey::from_secret_key(&self.0).map_err(failed("derive the public key"))?;
         key.to_base64().parse()
-    }
-
-    pub(crate) fn key(&self) -> &minisign::SecretKey {
-        &self.0
     }
 }
 

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 /// Version of the file format; files of other versions are not read.
 const FORM: u32 = 1;
 /// Maximum length of a file in bytes.
-const MOST: u64 = 1 << 20;
+const MOST: usize = 1 << 20;
 /// Lock file of the directory.
 const LOCK: &str = "lock";
 
@@ -32,9 +32,10 @@ pub struct NotebookError {
 }
 
 impl NotebookError {
-    fn of(path: &Path) -> impl FnOnce(io::Error) -> Self {
+    /// Returns a function that converts I/O errors about a file or directory.
+    pub(crate) fn of(path: &Path) -> impl Fn(io::Error) -> Self + use<> {
         let path = path.to_owned();
-        move |error| Self { path, error }
+        move |error| Self { path: path.clone(), error }
     }
 }
 
@@ -113,8 +114,12 @@ impl<T: Serialize + DeserializeOwned + Clone> Notebook<T> {
         };
         change(&mut entries);
         let content = Content { form: FORM, entries };
-        let text = serde_json::to_vec(&content).map_err(|error| NotebookError::of(&path)(error.into()))?;
-        write(directory, &path, &text).map_err(NotebookError::of(&path))?;
+        let failed = NotebookError::of(&path);
+        let text = serde_json::to_vec(&content).map_err(|error| failed(error.into()))?;
+        if text.len() > MOST {
+            return Err(failed(io::Error::other(format!("the new content is longer than {MOST} bytes"))));
+        }
+        write(directory, &path, &text).map_err(failed)?;
         (self.entries, self.damage) = (content.entries, None);
         Ok(())
     }
@@ -127,9 +132,21 @@ pub(crate) fn private() -> OpenOptions {
     options
 }
 
+/// Creates a missing directory with access for its owner only.
+pub(crate) fn make_private(directory: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)
+}
+
+/// Reads a file, or its first `most` + 1 bytes: the additional byte tells the caller that it is too long.
+pub(crate) fn read_at_most(file: File, most: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(most as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// Locks a directory until the lock is dropped; creates a missing directory.
 fn take_turn(directory: &Path) -> Result<Flock<File>, NotebookError> {
-    DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(NotebookError::of(directory))?;
+    make_private(directory).map_err(NotebookError::of(directory))?;
     let path = directory.join(LOCK);
     let file = private().create(true).truncate(false).write(true).open(&path);
     let file = file.map_err(NotebookError::of(&path))?;
@@ -162,9 +179,8 @@ pub(crate) fn read_own(path: &Path) -> Result<Option<Vec<u8>>, String> {
     if known.uid() != geteuid().as_raw() || known.mode() & 0o022 != 0 {
         return Err(wrong("it must belong to the router's user, and no other user may write it".to_owned()));
     }
-    let mut text = Vec::new();
-    file.take(MOST + 1).read_to_end(&mut text).map_err(|error| wrong(error.to_string()))?;
-    if text.len() as u64 > MOST {
+    let text = read_at_most(file, MOST).map_err(|error| wrong(error.to_string()))?;
+    if text.len() > MOST {
         return Err(wrong(format!("it is longer than {MOST} bytes")));
     }
     Ok(Some(text))
@@ -220,7 +236,7 @@ mod tests {
             assert_eq!((book.entries(), book.damage()), (&[7][..], None));
             assert_eq!(fs::read_to_string(folder.0.join("list.json.damaged")).unwrap(), text);
         }
-        fs::write(&path, vec![b' '; MOST as usize + 1]).unwrap();
+        fs::write(&path, vec![b' '; MOST + 1]).unwrap();
         assert!(open(&folder).damage().unwrap().contains("longer than"));
     }
 
@@ -232,5 +248,10 @@ mod tests {
         let error = book.change(|list| list.push(1)).unwrap_err().to_string();
         assert!(error.contains("file/below"), "{error}");
         assert!(book.entries().is_empty());
+        let mut book = open(&folder);
+        book.change(|list| list.push(1)).unwrap();
+        let error = book.change(|list| list.resize(MOST, 2)).unwrap_err().to_string();
+        assert!(error.contains("longer than"), "{error}");
+        assert_eq!((book.entries(), open(&folder).entries()), (&[1][..], &[1][..]));
     }
 }

@@ -65,8 +65,8 @@ impl Signature {
 pub fn sign(module: &[u8], claims: &Claims, key: &SecretKey) -> Result<String, RepositoryError> {
     let comment = claims.to_string();
     let untrusted = UNTRUSTED[0].trim_start_matches("untrusted comment: ");
-    let public = minisign::PublicKey::from_secret_key(key.key()).map_err(failed("derive the public key"))?;
-    let signed = minisign::sign(Some(&public), key.key(), module, Some(&comment), Some(untrusted));
+    let public = minisign::PublicKey::from_secret_key(&key.0).map_err(failed("derive the public key"))?;
+    let signed = minisign::sign(Some(&public), &key.0, module, Some(&comment), Some(untrusted));
     signed.map(String::from).map_err(failed("sign the plugin"))
 }
 

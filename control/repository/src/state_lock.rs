@@ -1,12 +1,13 @@
 //! Lock of a state directory, so that only one router uses it at a time.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg, OFlag};
+use nix::fcntl::{Flock, FlockArg};
+
+use crate::notebook::{make_private, private};
 
 /// Lock file of the state directory.
 const FILE: &str = "router.lock";
@@ -55,16 +56,8 @@ impl StateLock {
 }
 
 fn open(directory: &Path) -> io::Result<File> {
-    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-    let mut options = OpenOptions::new();
-    options
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(OFlag::O_NOFOLLOW.bits());
-    options.open(directory.join(FILE))
+    make_private(directory)?;
+    private().read(true).write(true).create(true).truncate(false).open(directory.join(FILE))
 }
 
 fn write(file: &mut File, name: &str) -> io::Result<()> {

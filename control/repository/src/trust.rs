@@ -59,9 +59,6 @@ impl Trust {
     /// Checks the bytes of a plugin, and its signature file if there is one, before the plugin is parsed. A
     /// present signature must be valid even if none is required. Without keys, a signature can't be checked
     /// and is ignored.
-    ///
-    /// # Errors
-    /// [`Untrusted`] with the first reason for a refusal.
     pub fn check(&self, module: &[u8], signature: Option<&[u8]>) -> Result<Checked, Untrusted> {
         match signature {
             Some(file) if !self.keys.is_empty() => self.check_signature(module, &Signature::read(file)?),
@@ -80,7 +77,7 @@ impl Trust {
         if named.peek().is_none() {
             return Err(Untrusted::UnknownKey(signature.key));
         }
-        if named.any(|key| key.key().verify(module, &signature.lines, false).is_ok()) {
+        if named.any(|key| key.key.verify(module, &signature.lines, false).is_ok()) {
             return Ok(Checked { signed: Some((signature.key, signature.comment.clone())) });
         }
         Err(Untrusted::Changed(signature.key))
@@ -89,9 +86,6 @@ impl Trust {
 
 impl Checked {
     /// Returns the origin of the plugin if its manifest matches the signed claims.
-    ///
-    /// # Errors
-    /// [`Untrusted::OtherPlugin`] if the claims differ.
     pub fn fits(self, manifest: &Manifest) -> Result<Origin, Untrusted> {
         let Some((key, signed)) = self.signed else { return Ok(Origin::Unsigned) };
         let found = Claims::of(manifest).to_string();

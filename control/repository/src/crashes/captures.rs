@@ -1,12 +1,11 @@
 //! Crash captures: for each panic of a worker, the frames of its last batch and a report, in a directory of
 //! bounded size.
 
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::fs::{self, File};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use crate::notebook::NotebookError;
+use crate::notebook::{NotebookError, make_private, private, read_at_most};
 
 /// Name of the directory below the state directory.
 const DIRECTORY: &str = "crash-captures";
@@ -41,13 +40,9 @@ impl CrashCaptures {
     pub fn add(&self, name: &str, frames: &[u8], report: &[u8]) -> Result<PathBuf, NotebookError> {
         if frames.len() > MOST_FRAME_BYTES || report.len() > MOST_REPORT_BYTES {
             let error = io::Error::other("frames or report of the crash capture exceed 4 MiB");
-            return Err(NotebookError { path: self.0.clone(), error });
+            return Err(NotebookError::of(&self.0)(error));
         }
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&self.0)
-            .map_err(|error| NotebookError { path: self.0.clone(), error })?;
+        make_private(&self.0).map_err(NotebookError::of(&self.0))?;
         let path = self.path(name, FRAMES);
         write_new(&path, frames)?;
         // The report comes last: a capture is complete once its report exists.
@@ -87,8 +82,7 @@ impl CrashCaptures {
         let is_new = |name: &&String| !reported.lines().any(|known| known == name.as_str());
         let new: Vec<String> = names.iter().filter(is_new).cloned().collect();
         if !new.is_empty() {
-            let mut options = OpenOptions::new();
-            let opened = options.write(true).create(true).truncate(true).mode(0o600).open(&mark);
+            let opened = private().write(true).create(true).truncate(true).open(&mark);
             // Captures that can't be marked are reported again.
             let _ = opened.and_then(|mut file| file.write_all(names.join("\n").as_bytes()));
         }
@@ -101,9 +95,6 @@ impl CrashCaptures {
     }
 
     /// Reads the report of a capture.
-    ///
-    /// # Errors
-    /// The report can't be read, or is too large.
     pub fn report(&self, name: &str) -> Result<Vec<u8>, NotebookError> {
         read_report(&self.path(name, REPORT))
     }
@@ -128,29 +119,24 @@ impl CrashCaptures {
 }
 
 /// Reads the report beside a file of frames, in any directory.
-///
-/// # Errors
-/// The report can't be read, or is too large.
 pub fn report_of(frames: &Path) -> Result<Vec<u8>, NotebookError> {
     read_report(&frames.with_extension(REPORT))
 }
 
 fn read_report(path: &Path) -> Result<Vec<u8>, NotebookError> {
-    let failed = |error| NotebookError { path: path.to_owned(), error };
-    let mut bytes = Vec::new();
-    let file = fs::File::open(path).map_err(failed)?;
-    file.take(MOST_REPORT_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
-    match bytes.len() > MOST_REPORT_BYTES {
-        true => Err(failed(io::Error::other("the report exceeds 4 MiB"))),
+    let read = File::open(path).and_then(|file| read_at_most(file, MOST_REPORT_BYTES));
+    let checked = read.and_then(|bytes| match bytes.len() > MOST_REPORT_BYTES {
+        true => Err(io::Error::other("the report exceeds 4 MiB")),
         false => Ok(bytes),
-    }
+    });
+    checked.map_err(NotebookError::of(path))
 }
 
 /// Writes a file that must not exist yet.
 fn write_new(path: &Path, bytes: &[u8]) -> Result<(), NotebookError> {
-    let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    let opened = private().write(true).create_new(true).open(path);
     let written = opened.and_then(|mut file| file.write_all(bytes));
-    written.map_err(|error| NotebookError { path: path.to_owned(), error })
+    written.map_err(NotebookError::of(path))
 }
 
 #[cfg(test)]

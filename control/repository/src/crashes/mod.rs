@@ -6,13 +6,12 @@
 
 pub(crate) mod captures;
 
-use std::fs::{DirBuilder, File};
-use std::os::unix::fs::DirBuilderExt as _;
+use std::fs::File;
 use std::path::Path;
 
 use serde::Deserialize;
 
-use crate::notebook::{NotebookError, private, read_own};
+use crate::notebook::{NotebookError, make_private, private, read_own};
 use crate::{Held, Quarantine};
 
 const FILE: &str = "crashes";
@@ -60,14 +59,10 @@ pub struct Found {
 }
 
 /// Opens the file of a directory for appending; creates a missing directory.
-///
-/// # Errors
-/// The system refuses.
 pub fn crash_file(directory: &Path) -> Result<File, NotebookError> {
     let path = directory.join(FILE);
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
-    let opened = made.and_then(|()| private().append(true).create(true).open(&path));
-    opened.map_err(|error| NotebookError { path, error })
+    let opened = make_private(directory).and_then(|()| private().append(true).create(true).open(&path));
+    opened.map_err(NotebookError::of(&path))
 }
 
 impl Quarantine {
