@@ -5,10 +5,11 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use crate::netlink::attribute::{attributes_after, ip, number};
+use crate::netlink::decode::decode;
 use crate::netlink::request::{ACK, DUMP, Request};
 use crate::netlink::rtm;
 use crate::netlink::socket::Socket;
+use crate::state::message::KernelMessage;
 use crate::{Family, HostError, HostNextHop, RouteKind};
 
 /// The `proto` number of routes that Millrace installs; iproute2 has no name for it.
@@ -50,35 +51,21 @@ pub struct Actions {
 
 impl Actions {
     /// Opens the socket.
-    ///
-    /// # Errors
-    /// Netlink is not available.
     pub fn open() -> Result<Self, HostError> {
         Ok(Self { socket: Socket::open(libc::NETLINK_ROUTE as isize)?, known: None })
     }
 
-    /// Asks the kernel to resolve a neighbour; the answer comes as a [`crate::HostChange::Neighbour`].
-    ///
-    /// # Errors
-    /// The device is gone or down, or permission is lacking.
+    /// Asks the kernel to resolve a neighbour; the answer comes as a [`crate::HostChange::Neighbour`]. The
+    /// kernel confirms a known neighbour again before its entry expires.
     pub fn resolve(&mut self, ifindex: u32, ip: IpAddr) -> Result<(), HostError> {
         const NTF_USE: u8 = 1;
         const DST: u16 = 1;
         let mut header = [0; 12];
-        header[0] = family(ip).number();
+        header[0] = Family::of(ip).number();
         header[4..8].copy_from_slice(&ifindex.to_ne_bytes());
         header[10] = NTF_USE;
         let request = Request::new(rtm::NEWNEIGH, ACK | CREATE, &header).ip(DST, ip);
         self.socket.request(request, || format!("resolve neighbour {ip} on device {ifindex}"))
-    }
-
-    /// Notifies the kernel that a neighbour entry is in use, so that the kernel confirms it again before it
-    /// expires.
-    ///
-    /// # Errors
-    /// As for [`Actions::resolve`].
-    pub fn refresh(&mut self, ifindex: u32, ip: IpAddr) -> Result<(), HostError> {
-        self.resolve(ifindex, ip)
     }
 
     /// Installs a route with our `proto`, replacing our own route of the same prefix and metric. Idempotent.
@@ -97,14 +84,13 @@ impl Actions {
         } else {
             added?;
         }
-        self.note(key, true);
+        if let Some(known) = &mut self.known {
+            known.insert(key);
+        }
         Ok(())
     }
 
     /// Removes our route of a prefix and metric; a missing route is no error.
-    ///
-    /// # Errors
-    /// The kernel refuses the removal; the error names the route.
     pub fn remove_route(&mut self, prefix: IpNet, metric: u32) -> Result<(), HostError> {
         let header = route_header(prefix, 0, SCOPE_NOWHERE);
         let request = with_destination(Request::new(rtm::DELROUTE, ACK, &header), prefix);
@@ -113,20 +99,19 @@ impl Actions {
         if errno(&answer) != Some(libc::ESRCH) {
             answer?;
         }
-        self.note((prefix, kernel_metric(prefix, metric)), false);
+        self.forget_route(prefix, metric);
         Ok(())
     }
 
     /// Notes that our route of a prefix and metric has left the kernel: a route found there from now on is
     /// foreign.
     pub fn forget_route(&mut self, prefix: IpNet, metric: u32) {
-        self.note((prefix, kernel_metric(prefix, metric)), false);
+        if let Some(known) = &mut self.known {
+            known.remove(&(prefix, kernel_metric(prefix, metric)));
+        }
     }
 
     /// Removes our routes of an earlier run whose prefix and metric are not in `keep`; returns their number.
-    ///
-    /// # Errors
-    /// The kernel's routes can't be read, or a route can't be removed.
     pub fn sweep_routes(&mut self, keep: &[(IpNet, u32)]) -> Result<usize, HostError> {
         let keep: Vec<(IpNet, u32)> =
             keep.iter().map(|(prefix, metric)| (*prefix, kernel_metric(*prefix, *metric))).collect();
@@ -139,9 +124,6 @@ impl Actions {
     }
 
     /// Returns prefix and metric of the routes with our `proto` in the main table.
-    ///
-    /// # Errors
-    /// The kernel's routes can't be read.
     pub fn own_routes(&mut self) -> Result<Vec<(IpNet, u32)>, HostError> {
         let mut own = Vec::new();
         for family in [Family::Ipv4, Family::Ipv6] {
@@ -149,9 +131,12 @@ impl Actions {
             header[0] = family.number();
             header[5] = PROTOCOL_MILLRACE;
             let request = Request::new(rtm::GETROUTE, DUMP, &header);
-            self.socket.dump(request, "routes", |_, payload| {
-                let found = described(payload).filter(|found| found.protocol == PROTOCOL_MILLRACE);
-                own.extend(found.map(|found| (found.prefix, found.metric)));
+            self.socket.dump(request, "routes", |kind, payload| {
+                if let Some(KernelMessage::Route(route, _)) = decode(kind, 0, payload)
+                    && (route.table, route.protocol) == (u32::from(MAIN), PROTOCOL_MILLRACE)
+                {
+                    own.push((route.prefix, route.metric));
+                }
             })?;
         }
         Ok(own)
@@ -165,15 +150,6 @@ impl Actions {
         };
         Ok(self.known.insert(known))
     }
-
-    fn note(&mut self, route: (IpNet, u32), present: bool) {
-        let Some(known) = &mut self.known else { return };
-        if present {
-            known.insert(route);
-        } else {
-            known.remove(&route);
-        }
-    }
 }
 
 fn errno(answer: &Result<(), HostError>) -> Option<i32> {
@@ -183,17 +159,13 @@ fn errno(answer: &Result<(), HostError>) -> Option<i32> {
     }
 }
 
-fn family(ip: IpAddr) -> Family {
-    if ip.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 }
-}
-
 fn kernel_metric(prefix: IpNet, metric: u32) -> u32 {
     if metric == 0 && prefix.addr().is_ipv6() { IPV6_DEFAULT_METRIC } else { metric }
 }
 
 /// `struct rtmsg`: family, destination length, source length, TOS, table, protocol, scope, type, flags.
 fn route_header(prefix: IpNet, kind: u8, scope: u8) -> [u8; 12] {
-    let family = family(prefix.addr()).number();
+    let family = Family::of(prefix.addr()).number();
     [family, prefix.prefix_len(), 0, 0, MAIN, PROTOCOL_MILLRACE, scope, kind, 0, 0, 0, 0]
 }
 
@@ -237,7 +209,7 @@ fn with_gateway(request: Request, prefix: IpNet, hop: &HostNextHop) -> Request {
 }
 
 fn via(gateway: IpAddr) -> Vec<u8> {
-    let mut value = u16::from(family(gateway).number()).to_ne_bytes().to_vec();
+    let mut value = u16::from(Family::of(gateway).number()).to_ne_bytes().to_vec();
     match gateway {
         IpAddr::V4(ip) => value.extend(ip.octets()),
         IpAddr::V6(ip) => value.extend(ip.octets()),
@@ -260,32 +232,6 @@ fn multipath(prefix: IpNet, hops: &[HostNextHop]) -> Vec<u8> {
     bytes
 }
 
-/// Route of the main table, with the fields that identify our routes.
-struct Described {
-    prefix: IpNet,
-    metric: u32,
-    protocol: u8,
-}
-
-fn described(payload: &[u8]) -> Option<Described> {
-    let family = Family::from_number(*payload.first()?)?;
-    let (length, table, protocol) = (*payload.get(1)?, *payload.get(4)?, *payload.get(5)?);
-    let any: IpAddr = match family {
-        Family::Ipv4 => std::net::Ipv4Addr::UNSPECIFIED.into(),
-        Family::Ipv6 => std::net::Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let (mut destination, mut metric) = (any, 0);
-    for (kind, value) in attributes_after(payload, 12) {
-        match kind {
-            libc::RTA_DST => destination = ip(value)?,
-            libc::RTA_PRIORITY => metric = number(value)?,
-            _ => {}
-        }
-    }
-    let prefix = IpNet::new(destination, length).ok()?;
-    (table == MAIN).then_some(Described { prefix, metric, protocol })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -302,7 +248,6 @@ mod tests {
             weight: 2,
             onlink: false,
             dead: false,
-            linkdown: false,
             encap: false,
         };
         OwnRoute {

@@ -1,6 +1,6 @@
 //! Address of a device.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
 use ipnet::IpNet;
 
@@ -20,6 +20,11 @@ impl Family {
             Self::Ipv4 => libc::AF_INET as u8,
             Self::Ipv6 => libc::AF_INET6 as u8,
         }
+    }
+
+    /// Returns the family of an address.
+    pub const fn of(ip: IpAddr) -> Self {
+        if ip.is_ipv4() { Self::Ipv4 } else { Self::Ipv6 }
     }
 
     /// Returns the family with the kernel's `AF_*` number.
@@ -43,15 +48,16 @@ pub struct HostAddress {
     pub prefix_length: u8,
     /// Far address of a point-to-point link.
     pub peer: Option<IpAddr>,
-    /// Directed broadcast address, if one was set.
-    pub broadcast: Option<Ipv4Addr>,
-    /// Kernel scope: 0 universe, 253 link, 254 host.
-    pub scope: u8,
     /// Whether duplicate address detection is unfinished or found a duplicate (IPv6).
     pub tentative: bool,
 }
 
 impl HostAddress {
+    /// Returns what identifies the address: its device, the address and the length of its prefix.
+    pub(crate) fn key(&self) -> (u32, IpAddr, u8) {
+        (self.ifindex, self.address, self.prefix_length)
+    }
+
     /// Returns the address with its prefix length, host bits kept.
     pub fn net(&self) -> IpNet {
         IpNet::new_assert(self.address, self.prefix_length)

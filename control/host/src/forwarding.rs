@@ -90,9 +90,7 @@ impl Forwarding {
             }
         }
     }
-}
 
-impl Forwarding {
     /// Whether forwarding is switched off at this device only: the namespace forwards, the device does not.
     ///
     /// IPv6 has no such switch: there, a device's `forwarding` tells whether the kernel acts as a host on
@@ -102,9 +100,7 @@ impl Forwarding {
         let device = self.devices.get(&(ifindex, family));
         family == Family::Ipv4 && namespace && device.is_some_and(|device| !device.forwarding)
     }
-}
 
-impl Forwarding {
     /// Applies the switches of a message and appends the resulting changes.
     pub(crate) fn update(
         &mut self,

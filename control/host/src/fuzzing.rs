@@ -1,6 +1,6 @@
 //! Entry points of the fuzz targets: messages from bytes, without a socket.
 
-use crate::netlink::decode::{Decoded, decode};
+use crate::netlink::decode::decode;
 use crate::netlink::socket::{Received, messages};
 use crate::state::Scope;
 use crate::{HostChange, HostState};
@@ -12,9 +12,9 @@ pub fn apply(state: &mut HostState, buffer: &[u8], listed: bool) -> Vec<HostChan
     for envelope in messages(buffer) {
         let Received::Message { kind, flags, payload } = envelope.content else { continue };
         match decode(kind, flags, payload) {
-            Decoded::Message(message) if listed => state.apply_listed(message, &mut changes),
-            Decoded::Message(message) => state.apply_to(message, &mut changes),
-            Decoded::Irrelevant | Decoded::Malformed => {}
+            Some(message) if listed => state.apply_listed(message, &mut changes),
+            Some(message) => state.apply_to(message, &mut changes),
+            None => {}
         }
     }
     changes

@@ -30,7 +30,7 @@ pub use change::HostChange;
 pub use device_counters::transmit_drops;
 pub use error::HostError;
 pub use forwarding::{DeviceSwitches, Forwarding};
-pub use link::{HostLink, LinkPeer, LinkXdp};
+pub use link::{HostLink, LinkPeer};
 pub use mirror::{Mirror, MirrorOptions, MirrorStatistics};
 pub use neighbour::{HostNeighbour, NeighbourState};
 pub use policy::{ForwardingAdvice, SwitchUse, forwarding_advice};

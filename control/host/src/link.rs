@@ -9,17 +9,8 @@ pub struct LinkPeer {
     pub namespace: Option<i32>,
 }
 
-/// XDP program attached to a device, ours or foreign.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct LinkXdp {
-    /// Program id; with several modes in use, the first id that the kernel names.
-    pub program: u32,
-    /// The kernel's `IFLA_XDP_ATTACHED`: 1 driver, 2 generic, 3 hardware, 4 several.
-    pub mode: u8,
-}
-
 /// Network device.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct HostLink {
     /// Index of the device in its namespace, 1 and up.
     pub ifindex: u32,
@@ -43,14 +34,13 @@ pub struct HostLink {
     pub loopback: bool,
     /// Other end of a veth, or the lower device of a VLAN or macvlan.
     pub peer: Option<LinkPeer>,
-    /// Attached XDP program, ours or foreign.
-    pub xdp: Option<LinkXdp>,
+    /// Id of the attached XDP program, ours or foreign; with several modes in use, the first id that the
+    /// kernel names.
+    pub xdp: Option<u32>,
     /// Number of receive queues.
     pub rx_queues: u32,
     /// Number of transmit queues.
     pub tx_queues: u32,
-    /// Name of the root queueing discipline (`noqueue`, `pfifo_fast`…).
-    pub qdisc: Option<String>,
 }
 
 impl HostLink {

@@ -58,6 +58,4 @@ pub struct HostNeighbour {
     pub mac: Option<[u8; 6]>,
     /// Neighbour unreachability detection (NUD) state.
     pub state: NeighbourState,
-    /// Whether the neighbour is a router (IPv6).
-    pub router: bool,
 }

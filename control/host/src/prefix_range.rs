@@ -2,7 +2,6 @@
 //! entries.
 
 use std::collections::BTreeMap;
-use std::iter::Peekable;
 use std::net::Ipv6Addr;
 use std::ops::{Bound, RangeInclusive};
 
@@ -71,16 +70,12 @@ pub fn merged<T>(
         (Some(one), Some(other)) if other < one => second.next(),
         (Some(one), other) => {
             if other == Some(one) {
-                skip(&mut second);
+                let _ = second.next();
             }
             first.next()
         }
         (None, _) => second.next(),
     })
-}
-
-fn skip<I: Iterator>(entries: &mut Peekable<I>) {
-    let _ = entries.next();
 }
 
 #[cfg(test)]

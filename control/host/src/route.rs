@@ -43,8 +43,6 @@ pub struct HostNextHop {
     pub onlink: bool,
     /// Whether the device is down; never set in an effective route.
     pub dead: bool,
-    /// Whether the device has no carrier; never set in an effective route.
-    pub linkdown: bool,
     /// Whether the route needs an encapsulation (MPLS, SRv6, tunnel), which only the kernel can do.
     pub encap: bool,
 }
@@ -62,8 +60,6 @@ pub struct HostRoute {
     pub protocol: u8,
     /// Priority; the lowest wins among routes to the same prefix.
     pub metric: u32,
-    /// The kernel's scope: 0 universe, 253 link, 254 host, 255 nowhere.
-    pub scope: u8,
     /// Usable next hops; empty for kinds that send no packets.
     pub next_hops: Vec<HostNextHop>,
     /// Path MTU that the route imposes, in bytes.

@@ -341,7 +341,6 @@ mod tests {
             xdp: None,
             rx_queues: 1,
             tx_queues: 1,
-            qdisc: None,
         }
     }
 

@@ -103,7 +103,7 @@ impl Neighbours<'_> {
                 .is_none_or(|neighbour| neighbour.state == NeighbourState::Stale);
             if stale {
                 // On a failure, the next refresh tries again.
-                let _ = actions.refresh(device.ifindex, address);
+                let _ = actions.resolve(device.ifindex, address);
             }
         }
         Ok(())

@@ -46,7 +46,7 @@ pub(super) fn own_route(
             ControlError::invalid(format!("route {:?}: {problem}", route.to.written()))
         })?;
         let onlink = named.is_some() && gateway.is_some();
-        Ok(HostNextHop { ifindex, gateway, weight: 1, onlink, dead: false, linkdown: false, encap: false })
+        Ok(HostNextHop { ifindex, gateway, weight: 1, onlink, dead: false, encap: false })
     };
     let named_index = named.map(|device| device.ifindex);
     let next_hops = match (kind, route.via.as_slice()) {

@@ -78,7 +78,6 @@ impl RouteViews<'_> {
             table: MAIN,
             protocol: PROTOCOL_MILLRACE,
             metric,
-            scope: 0,
             next_hops: next_hops.clone(),
             mtu_metric: None,
         };

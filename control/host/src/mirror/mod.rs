@@ -44,8 +44,6 @@ impl Default for MirrorOptions {
 pub struct MirrorStatistics {
     /// Received netlink messages: notifications and dump entries.
     pub messages: u64,
-    /// Messages that could not be decoded.
-    pub malformed: u64,
     /// Times that the kernel dropped notifications because our buffer was full.
     pub overruns: u64,
     /// Full dumps.
@@ -90,9 +88,6 @@ impl Mirror {
     ///
     /// The first received batch is the full state. The caller must be inside a tokio runtime with I/O and
     /// time.
-    ///
-    /// # Errors
-    /// The netlink socket can't be created or the first list fails.
     pub async fn start(options: MirrorOptions) -> Result<(Self, mpsc::Receiver<Vec<HostChange>>), HostError> {
         let shared = Arc::new(Shared::default());
         let (sender, receiver) = mpsc::channel(WAITING_BATCHES);
@@ -120,9 +115,6 @@ impl Mirror {
     }
 
     /// Compares the state with a full list and corrects it; returns the number of differing entries.
-    ///
-    /// # Errors
-    /// The mirror's task has ended.
     pub async fn compare(&self) -> Result<u64, HostError> {
         let (sender, answer) = oneshot::channel();
         self.comparisons.send(sender).map_err(|_| HostError::Stopped)?;

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::listing::{Listing, Reason};
 use super::{MirrorOptions, Shared};
-use crate::netlink::decode::{Decoded, decode};
+use crate::netlink::decode::decode;
 use crate::netlink::socket::{Envelope, Received, Socket, messages};
 use crate::state::Scope;
 use crate::state::message::KernelMessage;
@@ -115,8 +115,8 @@ impl Worker {
         };
         let silent = || HostError::Silent { what: "list its state".into(), seconds: FIRST_LIST.as_secs() };
         tokio::time::timeout(FIRST_LIST, finish).await.unwrap_or_else(|_| Err(silent()))?;
-        self.pending = self.shared.read().snapshot();
-        let first = std::mem::take(&mut self.pending);
+        self.pending.clear();
+        let first = self.shared.read().snapshot();
         self.sender.try_send(first).map_err(|_| HostError::Stopped)
     }
 
@@ -265,10 +265,10 @@ impl Worker {
     }
 
     fn apply(&mut self, buffer: &[u8]) -> Result<(), HostError> {
-        let (mut count, mut malformed, mut ended) = (0, 0, None);
+        let (mut count, mut ended) = (0, None);
         let shared = Arc::clone(&self.shared);
         let mut state = shared.write();
-        let port = self.socket.get_ref().port();
+        let port = self.socket.get_ref().port;
         for envelope in messages(buffer) {
             let listed = self.belongs_to_list(&envelope, port);
             match envelope.content {
@@ -277,20 +277,16 @@ impl Worker {
                 Received::Message { kind, flags, payload } => {
                     count += 1;
                     match decode(kind, flags, payload) {
-                        Decoded::Message(message) if listed => state.apply_listed(message, &mut self.pending),
-                        Decoded::Message(message) => self.follow(&mut state, message),
-                        Decoded::Irrelevant => {}
-                        Decoded::Malformed => malformed += 1,
+                        Some(message) if listed => state.apply_listed(message, &mut self.pending),
+                        Some(message) => self.follow(&mut state, message),
+                        None => {}
                     }
                 }
             }
         }
         drop(state);
         shared.news.send_replace(());
-        let mut statistics = shared.statistics();
-        statistics.messages += count;
-        statistics.malformed += malformed;
-        drop(statistics);
+        shared.statistics().messages += count;
         ended.map_or(Ok(()), |errno| self.step_ended(errno))
     }
 

@@ -20,7 +20,12 @@ pub(crate) fn attributes_after(payload: &[u8], header: usize) -> impl Iterator<I
 
 /// Returns the value of the first attribute of a kind.
 pub(crate) fn find(bytes: &[u8], kind: u16) -> Option<&[u8]> {
-    attributes(bytes).find(|(found, _)| *found == kind).map(|(_, value)| value)
+    find_after(bytes, 0, kind)
+}
+
+/// Returns the value of the first attribute of a kind after a fixed header of `header` bytes.
+pub(crate) fn find_after(payload: &[u8], header: usize, kind: u16) -> Option<&[u8]> {
+    attributes_after(payload, header).find(|(found, _)| *found == kind).map(|(_, value)| value)
 }
 
 /// Reads a number of one, two or four bytes in the machine's byte order.

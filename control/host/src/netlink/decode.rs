@@ -4,54 +4,32 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-use super::attribute::{attributes, attributes_after, find, ip, mac, number, text, word};
+use super::attribute::{attributes, attributes_after, find, find_after, ip, mac, number, text, word};
 use super::rtm;
 use crate::forwarding::SwitchesUpdate;
 use crate::state::message::{KernelMessage, NextHopObject, Placement, RouteEntry};
-use crate::{
-    Family, HostAddress, HostLink, HostNeighbour, HostNextHop, LinkPeer, LinkXdp, NeighbourState, RouteKind,
-};
+use crate::{Family, HostAddress, HostLink, HostNeighbour, HostNextHop, LinkPeer, NeighbourState, RouteKind};
 
-/// Result of decoding a message.
-#[derive(Debug)]
-pub(crate) enum Decoded {
-    /// Message about the state.
-    Message(KernelMessage),
-    /// Message about an object that isn't mirrored.
-    Irrelevant,
-    /// Message shorter than its type demands.
-    Malformed,
-}
-
-impl From<Option<KernelMessage>> for Decoded {
-    fn from(message: Option<KernelMessage>) -> Self {
-        message.map_or(Self::Malformed, Self::Message)
-    }
-}
-
-/// Decodes one message.
-pub(crate) fn decode(kind: u16, flags: u16, payload: &[u8]) -> Decoded {
+/// Decodes one message; `None` if it is about an object that isn't mirrored, or shorter than its type demands.
+pub(crate) fn decode(kind: u16, flags: u16, payload: &[u8]) -> Option<KernelMessage> {
     let family = payload.first().copied().unwrap_or(0);
     let internet = Family::from_number(family);
     match kind {
         // Bridges report their ports in separate messages; only family 0 describes the device.
-        rtm::NEWLINK if family == 0 => link(payload).map(KernelMessage::Link).into(),
-        rtm::DELLINK if family == 0 => word(payload, 4).map(KernelMessage::LinkGone).into(),
-        rtm::NEWADDR if internet.is_some() => address(payload).map(KernelMessage::Address).into(),
-        rtm::DELADDR if internet.is_some() => address(payload).map(KernelMessage::AddressGone).into(),
-        rtm::NEWROUTE | rtm::DELROUTE => match (internet, mirrored_route(payload)) {
-            (Some(family), true) => route_message(kind, flags, payload, family).into(),
-            _ => Decoded::Irrelevant,
-        },
-        rtm::NEWNEIGH | rtm::DELNEIGH if internet.is_some() => neighbour_message(kind, payload),
-        rtm::NEWNEXTHOP => next_hop_object(payload).map(KernelMessage::NextHop).into(),
-        rtm::DELNEXTHOP => {
-            next_hop_object(payload).map(|object| KernelMessage::NextHopGone(object.id)).into()
+        rtm::NEWLINK if family == 0 => link(payload).map(KernelMessage::Link),
+        rtm::DELLINK if family == 0 => word(payload, 4).map(KernelMessage::LinkGone),
+        rtm::NEWADDR if internet.is_some() => address(payload).map(KernelMessage::Address),
+        rtm::DELADDR if internet.is_some() => address(payload).map(KernelMessage::AddressGone),
+        rtm::NEWROUTE | rtm::DELROUTE if mirrored_route(payload) => {
+            route_message(kind, flags, payload, internet?)
         }
-        rtm::NEWQDISC | rtm::DELQDISC => word(payload, 4).map(KernelMessage::Queueing).into(),
-        rtm::NEWNETCONF => switches(payload, internet, false),
-        rtm::DELNETCONF => switches(payload, internet, true),
-        _ => Decoded::Irrelevant,
+        rtm::NEWNEIGH | rtm::DELNEIGH if internet.is_some() => neighbour_message(kind, payload),
+        rtm::NEWNEXTHOP => next_hop_object(payload).map(KernelMessage::NextHop),
+        rtm::DELNEXTHOP => next_hop_object(payload).map(|object| KernelMessage::NextHopGone(object.id)),
+        rtm::NEWQDISC | rtm::DELQDISC => word(payload, 4).map(KernelMessage::Queueing),
+        rtm::NEWNETCONF => switches(payload, internet?, false),
+        rtm::DELNETCONF => switches(payload, internet?, true),
+        _ => None,
     }
 }
 
@@ -59,20 +37,12 @@ fn link(payload: &[u8]) -> Option<HostLink> {
     let flags = word(payload, 8)? as i32;
     let mut link = HostLink {
         ifindex: word(payload, 4)?,
-        name: String::new(),
-        kind: None,
-        mac: None,
-        mtu: 0,
         admin_up: flags & libc::IFF_UP != 0,
         carrier: flags & libc::IFF_LOWER_UP != 0,
-        master: None,
-        master_kind: None,
         loopback: flags & libc::IFF_LOOPBACK != 0,
-        peer: None,
-        xdp: None,
         rx_queues: 1,
         tx_queues: 1,
-        qdisc: None,
+        ..HostLink::default()
     };
     let mut namespace = None;
     let mut lower = None;
@@ -85,10 +55,12 @@ fn link(payload: &[u8]) -> Option<HostLink> {
             libc::IFLA_LINK_NETNSID => namespace = number(value).map(|id| id as i32),
             libc::IFLA_MASTER => link.master = number(value).filter(|index| *index != 0),
             libc::IFLA_CARRIER => link.carrier = number(value)? != 0,
-            libc::IFLA_QDISC => link.qdisc = Some(text(value)),
             libc::IFLA_NUM_RX_QUEUES => link.rx_queues = number(value)?,
             libc::IFLA_NUM_TX_QUEUES => link.tx_queues = number(value)?,
-            libc::IFLA_LINKINFO => link_kinds(&mut link, value),
+            libc::IFLA_LINKINFO => {
+                link.kind = find(value, libc::IFLA_INFO_KIND).map(text);
+                link.master_kind = find(value, libc::IFLA_INFO_SLAVE_KIND).map(text);
+            }
             libc::IFLA_XDP => link.xdp = xdp(value),
             _ => {}
         }
@@ -97,19 +69,14 @@ fn link(payload: &[u8]) -> Option<HostLink> {
     Some(link)
 }
 
-fn link_kinds(link: &mut HostLink, info: &[u8]) {
-    link.kind = find(info, libc::IFLA_INFO_KIND).map(text);
-    link.master_kind = find(info, libc::IFLA_INFO_SLAVE_KIND).map(text);
-}
-
-fn xdp(value: &[u8]) -> Option<LinkXdp> {
+/// Returns the id of the attached program.
+fn xdp(value: &[u8]) -> Option<u32> {
     const ATTACHED: u16 = 2;
     const PROGRAM: u16 = 4;
     const PROGRAM_BY_MODE: std::ops::RangeInclusive<u16> = 5..=7;
-    let mode = find(value, ATTACHED).and_then(number).filter(|mode| *mode != 0)? as u8;
+    find(value, ATTACHED).and_then(number).filter(|mode| *mode != 0)?;
     let by_mode = || attributes(value).find(|(kind, _)| PROGRAM_BY_MODE.contains(kind)).map(|(_, id)| id);
-    let program = find(value, PROGRAM).or_else(by_mode).and_then(number)?;
-    Some(LinkXdp { program, mode })
+    find(value, PROGRAM).or_else(by_mode).and_then(number)
 }
 
 fn address(payload: &[u8]) -> Option<HostAddress> {
@@ -117,12 +84,11 @@ fn address(payload: &[u8]) -> Option<HostAddress> {
     const DUPLICATE: u32 = 0x08;
     let prefix_length = *payload.get(1)?;
     let mut flags = u32::from(*payload.get(2)?);
-    let (mut local, mut far, mut broadcast) = (None, None, None);
+    let (mut local, mut far) = (None, None);
     for (kind, value) in attributes_after(payload, 8) {
         match kind {
             libc::IFA_LOCAL => local = ip(value),
             libc::IFA_ADDRESS => far = ip(value),
-            libc::IFA_BROADCAST => broadcast = ip(value),
             libc::IFA_FLAGS => flags = number(value)?,
             _ => {}
         }
@@ -133,24 +99,17 @@ fn address(payload: &[u8]) -> Option<HostAddress> {
         address,
         prefix_length: prefix_length.min(if address.is_ipv4() { 32 } else { 128 }),
         peer: far.filter(|far| *far != address),
-        broadcast: match broadcast {
-            Some(IpAddr::V4(broadcast)) => Some(broadcast),
-            _ => None,
-        },
-        scope: *payload.get(3)?,
         tentative: address.is_ipv6() && flags & (TENTATIVE | DUPLICATE) != 0,
     })
 }
 
-fn neighbour_message(kind: u16, payload: &[u8]) -> Decoded {
-    match neighbour(payload) {
-        None => Decoded::Malformed,
-        // The kernel derives these entries from the address itself, and adds and removes them without a
-        // message.
-        Some(neighbour) if derived(&neighbour) => Decoded::Irrelevant,
-        Some(neighbour) if kind == rtm::NEWNEIGH => Decoded::Message(KernelMessage::Neighbour(neighbour)),
-        Some(neighbour) => Decoded::Message(KernelMessage::NeighbourGone(neighbour)),
-    }
+fn neighbour_message(kind: u16, payload: &[u8]) -> Option<KernelMessage> {
+    // The kernel derives some entries from the address itself, and adds and removes them without a message.
+    let neighbour = neighbour(payload).filter(|neighbour| !derived(neighbour))?;
+    Some(match kind {
+        rtm::NEWNEIGH => KernelMessage::Neighbour(neighbour),
+        _ => KernelMessage::NeighbourGone(neighbour),
+    })
 }
 
 /// Whether the entry is a derived multicast, broadcast or loopback entry.
@@ -162,14 +121,12 @@ fn derived(neighbour: &HostNeighbour) -> bool {
 fn neighbour(payload: &[u8]) -> Option<HostNeighbour> {
     const DST: u16 = 1;
     const LLADDR: u16 = 2;
-    const ROUTER: u8 = 0x80;
     let bits = u16::from_ne_bytes([*payload.get(8)?, *payload.get(9)?]);
     let mut neighbour = HostNeighbour {
         ifindex: word(payload, 4)?,
         ip: ip(find(payload.get(12..)?, DST)?)?,
         mac: None,
         state: NeighbourState::from_bits(bits),
-        router: payload.get(10)? & ROUTER != 0,
     };
     neighbour.mac = find(&payload[12..], LLADDR).and_then(mac).filter(|_| neighbour.state.valid());
     Some(neighbour)
@@ -184,10 +141,7 @@ fn mirrored_route(payload: &[u8]) -> bool {
 
 fn route_table(payload: &[u8]) -> u32 {
     let short = payload.get(4).copied().map_or(0, u32::from);
-    attributes_after(payload, 12)
-        .find(|(kind, _)| *kind == libc::RTA_TABLE)
-        .and_then(|(_, value)| number(value))
-        .unwrap_or(short)
+    find_after(payload, 12, libc::RTA_TABLE).and_then(number).unwrap_or(short)
 }
 
 fn route_message(kind: u16, flags: u16, payload: &[u8], family: Family) -> Option<KernelMessage> {
@@ -289,14 +243,12 @@ impl NextHopFields {
     fn next_hop(&self, weight: u32) -> HostNextHop {
         const DEAD: u8 = 1;
         const ONLINK: u8 = 4;
-        const LINKDOWN: u8 = 16;
         HostNextHop {
             ifindex: self.ifindex,
             gateway: self.gateway,
             weight,
             onlink: self.flags & ONLINK != 0,
             dead: self.flags & DEAD != 0,
-            linkdown: self.flags & LINKDOWN != 0,
             encap: self.encap,
         }
     }
@@ -347,14 +299,13 @@ fn group_member(entry: &[u8]) -> (u32, u32) {
     (id, u32::from(entry[4]) + (u32::from(entry[5]) << 8) + 1)
 }
 
-fn switches(payload: &[u8], family: Option<Family>, gone: bool) -> Decoded {
+fn switches(payload: &[u8], family: Family, gone: bool) -> Option<KernelMessage> {
     const IFINDEX: u16 = 1;
     const ALL: i32 = -1;
-    let Some(family) = family else { return Decoded::Irrelevant };
     let mut ifindex = 0i32;
     let mut update = SwitchesUpdate::default();
     for (kind, value) in attributes_after(payload, 1) {
-        let Some(value) = number(value) else { return Decoded::Malformed };
+        let value = number(value)?;
         match kind {
             IFINDEX => ifindex = value as i32,
             2 => update.forwarding = Some(value != 0),
@@ -367,11 +318,10 @@ fn switches(payload: &[u8], family: Option<Family>, gone: bool) -> Decoded {
     let ifindex = match ifindex {
         ALL => None,
         1.. => Some(ifindex as u32),
-        _ => return Decoded::Irrelevant,
+        _ => return None,
     };
-    Decoded::Message(match (gone, ifindex) {
-        (true, Some(ifindex)) => KernelMessage::SwitchesGone { ifindex, family },
-        (true, None) => return Decoded::Irrelevant,
-        (false, ifindex) => KernelMessage::Switches { ifindex, family, update },
-    })
+    if gone {
+        return ifindex.map(|ifindex| KernelMessage::SwitchesGone { ifindex, family });
+    }
+    Some(KernelMessage::Switches { ifindex, family, update })
 }

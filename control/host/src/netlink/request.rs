@@ -29,7 +29,9 @@ impl Request {
 
     /// Appends an attribute.
     pub fn attribute(mut self, kind: u16, value: &[u8]) -> Self {
-        self.push(kind, value);
+        self.bytes.extend_from_slice(&((value.len() + 4) as u16).to_ne_bytes());
+        self.bytes.extend_from_slice(&kind.to_ne_bytes());
+        self.bytes.extend_from_slice(value);
         self.close();
         self
     }
@@ -51,12 +53,6 @@ impl Request {
     pub fn finish(mut self, sequence: u32) -> Vec<u8> {
         self.bytes[8..12].copy_from_slice(&sequence.to_ne_bytes());
         self.bytes
-    }
-
-    fn push(&mut self, kind: u16, value: &[u8]) {
-        self.bytes.extend_from_slice(&((value.len() + 4) as u16).to_ne_bytes());
-        self.bytes.extend_from_slice(&kind.to_ne_bytes());
-        self.bytes.extend_from_slice(value);
     }
 
     fn close(&mut self) {

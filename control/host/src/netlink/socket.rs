@@ -74,7 +74,8 @@ fn content(kind: u16, flags: u16, payload: &[u8]) -> Received<'_> {
 #[derive(Debug)]
 pub(crate) struct Socket {
     raw: RawSocket,
-    port: u32,
+    /// Our port number, which distinguishes answers from notifications.
+    pub port: u32,
     sequence: u32,
 }
 
@@ -91,10 +92,8 @@ impl Socket {
     /// Opens a non-blocking socket for an event loop.
     pub fn open_nonblocking(protocol: isize) -> Result<Self, HostError> {
         let socket = Self::open_raw(protocol)?;
-        socket
-            .raw
-            .set_non_blocking(true)
-            .map_err(|error| failed("setting the socket non-blocking", error))?;
+        let set = socket.raw.set_non_blocking(true);
+        set.map_err(|error| failed("setting the socket non-blocking", error))?;
         Ok(socket)
     }
 
@@ -107,11 +106,6 @@ impl Socket {
         // Acknowledgements without a copy of our request.
         let _ = raw.set_cap_ack(true);
         Ok(Self { raw, port: address.port_number(), sequence: 0 })
-    }
-
-    /// Returns our port number, which distinguishes answers from notifications.
-    pub fn port(&self) -> u32 {
-        self.port
     }
 
     /// Sets the receive buffer, beyond the system's limit if permitted.
@@ -148,14 +142,7 @@ impl Socket {
 
     /// Sends a request and waits for its acknowledgement.
     pub fn request(&mut self, request: Request, what: impl FnOnce() -> String) -> Result<(), HostError> {
-        let sequence = self.send(request)?;
-        match self.collect(sequence, &mut |_, _| {}) {
-            Ok(0) => Ok(()),
-            Ok(errno) => {
-                Err(HostError::Refused { what: what(), source: io::Error::from_raw_os_error(errno) })
-            }
-            Err(error) => Err(silent(error, what)),
-        }
+        self.exchange(request, what, |_, _| {})
     }
 
     /// Sends a list request and passes the type and payload of each entry to `each`.
@@ -163,16 +150,27 @@ impl Socket {
         &mut self,
         request: Request,
         what: &str,
+        each: impl FnMut(u16, &[u8]),
+    ) -> Result<(), HostError> {
+        self.exchange(request, || format!("list {what}"), each)
+    }
+
+    fn exchange(
+        &mut self,
+        request: Request,
+        what: impl FnOnce() -> String,
         mut each: impl FnMut(u16, &[u8]),
     ) -> Result<(), HostError> {
         let sequence = self.send(request)?;
         match self.collect(sequence, &mut each) {
             Ok(0) => Ok(()),
-            Ok(errno) => Err(HostError::Refused {
-                what: format!("list {what}"),
-                source: io::Error::from_raw_os_error(errno),
-            }),
-            Err(error) => Err(silent(error, || format!("list {what}"))),
+            Ok(errno) => {
+                Err(HostError::Refused { what: what(), source: io::Error::from_raw_os_error(errno) })
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Err(HostError::Silent { what: what(), seconds: ANSWER_SECONDS })
+            }
+            Err(error) => Err(failed("receiving an answer", error)),
         }
     }
 
@@ -201,11 +199,4 @@ impl AsRawFd for Socket {
 
 fn failed(what: &'static str, source: io::Error) -> HostError {
     HostError::Socket { what, source }
-}
-
-fn silent(error: io::Error, what: impl FnOnce() -> String) -> HostError {
-    match error.kind() {
-        io::ErrorKind::WouldBlock => HostError::Silent { what: what(), seconds: ANSWER_SECONDS },
-        _ => failed("receiving an answer", error),
-    }
 }

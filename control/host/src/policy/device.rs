@@ -1,6 +1,6 @@
 //! Policies of devices: switches, foreign XDP programs, and devices built on or above the ports.
 
-use super::forwarding::{SwitchUse, forwarding_advice};
+use super::forwarding::{ForwardingAdvice, SwitchUse, forwarding_advice};
 use super::{EVERYWHERE, Ours, PolicyFinding, PolicyKind, Surroundings};
 use crate::{Family, HostLink};
 
@@ -19,7 +19,7 @@ pub(super) fn inspect(surroundings: &Surroundings, ours: &Ours) -> Vec<PolicyFin
 fn forwarding(surroundings: &Surroundings, switches: SwitchUse) -> Vec<PolicyFinding> {
     let ports: Vec<u32> = surroundings.ports.iter().map(|port| port.ifindex).collect();
     let advice = forwarding_advice(&surroundings.state, &ports, switches);
-    let finding = |advice: crate::ForwardingAdvice| PolicyFinding {
+    let finding = |advice: ForwardingAdvice| PolicyFinding {
         kind: PolicyKind::Forwarding,
         what: format!("{} is not set", advice.sysctl),
         place: EVERYWHERE.into(),
@@ -29,10 +29,10 @@ fn forwarding(surroundings: &Surroundings, switches: SwitchUse) -> Vec<PolicyFin
 }
 
 fn xdp(port: &HostLink, ours: &Ours) -> Option<PolicyFinding> {
-    let xdp = port.xdp.filter(|xdp| !ours.programs.contains(&xdp.program))?;
+    let program = port.xdp.filter(|program| !ours.programs.contains(program))?;
     Some(PolicyFinding {
         kind: PolicyKind::Xdp,
-        what: format!("XDP program {} is attached", xdp.program),
+        what: format!("XDP program {program} is attached"),
         place: port.name.clone(),
         consequence: "a device takes only one XDP program, so Millrace can't attach its own".into(),
     })

@@ -19,8 +19,6 @@ pub enum SwitchUse {
 pub struct ForwardingAdvice {
     /// Argument of `sysctl -w` that turns the switch on.
     pub sysctl: String,
-    /// Address family of the switch.
-    pub family: Family,
     /// Consequence of the switch being off, in one sentence.
     pub consequence: String,
 }
@@ -68,7 +66,7 @@ fn advice_for(device: &str, (family, all): (Family, bool), use_made: SwitchUse) 
         let consequence = format!("the kernel does not forward {name} in this network namespace; {then}");
         (sysctl.to_owned(), consequence)
     };
-    ForwardingAdvice { sysctl, family, consequence }
+    ForwardingAdvice { sysctl, consequence }
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use forwarding::{ForwardingAdvice, SwitchUse, forwarding_advice};
 
-use crate::netlink::decode::{Decoded, decode};
+use crate::netlink::decode::decode;
 use crate::netlink::request::{DUMP, Request};
 use crate::netlink::rtm;
 use crate::netlink::socket::Socket;
@@ -103,9 +103,6 @@ pub fn inspect(ports: &[u32], ours: &Ours) -> Result<Vec<PolicyFinding>, HostErr
 /// Returns the unusual queueing disciplines of devices by device index, joined by commas. Plain queues and
 /// the kernel's default are not included. Packets that the router sends bypass them. The devices are in the
 /// calling thread's network namespace.
-///
-/// # Errors
-/// Netlink is not available.
 pub fn queueing(devices: &[u32]) -> Result<BTreeMap<u32, String>, HostError> {
     let mut socket = Socket::open(libc::NETLINK_ROUTE as isize)?;
     let unusual = traffic_control::unusual_qdiscs(&mut socket, devices)?;
@@ -115,15 +112,14 @@ pub fn queueing(devices: &[u32]) -> Result<BTreeMap<u32, String>, HostError> {
 
 fn surroundings(socket: &mut Socket, ports: &[u32]) -> Result<Surroundings, HostError> {
     let mut state = HostState::default();
-    let v4 = Request::new(rtm::GETNETCONF, DUMP, &[Family::Ipv4.number(), 0, 0, 0]);
-    let v6 = Request::new(rtm::GETNETCONF, DUMP, &[Family::Ipv6.number(), 0, 0, 0]);
+    let switches = |family: Family| Request::new(rtm::GETNETCONF, DUMP, &[family.number(), 0, 0, 0]);
     for (request, what) in [
         (Request::new(rtm::GETLINK, DUMP, &[0; 16]), "devices"),
-        (v4, "IPv4 switches"),
-        (v6, "IPv6 switches"),
+        (switches(Family::Ipv4), "IPv4 switches"),
+        (switches(Family::Ipv6), "IPv6 switches"),
     ] {
         let listed = socket.dump(request, what, |kind, payload| {
-            if let Decoded::Message(message) = decode(kind, 0, payload) {
+            if let Some(message) = decode(kind, 0, payload) {
                 state.apply(message);
             }
         });
@@ -146,14 +142,7 @@ fn unless_lacking(listed: Result<(), HostError>) -> Result<(), HostError> {
 }
 
 fn lacking(error: &std::io::Error) -> bool {
-    let errno = error.raw_os_error().unwrap_or(0);
-    [
-        libc::EOPNOTSUPP,
-        libc::EPROTONOSUPPORT,
-        libc::EAFNOSUPPORT,
-        libc::EINVAL,
-        libc::ENOENT,
-        libc::ENOPROTOOPT,
-    ]
-    .contains(&errno)
+    use libc::{EAFNOSUPPORT, EINVAL, ENOENT, ENOPROTOOPT, EOPNOTSUPP, EPROTONOSUPPORT};
+    let lacking = [EAFNOSUPPORT, EINVAL, ENOENT, ENOPROTOOPT, EOPNOTSUPP, EPROTONOSUPPORT];
+    error.raw_os_error().is_some_and(|errno| lacking.contains(&errno))
 }

@@ -26,7 +26,7 @@ const BRIDGE: u8 = 7;
 const IPV6: u8 = 10;
 
 /// Chain that is attached to a hook.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Debug, Default)]
 struct BaseChain {
     family: u8,
     table: String,
@@ -37,7 +37,7 @@ struct BaseChain {
     rules: u32,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Debug)]
 enum DeviceName {
     Exact(String),
     Prefix(String),
@@ -86,15 +86,7 @@ fn dormant_table(payload: &[u8]) -> Option<(u8, String)> {
 
 fn base_chain(payload: &[u8]) -> Option<BaseChain> {
     let mut hook = None;
-    let mut chain = BaseChain {
-        family: *payload.first()?,
-        table: String::new(),
-        name: String::new(),
-        hook: 0,
-        devices: Vec::new(),
-        policy: ACCEPT,
-        rules: 0,
-    };
+    let mut chain = BaseChain { family: *payload.first()?, policy: ACCEPT, ..BaseChain::default() };
     for (kind, value) in attributes_after(payload, HEADER) {
         match kind {
             1 => chain.table = text(value),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use super::{Ours, PolicyFinding, PolicyKind, Surroundings, unless_lacking};
-use crate::netlink::attribute::{attributes_after, find, number, text, word};
+use crate::netlink::attribute::{find, find_after, number, text, word};
 use crate::netlink::request::{DUMP, Request};
 use crate::netlink::rtm;
 use crate::netlink::socket::Socket;
@@ -66,7 +66,7 @@ pub(super) fn unusual_qdiscs(
     let listed = socket.dump(request, "queueing disciplines", |message, payload| {
         let device = word(payload, 4).filter(|_| message == rtm::NEWQDISC);
         let device = device.filter(|device| devices.contains(device));
-        let kind = attributes_after(payload, HEADER).find(|(kind, _)| *kind == KIND).map(|(_, v)| text(v));
+        let kind = find_after(payload, HEADER, KIND).map(text);
         if let Some((device, kind)) = device.zip(kind).filter(|(_, kind)| !usual.contains(kind)) {
             unusual.entry(device).or_default().insert(kind);
         }
@@ -85,9 +85,7 @@ fn filters(
     let request = Request::new(rtm::GETTFILTER, DUMP, &header(port.ifindex, parent));
     let listed = socket.dump(request, "filters", |kind, payload| {
         if kind == rtm::NEWTFILTER && !is_ours(payload, ours) {
-            kinds.extend(
-                attributes_after(payload, HEADER).find(|(kind, _)| *kind == KIND).map(|(_, v)| text(v)),
-            );
+            kinds.extend(find_after(payload, HEADER, KIND).map(text));
         }
     });
     unless_lacking(listed)?;
@@ -96,8 +94,8 @@ fn filters(
 
 fn is_ours(filter: &[u8], ours: &Ours) -> bool {
     const PROGRAM: u16 = 11;
-    let options = attributes_after(filter, HEADER).find(|(kind, _)| *kind == OPTIONS);
-    let program = options.and_then(|(_, options)| find(options, PROGRAM)).and_then(number);
+    let options = find_after(filter, HEADER, OPTIONS);
+    let program = options.and_then(|options| find(options, PROGRAM)).and_then(number);
     program.is_some_and(|program| ours.programs.contains(&program))
 }
 

@@ -13,10 +13,9 @@ const FIRST: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 impl HostState {
     pub(super) fn set_address(&mut self, address: HostAddress, changes: &mut Vec<HostChange>) {
-        let key = (address.ifindex, address.address, address.prefix_length);
         let stamped = Stamped { value: address, generation: self.generation };
         let is_first = address.address.is_ipv4() && !has_ipv4(self, address.ifindex);
-        if self.addresses.insert(key, stamped).is_some() {
+        if self.addresses.insert(address.key(), stamped).is_some() {
             return;
         }
         let (ifindex, net) = (address.ifindex, address.net());
@@ -25,13 +24,12 @@ impl HostState {
         // device, so it must not happen for each of thousands of addresses.
         if is_first {
             let affected = self.affected_by_device(ifindex);
-            self.transition(affected, changes, |state| state.revive_next_hops(ifindex));
+            self.transition(affected, changes, |state| state.mark_next_hops(ifindex, false));
         }
     }
 
     pub(super) fn remove_address(&mut self, address: &HostAddress, changes: &mut Vec<HostChange>) {
-        let key = (address.ifindex, address.address, address.prefix_length);
-        let was_known = self.addresses.remove(&key).is_some();
+        let was_known = self.addresses.remove(&address.key()).is_some();
         let (ifindex, net) = (address.ifindex, address.net());
         if was_known {
             changes.push(HostChange::Address { ifindex, net, present: false });
@@ -40,19 +38,18 @@ impl HostState {
             lose_source(self, address.address, changes);
             // The device of an unknown address may have other unknown addresses.
             if was_known {
-                disable_ipv4_without_address(self, ifindex, changes);
+                self.disable_ipv4_without_address(ifindex, changes);
             }
         }
     }
-}
 
-/// Disables IPv4 on a device that has lost its last IPv4 address, as the kernel does without a message.
-fn disable_ipv4_without_address(state: &mut HostState, ifindex: u32, changes: &mut Vec<HostChange>) {
-    if has_ipv4(state, ifindex) {
-        return;
+    /// Disables IPv4 on a device that has lost its last IPv4 address, as the kernel does without a message.
+    fn disable_ipv4_without_address(&mut self, ifindex: u32, changes: &mut Vec<HostChange>) {
+        if !has_ipv4(self, ifindex) {
+            let affected = self.affected_by_device(ifindex);
+            self.transition(affected, changes, |state| state.mark_next_hops(ifindex, true));
+        }
     }
-    let affected = state.affected_by_device(ifindex);
-    state.transition(affected, changes, |state| state.kill_next_hops(ifindex));
 }
 
 /// Drops IPv4 routes whose preferred source is no longer an address of the host, as the kernel does

@@ -36,29 +36,12 @@ impl HostState {
         remove_without_switches(self, ifindex, changes);
     }
 
-    /// Marks the IPv4 next hops of a device dead, and drops the routes without another next hop.
-    pub(super) fn kill_next_hops(&mut self, ifindex: u32) {
+    /// Marks the IPv4 next hops of a device dead or alive, and drops the routes without a living next hop.
+    pub(super) fn mark_next_hops(&mut self, ifindex: u32, dead: bool) {
         retain_ipv4(self, ifindex, |route| {
-            route
-                .entry
-                .next_hops
-                .iter_mut()
-                .filter(|hop| hop.ifindex == ifindex)
-                .for_each(|hop| hop.dead = true);
-            !route.entry.next_hops.iter().all(|hop| hop.dead)
-        });
-    }
-
-    /// Clears the dead mark of the IPv4 next hops of a device.
-    pub(super) fn revive_next_hops(&mut self, ifindex: u32) {
-        retain_ipv4(self, ifindex, |route| {
-            route
-                .entry
-                .next_hops
-                .iter_mut()
-                .filter(|hop| hop.ifindex == ifindex)
-                .for_each(|hop| hop.dead = false);
-            true
+            let hops = &mut route.entry.next_hops;
+            hops.iter_mut().filter(|hop| hop.ifindex == ifindex).for_each(|hop| hop.dead = dead);
+            !hops.iter().all(|hop| hop.dead)
         });
     }
 }
@@ -112,7 +95,7 @@ fn follow_link(state: &mut HostState, ifindex: u32, was: (bool, bool), now: (boo
         flush_ipv4(state, ifindex);
     }
     if !was_up && up {
-        state.revive_next_hops(ifindex);
+        state.mark_next_hops(ifindex, false);
     }
 }
 

@@ -55,22 +55,22 @@ fn hidden_by_main(state: &HostState, prefix: IpNet) -> bool {
     let mut wider = prefix;
     while let Some(net) = wider.supernet() {
         wider = net;
-        let main = first_usable(state, state.routes.get(wider), MAIN);
-        if main.is_some_and(|route| route.kind != RouteKind::Throw) {
+        if holds(state, wider, MAIN) {
             return true;
         }
     }
     false
 }
 
+/// Whether a table has a usable route to exactly this prefix that ends the search.
+fn holds(state: &HostState, prefix: IpNet, table: u32) -> bool {
+    first_usable(state, state.routes.get(prefix), table).is_some_and(|route| route.kind != RouteKind::Throw)
+}
+
 fn hidden_by_local(state: &HostState, prefix: IpNet) -> bool {
     let hides = |wide: &IpNet| *wide != prefix && wide.contains(&prefix);
-    let holds = |wide: &IpNet| {
-        let local = first_usable(state, state.routes.get(*wide), LOCAL);
-        local.is_some_and(|route| route.kind != RouteKind::Throw)
-    };
     // `wide_local` holds only a few prefixes, such as 127.0.0.0/8 and ff00::/8.
-    state.routes.wide_local.iter().any(|wide| hides(wide) && holds(wide))
+    state.routes.wide_local.iter().any(|wide| hides(wide) && holds(state, *wide, LOCAL))
 }
 
 fn hop_usable(state: &HostState, entry: &RouteEntry, hop: &HostNextHop) -> bool {
@@ -114,7 +114,6 @@ fn usable(state: &HostState, entry: &RouteEntry) -> Option<HostRoute> {
         table: entry.table,
         protocol: entry.protocol,
         metric: entry.metric,
-        scope: entry.scope,
         next_hops,
         mtu_metric: entry.mtu,
     })
@@ -132,5 +131,5 @@ fn first_usable(state: &HostState, routes: &[StoredRoute], table: u32) -> Option
 }
 
 fn cleared(hop: &HostNextHop) -> HostNextHop {
-    HostNextHop { dead: false, linkdown: false, ..*hop }
+    HostNextHop { dead: false, ..*hop }
 }

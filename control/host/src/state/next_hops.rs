@@ -48,10 +48,8 @@ impl NextHopTable {
     pub fn resolve(&self, id: u32) -> Option<Resolved> {
         let (object, _) = self.objects.get(&id)?;
         let Some(group) = &object.group else {
-            return Some(Resolved {
-                blackhole: object.blackhole,
-                next_hops: object.hop.into_iter().collect(),
-            });
+            let next_hops = object.hop.into_iter().collect();
+            return Some(Resolved { blackhole: object.blackhole, next_hops });
         };
         let mut resolved = Resolved { blackhole: false, next_hops: Vec::with_capacity(group.len()) };
         for (member, weight) in group {

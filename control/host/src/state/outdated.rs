@@ -273,7 +273,7 @@ fn object(message: &KernelMessage) -> Option<Object> {
         KernelMessage::Link(link) => Some(Object::Link(link.ifindex)),
         KernelMessage::LinkGone(ifindex) => Some(Object::Link(*ifindex)),
         KernelMessage::Address(address) | KernelMessage::AddressGone(address) => {
-            Some(Object::Address((address.ifindex, address.address, address.prefix_length)))
+            Some(Object::Address(address.key()))
         }
         KernelMessage::NextHop(object) => Some(Object::NextHop(object.id)),
         KernelMessage::NextHopGone(id) => Some(Object::NextHop(*id)),

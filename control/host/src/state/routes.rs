@@ -87,8 +87,7 @@ impl HostState {
     pub(super) fn with_hidden(&self, mut affected: BTreeSet<IpNet>) -> BTreeSet<IpNet> {
         let wide: Vec<IpNet> = self.routes.wide_local.intersection(&affected).copied().collect();
         affected.extend(wide.into_iter().flat_map(|prefix| self.routes.covered_by(prefix)));
-        let hidden: Vec<IpNet> = self.routes.in_default.iter().copied().collect();
-        affected.extend(hidden);
+        affected.extend(&self.routes.in_default);
         affected
     }
 }

@@ -83,9 +83,7 @@ impl HostState {
         });
         let neighbours = self.neighbours.values().filter(|neighbour| neighbour.generation < generation);
         let neighbours: Vec<_> = neighbours.map(|neighbour| neighbour.value).collect();
-        neighbours
-            .iter()
-            .for_each(|neighbour| self.remove_neighbour(neighbour.ifindex, neighbour.ip, changes));
+        neighbours.iter().for_each(|gone| self.remove_neighbour(gone.ifindex, gone.ip, changes));
         let links = self.links.values().filter(|link| link.generation < generation);
         let links: Vec<_> = links.map(|link| link.value.ifindex).collect();
         links.into_iter().for_each(|ifindex| remove_without_switches(self, ifindex, changes));
@@ -103,7 +101,7 @@ impl HostState {
                 .neighbour(now.ifindex, now.ip)
                 .is_some_and(|was| (was.mac, was.state.valid()) == (now.mac, now.state.valid())),
             KernelMessage::Link(now) => self.link(now.ifindex).is_some_and(|was| {
-                let was = crate::HostLink { xdp: now.xdp, qdisc: now.qdisc.clone(), ..was.clone() };
+                let was = crate::HostLink { xdp: now.xdp, ..was.clone() };
                 was == *now
             }),
             // The kernel announces an IPv6 address only after duplicate address detection.

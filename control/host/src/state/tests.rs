@@ -26,13 +26,12 @@ pub(super) fn link(ifindex: u32, admin_up: bool, carrier: bool) -> KernelMessage
         xdp: None,
         rx_queues: 1,
         tx_queues: 1,
-        qdisc: None,
     })
 }
 
 pub(super) fn hop(ifindex: u32, gateway: &str) -> HostNextHop {
     let gateway = (!gateway.is_empty()).then(|| gateway.parse().unwrap());
-    HostNextHop { ifindex, gateway, weight: 1, onlink: false, dead: false, linkdown: false, encap: false }
+    HostNextHop { ifindex, gateway, weight: 1, onlink: false, dead: false, encap: false }
 }
 
 pub(super) fn entry(prefix: &str, hops: &[HostNextHop]) -> RouteEntry {
@@ -222,8 +221,6 @@ pub(super) fn address(ifindex: u32, last: u8) -> HostAddress {
         address: IpAddr::from([10, 0, ifindex as u8, last]),
         prefix_length: 24,
         peer: None,
-        broadcast: None,
-        scope: 0,
         tentative: false,
     }
 }

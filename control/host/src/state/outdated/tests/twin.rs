@@ -50,7 +50,7 @@ pub fn an_address(ifindex: u32, last: u8, tentative: bool) -> HostAddress {
 fn neighbour(ifindex: u32, last: u8, mac: u8) -> HostNeighbour {
     let state = if mac == 0 { NeighbourState::Failed } else { NeighbourState::Reachable };
     let mac = (mac != 0).then_some([2, 0, 0, 0, 0, mac]);
-    HostNeighbour { ifindex, ip: IpAddr::from([10, 0, ifindex as u8, last]), mac, state, router: false }
+    HostNeighbour { ifindex, ip: IpAddr::from([10, 0, ifindex as u8, last]), mac, state }
 }
 
 pub fn object(id: u32, (ifindex, gateway): (u32, u8)) -> NextHopObject {
