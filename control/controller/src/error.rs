@@ -14,7 +14,7 @@ pub enum ControlError {
     Invalid(Message),
     /// Unusable configuration, with all of its problems and their positions.
     #[error(transparent)]
-    Config(ConfigErrors),
+    Config(#[from] ConfigErrors),
     /// Name in the request that does not exist.
     #[error("{0}")]
     NotFound(Message),
@@ -37,7 +37,7 @@ pub enum ControlError {
     #[error("{1}")]
     Forbidden(Role, String),
     /// List with faulty entries; no entry was carried out.
-    #[error(transparent)]
+    #[error("{}", .0.message())]
     List(Refused),
 }
 
@@ -67,14 +67,6 @@ impl Refused {
     }
 }
 
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.message().fmt(f)
-    }
-}
-
-impl std::error::Error for Refused {}
-
 /// Collector of the errors of a list's entries.
 #[derive(Clone, Debug, Default)]
 pub struct Wrong {
@@ -100,9 +92,6 @@ impl Wrong {
     }
 
     /// Refuses a list of `entries` entries if an error was recorded.
-    ///
-    /// # Errors
-    /// Returns [`ControlError::List`] with the recorded errors.
     pub fn refuse(self, entries: usize) -> Result<(), ControlError> {
         let Self { count: wrong, errors } = self;
         if wrong == 0 { Ok(()) } else { Err(ControlError::List(Refused { entries, wrong, errors })) }
@@ -118,7 +107,7 @@ pub(crate) struct Unplannable {
 }
 
 impl Unplannable {
-    /// Creates an empty collector.
+    /// Creates a collector for the errors of a configuration.
     pub fn of(config: &Config) -> Self {
         Self { errors: Vec::new(), is_rest: config.is_rest() }
     }
@@ -260,12 +249,6 @@ impl ControlError {
         Self::not_found(format!(
             "port {port:?} has no scheduler: `scheduler add {port} NODE --kind fifo` adds one"
         ))
-    }
-}
-
-impl From<ConfigErrors> for ControlError {
-    fn from(error: ConfigErrors) -> Self {
-        Self::Config(error)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Event log of the router, shared by all writers and readers.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use millrace_telemetry::{EventKind, EventLog, EventPage, EventQuery, Occurrence, utc_milliseconds};
 use serde_json::{Map, Value};
@@ -48,7 +48,7 @@ impl Events {
     fn now(&self) -> (MutexGuard<'_, EventLog>, u64) {
         let mut log = self.lock();
         let at = self.0.began.elapsed().as_millis() as u64;
-        log.set_wall_clock(at, now());
+        log.set_wall_clock(at, milliseconds());
         (log, at)
     }
 
@@ -104,12 +104,15 @@ fn cut(text: &str) -> String {
 
 /// Returns the date and the time, UTC.
 pub(crate) fn utc_now() -> String {
-    utc_milliseconds(now())
+    utc_milliseconds(milliseconds())
 }
 
-/// Returns milliseconds since 1970.
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+fn milliseconds() -> u64 {
+    since_1970().as_millis() as u64
+}
+
+pub(crate) fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use millrace_classify::prefix_match::PrefixMatchKind;
 use millrace_classify::{CompiledExpression, CompiledSelection, FilterExpression, Selection, UnknownPort};
-use millrace_config::{Budget, GateTable, OnFault, PortKind, RouteKind, SharedObjects};
+use millrace_config::{Budget, GateTable, OnFault, PortKind, RouteKind};
 use millrace_forward::{MartianPolicy, NextHop, NextHops, Route};
 use millrace_pipeline::{
     ClassLimits, NeighbourChange, NeighbourKnowledge, Options, PortSettings, ReversePath, TableKind,
@@ -35,12 +35,12 @@ pub(crate) type Plugins = PluginControlUnit<FilterExpression, CompiledExpression
 /// Binding at control, with its filter as written and as compiled.
 pub(crate) type Bound = millrace_plugin::Bound<FilterExpression, CompiledExpression>;
 
-/// Planned port.
+/// Change of plugins at the workers.
+pub(crate) type PluginChange = millrace_plugin::PluginChange<CompiledExpression>;
+
 #[derive(Clone, Debug)]
 pub(crate) struct PortPlan {
-    /// Id of the port.
     pub id: PortId,
-    /// Configuration of the port.
     pub config: millrace_config::Port,
     /// Settings of the port in the pipeline. At kernel ports the mirror completes them.
     pub settings: PortSettings,
@@ -76,9 +76,6 @@ pub(crate) struct Model {
     pub plugins: Plugins,
     /// Repository: trusted signers, versions of plugin files, and quarantine.
     pub repository: Repository,
-    /// Whether plugin files may be shared objects.
-    pub shared_objects: SharedObjects,
-    /// Schedulers of the ports.
     pub schedulers: Schedulers,
     /// Table kinds of the configured gates.
     pub gate_tables: Vec<(GateId, TableKind)>,
@@ -114,13 +111,16 @@ impl Model {
         self.routes.contains_key(prefix) && !self.own_routes.is_added(prefix)
     }
 
-    /// Returns the port of this name.
     pub fn port(&self, name: &str) -> Result<&PortPlan, ControlError> {
-        let known = self.ports.iter().map(|plan| plan.settings.name.as_str());
-        self.ports
-            .iter()
-            .find(|plan| plan.settings.name == name)
-            .ok_or_else(|| ControlError::unknown("port", name, known))
+        let found = self.ports.iter().find(|plan| plan.settings.name == name);
+        found.ok_or_else(|| {
+            ControlError::unknown("port", name, self.ports.iter().map(|plan| plan.settings.name.as_str()))
+        })
+    }
+
+    /// Returns the id of the port of this name.
+    pub fn port_id(&self, name: &str) -> Option<PortId> {
+        self.port(name).ok().map(|plan| plan.id)
     }
 
     /// Returns the name of a port; `-` for an unknown id.
@@ -128,12 +128,6 @@ impl Model {
         self.ports.iter().find(|plan| plan.id == id).map_or("-", |plan| &plan.settings.name)
     }
 
-    /// Returns the id of a gate.
-    pub fn gate(&self, name: &str) -> Result<GateId, ControlError> {
-        Ok(self.plugins.gate(name)?.id)
-    }
-
-    /// Returns the id of an instance.
     pub fn instance(&self, name: &str) -> Result<InstanceId, ControlError> {
         let mut names = self.plugins.instance_names();
         let found = names.find(|(_, own, _)| *own == name).map(|(id, ..)| id);
@@ -141,14 +135,13 @@ impl Model {
         found.ok_or_else(|| ControlError::unknown("instance", name, known()))
     }
 
-    /// Compiles a filter.
     pub fn compile(&self, filter: &FilterExpression) -> Result<CompiledExpression, ControlError> {
-        filter.compile(|name| port_id(self, name)).map_err(|unknown| self.unknown_port(filter, &unknown))
+        filter.compile(|name| self.port_id(name)).map_err(|unknown| self.unknown_port(filter, &unknown))
     }
 
     /// Compiles an expression that only selects packets.
     pub fn compile_selection(&self, filter: &Selection) -> Result<CompiledSelection, ControlError> {
-        filter.compile(|name| port_id(self, name)).map_err(|unknown| self.unknown_port(filter, &unknown))
+        filter.compile(|name| self.port_id(name)).map_err(|unknown| self.unknown_port(filter, &unknown))
     }
 
     /// Returns the error of a filter that names an unknown port.
@@ -180,31 +173,22 @@ impl Model {
         if let Some(port) = &route.port {
             self.port(port)?;
         }
-        let plain = match route.kind {
-            RouteKind::Forward => None,
+        let has_kernel = self.ports.iter().any(PortPlan::is_kernel);
+        let own = match route.kind {
+            RouteKind::Forward => own_hops(self, route, towards)?.map(Route::Forward),
+            _ if has_kernel => None,
             RouteKind::Blackhole => Some(Route::Blackhole),
             RouteKind::Unreachable => Some(Route::Unreachable),
             RouteKind::Prohibit => Some(Route::Prohibit),
         };
-        let has_kernel = self.ports.iter().any(PortPlan::is_kernel);
-        let hops = match &plain {
-            None => own_hops(self, route, towards)?,
-            Some(_) => None,
-        };
-        match (hops, plain) {
-            (Some(hops), _) => Ok(Some(Route::Forward(hops))),
-            (None, Some(plain)) if !has_kernel => Ok(Some(plain)),
-            (None, _) if has_kernel => Ok(None),
-            (None, _) => Err(ControlError::invalid(format!(
+        if own.is_none() && !has_kernel {
+            return Err(ControlError::invalid(format!(
                 "route {:?}: its next hop is in no subnet of a port: give its `port` as well",
                 route.to.written()
-            ))),
+            )));
         }
+        Ok(own)
     }
-}
-
-fn port_id(model: &Model, name: &str) -> Option<PortId> {
-    model.port(name).ok().map(|plan| plan.id)
 }
 
 /// Returns the next hops of a route, if all of them are behind ports without a kernel device.
@@ -230,7 +214,6 @@ fn own_hops(
         .map_err(|error| ControlError::invalid(format!("route {:?}: {error}", route.to.written())))
 }
 
-/// Returns the table kind of a gate.
 pub(crate) fn table_kind(table: GateTable) -> TableKind {
     match table {
         GateTable::Auto => TableKind::default(),
@@ -243,7 +226,6 @@ pub(crate) fn table_kind(table: GateTable) -> TableKind {
     }
 }
 
-/// Returns the call limits of a binding.
 pub(crate) fn call_limits(on_fault: OnFault, call: Option<Budget>, packet: Option<Budget>) -> CallLimits {
     CallLimits {
         on_fault: match on_fault {

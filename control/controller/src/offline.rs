@@ -13,14 +13,14 @@ use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use millrace_classify::{CompiledExpression, CompiledSelection};
+use millrace_classify::CompiledSelection;
 use millrace_config::{Config, one_flow};
 use millrace_pipeline::{
     Command, DriverCache, DriverFlowCounts, DriverPort, FlowCommand, FlowCounts, FlowReport, FlowScan,
     GateTables, NeighbourChange, NeighbourCommand, NeighbourKnowledge, OffloadCommand, Piece, PluginCommand,
     PortCommand, PortCount, ReversePath, SchedulerCommand, Snapshot,
 };
-use millrace_plugin::{BindingCounts, BindingId, PluginChange};
+use millrace_plugin::{BindingCounts, BindingId};
 use millrace_plugin_abi::Plugin;
 use millrace_port::{MemoryHandle, Port};
 use millrace_repository::Memory;
@@ -28,11 +28,12 @@ use millrace_units::{Instant, PortId, QueueAccount};
 use serde_json::{Map, Value};
 
 use crate::ControlError;
-use crate::model::{Model, PortPlan};
+use crate::model::{Model, PluginChange, PortPlan};
 use crate::plugins::built_in::built_in_plugins;
 use crate::plugins::loader::Loader;
 use crate::show;
 use crate::view::SummaryView;
+use crate::workers::ask::Ask;
 use crate::workers::commands::{links, own_routes, plugin_commands, start_commands};
 use crate::workers::crash_capture::{CrashReport, RouteState};
 use crate::workers::route_table::RouteTable;
@@ -67,26 +68,17 @@ impl std::fmt::Debug for OfflineRouter {
 
 impl OfflineRouter {
     /// Creates the router of a configuration. Its clock starts at zero.
-    ///
-    /// # Errors
-    /// An error in the configuration.
     pub fn new(config: &Config) -> Result<Self, ControlError> {
         Self::of(config, Model::new(config)?, &mut |_, memory| Box::new(memory))
     }
 
     /// Creates the router of the configuration in `text`, with `plugins` beside the built-in plugins.
-    ///
-    /// # Errors
-    /// An error in the configuration, with its position.
     pub fn with_plugins(text: &str, plugins: Vec<Arc<dyn Plugin>>) -> Result<Self, ControlError> {
         Self::with_devices(text, plugins, &mut |_, memory| Box::new(memory))
     }
 
     /// Creates a router like [`with_plugins`](Self::with_plugins), with the devices that `device` makes.
     /// [`inject`](Self::inject) and [`take`](Self::take) need a device that uses its memory port.
-    ///
-    /// # Errors
-    /// An error in the configuration, with its position.
     pub fn with_devices(
         text: &str,
         plugins: Vec<Arc<dyn Plugin>>,
@@ -112,7 +104,7 @@ impl OfflineRouter {
             router.add_device(plan, device);
         }
         for plan in &model.ports {
-            router.workers.note_port(plan.id, plan.settings.device);
+            router.workers.devices.insert(plan.id, plan.settings.device);
             router.workers.tell(|| PortCommand::Set(plan.id, plan.settings.clone()));
         }
         for commands in start_commands(&model, &mut router.tables, router.workers.len())? {
@@ -132,9 +124,6 @@ impl OfflineRouter {
     }
 
     /// Creates the router of the configuration in `text`.
-    ///
-    /// # Errors
-    /// An error in the configuration, with its position.
     pub fn from_text(text: &str) -> Result<Self, ControlError> {
         Self::new(&Config::parse(text, "configuration")?)
     }
@@ -168,7 +157,7 @@ impl OfflineRouter {
 
     /// Returns the id of a port, as in flow keys; `None` for an unknown port.
     pub fn port_id(&self, port: &str) -> Option<PortId> {
-        self.model.port(port).ok().map(|plan| plan.id)
+        self.model.port_id(port)
     }
 
     /// Returns the counts of offloaded flows.
@@ -226,9 +215,6 @@ impl OfflineRouter {
     }
 
     /// Works like [`advance`](Self::advance), and calls `see` after each run of the workers.
-    ///
-    /// # Errors
-    /// The errors of `see`.
     pub fn advance_seeing(
         &mut self,
         duration: Duration,
@@ -286,7 +272,7 @@ impl OfflineRouter {
 
     /// Returns the number of dropped packets that arrived at a port, by drop reason.
     pub fn drops(&mut self, port: &str) -> BTreeMap<String, u64> {
-        let Ok(id) = self.model.port(port).map(|plan| plan.id) else { return BTreeMap::new() };
+        let Some(id) = self.model.port_id(port) else { return BTreeMap::new() };
         let snapshot = self.snapshot();
         let count = snapshot.ports.iter().find(|(own, _)| *own == id);
         count.map(|(_, count)| show::by_name(&count.drops)).unwrap_or_default()
@@ -299,20 +285,18 @@ impl OfflineRouter {
 
     /// Returns the counters of a binding.
     pub fn filter_counts(&mut self, filter: BindingId) -> BindingCounts {
-        self.workers.filter_counts().of(filter)
+        self.workers.filter_counts().unwrap_or_default().of(filter)
     }
 
     /// Returns the queue account of the route to exactly `prefix`; `None` if the route has none.
-    ///
-    /// # Errors
-    /// A worker that does not answer.
     pub fn route_counts(&mut self, prefix: IpNet) -> Result<Option<QueueAccount>, ControlError> {
         Ok(self.route_table.count(&[prefix], &mut self.workers)?.into_iter().flatten().next())
     }
 
     /// Sets all counters to zero.
     pub fn clear_counters(&mut self) {
-        self.workers.clear_counters();
+        // These workers always answer.
+        let _ = self.workers.clear_counters();
     }
 
     /// Changes settings of a flow's queue in a queue of a port, like
@@ -397,23 +381,18 @@ impl OfflineRouter {
     /// # Errors
     /// Unknown names, an action that the gate doesn't allow, an existing filter: nothing has changed then.
     pub fn add_filter(&mut self, filter: &millrace_config::Filter) -> Result<BindingId, ControlError> {
-        let (matches, action) = (filter.r#match.value(), filter.action.value());
-        let (id, change) = self.model.add_filter(matches, action, filter.gate.as_deref(), filter.priority)?;
+        let (id, change) = self.model.add_filter(filter)?;
         self.tell_plugins(change)?;
         Ok(id)
     }
 
     /// Removes a filter.
-    ///
-    /// # Errors
-    /// No such filter.
     pub fn remove_filter(&mut self, id: BindingId) -> Result<(), ControlError> {
         let change = self.model.plugins.remove_binding(id)?;
-        self.tell_plugins(change)?;
-        Ok(())
+        self.tell_plugins(change)
     }
 
-    fn tell_plugins(&mut self, change: PluginChange<CompiledExpression>) -> Result<(), ControlError> {
+    fn tell_plugins(&mut self, change: PluginChange) -> Result<(), ControlError> {
         let workers = self.workers.len();
         let commands = plugin_commands(&self.model.plugins, &mut self.tables, vec![change], workers)?;
         self.workers.tell_each(commands);
@@ -428,18 +407,12 @@ impl OfflineRouter {
     }
 
     /// Adds a route; it replaces an existing route to the same prefix.
-    ///
-    /// # Errors
-    /// Unknown ports, next hops that no port reaches.
     pub fn add_route(&mut self, route: &millrace_config::Route) -> Result<(), ControlError> {
         self.model.add_route(route)?;
         self.renew_route(*route.to.value())
     }
 
     /// Removes an added route. A connected route to the same prefix applies again.
-    ///
-    /// # Errors
-    /// No such route.
     pub fn remove_route(&mut self, prefix: IpNet) -> Result<(), ControlError> {
         if self.model.own_routes.remove(&prefix).is_none() {
             return Err(ControlError::not_found(format!("no configured route to {prefix}")));
@@ -468,13 +441,10 @@ impl OfflineRouter {
     pub fn flow_reports(&mut self) -> Vec<FlowReport> {
         let scan = FlowScan { from: 0, records: u32::MAX, filter: CompiledSelection::any() };
         let pages = self.workers.ask(|reply| FlowCommand::Scan(scan.clone(), reply));
-        pages.into_iter().flat_map(|page| page.flows).collect()
+        pages.unwrap_or_default().into_iter().flat_map(|page| page.flows).collect()
     }
 
     /// Sends a control message to an instance.
-    ///
-    /// # Errors
-    /// The reason of a refusal.
     pub fn control(
         &mut self,
         instance: &str,
@@ -482,7 +452,7 @@ impl OfflineRouter {
     ) -> Result<Value, ControlError> {
         let id = self.model.plugins.instance_registry().address(instance, message)?;
         let silent = || ControlError::System(format!("instance {instance:?} did not answer"));
-        let replies = self.workers.ask(|reply| PluginCommand::Control(id, message.clone(), reply));
+        let replies = self.workers.ask(|reply| PluginCommand::Control(id, message.clone(), reply))?;
         let replies: Vec<_> = replies.into_iter().collect::<Option<_>>().ok_or_else(silent)?;
         let replies = replies
             .into_iter()

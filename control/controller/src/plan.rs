@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-use millrace_config::{Config, OnDeath, Step};
+use millrace_config::{Config, Step};
 use millrace_port::check_recording;
 use millrace_port::pcap::Recording;
 use millrace_units::count;
@@ -22,7 +22,7 @@ use crate::start::{findings, is_serious, kernel_links, start_mirror};
 const LISTED: usize = 32;
 
 /// Effects of starting a router.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Plan {
     /// Effects on each port.
     pub ports: Vec<PortPlanView>,
@@ -67,14 +67,7 @@ pub struct PortPlanView {
 pub async fn plan(config: &Config) -> Result<Plan, ControlError> {
     let mut model = Model::planned(config)?;
     look_at_files(config)?;
-    let mut plan = Plan {
-        ports: Vec::new(),
-        routes: 0,
-        installed: Vec::new(),
-        filters: Vec::new(),
-        refused_for: Vec::new(),
-        notes: Vec::new(),
-    };
+    let mut plan = Plan::default();
     if model.ports.iter().any(PortPlan::is_kernel) {
         let (mirror, mut changes) = start_mirror().await?;
         changes.recv().await;
@@ -143,30 +136,22 @@ fn writable(file: &Path) -> Result<(), String> {
 }
 
 fn view(plan: &PortPlan, config: &Config) -> PortPlanView {
-    let kernel = plan.is_kernel();
+    let (taken, stays, changes) = match plan.is_kernel() {
+        true => (
+            "IPv4 and IPv6 unicast to its MAC address that is not for this host",
+            "ARP and neighbour discovery, packets to this host's addresses, multicast, broadcast, other EtherTypes",
+            "an XDP program is attached (or a tcx program, where AF_XDP does not work); gone when the router ends",
+        ),
+        false => ("everything", "nothing", "none"),
+    };
     PortPlanView {
         name: plan.settings.name.clone(),
         device: plan.config.device.clone(),
         addresses: plan.settings.addresses.iter().map(ToString::to_string).collect(),
-        taken: if kernel {
-            "IPv4 and IPv6 unicast to its MAC address that is not for this host"
-        } else {
-            "everything"
-        },
-        stays: if kernel {
-            "ARP and neighbour discovery, packets to this host's addresses, multicast, broadcast, other EtherTypes"
-        } else {
-            "nothing"
-        },
-        changes: if kernel {
-            "an XDP program is attached (or a tcx program, where AF_XDP does not work); gone when the router ends"
-        } else {
-            "none"
-        },
-        on_death: kernel.then(|| match config.on_death(&plan.config) {
-            OnDeath::Kernel => "kernel",
-            OnDeath::Drop => "drop",
-        }),
+        taken,
+        stays,
+        changes,
+        on_death: plan.is_kernel().then(|| show::on_death(config.on_death(&plan.config))),
         reverse_path: show::reverse_path(plan.settings.reverse_path),
     }
 }
@@ -192,9 +177,8 @@ impl fmt::Display for Plan {
             }
         }
         writeln!(f, "{} would be mirrored", count(self.routes, "route of the kernel"))?;
-        self.installed
-            .iter()
-            .try_for_each(|route| writeln!(f, "route {route} would be given to the kernel"))?;
+        let mut installed = self.installed.iter();
+        installed.try_for_each(|route| writeln!(f, "route {route} would be given to the kernel"))?;
         self.filters.iter().take(LISTED).try_for_each(|filter| writeln!(f, "filter: {filter}"))?;
         if let Some(more) = self.filters.len().checked_sub(LISTED).filter(|more| *more > 0) {
             writeln!(f, "and {}", count(more, "more filter"))?;

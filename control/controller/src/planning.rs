@@ -61,7 +61,6 @@ impl Model {
             files: Vec::new(),
             plugins: Plugins::new(),
             repository: repository(&config.plugins, memory)?,
-            shared_objects: config.plugins.shared_objects,
             schedulers: Schedulers::default(),
             gate_tables: Vec::new(),
             options: Options {
@@ -135,7 +134,7 @@ fn create_instances<'c>(
         let table = if is_known { "settings" } else { "plugin" };
         let mut settings = instance.settings.clone();
         // Each faulty setting is left out in turn, so that all of them are reported.
-        while let Err(error) = model.create_instance_as(&instance.plugin, name, settings.clone()) {
+        while let Err(error) = model.create_instance(&instance.plugin, name, settings.clone()) {
             missing.insert(name);
             let setting = error.setting().unwrap_or_default().to_owned();
             let is_there = settings.remove(&setting).is_some();
@@ -193,13 +192,11 @@ fn add_plugins(
         wrong.unless_named(model.bind_as(bind), config, &at);
     }
     for (index, filter) in config.filter.iter().enumerate() {
-        let (matches, action) = (filter.r#match.value(), filter.action.value());
-        if action.instance().is_some_and(|instance| missing.contains(instance)) {
+        if filter.action.value().instance().is_some_and(|instance| missing.contains(instance)) {
             continue;
         }
         let at = [Step::Key("filter"), Step::Entry(index), Step::Key("action")];
-        let added = model.add_filter(matches, action, filter.gate.as_deref(), filter.priority);
-        wrong.unless_named(added, config, &at);
+        wrong.unless_named(model.add_filter(filter), config, &at);
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ mod schedulers;
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use millrace_config::OnDeath;
 use millrace_pipeline::thread::Wake;
 use millrace_pipeline::{GateTables, Snapshot};
 use millrace_store::AuditLog;
@@ -19,10 +20,11 @@ use crate::access::tokens::Tokens;
 use crate::events::Events;
 use crate::flows::offload::Offload;
 use crate::kernel::Kernel;
-use crate::model::Model;
+use crate::model::{Model, PortPlan};
 use crate::observe::Observation;
 use crate::observe::counters::Counters;
 use crate::plugins::Plugins;
+use crate::ports::device::KernelOptions;
 use crate::ports::devices::Devices;
 use crate::routes::Routes;
 use crate::schedulers::queueing::Queueing;
@@ -103,8 +105,18 @@ impl Inner {
         self.counters.share(port, &self.devices.share(port, self.offload.sent(port)))
     }
 
+    /// Returns the options for opening the kernel device of a port.
+    pub fn kernel_options(&self, port: PortId, segment_mtu: u16) -> KernelOptions {
+        KernelOptions {
+            on_death: self.supervision.death.of_port(port).unwrap_or(OnDeath::Kernel),
+            segment_mtu,
+            no_cache: self.offload.why_no_cache(),
+            control_plane: self.model.options.control_plane,
+        }
+    }
+
     fn add_driver_drops(&self, snapshot: &mut Snapshot) -> Vec<KernelShare> {
-        let share = |plan: &crate::model::PortPlan| {
+        let share = |plan: &PortPlan| {
             let share = self.share(plan.id);
             show::add_driver_drops(snapshot, plan.id, &share);
             share
@@ -124,9 +136,6 @@ impl Router {
     ///
     /// Refuses while a transaction is running, because the change would interfere with it. Refuses while a
     /// revision waits for confirmation, because a rollback would undo the change.
-    ///
-    /// # Errors
-    /// [`ControlError::Conflict`] in these cases.
     pub(crate) fn to_change(&self) -> Result<MutexGuard<'_, Inner>, ControlError> {
         let inner = self.lock();
         inner.settings.settled()?;
@@ -135,9 +144,6 @@ impl Router {
 
     /// Waits until every worker has carried out all earlier commands. Shows that control and all workers are
     /// alive.
-    ///
-    /// # Errors
-    /// When the data plane does not answer.
     pub fn answers(&self) -> Result<(), ControlError> {
         self.lock().workers.barrier()
     }
@@ -149,9 +155,6 @@ impl Router {
     }
 
     /// Checks that memory suffices for a request with a body of this many bytes.
-    ///
-    /// # Errors
-    /// [`ControlError::NoRoom`] when memory is short.
     pub fn room_for(&self, body: usize) -> Result<(), ControlError> {
         room_for(self.0.memory_guard.get().copied(), body)
     }

@@ -7,7 +7,7 @@ pub(crate) use plugin_views::{instances, plugin, plugins};
 use std::collections::{BTreeMap, HashMap};
 
 use ipnet::IpNet;
-use millrace_config::{FilterAction, RouteKind};
+use millrace_config::{FilterAction, OnDeath, RouteKind};
 use millrace_forward::Route;
 use millrace_host::PROTOCOL_MILLRACE;
 use millrace_offload::DriverSent;
@@ -33,7 +33,6 @@ use crate::view::{
 pub(crate) struct KernelShare {
     /// Frames received.
     pub seen: u64,
-    /// Bytes received.
     pub seen_bytes: u64,
     /// Frames that the program passed to the kernel.
     pub passed: u64,
@@ -237,7 +236,6 @@ pub(crate) fn wanted_route(route: &millrace_config::Route, model: &Model) -> Rou
     }
 }
 
-/// Returns the text of an action.
 pub(crate) fn action(action: &Action, model: &Model) -> String {
     let ways = |ways: &[Way]| {
         let way = |way: &Way| match way.via {
@@ -265,14 +263,12 @@ pub(crate) fn action(action: &Action, model: &Model) -> String {
 pub(crate) struct Counts(HashMap<BindingId, BindingCounts>);
 
 impl Counts {
-    /// Adds a page of a worker's counts.
     pub fn add(&mut self, page: BindingCountsPage) {
         for (id, counts) in page.counts {
             *self.0.entry(id).or_default() += counts;
         }
     }
 
-    /// Returns the counts of a binding.
     pub fn of(&self, id: BindingId) -> BindingCounts {
         self.0.get(&id).copied().unwrap_or_default()
     }
@@ -294,7 +290,6 @@ pub(crate) fn queues(account: &QueueAccount) -> QueuesView {
     }
 }
 
-/// Returns the view of a binding.
 pub(crate) fn binding(id: BindingId, bound: &Bound, counts: &Counts, model: &Model) -> BindingView {
     let counts = counts.of(id);
     let instance = bound.action.instance().map(|id| model.plugins.instance_name(id).to_owned());
@@ -328,12 +323,10 @@ fn described(bindings: Vec<BindingDescription>, counts: &Counts, model: &Model) 
     bindings.into_iter().filter_map(bound).map(|(id, bound)| binding(id, bound, counts, model)).collect()
 }
 
-/// Returns the views of all bindings.
 pub(crate) fn bindings(counts: &Counts, model: &Model) -> Vec<BindingView> {
     described(model.plugins.bindings(), counts, model)
 }
 
-/// Returns the views of all gates.
 pub(crate) fn gates(counts: &Counts, model: &Model, tables: &GateTables) -> Vec<GateView> {
     let view = |gate: millrace_plugin::GateDescription| {
         let id = model.plugins.gate(&gate.name).ok().map(|gate| gate.id);
@@ -359,7 +352,6 @@ fn links(gate: GateId, model: &Model, tables: &GateTables) -> Option<GateLinksVi
     Some(GateLinksView { from, filters, ahead, bytes: found.links().memory() })
 }
 
-/// Returns the view of the flow table.
 pub(crate) fn flow_table(counts: &FlowCounts) -> FlowTableView {
     FlowTableView {
         known: counts.records,
@@ -399,7 +391,18 @@ pub(crate) fn driver_flows(counts: DriverFlowCounts, rates: &mut Rate, at: Insta
     }
 }
 
-/// Returns the name of a reverse-path mode.
+/// Returns the name of a treatment of packets after the router has died.
+pub(crate) fn on_death(on_death: OnDeath) -> &'static str {
+    match on_death {
+        OnDeath::Kernel => "kernel",
+        OnDeath::Drop => "drop",
+    }
+}
+
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 pub(crate) fn reverse_path(mode: ReversePath) -> &'static str {
     match mode {
         ReversePath::Off => "off",

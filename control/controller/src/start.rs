@@ -2,14 +2,13 @@
 
 mod workers;
 
-use self::workers::start_workers;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use millrace_config::{Config, Forwarding, PollMode};
 use millrace_host::policy::{self, Ours, PolicyFinding, PolicyKind};
-use millrace_host::{Actions, HostLink, HostState, Mirror, MirrorOptions, SwitchUse};
+use millrace_host::{Actions, HostChange, HostLink, HostState, Mirror, MirrorOptions, SwitchUse};
 use millrace_offload::own_program_ids;
 use millrace_pipeline::thread::Wake;
 use millrace_pipeline::{GateTables, PortCommand};
@@ -35,7 +34,7 @@ use crate::plugins::Plugins;
 use crate::plugins::host_level::HostLevel;
 use crate::plugins::loader::Loader;
 use crate::ports::claim::Claim;
-use crate::ports::device::{AttachedDevice, KernelOptions, OwnDevice, mtu_of};
+use crate::ports::device::{AttachedDevice, OwnDevice, mtu_of};
 use crate::ports::device_drops_now;
 use crate::ports::devices::Devices;
 use crate::ports::kernel_settings::{complete, warn_of_forwarding};
@@ -51,6 +50,7 @@ use crate::workers::death::Death;
 use crate::workers::route_table::RouteTable;
 use crate::workers::supervision::Supervision;
 use crate::workers::watchdog::{Watch, Watchdog};
+use workers::start_workers;
 
 /// Options of a start beside the configuration.
 #[derive(Clone, Debug, Default)]
@@ -99,7 +99,7 @@ pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, 
     let mut model = Model::remembering(&config, memory, &loader)?;
     let ignores_policy = options.ignore_kernel_policy || config.router.ignore_kernel_policy;
     let mirrored = match model.ports.iter().any(PortPlan::is_kernel) {
-        true => Some(mirrored(&mut model, ignores_policy).await?),
+        true => Some(claim_devices(&mut model, ignores_policy).await?),
         false => None,
     };
     let control_wake =
@@ -113,7 +113,7 @@ pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, 
     let watch = |end| Watch {
         workers: inner.workers.watched(),
         limit: config.plugins.watchdog.duration(),
-        names: inner.supervision.names(),
+        names: inner.supervision.names.clone(),
         state,
         end,
     };
@@ -142,7 +142,10 @@ pub async fn start(mut config: Config, options: StartOptions) -> Result<Router, 
 }
 
 /// Starts the mirror of the kernel, claims the devices, and completes the settings of the model's ports.
-async fn mirrored(model: &mut Model, ignores_policy: bool) -> Result<Mirrored, ControlError> {
+async fn claim_devices(
+    model: &mut Model,
+    ignores_policy: bool,
+) -> Result<(Vec<Claimed>, Mirrored), ControlError> {
     let (mirror, mut changes) = start_mirror().await?;
     let first = changes.recv().await.unwrap_or_default();
     let links = claim_links(kernel_links(model, &mirror.state())?)?;
@@ -150,7 +153,7 @@ async fn mirrored(model: &mut Model, ignores_policy: bool) -> Result<Mirrored, C
     check_policy(&devices, ignores_policy, model.router.forwarding)?;
     complete(model, &mirror.state());
     model.ports.iter().for_each(|plan| warn_of_forwarding(&plan.settings));
-    Ok((mirror, changes, first, links))
+    Ok((links, (mirror, changes, first)))
 }
 
 /// Returns the state of a router before any device is opened. The workers run without a configuration.
@@ -163,21 +166,17 @@ fn begun(
 ) -> Result<Inner, ControlError> {
     let route_table = RouteTable::new()?;
     let (workers, threads, panics) = start_workers(config, &route_table, control_wake)?;
-    let kernel_ports = || model.ports.iter().filter(|plan| plan.is_kernel());
-    let router = &config.router;
+    let (router, has_kernel) = (&config.router, model.ports.iter().any(PortPlan::is_kernel));
     let death = Death::of(config, &model);
     let settings = Settings::new(mode_name(router.mode), state_directory(config), started);
+    let flow_cache = make_cache(has_kernel, router.driver_flows, router.workers);
     Ok(Inner {
         tables: GateTables::default(),
         supervision: Supervision::new(threads, panics, death),
         devices: Devices::default(),
         kernel: Kernel::default(),
         routes: Routes::new(route_table),
-        offload: Offload::new(make_cache(
-            kernel_ports().next().is_some(),
-            router.driver_flows,
-            router.workers,
-        )),
+        offload: Offload::new(flow_cache),
         plugins: Plugins::new(loader, HostLevel::new(control_wake.clone(), model.options.instances)),
         queueing: Queueing::default(),
         settings,
@@ -204,11 +203,7 @@ fn remember_crashes(memory: &mut Memory, state: Option<&Path>) -> Result<(), Con
         match memory.quarantine.take_crashes(directory) {
             Ok(found) => {
                 for Held { instance, plugin, .. } in &found.held {
-                    tracing::error!(
-                        instance,
-                        plugin,
-                        "a call of the instance crashed in the router's last run"
-                    );
+                    tracing::error!(instance, plugin, "a call of the instance crashed in the last run");
                 }
                 if found.unreadable > 0 {
                     tracing::warn!(lines = found.unreadable, "lines of the crash records can't be read");
@@ -228,14 +223,12 @@ pub fn check_rest(rest: &Config) -> Option<millrace_config::ConfigErrors> {
 
 /// Checks a configuration, as far as that is possible on another machine. Returns the filters and bindings
 /// that never win.
-///
-/// # Errors
-/// An error in the configuration.
 pub fn check(config: &Config) -> Result<Vec<ShadowedView>, ControlError> {
     Model::planned(config).map(|model| never_winning(&model))
 }
 
-type Mirrored = (Mirror, Changes, Vec<millrace_host::HostChange>, Vec<Claimed>);
+/// Mirror of the kernel, the changes that it reports, and the first of them: the whole state.
+type Mirrored = (Mirror, Changes, Vec<HostChange>);
 
 /// Kernel device claimed by this router, so that no other router can use it.
 struct Claimed {
@@ -257,15 +250,12 @@ pub(crate) async fn start_mirror() -> Result<(Mirror, Changes), ControlError> {
     started.map_err(|error| ControlError::system("mirror the kernel's tables", error))
 }
 
-fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), ControlError> {
-    let (links, mirrored) = match mirrored {
-        Some((mirror, changes, first, links)) => (links, Some((mirror, changes, first))),
-        None => (Vec::new(), None),
-    };
-    open_kernel_devices(inner, links)?;
+fn bring_up(inner: &mut Inner, mirrored: Option<(Vec<Claimed>, Mirrored)>) -> Result<(), ControlError> {
+    let (links, mirrored) = mirrored.unzip();
+    open_kernel_devices(inner, links.unwrap_or_default())?;
     // The check of kernel policies has reported the queueing disciplines already.
     store_queueing(&mut inner.devices);
-    inner.counters.begin_device_drops(device_drops_now(&inner.model));
+    inner.counters.device_drops_before = device_drops_now(&inner.model);
     set_host_path(&mut inner.devices, &mut inner.workers)?;
     set_witness(&mut inner.devices)?;
     inner.offload.begin(&mut inner.devices, &inner.model, &mut inner.workers)?;
@@ -286,7 +276,7 @@ fn bring_up(inner: &mut Inner, mirrored: Option<Mirrored>) -> Result<(), Control
     }
     inner.routes.table.change(own_routes(&inner.model), &mut inner.workers)?;
     match mirrored {
-        Some((mirror, changes, first)) => take_over(inner, (mirror, changes, first), own),
+        Some(mirrored) => take_over(inner, mirrored, own),
         None => OwnDevice::give_all(own, &mut inner.devices.capabilities, &mut inner.workers),
     }
 }
@@ -296,19 +286,8 @@ fn open_kernel_devices(inner: &mut Inner, links: Vec<Claimed>) -> Result<(), Con
     let segment_mtu = links.iter().map(|claimed| mtu_of(&claimed.link)).min().unwrap_or(1500);
     let mut attached = Vec::new();
     for Claimed { plan, link, claim } in links {
-        let on_death = inner.supervision.death.of_port(plan.id).unwrap_or(millrace_config::OnDeath::Kernel);
-        let device = AttachedDevice::attach(
-            &plan,
-            &link,
-            claim,
-            KernelOptions {
-                on_death,
-                segment_mtu,
-                no_cache: inner.offload.why_no_cache(),
-                control_plane: inner.model.options.control_plane,
-            },
-            inner.offload.cache(),
-        )?;
+        let options = inner.kernel_options(plan.id, segment_mtu);
+        let device = AttachedDevice::attach(&plan, &link, claim, options, inner.offload.cache())?;
         attached.push((plan, device));
     }
     for (plan, device) in attached {
@@ -326,7 +305,7 @@ fn open_kernel_devices(inner: &mut Inner, links: Vec<Claimed>) -> Result<(), Con
 /// Sends the kernel's state to the workers, then lets packets arrive from all devices.
 fn take_over(
     inner: &mut Inner,
-    (mirror, changes, first): (Mirror, Changes, Vec<millrace_host::HostChange>),
+    (mirror, changes, first): Mirrored,
     own: Vec<OwnDevice>,
 ) -> Result<(), ControlError> {
     inner.kernel.mirror = Some(mirror);
@@ -402,9 +381,9 @@ fn check_policy(devices: &[u32], ignore: bool, forwarding: Forwarding) -> Result
         return Ok(());
     }
     if ignore {
-        serious
-            .iter()
-            .for_each(|finding| tracing::warn!("bypassed because of --ignore-kernel-policy: {finding}"));
+        for finding in serious {
+            tracing::warn!("bypassed because of --ignore-kernel-policy: {finding}");
+        }
         return Ok(());
     }
     let named: Vec<String> = serious.iter().map(ToString::to_string).collect();

@@ -8,7 +8,6 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use millrace_config::{Role, Time};
 use millrace_repository::Notebook;
@@ -20,6 +19,8 @@ use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
 use crate::ControlError;
+use crate::events::since_1970;
+use crate::show::hexadecimal;
 use crate::view::{CreatedTokenView, TokenView};
 
 /// Name of the token file.
@@ -142,10 +143,6 @@ impl Tokens {
     }
 
     /// Creates a token.
-    ///
-    /// # Errors
-    /// An invalid or used name, an expiry that is too far away, too many tokens, or a file that can't be
-    /// written.
     pub(crate) fn create(&self, new: &NewToken, who: &Who) -> Result<CreatedTokenView, ControlError> {
         let now = now();
         check(new)?;
@@ -165,7 +162,7 @@ impl Tokens {
         let kept = Kept {
             name: new.name.clone(),
             role: new.role,
-            hash: hex(&hash(&token)),
+            hash: hexadecimal(&hash(&token)),
             created: now,
             created_by: who.clone(),
             expires: new.expires.map(|time| now + time.duration().as_secs()),
@@ -187,9 +184,6 @@ impl Tokens {
     }
 
     /// Revokes a token: from now on it authenticates nobody.
-    ///
-    /// # Errors
-    /// No token of that name, or a file that can't be written.
     pub(crate) fn revoke(&self, name: &str) -> Result<TokenView, ControlError> {
         let uses = self.uses();
         let mut book = self.book();
@@ -225,15 +219,13 @@ impl Tokens {
     }
 
     /// Writes the last uses of tokens to the file, if any is at least a minute newer than the stored one.
-    ///
-    /// # Errors
-    /// When the file can't be written.
     pub fn keep_uses(&self) -> Result<(), ControlError> {
         let uses = self.uses();
         let mut book = self.book();
         let old = |kept: &Kept| {
             let used = uses.iter().find(|(name, ..)| *name == kept.name).map_or(0, |(_, used, _)| *used);
-            used >= kept.used.unwrap_or(0) + 60
+            // The file may be damaged, and name any time.
+            used >= kept.used.unwrap_or(0).saturating_add(60)
         };
         if !book.is_kept() || !book.entries().iter().any(old) {
             return Ok(());
@@ -290,15 +282,11 @@ fn check(new: &NewToken) -> Result<(), ControlError> {
 fn secret() -> Result<String, ControlError> {
     let mut bytes = [0; SECRET];
     getrandom::fill(&mut bytes).map_err(|error| ControlError::system("get random bytes", error))?;
-    Ok(format!("{PREFIX}{}", hex(&bytes)))
+    Ok(format!("{PREFIX}{}", hexadecimal(&bytes)))
 }
 
 fn hash(token: &str) -> [u8; 32] {
     Sha256::digest(token.as_bytes()).into()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn from_hex(text: &str) -> Option<[u8; 32]> {
@@ -342,7 +330,7 @@ fn view(kept: &Kept, now: u64) -> TokenView {
 
 /// Returns the seconds since 1970.
 fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    since_1970().as_secs()
 }
 
 #[cfg(test)]
@@ -381,6 +369,19 @@ mod tests {
         again.revoke("ci").unwrap();
         assert!(again.check(&made.token, HERE).is_none() && !again.holds(&holder));
         assert!(matches!(again.revoke("ci"), Err(ControlError::NotFound(_))));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_token_file_may_name_any_time() {
+        let folder = std::env::temp_dir().join(format!("millrace-token-times-{}", std::process::id()));
+        Tokens::open(Some(&folder)).create(&new("a"), &Who::router()).unwrap();
+        let file = folder.join(FILE);
+        let kept = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, kept.replace("\"used\":null", &format!("\"used\":{}", u64::MAX))).unwrap();
+        let tokens = Tokens::open(Some(&folder));
+        assert!(tokens.list()[0].used.is_some());
+        tokens.keep_uses().unwrap();
         std::fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -133,7 +133,10 @@ impl Router {
         let (loader, overrides) = {
             let inner = self.lock();
             // Planning runs no code of shared objects, under the plugin policy of the running configuration.
-            (inner.plugins.planning_loader(Admitted::of(&inner.model)), inner.settings.overrides.clone())
+            (
+                inner.plugins.loader.planning_change(Admitted::of(&inner.model)),
+                inner.settings.overrides.clone(),
+            )
         };
         let work = tokio::task::spawn_blocking(move || {
             let further = |rest: &Config| {

@@ -101,7 +101,7 @@ fn refused(entries: usize, failed: Failed) -> ControlError {
 /// Returns the ids of the added filters.
 pub(crate) fn numbers_of(model: &Model, changes: &[Change]) -> Vec<u64> {
     let number = |change: &Change| match change {
-        Change::AddFilter(filter) => model.number_of(filter),
+        Change::AddFilter(filter) => Some(model.plugins.binding(model.find_filter(filter).ok()?)?.number),
         _ => None,
     };
     changes.iter().filter_map(number).collect()
@@ -157,7 +157,7 @@ pub(crate) fn try_filters(inner: &mut Inner, filters: Numbered<Filter>, wrong: &
         let right = right.and_then(|()| conflicts.add(&inner.model, &filter));
         let right =
             right.and_then(|()| refuse_unreachable(&filter, &inner.model, &inner.kernel, &inner.devices));
-        let added = right.and_then(|()| inner.model.add_configured_filter(&filter));
+        let added = right.and_then(|()| inner.model.add_filter(&filter));
         wrong.unless(number, added).map(|_| Change::AddFilter(filter))
     };
     let changes = filters.into_iter().filter_map(addition).collect();

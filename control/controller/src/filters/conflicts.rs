@@ -28,9 +28,8 @@ impl FilterConflicts {
 
     fn filtered(model: &Model, is_meant: impl Fn(&FilterExpression) -> bool) -> Self {
         let bound = model.plugins.bindings_by_age().map(|(_, bound)| bound);
-        let meant = bound.filter(|bound| is_meant(&bound.filter));
         let mut known = Self::default();
-        for bound in meant {
+        for bound in bound.filter(|bound| is_meant(&bound.filter)) {
             // The oldest filter wins.
             let key = (bound.gate, bound.filter.clone(), bound.priority);
             known.0.entry(key).or_insert_with(|| (Some(bound.number), bound.action.clone()));
@@ -39,9 +38,6 @@ impl FilterConflicts {
     }
 
     /// Adds a filter, unless another filter with the same match, gate and priority has another action.
-    ///
-    /// # Errors
-    /// Returns [`ControlError::Conflict`], or an error for unknown names.
     pub fn add(&mut self, model: &Model, filter: &millrace_config::Filter) -> Result<(), ControlError> {
         let (conditions, action) = (filter.r#match.value(), filter.action.value());
         let Some(gate) = filter.gate.as_deref().or(action.default_gate()) else { return Ok(()) };

@@ -1,19 +1,20 @@
 //! Gates: creating them, changing their filter tables, removing them.
 
-use millrace_classify::{CompiledExpression, shadowed_by};
+use millrace_classify::shadowed_by;
 use millrace_config::Change;
 use millrace_pipeline::{FilterCommand, GateTable, GateTables};
-use millrace_plugin::{BindingId, PluginChange};
+use millrace_plugin::BindingId;
 use millrace_plugin_abi::Position;
 use millrace_units::GateId;
 
 use super::{UNREACHED, is_for_groups};
 use crate::ControlError;
 use crate::filters::check::{MOST_COMPARED, named};
-use crate::model::Model;
+use crate::model::{Bound, Model, PluginChange};
 use crate::show::{self, Counts};
 use crate::view::{BindingView, GateView, NamedFilterView};
 use crate::workers::Workers;
+use crate::workers::ask::Ask;
 use crate::workers::commands::{links, plugin_commands};
 
 /// Gates with their filter tables, at control and at the workers.
@@ -25,7 +26,7 @@ pub(crate) struct Gates<'a> {
 
 impl Gates<'_> {
     /// Sends changes of instances, gates and bindings to the workers. Doesn't wait until they are in force.
-    pub fn tell(&mut self, changes: Vec<PluginChange<CompiledExpression>>) -> Result<(), ControlError> {
+    pub fn tell(&mut self, changes: Vec<PluginChange>) -> Result<(), ControlError> {
         let workers = self.workers.len();
         let commands = plugin_commands(&self.model.plugins, self.tables, changes, workers)?;
         self.workers.tell_each(commands)
@@ -66,32 +67,19 @@ impl Gates<'_> {
     }
 
     /// Returns the gate of this name, with its bindings.
-    ///
-    /// # Errors
-    /// Returns an error if the gate is unknown, or if the data plane does not answer.
     fn find(&mut self, name: &str) -> Result<GateView, ControlError> {
         let counts = self.workers.filter_counts()?;
-        let gates = show::gates(&counts, self.model, self.tables);
-        gates
-            .into_iter()
-            .find(|gate| gate.name == name)
-            .ok_or_else(|| ControlError::not_found(format!("no gate is named {name:?}")))
+        let mut gates = show::gates(&counts, self.model, self.tables).into_iter();
+        let found = gates.find(|gate| gate.name == name);
+        found.ok_or_else(|| ControlError::not_found(format!("no gate is named {name:?}")))
     }
 
     /// Makes changes of bindings and filters, up to the first that fails. The workers put them in force
     /// together, between two batches. Returns the number of changes made, and the reason for the failure.
     pub fn change_bindings(&mut self, changes: &[Change]) -> (usize, Result<(), ControlError>) {
-        let mut commands = Vec::with_capacity(changes.len());
         let mut outcome = Ok(());
-        for change in changes {
-            match self.model.change_binding(change) {
-                Ok(command) => commands.push(command),
-                Err(error) => {
-                    outcome = Err(error);
-                    break;
-                }
-            }
-        }
+        let change = |change| self.model.change_binding(change).map_err(|error| outcome = Err(error)).ok();
+        let commands: Vec<_> = changes.iter().map_while(change).collect();
         let made = commands.len();
         let told = self.tell(commands).and_then(|()| self.workers.barrier());
         (made, told.and(outcome))
@@ -100,21 +88,20 @@ impl Gates<'_> {
     /// Sends a new binding to the workers, and returns its view once they have it.
     pub(crate) fn bound(
         &mut self,
-        (id, change): (BindingId, PluginChange<CompiledExpression>),
+        (id, change): (BindingId, PluginChange),
     ) -> Result<BindingView, ControlError> {
         let gate = self.model.plugins.binding(id).map(|bound| bound.gate);
         let moved = gate.is_some_and(|gate| self.has_moved(gate));
         self.tell(vec![change])?;
         self.workers.barrier()?;
         gate.into_iter().for_each(|gate| self.say_moved(gate, moved));
-        let bound = self.model.plugins.binding(id);
-        bound
-            .map(|bound| BindingView {
-                shadowed_by: self.shadowed_by(id, bound.gate),
-                unreached: is_for_groups(&bound.filter).then(|| UNREACHED.to_owned()),
-                ..show::binding(id, bound, &Counts::default(), self.model)
-            })
-            .ok_or_else(|| ControlError::System("internal error: the new filter has no view".into()))
+        let view = |bound: &Bound| BindingView {
+            shadowed_by: self.shadowed_by(id, bound.gate),
+            unreached: is_for_groups(&bound.filter).then(|| UNREACHED.to_owned()),
+            ..show::binding(id, bound, &Counts::default(), self.model)
+        };
+        let missing = || ControlError::System("internal error: the new filter has no view".into());
+        self.model.plugins.binding(id).map(view).ok_or_else(missing)
     }
 
     /// Returns the filters that shadow a binding, empty if it can win; `None` if the gate has too many

@@ -11,31 +11,29 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use ipnet::IpNet;
-use millrace_classify::{CompiledExpression, Filter, FilterError, FilterExpression};
+use millrace_classify::{Filter, FilterError, FilterExpression};
 use millrace_config::{Bind, FilterAction, Policing};
-use millrace_plugin::{Action, BindingId, CallLimits, PluginChange, PluginControlError, Policer, Way};
+use millrace_plugin::{Action, BindingId, CallLimits, PluginControlError, Policer, Way};
 use millrace_plugin_abi::Position;
 
 use crate::ControlError;
 use crate::kernel::Kernel;
-use crate::model::{Model, PortPlan, call_limits};
+use crate::model::{Model, PluginChange, PortPlan, call_limits};
 use crate::ports::devices::Devices;
 use crate::request::NewFilter;
 
 impl Model {
-    /// Binds an action to a filter.
+    /// Adds a filter: binds its action to the packets that it matches.
     ///
     /// # Errors
     /// Returns an error for unknown names, a gate that doesn't allow the action, or an existing filter.
     /// Nothing has changed then.
     pub fn add_filter(
         &mut self,
-        filter: &FilterExpression,
-        action: &FilterAction,
-        gate: Option<&str>,
-        priority: i32,
-    ) -> Result<(BindingId, PluginChange<CompiledExpression>), ControlError> {
-        let Some(gate) = gate.or(action.default_gate()) else {
+        configured: &millrace_config::Filter,
+    ) -> Result<(BindingId, PluginChange), ControlError> {
+        let (filter, action) = (configured.r#match.value(), configured.action.value());
+        let Some(gate) = configured.gate.as_deref().or(action.default_gate()) else {
             let gates = self.plugins.gates();
             let gates = millrace_units::here("gate", gates.iter().map(|gate| gate.name.as_str()));
             return Err(ControlError::invalid(format!("the action \"{action}\" needs a gate; {gates}")));
@@ -49,7 +47,7 @@ impl Model {
         }
         let compiled = self.compile(filter)?;
         let (written, action) = (action, self.action(action, filter)?);
-        let added = self.plugins.add_filter(action, gate, filter.clone(), compiled, priority);
+        let added = self.plugins.add_filter(action, gate, filter.clone(), compiled, configured.priority);
         // The error of the plugin control unit has the number of a queue, so its name is added here.
         let named = |error| match (error, written) {
             (PluginControlError::Bound { gate, filter, priority, .. }, FilterAction::Queue(_)) => {
@@ -65,9 +63,6 @@ impl Model {
     }
 
     /// Binds an instance.
-    ///
-    /// # Errors
-    /// Returns the errors of [`add_filter`](Self::add_filter).
     pub fn bind(
         &mut self,
         instance: &str,
@@ -75,19 +70,16 @@ impl Model {
         filter: FilterExpression,
         priority: i32,
         call_limits: CallLimits,
-    ) -> Result<(BindingId, PluginChange<CompiledExpression>), ControlError> {
+    ) -> Result<(BindingId, PluginChange), ControlError> {
         let compiled = self.compile(&filter)?;
         Ok(self.plugins.register_instance(instance, gate, filter, compiled, priority, call_limits)?)
     }
 
     /// Binds an instance as configured.
-    ///
-    /// # Errors
-    /// Returns the errors of [`bind`](Self::bind).
-    pub fn bind_as(&mut self, bind: &Bind) -> Result<PluginChange<CompiledExpression>, ControlError> {
-        let (filter, call_limits) =
-            (bind.filter.value(), call_limits(bind.on_fault, bind.budget, bind.packet_budget));
-        Ok(self.bind(&bind.instance, &bind.gate, filter.clone(), bind.priority, call_limits)?.1)
+    pub fn bind_as(&mut self, bind: &Bind) -> Result<PluginChange, ControlError> {
+        let call_limits = call_limits(bind.on_fault, bind.budget, bind.packet_budget);
+        let filter = bind.filter.value().clone();
+        Ok(self.bind(&bind.instance, &bind.gate, filter, bind.priority, call_limits)?.1)
     }
 
     /// Returns an action with ports, instances and queues looked up.
@@ -124,9 +116,7 @@ impl Model {
             }
         })
     }
-}
 
-impl Model {
     /// Refuses a neighbour that is in no subnet of its port, where the port has no kernel device: the
     /// neighbour could never be resolved.
     fn refuse_unreachable(

@@ -1,29 +1,30 @@
 //! Offload of flows: the flow cache and the eBPF variants of plugins.
 
+use std::collections::BTreeMap;
+
 use millrace_offload::{DriverSent, FlowCache};
 use millrace_pipeline::{DriverPort, OffloadCommand, Placement};
 use millrace_plugin_abi::Plugin;
 use millrace_units::{InstanceId, PortId};
 
 use super::driver_flows::WorkerCache;
-use super::driver_forms::{Cache, Forms};
+use super::driver_forms::{InstanceForm, load, may_be_asked};
 use crate::ControlError;
 use crate::model::{Model, Plugins};
 use crate::ports::devices::{Devices, has_queues};
 use crate::workers::Workers;
 
-/// Offload of the router.
 pub(crate) struct Offload {
-    /// Flow cache of offloaded flows.
-    flow_cache: Cache,
-    /// Loaded eBPF variants of plugins.
-    forms: Forms,
+    /// Flow cache of offloaded flows, or the reason why there is none.
+    flow_cache: Result<FlowCache, &'static str>,
+    /// eBPF variants of plugins, by instance.
+    forms: BTreeMap<InstanceId, InstanceForm>,
 }
 
 impl Offload {
     /// Creates the offload of a router with this flow cache.
-    pub fn new(flow_cache: Cache) -> Self {
-        Self { flow_cache, forms: Forms::default() }
+    pub fn new(flow_cache: Result<FlowCache, &'static str>) -> Self {
+        Self { flow_cache, forms: BTreeMap::new() }
     }
 
     /// Gives each worker its part of the flow cache.
@@ -90,7 +91,6 @@ impl Offload {
         workers.tell(|| OffloadCommand::SetPort(port, DriverPort::default()))
     }
 
-    /// Returns the flow cache, if there is one.
     pub fn cache(&self) -> Option<&FlowCache> {
         self.flow_cache.as_ref().ok()
     }
@@ -102,39 +102,62 @@ impl Offload {
 
     /// Returns the packets and bytes that the offload has sent out of a port.
     pub fn sent(&self, port: PortId) -> DriverSent {
-        let sent = self.flow_cache.as_ref().ok().map(|cache| cache.sent(port.0));
-        sent.and_then(Result::ok).unwrap_or_default()
+        self.cache().and_then(|cache| cache.sent(port.0).ok()).unwrap_or_default()
     }
 
     /// Loads the eBPF variants of all existing instances.
     pub fn begin_forms(&mut self, model: &Model, workers: &mut Workers) -> Result<(), ControlError> {
-        self.forms.begin_all(&mut self.flow_cache, model, workers)
+        model.plugins.instance_names().try_for_each(|(id, ..)| self.begin_form(id, model, workers))
     }
 
-    /// Loads the eBPF variant of an instance, if its plugin has one.
+    /// Loads the eBPF variant of an instance, if its plugin has one and there is a flow cache. If loading
+    /// fails, only logs it: the packets of the instance stay at the workers.
     pub fn begin_form(
         &mut self,
         id: InstanceId,
         model: &Model,
         workers: &mut Workers,
     ) -> Result<(), ControlError> {
-        self.forms.begin(id, &mut self.flow_cache, model, workers)
+        let name = model.plugins.instance_name(id).to_owned();
+        let Some(form) = model.plugins.plugin_of(&name)?.driver_form() else { return Ok(()) };
+        let Ok(cache) = &mut self.flow_cache else { return Ok(()) };
+        let loaded = load(cache, &form, workers.len());
+        if let Err(problem) = &loaded {
+            tracing::warn!(instance = name, "the instance's packets are not offloaded: {problem}");
+        }
+        let form = InstanceForm { loaded, is_asked: may_be_asked(model, &name) };
+        let told = form.told(id, workers.len());
+        self.forms.insert(id, form);
+        workers.tell_each(told)
     }
 
-    /// Unloads the eBPF variant of an instance, if there is one.
+    /// Unloads the eBPF variant of an instance, if there is one. Its counts are kept.
     pub fn end_form(&mut self, id: InstanceId, workers: &mut Workers) -> Result<(), ControlError> {
-        self.forms.end(id, &mut self.flow_cache, workers)
+        let Some(form) = self.forms.remove(&id) else { return Ok(()) };
+        workers.tell(|| OffloadCommand::SetForm(id, None))?;
+        // After the barrier, no valid flow cache entry refers to the variant.
+        workers.barrier()?;
+        if let (Ok(loaded), Ok(cache)) = (form.loaded, &mut self.flow_cache) {
+            loaded.into_iter().for_each(|one| cache.unload_form(one));
+        }
+        Ok(())
     }
 
-    /// Unloads the eBPF variants of a plugin's instances if the new version has another variant. Returns
-    /// these instances.
+    /// If the new version of a plugin has another eBPF variant, unloads the variants of all its instances and
+    /// returns the instances.
     pub fn end_other_forms(
         &mut self,
-        versions: (&dyn Plugin, &dyn Plugin),
+        (old, new): (&dyn Plugin, &dyn Plugin),
         model: &Model,
         workers: &mut Workers,
     ) -> Result<Vec<InstanceId>, ControlError> {
-        self.forms.end_others(versions, &mut self.flow_cache, model, workers)
+        if old.driver_form() == new.driver_form() {
+            return Ok(Vec::new());
+        }
+        let own = model.plugins.instance_names().filter(|(.., plugin)| *plugin == old.name());
+        let ids: Vec<_> = own.map(|(id, ..)| id).collect();
+        ids.iter().try_for_each(|id| self.end_form(*id, workers))?;
+        Ok(ids)
     }
 
     /// Sends the placements of flows and instances to the workers, and waits until they are in force.
@@ -145,12 +168,31 @@ impl Offload {
         workers: &mut Workers,
     ) -> Result<(), ControlError> {
         workers.tell(|| OffloadCommand::Place(flows.to_vec()))?;
-        self.forms.tell(model, workers)?;
+        for (id, form) in &mut self.forms {
+            let is_asked = may_be_asked(model, model.plugins.instance_name(*id));
+            if form.is_asked != is_asked {
+                form.is_asked = is_asked;
+                workers.tell_each(form.told(*id, workers.len()))?;
+            }
+        }
         workers.barrier()
     }
 
     /// Returns the reason why packets of an instance stay at the workers; `None` if they may be offloaded.
     pub fn stays_up(&self, id: InstanceId, plugins: &Plugins) -> Option<String> {
-        self.forms.stays_up(id, &self.flow_cache, plugins)
+        if plugins.plugin_of(plugins.instance_name(id)).ok()?.driver_form().is_none() {
+            return Some("its plugin has no eBPF variant".to_owned());
+        }
+        if let Some(why) = self.why_no_cache() {
+            return Some(format!("there is no flow cache: {why}"));
+        }
+        match self.forms.get(&id) {
+            Some(InstanceForm { loaded: Err(problem), .. }) => Some(problem.clone()),
+            Some(InstanceForm { is_asked: false, .. }) => {
+                Some("a placement pins it to the worker".to_owned())
+            }
+            Some(_) => None,
+            None => Some("its eBPF variant is not loaded".to_owned()),
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Kernel queueing disciplines at ports. The router's packets bypass them at every level, and an event
 //! reports this.
 
-use millrace_host::{HostChange, policy};
+use millrace_host::policy;
 use millrace_telemetry::EventKind;
 use millrace_units::PortId;
 use serde_json::json;
@@ -13,19 +13,14 @@ use crate::ports::devices::Devices;
 use crate::ports::redirects::why_passed_by;
 use crate::router::Inner;
 
-/// Whether a change may concern a queueing discipline.
-pub(crate) fn concerns_queueing(changes: &[HostChange]) -> bool {
-    changes.iter().any(|change| matches!(change, HostChange::Queueing(_)))
-}
-
 impl Inner {
     /// Reads the kernel's queueing disciplines of the ports again. If a port has more than a plain queue,
     /// flows leave by it only from a worker, as with a scheduler of the router.
     pub fn follow_queueing(&mut self) -> Result<(), ControlError> {
-        if !note_queueing(&mut self.devices, &self.model, &self.observation.events) {
-            return Ok(());
+        match note_queueing(&mut self.devices, &self.model, &self.observation.events) {
+            true => self.offload.refresh_ports(&mut self.devices, &self.model, &mut self.workers),
+            false => Ok(()),
         }
-        self.offload.refresh_ports(&mut self.devices, &self.model, &mut self.workers)
     }
 }
 
@@ -68,18 +63,18 @@ pub(crate) fn store_queueing(devices: &mut Devices) -> Vec<(PortId, Option<Strin
 /// Logs the changed queueing discipline of a port, and notes an event.
 fn say_queueing(port: PortId, discipline: Option<&str>, model: &Model, events: &Events) {
     let name = model.port_name(port);
-    let (kind, text) = match discipline {
-        Some(discipline) => {
-            (EventKind::QueueingPassedBy, format!("port {name}: {}", why_passed_by(discipline)))
-        }
-        None => (
-            EventKind::QueueingGone,
-            format!("port {name}: the kernel's queueing discipline that its packets bypassed is gone"),
-        ),
-    };
+    let details = json!({"port": name, "discipline": discipline});
     match discipline {
-        Some(_) => tracing::warn!(port = %name, "{text}"),
-        None => tracing::info!(port = %name, "{text}"),
+        Some(discipline) => {
+            let text = format!("port {name}: {}", why_passed_by(discipline));
+            tracing::warn!(port = %name, "{text}");
+            events.note(EventKind::QueueingPassedBy, name, text, details);
+        }
+        None => {
+            let text =
+                format!("port {name}: the kernel's queueing discipline that its packets bypassed is gone");
+            tracing::info!(port = %name, "{text}");
+            events.note(EventKind::QueueingGone, name, text, details);
+        }
     }
-    events.note(kind, name, text, json!({"port": name, "discipline": discipline}));
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use millrace_host::HostChange;
 use millrace_pipeline::{Event, NeighbourCommand, PluginCommand};
-use millrace_plugin::{Failure, Given};
+use millrace_plugin::Given;
 use millrace_plugin_abi::{LogLevel, Output};
 use millrace_telemetry::EventKind;
 use serde_json::json;
@@ -23,7 +23,6 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::ControlError;
-use crate::follow::kernel_queueing::concerns_queueing;
 use crate::operation::requests::serve_requests;
 use crate::plugins::host_level::HostSays;
 use crate::ports::claim::Claim;
@@ -34,12 +33,13 @@ use crate::routes::from_kernel;
 use crate::workers::crash_capture::{capture_crash, note_crashes};
 use crate::workers::handle::ended;
 use crate::workers::memory_guard::MemoryGuard;
-use crate::workers::worker_panic::WorkerPanic;
 
 use features::Features;
 use neighbours::knowledge;
 use pace::{Pace, is_silent, next_batch, worse};
 
+/// Number of the kernel's local table.
+const LOCAL: u32 = 255;
 /// Maximum number of neighbours in one worker command: a longer command delays packets.
 const NEIGHBOURS_TOGETHER: usize = 64;
 /// Interval between two reports of used neighbours to the kernel.
@@ -102,8 +102,8 @@ impl Router {
         followed
     }
 
-    /// Does the periodic work of each second: the kept batch, receive queues, offload capabilities, used
-    /// neighbours, gate links.
+    /// Does the periodic work of each second: the kept batch, own routes that a worker has not got, receive
+    /// queues, offload capabilities, used neighbours, gate links.
     fn refresh(&self, pace: &mut Pace) -> Result<(), ControlError> {
         if self.lock().workers.has_one_ended() {
             return Err(ended());
@@ -117,6 +117,7 @@ impl Router {
         }
         let mut guard = self.lock();
         let inner = &mut *guard;
+        inner.tell_own(&[])?;
         inner.follow_queues();
         inner.offload.refresh_ports(&mut inner.devices, &inner.model, &mut inner.workers)?;
         inner.neighbours().refresh()?;
@@ -133,7 +134,7 @@ impl Router {
             return Err(ended());
         }
         inner.hear()?;
-        if inner.plugins.has_requests() {
+        if !inner.plugins.requests.is_empty() {
             self.0.requested.notify_one();
         }
         Ok(())
@@ -147,9 +148,12 @@ impl Router {
     pub async fn shutdown(&self) -> Result<(), ControlError> {
         self.0.stop.notify_one();
         // The claims are dropped last, after the workers have released the devices.
-        let panics = self.lock().supervision.take_panics();
+        let panics: Vec<_> = self.lock().supervision.panics.try_iter().collect();
         let (threads, result, _claims) = self.lock().end(!panics.is_empty());
-        panics.into_iter().for_each(|panic| self.lock().capture_crash(panic));
+        for panic in panics {
+            let Inner { model, tables, routes, settings, .. } = &mut *self.lock();
+            capture_crash(panic, settings.state.as_deref(), model, tables, &routes.table);
+        }
         let join = || threads.into_iter().try_for_each(|thread| thread.join().map(drop));
         let joined = tokio::task::spawn_blocking(join);
         match tokio::time::timeout(Duration::from_secs(5), joined).await {
@@ -160,7 +164,6 @@ impl Router {
     }
 }
 
-/// Writes a log line of an instance.
 fn say(instance: &str, level: LogLevel, line: &str) {
     match level {
         LogLevel::Error => tracing::error!(instance, "{line}"),
@@ -179,19 +182,14 @@ impl Inner {
         }
     }
 
-    /// Writes the capture of a crash, and puts the instance whose call panicked into quarantine.
-    fn capture_crash(&mut self, panic: WorkerPanic) {
-        let Self { model, tables, routes, settings, .. } = self;
-        capture_crash(panic, settings.state.as_deref(), model, tables, &routes.table);
-    }
-
-    /// Reads all counters for conditions that no event reports, about once a second.
+    /// Looks for conditions that no event reports, about once a second. The counters come last, because a
+    /// worker may not answer.
     fn look(&mut self, guard: Option<MemoryGuard>) -> Result<(), ControlError> {
-        let counters = self.counters()?;
-        self.observation.observe(&self.model, &counters);
         self.observation.observe_memory(guard);
         self.observation.events.flush();
         self.configured_routes().compare_next();
+        let counters = self.counters()?;
+        self.observation.observe(&self.model, &counters);
         Ok(())
     }
 
@@ -201,7 +199,7 @@ impl Inner {
         &mut self,
         crashed: bool,
     ) -> (Vec<std::thread::JoinHandle<()>>, Result<(), ControlError>, Vec<Claim>) {
-        self.settings.end();
+        self.settings.ending = true;
         let mut result = Ok(());
         let mut note = |outcome: Result<(), ControlError>| {
             if result.is_ok() {
@@ -220,14 +218,10 @@ impl Inner {
         if let Some(actions) = self.kernel.actions.as_mut().filter(|_| !crashed) {
             for route in self.routes.take_installed() {
                 let removed = actions.remove_route(route.prefix, route.metric);
-                note(
-                    removed
-                        .map(|_| ())
-                        .map_err(|error| ControlError::system("remove a route from the kernel", error)),
-                );
+                note(removed.map_err(|error| ControlError::system("remove a route from the kernel", error)));
             }
         }
-        let threads = self.supervision.take_threads();
+        let threads = std::mem::take(&mut self.supervision.threads);
         if !threads.is_empty() {
             note(self.workers.stop());
         }
@@ -237,23 +231,24 @@ impl Inner {
 
     /// Applies changes of the kernel.
     pub fn follow(&mut self, changes: Vec<HostChange>) -> Result<(), ControlError> {
-        let about_ports = changes.iter().any(|change| {
-            matches!(
-                change,
-                HostChange::Link(_)
-                    | HostChange::LinkGone(_)
-                    | HostChange::Address { .. }
-                    | HostChange::Forwarding { .. }
-            )
-        });
-        let about_local = about_ports || changes.iter().any(|change| matches!(change, HostChange::Route { route, .. } if route.as_ref().is_none_or(|route| route.table == 255)));
+        use HostChange::{Address, Forwarding, Link, LinkGone, Queueing, Route};
+        let is_port = |change: &HostChange| {
+            matches!(change, Link(_) | LinkGone(_) | Address { .. } | Forwarding { .. })
+        };
+        let is_local = |change: &HostChange| match change {
+            Route { route, .. } => route.as_ref().is_none_or(|route| route.table == LOCAL),
+            _ => false,
+        };
+        let about_ports = changes.iter().any(is_port);
+        let about_local = about_ports || changes.iter().any(is_local);
+        let about_queueing = changes.iter().any(|change| matches!(change, Queueing(_)));
         // A failed change doesn't prevent the others. If a worker doesn't answer, the whole batch is repeated
         // later.
         let mut done = Ok(());
         if about_ports {
             done = worse(done, self.refresh_ports());
         }
-        if !is_silent(&done) && concerns_queueing(&changes) {
+        if !is_silent(&done) && about_queueing {
             done = worse(done, self.follow_queueing());
         }
         if is_silent(&done) {
@@ -330,24 +325,16 @@ impl Inner {
                 Event::InstanceSends(instance, bytes) => self.plugins.host_level.message(instance, bytes),
                 Event::InstanceFailed(failure) => {
                     self.observation.note_failure(&self.model, &failure, Some(worker));
-                    let Failure { instance, fault, health } = failure;
-                    let name = self.model.plugins.instance_name(instance);
-                    let health = health.name();
-                    tracing::warn!(
-                        instance = name,
-                        kind = fault.kind,
-                        health,
-                        "the instance failed: {}",
-                        fault.text
-                    );
                 }
             }
         }
         self.hear_host_companions()
     }
 
-    /// Handles the output of host companions; their messages go to the instances at the workers.
+    /// Handles the output of host companions; their messages go to the instances at the workers. After a
+    /// message that a worker doesn't take, further messages are lost, but requests and failures are not.
     fn hear_host_companions(&mut self) -> Result<(), ControlError> {
+        let mut done = Ok(());
         for says in self.plugins.host_level.take_said() {
             match says {
                 HostSays::Given(Given { instance, output }) => match output {
@@ -358,27 +345,15 @@ impl Inner {
                         let name = self.model.plugins.instance_name(instance);
                         self.plugins.note_request(name, request);
                     }
-                    Output::Message(bytes) => {
-                        self.workers.tell(|| PluginCommand::Message(instance, bytes.clone()))?;
+                    Output::Message(bytes) if done.is_ok() => {
+                        done = self.workers.tell(|| PluginCommand::Message(instance, bytes.clone()));
                     }
                     // Host companions never have the capability to emit packets.
-                    Output::Packet { .. } => {}
+                    Output::Message(_) | Output::Packet { .. } => {}
                 },
-                HostSays::Failed(failure) => {
-                    self.observation.note_failure(&self.model, &failure, None);
-                    let Failure { instance, fault, health } = failure;
-                    let name = self.model.plugins.instance_name(instance);
-                    let health = health.name();
-                    tracing::warn!(
-                        instance = name,
-                        kind = fault.kind,
-                        health,
-                        "the host companion of the instance failed: {}",
-                        fault.text
-                    );
-                }
+                HostSays::Failed(failure) => self.observation.note_failure(&self.model, &failure, None),
             }
         }
-        Ok(())
+        done
     }
 }

@@ -1,6 +1,5 @@
 //! Neighbours: resolution for the workers, and refresh of the neighbours in use.
 
-use std::collections::HashSet;
 use std::net::IpAddr;
 
 use millrace_host::{HostNeighbour, NeighbourState};
@@ -13,7 +12,8 @@ use crate::kernel::Kernel;
 use crate::model::Model;
 use crate::ports::devices::Devices;
 use crate::router::Inner;
-use crate::workers::{MOST_PIECES, Workers};
+use crate::workers::Workers;
+use crate::workers::ask::Ask;
 
 /// Parts of the router that handle neighbours.
 pub(super) struct Neighbours<'a> {
@@ -24,7 +24,6 @@ pub(super) struct Neighbours<'a> {
 }
 
 impl Inner {
-    /// Returns the neighbours.
     pub(super) fn neighbours(&mut self) -> Neighbours<'_> {
         let Self { model, devices, kernel, workers, .. } = self;
         Neighbours { model, devices, kernel, workers }
@@ -33,7 +32,7 @@ impl Inner {
 
 impl Neighbours<'_> {
     /// Starts the resolution of a neighbour that a worker needs, or sends the worker the known result.
-    pub fn resolve(&mut self, port: PortId, address: std::net::IpAddr) -> Result<(), ControlError> {
+    pub fn resolve(&mut self, port: PortId, address: IpAddr) -> Result<(), ControlError> {
         if let Some(device) = self.own_device(port) {
             let change = NeighbourChange { port, address, state: NeighbourKnowledge::Wanted };
             return self.workers.owner(device).tell(NeighbourCommand::Set(vec![change]));
@@ -66,25 +65,10 @@ impl Neighbours<'_> {
         (!plan.is_kernel()).then_some(plan.settings.device)
     }
 
-    /// Returns the neighbours used since the last call. Workers report them in pieces, so that no report
-    /// delays packets.
-    fn used(&mut self) -> Result<HashSet<(PortId, IpAddr)>, ControlError> {
-        let mut used = HashSet::new();
-        for _ in 0..MOST_PIECES {
-            let pieces = self.workers.ask(NeighbourCommand::TakeUsed)?;
-            let more = pieces.iter().any(|piece| piece.more);
-            used.extend(pieces.into_iter().flat_map(|piece| piece.used));
-            if !more {
-                break;
-            }
-        }
-        Ok(used)
-    }
-
     /// Confirms the used neighbours to the kernel. It sees no traffic to them, and would otherwise remove
     /// them.
     pub fn refresh(&mut self) -> Result<(), ControlError> {
-        let used = self.used()?;
+        let used = self.workers.take_used_neighbours()?;
         for (port, address) in &used {
             if let Some(device) = self.own_device(*port) {
                 let state = NeighbourKnowledge::Used;
@@ -113,7 +97,7 @@ impl Neighbours<'_> {
 /// Returns the workers' update for the kernel's entry of a neighbour; `None` while the kernel resolves it.
 pub(super) fn knowledge(
     port: PortId,
-    address: std::net::IpAddr,
+    address: IpAddr,
     neighbour: Option<&HostNeighbour>,
 ) -> Option<NeighbourChange> {
     let state = match neighbour {

@@ -1,15 +1,19 @@
 //! Follows changes of ports' devices.
 
+use millrace_host::HostLink;
+use millrace_pipeline::{DeviceCommand, PortCommand, PortSettings};
+use millrace_telemetry::EventKind;
+use millrace_wire::MacAddr;
+
 use crate::ControlError;
 use crate::follow::kernel_path::{set_host_path, set_witness};
 use crate::follow::kernel_queueing::note_queueing;
+use crate::follow::pace::{is_silent, worse};
+use crate::model::PortPlan;
 use crate::ports::claim::Claim;
-use crate::ports::device::{AttachedDevice, KernelOptions, mtu_of};
+use crate::ports::device::{AttachedDevice, mtu_of};
 use crate::ports::kernel_settings::{complete, warn_of_forwarding};
 use crate::router::Inner;
-use millrace_pipeline::{DeviceCommand, PortCommand};
-use millrace_telemetry::EventKind;
-use millrace_wire::MacAddr;
 
 impl Inner {
     /// Reopens devices that came back, and sends changed port settings to the workers.
@@ -17,28 +21,40 @@ impl Inner {
         self.replace_devices();
         let before: Vec<_> = self.model.ports.iter().map(|plan| plan.settings.clone()).collect();
         let Some(mirror) = &self.kernel.mirror else { return Ok(()) };
-        if !complete(&mut self.model, &mirror.state()) {
-            return Ok(());
-        }
-        let changed: Vec<_> = self
-            .model
-            .ports
-            .iter()
-            .zip(before)
-            .filter(|(plan, before)| plan.settings != *before)
-            .map(|(plan, before)| (plan.clone(), before.up))
-            .collect();
-        for (plan, was_up) in changed {
-            if plan.settings.up != was_up {
-                self.observation.note_link(&plan.settings.name, plan.settings.up);
+        complete(&mut self.model, &mirror.state());
+        self.tell_ports(before)
+    }
+
+    /// Sends the settings of ports that differ from `before`. Settings that could not be sent are restored, so
+    /// that the next comparison finds the difference again.
+    pub(super) fn tell_ports(&mut self, before: Vec<PortSettings>) -> Result<(), ControlError> {
+        let mut done = Ok(());
+        for (index, before) in before.into_iter().enumerate() {
+            if self.model.ports[index].settings == before {
+                continue;
             }
-            tracing::info!(port = %plan.settings.name, up = plan.settings.up, mtu = plan.settings.mtu, "port changed");
-            warn_of_forwarding(&plan.settings);
-            if let Some(device) = self.devices.kernel.get_mut(&plan.id) {
-                device.take_over(plan.settings.mac)?;
+            if !is_silent(&done) {
+                match self.tell_port(index, before.up) {
+                    Ok(()) => continue,
+                    failed => done = worse(done, failed),
+                }
             }
-            self.workers.tell(|| PortCommand::Set(plan.id, plan.settings.clone()))?;
+            self.model.ports[index].settings = before;
         }
+        done
+    }
+
+    fn tell_port(&mut self, index: usize, was_up: bool) -> Result<(), ControlError> {
+        let PortPlan { id, settings, .. } = &self.model.ports[index];
+        if let Some(device) = self.devices.kernel.get_mut(id) {
+            device.take_over(settings.mac)?;
+        }
+        self.workers.tell(|| PortCommand::Set(*id, settings.clone()))?;
+        if settings.up != was_up {
+            self.observation.note_link(&settings.name, settings.up);
+        }
+        tracing::info!(port = %settings.name, up = settings.up, mtu = settings.mtu, "port changed");
+        warn_of_forwarding(settings);
         Ok(())
     }
 
@@ -60,53 +76,25 @@ impl Inner {
     }
 
     /// Releases devices that are gone or have other receive queues, and opens the devices that are there.
-    pub(super) fn replace_devices(&mut self) {
+    fn replace_devices(&mut self) {
         let Some(mirror) = &self.kernel.mirror else { return };
-        let links: Vec<_> = self
-            .model
-            .ports
-            .iter()
-            .filter(|plan| plan.is_kernel())
-            .map(|plan| {
-                (
-                    plan.clone(),
-                    mirror.state().link_by_name(plan.config.device.as_deref().unwrap_or_default()).cloned(),
-                )
-            })
-            .collect();
+        let kernel_ports = self.model.ports.iter().filter(|plan| plan.is_kernel());
+        let link = |plan: &PortPlan| {
+            let name = plan.config.device.as_deref().unwrap_or_default();
+            (plan.clone(), mirror.state().link_by_name(name).cloned())
+        };
+        let links: Vec<_> = kernel_ports.map(link).collect();
         for (plan, link) in links {
-            let held = self.devices.kernel.get(&plan.id).map(|device| device.ifindex);
-            let there = link.as_ref().map(|link| link.ifindex);
-            let is_other = self.devices.kernel.get(&plan.id).zip(link.as_ref());
+            let held = self.devices.kernel.get(&plan.id);
+            let is_other = held.zip(link.as_ref());
             let is_other = is_other.is_some_and(|(device, link)| device.has_other_queues(&link.name));
-            if (held == there && !is_other)
-                || (held.is_none() && !link.as_ref().is_some_and(|link| link.admin_up))
-            {
+            let is_same =
+                held.map(|device| device.ifindex) == link.as_ref().map(|link| link.ifindex) && !is_other;
+            if is_same || (held.is_none() && !link.as_ref().is_some_and(|link| link.admin_up)) {
                 continue;
             }
-            if self.devices.kernel.contains_key(&plan.id) {
-                let what = if is_other { "released: its receive queues changed" } else { "gone" };
-                tracing::warn!(port = %plan.settings.name, "device is {what}");
-                self.observation.note_device(&plan, EventKind::DeviceGone, what);
-                let share = self.devices.share(plan.id, self.offload.sent(plan.id));
-                self.counters.device_gone(plan.id, &share);
-                self.devices.kernel.remove(&plan.id);
-                if !is_other {
-                    self.counters.forget_device_drops(plan.id);
-                }
-                if let Err(error) = self.offload.forget_port(plan.id, &mut self.workers) {
-                    tracing::error!("{error}");
-                }
-                // The other ports must not take the closing of this device's sockets for the death of the
-                // router, so they need another witness.
-                if let Err(error) = set_witness(&mut self.devices)
-                    .and_then(|()| self.devices.set_host_outputs(&self.model, &mut self.workers))
-                {
-                    tracing::error!("{error}");
-                }
-                let device = plan.settings.device;
-                // The next important command detects a worker that does not answer.
-                let _ = self.workers.ask(|reply| DeviceCommand::Remove(device, reply));
+            if held.is_some() {
+                self.release_device(&plan, is_other);
             }
             if let Some(link) = link.filter(|link| link.admin_up) {
                 match self.reopen(&plan, &link) {
@@ -120,26 +108,35 @@ impl Inner {
         }
     }
 
-    pub(super) fn reopen(
-        &mut self,
-        plan: &crate::model::PortPlan,
-        link: &millrace_host::HostLink,
-    ) -> Result<(), ControlError> {
-        let on_death = self.supervision.death.of_port(plan.id).unwrap_or(millrace_config::OnDeath::Kernel);
-        let options = KernelOptions {
-            on_death,
-            segment_mtu: mtu_of(link),
-            no_cache: self.offload.why_no_cache(),
-            control_plane: self.model.options.control_plane,
-        };
-        let (mut device, capabilities) = AttachedDevice::attach(
-            plan,
-            link,
-            Claim::take(link.ifindex, &link.name)?,
-            options,
-            self.offload.cache(),
-        )?
-        .open(&mut self.workers)?;
+    /// Releases the device of a port: it is gone, or `is_other` tells that its receive queues have changed.
+    fn release_device(&mut self, plan: &PortPlan, is_other: bool) {
+        let what = if is_other { "released: its receive queues changed" } else { "gone" };
+        tracing::warn!(port = %plan.settings.name, "device is {what}");
+        self.observation.note_device(plan, EventKind::DeviceGone, what);
+        let share = self.devices.share(plan.id, self.offload.sent(plan.id));
+        self.counters.device_gone(plan.id, &share);
+        self.devices.kernel.remove(&plan.id);
+        if !is_other {
+            // The next device of that name counts from zero.
+            self.counters.device_drops_before.remove(&plan.id);
+        }
+        let forgotten = self.offload.forget_port(plan.id, &mut self.workers);
+        // The other ports must not take the closing of this device's sockets for the death of the router, so
+        // they need another witness.
+        let others = set_witness(&mut self.devices)
+            .and_then(|()| self.devices.set_host_outputs(&self.model, &mut self.workers));
+        for error in [forgotten, others].into_iter().filter_map(Result::err) {
+            tracing::error!("{error}");
+        }
+        // The next important command detects a worker that does not answer.
+        let _ = self.workers.ask(|reply| DeviceCommand::Remove(plan.settings.device, reply));
+    }
+
+    fn reopen(&mut self, plan: &PortPlan, link: &HostLink) -> Result<(), ControlError> {
+        let claim = Claim::take(link.ifindex, &link.name)?;
+        let options = self.kernel_options(plan.id, mtu_of(link));
+        let attached = AttachedDevice::attach(plan, link, claim, options, self.offload.cache())?;
+        let (mut device, capabilities) = attached.open(&mut self.workers)?;
         device.take_over(MacAddr(link.mac.unwrap_or_default()))?;
         self.devices.capabilities.insert(plan.settings.device, capabilities);
         self.devices.kernel.insert(plan.id, device);

@@ -5,6 +5,7 @@ use millrace_config::Change;
 use millrace_host::{HostChange, Mirror};
 
 use crate::ControlError;
+use crate::follow::pace::is_silent;
 use crate::router::{Inner, Router};
 use crate::routes::changes::PATIENCE;
 use crate::routes::configured::{Changed, Refused};
@@ -25,9 +26,6 @@ impl Router {
     }
 
     /// Makes a single change of a route. When this returns, the next packet uses it.
-    ///
-    /// # Errors
-    /// Returns the errors of [`to_change`](Self::to_change), and the reason for a failure.
     pub(crate) async fn change_route(&self, change: Change) -> Result<(), ControlError> {
         let mut changed = Changed::new(Refused::IsError);
         let (_, outcome) = self.to_change()?.configured_routes().change(&[change], &mut changed);
@@ -70,14 +68,20 @@ impl Router {
 }
 
 impl Inner {
-    /// Sends the workers the current routes to prefixes whose configured route only they hold.
+    /// Sends the workers the current routes to prefixes whose configured route only they hold. If a worker
+    /// doesn't answer, the next call sends them again.
     pub(crate) fn tell_own(&mut self, prefixes: &[IpNet]) -> Result<(), ControlError> {
         let ports = self.devices.by_index();
         let route = |prefix: &IpNet| {
             let own = self.model.own_routes.get(prefix).cloned();
             (*prefix, own.or_else(|| from_kernel(&self.kernel.route_to(*prefix)?, &ports)))
         };
-        let changes = prefixes.iter().map(route).collect();
-        self.routes.table.change(changes, &mut self.workers)
+        self.routes.untold.extend(prefixes);
+        let changes = self.routes.untold.iter().map(route).collect();
+        let told = self.routes.table.change(changes, &mut self.workers);
+        if !is_silent(&told) {
+            self.routes.untold.clear();
+        }
+        told
     }
 }

@@ -1,14 +1,15 @@
 //! Planned ports of a configuration.
 
-use super::{PortPlan, reverse_path};
-use crate::ControlError;
-use ipnet::IpNet;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+
 use millrace_config::{Config, Step, VlanIds};
 use millrace_pipeline::{DeviceId, PortSettings, Stack, Tags};
 use millrace_units::PortId;
 use millrace_wire::MacAddr;
-use std::collections::hash_map::DefaultHasher;
-use std::hash::{Hash, Hasher};
+
+use super::{PortPlan, reverse_path};
+use crate::ControlError;
 
 pub(crate) fn plan_ports(config: &Config) -> Result<Vec<PortPlan>, ControlError> {
     let mut plans: Vec<PortPlan> = Vec::new();
@@ -17,11 +18,8 @@ pub(crate) fn plan_ports(config: &Config) -> Result<Vec<PortPlan>, ControlError>
     let (subs, mains): (Vec<_>, Vec<_>) = ports.partition(|(_, port)| port.vlan.is_some());
     for (_, port) in mains {
         let id = PortId(plans.len() as u16);
-        plans.push(PortPlan {
-            id,
-            config: port.clone(),
-            settings: settings(port, DeviceId(id.0), Tags::NONE),
-        });
+        let settings = settings(port, DeviceId(id.0), Tags::NONE);
+        plans.push(PortPlan { id, config: port.clone(), settings });
     }
     for (index, port) in subs {
         let wrong = |key: &str, problem: String| {
@@ -33,8 +31,8 @@ pub(crate) fn plan_ports(config: &Config) -> Result<Vec<PortPlan>, ControlError>
         let Some(device) = parent.map(|plan| plan.settings.device) else {
             let device = port.device.as_deref().unwrap_or("nothing");
             let problem =
-                format!(" is a VLAN sub-interface of {device}, which is not a port: add a port for {device}");
-            return wrong("device", problem);
+                format!("is a VLAN sub-interface of {device}, which is not a port: add a port for {device}");
+            return wrong("device", format!(" {problem}"));
         };
         let tags = match port.vlan {
             Some(VlanIds::Single(id)) => Tags::single(id),
@@ -50,7 +48,7 @@ pub(crate) fn plan_ports(config: &Config) -> Result<Vec<PortPlan>, ControlError>
     Ok(plans)
 }
 
-pub(super) fn settings(port: &millrace_config::Port, device: DeviceId, tags: Tags) -> PortSettings {
+fn settings(port: &millrace_config::Port, device: DeviceId, tags: Tags) -> PortSettings {
     PortSettings {
         name: port.name.to_string(),
         device,
@@ -63,12 +61,12 @@ pub(super) fn settings(port: &millrace_config::Port, device: DeviceId, tags: Tag
         forwards6: true,
         input_weight: port.input_weight.0,
         reverse_path: reverse_path(port.reverse_path),
-        addresses: port.address.iter().map(|net| *net.value()).collect::<Vec<IpNet>>(),
+        addresses: port.address.iter().map(|net| *net.value()).collect(),
     }
 }
 
 /// Returns a locally administered MAC address derived from a name.
-pub(super) fn made_mac(name: &str) -> MacAddr {
+fn made_mac(name: &str) -> MacAddr {
     let mut hasher = DefaultHasher::new();
     name.hash(&mut hasher);
     let [a, b, c, d, e, ..] = hasher.finish().to_be_bytes();

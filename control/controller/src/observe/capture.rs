@@ -64,7 +64,7 @@ impl Capture {
         let place = match &request.place {
             CaptureAt::Anywhere => CapturePlace::Ports,
             CaptureAt::Port(name) => CapturePlace::Port(model.port(name)?.id),
-            CaptureAt::Gate(name) => CapturePlace::Gate(model.gate(name)?),
+            CaptureAt::Gate(name) => CapturePlace::Gate(model.plugins.gate(name)?.id),
             CaptureAt::Instance(name) => CapturePlace::Instance(model.instance(name)?),
         };
         let snap = if request.snap == 0 { u32::from(u16::MAX) } else { request.snap };

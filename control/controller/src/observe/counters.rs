@@ -18,7 +18,7 @@ pub(crate) struct Counters {
     /// Counters since the last clearing of XDP programs whose devices are gone, by port.
     share_gone: HashMap<PortId, KernelShare>,
     /// Transmit drops of each port's device when the counters were cleared, or when the router started.
-    device_drops_before: HashMap<PortId, u64>,
+    pub device_drops_before: HashMap<PortId, u64>,
 }
 
 impl Default for Counters {
@@ -65,11 +65,6 @@ impl Counters {
         self.share_offset.insert(port, KernelShare { sent: now.sent, ..KernelShare::default() });
     }
 
-    /// Forgets the transmit drops of a port's device, because the next device of that name counts from zero.
-    pub fn forget_device_drops(&mut self, port: PortId) {
-        self.device_drops_before.remove(&port);
-    }
-
     /// Clears the counters. `shares` are the current counters of the ports' XDP programs, and `drops` the
     /// transmit drops of the ports' devices.
     pub fn clear(&mut self, shares: HashMap<PortId, KernelShare>, drops: HashMap<PortId, u64>) {
@@ -77,11 +72,6 @@ impl Counters {
         self.share_gone.clear();
         self.device_drops_before = drops;
         self.rates = Rate::since(thread::now());
-    }
-
-    /// Stores the transmit drops of the ports' devices at the start.
-    pub fn begin_device_drops(&mut self, drops: HashMap<PortId, u64>) {
-        self.device_drops_before = drops;
     }
 
     /// Returns the transmit drops of the ports' devices since the last clearing. `now` are the drops since

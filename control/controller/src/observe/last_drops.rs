@@ -8,8 +8,8 @@ use millrace_units::PortId;
 
 use crate::model::Model;
 use crate::observe::trace::with_link;
-use crate::ports::headers::{Headers, hexadecimal};
-use crate::show;
+use crate::ports::headers::Headers;
+use crate::show::{self, hexadecimal};
 use crate::view::{DroppedView, RawFrame};
 
 /// Number of the last dropped packet that a reader has seen at each worker.

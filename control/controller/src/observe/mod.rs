@@ -46,14 +46,13 @@ pub(crate) struct Observed {
 
 /// Observation of the router: its events, captures and traces.
 pub(crate) struct Observation {
-    /// Start of the router.
-    started: Instant,
-    /// Event log.
+    /// Time of the start.
+    pub(crate) started: Instant,
     pub events: Events,
     /// State at the last check for events.
     observed: Observed,
     /// Number of captures started so far.
-    captures: u32,
+    pub(crate) captures: u32,
     /// Number of traces started so far.
     pub(crate) traces: u32,
     pub(crate) tracing: Option<u32>,
@@ -73,17 +72,6 @@ impl Default for Observation {
 }
 
 impl Observation {
-    /// Returns the time when the router started.
-    pub fn started(&self) -> Instant {
-        self.started
-    }
-
-    /// Returns the number for a new capture.
-    pub fn next_capture(&mut self) -> u32 {
-        self.captures += 1;
-        self.captures
-    }
-
     /// Notes events for the start of forwarding, and for instances that start in quarantine.
     pub fn note_start(&mut self, model: &Model, origin: &str) {
         let version = env!("CARGO_PKG_VERSION");
@@ -176,7 +164,8 @@ impl Observation {
         self.events.note(kind, port, text, json!({"port": port, "device": device}));
     }
 
-    /// Notes that an instance failed at a worker, or that its host companion failed; then `worker` is `None`.
+    /// Logs and notes that an instance failed at a worker, or that its host companion failed; then `worker` is
+    /// `None`.
     pub fn note_failure(
         &mut self,
         model: &Model,
@@ -199,6 +188,14 @@ impl Observation {
             "health": health.name(),
             "host_companion": slow,
         });
+        tracing::warn!(
+            instance = name,
+            kind = fault.kind,
+            health = health.name(),
+            "{} failed: {}",
+            if slow { "the host companion of the instance" } else { "the instance" },
+            fault.text
+        );
         let text = format!("{half} {name} failed, {}: {}", fault.kind, fault.text);
         self.events.note(EventKind::PluginFault, &name, text, details);
         let limits = model.options.instances;

@@ -12,6 +12,7 @@ use crate::ControlError;
 use crate::flows::lookup;
 use crate::model::packets::parse_packet;
 use crate::view::LookupView;
+use crate::workers::ask::Ask;
 
 /// Size of each worker's capture ring in bytes.
 const CAPTURE_ROOM: usize = 1 << 20;
@@ -41,18 +42,18 @@ impl OfflineRouter {
     }
 
     /// Explains what the router would do with a packet.
-    ///
-    /// # Errors
-    /// An invalid description of the packet.
     pub fn lookup(&mut self, packet: &str) -> Result<LookupView, ControlError> {
         let question = parse_packet(packet, &self.model)?;
         let worker = self.workers.owner_of_flow(&question.key);
         let explanation = self.workers.ask_one(worker, |reply| ObservationCommand::Explain(question, reply));
         let explanation = explanation.unwrap_or_default();
-        let leaf = explanation
-            .queue
-            .map(|(port, queue)| self.workers.ask(|reply| SchedulerCommand::FindLeaf(port, queue, reply)));
-        let leaf = leaf.into_iter().flatten().flatten().next();
+        let leaf = match explanation.queue {
+            Some((port, queue)) => {
+                self.workers.ask(|reply| SchedulerCommand::FindLeaf(port, queue, reply))?
+            }
+            None => Vec::new(),
+        };
+        let leaf = leaf.into_iter().flatten().next();
         Ok(lookup::view(explanation, leaf, &self.model, &self.route_table))
     }
 }

@@ -1,22 +1,20 @@
 //! Workers without threads: they run their iterations one after the other, when the caller asks.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use millrace_config::Config;
 use millrace_packet::{FlowKey, Pool};
 use millrace_pipeline::{
-    Command, CounterCommand, DeviceId, Event, FilterCommand, Handover, NeighbourChange,
-    NeighbourCommand, NeighbourKnowledge, NoHost, NumberedRoutes, OffloadCommand, ReplyTo, RouteCommand,
-    Snapshot, WaitingRoutes, Worker, WorkerLink, flow_hash,
+    Command, CounterCommand, DeviceId, Event, Handover, NeighbourChange, NeighbourCommand,
+    NeighbourKnowledge, NoHost, ReplyTo, Snapshot, Worker, WorkerLink, flow_hash,
 };
-use millrace_plugin::BindingId;
 use millrace_port::Port;
-use millrace_units::{Instant, NextHopIndex, PortId, QueueAccount};
+use millrace_units::{Instant, PortId};
 
 use crate::ControlError;
-use crate::show::Counts;
-use crate::workers::route_table::{RouteTable, TellRoutes};
-use crate::workers::{MOST_PIECES, sum_accounts};
+use crate::workers::ask::Ask;
+use crate::workers::route_table::RouteTable;
+use crate::workers::sum;
 
 /// Seed of all hashes; it is fixed, so that each replay has the same result.
 const SEED: u64 = 0x6d69_6c6c;
@@ -32,7 +30,7 @@ pub(super) struct Round {
 /// Data plane whose workers run when the caller asks.
 pub(super) struct OfflineWorkers {
     workers: Vec<(Worker, WorkerLink)>,
-    devices: HashMap<PortId, DeviceId>,
+    pub devices: HashMap<PortId, DeviceId>,
     pub now: Instant,
 }
 
@@ -55,11 +53,6 @@ impl OfflineWorkers {
         Ok(Self { workers, devices: HashMap::new(), now: Instant::ZERO })
     }
 
-    /// Returns the number of workers.
-    pub fn len(&self) -> usize {
-        self.workers.len()
-    }
-
     /// Returns the worker that owns a flow.
     pub fn owner_of_flow(&self, key: &FlowKey) -> usize {
         Handover::owner_of_hash(flow_hash(key, SEED), self.len())
@@ -69,11 +62,6 @@ impl OfflineWorkers {
     pub fn add_device(&mut self, device: DeviceId, port: Box<dyn Port>) {
         let owner = Handover::owner(device, self.len());
         self.workers[owner].0.add_device(device, port);
-    }
-
-    /// Records the device of a port.
-    pub fn note_port(&mut self, port: PortId, device: DeviceId) {
-        self.devices.insert(port, device);
     }
 
     /// Runs one iteration of each worker, then handles the events of the workers.
@@ -145,115 +133,44 @@ impl OfflineWorkers {
         commands.into_iter().enumerate().for_each(|(worker, command)| self.tell_one(worker, command));
     }
 
-    /// Asks a worker, and returns its answer.
-    pub fn ask_one<T, C: Into<Command>>(
-        &mut self,
-        worker: usize,
-        question: impl FnOnce(ReplyTo<T>) -> C,
-    ) -> Option<T> {
-        let (reply, answer) = std::sync::mpsc::sync_channel(1);
-        self.tell_one(worker, question(reply));
-        answer.try_recv().ok()
-    }
-
-    /// Asks all workers, and returns the answers that arrive.
-    pub fn ask<T, C: Into<Command>>(&mut self, question: impl Fn(ReplyTo<T>) -> C) -> Vec<T> {
-        (0..self.len()).filter_map(|worker| self.ask_one(worker, &question)).collect()
-    }
-
-    /// Checks that each worker has answered.
-    ///
-    /// # Errors
-    /// Fewer answers than workers.
-    fn all_answered(&self, answers: usize) -> Result<(), ControlError> {
-        match answers == self.len() {
-            true => Ok(()),
-            false => Err(ControlError::System("the data plane did not answer".into())),
-        }
-    }
-
     /// Returns the summed counters of all workers.
     pub fn snapshot(&mut self) -> Snapshot {
-        let mut sum = Snapshot::default();
-        self.ask(CounterCommand::Snapshot).into_iter().for_each(|snapshot| sum.merge(snapshot));
-        sum
-    }
-
-    /// Sets all counters to zero.
-    pub fn clear_counters(&mut self) {
-        for worker in 0..self.len() {
-            let mut entry = Some(0);
-            while let Some(from) = entry {
-                entry = self.ask_one(worker, |reply| OffloadCommand::Account(from, reply)).flatten();
-            }
-            let mut route = Some(NextHopIndex(0));
-            while let Some(from) = route {
-                route = self.ask_one(worker, |reply| RouteCommand::Clear(from, reply)).flatten();
-            }
-            let mut binding = Some(BindingId(0));
-            while let Some(from) = binding {
-                binding = self.ask_one(worker, |reply| FilterCommand::Clear(from, reply)).flatten();
-            }
-        }
-        self.tell(|| CounterCommand::Clear);
-    }
-
-    /// Returns the counts of all bindings, summed over the workers.
-    pub fn filter_counts(&mut self) -> Counts {
-        let mut sums = Counts::default();
-        for worker in 0..self.len() {
-            let mut from = Some(BindingId(0));
-            while let Some(start) = from {
-                let page = self.ask_one(worker, |reply| FilterCommand::Count(start, reply));
-                from = page.as_ref().and_then(|page| page.next);
-                sums.add(page.unwrap_or_default());
-            }
-        }
-        sums
+        sum(self.ask(CounterCommand::Snapshot).unwrap_or_default())
     }
 
     /// Lets workers refresh the neighbours used since the last refresh, as control does.
     pub fn refresh_neighbours(&mut self) {
         // There is no kernel to refresh: the reports go to the workers that resolve the neighbours.
-        let mut used = BTreeSet::new();
-        for _ in 0..MOST_PIECES {
-            let pieces = self.ask(NeighbourCommand::TakeUsed);
-            let more = pieces.iter().any(|piece| piece.more);
-            used.extend(pieces.into_iter().flat_map(|piece| piece.used));
-            if !more {
-                break;
-            }
-        }
-        for (port, address) in used {
+        for (port, address) in self.take_used_neighbours().unwrap_or_default() {
             self.tell_owner(NeighbourChange { port, address, state: NeighbourKnowledge::Used });
         }
     }
 }
 
-impl TellRoutes for OfflineWorkers {
-    fn tell(&mut self, command: &dyn Fn() -> RouteCommand) -> Result<(), ControlError> {
+impl Ask for OfflineWorkers {
+    fn len(&self) -> usize {
+        self.workers.len()
+    }
+
+    fn tell<C: Into<Command>>(&mut self, command: impl Fn() -> C) -> Result<(), ControlError> {
         Self::tell(self, command);
         Ok(())
     }
 
-    fn exchange(
+    fn ask_one<T, C: Into<Command>>(
         &mut self,
-        command: &dyn Fn(ReplyTo<NumberedRoutes>) -> RouteCommand,
-    ) -> Result<(), ControlError> {
-        let answers = self.ask(command).len();
-        self.all_answered(answers)
+        worker: usize,
+        question: impl FnOnce(ReplyTo<T>) -> C,
+    ) -> Result<T, ControlError> {
+        let (reply, answer) = std::sync::mpsc::sync_channel(1);
+        self.tell_one(worker, question(reply));
+        answer.try_recv().map_err(|_| ControlError::System("the data plane did not answer".into()))
     }
 
-    fn barrier(&mut self) -> Result<(), ControlError> {
-        let answers = self.ask(Command::Barrier).len();
-        self.all_answered(answers)
-    }
-
-    fn waiting_routes(&mut self, from: NextHopIndex) -> Result<Vec<WaitingRoutes>, ControlError> {
-        Ok(self.ask(|reply| RouteCommand::Waiting(from, reply)))
-    }
-
-    fn count_routes(&mut self, routes: &[NextHopIndex]) -> Result<Vec<QueueAccount>, ControlError> {
-        Ok(sum_accounts(self.ask(|reply| RouteCommand::Count(routes.to_vec(), reply))))
+    fn ask<T, C: Into<Command>>(
+        &mut self,
+        question: impl Fn(ReplyTo<T>) -> C,
+    ) -> Result<Vec<T>, ControlError> {
+        (0..self.len()).map(|worker| self.ask_one(worker, &question)).collect()
     }
 }

@@ -32,6 +32,7 @@ use crate::view::BindingView;
 use crate::view::GateCheckView;
 use crate::view::GateExplanationView;
 use crate::view::GateView;
+use crate::workers::ask::Ask;
 use crate::workers::death::Need;
 use millrace_classify::FilterExpression;
 use millrace_classify::analyse;
@@ -171,7 +172,7 @@ impl Operation for AddFilter {
         inner.supervision.death.refuse_silent(Need::Filters)?;
         FilterConflicts::with_conditions_of(&inner.model, &filter).add(&inner.model, &filter)?;
         refuse_unreachable(&filter, &inner.model, &inner.kernel, &inner.devices)?;
-        let bound = inner.model.add_configured_filter(&filter)?;
+        let bound = inner.model.add_filter(&filter)?;
         inner.gates().bound(bound)
     }
 }

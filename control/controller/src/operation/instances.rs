@@ -10,6 +10,7 @@ use crate::plugins::quarantine::Freed;
 use crate::router::Router;
 use crate::show;
 use crate::view::InstanceView;
+use crate::workers::ask::Ask;
 use millrace_pipeline::PluginCommand;
 use millrace_plugin_abi::Message;
 use millrace_plugin_abi::Reply;

@@ -18,6 +18,7 @@ use crate::ports::device_drops_now;
 use crate::router::Inner;
 use crate::router::Router;
 use crate::settings::Progress;
+use crate::settings::Waiting;
 use crate::show;
 use crate::show::KernelShare;
 use crate::view::ApplyingView;
@@ -30,6 +31,7 @@ use crate::view::StatusView;
 use crate::view::SummaryView;
 use crate::view::TraceView;
 use crate::view::TurnsView;
+use crate::workers::ask::Ask;
 use crate::workers::crash_capture::crashes;
 use millrace_packet::DropReason;
 use millrace_pipeline::DropQuery;
@@ -137,7 +139,8 @@ impl Operation for StartCapture {
         let Self(request) = self;
         let filter = router.select(request.filter.as_deref())?;
         let mut inner = router.lock();
-        let number = inner.observation.next_capture();
+        inner.observation.captures += 1;
+        let number = inner.observation.captures;
         let workers = inner.workers.len();
         let (capture, sinks) = Capture::new(&request, filter.as_ref(), number, &inner.model, workers)?;
         let start = |sink| ObservationCommand::StartCapture(Box::new(sink));
@@ -317,8 +320,8 @@ fn status_view(inner: &mut Inner, snapshot: &Snapshot) -> StatusView {
     StatusView {
         version: env!("CARGO_PKG_VERSION"),
         pid: std::process::id(),
-        uptime: snapshot.at.since(inner.observation.started()).as_secs_f64(),
-        mode: inner.settings.mode(),
+        uptime: snapshot.at.since(inner.observation.started).as_secs_f64(),
+        mode: inner.settings.mode,
         on_death: inner.supervision.death.view(),
         workers: inner.workers.len(),
         worker_cpu: inner.workers.cpu_times(),
@@ -333,9 +336,9 @@ fn status_view(inner: &mut Inner, snapshot: &Snapshot) -> StatusView {
             longest_change: snapshot.longest_change.as_micros() as u64,
         },
         sleeps: snapshot.sleeps,
-        applying: inner.settings.progress().map(|Progress { made, of }| ApplyingView { made, of }),
-        pending: inner.settings.pending(),
-        missing_routes: inner.routes.missing(),
+        applying: inner.settings.applying.map(|Progress { made, of }| ApplyingView { made, of }),
+        pending: inner.settings.waiting.as_ref().map(Waiting::pending),
+        missing_routes: inner.routes.wanted.view(),
         crashes: inner.settings.state.as_deref().map(crashes).filter(|crashes| !crashes.is_empty()),
         plugin_interface: PluginInterfaceView::default(),
         leftover_objects: Some(millrace_plugin::native::leftovers()).filter(|count| *count > 0),

@@ -118,7 +118,7 @@ impl Operation for GetCounters {
         let ports = inner.model.ports.iter().map(counters).collect();
         Ok(CountersView {
             time: utc_now(),
-            seconds: snapshot.at.since(inner.observation.started()).as_secs_f64(),
+            seconds: snapshot.at.since(inner.observation.started).as_secs_f64(),
             ports,
         })
     }

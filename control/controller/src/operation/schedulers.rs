@@ -372,7 +372,7 @@ async fn flow_queues(
     }
     let mut keys: HashMap<u32, FlowKey> = {
         let inner = router.lock();
-        inner.queueing.former_flows().map(|key| (inner.workers.hash_of(key), *key)).collect()
+        inner.queueing.former_flows.iter().map(|key| (inner.workers.hash_of(key), *key)).collect()
     };
     let note = |_, flow: FlowReport| {
         keys.insert(flow.hash, flow.key);

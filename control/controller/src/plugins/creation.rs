@@ -1,12 +1,10 @@
 //! Creation of instances in the model.
 
-use millrace_classify::CompiledExpression;
-use millrace_plugin::{PluginChange, PluginControlError};
+use millrace_plugin::PluginControlError;
 use millrace_plugin_abi::Runtime;
 use serde_json::{Map, Value};
 
-use crate::ControlError;
-use crate::model::Model;
+use crate::model::{Model, PluginChange};
 use crate::workers::crash::beginning;
 
 impl Model {
@@ -16,17 +14,7 @@ impl Model {
         plugin: &str,
         name: &str,
         settings: Map<String, Value>,
-    ) -> Result<Vec<PluginChange<CompiledExpression>>, ControlError> {
-        Ok(self.create_instance_as(plugin, name, settings)?)
-    }
-
-    /// Works like [`create_instance`](Self::create_instance), but returns the unconverted error.
-    pub(crate) fn create_instance_as(
-        &mut self,
-        plugin: &str,
-        name: &str,
-        settings: Map<String, Value>,
-    ) -> Result<Vec<PluginChange<CompiledExpression>>, PluginControlError> {
+    ) -> Result<Vec<PluginChange>, PluginControlError> {
         let Some(held) = self.repository.quarantine().find(name, plugin) else {
             let runtime =
                 self.plugins.plugin_named(plugin).map_or(Runtime::BuiltIn, |plugin| plugin.runtime());

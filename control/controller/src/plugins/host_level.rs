@@ -5,7 +5,7 @@
 //! first companion.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -52,7 +52,6 @@ enum HostCommand {
 pub(crate) enum HostSays {
     /// Output of a call.
     Given(Given),
-    /// Failure of a call.
     Failed(Failure),
 }
 
@@ -118,27 +117,28 @@ impl HostLevel {
         slow: Option<Box<dyn Instance>>,
         (version, same): (u32, bool),
     ) -> Result<(), ControlError> {
-        let Some(instance) = slow else { return self.remove(id) };
+        let Some(instance) = slow else {
+            self.remove(id);
+            return Ok(());
+        };
         let successor = Successor { instance, inheritance: Inheritance::Tried, version, same_version: same };
         self.start()?.commands.send(HostCommand::Put(id, successor)).map_err(|_| gone())
     }
 
     /// Removes the host companion of an instance, if it has one.
-    pub fn remove(&mut self, id: InstanceId) -> Result<(), ControlError> {
+    pub fn remove(&mut self, id: InstanceId) {
         self.lost.remove(&id);
-        match &self.running {
-            Some(running) => running.commands.send(HostCommand::Remove(id)).map_err(|_| gone()),
-            None => Ok(()),
+        if let Some(running) = self.running() {
+            // If the thread ends now, so does the companion.
+            let _ = running.commands.send(HostCommand::Remove(id));
         }
     }
 
     /// Sends a message to the host companion of an instance. If the queue is full, the message is lost and
     /// counted.
     pub fn message(&mut self, id: InstanceId, bytes: Vec<u8>) {
-        let sent =
-            self.running.as_ref().map(|running| running.commands.try_send(HostCommand::Message(id, bytes)));
+        let sent = self.running().map(|running| running.commands.try_send(HostCommand::Message(id, bytes)));
         if !matches!(sent, Some(Ok(()))) {
-            debug_assert!(!matches!(sent, Some(Err(TrySendError::Disconnected(_)))));
             *self.lost.entry(id).or_default() += 1;
         }
     }
@@ -151,7 +151,7 @@ impl HostLevel {
         message: Message,
     ) -> Result<oneshot::Receiver<Option<Reply>>, ControlError> {
         let (reply, answer) = oneshot::channel();
-        let running = self.running.as_ref().ok_or_else(gone)?;
+        let running = self.running().ok_or_else(gone)?;
         let busy = |_| {
             ControlError::System(format!(
                 "{MOST_WAITING} commands to host companions are waiting already: try again later"
@@ -163,7 +163,7 @@ impl HostLevel {
 
     /// Returns the reports of all host companions, with the messages lost at control added.
     pub fn report(&self) -> Result<SlowReports, ControlError> {
-        let Some(running) = &self.running else { return Ok(SlowReports::new()) };
+        let Some(running) = self.running() else { return Ok(SlowReports::new()) };
         let (reply, answer) = sync_channel(1);
         running.commands.send(HostCommand::Report(reply)).map_err(|_| gone())?;
         let mut reports = answer.recv_timeout(PATIENCE).map_err(|_| gone())?;
@@ -178,8 +178,13 @@ impl HostLevel {
         std::mem::take(&mut *self.said.waiting.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Returns the thread; `None` before the first companion, and after a panic of the thread.
+    fn running(&self) -> Option<&Running> {
+        self.running.as_ref().filter(|running| !running.thread.is_finished())
+    }
+
     fn start(&mut self) -> Result<&Running, ControlError> {
-        if self.running.is_none() {
+        if self.running().is_none() {
             let (commands, received) = sync_channel(MOST_WAITING);
             let (said, limits) = (self.said.clone(), self.limits);
             let begin = || {
@@ -192,7 +197,7 @@ impl HostLevel {
             let thread = begun.map_err(|error| failed(error.to_string()))?;
             self.running = Some(Running { commands, thread });
         }
-        self.running.as_ref().ok_or_else(gone)
+        self.running().ok_or_else(gone)
     }
 }
 

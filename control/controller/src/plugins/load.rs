@@ -23,7 +23,6 @@ use crate::model::Model;
 use crate::view::PluginView;
 use crate::{ControlError, NewPlugin};
 
-/// Reason for refusing a shared object.
 const REFUSED: &str = "it is a shared object, which is trusted with the whole router, and the configuration refuses shared objects: \
     set `shared-objects = \"allow\"` in [plugins], or build the plugin as WebAssembly (`--runtime wasm`)";
 
@@ -63,15 +62,10 @@ pub(crate) struct Admissions {
     slow: Option<Admission>,
 }
 
-/// Version records written for a plugin and its host companion.
-pub(crate) struct AllRemembered([Option<Remembered>; 2]);
-
 /// Policy for loading plugins.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Admitted {
-    /// Trusted signers.
     pub trust: Arc<Trust>,
-    /// Whether shared objects are allowed.
     pub shared_objects: SharedObjects,
     /// Whether plugins run. In a plan, a shared object is only described from its manifest.
     pub runs: bool,
@@ -80,7 +74,8 @@ pub(crate) struct Admitted {
 impl Admitted {
     /// Returns the policy of a router.
     pub fn of(model: &Model) -> Self {
-        Self { trust: model.repository.trust(), shared_objects: model.shared_objects, runs: true }
+        let shared_objects = model.plugin_settings.shared_objects;
+        Self { trust: model.repository.trust(), shared_objects, runs: true }
     }
 }
 
@@ -136,17 +131,15 @@ const SLOW_MEMORY: usize = 64 << 20;
 /// the host level.
 fn examine_slow(admitted: &Admitted, path: &Path) -> Result<(PluginFile, Examined), String> {
     let file = PluginFile::read(path)?;
-    let checked = admitted.trust.check(&file.module, file.signature.as_deref());
-    let checked = checked.map_err(|problem| problem.to_string())?;
-    if is_object(&file.module) {
-        return Err("it is a shared object, but a host companion must be a WebAssembly module".to_owned());
-    }
-    let manifest = wasm::inspect(&file.module).map_err(|error| error.to_string())?.manifest;
-    let origin = checked.fits(&manifest).map_err(|problem| problem.to_string())?;
-    match Halves::problem(&manifest) {
-        Some(problem) => Err(problem),
-        None => Ok((file, Examined { manifest, origin })),
-    }
+    let examined = file.examine(admitted, |module| match is_object(module) {
+        true => Err("it is a shared object, but a host companion must be a WebAssembly module".to_owned()),
+        false => module_manifest(module),
+    })?;
+    Halves::problem(&examined.manifest).map_or(Ok((file, examined)), Err)
+}
+
+fn module_manifest(module: &[u8]) -> Result<Manifest, String> {
+    wasm::inspect(module).map(|inspected| inspected.manifest).map_err(|error| error.to_string())
 }
 
 /// Checks a plugin file and the file of its host companion. Then compiles modules: the plugin's by `compile`,
@@ -160,7 +153,12 @@ fn load_by(
 ) -> Result<Loaded, ControlError> {
     let refused = |problem: String| ControlError::invalid(format!("plugin {path}: {problem}"));
     let file = PluginFile::read(Path::new(path)).map_err(refused)?;
-    let examined = file.examine(admitted).map_err(refused)?;
+    let own_manifest = |module: &[u8]| match is_object(module) {
+        true if admitted.shared_objects == SharedObjects::Refuse => Err(REFUSED.to_owned()),
+        true => native::manifest(module).map_err(|error| error.to_string()),
+        false => module_manifest(module),
+    };
+    let examined = file.examine(admitted, own_manifest).map_err(refused)?;
     admit(Half::Own, &examined.manifest, examined.origin)?;
     let Some(name) = examined.manifest.host_companion.clone() else {
         return file.load(admitted, examined.origin, compile).map_err(refused);
@@ -199,18 +197,25 @@ pub(crate) fn admit_version(
     origin: Origin,
     new: &NewPlugin,
 ) -> Result<(), ControlError> {
-    let admitted = model.repository.admit(&manifest.name, &manifest.version, origin, new.allow_downgrade);
+    admit_half(model, half, (&manifest.name, &manifest.version), origin, new).map(drop)
+}
+
+fn admit_half(
+    model: &Model,
+    half: Half,
+    (name, version): (&str, &str),
+    origin: Origin,
+    new: &NewPlugin,
+) -> Result<Admission, ControlError> {
+    let admitted = model.repository.admit(name, version, origin, new.allow_downgrade);
     let refused = |problem| ControlError::invalid(format!("plugin {}: {}{problem}", new.path, half.prefix()));
-    admitted.map(drop).map_err(refused)
+    admitted.map_err(refused)
 }
 
 /// Admits a loaded plugin for registration. Refuses a downgrade of the plugin or of its host companion.
 pub(crate) fn admit(model: &Model, loaded: &Loaded, new: &NewPlugin) -> Result<Admissions, ControlError> {
-    let admit = |plugin: &dyn Plugin, origin, half: Half| {
-        let admitted = model.repository.admit(plugin.name(), plugin.version(), origin, new.allow_downgrade);
-        let refused =
-            |problem| ControlError::invalid(format!("plugin {}: {}{problem}", new.path, half.prefix()));
-        admitted.map_err(refused)
+    let admit = |plugin: &dyn Plugin, origin, half| {
+        admit_half(model, half, (plugin.name(), plugin.version()), origin, new)
     };
     let slow = loaded.plugin.host_companion().zip(loaded.slow_origin);
     Ok(Admissions {
@@ -220,18 +225,15 @@ pub(crate) fn admit(model: &Model, loaded: &Loaded, new: &NewPlugin) -> Result<A
 }
 
 /// Stores the versions of a plugin and of its host companion on disk, before the plugin counts as loaded.
-pub(crate) fn remember(model: &mut Model, admitted: &Admissions) -> Result<AllRemembered, ControlError> {
-    let mut all = AllRemembered([None, None]);
-    for (admission, place) in [Some(&admitted.own), admitted.slow.as_ref()].into_iter().zip(0..) {
-        let Some(admission) = admission else { continue };
+pub(crate) fn remember(model: &mut Model, admitted: &Admissions) -> Result<Vec<Remembered>, ControlError> {
+    let mut all = Vec::new();
+    for admission in [Some(&admitted.own), admitted.slow.as_ref()].into_iter().flatten() {
         match model.repository.remember(admission) {
-            Ok(remembered) => all.0[place] = Some(remembered),
+            Ok(remembered) => all.push(remembered),
             Err(error) => {
                 take_back(model, all);
-                return Err(ControlError::system(
-                    "store the plugin's version, which is needed to refuse downgrades",
-                    error,
-                ));
+                let what = "store the plugin's version, which is needed to refuse downgrades";
+                return Err(ControlError::system(what, error));
             }
         }
     }
@@ -239,8 +241,8 @@ pub(crate) fn remember(model: &mut Model, admitted: &Admissions) -> Result<AllRe
 }
 
 /// Removes the version records of a plugin that was not loaded after all.
-pub(crate) fn take_back(model: &mut Model, remembered: AllRemembered) {
-    for remembered in remembered.0.into_iter().flatten() {
+pub(crate) fn take_back(model: &mut Model, all: Vec<Remembered>) {
+    for remembered in all {
         if let Err(error) = model.repository.take_back(remembered) {
             tracing::error!(
                 "can't remove the version record of a plugin that was not loaded, so older versions may be refused as downgrades: {error}"
@@ -311,15 +313,16 @@ impl PluginFile {
         Ok(Self { module, signature })
     }
 
-    /// Checks signature and policy, and that the manifest fits the signature. Runs no code of the plugin.
-    fn examine(&self, admitted: &Admitted) -> Result<Examined, String> {
+    /// Checks the signature, reads the manifest by `manifest`, and checks that it fits the signature. Runs no
+    /// code of the plugin.
+    fn examine(
+        &self,
+        admitted: &Admitted,
+        manifest: impl FnOnce(&[u8]) -> Result<Manifest, String>,
+    ) -> Result<Examined, String> {
         let checked = admitted.trust.check(&self.module, self.signature.as_deref());
         let checked = checked.map_err(|problem| problem.to_string())?;
-        let manifest = match is_object(&self.module) {
-            true if admitted.shared_objects == SharedObjects::Refuse => return Err(REFUSED.to_owned()),
-            true => native::manifest(&self.module).map_err(|error| error.to_string())?,
-            false => wasm::inspect(&self.module).map_err(|error| error.to_string())?.manifest,
-        };
+        let manifest = manifest(&self.module)?;
         let origin = checked.fits(&manifest).map_err(|problem| problem.to_string())?;
         Ok(Examined { manifest, origin })
     }

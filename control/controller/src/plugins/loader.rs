@@ -11,27 +11,20 @@ use crate::ControlError;
 use crate::plugins::load::{Admit, Admitted, Loaded};
 
 /// Loader of plugin files. Clones share the compiler and the other state.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Loader {
     state: Arc<Mutex<State>>,
     purpose: Purpose,
 }
 
-/// Function that takes a plugin and the result of its optimised compilation.
-type Receive = dyn Fn(&WasmPlugin, Result<(), CompileError>) + Send + Sync;
+/// Plugin with the result of its optimised compilation.
+type Better = (WasmPlugin, Result<(), CompileError>);
 
 /// Receiver of the results of optimised compilation.
-#[derive(Clone)]
-struct Receiver(Arc<Receive>);
-
-impl std::fmt::Debug for Receiver {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Receiver")
-    }
-}
+type Receiver = Arc<dyn Fn(Better) + Send + Sync>;
 
 /// Purpose of loading plugins.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 enum Purpose {
     /// Running the plugins.
     Run,
@@ -41,11 +34,8 @@ enum Purpose {
     PlanChange(Admitted),
 }
 
-#[derive(Debug)]
 struct State {
-    /// Settings of the compiler.
     compiling: CompilerSettings,
-    /// Settings of sandboxed plugins.
     sandbox: SandboxSettings,
     /// Compiler, created when the first plugin is loaded.
     compiler: Option<Compiler>,
@@ -53,13 +43,6 @@ struct State {
     early: Vec<Better>,
     /// Receiver of the results; `None` until the router exists.
     receiver: Option<Receiver>,
-}
-
-/// Plugin with the result of its optimised compilation.
-#[derive(Debug)]
-struct Better {
-    plugin: WasmPlugin,
-    result: Result<(), CompileError>,
 }
 
 impl Loader {
@@ -119,9 +102,6 @@ impl Loader {
 
     /// Loads a plugin file: checks the signature, calls `admit`, and only then compiles the module or loads
     /// the shared object. This may take long.
-    ///
-    /// # Errors
-    /// Returns an error if the file can't be read, is not admitted, or is no plugin for this router.
     pub fn load(&self, own: &Admitted, path: &str, admit: Admit<'_>) -> Result<Loaded, ControlError> {
         let admitted = match &self.purpose {
             Purpose::Run => own.clone(),
@@ -131,7 +111,7 @@ impl Loader {
         let (compiler, state) = (self.compiler()?, Arc::downgrade(&self.state));
         let upgraded = move |plugin: &WasmPlugin, result| {
             if let Some(state) = state.upgrade() {
-                Self { state, purpose: Purpose::Run }.tell(Better { plugin: plugin.clone(), result });
+                Self { state, purpose: Purpose::Run }.tell((plugin.clone(), result));
             }
         };
         crate::plugins::load::load(&compiler, &admitted, path, admit, upgraded)
@@ -140,18 +120,18 @@ impl Loader {
     /// Passes a result of optimised compilation to the receiver, or keeps it until there is one.
     fn tell(&self, better: Better) {
         let mut state = self.lock();
-        let Some(Receiver(receive)) = state.receiver.clone() else { return state.early.push(better) };
+        let Some(receive) = state.receiver.clone() else { return state.early.push(better) };
         drop(state);
-        receive(&better.plugin, better.result);
+        receive(better);
     }
 
     /// Registers the receiver of the results of optimised compilation, and passes it those that have arrived.
-    pub fn serve(&self, receive: impl Fn(&WasmPlugin, Result<(), CompileError>) + Send + Sync + 'static) {
-        let receiver = Receiver(Arc::new(receive));
+    pub fn serve(&self, receive: impl Fn(Better) + Send + Sync + 'static) {
+        let receive: Receiver = Arc::new(receive);
         let mut state = self.lock();
-        state.receiver = Some(receiver.clone());
+        state.receiver = Some(receive.clone());
         let early = std::mem::take(&mut state.early);
         drop(state);
-        early.into_iter().for_each(|better| (receiver.0)(&better.plugin, better.result));
+        early.into_iter().for_each(|better| receive(better));
     }
 }

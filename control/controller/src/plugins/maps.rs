@@ -22,7 +22,3 @@ pub(crate) fn summary(map: &Arc<SharedMap>) -> MapView {
         more: false,
     }
 }
-
-pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}

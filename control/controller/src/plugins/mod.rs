@@ -22,10 +22,11 @@ use crate::events::Events;
 use crate::flows::offload::Offload;
 use crate::model::Model;
 use crate::plugins::host_level::HostLevel;
-use crate::plugins::load::{Admitted, Loaded};
+use crate::plugins::load::{Loaded, enter};
 use crate::plugins::loader::Loader;
 use crate::view::{InstanceView, PluginView};
 use crate::workers::Workers;
+use crate::workers::ask::Ask;
 use crate::{ControlError, NewPlugin, show};
 
 /// Maximum number of waiting plugin requests.
@@ -34,7 +35,7 @@ const MOST_REQUESTS: usize = 256;
 /// Plugins of the router beside its model.
 pub(crate) struct Plugins {
     /// Loader of plugins that are files.
-    loader: Loader,
+    pub loader: Loader,
     /// Host companions of plugins.
     pub host_level: HostLevel,
     /// Queued change requests of plugin instances, each with the name of its instance.
@@ -80,15 +81,11 @@ impl Plugins {
         model.repository.unloaded(name);
         let text = format!("plugin {name} is unloaded");
         events.note(EventKind::PluginUnloaded, name, text, json!({"plugin": name}));
-        known.ok_or_else(|| {
-            ControlError::System(format!("internal error: plugin {name:?} was not registered"))
-        })
+        let missing = || ControlError::System(format!("internal error: plugin {name:?} was not registered"));
+        known.ok_or_else(missing)
     }
 
     /// Returns the instance of this name, with its counters.
-    ///
-    /// # Errors
-    /// Returns an error if the instance is unknown, or if the data plane does not answer.
     pub fn find_instance(
         &self,
         name: &str,
@@ -99,26 +96,9 @@ impl Plugins {
         let (snapshot, counts) = (workers.snapshot()?, workers.filter_counts()?);
         let slow = self.host_level.report()?;
         let stays_up = |id| offload.stays_up(id, &model.plugins);
-        let instances = show::instances(&snapshot, &counts, model, &stays_up, &slow);
-        instances
-            .into_iter()
-            .find(|instance| instance.name == name)
-            .ok_or_else(|| ControlError::not_found(format!("no instance is named {name:?}")))
-    }
-
-    /// Returns the loader of plugin files.
-    pub fn loader(&self) -> Loader {
-        self.loader.clone()
-    }
-
-    /// Returns a loader for planning a change of the running router.
-    pub fn planning_loader(&self, admitted: Admitted) -> Loader {
-        self.loader.planning_change(admitted)
-    }
-
-    /// Whether change requests of instances wait.
-    pub fn has_requests(&self) -> bool {
-        !self.requests.is_empty()
+        let mut instances = show::instances(&snapshot, &counts, model, &stays_up, &slow).into_iter();
+        let found = instances.find(|instance| instance.name == name);
+        found.ok_or_else(|| ControlError::not_found(format!("no instance is named {name:?}")))
     }
 
     /// Queues a change request of an instance; drops it if 256 wait.
@@ -135,7 +115,7 @@ pub(crate) fn enter_plugin(
     loaded: Loaded,
     new: &NewPlugin,
 ) -> Result<PluginView, ControlError> {
-    let name = crate::plugins::load::enter(model, loaded, new)?;
+    let name = enter(model, loaded, new)?;
     let known = show::plugins(model).into_iter().find(|plugin| plugin.name == name);
     known.ok_or_else(|| ControlError::System(format!("internal error: plugin {name:?} is not registered")))
 }

@@ -7,11 +7,11 @@ use millrace_repository::Held;
 use millrace_units::InstanceId;
 
 use crate::ControlError;
+use crate::events::since_1970;
 use crate::model::Model;
 use crate::observe::Observation;
 use crate::view::ReleaseView;
 use crate::workers::Workers;
-use crate::workers::crash_capture::since_1970;
 
 /// Effect of freeing an instance on its quarantine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,9 +37,6 @@ pub(crate) struct Quarantine<'a> {
 
 impl Quarantine<'_> {
     /// Returns the names of a plugin's instances that the workers have in quarantine.
-    ///
-    /// # Errors
-    /// When the data plane does not answer.
     pub fn of_plugin(&mut self, plugin: &str) -> Result<Vec<String>, ControlError> {
         let reports = self.workers.snapshot()?.instances;
         let is_held =
@@ -50,18 +47,12 @@ impl Quarantine<'_> {
 
     /// Refuses a new instance of a shared object that has an instance in quarantine, for a role below
     /// `admin`: the same code would run under another name.
-    ///
-    /// # Errors
-    /// [`ControlError::Forbidden`]; when the data plane does not answer.
     pub fn may_create(&mut self, plugin: &str, role: Role) -> Result<(), ControlError> {
         self.may_begin(plugin, role, "creating another instance")
     }
 
     /// Refuses new settings for an instance of a shared object that has an instance in quarantine, for a role
     /// below `admin`: new settings start the code again.
-    ///
-    /// # Errors
-    /// [`ControlError::Forbidden`]; when the data plane does not answer.
     pub fn may_replace(&mut self, instance: &str, role: Role) -> Result<(), ControlError> {
         match self.model.plugins.plugin_of(instance).map(|plugin| plugin.name()) {
             Ok(plugin) => self.may_begin(plugin, role, "changing settings"),
@@ -72,9 +63,6 @@ impl Quarantine<'_> {
 
     /// Refuses the operation `what` on an instance in quarantine, if it belongs to a shared object and the
     /// role is below `admin`.
-    ///
-    /// # Errors
-    /// [`ControlError::Forbidden`]; when the data plane does not answer.
     pub fn may_run(&mut self, instance: &str, role: Role, what: &str) -> Result<(), ControlError> {
         let plugins = &self.model.plugins;
         let (Ok(id), Ok(plugin)) = (plugins.instance(instance), plugins.plugin_of(instance)) else {
@@ -89,9 +77,6 @@ impl Quarantine<'_> {
     /// Refuses to rename an instance of a shared object in quarantine, for a role below `admin`. Also
     /// refuses, for every role, a new name that has a quarantine entry, as the next start would quarantine
     /// the instance.
-    ///
-    /// # Errors
-    /// [`ControlError::Forbidden`], [`ControlError::Conflict`]; when the data plane does not answer.
     pub fn may_rename(&mut self, instance: &str, to: &str, role: Role) -> Result<(), ControlError> {
         self.may_run(instance, role, RENAME)?;
         let Ok(plugin) = self.model.plugins.plugin_of(instance) else { return Ok(()) };
@@ -168,7 +153,11 @@ impl Quarantine<'_> {
 
     /// Restores the quarantine entry of an instance whose release failed.
     pub(crate) fn hold_again(&mut self, held: Option<Held>) -> Result<(), ControlError> {
-        let kept = held.map_or(Ok(()), |held| self.model.repository.quarantine_mut().put(held));
+        held.map_or(Ok(()), |held| self.hold(held))
+    }
+
+    fn hold(&mut self, held: Held) -> Result<(), ControlError> {
+        let kept = self.model.repository.quarantine_mut().put(held);
         kept.map_err(|error| ControlError::system("store the quarantine of the instance", error))
     }
 
@@ -182,9 +171,6 @@ impl Quarantine<'_> {
 
     /// Updates the quarantine entry of an instance that is to be freed. An instance of a shared object in
     /// quarantine keeps or gets an entry, unless an admin frees it.
-    ///
-    /// # Errors
-    /// When the data plane does not answer, or the disk refuses.
     pub fn free(&mut self, id: InstanceId, name: &str, freed: Freed) -> Result<(), ControlError> {
         let plugin = self.model.plugins.plugin_of(name)?;
         let (runtime, plugin) = (plugin.runtime(), plugin.name());
@@ -196,9 +182,7 @@ impl Quarantine<'_> {
         }
         let Some(why) = self.report(id)? else { return Ok(()) };
         let since = since_1970().as_secs();
-        let held = Held { instance: name.to_owned(), plugin: plugin.to_owned(), since, why };
-        let kept = self.model.repository.quarantine_mut().put(held);
-        kept.map_err(|error| ControlError::system("store the quarantine of the instance", error))
+        self.hold(Held { instance: name.to_owned(), plugin: plugin.to_owned(), since, why })
     }
 }
 

@@ -3,7 +3,6 @@
 mod own;
 
 use std::fs::File;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use millrace_offload::{
 use millrace_packet::Pool;
 use millrace_pipeline::{
     ClassLimits, DeviceCommand, DeviceId, DeviceReport, DriverPort, Handover, OpenDevice, OpenedDevice, Tags,
+    thread,
 };
 use millrace_port::af_xdp::{self, ProgramMode};
 use millrace_port::pcap::PcapngWriter;
@@ -28,6 +28,7 @@ use millrace_wire::MacAddr;
 pub(crate) use own::OwnDevice;
 
 use crate::ControlError;
+use crate::events::since_1970;
 use crate::model::PortPlan;
 use crate::ports::batch_sending::{BatchWay, DeviceBatches};
 use crate::ports::claim::Claim;
@@ -38,7 +39,6 @@ use crate::workers::handle::WorkerHandle;
 /// AF_XDP socket through which a worker receives from a device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueSocket {
-    /// Number of the receive queue.
     pub queue: u32,
     pub socket: i32,
     /// Number of the worker that owns the socket.
@@ -140,7 +140,7 @@ impl Stage {
             Attachment::Native => None,
         };
         if why.is_none() {
-            programs.cache_flows(plan.id.0, true).map_err(|error| offload_error(&error))?;
+            programs.cache_flows(plan.id.0, true).map_err(offload_error)?;
         }
         Ok(why)
     }
@@ -159,9 +159,7 @@ impl AttachedDevice {
             |mode| attach_xdp(link, mode, options, cache).map(|attached| Stage::Xdp(Box::new(attached)));
         let stage = match plan.config.driver {
             Driver::Auto => match xdp(Mode::Auto) {
-                Err(ControlError::System(problem)) => {
-                    Stage::Packet(format!("AF_XDP does not work here: {problem}"))
-                }
+                Err(ControlError::System(problem)) => Stage::Packet(no_af_xdp(&problem)),
                 other => other?,
             },
             Driver::AfXdp => xdp(Mode::Auto)?,
@@ -183,25 +181,17 @@ impl AttachedDevice {
         let batches = BatchWay::default();
         let (mut programs, capabilities, sockets) = match stage {
             Stage::Xdp(attached) => match open_xdp(&plan, *attached, &batches, workers) {
-                Err(ControlError::System(problem)) if plan.config.driver == Driver::Auto => open_packet(
-                    &plan,
-                    &link,
-                    options,
-                    workers,
-                    &format!("AF_XDP does not work here: {problem}"),
-                ),
+                Err(ControlError::System(problem)) if plan.config.driver == Driver::Auto => {
+                    open_packet(&plan, &link, options, workers, no_af_xdp(&problem))
+                }
                 other => other,
             },
-            Stage::Packet(why) => open_packet(&plan, &link, options, workers, &why),
+            Stage::Packet(why) => open_packet(&plan, &link, options, workers, why),
         }?;
-        programs
-            .set_control_plane(&class_rates(&options.control_plane))
-            .map_err(|error| offload_error(&error))?;
-        let device = plan.settings.device;
-        let ifindex = link.ifindex;
+        programs.set_control_plane(&class_rates(&options.control_plane)).map_err(offload_error)?;
         let opened = KernelDevice {
-            ifindex,
-            device,
+            ifindex: link.ifindex,
+            device: plan.settings.device,
             programs,
             sockets,
             stays_up,
@@ -218,13 +208,13 @@ impl AttachedDevice {
 impl KernelDevice {
     /// Detaches the programs from the device. Dropping the returned claim releases the device.
     pub fn detach(self) -> (Result<(), ControlError>, Claim) {
-        (self.programs.detach().map_err(|error| offload_error(&error)), self.claim)
+        (self.programs.detach().map_err(offload_error), self.claim)
     }
 
     /// Detaches after a crash. With `on-death = "drop"` the programs stay, and drop the packets that the
     /// router would forward.
     pub fn leave(self) -> (Result<(), ControlError>, Claim) {
-        (self.programs.leave().map_err(|error| offload_error(&error)), self.claim)
+        (self.programs.leave().map_err(offload_error), self.claim)
     }
 
     /// Warns if a port has a sub-interface, but the device strips VLAN tags before the XDP program sees them.
@@ -245,7 +235,7 @@ impl KernelDevice {
     /// Sets the port's MAC address in the programs. From now on the router receives the packets to be
     /// forwarded.
     pub fn take_over(&mut self, mac: MacAddr) -> Result<(), ControlError> {
-        self.programs.set_own_mac(mac.0).map_err(|error| offload_error(&error))
+        self.programs.set_own_mac(mac.0).map_err(offload_error)
     }
 }
 
@@ -259,7 +249,7 @@ fn on_death(on_death: OnDeath) -> millrace_offload::OnDeath {
     }
 }
 
-fn offload_error(error: &OffloadError) -> ControlError {
+fn offload_error(error: OffloadError) -> ControlError {
     match error {
         OffloadError::Occupied { .. } => ControlError::conflict(error.to_string()),
         _ => ControlError::refused(error),
@@ -288,7 +278,7 @@ fn attach_xdp(
         }
         other => other,
     };
-    let programs = attached.map_err(|error| offload_error(&error))?;
+    let programs = attached.map_err(offload_error)?;
     settings.queues = (0..programs.queues().max(1)).collect();
     settings.segment_mtu = options.segment_mtu.min(mtu);
     settings.program = match programs.mode() {
@@ -325,14 +315,14 @@ fn open_xdp(
             }
             // The device has fewer queues than announced.
             Err(PortError::Queue { .. }) if capabilities.is_some() => {}
-            Err(error) => return Err(open_error(plan, &error)),
+            Err(error) => return Err(open_error(plan, error)),
         }
     }
     let Some(capabilities) = capabilities else {
         return Err(ControlError::System(format!("port {:?} has no receive queue", plan.settings.name)));
     };
     for QueueSocket { queue, socket, .. } in &sockets {
-        programs.register_socket(*queue, *socket).map_err(|error| offload_error(&error))?;
+        programs.register_socket(*queue, *socket).map_err(offload_error)?;
     }
     Ok((programs, capabilities, sockets))
 }
@@ -348,7 +338,7 @@ fn open_queues(
 ) -> Result<Result<DeviceReport, PortError>, ControlError> {
     loop {
         let batches = sends.and_then(|way| DeviceBatches::of(settings.ifindex, way));
-        let sockets = AfXdp::make_sockets(&settings).map_err(|error| open_error(plan, &error))?;
+        let sockets = AfXdp::make_sockets(&settings).map_err(|error| open_error(plan, error))?;
         let wrap = if sends.is_some() { Wrapping::of(plan)? } else { Wrapping::default() };
         let own = settings.clone();
         let open: OpenDevice = Box::new(move |pool: &Pool| {
@@ -371,28 +361,29 @@ fn open_packet(
     link: &HostLink,
     options: KernelOptions,
     workers: &mut Workers,
-    why: &str,
+    why: String,
 ) -> Result<Opened, ControlError> {
-    let programs = PortPrograms::attach_tcx(link.ifindex, on_death(options.on_death))
-        .map_err(|error| offload_error(&error))?;
+    let programs =
+        PortPrograms::attach_tcx(link.ifindex, on_death(options.on_death)).map_err(offload_error)?;
     let mac = MacAddr(link.mac.unwrap_or_default());
     let mut settings = af_packet::Options::new(link.name.clone(), link.ifindex, mac, mtu_of(link));
     settings.segment_mtu = options.segment_mtu.min(settings.mtu);
-    settings.filter = filter_of(&programs)?;
+    let filter = programs.socket_filter_fd().map(|fd| fd.try_clone_to_owned()).transpose();
+    settings.filter = filter.map_err(|error| ControlError::system("share the socket filter", error))?;
     let wrap = Wrapping::of(plan)?;
-    let sockets = AfPacket::make_sockets(&settings).map_err(|error| open_error(plan, &error))?;
+    let sockets = AfPacket::make_sockets(&settings).map_err(|error| open_error(plan, error))?;
     let open: OpenDevice = Box::new(move |_: &Pool| {
         let port = AfPacket::open_by(sockets, settings)?;
         Ok(OpenedDevice { port: wrap.around(Box::new(port))?, sockets: Vec::new() })
     });
     let report = open_on_worker(plan, open, workers)?;
-    let capabilities = Capabilities { why: why.to_owned(), ..report.capabilities };
+    let capabilities = Capabilities { why, ..report.capabilities };
     Ok((programs, capabilities, Vec::new()))
 }
 
-fn filter_of(programs: &PortPrograms) -> Result<Option<OwnedFd>, ControlError> {
-    let filter = programs.socket_filter_fd().map(|fd| fd.try_clone_to_owned()).transpose();
-    filter.map_err(|error| ControlError::system("share the socket filter", error))
+/// Returns the reason for AF_PACKET, after AF_XDP failed.
+fn no_af_xdp(problem: &str) -> String {
+    format!("AF_XDP does not work here: {problem}")
 }
 
 /// Returns the MTU of a device, limited to the maximum packet length.
@@ -410,13 +401,13 @@ fn open_on_worker(
     plan: &PortPlan,
     open: OpenDevice,
     workers: &mut Workers,
-) -> Result<millrace_pipeline::DeviceReport, ControlError> {
+) -> Result<DeviceReport, ControlError> {
     let device = plan.settings.device;
     let opened = workers.owner(device).ask(|reply| DeviceCommand::Add(device, open, reply))?;
-    opened.map_err(|error| open_error(plan, &error))
+    opened.map_err(|error| open_error(plan, error))
 }
 
-fn open_error(plan: &PortPlan, error: &PortError) -> ControlError {
+fn open_error(plan: &PortPlan, error: PortError) -> ControlError {
     match error {
         PortError::Busy { .. } => ControlError::conflict(format!("port {:?}: {error}", plan.settings.name)),
         _ => ControlError::System(format!("port {:?}: {error}", plan.settings.name)),
@@ -426,8 +417,7 @@ fn open_error(plan: &PortPlan, error: &PortError) -> ControlError {
 /// Returns the offset to be added to a worker clock, which starts at
 /// [`Instant::ZERO`](millrace_units::Instant::ZERO), to get the time since 1970.
 pub(crate) fn time_of_day() -> Duration {
-    let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    since_1970.saturating_sub(Duration::from_nanos(millrace_pipeline::thread::now().as_nanos()))
+    since_1970().saturating_sub(Duration::from_nanos(thread::now().as_nanos()))
 }
 
 /// Whether a port is impaired or recorded.
@@ -446,14 +436,11 @@ struct Wrapping {
 impl Wrapping {
     fn of(plan: &PortPlan) -> Result<Self, ControlError> {
         let impairment = plan.config.impair.as_ref().map(impairment);
-        if let Some(impairment) = &impairment {
-            impairment.check().map_err(|error| {
-                ControlError::invalid(format!("port {:?}: impair: {error}", plan.settings.name))
-            })?;
-        }
+        let wrong = |error| ControlError::invalid(format!("port {:?}: impair: {error}", plan.settings.name));
+        impairment.iter().try_for_each(Impairment::check).map_err(wrong)?;
         let record = plan.config.record.clone().map(|path| match create_recording(&path) {
             Ok(file) => Ok((path, file)),
-            Err(source) => Err(open_error(plan, &PortError::File { path, source })),
+            Err(source) => Err(open_error(plan, PortError::File { path, source })),
         });
         Ok(Self { impairment, record: record.transpose()? })
     }

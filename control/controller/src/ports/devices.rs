@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use millrace_host::local_addresses;
 use millrace_offload::DriverSent;
-use millrace_pipeline::{ClassLimits, DeviceId, OffloadCommand, Snapshot};
+use millrace_pipeline::{ClassLimits, DeviceId, DriverPort, OffloadCommand};
 use millrace_port::Capabilities;
 use millrace_units::PortId;
 
@@ -15,20 +15,16 @@ use crate::ports::control_plane::class_rates;
 use crate::ports::device::{KernelDevice, vlan_stack};
 use crate::ports::host_output::HostOutputs;
 use crate::show::KernelShare;
-use crate::view::HostOutputView;
 use crate::workers::Workers;
 
 /// Ports by the index of their kernel device.
 pub(crate) type PortsByDevice = HashMap<u32, PortId>;
 
-/// Devices of all ports.
 #[derive(Default)]
 pub(crate) struct Devices {
-    /// Kernel devices, by port.
     pub kernel: HashMap<PortId, KernelDevice>,
     /// Host outputs, by egress port.
     pub host_outputs: HostOutputs,
-    /// Capabilities of devices, by device id.
     pub capabilities: HashMap<DeviceId, Capabilities>,
 }
 
@@ -75,12 +71,6 @@ impl Devices {
         self.host_outputs.set(&self.kernel, model, workers)
     }
 
-    /// Returns the view of a port's host output; `None` without a kernel device or a scheduler.
-    pub fn host_view(&self, port: PortId, model: &Model, snapshot: &Snapshot) -> Option<HostOutputView> {
-        self.kernel.get(&port)?;
-        self.host_outputs.view(port, model, snapshot)
-    }
-
     /// Sets the kernel's local addresses and the sub-interfaces' VLANs in all XDP programs.
     pub fn refresh_programs(&mut self, model: &Model, kernel: &Kernel) -> Result<(), ControlError> {
         let Some(mirror) = &kernel.mirror else { return Ok(()) };
@@ -112,9 +102,10 @@ impl Devices {
         let queues = has_queues(model, port);
         let device = self.kernel.get_mut(&port).and_then(|device| device.driver.as_mut());
         let Some(can) = device.filter(|can| can.queues != queues) else { return Ok(()) };
-        can.queues = queues;
-        let can = *can;
-        workers.tell(|| OffloadCommand::SetPort(port, can))?;
+        let told = DriverPort { queues, ..*can };
+        workers.tell(|| OffloadCommand::SetPort(port, told))?;
+        // Stored only after the command was sent, so that a failed command is repeated next time.
+        *can = told;
         workers.barrier()
     }
 }

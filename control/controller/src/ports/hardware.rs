@@ -27,7 +27,6 @@ pub(crate) struct Machine {
     host: String,
     /// CPUs on which each worker may run.
     workers: Vec<String>,
-    /// Device facts, by device index.
     devices: HashMap<u32, DeviceFacts>,
 }
 
@@ -104,13 +103,8 @@ impl Parts<'_> {
         if self.workers == 1 {
             return Vec::new();
         }
-        vec![SwitchView {
-            name: "worker rings",
-            from: "each worker".to_owned(),
-            to: "each other worker".to_owned(),
-            works: true,
-            how: "a ring of parcels for each two, one copy for each packet".to_owned(),
-        }]
+        let how = "a ring of parcels for each two, one copy for each packet";
+        vec![switch("worker rings", "each worker", "each other worker", Ok(how))]
     }
 
     /// Returns the view of a port without a kernel device of its own; its processor is the worker that owns
@@ -216,52 +210,30 @@ impl Parts<'_> {
         no_redirects: Option<&str>,
     ) -> Vec<SwitchView> {
         let (name, worker) = (&plan.settings.name, self.owner_name(plan));
-        let mut switches = vec![SwitchView {
-            name: "driver redirect",
-            from: "xdp of every port".to_owned(),
-            to: name.clone(),
-            works: no_redirects.is_none(),
-            how: no_redirects.unwrap_or("by the driver, without a worker").to_owned(),
-        }];
-        let up = self.ways_up(plan, mode, device).into_iter().map(|(to, how)| SwitchView {
-            name: "socket rings",
-            from: processor.to_owned(),
-            to,
-            works: true,
-            how,
-        });
-        switches.extend(up);
-        switches.extend([
-            SwitchView {
-                name: "batch sending",
-                from: worker.clone(),
-                to: name.clone(),
-                works: device.batches.is_open(),
-                how: match device.batches.is_open() {
-                    true => format!("a program that is run with {LEAST_BATCH} live frames or more"),
-                    false => "needs a veth with one queue that accepts redirected frames; packets are sent by the socket"
-                        .to_owned(),
-                },
-            },
-            SwitchView {
-                name: "kernel hand-over",
-                from: worker,
-                to: format!("{HOST}, as from {name}"),
-                works: true,
-                how: "programs that are run with live frames, up to 3,328 bytes each".to_owned(),
-            },
-        ]);
+        let redirects = no_redirects.map_or(Ok("by the driver, without a worker"), Err);
+        let mut switches = vec![switch("driver redirect", "xdp of every port", name, redirects)];
+        let up = self.ways_up(plan, mode, device).into_iter();
+        switches.extend(up.map(|(to, how)| switch("socket rings", processor, &to, Ok(&how))));
+        let batches = format!("a program that is run with {LEAST_BATCH} live frames or more");
+        let no_batches =
+            "needs a veth with one queue that accepts redirected frames; packets are sent by the socket";
+        let batches = if device.batches.is_open() { Ok(&*batches) } else { Err(no_batches) };
+        switches.push(switch("batch sending", &worker, name, batches));
+        let handover = "programs that are run with live frames, up to 3,328 bytes each";
+        let kernel = format!("{HOST}, as from {name}");
+        switches.push(switch("kernel hand-over", &worker, &kernel, Ok(handover)));
         if self.devices.host_outputs.has(plan.id) {
-            switches.push(SwitchView {
-                name: "host output",
-                from: HOST.to_owned(),
-                to: self.owner_name(plan),
-                works: true,
-                how: format!("what the kernel sends by {name} is caught at tcx egress, for its scheduler"),
-            });
+            let how = format!("what the kernel sends by {name} is caught at tcx egress, for its scheduler");
+            switches.push(switch("host output", HOST, &worker, Ok(&how)));
         }
         switches
     }
+}
+
+/// Returns the view of a switch, with its mode, or the reason why it does not work.
+fn switch(name: &'static str, from: &str, to: &str, how: Result<&str, &str>) -> SwitchView {
+    let (works, how) = (how.is_ok(), how.unwrap_or_else(|why| why).to_owned());
+    SwitchView { name, from: from.to_owned(), to: to.to_owned(), works, how }
 }
 
 /// Returns the reason why offloaded packets can't be redirected to a device; `None` if they can.

@@ -49,7 +49,6 @@ impl Headers {
         headers
     }
 
-    /// Returns the EtherType.
     pub fn ether_type(&self) -> u16 {
         self.ether_type
     }
@@ -130,11 +129,6 @@ impl Headers {
 
 fn half(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-/// Returns bytes in hexadecimal.
-pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

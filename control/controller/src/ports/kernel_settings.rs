@@ -8,31 +8,25 @@ use millrace_wire::MacAddr;
 use crate::model::Model;
 use crate::ports::device::mtu_of;
 
-/// Updates the settings of ports with a kernel device from the kernel's state. Returns whether any setting
-/// changed.
-pub(crate) fn complete(model: &mut Model, state: &HostState) -> bool {
-    let mut changed = false;
+/// Updates the settings of ports with a kernel device from the kernel's state.
+pub(crate) fn complete(model: &mut Model, state: &HostState) {
     let forwarding = model.router.forwarding;
     for plan in &mut model.ports {
         let Some(device) = plan.config.device.as_deref() else { continue };
-        let settings = match (state.link_by_name(device), plan.is_kernel()) {
+        plan.settings = match (state.link_by_name(device), plan.is_kernel()) {
             (Some(link), true) => kernel_settings(&plan.settings, link, state, forwarding),
             (Some(link), false) => PortSettings {
-                mac: plan
-                    .config
-                    .mac
-                    .as_ref()
-                    .map_or(MacAddr(link.mac.unwrap_or_default()), |mac| *mac.value()),
+                mac: match &plan.config.mac {
+                    Some(mac) => *mac.value(),
+                    None => MacAddr(link.mac.unwrap_or_default()),
+                },
                 mtu: plan.config.mtu.unwrap_or_else(|| mtu_of(link)),
                 up: link.usable(),
                 ..plan.settings.clone()
             },
             (None, _) => PortSettings { up: false, ..plan.settings.clone() },
         };
-        changed |= settings != plan.settings;
-        plan.settings = settings;
     }
-    changed
 }
 
 fn kernel_settings(

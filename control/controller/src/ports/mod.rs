@@ -48,7 +48,6 @@ pub(crate) struct PortParts<'a> {
 }
 
 impl PortParts<'_> {
-    /// Returns the counters of the port.
     pub fn counters(&self, plan: &PortPlan, snapshot: &Snapshot) -> PortCountersView {
         let count = snapshot.ports.iter().find(|(id, _)| *id == plan.id).map(|(_, count)| count);
         let share = &self.share;
@@ -72,7 +71,6 @@ impl PortParts<'_> {
         }
     }
 
-    /// Returns the view of the port.
     pub fn view(&self, plan: &PortPlan, snapshot: &Snapshot, rates: &mut Rate) -> PortView {
         let settings = &plan.settings;
         let count = snapshot.ports.iter().find(|(id, _)| *id == plan.id).map(|(_, count)| count.clone());
@@ -110,10 +108,7 @@ impl PortParts<'_> {
             mac: settings.mac.to_string(),
             mtu: settings.mtu,
             addresses: settings.addresses.iter().map(ToString::to_string).collect(),
-            on_death: self.on_death.map(|on_death| match on_death {
-                OnDeath::Kernel => "kernel",
-                OnDeath::Drop => "drop",
-            }),
+            on_death: self.on_death.map(show::on_death),
             reverse_path: show::reverse_path(settings.reverse_path),
             queueing_discipline: devices.kernel.get(&plan.id).and_then(|device| device.queueing.clone()),
             input_weight: settings.input_weight,

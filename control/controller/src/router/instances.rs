@@ -24,7 +24,15 @@ impl Inner {
         let id = self.model.plugins.instance(name)?;
         self.plugins.host_level.put(id, slow, (0, true))?;
         self.supervision.tell_names(&self.model.plugins, &self.workers);
-        self.gates().tell(changes)?;
+        if let Err(error) = self.gates().tell(changes) {
+            // A worker that doesn't answer still creates the instance when it continues.
+            if !error.is_failure() {
+                self.model.plugins.free_instance(name)?;
+                self.plugins.host_level.remove(id);
+                self.supervision.tell_names(&self.model.plugins, &self.workers);
+            }
+            return Err(error);
+        }
         self.offload.begin_form(id, &self.model, &mut self.workers)?;
         self.plugins.find_instance(name, &self.model, &self.offload, &mut self.workers)
     }
@@ -63,7 +71,7 @@ impl Inner {
         let view = self.plugins.find_instance(name, &self.model, &self.offload, &mut self.workers)?;
         self.quarantine().free(id, name, freed)?;
         let changes = self.model.plugins.free_instance(name)?;
-        self.plugins.host_level.remove(id)?;
+        self.plugins.host_level.remove(id);
         self.gates().tell(changes)?;
         self.offload.end_form(id, &mut self.workers)?;
         // A configuration that is being applied sets the placements itself.

@@ -24,16 +24,14 @@ impl Router {
         let (router, new, name) = (self.clone(), new.clone(), version_of.map(str::to_owned));
         let (loader, admitted) = {
             let inner = self.lock();
-            (inner.plugins.loader(), Admitted::of(&inner.model))
+            (inner.plugins.loader.clone(), Admitted::of(&inner.model))
         };
         let admit = move |half, manifest: &Manifest, origin, new: &NewPlugin| match &name {
             None => admit_new(&router.lock().model, half, manifest, origin, new),
-            Some(name) if half == Half::Own && *name != manifest.name => {
-                let found = &manifest.name;
-                let problem =
-                    format!("plugin {}: the file contains plugin {found:?}, not {name:?}", new.path);
-                Err(ControlError::invalid(problem))
-            }
+            Some(name) if half == Half::Own && *name != manifest.name => Err(ControlError::invalid(format!(
+                "plugin {}: the file contains plugin {:?}, not {name:?}",
+                new.path, manifest.name
+            ))),
             Some(_) => admit_version(&router.lock().model, half, manifest, origin, new),
         };
         let work = move || {
@@ -46,9 +44,9 @@ impl Router {
     /// Receives the results of optimised compilation from the loader of plugin files.
     pub(crate) fn receive_code(&self, loader: &Loader) {
         let router = Arc::downgrade(&self.0);
-        loader.serve(move |plugin, result| {
+        loader.serve(move |(plugin, result)| {
             if let Some(router) = router.upgrade() {
-                Self(router).code_upgraded(plugin, result);
+                Self(router).code_upgraded(&plugin, result);
             }
         });
     }
@@ -69,14 +67,12 @@ impl Router {
         let version = plugin.state_version();
         for one in successors {
             let (id, maps) = (one.id, one.maps.clone());
-            if let Err(problem) =
-                succeed_all(&mut inner.workers, vec![one], Inheritance::Indispensable, (version, version))
-            {
-                tracing::info!(
+            let inheritance = Inheritance::Indispensable;
+            match succeed_all(&mut inner.workers, vec![one], inheritance, (version, version)) {
+                Ok(_) => inner.model.plugins.instance_registry_mut().note_maps(id, maps),
+                Err(problem) => tracing::info!(
                     "plugin {name}: {problem}; the instance uses the {tier} code once it is created again"
-                );
-            } else {
-                inner.model.plugins.instance_registry_mut().note_maps(id, maps);
+                ),
             }
         }
     }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use ipnet::IpNet;
 use millrace_config::{Change, Route};
-use millrace_host::{HostChange, OwnRoute, PROTOCOL_MILLRACE, PrefixRange};
+use millrace_host::{HostChange, HostRoute, OwnRoute, PROTOCOL_MILLRACE, PrefixRange};
 use millrace_telemetry::EventKind;
 use serde_json::json;
 
@@ -59,11 +59,8 @@ impl ConfiguredRoutes<'_> {
     /// Installs the configured routes that belong to the kernel. They stay there if the router dies, and the
     /// mirror reports them back.
     pub fn begin(&mut self) -> Result<(), ControlError> {
-        let routes: Vec<OwnRoute> = self
-            .model
-            .kernel_routes()
-            .map(|route| own_route(route, self.model, self.devices))
-            .collect::<Result<_, _>>()?;
+        let own = |route| own_route(route, self.model, self.devices);
+        let routes: Vec<OwnRoute> = self.model.kernel_routes().map(own).collect::<Result<_, _>>()?;
         let Some(actions) = &mut self.kernel.actions else { return Ok(()) };
         let keep: Vec<_> = routes.iter().map(|route| (route.prefix, route.metric)).collect();
         let failed = |error| ControlError::system("install the configured routes in the kernel", error);
@@ -137,32 +134,25 @@ impl ConfiguredRoutes<'_> {
         let prefix = *to.to.value();
         let was_own = self.model.own_routes.remove(&prefix);
         self.model.routes.remove(&prefix);
-        let in_kernel = self
-            .model
-            .add_route(to)
-            .and_then(|in_kernel| if in_kernel { self.give(to, changed).map(|()| true) } else { Ok(false) });
-        let in_kernel = match in_kernel {
-            Ok(in_kernel) => in_kernel,
-            Err(error) => {
-                self.model.routes.insert(prefix, from.clone());
-                if let Some(route) = was_own {
-                    self.model.own_routes.add(prefix, route);
-                }
-                return Err(error);
-            }
-        };
-        if !in_kernel {
-            changed.own.push(prefix);
-        }
-        match (was_own.is_some(), in_kernel) {
-            (true, true) => changed.own.push(prefix),
-            (false, false) => {
+        let set = self.model.add_route(to).and_then(|in_kernel| {
+            if in_kernel {
+                self.give(to, changed)?;
+            } else if was_own.is_none() {
                 self.take_back(prefix)?;
                 changed.kernel.push((prefix, false));
             }
-            _ => {}
+            Ok(in_kernel)
+        });
+        if set.is_err() {
+            self.model.own_routes.remove(&prefix);
+            self.model.routes.insert(prefix, from.clone());
+            if let Some(route) = was_own {
+                self.model.own_routes.add(prefix, route);
+            }
+        } else if was_own.is_some() || matches!(set, Ok(false)) {
+            changed.own.push(prefix);
         }
-        Ok(())
+        set.map(drop)
     }
 
     /// Removes a route from the kernel.
@@ -181,26 +171,20 @@ impl ConfiguredRoutes<'_> {
         Ok(())
     }
 
-    /// Installs a route in the kernel.
     fn install(&mut self, route: &millrace_config::Route) -> Result<(), ControlError> {
         let route = own_route(route, self.model, self.devices)?;
         let in_the_way = self.kernel.route_to(route.prefix);
         let Some(actions) = &mut self.kernel.actions else {
-            return Err(ControlError::System(
-                "the router has no kernel routing table to install the route in".into(),
-            ));
+            let problem = "the router has no kernel routing table to install the route in";
+            return Err(ControlError::System(problem.into()));
         };
         actions.install_route(&route).map_err(|error| {
-            let owner = in_the_way.map(|other| {
-                format!(
-                    "; the kernel already has a route to this prefix, of protocol {}",
-                    protocol(other.protocol)
-                )
-            });
-            ControlError::conflict(format!(
-                "the kernel refused the route: {error}{}",
-                owner.unwrap_or_default()
-            ))
+            let owner = |other: HostRoute| {
+                let protocol = protocol(other.protocol);
+                format!("; the kernel already has a route to this prefix, of protocol {protocol}")
+            };
+            let owner = in_the_way.map(owner).unwrap_or_default();
+            ControlError::conflict(format!("the kernel refused the route: {error}{owner}"))
         })?;
         self.routes.wanted.given(route.prefix, Instant::now());
         self.routes.installed.insert(route.prefix, route);
@@ -221,14 +205,10 @@ impl ConfiguredRoutes<'_> {
     /// Compares a bounded number of configured routes with the kernel's. Called about once a second;
     /// successive calls reach all routes.
     pub fn compare_next(&mut self) {
-        let after = self.routes.wanted.take_compared();
-        let prefixes: Vec<IpNet> = PrefixRange { after, within: None }
-            .of(&self.model.routes)
-            .map(|(prefix, _)| prefix)
-            .take(TOGETHER)
-            .collect();
-        let last = prefixes.last().copied().filter(|_| prefixes.len() == TOGETHER);
-        self.routes.wanted.set_compared(last);
+        let range = PrefixRange { after: self.routes.wanted.compared, within: None };
+        let next = range.of(&self.model.routes).map(|(prefix, _)| prefix);
+        let prefixes: Vec<IpNet> = next.take(TOGETHER).collect();
+        self.routes.wanted.compared = prefixes.last().copied().filter(|_| prefixes.len() == TOGETHER);
         let now = Instant::now();
         self.compare(&prefixes, now, true);
         self.give_missing(now);

@@ -6,7 +6,7 @@ pub(crate) mod list;
 pub(crate) mod views;
 pub(crate) mod wanted;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ipnet::IpNet;
 use millrace_forward::{NextHop, NextHops, Route};
@@ -15,33 +15,30 @@ use millrace_host::{HostRoute, OwnRoute, RouteKind};
 use crate::ControlError;
 use crate::ports::devices::PortsByDevice;
 use crate::routes::wanted::WantedRoutes;
-use crate::view::{MissingRoutesView, RouteView};
+use crate::view::RouteView;
 use crate::workers::route_table::RouteTable;
 
 /// Routes of the router beside its model.
 pub(crate) struct Routes {
-    /// Forwarding table.
     pub table: RouteTable,
     /// Routes installed in the kernel, by prefix.
     installed: BTreeMap<IpNet, OwnRoute>,
     /// Configured routes that the kernel should have but lacks.
-    wanted: WantedRoutes,
+    pub wanted: WantedRoutes,
+    /// Prefixes of own routes that a worker may not have, because it did not answer.
+    pub untold: BTreeSet<IpNet>,
 }
 
 impl Routes {
     /// Creates the routes of a router with an empty forwarding table.
     pub fn new(table: RouteTable) -> Self {
-        Self { table, installed: BTreeMap::new(), wanted: WantedRoutes::default() }
+        let (installed, untold) = (BTreeMap::new(), BTreeSet::new());
+        Self { table, installed, wanted: WantedRoutes::default(), untold }
     }
 
     /// Takes the routes installed in the kernel, for their removal.
     pub fn take_installed(&mut self) -> impl Iterator<Item = OwnRoute> + use<> {
         std::mem::take(&mut self.installed).into_values()
-    }
-
-    /// Returns the view of the missing routes; `None` where there are none.
-    pub fn missing(&self) -> Option<MissingRoutesView> {
-        self.wanted.view()
     }
 
     /// Adds to the view of a route the reason why the kernel lacks the route, if it does.

@@ -60,9 +60,6 @@ impl RouteViews<'_> {
     }
 
     /// Returns the view of the route to exactly this prefix, which was just added.
-    ///
-    /// # Errors
-    /// Returns an error if there is no such route.
     pub fn added(&self, prefix: IpNet) -> Result<RouteView, ControlError> {
         let view = self.of_prefix(prefix).or_else(|| self.installed(prefix));
         let view = view.map(|view| self.routes.with_missing(prefix, view));

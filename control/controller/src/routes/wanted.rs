@@ -29,7 +29,7 @@ const NAMED: usize = 10;
 pub(crate) struct WantedRoutes {
     watched: BTreeMap<IpNet, Watched>,
     /// Last prefix of the previous comparison; `None` to start anew.
-    compared: Option<IpNet>,
+    pub(super) compared: Option<IpNet>,
 }
 
 #[derive(Debug)]
@@ -93,20 +93,8 @@ impl WantedRoutes {
 
     /// Makes all missing routes due now, because the kernel may accept them after a change.
     pub fn hurry(&mut self, now: Instant) {
-        self.watched
-            .values_mut()
-            .filter(|watched| watched.why.is_some())
-            .for_each(|watched| watched.next = now);
-    }
-
-    /// Takes the prefix after which the comparison continues.
-    pub(super) fn take_compared(&mut self) -> Option<IpNet> {
-        self.compared.take()
-    }
-
-    /// Sets the prefix after which the next comparison continues.
-    pub(super) fn set_compared(&mut self, prefix: Option<IpNet>) {
-        self.compared = prefix;
+        let missing = self.watched.values_mut().filter(|watched| watched.why.is_some());
+        missing.for_each(|watched| watched.next = now);
     }
 
     /// Returns missing routes that are due, a bounded number of them.

@@ -14,46 +14,36 @@ use crate::model::packets::parse_packet;
 /// Maximum number of remembered flows without settings.
 const MOST_FORMER: usize = 1024;
 
-/// Flows whose settings were removed. Their queues may still exist; views need the flow to name them.
-#[derive(Debug, Default)]
-struct FormerFlows(VecDeque<FlowKey>);
-
-impl FormerFlows {
-    fn add(&mut self, key: FlowKey) {
-        self.0.retain(|known| *known != key);
-        self.0.truncate(MOST_FORMER - 1);
-        self.0.push_front(key);
-    }
-}
-
 /// Rates of scheduler nodes, and flows whose settings were removed.
 pub(crate) struct Queueing {
     /// Rates of scheduler nodes, since each node was added.
     pub rates: Rate,
-    /// Flows whose settings were removed.
-    former_flows: FormerFlows,
+    /// Flows whose settings were removed, the latest first. Their queues may still exist; views need the flow
+    /// to name them.
+    pub former_flows: VecDeque<FlowKey>,
 }
 
 impl Default for Queueing {
     fn default() -> Self {
-        Self { rates: Rate::since(thread::now()), former_flows: FormerFlows::default() }
+        Self { rates: Rate::since(thread::now()), former_flows: VecDeque::new() }
     }
 }
 
 impl Queueing {
-    /// Returns the flows whose settings were removed.
-    pub fn former_flows(&self) -> impl Iterator<Item = &FlowKey> {
-        self.former_flows.0.iter()
-    }
-
     /// Remembers the flows whose settings were removed.
     pub fn remember_flows(&mut self, model: &Model, before: &[FlowQueue], after: &[FlowQueue]) {
         let left: HashSet<_> = after.iter().map(FlowQueue::of_queue).collect();
         for own in before.iter().filter(|own| !left.contains(&own.of_queue())) {
             if let Ok(packet) = parse_packet(&own.flow, model) {
-                self.former_flows.add(packet.key);
+                self.add_former(packet.key);
             }
         }
+    }
+
+    fn add_former(&mut self, key: FlowKey) {
+        self.former_flows.retain(|known| *known != key);
+        self.former_flows.truncate(MOST_FORMER - 1);
+        self.former_flows.push_front(key);
     }
 
     /// Starts the rates of new nodes, and forgets the rates of removed nodes, because another node may get the
@@ -80,10 +70,11 @@ mod tests {
     fn no_more_flows_are_remembered_than_there_is_room_for() {
         let key =
             |number: u16| FlowKey::v4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 17, (number, 9), PortId(0));
-        let mut former = FormerFlows::default();
+        let mut queueing = Queueing::default();
         for number in [0..1500, 1490..1500].into_iter().flatten() {
-            former.add(key(number));
+            queueing.add_former(key(number));
         }
-        assert_eq!((former.0.len(), former.0[0], former.0[1023]), (1024, key(1499), key(476)));
+        let former = &queueing.former_flows;
+        assert_eq!((former.len(), former[0], former[1023]), (1024, key(1499), key(476)));
     }
 }

@@ -145,7 +145,6 @@ pub(crate) struct SchedulerViews<'a> {
 }
 
 impl SchedulerViews<'_> {
-    /// Returns the view of the scheduler of a port.
     pub fn of(&mut self, port: PortId, snapshot: &Snapshot) -> Result<SchedulerView, ControlError> {
         let report = snapshot.schedulers.iter().find(|(own, _)| *own == port).map(|(_, report)| report);
         let Some(report) = report else {
@@ -157,7 +156,6 @@ impl SchedulerViews<'_> {
         self.view_of(port, report, snapshot)
     }
 
-    /// Returns the views of all ports' schedulers.
     pub fn all(&mut self, snapshot: &Snapshot) -> Result<Vec<SchedulerView>, ControlError> {
         let planned = |port: &PortId| self.model.schedulers.of(*port).is_some();
         let there: Vec<_> = snapshot.schedulers.iter().filter(|(port, _)| planned(port)).collect();
@@ -171,7 +169,8 @@ impl SchedulerViews<'_> {
         snapshot: &Snapshot,
     ) -> Result<SchedulerView, ControlError> {
         let nodes = nodes_of(port, self.model, self.workers)?;
-        let host = self.devices.host_view(port, self.model, snapshot);
+        let is_kernel = self.devices.kernel.contains_key(&port);
+        let host = is_kernel.then(|| self.devices.host_outputs.view(port, self.model, snapshot)).flatten();
         let schedulers = &self.model.schedulers;
         let name = self.model.port_name(port).to_owned();
         let settings = schedulers.of(port);

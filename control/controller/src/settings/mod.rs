@@ -12,12 +12,9 @@ pub(crate) use self::base::Base;
 pub(crate) use self::waiting::Waiting;
 use crate::ControlError;
 use crate::overrides::Overrides;
-use crate::view::Pending;
 
-/// Progress of a transaction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Progress {
-    /// Number of changes made.
     pub made: usize,
     /// Number of changes in all; 0 while it is unknown.
     pub of: usize,
@@ -40,7 +37,7 @@ pub(crate) type Started = (Base, Overrides, Store);
 /// Base configuration, revision store, overrides, and the state of transactions.
 pub(crate) struct Settings {
     /// Poll mode of the workers.
-    mode: &'static str,
+    pub mode: &'static str,
     /// State directory of the router; `None` without one.
     pub state: Option<PathBuf>,
     /// Command-line options of the start, which override every later configuration.
@@ -61,26 +58,6 @@ impl Settings {
     /// Creates the settings of a router that starts.
     pub fn new(mode: &'static str, state: Option<PathBuf>, (base, overrides, store): Started) -> Self {
         Self { mode, state, overrides, base, store, applying: None, ending: false, waiting: None }
-    }
-
-    /// Returns the poll mode of the workers.
-    pub fn mode(&self) -> &'static str {
-        self.mode
-    }
-
-    /// Notes that the router is shutting down.
-    pub fn end(&mut self) {
-        self.ending = true;
-    }
-
-    /// Returns the progress of the transaction that runs.
-    pub fn progress(&self) -> Option<Progress> {
-        self.applying
-    }
-
-    /// Returns the revision that waits for its confirmation.
-    pub fn pending(&self) -> Option<Pending> {
-        self.waiting.as_ref().map(Waiting::pending)
     }
 
     /// Refuses a change once the router is shutting down.

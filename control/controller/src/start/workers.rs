@@ -1,11 +1,9 @@
 //! Start of the worker threads.
 
-use crate::ControlError;
-use crate::workers::Workers;
-use crate::workers::handle::WorkerHandle;
-use crate::workers::route_table::RouteTable;
-use crate::workers::watchdog::WorkerThread;
-use crate::workers::worker_panic::{WorkerPanic, run_worker};
+use std::hash::{BuildHasher, Hasher};
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::thread::JoinHandle;
+
 use millrace_config::{Config, PollMode};
 use millrace_confine::Privileges;
 use millrace_forward::FibReader;
@@ -13,14 +11,16 @@ use millrace_packet::Pool;
 use millrace_pipeline::thread::{IoMode, Wake};
 use millrace_pipeline::{Command, Handover, NoHost, Worker, WorkerLink};
 use nix::unistd::{Pid, gettid};
-use std::hash::{BuildHasher, Hasher};
-use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
-use std::thread::JoinHandle;
 
-/// Threads of the workers.
+use crate::ControlError;
+use crate::workers::Workers;
+use crate::workers::handle::WorkerHandle;
+use crate::workers::route_table::RouteTable;
+use crate::workers::watchdog::WorkerThread;
+use crate::workers::worker_panic::{WorkerPanic, run_worker};
+
 pub(super) type Threads = Vec<JoinHandle<()>>;
 
-/// Starts the threads of the workers.
 pub(super) fn start_workers(
     config: &Config,
     route_table: &RouteTable,
@@ -45,28 +45,24 @@ pub(super) fn start_workers(
         let making = Making { frames: config.router.frames, prefixes, seed, handover };
         let wakes = (wake, control_wake.clone());
         let started = start_worker(number, making, io_mode(config.router.mode), wakes, panic_sender.clone());
-        let (worker, thread) = match started {
-            Ok(started) => started,
+        match started {
+            Ok((worker, thread)) => {
+                workers.push(worker);
+                threads.push(thread);
+            }
             Err(error) => {
-                stop(&mut Workers::new(workers, seed), threads);
+                // This error is reported, not a failure of the stop.
+                let _ = Workers::new(workers, seed).tell(|| Command::Stop);
+                threads.into_iter().for_each(|thread| drop(thread.join()));
                 return Err(error);
             }
-        };
-        workers.push(worker);
-        threads.push(thread);
+        }
     }
     Ok((Workers::new(workers, seed), threads, panics))
 }
 
-/// Stops workers before they have any work, and joins their threads.
-pub(super) fn stop(workers: &mut Workers, threads: Vec<JoinHandle<()>>) {
-    // The error that led to this stop is reported instead.
-    let _ = workers.tell(|| Command::Stop);
-    threads.into_iter().for_each(|thread| drop(thread.join()));
-}
-
 /// Parts of a worker; the worker is created from them on its own thread.
-pub(super) struct Making {
+struct Making {
     frames: u32,
     prefixes: FibReader,
     seed: u64,
@@ -74,7 +70,7 @@ pub(super) struct Making {
 }
 
 /// Starts the thread of a worker. The thread drops its privileges and maps its own packet memory.
-pub(super) fn start_worker(
+fn start_worker(
     number: usize,
     making: Making,
     mode: IoMode,
@@ -109,7 +105,7 @@ pub(super) fn start_worker(
     Ok((WorkerHandle::new(link, wake, seen), thread))
 }
 
-pub(super) fn make_worker(making: Making) -> Result<(Worker, WorkerLink), ControlError> {
+fn make_worker(making: Making) -> Result<(Worker, WorkerLink), ControlError> {
     let pool = Pool::new(making.frames).map_err(ControlError::refused)?;
     let (mut worker, link) = Worker::new(pool, making.prefixes, Box::new(NoHost), making.seed)
         .map_err(|error| ControlError::system("make the flow table", error))?;
@@ -119,7 +115,7 @@ pub(super) fn make_worker(making: Making) -> Result<(Worker, WorkerLink), Contro
     Ok((worker, link))
 }
 
-pub(super) fn io_mode(mode: PollMode) -> IoMode {
+fn io_mode(mode: PollMode) -> IoMode {
     match mode {
         PollMode::Poll => IoMode::Poll,
         PollMode::Interrupt => IoMode::Interrupt,

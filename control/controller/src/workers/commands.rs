@@ -1,12 +1,10 @@
 //! Commands to workers: at the start, and after changes of plugins, gates and filter tables.
 
-use millrace_classify::CompiledExpression;
 use millrace_pipeline::{Command, FilterCommand, FlowCommand, GateTables, NeighbourCommand, PluginCommand};
-use millrace_plugin::PluginChange;
 use millrace_units::GateId;
 
 use crate::ControlError;
-use crate::model::{Model, Plugins};
+use crate::model::{Model, PluginChange, Plugins};
 
 /// Returns the commands that configure the workers at the start, except those for devices, ports, schedulers
 /// and routes. Each inner list holds one command for each worker.
@@ -37,7 +35,7 @@ fn all<C: Into<Command>>(workers: usize, command: impl Fn() -> C) -> Vec<Command
 pub(crate) fn plugin_commands(
     plugins: &Plugins,
     tables: &mut GateTables,
-    changes: Vec<PluginChange<CompiledExpression>>,
+    changes: Vec<PluginChange>,
     workers: usize,
 ) -> Result<Vec<Command>, ControlError> {
     let further: Vec<_> = (0..workers - 1)

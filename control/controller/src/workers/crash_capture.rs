@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use ipnet::IpNet;
 use millrace_forward::{NextHop, NextHops, Route};
@@ -15,7 +15,7 @@ use millrace_wire::MacAddr;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::events::Events;
+use crate::events::{Events, since_1970};
 use crate::model::Model;
 use crate::view::CrashView;
 use crate::workers::route_table::RouteTable;
@@ -31,11 +31,8 @@ const MOST_ROUTES: usize = 512;
 pub(crate) struct CrashReport {
     /// Time of the crash, UTC.
     pub time: String,
-    /// Version of the router.
     pub version: String,
-    /// Number of the worker.
     pub worker: usize,
-    /// Message of the panic.
     pub message: String,
     /// File, line and column of the panic.
     pub location: String,
@@ -45,15 +42,11 @@ pub(crate) struct CrashReport {
     pub port: Option<String>,
     /// Number of frames of the batch that did not fit into the capture.
     pub left_out: usize,
-    /// State of the ports at the panic.
     pub ports: Vec<PortState>,
     /// Routes to the sources and destinations of the frames.
     pub routes: Vec<RouteState>,
-    /// Resolved neighbours.
     pub neighbours: Vec<NeighbourState>,
-    /// Running configuration.
     pub configuration: String,
-    /// Backtrace of the panic.
     pub backtrace: String,
 }
 
@@ -303,10 +296,6 @@ fn addresses(frame: &[u8]) -> Vec<IpAddr> {
         _ => [None, None],
     };
     found.into_iter().flatten().collect()
-}
-
-pub(crate) fn since_1970() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// Returns the first `most` bytes of a text.

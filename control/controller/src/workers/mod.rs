@@ -1,5 +1,6 @@
 //! Handle to all workers: sends commands to all of them or to an owner, and merges their answers.
 
+pub(crate) mod ask;
 pub(crate) mod commands;
 pub(crate) mod crash;
 pub(crate) mod crash_capture;
@@ -14,23 +15,17 @@ pub(crate) mod worker_panic;
 use millrace_packet::FlowKey;
 use millrace_pipeline::{
     Command, CounterCommand, DeviceId, Event, FilterCommand, Handover, NeighbourChange,
-    NeighbourCommand, NumberedRoutes, OffloadCommand, ReplyTo, RouteCommand, Snapshot, WaitingRoutes,
-    flow_hash,
+    NeighbourCommand, ReplyTo, Snapshot, flow_hash,
 };
-
 use millrace_plugin::BindingId;
-use millrace_units::{NextHopIndex, PortId, QueueAccount};
+use millrace_units::PortId;
 
 use crate::ControlError;
 use crate::model::Model;
 use crate::show::Counts;
+use crate::workers::ask::Ask;
 use crate::workers::handle::{WorkerHandle, ended};
-use crate::workers::route_table::TellRoutes;
 use crate::workers::watchdog::WorkerThread;
-
-/// Maximum number of pieces in which a worker reports its neighbours in use. It suffices for all neighbours,
-/// unless some are used again during the report.
-pub(crate) const MOST_PIECES: usize = 512;
 
 /// Workers of a router, one or more.
 #[derive(Debug)]
@@ -49,17 +44,14 @@ impl Workers {
         Self { workers, seed }
     }
 
-    /// Returns the flow hash of a flow.
     pub fn hash_of(&self, key: &FlowKey) -> u32 {
         flow_hash(key, self.seed)
     }
 
-    /// Returns the number of workers.
     pub fn len(&self) -> usize {
         self.workers.len()
     }
 
-    /// Returns the threads of all workers for the watchdog.
     pub fn watched(&self) -> Vec<WorkerThread> {
         self.workers.iter().map(WorkerHandle::watched).collect()
     }
@@ -75,18 +67,15 @@ impl Workers {
         self.watched().into_iter().map(seconds).collect()
     }
 
-    /// Returns the worker of this number.
     pub fn get(&mut self, worker: usize) -> &mut WorkerHandle {
         &mut self.workers[worker]
     }
 
-    /// Returns the worker that owns a device.
     pub fn owner(&mut self, device: DeviceId) -> &mut WorkerHandle {
         let workers = self.len();
         self.get(Handover::owner(device, workers))
     }
 
-    /// Returns the worker that owns a flow.
     pub fn owner_of_flow(&mut self, key: &FlowKey) -> &mut WorkerHandle {
         let workers = self.len();
         self.get(Handover::owner_of_hash(flow_hash(key, self.seed), workers))
@@ -144,9 +133,6 @@ impl Workers {
     }
 
     /// Waits until all workers have carried out all earlier commands.
-    ///
-    /// # Errors
-    /// When a worker does not answer.
     pub fn barrier(&mut self) -> Result<(), ControlError> {
         self.ask(Command::Barrier).map(drop)
     }
@@ -161,48 +147,7 @@ impl Workers {
         self.ask(CounterCommand::Summary).map(sum)
     }
 
-    /// Sets all counters to zero. Those of routes and bindings may be many, so they are cleared in pieces.
-    ///
-    /// # Errors
-    /// When a worker does not answer.
-    pub fn clear_counters(&mut self) -> Result<(), ControlError> {
-        for worker in &mut self.workers {
-            // Workers read the counts of offloaded flows only four times a second. Reading them now keeps
-            // earlier packets out of the new counts.
-            let mut entry = Some(0);
-            while let Some(from) = entry {
-                entry = worker.ask(|reply| OffloadCommand::Account(from, reply))?;
-            }
-            let mut route = Some(NextHopIndex(0));
-            while let Some(from) = route {
-                route = worker.ask(|reply| RouteCommand::Clear(from, reply))?;
-            }
-            let mut binding = Some(BindingId(0));
-            while let Some(from) = binding {
-                binding = worker.ask(|reply| FilterCommand::Clear(from, reply))?;
-            }
-        }
-        self.tell(|| CounterCommand::Clear)
-    }
-
-    /// Returns the counts of all bindings, summed over the workers.
-    pub fn filter_counts(&mut self) -> Result<Counts, ControlError> {
-        let mut sums = Counts::default();
-        for worker in &mut self.workers {
-            let mut from = Some(BindingId(0));
-            while let Some(start) = from {
-                let page = worker.ask(|reply| FilterCommand::Count(start, reply))?;
-                from = page.next;
-                sums.add(page);
-            }
-        }
-        Ok(sums)
-    }
-
     /// Returns the counts of these bindings, summed over the workers.
-    ///
-    /// # Errors
-    /// When a worker does not answer.
     pub fn counts_of(&mut self, ids: &[BindingId]) -> Result<Counts, ControlError> {
         let mut ids = ids.to_vec();
         ids.sort_unstable_by_key(|id| id.0);
@@ -239,41 +184,33 @@ pub(crate) fn owner_of<'a>(
     Ok(workers.owner(plan.settings.device))
 }
 
-impl TellRoutes for Workers {
-    fn tell(&mut self, command: &dyn Fn() -> RouteCommand) -> Result<(), ControlError> {
+impl Ask for Workers {
+    fn len(&self) -> usize {
+        Self::len(self)
+    }
+
+    fn tell<C: Into<Command>>(&mut self, command: impl Fn() -> C) -> Result<(), ControlError> {
         Self::tell(self, command)
     }
 
-    fn exchange(
+    fn ask_one<T, C: Into<Command>>(
         &mut self,
-        command: &dyn Fn(ReplyTo<NumberedRoutes>) -> RouteCommand,
-    ) -> Result<(), ControlError> {
-        self.ask(command).map(drop)
+        worker: usize,
+        question: impl FnOnce(ReplyTo<T>) -> C,
+    ) -> Result<T, ControlError> {
+        self.get(worker).ask(question)
     }
 
-    fn barrier(&mut self) -> Result<(), ControlError> {
-        Self::barrier(self)
-    }
-
-    fn waiting_routes(&mut self, from: NextHopIndex) -> Result<Vec<WaitingRoutes>, ControlError> {
-        self.ask(|reply| RouteCommand::Waiting(from, reply))
-    }
-
-    fn count_routes(&mut self, routes: &[NextHopIndex]) -> Result<Vec<QueueAccount>, ControlError> {
-        Ok(sum_accounts(self.ask(|reply| RouteCommand::Count(routes.to_vec(), reply))?))
+    fn ask<T, C: Into<Command>>(
+        &mut self,
+        question: impl Fn(ReplyTo<T>) -> C,
+    ) -> Result<Vec<T>, ControlError> {
+        Self::ask(self, question)
     }
 }
 
-/// Sums the accounts of several workers, account by account.
-pub(crate) fn sum_accounts(answers: Vec<Vec<QueueAccount>>) -> Vec<QueueAccount> {
-    let add = |mut sums: Vec<QueueAccount>, more: Vec<QueueAccount>| {
-        sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
-        sums
-    };
-    answers.into_iter().reduce(add).unwrap_or_default()
-}
-
-fn sum(snapshots: Vec<Snapshot>) -> Snapshot {
+/// Returns the summed counters of several workers.
+pub(crate) fn sum(snapshots: Vec<Snapshot>) -> Snapshot {
     let add = |mut sum: Snapshot, snapshot| {
         sum.merge(snapshot);
         sum

@@ -4,10 +4,11 @@ use std::collections::HashSet;
 
 use ipnet::IpNet;
 use millrace_forward::{FibReader, Route, SharedFib};
-use millrace_pipeline::{NumberedRoutes, ROUTES, ReplyTo, RouteChange, RouteCommand, WaitingRoutes};
+use millrace_pipeline::{Barrier, ROUTES, RouteChange, RouteCommand};
 use millrace_units::{NextHopIndex, QueueAccount};
 
 use crate::ControlError;
+use crate::workers::ask::Ask;
 
 /// Maximum number of route changes in one worker command, because a longer command delays packets.
 const AT_ONCE: usize = 64;
@@ -16,32 +17,11 @@ const COUNTED_AT_ONCE: usize = 512;
 /// Number of removed table parts from which on control reclaims them.
 const WAITING: usize = 1024;
 
-/// Commands about routes that control sends to workers.
-pub(crate) trait TellRoutes {
-    /// Sends a command to all workers.
-    fn tell(&mut self, command: &dyn Fn() -> RouteCommand) -> Result<(), ControlError>;
-
-    /// Sends routes to all workers, and waits until each has returned its earlier routes of these numbers.
-    fn exchange(
-        &mut self,
-        command: &dyn Fn(ReplyTo<NumberedRoutes>) -> RouteCommand,
-    ) -> Result<(), ControlError>;
-
-    /// Waits until all workers have carried out all earlier commands.
-    fn barrier(&mut self) -> Result<(), ControlError>;
-
-    /// Asks all workers for the routes used by held packets, in a bounded range that starts at `from`.
-    fn waiting_routes(&mut self, from: NextHopIndex) -> Result<Vec<WaitingRoutes>, ControlError>;
-
-    /// Asks all workers for the queue accounts of routes. Returns the sums in the same order.
-    fn count_routes(&mut self, routes: &[NextHopIndex]) -> Result<Vec<QueueAccount>, ControlError>;
-}
-
 /// Returns the routes used by packets that a worker holds.
-fn waiting_routes(workers: &mut impl TellRoutes) -> Result<HashSet<NextHopIndex>, ControlError> {
+fn waiting_routes(workers: &mut impl Ask) -> Result<HashSet<NextHopIndex>, ControlError> {
     let (mut waiting, mut from) = (HashSet::new(), Some(NextHopIndex(0)));
     while let Some(start) = from.take() {
-        for (routes, next) in workers.waiting_routes(start)? {
+        for (routes, next) in workers.ask(|reply| RouteCommand::Waiting(start, reply))? {
             waiting.extend(routes);
             from = from.or(next);
         }
@@ -49,7 +29,6 @@ fn waiting_routes(workers: &mut impl TellRoutes) -> Result<HashSet<NextHopIndex>
     Ok(waiting)
 }
 
-/// Forwarding table.
 #[derive(Debug)]
 pub(crate) struct RouteTable(SharedFib);
 
@@ -81,7 +60,7 @@ impl RouteTable {
     pub fn change(
         &mut self,
         changes: Vec<(IpNet, Option<Route>)>,
-        workers: &mut impl TellRoutes,
+        workers: &mut impl Ask,
     ) -> Result<(), ControlError> {
         let mut refused = None;
         for piece in changes.chunks(AT_ONCE) {
@@ -96,7 +75,7 @@ impl RouteTable {
     fn change_piece(
         &mut self,
         changes: &[(IpNet, Option<Route>)],
-        workers: &mut impl TellRoutes,
+        workers: &mut impl Ask,
     ) -> Result<Option<ControlError>, ControlError> {
         let mut numbers: Vec<Option<NextHopIndex>> = Vec::with_capacity(changes.len());
         let mut new = Vec::new();
@@ -111,7 +90,8 @@ impl RouteTable {
             }));
         }
         if !new.is_empty() {
-            workers.exchange(&|reply| RouteCommand::Set(new.clone(), reply))?;
+            // The workers must know a route before a prefix gets its number.
+            workers.ask(|reply| RouteCommand::Set(new.clone(), reply))?;
         }
         let mut noted = Vec::with_capacity(changes.len());
         let mut refused = None;
@@ -131,43 +111,49 @@ impl RouteTable {
             let own = host && matches!(route, Some(Route::Local | Route::Broadcast));
             noted.push(RouteChange { prefix: *prefix, own });
         }
-        workers.tell(&|| RouteCommand::Changed(noted.clone()))?;
+        workers.tell(|| RouteCommand::Changed(noted.clone()))?;
         Ok(refused)
     }
 
     /// Reclaims the memory of removed routes, if there is enough of it and no worker can still read it.
-    fn reuse(&mut self, workers: &mut impl TellRoutes) -> Result<(), ControlError> {
+    fn reuse(&mut self, workers: &mut impl Ask) -> Result<(), ControlError> {
         if self.0.waiting() < WAITING {
             return Ok(());
         }
         let epoch = self.0.close_epoch();
-        workers.barrier()?;
+        workers.ask(Barrier::new)?;
         let waiting = waiting_routes(workers)?;
         let freed = self.0.quiesced_but(epoch, |number| waiting.contains(&number));
         for piece in freed.chunks(AT_ONCE) {
             let nothing = || piece.iter().map(|number| (*number, Route::Blackhole)).collect();
-            workers.exchange(&|reply| RouteCommand::Forget(nothing(), reply))?;
+            workers.ask(|reply| RouteCommand::Forget(nothing(), reply))?;
         }
         Ok(())
     }
 
     /// Returns the queue accounts of the routes to these prefixes, in the same order; `None` for a route
     /// without one, which leads to no port or exceeds the limit of counted routes.
-    ///
-    /// # Errors
-    /// When a worker does not answer.
     pub fn count(
         &self,
         prefixes: &[IpNet],
-        workers: &mut impl TellRoutes,
+        workers: &mut impl Ask,
     ) -> Result<Vec<Option<QueueAccount>>, ControlError> {
         let numbers: Vec<_> = prefixes.iter().map(|prefix| self.0.own_number(*prefix)).collect();
         let counted: Vec<_> = numbers.iter().flatten().copied().collect();
         let mut accounts = Vec::with_capacity(counted.len());
         for piece in counted.chunks(COUNTED_AT_ONCE) {
-            accounts.extend(workers.count_routes(piece)?);
+            accounts.extend(sum_accounts(workers.ask(|reply| RouteCommand::Count(piece.to_vec(), reply))?));
         }
         let mut accounts = accounts.into_iter();
         Ok(numbers.into_iter().map(|number| number.and_then(|_| accounts.next())).collect())
     }
+}
+
+/// Sums the accounts of several workers, account by account.
+fn sum_accounts(answers: Vec<Vec<QueueAccount>>) -> Vec<QueueAccount> {
+    let add = |mut sums: Vec<QueueAccount>, more: Vec<QueueAccount>| {
+        sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+        sums
+    };
+    answers.into_iter().reduce(add).unwrap_or_default()
 }

@@ -11,16 +11,14 @@ use super::watchdog::{Names, Watchdog};
 use super::worker_panic::WorkerPanic;
 use crate::model::Plugins;
 
-/// Supervision of the workers.
 pub(crate) struct Supervision {
-    /// Threads of the workers.
-    threads: Vec<JoinHandle<()>>,
+    pub threads: Vec<JoinHandle<()>>,
     /// Panics of workers, waiting to be captured.
-    panics: Receiver<WorkerPanic>,
+    pub panics: Receiver<WorkerPanic>,
     /// Treatment of packets after the router has died.
     pub death: Death,
     /// Names of instances, for the watchdog.
-    names: Names,
+    pub names: Names,
     /// Watchdog of instances' calls; `None` if it is off.
     pub watchdog: Option<Watchdog>,
 }
@@ -29,21 +27,6 @@ impl Supervision {
     /// Creates the supervision of these threads, without a watchdog.
     pub fn new(threads: Vec<JoinHandle<()>>, panics: Receiver<WorkerPanic>, death: Death) -> Self {
         Self { threads, panics, death, names: Names::default(), watchdog: None }
-    }
-
-    /// Takes the threads of the workers, to join them.
-    pub fn take_threads(&mut self) -> Vec<JoinHandle<()>> {
-        std::mem::take(&mut self.threads)
-    }
-
-    /// Returns the names of instances, for the watchdog.
-    pub fn names(&self) -> Names {
-        self.names.clone()
-    }
-
-    /// Takes the panics of workers since the last call.
-    pub fn take_panics(&mut self) -> Vec<WorkerPanic> {
-        self.panics.try_iter().collect()
     }
 
     /// Sends the names of instances to the watchdog and to the crash handler.

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use millrace_confine::Privileges;
 use millrace_plugin::{Calling, Pulse};
@@ -20,6 +20,7 @@ use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 
 use crate::ControlError;
+use crate::events::since_1970;
 
 /// Number of checks within the time limit of a call.
 const LOOKS: u32 = 8;
@@ -31,7 +32,6 @@ const DISK: Duration = Duration::from_secs(1);
 pub(crate) struct Names(Arc<Mutex<HashMap<InstanceId, (String, &'static str)>>>);
 
 impl Names {
-    /// Replaces the names.
     pub fn set<'a>(&self, names: impl Iterator<Item = (InstanceId, &'a str, &'static str)>) {
         let names = names.map(|(id, name, plugin)| (id, (name.to_owned(), plugin))).collect();
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = names;
@@ -111,10 +111,6 @@ pub(crate) struct Watchdog {
 }
 
 impl Watchdog {
-    /// Starts the watchdog.
-    ///
-    /// # Errors
-    /// Returns an error if its thread can't be started.
     pub fn start(watch: Watch) -> Result<Self, ControlError> {
         let (stop, stopped) = channel();
         let body = move || watch.go_on(&stopped);
@@ -167,9 +163,8 @@ impl Watch {
             plugin,
             "a call of the instance did not return within {limit} ms: the router ends; {after}"
         );
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-        let held = Held { instance, plugin: plugin.to_owned(), since, why };
-        self.remember(held);
+        let since = since_1970().as_secs();
+        self.remember(Held { instance, plugin: plugin.to_owned(), since, why });
         (self.end)();
     }
 

@@ -58,7 +58,9 @@ impl Schedulers {
             match fate {
                 Fate::Goes => others.push(addition.add()),
                 Fate::Stays => {
-                    let is_same = were.get(&node.name) == Some(node) && (is_same_rate || !knows_rate(node));
+                    // Only the settings of RED depend on the port's rate.
+                    let knows_rate = node.manage == Some(Manage::Red);
+                    let is_same = were.get(&node.name) == Some(node) && (is_same_rate || !knows_rate);
                     others.extend((!is_same).then(|| addition.set()));
                 }
                 Fate::Leaf { moves, changes: becomes } => {
@@ -147,7 +149,6 @@ impl Addition {
         })
     }
 
-    /// Returns the change that adds the node.
     pub fn add(self) -> ScheduleChange {
         let Self { node, parent, share, kind } = self;
         ScheduleChange::Add { node, parent, share, kind }
@@ -167,9 +168,6 @@ impl Addition {
 }
 
 /// Returns the parent of a node; `None` for the root.
-///
-/// # Errors
-/// Returns an error if the parent is unknown, or is the node itself.
 pub(crate) fn above<'s>(
     nodes: &Nodes<'s>,
     node: &SchedulerNode,
@@ -182,11 +180,6 @@ pub(crate) fn above<'s>(
             Err(ControlError::unknown("node", under, others.map(|other| other.name.as_str())))
         }
     }
-}
-
-/// Whether the settings of a node depend on the port's rate.
-fn knows_rate(node: &SchedulerNode) -> bool {
-    node.manage == Some(Manage::Red)
 }
 
 /// Returns the maximum number of queues of a port: the configured one, or the default.

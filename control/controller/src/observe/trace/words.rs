@@ -13,8 +13,8 @@ use millrace_units::{GateId, PortId, QueueId, count};
 use millrace_wire::Protocol;
 
 use crate::model::Model;
-use crate::ports::headers::{Headers, hexadecimal};
-use crate::show;
+use crate::ports::headers::Headers;
+use crate::show::{self, hexadecimal};
 use crate::view::{RawFrame, TraceStepView, TraceView};
 use crate::workers::route_table::RouteTable;
 
@@ -45,13 +45,8 @@ impl Words<'_> {
             if let (TraceStep::End(TraceEnd::Sent(..)), Some(head)) = (&event.step, &event.head) {
                 let changes = before.changes(&Headers::of_frame(head.bytes()));
                 if !changes.is_empty() {
-                    let worker = event.worker;
-                    steps.push(TraceStepView {
-                        stage: "rewrite",
-                        worker,
-                        text: changes.join(", "),
-                        ..Default::default()
-                    });
+                    let step = said("rewrite", changes.join(", "));
+                    steps.push(TraceStepView { worker: event.worker, ..step });
                 }
             }
             let step = self.step(event, parsed.map(|candidate| candidate.key.destination()));
@@ -62,7 +57,9 @@ impl Words<'_> {
             None => (String::new(), 0, &events[0]),
         };
         let at = self.origin + Duration::from_nanos(first.at.as_nanos());
-        let level = events.iter().rev().find(|event| is_of_flow(&event.step)).unwrap_or(first).worker;
+        // The worker that owns the packet's flow classifies the packet.
+        let is_of_flow = |event: &&TraceEvent| matches!(event.step, TraceStep::Classified { .. });
+        let level = events.iter().rev().find(is_of_flow).unwrap_or(first).worker;
         let known: Vec<u64> = events.iter().filter_map(|event| event.cycles).collect();
         TraceView {
             number,
@@ -88,7 +85,6 @@ impl Words<'_> {
     }
 
     fn step(&self, event: &TraceEvent, destination: Option<IpAddr>) -> TraceStepView {
-        let said = |stage, text: String| TraceStepView { stage, text, ..TraceStepView::default() };
         let at = |stage, port: PortId, text: String| TraceStepView {
             port: Some(self.port(port)),
             ..said(stage, text)
@@ -146,27 +142,20 @@ impl Words<'_> {
             StageOutcome::Again => ("classify", "classified anew".to_owned()),
         };
         let Some(bound) = model.plugins.binding(binding) else {
-            let text = format!("gate {name}, a binding that is gone: {came}");
-            return TraceStepView {
-                stage: "gate",
-                gate: Some(name),
-                verdict: Some(verdict),
-                text,
-                ..Default::default()
-            };
+            let gone = said("gate", format!("gate {name}, a binding that is gone: {came}"));
+            return TraceStepView { gate: Some(name), verdict: Some(verdict), ..gone };
         };
         let (action, filter) = (show::action(&bound.action, model), bound.filter.to_string());
         let instance = bound.action.instance().map(|id| model.plugins.instance_name(id).to_owned());
+        let text = format!("gate {name}, filter {} {filter:?}, {action}: {came}", bound.number);
         TraceStepView {
-            stage: "gate",
-            text: format!("gate {name}, filter {} {filter:?}, {action}: {came}", bound.number),
             gate: Some(name),
             binding: Some(bound.number),
             filter: Some(filter),
             action: Some(action),
             instance,
             verdict: Some(verdict),
-            ..TraceStepView::default()
+            ..said("gate", text)
         }
     }
 
@@ -184,8 +173,7 @@ impl Words<'_> {
     fn route(&self, taken: RouteTaken, destination: Option<IpAddr>) -> TraceStepView {
         let found = destination.and_then(|address| self.routes.prefix_of(address));
         let prefix = found.map(|(prefix, _)| prefix.to_string());
-        let step =
-            |text: String, prefix| TraceStepView { stage: "route", text, prefix, ..Default::default() };
+        let step = |text, prefix| TraceStepView { prefix, ..said("route", text) };
         let of_prefix = prefix.clone().map(|prefix| format!("{prefix}: ")).unwrap_or_default();
         match taken {
             RouteTaken::None => step("no route".to_owned(), None),
@@ -200,14 +188,9 @@ impl Words<'_> {
                 let link = mac.map(|mac| format!(" ({mac})")).unwrap_or_default();
                 let how = if noted { ", as noted with the flow" } else { "" };
                 let name = self.port(port);
-                TraceStepView {
-                    port: Some(name.clone()),
-                    next_hop: Some(neighbour.to_string()),
-                    ..step(
-                        format!("{whose}to {neighbour}{link} at port {name}{among}{how}"),
-                        prefix.filter(|_| !by_filter),
-                    )
-                }
+                let text = format!("{whose}to {neighbour}{link} at port {name}{among}{how}");
+                let step = step(text, prefix.filter(|_| !by_filter));
+                TraceStepView { port: Some(name), next_hop: Some(neighbour.to_string()), ..step }
             }
         }
     }
@@ -218,12 +201,8 @@ impl Words<'_> {
             None => "first in, first out".to_owned(),
         };
         let name = self.port(port);
-        TraceStepView {
-            stage: "queue",
-            text: format!("port {name}, {place}, {} before it", count(before, "packet")),
-            port: Some(name),
-            ..TraceStepView::default()
-        }
+        let text = format!("port {name}, {place}, {} before it", count(before, "packet"));
+        TraceStepView { port: Some(name), ..said("queue", text) }
     }
 
     fn verdict(&self, events: &[TraceEvent], is_over: bool) -> String {
@@ -250,9 +229,8 @@ impl Words<'_> {
     }
 }
 
-/// Whether a step happens at the worker that owns the packet's flow.
-fn is_of_flow(step: &TraceStep) -> bool {
-    matches!(step, TraceStep::Classified { .. })
+fn said(stage: &'static str, text: String) -> TraceStepView {
+    TraceStepView { stage, text, ..TraceStepView::default() }
 }
 
 fn parsed(candidate: &Candidate) -> String {
@@ -289,12 +267,8 @@ fn classified(found: FlowFound, bindings: u8, in_driver: bool) -> TraceStepView 
         bindings => count(bindings, "binding"),
     };
     let driver = if in_driver { "; the driver forwards this flow while it is not traced" } else { "" };
-    TraceStepView {
-        stage: "classify",
-        verdict: Some(verdict),
-        text: format!("{how}; {bound}{driver}"),
-        ..TraceStepView::default()
-    }
+    let step = said("classify", format!("{how}; {bound}{driver}"));
+    TraceStepView { verdict: Some(verdict), ..step }
 }
 
 fn icmp(error: IcmpError) -> String {

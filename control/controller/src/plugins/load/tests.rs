@@ -213,13 +213,13 @@ fn a_file_that_is_swapped_after_it_was_read_changes_nothing() {
     let path = bench.write_signed("a.wasm", &module("a", "1.0.0", "good"));
     let file = PluginFile::read(Path::new(&path)).unwrap();
     bench.write_signed("a.wasm", &module("evil", "1.0.0", "bad"));
-    let examined = file.examine(&admitted).ok().unwrap();
+    let examined = file.examine(&admitted, module_manifest).ok().unwrap();
     let loaded = file.load(&admitted, examined.origin, |module| bench.compile(module)).ok().unwrap();
     assert_eq!(loaded.plugin.name(), "a");
     // A module and a signature that come from different versions of the file don't fit.
     let mut mixed = PluginFile::read(Path::new(&path)).unwrap();
     mixed.module = file.module;
-    assert!(mixed.examine(&admitted).err().unwrap().contains("does not match"));
+    assert!(mixed.examine(&admitted, module_manifest).err().unwrap().contains("does not match"));
 }
 
 #[test]

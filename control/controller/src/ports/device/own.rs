@@ -26,9 +26,6 @@ impl OwnDevice {
     /// Opens the devices of all ports without a kernel device, and stores their MAC addresses in `ports`.
     /// Does everything that needs privileges or files. No packet is received before
     /// [`give_all`](Self::give_all).
-    ///
-    /// # Errors
-    /// Returns an error if a file or a TAP device can't be opened.
     pub fn prepare(ports: &mut [PortPlan]) -> Result<Vec<Self>, ControlError> {
         let own = ports.iter_mut().filter(|plan| !plan.is_kernel() && plan.config.vlan.is_none());
         let device = |plan: &mut PortPlan| {
@@ -47,9 +44,9 @@ impl OwnDevice {
             let (input, output) = (config.input.clone(), config.output.clone());
             PcapFiles::open(PcapOptions { input, output, pace, origin: time_of_day() })
         });
-        let files = files.transpose().map_err(|error| open_error(plan, &error))?;
+        let files = files.transpose().map_err(|error| open_error(plan, error))?;
         let tap = (config.kind == PortKind::Tap).then(|| Tap::open(&settings.name, settings.mtu));
-        let tap = tap.transpose().map_err(|error| open_error(plan, &error))?;
+        let tap = tap.transpose().map_err(|error| open_error(plan, error))?;
         let mac = tap.as_ref().map_or(settings.mac, |tap| tap.capabilities().mac);
         let open: OpenDevice = Box::new(move |_: &Pool| {
             let port: Box<dyn Port> = match (tap, files) {
@@ -63,18 +60,12 @@ impl OwnDevice {
     }
 
     /// Gives the device to the worker that owns it; the worker receives from it at once.
-    ///
-    /// # Errors
-    /// Returns an error if the worker can't open the device, or does not answer.
     fn give(self, workers: &mut Workers) -> Result<Capabilities, ControlError> {
         open_on_worker(&self.plan, self.open, workers).map(|report| report.capabilities)
     }
 
     /// Gives all devices to their workers, and stores their capabilities in `known`. Ports, filters and routes
     /// must be complete, because packets arrive at once.
-    ///
-    /// # Errors
-    /// Returns an error if a worker can't open a device, or does not answer.
     pub fn give_all(
         devices: Vec<Self>,
         known: &mut HashMap<DeviceId, Capabilities>,
