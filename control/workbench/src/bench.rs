@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant as Clock};
 
 use millrace_packet::Pool;
-use millrace_plugin_abi::Instance;
+use millrace_pipeline::cycles;
+use millrace_plugin_abi::{Instance, PluginError};
 use millrace_units::Instant;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -12,7 +13,6 @@ use crate::frames::sized;
 use crate::inspect::Outline;
 use crate::ready::{Call, Flows, Ready, instance_of};
 use crate::{Module, WorkbenchError};
-use millrace_pipeline::cycles;
 
 /// Batch sizes to measure, in packets per call.
 const BATCHES: [usize; 4] = [1, 8, 32, 64];
@@ -75,9 +75,6 @@ pub struct Spread {
 }
 
 /// Measures a plugin with settings, in two to three seconds plus its compile time.
-///
-/// # Errors
-/// The module is no plugin, the plugin refuses the settings, or a call fails.
 pub fn measure(module: &Module, settings: &Map<String, Value>) -> Result<Costs, WorkbenchError> {
     let compiled = module.compile()?;
     let plugin = module.load(&compiled)?;
@@ -107,9 +104,7 @@ fn milliseconds(time: Duration) -> f64 {
 }
 
 /// Returns the resident memory of one instance in bytes, from the growth of the process.
-fn resident(
-    create: impl Fn() -> Result<Box<dyn Instance>, millrace_plugin_abi::PluginError>,
-) -> Result<u64, WorkbenchError> {
+fn resident(create: impl Fn() -> Result<Box<dyn Instance>, PluginError>) -> Result<u64, WorkbenchError> {
     let before = resident_pages();
     let instances = (0..INSTANCES).map(|_| create()).collect::<Result<Vec<_>, _>>()?;
     let pages = resident_pages().saturating_sub(before);

@@ -25,11 +25,7 @@ impl Change {
 /// Returns the changes from `before` to `after`. If the lengths differ, the only change covers all bytes from
 /// the first to the last difference.
 pub fn changes(before: &[u8], after: &[u8]) -> Vec<Change> {
-    if before.len() == after.len() {
-        runs(before, after)
-    } else {
-        resized(before, after).into_iter().collect()
-    }
+    if before.len() == after.len() { runs(before, after) } else { vec![resized(before, after)] }
 }
 
 fn runs(before: &[u8], after: &[u8]) -> Vec<Change> {
@@ -45,11 +41,11 @@ fn runs(before: &[u8], after: &[u8]) -> Vec<Change> {
     found
 }
 
-fn resized(before: &[u8], after: &[u8]) -> Option<Change> {
+fn resized(before: &[u8], after: &[u8]) -> Change {
     let front = before.iter().zip(after).take_while(|(a, b)| a == b).count();
     let (before, after) = (&before[front..], &after[front..]);
     let back = before.iter().rev().zip(after.iter().rev()).take_while(|(a, b)| a == b).count();
-    Some(Change::new(front, &before[..before.len() - back], &after[..after.len() - back]))
+    Change::new(front, &before[..before.len() - back], &after[..after.len() - back])
 }
 
 #[cfg(test)]

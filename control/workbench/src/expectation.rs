@@ -46,32 +46,20 @@ impl Expectation {
     }
 
     /// Reads a file.
-    ///
-    /// # Errors
-    /// The file can't be read, or holds no expectation.
     pub fn read(file: &Path) -> Result<Self, WorkbenchError> {
         let text = fs::read(file).map_err(WorkbenchError::io(file))?;
-        let problem = |error: serde_json::Error| WorkbenchError::Expectation {
-            file: file.to_owned(),
-            problem: format!(
-                "no expectation file of `millrace plugin test --save` (error in line {}, column {})",
-                error.line(),
-                error.column()
-            ),
-        };
-        serde_json::from_slice(&text).map_err(problem)
+        serde_json::from_slice(&text).map_err(|error| {
+            let (line, column) = (error.line(), error.column());
+            let place = format!("error in line {line}, column {column}");
+            let problem = format!("no expectation file of `millrace plugin test --save` ({place})");
+            WorkbenchError::Expectation { file: file.to_owned(), problem }
+        })
     }
 
     /// Writes a file, replacing an existing one.
-    ///
-    /// # Errors
-    /// The system's error.
     pub fn save(&self, file: &Path) -> Result<(), WorkbenchError> {
-        let problem = |error: serde_json::Error| WorkbenchError::Expectation {
-            file: file.to_owned(),
-            problem: error.to_string(),
-        };
-        let mut text = serde_json::to_string_pretty(self).map_err(problem)?;
+        let text = serde_json::to_string_pretty(self);
+        let mut text = text.map_err(|error| WorkbenchError::io(file)(error.into()))?;
         text.push('\n');
         let written = create_output(file).and_then(|mut output| output.write_all(text.as_bytes()));
         written.map_err(WorkbenchError::io(file))

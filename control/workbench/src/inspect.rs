@@ -102,16 +102,15 @@ impl MapStatement {
 /// The module is not a plugin; the text is the same as when the router loads it.
 pub fn inspect(module: &Module) -> Result<Inspection, WorkbenchError> {
     let compiled = module.examine()?;
-    let refused = match is_object(module.bytes()) {
-        true => None,
-        false => module.load(&compiled).err(),
+    let (runtime, refused) = match is_object(module.bytes()) {
+        true => (Runtime::Trusted, None),
+        false => (Runtime::Contained, module.load(&compiled).err()),
     };
     let refused = refused.map(|error| match error {
         WorkbenchError::Refused { problem, .. } => problem,
         other => other.to_string(),
     });
     let outline = Outline::read(module.bytes());
-    let runtime = if is_object(module.bytes()) { Runtime::Trusted } else { Runtime::Contained };
     let manifest: &Manifest = compiled.manifest();
     Ok(Inspection {
         runtime: runtime.text(),
@@ -142,16 +141,12 @@ pub fn inspect(module: &Module) -> Result<Inspection, WorkbenchError> {
 }
 
 /// Checks that the module is a plugin, as far as is possible without compiling or loading it.
-///
-/// # Errors
-/// The module is not a plugin; the text is the same as when the router loads it.
 pub fn check(module: &Module) -> Result<(), WorkbenchError> {
-    let problem = match is_object(module.bytes()) {
-        true => check_object(module.bytes()).err().map(|error| error.to_string()),
-        false => wasm::inspect(module.bytes()).err().map(|error| error.to_string()),
+    let checked = match is_object(module.bytes()) {
+        true => check_object(module.bytes()).map(drop).map_err(|error| error.to_string()),
+        false => wasm::inspect(module.bytes()).map(drop).map_err(|error| error.to_string()),
     };
-    let refused = |problem| WorkbenchError::Refused { file: module.file().to_owned(), problem };
-    problem.map_or(Ok(()), |problem| Err(refused(problem)))
+    checked.map_err(|problem| module.refused(problem))
 }
 
 /// Formats bytes as hexadecimal digits.

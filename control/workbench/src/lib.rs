@@ -20,9 +20,8 @@ pub use changes::{Change, changes};
 pub use error::WorkbenchError;
 pub use expectation::Expectation;
 pub use frames::{Frame, built_in};
+pub use inspect::{CostStatement, Inspection, check, inspect};
 pub use millrace_pipeline::cycles;
 pub use millrace_plugin_abi::Message;
-
-pub use inspect::{CostStatement, Inspection, check, inspect};
 pub use module::Module;
 pub use trial::{Exchange, FaultReport, Outcome, Trial, TrialOptions, try_out};

@@ -1,7 +1,7 @@
 //! File of a plugin, read once.
 
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -62,33 +62,25 @@ impl Compiled {
 
 impl Module {
     /// Reads a file.
-    ///
-    /// # Errors
-    /// The file is missing, or the router would not read it.
     pub fn read(file: &Path) -> Result<Self, WorkbenchError> {
-        let refused = |problem: String| WorkbenchError::Refused { file: file.to_owned(), problem };
-        let kind = std::fs::metadata(file).map_err(|error| refused(error.to_string()))?;
-        if !kind.is_file() {
-            return Err(refused("it is no regular file".to_owned()));
+        let mut module = Self { file: file.to_owned(), bytes: Vec::new() };
+        let failed = |error: io::Error| module.refused(error.to_string());
+        if !std::fs::metadata(file).map_err(failed)?.is_file() {
+            return Err(module.refused("it is no regular file".to_owned()));
         }
+        let opened = File::open(file).map_err(failed)?;
         let mut bytes = Vec::new();
-        let opened = File::open(file).map_err(|error| refused(error.to_string()))?;
-        let read = opened.take(MOST_MODULE as u64 + 1).read_to_end(&mut bytes);
-        read.map_err(|error| refused(error.to_string()))?;
+        opened.take(MOST_MODULE as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
         if bytes.len() > MOST_MODULE {
-            return Err(refused(format!("the file exceeds the limit of {MOST_MODULE} bytes")));
+            return Err(module.refused(format!("the file exceeds the limit of {MOST_MODULE} bytes")));
         }
-        Ok(Self { file: file.to_owned(), bytes })
+        module.bytes = bytes;
+        Ok(module)
     }
 
     /// Returns the bytes of the file.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
-    }
-
-    /// Returns the path of the file.
-    pub fn file(&self) -> &Path {
-        &self.file
     }
 
     /// Checks and compiles the module; no code of a shared object runs.
@@ -139,7 +131,7 @@ impl Module {
         }
     }
 
-    fn refused(&self, problem: String) -> WorkbenchError {
+    pub(crate) fn refused(&self, problem: String) -> WorkbenchError {
         WorkbenchError::Refused { file: self.file.clone(), problem }
     }
 }

@@ -1,9 +1,9 @@
 //! Preparation of packets and instances for calls of a plugin.
 
-use millrace_packet::{FlowKey, Packet, Pool};
-use millrace_pipeline::{flow_hash, parse};
 use std::collections::HashMap;
 
+use millrace_packet::{FlowKey, Packet, Pool};
+use millrace_pipeline::{flow_hash, parse};
 use millrace_plugin::{CallLimits, Limits, without_router};
 use millrace_plugin_abi::{
     Fault, FlowStates, Instance, Packets, Plugin, PluginError, Progress, SharedMap, Verdict,
@@ -42,9 +42,6 @@ impl Ready {
 }
 
 /// Creates an instance with the maps that its plugin declares, as for one worker.
-///
-/// # Errors
-/// The plugin refuses the settings.
 pub(crate) fn instance_of(
     plugin: &dyn Plugin,
     settings: &Map<String, Value>,

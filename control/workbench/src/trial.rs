@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use millrace_packet::{FlowKey, Packet, Pool};
@@ -39,7 +40,7 @@ pub struct TrialOptions<'a> {
 }
 
 /// Results of a trial.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Trial {
     /// Name of the plugin.
     pub plugin: String,
@@ -103,8 +104,9 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let flow = self.flow.as_deref().unwrap_or("-");
         write!(f, "{:>4}  {:<16} {:>5}  {flow}", self.number, self.verdict, self.length)?;
-        let or_nothing =
-            |digits: &str| if digits.is_empty() { "nothing".to_owned() } else { digits.to_owned() };
+        fn or_nothing(digits: &str) -> &str {
+            if digits.is_empty() { "nothing" } else { digits }
+        }
         for Change { offset, before, after } in &self.changes {
             write!(f, "\n      at {offset}: {} -> {}", or_nothing(before), or_nothing(after))?;
         }
@@ -129,12 +131,8 @@ pub fn try_out(module: &Module, options: &TrialOptions<'_>) -> Result<Trial, Wor
         trial: Trial {
             plugin: plugin.name().to_owned(),
             version: plugin.version().to_owned(),
-            packets: Vec::new(),
-            verdicts: BTreeMap::new(),
-            faults: Vec::new(),
-            suspensions: 0,
             truncated,
-            replies: Vec::new(),
+            ..Trial::default()
         },
     };
     for frames in frames.chunks(options.batch.clamp(1, MOST_BATCH)) {
@@ -143,7 +141,10 @@ pub fn try_out(module: &Module, options: &TrialOptions<'_>) -> Result<Trial, Wor
     for message in &options.messages {
         bench.send(message);
     }
-    bench.finish()
+    if let Some(output) = bench.output {
+        output.finish()?;
+    }
+    Ok(bench.trial)
 }
 
 /// Returns the frames of a capture, and the number of frames omitted because they are truncated.
@@ -212,8 +213,7 @@ impl Bench {
 
     /// Makes a periodic call of the instance, and resumes it until it ends.
     fn periodic(&mut self, now: Instant, first: usize) -> Result<(), WorkbenchError> {
-        let progress = self.instance.periodic(now);
-        let fault = match progress {
+        let fault = match self.instance.periodic(now) {
             Progress::Done => self.instance.take_fault(),
             // Resume it as a call without packets.
             Progress::Suspended => Call::default().go_on(&mut *self.instance, &mut self.flows, now).1,
@@ -230,10 +230,11 @@ impl Bench {
     fn write(&mut self, at: Duration, packet: &Packet, verdict: Verdict) {
         let Some(output) = &mut self.output else { return };
         let at = Instant::from_nanos(nanoseconds(at));
+        // `finish` reports write errors.
         match verdict {
             Verdict::Drop(_) | Verdict::Consume | Verdict::Fault => {}
-            Verdict::Hold(until) => output.write(until.max(at), packet),
-            _ => output.write(at, packet),
+            Verdict::Hold(until) => output.writer.write(until.max(at), packet, None),
+            _ => output.writer.write(at, packet, None),
         }
     }
 
@@ -250,13 +251,6 @@ impl Bench {
             Err(error) => (None, Some(error.to_string())),
         };
         self.trial.replies.push(Exchange { message: message.name.clone(), reply, refused });
-    }
-
-    fn finish(self) -> Result<Trial, WorkbenchError> {
-        if let Some(output) = self.output {
-            output.finish()?;
-        }
-        Ok(self.trial)
     }
 }
 
@@ -293,8 +287,8 @@ fn nanoseconds(time: Duration) -> u64 {
 
 /// Output capture. A held packet has the time of its release.
 struct Output {
-    path: std::path::PathBuf,
-    writer: PcapngWriter<std::fs::File>,
+    path: PathBuf,
+    writer: PcapngWriter<File>,
 }
 
 impl Output {
@@ -302,11 +296,6 @@ impl Output {
         let created = PcapngWriter::create(path, Duration::ZERO);
         let writer = created.map_err(|error| WorkbenchError::Capture(error.to_string()))?;
         Ok(Self { path: path.to_owned(), writer })
-    }
-
-    fn write(&mut self, at: Instant, packet: &Packet) {
-        // `finish` reports write errors.
-        self.writer.write(at, packet, None);
     }
 
     fn finish(mut self) -> Result<(), WorkbenchError> {
