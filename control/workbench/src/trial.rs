@@ -230,12 +230,13 @@ impl Bench {
     fn write(&mut self, at: Duration, packet: &Packet, verdict: Verdict) {
         let Some(output) = &mut self.output else { return };
         let at = Instant::from_nanos(nanoseconds(at));
+        let at = match verdict {
+            Verdict::Drop(_) | Verdict::Consume | Verdict::Fault => return,
+            Verdict::Hold(until) => until.max(at),
+            _ => at,
+        };
         // `finish` reports write errors.
-        match verdict {
-            Verdict::Drop(_) | Verdict::Consume | Verdict::Fault => {}
-            Verdict::Hold(until) => output.writer.write(until.max(at), packet, None),
-            _ => output.writer.write(at, packet, None),
-        }
+        output.writer.write(at, packet, None);
     }
 
     /// Handles a fault: restarts the instance.

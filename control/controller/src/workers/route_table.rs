@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use ipnet::IpNet;
 use millrace_forward::{FibReader, Route, SharedFib};
-use millrace_pipeline::{Barrier, ROUTES, RouteChange, RouteCommand};
+use millrace_pipeline::{Command, ROUTES, RouteChange, RouteCommand};
 use millrace_units::{NextHopIndex, QueueAccount};
 
 use crate::ControlError;
@@ -121,7 +121,7 @@ impl RouteTable {
             return Ok(());
         }
         let epoch = self.0.close_epoch();
-        workers.ask(Barrier::new)?;
+        workers.ask(Command::Barrier)?;
         let waiting = waiting_routes(workers)?;
         let freed = self.0.quiesced_but(epoch, |number| waiting.contains(&number));
         for piece in freed.chunks(AT_ONCE) {
