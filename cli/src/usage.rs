@@ -25,9 +25,8 @@ pub fn one_line(error: &Error) -> String {
                 line += &format!(" tip: some similar {name}s exist: '{}'", similar.join("', '"));
             }
             _ => {
-                line += &text(error, kind).map_or_else(String::new, |similar| {
-                    format!(" tip: a similar {name} exists: '{similar}'")
-                })
+                line += &text(error, kind)
+                    .map_or_else(String::new, |similar| format!(" tip: a similar {name} exists: '{similar}'"))
             }
         }
     }
