@@ -14,8 +14,8 @@ pub(crate) mod worker_panic;
 
 use millrace_packet::FlowKey;
 use millrace_pipeline::{
-    Command, CounterCommand, DeviceId, Event, FilterCommand, Handover, NeighbourChange,
-    NeighbourCommand, ReplyTo, Snapshot, flow_hash,
+    Command, CounterCommand, DeviceId, Event, FilterCommand, Handover, NeighbourChange, NeighbourCommand,
+    ReplyTo, Snapshot, flow_hash,
 };
 use millrace_plugin::BindingId;
 use millrace_units::PortId;
