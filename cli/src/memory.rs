@@ -135,8 +135,8 @@ pub fn check_group(config: &Config, overrides: &Overrides) -> Result<(), Failure
     let Some(group) = group().filter(|group| group.left() < needed) else { return Ok(()) };
     let mebibytes = |bytes: u64| bytes >> 20;
     let message = format!(
-        "no memory for packets: {} with {} each, and all else, take {} MiB, and of the {} MiB that the \
-         control group may have {} are left: ask for fewer frames (`frames` under [router]), or raise its limit",
+        "no memory for packets: {} with {} each need {} MiB in total, and of the {} MiB of the control \
+         group {} are left: configure fewer frames (`frames` under [router]), or raise the limit",
         count(workers, "worker"),
         count(frames, "frame"),
         mebibytes(needed),

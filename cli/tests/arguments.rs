@@ -421,7 +421,7 @@ fn bench_writes_the_page_and_exits_with_1_when_a_promise_is_not_kept() {
     let output = millrace(&["bench", "--from", broken.path(), "--html", page.path()]);
     assert_eq!(code(&output), 1, "{}", error(&output));
     let told = error(&output);
-    assert!(told.contains("1 of 2 promises is not kept:"), "{told}");
+    assert!(told.contains("1 of 2 performance targets is missed:"), "{told}");
     assert!(told.contains("takeover: kill -9: 61.5 ms, promised at most 50.0"), "{told}");
     assert!(!told.contains("restart"), "{told}");
     assert!(fs::read_to_string(page.path()).unwrap().ends_with("</html>\n"));

@@ -205,9 +205,9 @@ fn compare_counts(comparison: &mut Comparison, counter: Counter, counts: &Counts
         let path_count = |(path, count): (&String, &f64)| measurement(counter, path, *count);
         comparison.measurements.extend(counts.instructions.iter().map(path_count));
         // Few machines have this counter, so the baseline may lack it.
-        comparison
-            .notes
-            .push(format!("the baseline has no counts by {counter}: the counts by {counter} are not judged"));
+        comparison.notes.push(format!(
+            "the baseline has no counts by {counter}: the counts by {counter} are not compared"
+        ));
         return;
     };
     let otherwise = counts.made_otherwise(before);

@@ -59,7 +59,7 @@ fn summary(body: &mut String, report: &Report) {
     list_of(body, "Not kept:", &report.broken_promises());
     let keys = [
         ("ours", "Millrace"),
-        ("ours missed", "Millrace, promise not kept"),
+        ("ours missed", "Millrace, target missed"),
         ("peer", "peer or reference"),
         ("generator", "traffic generator alone"),
     ];

@@ -117,7 +117,7 @@ fn write_file(what: &str, file: &Path, text: &str) -> Result<(), Failure> {
 /// benchmark that only lacks root is no error.
 fn judge(report: &Report) -> Result<(), Failure> {
     for failure in report.failures.iter().filter(|failure| failure.left_out) {
-        eprintln!("left out: {}: {}", failure.bench, failure.error);
+        eprintln!("skipped: {}: {}", failure.bench, failure.error);
     }
     let failed = report.failures.iter().filter(|failure| !failure.left_out);
     let failed: Vec<String> = failed.map(|failure| format!("{}: {}", failure.bench, failure.error)).collect();
@@ -130,7 +130,7 @@ fn judge(report: &Report) -> Result<(), Failure> {
         lines.extend(broken);
     }
     if !failed.is_empty() {
-        lines.push(format!("benches without results: {}", failed.join("; ")));
+        lines.push(format!("benchmarks without results: {}", failed.join("; ")));
     }
     if lines.is_empty() { Ok(()) } else { Err(Failure::new(lines.join("\n"))) }
 }
@@ -208,7 +208,7 @@ fn compare(baseline: &Path, bench: &Bench, json: bool) -> Result<(), Failure> {
     let judged = comparison.check_judged(std::env::var_os("CI").is_some());
     judged.map_err(|why| Failure::new(format!("{why}; {accept}")))?;
     if !comparison.not_judged.is_empty() {
-        eprintln!("not judged; {accept}");
+        eprintln!("not compared with the baseline; {accept}");
     }
     Ok(())
 }

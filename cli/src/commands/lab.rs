@@ -44,12 +44,12 @@ fn up(path: &Path, json: bool) -> Result<(), Failure> {
     println!("lab {} is up:", state.name);
     print!("{}", nodes(&state));
     if let Some(node) = state.nodes.first() {
-        println!("run a command there:  millrace lab exec {} {} -- COMMAND", state.name, node.name);
+        println!("run a command:        millrace lab exec {} {} -- COMMAND", state.name, node.name);
     }
     if let Some(socket) = state.nodes.iter().find_map(|node| node.socket.as_deref()) {
-        println!("ask a router:         millrace --socket {} show ports", socket.display());
+        println!("query a router:       millrace --socket {} show ports", socket.display());
     }
-    println!("remove it:            millrace lab down {}", state.name);
+    println!("remove the lab:       millrace lab down {}", state.name);
     Ok(())
 }
 

@@ -38,18 +38,18 @@ pub fn instance(client: &Client, action: &InstanceAction, json: bool) -> Result<
         InstanceAction::Set { name, settings } => {
             let body = json!({"settings": changes(settings)?});
             let value = client.send(Method::PATCH, &format!("/instances/{}", segment(name)), Some(&body))?;
-            done(&value, &format!("instance {name} has the settings {}", value["settings"]), json);
+            done(&value, &format!("instance {name} changed, settings: {}", value["settings"]), json);
         }
         InstanceAction::Rename { name, to } => {
             let body = json!({"name": to});
             let value = client.send(Method::PATCH, &format!("/instances/{}", segment(name)), Some(&body))?;
-            done(&value, &format!("instance {name} is {to} now"), json);
+            done(&value, &format!("instance {name} renamed to {to}"), json);
         }
         InstanceAction::Release { name } => {
             let path = format!("/instances/{}/release", segment(name));
             let value = client.send(Method::POST, &path, None)?;
-            let then = if value["is_here"] == true { "begins anew" } else { "can be created again" };
-            done(&value, &format!("instance {name} is out of quarantine, and {then}"), json);
+            let then = if value["is_here"] == true { "restarts" } else { "can be created again" };
+            done(&value, &format!("instance {name} released from quarantine; it {then}"), json);
         }
         InstanceAction::Free { name } => {
             let value = client.send(Method::DELETE, &format!("/instances/{}", segment(name)), None)?;
@@ -96,7 +96,7 @@ pub fn gate(client: &Client, action: &GateAction, json: bool) -> Result<(), Fail
             let value = client.send(Method::PATCH, &format!("/gates/{}", segment(name)), Some(&body))?;
             let line = match value["moved"].as_str() {
                 Some(why) => format!("gate {name}: {why}"),
-                None => format!("gate {name} searches its filters by {}", plain(&value["table"])),
+                None => format!("gate {name} looks up filters by {}", plain(&value["table"])),
             };
             done(&value, &line, json);
         }
@@ -122,7 +122,7 @@ pub fn bind(client: &Client, bind: &Bind, json: bool) -> Result<(), Failure> {
     });
     let value = client.send(Method::POST, "/bindings", Some(&body))?;
     let filter = plain(&value["filter"]);
-    done(&value, &format!("{} bound at {} to: {filter}", bind.instance, bind.gate), json);
+    done(&value, &format!("{} bound at gate {}, filter: {filter}", bind.instance, bind.gate), json);
     crate::commands::forwarding::filter::warn_shadowed(&value);
     Ok(())
 }
@@ -168,7 +168,7 @@ fn unbind_one(client: &Client, instance: &str, gate: &str, filter: &str, json: b
     let body = json!({"instance": instance, "gate": gate, "filter": filter});
     let value = client.send(Method::DELETE, "/bindings", Some(&body))?;
     let filter = plain(&value["filter"]);
-    done(&value, &format!("{instance} no longer bound at {gate} to: {filter}"), json);
+    done(&value, &format!("{instance} unbound at gate {gate}, filter: {filter}"), json);
     Ok(())
 }
 
@@ -197,6 +197,6 @@ pub fn lookup(client: &Client, lookup: &Lookup, json: bool) -> Result<(), Failur
 /// Sets the counters to zero.
 pub fn clear(client: &Client, json: bool) -> Result<(), Failure> {
     let value = client.send(Method::DELETE, "/counters", None)?;
-    done(&value, "counters are zero", json);
+    done(&value, "counters reset", json);
     Ok(())
 }

@@ -27,7 +27,7 @@ use ready::Ready;
 use service_manager::ServiceManager;
 use signals::Signals;
 
-/// Runs a router until SIGTERM or SIGINT; with `--dry-run`, shows what it would do.
+/// Runs a router until SIGTERM or SIGINT; with `--dry-run`, shows the planned changes only.
 pub fn run(arguments: &Run, socket: &Path, json: bool) -> Result<(), Failure> {
     if !arguments.dry_run {
         memory::share();

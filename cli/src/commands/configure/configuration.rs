@@ -91,7 +91,7 @@ pub fn missing(status: &Value) -> Vec<String> {
 pub fn waits(pending: &Value) -> Option<String> {
     let (revision, seconds) = (pending["revision"].as_u64()?, pending["seconds"].as_u64()?);
     Some(format!(
-        "revision {revision} waits to be confirmed, and goes back in {seconds} s: `millrace confirm`"
+        "revision {revision} is unconfirmed; the router reverts it in {seconds} s unless you run `millrace confirm`"
     ))
 }
 
@@ -139,7 +139,7 @@ pub fn diff(client: &Client, diff: &Diff, json: bool) -> Result<ExitCode, Failur
 pub fn confirm(client: &Client, confirm: &Confirm, json: bool) -> Result<(), Failure> {
     let body = confirm.number.map(|number| json!({"revision": number}));
     let value = client.send(Method::POST, "/configuration/confirm", body.as_ref())?;
-    done(&value, &format!("revision {} stays", plain(&value["revision"])), json);
+    done(&value, &format!("revision {} confirmed", plain(&value["revision"])), json);
     Ok(())
 }
 
@@ -169,7 +169,7 @@ pub fn history(client: &Client, history: &History, json: bool) -> Result<(), Fai
         revision["shown_state"] = shown;
     }
     if rows(&value).is_empty() {
-        println!("nothing was applied yet");
+        println!("no revisions yet");
         return Ok(());
     }
     print(&value, COLUMNS, false);
@@ -220,7 +220,7 @@ pub fn save(client: &Client, save: &Save, json: bool) -> Result<(), Failure> {
         beside.replace().map_err(failed)?;
     }
     let line = match text == before {
-        true => format!("{name} is what runs: nothing is changed"),
+        true => format!("{name} equals the running configuration: nothing changed"),
         false => format!("saved the running configuration to {name} as revision {revision}"),
     };
     done(&json!({"file": name, "changed": text != before, "revision": revision}), &line, json);

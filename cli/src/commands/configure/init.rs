@@ -36,7 +36,7 @@ pub fn init(asked: &Init, json: bool) -> Result<(), Failure> {
     match &asked.output {
         Some(path) => {
             write(path, &text, asked.force)?;
-            eprintln!("{} is written: look through it, then `millrace check {0}`", path.display());
+            eprintln!("{} written: review it, then run `millrace check {0}`", path.display());
         }
         None if json => println!("{:#}", json!({"text": text})),
         None => print!("{text}"),

@@ -128,8 +128,8 @@ impl DeviceView {
     pub fn passes_by(&mut self, discipline: &str) {
         if self.flows_out.works == Some(true) {
             let why = format!(
-                "the kernel has the qdisc {discipline} on this device, which offloaded packets would bypass: \
-                 flows stay at a worker, whose packets bypass the qdisc too"
+                "the kernel has the qdisc {discipline} on this device: flows stay at a worker; all packets of \
+                 Millrace bypass the qdisc"
             );
             self.flows_out = Ability { works: Some(false), why: Some(why) };
         }
@@ -148,7 +148,8 @@ fn flows_in(report: &DeviceReport) -> Ability {
             Ability { works: Some(false), why: Some(why) }
         }
         Support::No(_) => {
-            let why = "the driver does not support native XDP, and generic XDP would save nothing".to_owned();
+            let why =
+                "the driver does not support native XDP, and offload in generic XDP saves nothing".to_owned();
             Ability { works: Some(false), why: Some(why) }
         }
         other => other.into(),
@@ -180,8 +181,7 @@ fn problems(link: &HostLink) -> Vec<String> {
         problems.push("it has no carrier: check that the other end is connected and up".to_owned());
     }
     if let Some(kind) = &link.master_kind {
-        problems
-            .push(format!("it belongs to a {kind}, which would not receive the packets that a port takes"));
+        problems.push(format!("it belongs to a {kind}, which would no longer receive its packets"));
     }
     problems
 }
@@ -271,33 +271,36 @@ impl fmt::Display for DeviceView {
         writeln!(f, "{}: {driver}, {}, MTU {}, {queues}", self.device, self.state, self.mtu)?;
         match &self.choice {
             Some(choice) => writeln!(f, "    run would use  {}, {}", choice.driver, choice.mode)?,
-            None => writeln!(f, "    run would use  nothing that is known now")?,
+            None => writeln!(f, "    run would use  unknown (not probed)")?,
         }
         if let Some(why) = self.choice.as_ref().and_then(|choice| choice.why.as_ref()) {
-            writeln!(f, "    not better     {why}")?;
+            writeln!(f, "    because        {why}")?;
         }
         if let Some(program) = self.attached.as_ref().filter(|_| self.is_port) {
-            writeln!(f, "    port           of a Millrace: the program {program} is its own")?;
+            writeln!(
+                f,
+                "    in use         as a port of a running Millrace, with its XDP program {program}"
+            )?;
         }
         writeln!(f, "    native XDP     {}", self.native_xdp)?;
         if !self.xdp_features.is_empty() {
-            writeln!(f, "    announces      {}", self.xdp_features.join(", "))?;
+            writeln!(f, "    XDP features   {}", self.xdp_features.join(", "))?;
         }
         writeln!(f, "    tcx            {}", self.tcx)?;
         writeln!(f, "    host output    {}", self.host_output)?;
-        writeln!(f, "    flows in       {}", self.flows_in)?;
-        writeln!(f, "    flows out      {}", self.flows_out)?;
+        writeln!(f, "    offload in     {}", self.flows_in)?;
+        writeln!(f, "    offload out    {}", self.flows_out)?;
         let tried = if self.tried {
-            "by us: the tests run on it"
+            "yes: the project's tests run on this driver"
         } else {
-            "not by us on this driver: try before you rely on it"
+            "no: test this driver before you rely on it"
         };
-        writeln!(f, "    tried          {tried}")?;
+        writeln!(f, "    tested         {tried}")?;
         let lists = [
             ("problem", &self.problems),
             ("faster with", &self.faster),
             ("kernel policy", &self.policy),
-            ("switched off", &self.sysctls),
+            ("sysctl", &self.sysctls),
         ];
         for (heading, lines) in lists {
             lines.iter().try_for_each(|line| writeln!(f, "    {heading:<14} {line}"))?;
@@ -371,7 +374,9 @@ mod tests {
         let own = view(true);
         assert!(own.problems.is_empty() && own.choice.is_some(), "{own:?}");
         assert!(
-            own.to_string().contains("port           of a Millrace: the program p (id 9, in the driver)"),
+            own.to_string().contains(
+                "in use         as a port of a running Millrace, with its XDP program p (id 9, native)"
+            ),
             "{own}"
         );
         let theirs = view(false);
@@ -414,7 +419,7 @@ mod tests {
     fn a_driver_that_we_never_ran_on_is_called_untried() {
         let ice = DeviceReport { driver: "ice".into(), ..report(Support::Yes, &[]) };
         let text = DeviceView::new(&link(), Ok(&ice), true).to_string();
-        assert!(text.contains("not by us on this driver"), "{text}");
+        assert!(text.contains("no: test this driver"), "{text}");
         let text = DeviceView::new(&link(), Ok(&report(Support::Yes, &[])), true).to_string();
         assert!(text.contains("the tests run on it") && text.contains("af_xdp, native"), "{text}");
     }
@@ -432,11 +437,11 @@ mod tests {
         let mut shaped = DeviceView::new(&link(), Ok(&takes), true);
         shaped.passes_by("tbf");
         assert!(
-            shaped.to_string().contains("flows out      does not work: the kernel has the qdisc"),
+            shaped.to_string().contains("offload out    does not work: the kernel has the qdisc"),
             "{shaped}"
         );
         let text = DeviceView::new(&link(), Ok(&alone), true).to_string();
-        assert!(text.contains("flows in       works\n    flows out      does not work: a veth"), "{text}");
+        assert!(text.contains("offload in     works\n    offload out    does not work: a veth"), "{text}");
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub fn control_plane(client: &Client, action: &ControlPlaneAction, json: bool) -
 pub fn listed(value: &Value) -> String {
     let mut text = table(rows(&value["classes"]), CLASSES);
     if value["police"] == false {
-        text += "nothing is policed: police = false\n";
+        text += "policing is off: police = false\n";
     }
     text
 }
@@ -47,6 +47,6 @@ mod tests {
         let text = listed(&value);
         assert!(text.contains("icmp") && text.contains("1000") && !text.contains("nothing"), "{text}");
         value["police"] = false.into();
-        assert!(listed(&value).ends_with("nothing is policed: police = false\n"));
+        assert!(listed(&value).ends_with("policing is off: police = false\n"));
     }
 }

@@ -90,7 +90,7 @@ fn entry(line: &str) -> Result<Value, String> {
         .ok_or_else(|| format!("the line has no action: {FORM}"))?;
     let (filter, mut action) = (words[..at].join(" "), &words[at + 1..]);
     let (mut gate, mut priority) = (None, 0);
-    // The action keeps at least one word, whatever that word is.
+    // The action keeps at least one word, even a keyword.
     while let [before @ .., _, key @ ("gate" | "priority"), value] = action {
         match *key {
             "gate" if gate.replace(*value).is_some() => return Err(format!("gate is given twice: {FORM}")),
@@ -153,7 +153,7 @@ pub fn warn_shadowed(value: &Value) {
     let by = rows(&value["shadowed_by"]);
     if !by.is_empty() {
         eprintln!(
-            "warning: the filter never wins: {}; raise its --priority, or remove the filters before it",
+            "warning: the filter never wins: {}; raise its --priority, or remove the preceding filters",
             before(by)
         );
     }
@@ -177,10 +177,10 @@ pub fn warn_never_winning(shadowed: &Value) {
 /// Names the filters that shadow a filter: either a single one, or several that together cover it.
 fn before(by: &[Value]) -> String {
     match by {
-        [one] => format!("{} comes before it", named(one)),
+        [one] => format!("{} precedes it", named(one)),
         several => {
             let named: Vec<String> = several.iter().map(named).collect();
-            format!("what it matches, {} match together before it", named.join(", "))
+            format!("{} precede it and together match all of its packets", named.join(", "))
         }
     }
 }
@@ -256,9 +256,12 @@ mod tests {
     fn what_comes_before_a_filter_is_one_other_or_several() {
         let one = |id: u64| json!({"id": id, "match": "proto udp", "action": "drop", "priority": 2});
         let named = |id| format!("filter {id} (drop for proto udp, priority 2)");
-        assert_eq!(before(&[one(7)]), format!("{} comes before it", named(7)));
+        assert_eq!(before(&[one(7)]), format!("{} precedes it", named(7)));
         let several = before(&[one(7), one(8)]);
-        assert_eq!(several, format!("what it matches, {}, {} match together before it", named(7), named(8)));
+        assert_eq!(
+            several,
+            format!("{}, {} precede it and together match all of its packets", named(7), named(8))
+        );
     }
 
     #[test]

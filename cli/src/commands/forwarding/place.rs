@@ -38,7 +38,7 @@ fn placed(value: &Value) -> String {
     let (driver, worker) = (plain(&value["driver"]), plain(&value["worker"]));
     let reasons = value["why_worker"].as_object().into_iter().flatten();
     let why: String = reasons.map(|(why, flows)| format!("; {} because {why}", plain(flows))).collect();
-    format!("{flow}: {level}; now {driver} in the driver, {worker} at a worker{why}")
+    format!("{flow}: {level}; now {driver} offloaded, {worker} at a worker{why}")
 }
 
 /// Formats all placements, with the levels of flows.
@@ -46,7 +46,7 @@ pub fn listed(value: &Value) -> String {
     let mut text = table(rows(&value["placements"]), PLACEMENTS);
     let budget = &value["budget"];
     text += &format!(
-        "\nall flows: {} in the driver, {} at a worker\n",
+        "\nall flows: {} offloaded, {} at a worker\n",
         plain(&value["driver"]),
         plain(&value["worker"])
     );
@@ -54,7 +54,7 @@ pub fn listed(value: &Value) -> String {
         text += &format!("  {} because {why}\n", plain(flows));
     }
     text += &format!(
-        "budget of the driver: {} instructions a packet; forwarding or dropping takes {} (the longest way is {}), a token bucket {}, asking a plugin's form {} and up to {} of its own\n",
+        "budget of the XDP program: {} instructions per packet; forwarding or dropping: {} (longest path: {}), a token bucket: {}, call of an eBPF variant: {} and up to {} of its own\n",
         plain(&budget["instructions"]),
         plain(&budget["forward"]),
         plain(&budget["longest_way"]),
@@ -72,7 +72,8 @@ mod tests {
     #[test]
     fn what_was_placed_is_said_in_a_line() {
         let value = json!({"flow": "dport 9", "level": "worker", "driver": 0, "worker": 2, "why_worker": {"a placement pins it to the worker": 2}});
-        let line = "dport 9: worker; now 0 in the driver, 2 at a worker; 2 because a placement pins it to the worker";
+        let line =
+            "dport 9: worker; now 0 offloaded, 2 at a worker; 2 because a placement pins it to the worker";
         assert_eq!(placed(&value), line);
     }
 
@@ -84,13 +85,11 @@ mod tests {
         });
         let text = listed(&value);
         assert!(
-            text.contains(
-                "all flows: 3 in the driver, 1 at a worker\n  1 because a filter copies its packets\n"
-            ),
+            text.contains("all flows: 3 offloaded, 1 at a worker\n  1 because a filter copies its packets\n"),
             "{text}"
         );
         assert!(
-            text.contains("10 instructions a packet; forwarding or dropping takes 5 (the longest way is 4), a token bucket 2, asking a plugin's form 1 and up to 3 of its own"),
+            text.contains("10 instructions per packet; forwarding or dropping: 5 (longest path: 4), a token bucket: 2, call of an eBPF variant: 1 and up to 3 of its own"),
             "{text}"
         );
     }

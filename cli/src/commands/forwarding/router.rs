@@ -19,7 +19,7 @@ pub fn router(client: &Client, action: &RouterAction, json: bool) -> Result<(), 
         RouterAction::Set { settings } => {
             let body = Value::Object(changes(settings)?);
             let value = client.send(Method::PATCH, "/router", Some(&body))?;
-            done(&value, &format!("router changed: {}", settings.join(" ")), json);
+            done(&value, &format!("router settings changed: {}", settings.join(" ")), json);
         }
     }
     Ok(())
@@ -31,12 +31,22 @@ pub fn neighbour(client: &Client, action: &NeighbourAction, json: bool) -> Resul
         NeighbourAction::Add { port, address, mac } => {
             let body = json!({"port": port, "address": address, "mac": mac});
             let value = client.send(Method::POST, "/neighbours", Some(&body))?;
-            done(&value, &format!("neighbour {address} at port {port} is {}", plain(&value["mac"])), json);
+            done(
+                &value,
+                &format!("neighbour {address} added at port {port}, MAC {}", plain(&value["mac"])),
+                json,
+            );
         }
         NeighbourAction::Remove { port, address } => {
             let body = json!({"port": port, "address": address});
             let value = client.send(Method::DELETE, "/neighbours", Some(&body))?;
-            done(&value, &format!("neighbour {address} at port {port} is asked for its address"), json);
+            done(
+                &value,
+                &format!(
+                    "neighbour {address} removed at port {port}; the router resolves it again when needed"
+                ),
+                json,
+            );
         }
         NeighbourAction::List => print(&client.get("/neighbours")?, describe(Noun::Neighbours).columns, json),
     }

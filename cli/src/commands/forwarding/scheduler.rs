@@ -76,16 +76,17 @@ pub fn scheduler(client: &Client, action: &SchedulerAction, json: bool) -> Resul
     Ok(())
 }
 
-/// Formats the removal of a node: what becomes of its packets and filters.
+/// Formats the removal of a node, and the fate of its packets and filters.
 fn removed(port: &str, node: &str, to: Option<&str>, value: &Value) -> String {
-    let left =
-        to.map_or("what waited there is dropped".to_owned(), |to| format!("what waited there waits in {to}"));
+    let left = to.map_or("its waiting packets are dropped".to_owned(), |to| {
+        format!("its waiting packets move to {to}")
+    });
     let number = rows(&value["filters"]).len();
     let named = count(number, "filter");
     let filters = match to.filter(|_| value["with_filters"] != true) {
         _ if number == 0 => String::new(),
-        Some(to) => format!("; {named} that named its queue {} {to} now", by_number(number, "names", "name")),
-        None => format!("; {named} that named its queue {} removed", by_number(number, "is", "are")),
+        Some(to) => format!("; {named} that named its queue now {} {to}", by_number(number, "names", "name")),
+        None => format!("; {named} that named its queue {} removed too", by_number(number, "is", "are")),
     };
     format!("node {node} removed from {port}; {left}{filters}")
 }
@@ -162,7 +163,7 @@ fn written(mut settings: Map<String, Value>) -> Map<String, Value> {
 /// Formats a scheduler: the port, and its nodes as a tree.
 fn tree(scheduler: &Value) -> String {
     let rate = rate(&scheduler["rate"]);
-    let rate = if rate == "-" { "as fast as it can".to_owned() } else { format!("at {rate}") };
+    let rate = if rate == "-" { "without a rate limit".to_owned() } else { format!("at {rate}") };
     let link =
         scheduler["link"].as_f64().map_or(String::new(), |bits| format!(" over a link of {}", BitRate(bits)));
     let [port, overhead, default] = ["port", "overhead", "default"].map(|key| plain(&scheduler[key]));
@@ -194,13 +195,13 @@ fn host(host: &Value) -> Option<String> {
         (Some(true), _) => {
             let [packets, bytes, lost] = ["packets", "bytes", "lost"].map(|key| plain(&host[key]));
             format!(
-                "what the kernel itself sends waits here too ({setting}): {}, {}, {lost} lost",
+                "packets of the kernel also wait in this scheduler ({setting}): {}, {}, {lost} lost",
                 count(packets, "packet"),
                 count(bytes, "byte")
             )
         }
-        (_, Some(why)) => format!("what the kernel itself sends passes by: {why}"),
-        _ => format!("what the kernel itself sends passes by ({setting})"),
+        (_, Some(why)) => format!("packets of the kernel bypass this scheduler: {why}"),
+        _ => format!("packets of the kernel bypass this scheduler ({setting})"),
     })
 }
 

@@ -36,7 +36,7 @@ pub fn drops(client: &Client, asked: &Drops, json: bool) -> Result<(), Failure> 
         return Ok(());
     }
     if counts.is_empty() {
-        println!("nothing was dropped");
+        println!("no drops");
     }
     for count in counts {
         let [reason, meaning, total, ports] =

@@ -52,7 +52,7 @@ fn line(event: &Value) -> String {
 
 fn gap(missed: u64) -> String {
     let are = by_number(missed, "is", "are");
-    format!("        {} in between {are} not kept any more", count(missed, "event"))
+    format!("        {} in between {are} no longer in memory", count(missed, "event"))
 }
 
 /// Prints the last lines of the audit log.

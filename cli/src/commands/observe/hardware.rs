@@ -54,7 +54,7 @@ fn port(port: &Value) -> String {
     };
     let past = match &port["queueing_discipline"] {
         Value::Null => String::new(),
-        discipline => format!(", past the kernel's {}", plain(discipline)),
+        discipline => format!(", bypasses the kernel's qdisc {}", plain(discipline)),
     };
     let [name, driver, sockets] = ["name", "driver", "sockets"].map(|key| plain(&port[key]));
     format!("port {name} ({device}{driver}, {sockets}{redirects}{past})")
@@ -82,6 +82,6 @@ host
    └─ port b (b, veth, copy)
 ";
         assert_eq!(tree(&hardware), drawing);
-        assert!(drawn(&hardware).contains("no better mode"));
+        assert!(drawn(&hardware).contains("reason for the mode"));
     }
 }

@@ -35,10 +35,7 @@ fn say_end(end: &Value) {
     let [packets, lost] = ["packets", "lost"].map(|key| end[key].as_u64().unwrap_or_default());
     match lost {
         0 => eprintln!("{}", count(packets, "packet")),
-        _ => eprintln!(
-            "{}; {lost} more left out: they came faster than they were read",
-            count(packets, "packet")
-        ),
+        _ => eprintln!("{}; {lost} more lost: the trace could not keep up", count(packets, "packet")),
     }
 }
 
@@ -66,7 +63,7 @@ mod tests {
     fn a_journey_is_a_block_with_a_line_for_each_stage() {
         let packet = json!({
             "number": 1, "time": "2026-01-02T03:04:05.678Z", "port": "lan", "length": 98, "level": "worker 0",
-            "verdict": "sent by port wan", "cycles": 700,
+            "verdict": "sent out of port wan", "cycles": 700,
             "steps": [
                 {"stage": "receive", "cycles": 10, "text": "port lan, 98 bytes, by worker 0"},
                 {"stage": "transmit", "cycles": null, "text": "port wan, 98 bytes"},
@@ -77,7 +74,7 @@ mod tests {
             "Packet 1  2026-01-02T03:04:05.678Z  port lan, 98 bytes, worker 0\n  \
              receive        10  port lan, 98 bytes, by worker 0\n  \
              transmit        -  port wan, 98 bytes\n  \
-             end           700  sent by port wan\n\n"
+             end           700  sent out of port wan\n\n"
         );
     }
 }

@@ -26,7 +26,7 @@ pub fn plugin(
             let folder = dir.as_deref().unwrap_or(Path::new(name));
             let files = millrace_kit::new(name, *lang, folder).map_err(Failure::new)?;
             let text = format!(
-                "{} is written, {}: now millrace plugin build {0}",
+                "{} written, {}; next: millrace plugin build {0}",
                 folder.display(),
                 count(files.len(), "file")
             );
@@ -48,7 +48,7 @@ pub fn plugin(
             let value = client.send(Method::POST, "/plugins", Some(&body))?;
             let [name, version, signature, runtime] =
                 ["name", "version", "signature", "runtime"].map(|key| plain(&value[key]));
-            done(&value, &format!("plugin {name} {version} is loaded, {signature}; {runtime}"), json);
+            done(&value, &format!("plugin {name} {version} loaded, {signature}; {runtime}"), json);
         }
         PluginAction::Upgrade(upgrade) => upgrade_by(&remote()?, upgrade, json)?,
         PluginAction::Rollback { name } => {
@@ -58,7 +58,7 @@ pub fn plugin(
         }
         PluginAction::Unload { name } => {
             let value = remote()?.send(Method::DELETE, &format!("/plugins/{}", segment(name)), None)?;
-            done(&value, &format!("plugin {name} is unloaded"), json);
+            done(&value, &format!("plugin {name} unloaded"), json);
         }
         PluginAction::List => show(&remote()?, Noun::Plugins, json)?,
     }
@@ -75,9 +75,9 @@ fn build(dir: &Path, format: millrace_kit::Format, json: bool) -> Result<(), Fai
         .map_err(Failure::new)?;
     Module::read(&built.file).and_then(|module| check(&module)).map_err(|error| {
         let file = built.file.display();
-        Failure::new(format!("{file} is built, but the router would refuse it: {error}"))
+        Failure::new(format!("{file} built, but the router would refuse it: {error}"))
     })?;
-    let text = format!("{} is built, {}", built.file.display(), count(built.bytes, "byte"));
+    let text = format!("{} built, {}", built.file.display(), count(built.bytes, "byte"));
     done(&json!({"file": built.file, "bytes": built.bytes}), &text, json);
     Ok(())
 }
@@ -87,7 +87,7 @@ fn keygen(out: &Path, json: bool) -> Result<(), Failure> {
     let made = millrace_repository::generate(out).map_err(Failure::new)?;
     let (secret, public, key) = (made.secret.display(), made.public.display(), &made.key);
     let text = format!(
-        "{secret} is the secret key {}: keep it to yourself\n{public} is the public key; for the router's configuration:\n\n[plugins]\nkeys = [\"{key}\"]",
+        "{secret} is the secret key {}: keep it secret\n{public} is the public key; for the router's configuration:\n\n[plugins]\nkeys = [\"{key}\"]",
         key.id()
     );
     let value = json!({"secret": made.secret, "public": made.public, "key": key.to_string(), "id": key.id().to_string()});
@@ -137,20 +137,19 @@ fn upgrade_by(client: &Client, upgrade: &PluginUpgrade, json: bool) -> Result<()
 fn upgraded(value: &Value) -> String {
     let [name, from, to, state] = ["name", "from", "to", "state"].map(|key| plain(&value[key]));
     let instances = value["instances"].as_array().map_or(0, Vec::len);
-    let mut text =
-        format!("plugin {name}: {from} is replaced by {to}, in {}; ", count(instances, "instance"));
+    let mut text = format!("plugin {name}: {from} replaced by {to}, in {}; ", count(instances, "instance"));
     text += &match (instances, value["state"].as_u64()) {
         (1.., Some(0)) if rows(&value["lost"]).is_empty() => {
-            "they begin anew, for nothing was handed over".to_owned()
+            "they restart, because no state was handed over".to_owned()
         }
-        _ => format!("{} of state taken over", count(state, "byte")),
+        _ => format!("{} of state handed over", count(state, "byte")),
     };
     if let Some(shadow) = value["shadow"].as_object() {
         let [different, packets] = ["different", "packets"].map(|key| plain(&shadow[key]));
-        text += &format!("\nit treated {different} of {} differently", count(packets, "packet"));
+        text += &format!("\nthe new version treated {different} of {} differently", count(packets, "packet"));
     }
     for lost in value["lost"].as_array().into_iter().flatten() {
-        text += &format!("\nwhat was known is lost: {}", plain(lost));
+        text += &format!("\nlost state: {}", plain(lost));
     }
     text
 }

@@ -75,10 +75,10 @@ fn print_trial(trial: &Trial) {
     let verdicts = trial.verdicts.iter().map(|(verdict, count)| format!("{count} {verdict}"));
     println!("{}: {}", count(trial.packets.len(), "packet"), verdicts.collect::<Vec<_>>().join(", "));
     if trial.truncated > 0 {
-        println!("{} left out: the capture holds only the beginning", count(trial.truncated, "packet"));
+        println!("{} skipped: truncated in the capture", count(trial.truncated, "packet"));
     }
     if trial.suspensions > 0 {
-        println!("stopped in the middle of a call, its time being over: {}", trial.suspensions);
+        println!("calls suspended at the end of their time slice: {}", trial.suspensions);
     }
     for fault in &trial.faults {
         println!(

@@ -133,7 +133,7 @@ fn last_good(known: &Config, socket: &Path) -> Result<Option<Boot>, Failure> {
                 return Ok(Some(Boot { config, source: Some(Source { origin, text }) }));
             }
             Err(error) => {
-                eprintln!("revision {number} can't be used any more, trying the previous revision: {error}")
+                eprintln!("can't start from revision {number}, trying the previous revision: {error}")
             }
         }
     }

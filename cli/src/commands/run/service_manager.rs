@@ -14,7 +14,7 @@ use tokio::time::{MissedTickBehavior, interval};
 pub struct ServiceManager {
     /// Watchdog timeout; `None` if the manager expects no keep-alive.
     watchdog: Option<Duration>,
-    /// Whether the manager has been told that the router ends. Stopped workers no longer answer keep-alives.
+    /// Whether the manager was notified that the router ends. Stopped workers no longer answer keep-alives.
     stopping: Cell<bool>,
 }
 

@@ -27,7 +27,7 @@ fn unbind_takes_an_only_binding_by_its_name_and_several_by_all() {
     let bindings = || router.json(&["show", "bindings"]).as_array().map(Vec::len);
     router.try_ask(&["unbind", "s"]).assert_refused(1, &["\"s\" is not bound", "show bindings"]);
     bind("dport 1");
-    assert_eq!(router.ask(&["unbind", "s"]), "s no longer bound at monitor to: dport 1\n");
+    assert_eq!(router.ask(&["unbind", "s"]), "s unbound at gate monitor, filter: dport 1\n");
     assert_eq!(bindings(), Some(0));
     bind("dport 1");
     bind("dport 2");
@@ -86,7 +86,7 @@ fn a_filter_that_never_wins_is_warned_of_however_it_comes() {
                  [[port]]\nname = \"r2\"\ndevice = \"r2\"\n";
     let base = line.write("base.toml", &format!("{ports}{WIDE}")).display().to_string();
     let router = Millrace::start(&line.r, &format!("--config {base}"));
-    let never = "never wins: filter 0 (drop for proto udp, priority 5) comes before it";
+    let never = "never wins: filter 0 (drop for proto udp, priority 5) precedes it";
     let added = warned(&router, &["filter", "add", "proto udp dport 9", "--action", "reject"]);
     assert!(added.starts_with("warning: the filter ") && added.contains(never), "{added}");
     let bind = |name: &str, more: &[&str]| {
@@ -101,7 +101,7 @@ fn a_filter_that_never_wins_is_warned_of_however_it_comes() {
         "{bound}"
     );
     assert!(
-        bound.ends_with("comes before it; raise its --priority, or remove the filters before it\n"),
+        bound.ends_with("precedes it; raise its --priority, or remove the preceding filters\n"),
         "{bound}"
     );
     let list =

@@ -79,7 +79,7 @@ fn what_is_applied_while_another_flow_runs_costs_that_nothing() {
     router.ask(&["route", "add", "10.8.0.0/16", "via", "10.2.0.2"]);
     let told = router.try_ask(&["diff"]).stdout;
     let (direction, commands) = told.split_once('\n').expect("two lines");
-    assert!(direction.starts_with("# what would make of what runs ") && direction.contains(&more), "{told}");
+    assert!(direction.starts_with("# changes that would restore ") && direction.contains(&more), "{told}");
     assert_eq!(commands, "route remove 10.8.0.0/16\n");
     // An error has another exit code than a difference.
     router.try_ask(&["diff", "/nowhere.toml"]).assert_refused(2, &["can't read /nowhere.toml"]);
@@ -297,11 +297,11 @@ fn what_is_not_confirmed_goes_back_by_itself() {
     eventually("the router goes back", Duration::from_secs(10), || {
         (router.try_ask(&["diff", &base]).code == Some(0)).then_some(())
     });
-    router.try_ask(&["confirm"]).assert_refused(1, &["no revision waits to be confirmed"]);
+    router.try_ask(&["confirm"]).assert_refused(1, &["there is no unconfirmed revision"]);
     assert_eq!(router.json(&["history"])[0]["state"], "withdrawn");
     // The rollback is immediate on request.
     router.ask(&["apply", &more, "--confirm", "1h"]);
-    assert!(router.ask(&["rollback"]).contains("went back"));
+    assert!(router.ask(&["rollback"]).contains("reverted to"));
     back().expect("what ran before runs");
     // There is no rollback after `confirm`.
     router.ask(&["apply", &more, "--confirm", "2s"]);

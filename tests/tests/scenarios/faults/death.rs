@@ -105,7 +105,7 @@ fn with_on_death_drop_nothing_passes_until_the_router_is_back() {
     assert_hosts_talk(&line);
     assert_router_forwards(&line, &second);
     second.assert_conservation();
-    // After an orderly end the kernel forwards, whatever `on-death` says.
+    // After an orderly end the kernel forwards, regardless of `on-death`.
     let status = second.end_by(Signal::SIGTERM);
     assert!(status.success(), "{status}");
     line.h1.run("ping -c 1 -W 2 10.2.0.2");

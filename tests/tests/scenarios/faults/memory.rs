@@ -64,7 +64,7 @@ fn a_start_that_finds_no_memory_ends_with_a_line_that_says_so() {
     }
 }
 
-/// Checks that a start ended by itself, with one line that names what the memory was for. Only the system's
+/// Checks that a start ended by itself, with one line that names the purpose of the memory. Only the system's
 /// loader may print another line, or be killed by a signal.
 fn assert_says_why(ended: &Ended, in_loader: bool, when: &str) {
     let Ended { code, signal, stderr, .. } = ended;

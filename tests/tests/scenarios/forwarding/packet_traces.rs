@@ -33,7 +33,7 @@ fn a_journey_is_told_stage_by_stage_with_decisions_and_cycles() {
     assert_eq!(packets.len(), 2, "{out}");
     let first = &packets[0];
     assert_eq!((&first["port"], &first["level"]), (&"r1".into(), &"worker 0".into()), "{first:#}");
-    assert_eq!(first["verdict"], "sent by port r2", "{first:#}");
+    assert_eq!(first["verdict"], "sent out of port r2", "{first:#}");
     let expected = ["receive", "parse", "classify", "gate", "route", "queue", "rewrite", "transmit"];
     assert_eq!(stages(first), expected, "{first:#}");
     let step = |stage: &str| {
@@ -102,7 +102,7 @@ fn flows_of_the_driver_come_up_while_they_are_traced_and_go_down_again() {
     let out = router.ask(&["trace", "--filter", "proto udp dport 9000", "--count", "20", "--json"]);
     let packets: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(packets.len(), 20, "{out}");
-    assert!(packets.iter().all(|packet| packet["verdict"] == "sent by port r2"), "{out}");
+    assert!(packets.iter().all(|packet| packet["verdict"] == "sent out of port r2"), "{out}");
     assert!(goes_down().is_some(), "{:#}", router.json(&["show", "ports"]));
     let report = flow.finish();
     assert_eq!((report.lost(), report.reordered, report.duplicated), (0, 0, 0), "{report:?}");

@@ -407,7 +407,7 @@ fn forwarding_kernel_follows_the_switches_of_the_namespace() {
     assert!(!line.h1.succeeds("ping -c 2 -i 0.2 -W 1 10.2.0.2"), "forwarded now and then");
     let doctor = doctor(&line, &router);
     assert!(
-        doctor.contains("the router follows it ([router] forwarding = \"kernel\"), so it drops"),
+        doctor.contains("the router follows the kernel ([router] forwarding = \"kernel\"), so it drops"),
         "{doctor}"
     );
     line.h1.run("ping -c 1 -W 2 fd00:2::2");

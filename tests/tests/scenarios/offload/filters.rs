@@ -88,7 +88,7 @@ fn a_token_bucket_holds_in_the_driver_and_at_the_worker_together() {
     let router = router(&line);
     assert_token_bucket_holds(&line, &router);
     let explained = router.ask(&["lookup", "src 10.1.0.2 dst 10.2.0.2 proto udp sport 7 dport 9000 in r1"]);
-    assert!(explained.contains("at most 400000 bits a second"), "{explained}");
+    assert!(explained.contains("police to 400000 bit/s"), "{explained}");
 }
 
 #[test]

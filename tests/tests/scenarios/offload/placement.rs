@@ -94,9 +94,9 @@ fn why_a_flow_is_where_it_is_is_said_and_what_cannot_be_is_refused() {
     let shown = router.ask(&["place", "show", "proto udp dport 9000"]);
     assert!(shown.contains("a filter rejects its packets with an ICMP error"), "{shown}");
     let listed = router.ask(&["place", "list"]);
-    assert!(listed.contains("instructions a packet"), "{listed}");
+    assert!(listed.contains("instructions per packet"), "{listed}");
     let placed = router.ask(&["place", "stats", "worker"]);
-    assert!(placed.starts_with("instance stats: worker; now 0 in the driver"), "{placed}");
+    assert!(placed.starts_with("instance stats: worker; now 0 offloaded"), "{placed}");
     router.ask(&["place", "stats", "auto"]);
     for (arguments, words) in [
         (["place", "stats", "xdp"], "has no eBPF variant"),

@@ -112,7 +112,7 @@ fn what_is_common_to_all_flows_outlives_faults_and_upgrades() {
     assert_eq!(read(&router, "e", "packets"), flow.received);
     let beginnings = read(&router, "e", "beginnings");
     let fatal = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9009"), 100, 64);
-    eventually("the instance begins anew twice", Duration::from_secs(10), || {
+    eventually("the instance restarts twice", Duration::from_secs(10), || {
         (router.row("instances", "name", "e")["faults"]["unreachable"].as_u64() >= Some(2)).then_some(())
     });
     drop(fatal);

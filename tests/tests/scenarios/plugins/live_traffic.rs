@@ -217,7 +217,7 @@ fn a_rollback_tells_of_quarantine_or_ends_it() {
     router.ask(&["plugin", "upgrade", "counter", &bad]);
     trap();
     let said = router.ask(&["plugin", "rollback", "counter"]);
-    assert!(said.contains("1.1.0 is replaced by 1.0.0, in 1 instance"), "{said}");
+    assert!(said.contains("1.1.0 replaced by 1.0.0, in 1 instance"), "{said}");
     assert_eq!(health(), "well");
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
     flow.wait_for_arrival();

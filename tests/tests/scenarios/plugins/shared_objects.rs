@@ -34,7 +34,7 @@ fn a_shared_object_is_loaded_treats_traffic_and_is_unloaded() {
     let router = trusting(&line, "");
     line.h1.run("ping -c 1 10.2.0.2");
     let said = router.ask(&["plugin", "load", object]);
-    assert!(said.contains("hello 0.1.0 is loaded, unsigned; trusted: a shared object"), "{said}");
+    assert!(said.contains("hello 0.1.0 loaded, unsigned; trusted: a shared object"), "{said}");
     // The router runs a copy and doesn't need the file any more.
     std::fs::write(object, "no object").unwrap();
     router.ask(&["instance", "create", "hello", "i1", "longest=300"]);
@@ -60,7 +60,7 @@ fn a_shared_object_is_loaded_treats_traffic_and_is_unloaded() {
     long.wait_for_arrival();
     assert_eq!(long.finish().lost(), 0);
     let log = router.log();
-    assert!(log.contains("plugin hello is trusted: a shared object, not contained"), "{log}");
+    assert!(log.contains("plugin hello is trusted: a shared object, not sandboxed"), "{log}");
     router.assert_conservation();
 }
 
@@ -123,7 +123,7 @@ fn a_shared_object_is_upgraded_and_rolled_back_under_load_without_a_loss() {
     assert_eq!(router.row("plugins", "name", "counter")["version"], "1.1.0");
     let before = leftovers(&router);
     router.ask(&["plugin", "rollback", "counter"]);
-    assert_eq!(router.row("plugins", "name", "counter")["runtime"], "contained: a WebAssembly module");
+    assert_eq!(router.row("plugins", "name", "counter")["runtime"], "sandboxed: a WebAssembly module");
     assert_eq!(leftovers(&router), before + 1);
     flow.wait_for_arrival();
     let flow = flow.finish();

@@ -30,7 +30,7 @@ fn processors_ports_and_switches_are_shown_with_what_they_can_do() {
     assert!(r1["why_no_redirects"].as_str().is_some_and(|why| why.contains("gro on")), "{r1:#}");
     assert_eq!(
         (&r1["driver"], &r1["xdp"], &r1["sockets"]),
-        (&"veth".into(), &"driver".into(), &"copy".into())
+        (&"veth".into(), &"native".into(), &"copy".into())
     );
     assert_eq!((&r1["rx_queues"], &r1["mtu"], &r1["processor"]), (&1.into(), &1500.into(), &"xdp r1".into()));
     let program = row(&router, "processors", "xdp r1");
@@ -41,7 +41,7 @@ fn processors_ports_and_switches_are_shown_with_what_they_can_do() {
         .as_array()
         .into_iter()
         .flatten()
-        .filter(|switch| switch["name"] == "driver redirect")
+        .filter(|switch| switch["name"] == "XDP redirect")
         .map(|switch| (&switch["to"], &switch["works"]))
         .collect();
     assert_eq!(redirects, [(&"r1".into(), &false.into()), (&"r2".into(), &true.into())]);

@@ -51,7 +51,7 @@ fn it_is_caught_while_the_port_has_a_scheduler() {
     assert!(
         router
             .ask(&["scheduler", "show", "r2"])
-            .contains("what the kernel itself sends waits here too (queue)")
+            .contains("packets of the kernel also wait in this scheduler (queue)")
     );
     let doctor = run_to_end(&line.r, &["doctor", "r2"]).stdout;
     assert!(doctor.contains("host output    works") && !doctor.contains("tcx egress programs"), "{doctor}");

@@ -65,7 +65,7 @@ fn a_tree_changes_under_load_without_a_loss() {
     let named = ["1 filter names", "dport 9001", "--to LEAF", "--with-filters"];
     router.try_ask(&["scheduler", "remove", "r2", "voice"]).assert_refused(1, &named);
     let said = router.ask(&["scheduler", "remove", "r2", "voice", "--to", "rest"]);
-    assert!(said.contains("1 filter that named its queue names rest now"), "{said}");
+    assert!(said.contains("1 filter that named its queue now names rest"), "{said}");
     assert_eq!(router.json(&["filter", "list"])[0]["action"], "queue rest");
     flow.go_on(Duration::from_millis(200));
     router.ask(&["scheduler", "add", "r2", "voice", "--kind", "fifo", "--under", "top", "level=0"]);

@@ -70,7 +70,7 @@ impl Screen {
 
     fn header(&self) -> Vec<Line<'static>> {
         let (status, summary) = (&self.look.status, &self.look.summary);
-        let held = if self.held { "  [held]" } else { "" };
+        let held = if self.held { "  [paused]" } else { "" };
         let per_second = |key: &str| self.rate(|look| look.summary[key].as_f64()).map_or("-".into(), rounded);
         let mut lines = vec![
             Line::from(format!(
@@ -84,7 +84,7 @@ impl Screen {
                 plain(&status["memory"]["frames"]),
             )),
             Line::from(format!(
-                "packets/s: received {}, sent {}, to host {}, consumed {}, dropped {}; inside {}",
+                "packets/s: received {}, sent {}, to host {}, consumed {}, dropped {}; packets held {}",
                 per_second("received"),
                 per_second("transmitted"),
                 per_second("to_host"),
@@ -92,7 +92,7 @@ impl Screen {
                 per_second("dropped"),
                 plain(&summary["held"]),
             )),
-            Line::from(format!("processor: {}  (space holds, q ends)", self.processors())),
+            Line::from(format!("processor: {}  (space pauses, q quits)", self.processors())),
         ];
         lines.extend(self.driver_flows().map(Line::from));
         lines.extend(waits(&status["pending"]).map(Line::from));
@@ -107,7 +107,7 @@ impl Screen {
             rate.map_or("-".into(), rounded)
         };
         Some(format!(
-            "in the driver: {} of {}; per second: come {}, idle {}, evicted {}, refused {}",
+            "offloaded: {} of {}; per second: {} inserted, {} idle, {} evicted, {} refused",
             count(plain(&flows["flows"]), "flow"),
             plain(&flows["most"]),
             per_second("inserted"),
@@ -248,7 +248,7 @@ mod tests {
         };
         let mut screen = Screen::new(look(0, 0));
         screen.show(look(2, 50));
-        let text = "in the driver: 7 flows of 8; per second: come 50, idle 0, evicted 25, refused 25";
+        let text = "offloaded: 7 flows of 8; per second: 50 inserted, 0 idle, 25 evicted, 25 refused";
         assert!(drawn(&screen).contains(text), "{}", drawn(&screen));
     }
 
@@ -270,7 +270,7 @@ mod tests {
         assert!(!drawn(&Screen::new(look(Instant::now(), 1000, 1.0))).contains("waits"));
         one.status["pending"] = json!({"revision": 7, "seconds": 14});
         let told = drawn(&Screen::new(one));
-        assert!(told.contains("revision 7 waits to be confirmed, and goes back in 14 s"), "{told}");
+        assert!(told.contains("revision 7 is unconfirmed; the router reverts it in 14 s"), "{told}");
     }
 
     #[test]
