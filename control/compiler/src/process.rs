@@ -62,7 +62,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Returns the limit of processor time in seconds: what all threads together can use within the time
+    /// Returns the limit of processor time in seconds: the time that all threads can use within the time
     /// limit.
     fn seconds(&self) -> u64 {
         self.time.as_secs().max(1) * child::MOST_THREADS as u64

@@ -1,7 +1,7 @@
 //! Router without devices, threads or clocks: its ports are memory, and the caller sets its time.
 //!
 //! It runs the same pipeline as a router on devices, for replay and for tests. Every port uses the own stack,
-//! whatever its configured kind.
+//! regardless of its configured kind.
 
 mod observe;
 pub mod replay;

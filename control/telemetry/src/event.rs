@@ -78,26 +78,26 @@ kinds! {
     LinkDown "link-down" Warning,
     /// The device of a port doesn't exist any more. Subject: the port.
     DeviceGone "device-gone" Error,
-    /// The device of a port exists again, and is used. Subject: the port.
+    /// The device of a port exists again, and the port uses it. Subject: the port.
     DeviceBack "device-back" Information,
-    /// The kernel has a queueing discipline at a port that packets of the router bypass. Subject: the port.
+    /// A port got a qdisc of the kernel, which packets of the router bypass. Subject: the port.
     QueueingPassedBy "queueing-passed-by" Warning,
-    /// The queueing discipline that packets of the router bypassed is gone. Subject: the port.
+    /// The kernel removed the qdisc of a port that packets of the router bypassed. Subject: the port.
     QueueingGone "queueing-gone" Information,
-    /// A neighbour's link address became known. Subject: its address and the port.
+    /// The MAC address of a neighbour became known. Subject: its address and the port.
     NeighbourLearned "neighbour-learned" Information,
-    /// A neighbour has another link address. Subject: its address and the port.
+    /// A neighbour has another MAC address. Subject: its address and the port.
     NeighbourChanged "neighbour-changed" Warning,
-    /// A neighbour was forgotten. Subject: its address and the port.
+    /// A neighbour entry was removed. Subject: its address and the port.
     NeighbourLost "neighbour-lost" Information,
     /// A neighbour does not answer. Subject: its address and the port.
     NeighbourFailed "neighbour-failed" Warning,
-    /// Another station uses an address of the router's. Subject: the address and the port.
+    /// Another station uses an address of the router. Subject: the address and the port.
     AddressConflict "address-conflict" Error,
-    /// The kernel lacks a configured route, and the router gives it again. Subject: its prefix, or the first
-    /// of several.
+    /// The kernel lacks a configured route; the router tries to add it again. Subject: its prefix, or the
+    /// first of several.
     RouteMissing "route-missing" Warning,
-    /// The kernel was given a missing configured route again. Subject: its prefix, or the first of several.
+    /// A missing configured route is in the kernel again. Subject: its prefix, or the first of several.
     RouteBack "route-back" Information,
     /// A plugin was loaded. Subject: the plugin.
     PluginLoaded "plugin-loaded" Information,
@@ -109,7 +109,7 @@ kinds! {
     PluginRolledBack "plugin-rolled-back" Information,
     /// An instance failed. Subject: the instance.
     PluginFault "plugin-fault" Warning,
-    /// An instance that failed works again after its pause. Subject: the instance.
+    /// An instance resumed after its pause for a fault. Subject: the instance.
     InstanceRestarted "instance-restarted" Information,
     /// An instance is in quarantine. Subject: the instance.
     InstanceQuarantined "instance-quarantined" Error,
@@ -136,8 +136,7 @@ kinds! {
     ThresholdCleared "threshold-cleared" Information,
     /// The handler of a request panicked: its client got the status 500. Subject: method and path.
     HandlerPanicked "handler-panicked" Error,
-    /// Lines could not be written to the audit log, or arrived faster than its disk took them. Subject: its
-    /// file.
+    /// The audit log lost lines, because of a write error or a slow disk. Subject: its file.
     AuditFailed "audit-failed" Error,
 }
 

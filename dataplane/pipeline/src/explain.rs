@@ -180,9 +180,9 @@ impl Tables<'_> {
             Leaving::Sent => {
                 explanation.queue = Some((way.0, prescribed.queue));
                 explanation.step("queue", format!("{{leaf}} at port {name}"));
-                format!("sent by port {name}")
+                format!("sent out of port {name}")
             }
-            Leaving::Held => format!("held until {} is resolved, then sent by port {name}", way.1),
+            Leaving::Held => format!("held until {} is resolved, then sent out of port {name}", way.1),
         }
     }
 
@@ -195,7 +195,7 @@ impl Tables<'_> {
             format!("{} to {}, protocol {}, from port {from}", key.source(), key.destination(), key.protocol),
         );
         if let Some((worker, workers)) = self.worker {
-            explanation.step("worker", format!("the flow is worker {worker}'s, of {workers}"));
+            explanation.step("worker", format!("worker {worker} of {workers} forwards the flow"));
         }
         if question.hides_transport() && self.gates.judges() {
             let reason = DropReason::Ip6HeaderChain;
@@ -220,28 +220,30 @@ impl Tables<'_> {
         }
         let route = match (filter, index) {
             (Some(FilterRoute::Drop), _) => return Err("dropped: filter".to_owned()),
-            (Some(FilterRoute::Reject), _) => return Err("dropped: filter; the source is told".to_owned()),
+            (Some(FilterRoute::Reject), _) => {
+                return Err("dropped: filter; an ICMP error goes to the source".to_owned());
+            }
             (Some(FilterRoute::Host), _) => return Err("delivered to the router itself".to_owned()),
             (Some(FilterRoute::Forward(hops)), _) => {
-                explanation.step("route", format!("the filter's: {}", self.describe_hops(hops)));
+                explanation.step("route", format!("route of the filter: {}", self.describe_hops(hops)));
                 let hop = *hops.select(0);
                 return Ok((hop.port, hop.neighbour(destination)));
             }
             (None, Some(index)) => self.fib.route(index),
             (None, None) => {
                 explanation.step("route", format!("no route to {destination}"));
-                return Err("dropped: no_route; the source is told".to_owned());
+                return Err("dropped: no_route; an ICMP error goes to the source".to_owned());
             }
         };
         explanation.step("route", format!("{{prefix {destination}}}: {}", self.describe(route)));
         let ends = match route {
             Route::Forward(hops) => return Ok(self.hop_of_flow(question, hops, explanation)),
             Route::Local => "delivered to the router itself",
-            Route::Kernel => "handed to the kernel: the way out is no port of this router",
+            Route::Kernel => "punted to the kernel: the egress device is no port of this router",
             Route::Broadcast => "dropped: broadcast",
             Route::Blackhole => "dropped: blackhole",
-            Route::Unreachable => "dropped: unreachable; the source is told",
-            Route::Prohibit => "dropped: prohibited; the source is told",
+            Route::Unreachable => "dropped: unreachable; an ICMP error goes to the source",
+            Route::Prohibit => "dropped: prohibited; an ICMP error goes to the source",
         };
         Err(ends.to_owned())
     }
@@ -257,7 +259,7 @@ impl Tables<'_> {
         if hops.len() > 1 {
             explanation.step(
                 "forward",
-                format!("{} next hops; this flow's is via port {}", hops.len(), self.name(hop.port)),
+                format!("one of {} next hops: the flow leaves by port {}", hops.len(), self.name(hop.port)),
             );
         }
         (hop.port, hop.neighbour(question.key.destination()))
@@ -267,7 +269,7 @@ impl Tables<'_> {
     fn martian(&self, question: &Question) -> Option<String> {
         Some(match admit_addresses(self.ports, &question.key, self.martians)? {
             Fate::Drop(reason) => format!("dropped: {}; {}", reason.name(), reason.meaning()),
-            _ => "delivered to the router itself: such addresses are of its own links".to_owned(),
+            _ => "delivered to the router itself: link-local addresses are not forwarded".to_owned(),
         })
     }
 
@@ -284,7 +286,9 @@ impl Tables<'_> {
         let fits = comes_from_there(mode, self.fib, question.key.port, question.key.source());
         (!fits).then(|| {
             let (source, port) = (question.key.source(), self.name(question.key.port));
-            format!("dropped: reverse_path; port {port} checks that {source} is reached by it")
+            format!(
+                "dropped: reverse_path; no route to {source} leads out of port {port}, which checks sources"
+            )
         })
     }
 
@@ -338,7 +342,7 @@ impl Tables<'_> {
         let is_route = position == Position::Route && action.is_route();
         let aside = match loses {
             true => Some("; the route has a higher priority"),
-            false if is_route && prescribed.is_chosen => Some("; a gate before this one has chosen the way"),
+            false if is_route && prescribed.is_chosen => Some("; an earlier gate has chosen the route"),
             false => None,
         };
         let bound = format!("{{gate {gate}}}: bound to {{binding {binding}}}");
@@ -351,7 +355,7 @@ impl Tables<'_> {
             let routes = self.gates.routes();
             prescribed.filter = routes.index(action).and_then(|index| routes.route(index));
             let behind = match action {
-                Action::Drop | Action::Reject => "; packets end behind the gates of position late",
+                Action::Drop | Action::Reject => "; the drop takes effect after the gates at position late",
                 _ => "",
             };
             explanation.step("gate", bound + behind);
@@ -365,12 +369,12 @@ impl Tables<'_> {
         explanation.step("gate", bound);
         match action {
             Action::Drop => return Some("dropped: filter".to_owned()),
-            Action::Reject => return Some("dropped: filter; the source is told".to_owned()),
+            Action::Reject => return Some("dropped: filter; an ICMP error goes to the source".to_owned()),
             Action::Queue(named) => prescribed.queue = *named,
             Action::Police(policer) => {
                 let (rate, burst) = (policer.rate(), policer.burst());
                 let text = format!(
-                    "{{gate {gate}}}: at most {rate} bits a second, {burst} bytes at once; more is dropped: policer"
+                    "{{gate {gate}}}: police to {rate} bit/s, burst {burst} bytes; drop the excess (policer)"
                 );
                 explanation.step("gate", text);
             }
@@ -387,18 +391,18 @@ impl Tables<'_> {
         explanation: &mut Explanation,
     ) -> Result<Leaving, String> {
         if question.exceptions.contains(Exceptions::TTL) && question.key.port != PortId::NONE {
-            return Err("dropped: ttl_expired; the source is told".to_owned());
+            return Err("dropped: ttl_expired; an ICMP error goes to the source".to_owned());
         }
         let name = self.name(port);
         let Some(entry) = self.ports.get(port).filter(|entry| entry.settings.up) else {
             explanation.step("forward", format!("port {name} is down"));
-            return Err("dropped: port_down; the source is told".to_owned());
+            return Err("dropped: port_down; an ICMP error goes to the source".to_owned());
         };
         let (mtu, mac) = (entry.settings.mtu, entry.settings.mac);
         if question.length > mtu {
             explanation.step(
                 "forward",
-                format!("{} bytes are more than port {name}'s MTU of {mtu}", question.length),
+                format!("{} bytes exceed the MTU of port {name}, {mtu} bytes", question.length),
             );
         }
         match self.neighbours.get(NeighbourKey { port, address: neighbour }) {
@@ -408,12 +412,12 @@ impl Tables<'_> {
             }
             Some(NeighbourState::Failed) => {
                 explanation.step("forward", format!("{neighbour} does not answer at port {name}"));
-                Err("dropped: neighbour_failed; the source is told".to_owned())
+                Err("dropped: neighbour_failed; an ICMP error goes to the source".to_owned())
             }
             Some(NeighbourState::Incomplete) | None => {
                 explanation.step(
                     "forward",
-                    format!("the link address of {neighbour} at port {name} is not known yet"),
+                    format!("the MAC address of {neighbour} at port {name} is not resolved yet"),
                 );
                 Ok(Leaving::Held)
             }

@@ -66,10 +66,10 @@ fn lookup_keeps_the_decision_of_the_first_route_gate() {
         let more = [second, &filter(first, "route"), &filter(then, "second"), &counting("monitor")].concat();
         let mut router = Scenario::with(&more);
         let looked = look(&mut router);
-        assert_eq!(looked.verdict, "sent by port c", "{looked:?}");
+        assert_eq!(looked.verdict, "sent out of port c", "{looked:?}");
         assert_eq!(gates(&looked), ["gate route", "gate second", "gate monitor"]);
         let text = &looked.steps.iter().find(|step| step.text.starts_with("gate second")).unwrap().text;
-        assert!(text.ends_with("; a gate before this one has chosen the way"), "{text}");
+        assert!(text.ends_with("; an earlier gate has chosen the route"), "{text}");
         router.expect_forwarded("a", &Ipv4Frame::udp(), "c");
     }
     // An instance and `accept` choose no output port, so the next gate does.
@@ -92,7 +92,7 @@ fn lookup_of_a_packet_that_a_route_gate_drops_passes_late_gates_and_no_queue_gat
     let mut router = Scenario::with(&more);
     let looked = look(&mut router);
     assert_eq!((&*looked.verdict, gates(&looked)), ("dropped: filter", vec!["gate route", "gate monitor"]));
-    assert!(looked.steps.iter().any(|step| step.text.contains("behind the gates of position late")));
+    assert!(looked.steps.iter().any(|step| step.text.contains("after the gates at position late")));
     router.expect_drop("a", &Ipv4Frame::udp(), DropReason::Filter);
     assert_eq!(seen(&mut router), 1);
     // The packet meets the gates at `queue` after its output port is chosen.
@@ -182,12 +182,12 @@ fn lookup_ends_at_an_instance_in_quarantine_unless_packets_bypass_it() {
             counting("monitor")
         );
         let mut router = Scenario::with_plugin(&text, Arc::new(Fails));
-        assert_eq!(look(&mut router).verdict, "sent by port b", "it is well");
+        assert_eq!(look(&mut router).verdict, "sent out of port b", "it is well");
         router.send("a", &Ipv4Frame::udp());
         router.take_all();
         let looked = look(&mut router);
         if passes {
-            assert_eq!((&*looked.verdict, gates(&looked).len()), ("sent by port b", 2), "{looked:?}");
+            assert_eq!((&*looked.verdict, gates(&looked).len()), ("sent out of port b", 2), "{looked:?}");
             router.expect_forwarded("a", &Ipv4Frame::udp(), "b");
         } else {
             assert!(looked.verdict.starts_with("dropped: plugin_failed"), "{looked:?}");

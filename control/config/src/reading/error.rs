@@ -8,7 +8,7 @@ use serde::de::{self, Unexpected};
 
 use super::tree::Node;
 
-/// Fault in a document: its place, the present value, and what would be right.
+/// Fault in a document: its place, the present value, and the valid values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReadError {
     fault: Box<Fault>,

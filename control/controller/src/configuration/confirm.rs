@@ -174,7 +174,7 @@ impl Transaction {
 }
 
 fn nothing_waits() -> ControlError {
-    ControlError::conflict("no revision waits to be confirmed")
+    ControlError::conflict("there is no unconfirmed revision")
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ impl FilterConflicts {
         }
         let who = number.map_or("an earlier filter".to_owned(), |number| format!("filter {number}"));
         Err(ControlError::conflict(format!(
-            "{who} with the action {} has the same match {:?}, gate {gate:?} and priority {}, and would win: remove it, or choose another \
+            "{who} with the action {} has the same match {:?}, gate {gate:?} and priority {}, and would win: remove that filter, or choose another \
              priority",
             show::action(there, model),
             conditions.to_string(),

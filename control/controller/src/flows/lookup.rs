@@ -20,7 +20,7 @@ pub(crate) fn view(
     let port = explanation.queue.map(|(port, _)| port);
     let place = || match (port, leaf) {
         (Some(port), Some(leaf)) => model.schedulers.describe(port, leaf),
-        _ => "first in, first out,".to_owned(),
+        _ => "FIFO".to_owned(),
     };
     let steps = explanation
         .steps

@@ -261,7 +261,7 @@ pub(crate) fn budget() -> DriverBudgetView {
 pub(crate) fn words(why: StaysUp, model: &Model) -> String {
     let port = |id| model.port_name(id);
     match why {
-        StaysUp::Own => "the router itself sends its packets".to_owned(),
+        StaysUp::Own => "the router itself sends the flow".to_owned(),
         StaysUp::Placed => "a placement pins it to the worker".to_owned(),
         StaysUp::NoCache => "there is no flow cache: `show hardware` says why".to_owned(),
         StaysUp::Captured => "a capture is running on its packets".to_owned(),
@@ -282,16 +282,16 @@ pub(crate) fn words(why: StaysUp, model: &Model) -> String {
         StaysUp::Down(id) => format!("port {} is down", port(id)),
         StaysUp::Varying => "a filter matches its packets by TCP flags, DSCP or VLAN tag".to_owned(),
         StaysUp::Form(refusal) => form(refusal).to_owned(),
-        StaysUp::Budget => format!("its processing takes more than {BUDGET} instructions a packet"),
+        StaysUp::Budget => format!("its processing takes more than {BUDGET} instructions per packet"),
         StaysUp::Sent => "a filter overrides its route".to_owned(),
         StaysUp::NotForwarded => "its packets are not forwarded".to_owned(),
         StaysUp::Neighbour => "the MAC address of its next hop is not known".to_owned(),
         StaysUp::Protocol => "it is neither TCP, nor UDP, nor ICMP".to_owned(),
         StaysUp::ComesUp => {
-            "many of its packets are longer than the MTU, or than the XDP program supports".to_owned()
+            "many of its packets are longer than the MTU, or than the XDP program's limit".to_owned()
         }
         StaysUp::Full => "the flow cache is full".to_owned(),
-        StaysUp::Soon => "its next packets may be offloaded".to_owned(),
+        StaysUp::Soon => "it is about to be offloaded".to_owned(),
     }
 }
 

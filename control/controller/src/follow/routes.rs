@@ -41,7 +41,7 @@ impl Router {
                 return inner.workers.barrier();
             }
         }
-        // After a timeout, the workers get what the mirror has.
+        // After a timeout, the workers get the state of the mirror.
         let _ = tokio::time::timeout(PATIENCE, self.hear_of(&changed.kernel)).await;
         let mut inner = self.lock();
         // The mirror will report these changes again, which is harmless.

@@ -4,8 +4,8 @@ use super::Operation;
 use crate::ControlError;
 use crate::router::Router;
 
-/// Admits an operation of type `O`, or refuses it. [`Router::execute`] asks before each operation, whoever the
-/// caller is.
+/// Admits an operation of type `O`, or refuses it. [`Router::execute`] asks before each operation, for any
+/// caller.
 ///
 /// # Errors
 /// [`ControlError::NoRoom`] if the operation takes memory and memory is short.

@@ -87,7 +87,7 @@ impl Operation for ListFlows {
     }
 }
 
-/// Flushes the flows that a filter selects: their next packets are classified anew. The answer is the number
+/// Flushes the flows that a filter selects: their next packets are classified again. The answer is the number
 /// of flushed flows.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -191,7 +191,7 @@ impl Operation for ListQuarantine {
     }
 }
 
-/// Releases an instance from quarantine, whatever the reason: the instance starts anew with its settings. If no
+/// Releases an instance from quarantine, whatever the reason: the instance restarts with its settings. If no
 /// such instance exists, removes the entry, so that the instance can be created normally.
 #[derive(Clone, Debug)]
 pub struct ReleaseInstance {

@@ -159,7 +159,7 @@ async fn try_out(
     let (tried, reports, workers) = begin_trial(&mut router.lock(), &**plugin, packets)?;
     if reports.is_empty() {
         return Err(refused(
-            "a trial runs beside an instance, and the plugin has no instance: leave out the trial".into(),
+            "a trial runs beside an instance, and the plugin has no instance: omit the trial".into(),
         ));
     }
     let end = Instant::now() + TRIAL;
@@ -238,8 +238,8 @@ fn tried_beside(model: &Model, name: &str) -> Result<Tried, ControlError> {
     Ok(Tried { plugin, instances: instances.collect::<Result<_, ControlError>>()? })
 }
 
-/// Starts a new version as shadow of each instance at each worker. Returns what it runs beside, the channels of
-/// the reports ordered by instance and then by worker, and the number of workers.
+/// Starts a new version as shadow of each instance at each worker. Returns the instances that it shadows, the
+/// channels of the reports ordered by instance and then by worker, and the number of workers.
 fn begin_trial(
     inner: &mut Inner,
     plugin: &dyn Plugin,

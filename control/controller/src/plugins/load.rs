@@ -289,7 +289,7 @@ pub(crate) fn log(path: &str, loaded: Result<(&str, &str), &ControlError>) {
 pub(crate) fn report_loaded(events: &Events, new: &NewPlugin, loaded: &Result<PluginView, ControlError>) {
     log(&new.path, loaded.as_ref().map(|plugin| (plugin.name, plugin.version)));
     if let Ok(PluginView { name, version, runtime, signature, .. }) = loaded {
-        let text = format!("plugin {name} {version} is loaded");
+        let text = format!("plugin {name} {version} loaded");
         let details = json!({"plugin": name, "version": version, "runtime": runtime, "signature": signature, "path": new.path});
         events.note(EventKind::PluginLoaded, name, text, details);
     }

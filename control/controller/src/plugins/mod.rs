@@ -79,7 +79,7 @@ impl Plugins {
         self.previous.remove(name);
         model.files.retain(|(known, _)| *known != name);
         model.repository.unloaded(name);
-        let text = format!("plugin {name} is unloaded");
+        let text = format!("plugin {name} unloaded");
         events.note(EventKind::PluginUnloaded, name, text, json!({"plugin": name}));
         let missing = || ControlError::System(format!("internal error: plugin {name:?} was not registered"));
         known.ok_or_else(missing)

@@ -128,11 +128,11 @@ impl Stage {
         let why = match programs.mode() {
             Attachment::Tcx => Some(NO_XDP),
             Attachment::Generic => {
-                Some("XDP runs in generic mode, behind the driver, where offload would save nothing")
+                Some("XDP runs in generic mode, behind the driver, where the offload saves nothing")
             }
             Attachment::Native if programs.queues() as usize > RX_QUEUES => Some(MANY_QUEUES),
             Attachment::Native if is_wrapped(plan) => {
-                Some("the port is impaired or recorded, so all of its frames must pass a worker")
+                Some("the port is impaired or recorded, so all its frames pass a worker")
             }
             Attachment::Native if !FlowCache::knows(plan.id.0) => {
                 Some("the router has more ports than the flow cache supports")

@@ -53,7 +53,7 @@ fn host_and_workers(host: String, workers: Vec<String>) -> Vec<ProcessorView> {
         level: 2,
         above: None,
         cpus: host,
-        treats: "control, host companions of plugins; the kernel's own stack".to_owned(),
+        treats: "control, host companions of plugins, network stack of the kernel".to_owned(),
         why_not: None,
     };
     let worker = |(number, cpus): (usize, String)| ProcessorView {
@@ -61,7 +61,7 @@ fn host_and_workers(host: String, workers: Vec<String>) -> Vec<ProcessorView> {
         level: 1,
         above: Some(HOST.to_owned()),
         cpus,
-        treats: "every flow: filters, instances, queues, schedulers".to_owned(),
+        treats: "all flows: filters, instances, queues, schedulers".to_owned(),
         why_not: None,
     };
     std::iter::once(host).chain(workers.into_iter().enumerate().map(worker)).collect()
@@ -128,7 +128,7 @@ impl Parts<'_> {
             queueing_discipline: None,
             features: Vec::new(),
             why_no_redirects: Some(match is_vlan {
-                true => "the port is a sub-interface, whose VLAN tag a worker adds".to_owned(),
+                true => "the port is a VLAN sub-interface: a worker adds its tag".to_owned(),
                 false => "the port has no kernel device".to_owned(),
             }),
         }
@@ -143,7 +143,7 @@ impl Parts<'_> {
     ) {
         let name = &plan.settings.name;
         let (kind, xdp) = match device.programs.mode() {
-            Attachment::Native => ("xdp", "driver"),
+            Attachment::Native => ("xdp", "native"),
             Attachment::Generic => ("xdp", "generic"),
             Attachment::Tcx => ("tcx", "none"),
         };
@@ -151,7 +151,7 @@ impl Parts<'_> {
         let capabilities = self.devices.capabilities.get(&plan.settings.device);
         let mode = capabilities.map_or("none", |found| sockets(found.mode));
         let why = capabilities.map_or_else(String::new, |found| found.why.clone());
-        let flows = "plain flows of a worker, in the driver";
+        let flows = "offloaded flows";
         let no_redirects = why_no_redirects(device, facts);
         view.processors.push(ProcessorView {
             name: processor.clone(),
@@ -186,7 +186,7 @@ impl Parts<'_> {
     /// Returns the workers that receive from a device, each with a description of its sockets.
     fn ways_up(&self, plan: &PortPlan, mode: &str, device: &KernelDevice) -> Vec<(String, String)> {
         if device.sockets.is_empty() {
-            return vec![(self.owner_name(plan), "an AF_PACKET ring, one copy for each packet".to_owned())];
+            return vec![(self.owner_name(plan), "an AF_PACKET ring; copies each packet once".to_owned())];
         }
         let mut queues: BTreeMap<usize, Vec<String>> = BTreeMap::new();
         for QueueSocket { queue, worker, .. } in &device.sockets {

@@ -78,7 +78,7 @@ impl HostOutputs {
             let catch = catch((port, ifindex), settings, kernel, owner_of(port, model, workers)?)?;
             if let Err(why) = &catch {
                 let port = model.port_name(port);
-                tracing::warn!(%port, "packets that the kernel itself sends bypass the port's scheduler: {why}");
+                tracing::warn!(%port, "packets of the kernel bypass the port's scheduler: {why}");
             }
             self.0.insert(port, HostOutput { ifindex, settings, catch });
         }

@@ -43,7 +43,7 @@ pub(crate) struct PortParts<'a> {
     pub devices: &'a Devices,
     /// Counters of the port's XDP programs since the last clearing.
     pub share: KernelShare,
-    /// What happens to the port's packets when the router dies; `None` without a kernel device.
+    /// Treatment of the port's packets after the router's death; `None` without a kernel device.
     pub on_death: Option<OnDeath>,
 }
 

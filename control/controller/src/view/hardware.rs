@@ -58,12 +58,12 @@ pub struct HardwarePortView {
     pub device: Option<String>,
     /// Name of the device's driver, or the kind of the port.
     pub driver: String,
-    /// XDP mode: `driver`, `generic` (after the driver), or `none`.
+    /// XDP mode: `native` (in the driver), `generic` (behind the driver), or `none`.
     pub xdp: &'static str,
     /// Transfer of packets to a worker: `zero-copy` or `copy` (AF_XDP), `ring` (AF_PACKET), `call` or
     /// `in-process`.
     pub sockets: &'static str,
-    /// Reason why no better mode is in use; empty in the best mode.
+    /// Reason for the mode; empty if it is the best mode.
     pub why: String,
     /// Receive queues in use.
     pub rx_queues: u32,

@@ -16,7 +16,7 @@ pub struct PortView {
     pub driver: String,
     /// Mode of the driver: `zero-copy`, `native`, `generic`, `ring`, `call`, `in-process`.
     pub mode: String,
-    /// Reason why no better mode is in use; empty in the best mode.
+    /// Reason for the mode; empty if it is the best mode.
     pub why: String,
     /// State of the link: `up` or `down`.
     pub state: &'static str,

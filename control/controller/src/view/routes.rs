@@ -12,7 +12,7 @@ pub struct RouteView {
     pub kind: &'static str,
     /// Next hops; empty unless the route forwards.
     pub next_hops: Vec<NextHopView>,
-    /// Holder of the route: `kernel` for mirrored routes, `millrace` for the router's own.
+    /// Origin of the route: `kernel` for mirrored routes, `millrace` for static routes of the router.
     pub source: &'static str,
     /// Protocol of the route, with the kernel's name: `static`, `kernel`, `bgp`, …; `millrace` for the
     /// router's own routes.

@@ -1,4 +1,4 @@
-//! Crash capture: the frames of a panicked worker's last batch, and a report with what a replay needs
+//! Crash capture: the frames of a panicked worker's last batch, and a report with the data for a replay
 //! besides.
 
 use std::net::IpAddr;

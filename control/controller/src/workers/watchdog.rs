@@ -128,7 +128,7 @@ impl Watch {
         let interval = self.limit / LOOKS;
         let mut last = Instant::now();
         while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
-            // After a long pause of the watchdog itself, it is unknown what the worker did meanwhile.
+            // After a long pause of the watchdog itself, the worker's activity meanwhile is unknown.
             let passed = last.elapsed().min(interval * 2);
             last = Instant::now();
             for (worker, suspicion) in self.workers.iter().zip(&mut suspicions) {

@@ -1,4 +1,4 @@
-//! Checks of filters name what never wins, what is ambiguous, and what loses against routes.
+//! Checks of filters name filters that never win, are ambiguous, or lose against routes.
 
 use millrace_controller::operation::CheckFilters;
 

@@ -1,4 +1,4 @@
-//! Random commands on schedulers, nodes, filters and flows: what is saved afterwards passes the check.
+//! Random commands on schedulers, nodes, filters and flows: the saved configuration passes the check.
 
 use millrace_controller::operation::{CompareConfiguration, RemoveFilters};
 use proptest::prelude::*;

@@ -45,7 +45,7 @@ fn master(port: &HostLink, surroundings: &Surroundings) -> Option<PolicyFinding>
     let kind = port.master_kind.as_deref().unwrap_or("master");
     Some(PolicyFinding {
         kind: PolicyKind::Stacked,
-        what: format!("it belongs to the {kind} {name}"),
+        what: format!("the port belongs to the {kind} {name}"),
         place: port.name.clone(),
         consequence: format!("packets that Millrace takes from the port never reach {name}"),
     })
@@ -59,7 +59,7 @@ fn built_on(port: &HostLink, surroundings: &Surroundings) -> Vec<PolicyFinding> 
     };
     let finding = |link: &HostLink| PolicyFinding {
         kind: PolicyKind::Stacked,
-        what: format!("{} {} is built on it", link.kind.as_deref().unwrap_or("device"), link.name),
+        what: format!("{} {} is built on the port", link.kind.as_deref().unwrap_or("device"), link.name),
         place: port.name.clone(),
         consequence: format!("packets that Millrace takes from the port never reach {}", link.name),
     };
@@ -86,7 +86,7 @@ fn multicast(port: &HostLink, surroundings: &Surroundings) -> Option<PolicyFindi
     };
     [Family::Ipv4, Family::Ipv6].into_iter().any(routed).then(|| PolicyFinding {
         kind: PolicyKind::MulticastRouting,
-        what: "a multicast routing daemon uses it".into(),
+        what: "a multicast routing daemon uses the port".into(),
         place: port.name.clone(),
         consequence: "multicast packets that Millrace takes from the port would not be replicated".into(),
     })

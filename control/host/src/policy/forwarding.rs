@@ -59,7 +59,7 @@ fn advice_for(device: &str, (family, all): (Family, bool), use_made: SwitchUse) 
             SwitchUse::Unknown => format!("Millrace does (unless [router] forwarding = \"kernel\"), {stops}"),
             SwitchUse::Ignored => format!("the router does, {stops}"),
             SwitchUse::Followed => {
-                "the router follows it ([router] forwarding = \"kernel\"), so it drops these packets as forwarding_off"
+                "the router follows the kernel ([router] forwarding = \"kernel\"), so it drops these packets as forwarding_off"
                     .to_owned()
             }
         };
@@ -86,7 +86,10 @@ mod tests {
                 SwitchUse::Ignored,
                 "namespace; the router does, so forwarding stops when the router ends or dies",
             ),
-            (SwitchUse::Followed, "the router follows it ([router] forwarding = \"kernel\"), so it drops"),
+            (
+                SwitchUse::Followed,
+                "the router follows the kernel ([router] forwarding = \"kernel\"), so it drops",
+            ),
         ] {
             let advice = told(off, use_made);
             assert_eq!(advice.sysctl, "net.ipv4.ip_forward=1");

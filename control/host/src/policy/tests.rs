@@ -117,7 +117,7 @@ fn bridges_macvlans_and_strict_reverse_path_are_named() {
         one(&ports, PolicyKind::Stacked, "belongs to the bridge bridge1");
         ip("link set far nomaster");
         ip("link add mv link lan type macvlan");
-        one(&ports, PolicyKind::Stacked, "macvlan mv is built on it");
+        one(&ports, PolicyKind::Stacked, "macvlan mv is built on the port");
         ip("link del mv");
         std::fs::write("/proc/sys/net/ipv4/conf/lan/rp_filter", "1").unwrap();
         one(&ports, PolicyKind::ReversePath, "rp_filter is strict (lan)");

@@ -104,7 +104,7 @@ fn shaped(port: &HostLink, kind: &str) -> PolicyFinding {
         kind: PolicyKind::TrafficControl,
         what: format!("queueing discipline {kind}"),
         place: port.name.clone(),
-        consequence: "packets that Millrace sends bypass the queueing disciplines of the kernel, so this one would neither shape nor \
+        consequence: "packets that Millrace sends bypass the queueing disciplines of the kernel, so the qdisc would neither shape nor \
                       order them; use a scheduler of the router instead (`millrace scheduler`, [port.scheduler])"
             .into(),
     }

@@ -193,7 +193,7 @@ fn a_lookup_names_the_node_where_a_packet_would_wait_whoever_has_the_port() {
         assert_eq!(waits("10.9.0.1", 5060), "node \"voice\" (fifo) of the scheduler at port b");
         assert_eq!(waits("10.9.0.1", 53), "node \"rest\" (fq-codel) of the scheduler at port b");
         // A port without a scheduler is as before.
-        assert_eq!(waits("10.3.0.2", 5060), "first in, first out, at port c");
+        assert_eq!(waits("10.3.0.2", 5060), "FIFO at port c");
     }
 }
 

@@ -95,25 +95,29 @@ impl Words<'_> {
                 let text = format!("port {}, {length} bytes, by worker {worker}", self.port(port));
                 at("receive", port, text)
             }
-            TraceStep::TakenOver => said("worker", format!("taken over by worker {worker}")),
+            TraceStep::TakenOver => {
+                said("worker", format!("received from another worker, by worker {worker}"))
+            }
             TraceStep::Parsed(candidate) => said("parse", parsed(&candidate)),
             TraceStep::Classified { found, bindings, in_driver } => classified(found, bindings, in_driver),
             TraceStep::Gate(gate, binding, outcome) => self.gate(gate, binding, outcome),
-            TraceStep::Copied(copies) => said("copy", format!("{copies} made")),
+            TraceStep::Copied(copies) => said("copy", format!("{} made", count(copies, "copy"))),
             TraceStep::Routed(taken) => self.route(taken, destination),
-            TraceStep::Refused(error) => said("error", format!("the source is to be told: {}", icmp(error))),
+            TraceStep::Refused(error) => {
+                said("error", format!("send the source an ICMP error: {}", icmp(error)))
+            }
             TraceStep::Fragmented(pieces) => {
-                said("fragment", format!("longer than the MTU: {pieces} pieces"))
+                said("fragment", format!("longer than the MTU: {pieces} fragments"))
             }
             TraceStep::Queued { port, leaf, before } => self.queue(port, leaf, before),
             TraceStep::HandedOver => said("worker", "handed over to another worker".to_owned()),
             TraceStep::Waits(Waits::Neighbour(port, address)) => {
-                let text = format!("for the link address of {address} at port {}", self.port(port));
+                let text = format!("for the MAC address of {address} at port {}", self.port(port));
                 at("wait", port, text)
             }
-            TraceStep::Waits(Waits::Instance) => said("wait", "for the instance".to_owned()),
-            TraceStep::GoesOn => said("wait", "over".to_owned()),
-            TraceStep::Again => said("classify", "to be classified anew".to_owned()),
+            TraceStep::Waits(Waits::Instance) => said("wait", "for the instance, which is busy".to_owned()),
+            TraceStep::GoesOn => said("wait", "ended; forwarding resumes".to_owned()),
+            TraceStep::Again => said("classify", "classify again, after a change".to_owned()),
             TraceStep::End(TraceEnd::Sent(port, length)) => {
                 at("transmit", port, format!("port {}, {length} bytes", self.port(port)))
             }
@@ -121,9 +125,9 @@ impl Words<'_> {
                 reason: Some(reason.name()),
                 ..said("drop", format!("{}: {}", reason.name(), reason.meaning()))
             },
-            TraceStep::End(TraceEnd::Host) => said("host", "given to the kernel".to_owned()),
-            TraceStep::End(TraceEnd::Own) => said("own", "taken by the router's own stack".to_owned()),
-            TraceStep::End(TraceEnd::Consumed) => said("plugin", "used up by the instance".to_owned()),
+            TraceStep::End(TraceEnd::Host) => said("host", "punted to the kernel".to_owned()),
+            TraceStep::End(TraceEnd::Own) => said("own", "delivered to the router's own stack".to_owned()),
+            TraceStep::End(TraceEnd::Consumed) => said("plugin", "consumed by the instance".to_owned()),
         }
     }
 
@@ -131,15 +135,15 @@ impl Words<'_> {
         let model = self.model;
         let name = model.plugins.gate_name(gate).to_owned();
         let (verdict, came) = match outcome {
-            StageOutcome::Passed => ("pass", "passes".to_owned()),
+            StageOutcome::Passed => ("pass", "pass".to_owned()),
             StageOutcome::Queue(queue) => {
-                ("queue", format!("passes, to queue {}", model.schedulers.name(queue)))
+                ("queue", format!("pass, to queue {}", model.schedulers.name(queue)))
             }
-            StageOutcome::Sent(direction) => ("send", format!("passes, to {}", self.direction(direction))),
-            StageOutcome::Dropped(reason) => ("drop", format!("dropped: {}", reason.name())),
-            StageOutcome::Consumed => ("consume", "used up".to_owned()),
-            StageOutcome::Kept => ("hold", "kept".to_owned()),
-            StageOutcome::Again => ("classify", "classified anew".to_owned()),
+            StageOutcome::Sent(direction) => ("send", format!("pass, to {}", self.direction(direction))),
+            StageOutcome::Dropped(reason) => ("drop", format!("drop: {}", reason.name())),
+            StageOutcome::Consumed => ("consume", "consumed".to_owned()),
+            StageOutcome::Kept => ("hold", "held by the instance".to_owned()),
+            StageOutcome::Again => ("classify", "classify again".to_owned()),
         };
         let Some(bound) = model.plugins.binding(binding) else {
             let gone = said("gate", format!("gate {name}, a binding that is gone: {came}"));
@@ -180,13 +184,13 @@ impl Words<'_> {
             RouteTaken::Ends(kind) => step(format!("{of_prefix}{kind}"), prefix),
             RouteTaken::Framed(port) => TraceStepView {
                 port: Some(self.port(port)),
-                ..step(format!("as the kernel made it, by port {}", self.port(port)), None)
+                ..step(format!("frame of the kernel, unchanged, to port {}", self.port(port)), None)
             },
             RouteTaken::Sent { by_filter, hops, port, neighbour, mac, noted } => {
-                let whose = if by_filter { "the filter's: ".to_owned() } else { of_prefix };
+                let whose = if by_filter { "route of the filter: ".to_owned() } else { of_prefix };
                 let among = if hops > 1 { format!(", one of {hops} next hops") } else { String::new() };
                 let link = mac.map(|mac| format!(" ({mac})")).unwrap_or_default();
-                let how = if noted { ", as noted with the flow" } else { "" };
+                let how = if noted { ", from the flow record" } else { "" };
                 let name = self.port(port);
                 let text = format!("{whose}to {neighbour}{link} at port {name}{among}{how}");
                 let step = step(text, prefix.filter(|_| !by_filter));
@@ -198,7 +202,7 @@ impl Words<'_> {
     fn queue(&self, port: PortId, leaf: Option<QueueId>, before: u32) -> TraceStepView {
         let place = match leaf {
             Some(leaf) => self.model.schedulers.describe(port, leaf),
-            None => "first in, first out".to_owned(),
+            None => "FIFO".to_owned(),
         };
         let name = self.port(port);
         let text = format!("port {name}, {place}, {} before it", count(before, "packet"));
@@ -208,11 +212,11 @@ impl Words<'_> {
     fn verdict(&self, events: &[TraceEvent], is_over: bool) -> String {
         let ends = events.iter().filter_map(|event| match event.step {
             TraceStep::End(end) => Some(match end {
-                TraceEnd::Sent(port, ..) => format!("sent by port {}", self.port(port)),
+                TraceEnd::Sent(port, ..) => format!("sent out of port {}", self.port(port)),
                 TraceEnd::Dropped(reason) => format!("dropped: {}", reason.name()),
-                TraceEnd::Host => "given to the kernel".to_owned(),
-                TraceEnd::Own => "taken by the router itself".to_owned(),
-                TraceEnd::Consumed => "used up by a plugin".to_owned(),
+                TraceEnd::Host => "punted to the kernel".to_owned(),
+                TraceEnd::Own => "delivered to the router itself".to_owned(),
+                TraceEnd::Consumed => "consumed by a plugin".to_owned(),
             }),
             _ => None,
         });
@@ -223,7 +227,7 @@ impl Words<'_> {
             ends[0] += &format!(", in {count} fragments");
         }
         if !is_over {
-            ends.push("still inside when this was written".to_owned());
+            ends.push("still in the router when the trace ended".to_owned());
         }
         ends.join("; ")
     }
@@ -256,14 +260,14 @@ fn parsed(candidate: &Candidate) -> String {
 fn classified(found: FlowFound, bindings: u8, in_driver: bool) -> TraceStepView {
     let (verdict, how) = match found {
         FlowFound::Hit => ("hit", "flow table hit"),
-        FlowFound::Checked => ("checked", "flow table hit, still right after a change"),
-        FlowFound::Rerouted => ("rerouted", "flow table hit, route looked up again after a change"),
+        FlowFound::Checked => ("checked", "flow table hit, still valid after a change"),
+        FlowFound::Rerouted => ("rerouted", "flow table hit, looked up the route again after a change"),
         FlowFound::Reclassified => ("reclassified", "flow table hit, classified again after a change"),
-        FlowFound::Miss => ("miss", "flow table miss: filters and routes were looked up"),
-        FlowFound::NotAsked => ("none", "no flow table: filters and routes were looked up"),
+        FlowFound::Miss => ("miss", "flow table miss: looked up filters and route"),
+        FlowFound::NotAsked => ("none", "no flow table: looked up filters and route"),
     };
     let bound = match bindings {
-        0 => "bound to nothing".to_owned(),
+        0 => "no binding".to_owned(),
         bindings => count(bindings, "binding"),
     };
     let driver = if in_driver { "; the driver forwards this flow while it is not traced" } else { "" };
@@ -279,10 +283,10 @@ fn icmp(error: IcmpError) -> String {
         IcmpError::HostUnreachable => "host unreachable".to_owned(),
         IcmpError::ProtocolUnreachable => "protocol unreachable".to_owned(),
         IcmpError::PortUnreachable => "port unreachable".to_owned(),
-        IcmpError::TooBig { mtu } => format!("packet too big, {mtu} bytes fit"),
+        IcmpError::TooBig { mtu } => format!("packet too big, MTU {mtu} bytes"),
         IcmpError::AdminProhibited => "administratively prohibited".to_owned(),
         IcmpError::SourcePolicy => "source address not allowed".to_owned(),
-        IcmpError::RejectRoute => "the route refuses it".to_owned(),
+        IcmpError::RejectRoute => "rejected by the route".to_owned(),
         IcmpError::BeyondScope => "beyond the scope of the source address".to_owned(),
         IcmpError::ParameterProblem { pointer, .. } => format!("parameter problem at byte {pointer}"),
         IcmpError::Redirect { gateway } => format!("redirect to {gateway}"),

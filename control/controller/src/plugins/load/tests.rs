@@ -290,7 +290,7 @@ fn shared_objects_are_loaded_only_where_that_is_allowed() {
     assert_eq!(lax.load(&path), Ok("a"));
     let plugins = crate::show::plugins(&lax.model);
     let runtime = |name: &str| plugins.iter().find(|one| one.name == name).unwrap().runtime;
-    assert_eq!((runtime("a"), runtime("null")), ("trusted: a shared object, not contained", "built in"));
+    assert_eq!((runtime("a"), runtime("null")), ("trusted: a shared object, not sandboxed", "built in"));
 }
 
 #[test]

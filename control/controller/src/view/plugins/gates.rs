@@ -55,7 +55,7 @@ pub struct GateView {
     /// Kind of the gate's filter table: `linear`, `tuple-space`, `cutting-tree`, `dag`, `dag-patricia` or
     /// `dag-tree-bitmap`.
     pub table: &'static str,
-    /// Reason why another kind of table is in use at present; `null` if none is.
+    /// Reason why the gate uses a table of another kind than configured; `null` if it doesn't.
     pub moved: Option<String>,
     /// Memory of the filter table in bytes.
     pub memory: usize,
