@@ -148,7 +148,7 @@ impl Endpoint {
         Self { answer: SchemaGenerator::subschema_for::<T>, ..self }
     }
 
-    /// Returns an endpoint that reads what the interface itself knows.
+    /// Returns an endpoint that reads state of the interface itself.
     pub fn own<T: JsonSchema>(summary: &'static str) -> Self {
         Self::new::<T>(("GET", 200), (Role::Viewer, Effect::Look), summary)
     }

@@ -25,7 +25,7 @@ class Operations(Transport):
         *,
         last: int | None = None,
     ) -> list[types.AuditEntry]:
-        """GET /audit: the audit log: who requested which change, and the outcome. Role: admin."""
+        """GET /audit: the audit log: requested changes with caller and outcome. Role: admin."""
         return self.json('GET', '/audit', query={'last': last})
 
     def get_bindings(
@@ -61,13 +61,13 @@ class Operations(Transport):
         port: str | None = None,
         snap: str | None = None,
     ) -> Iterator[bytes]:
-        """GET /capture: captures frames as pcapng, until there are ?count= or the client disconnects. Role: operator."""
+        """GET /capture: captures frames as pcapng, until ?count= frames are captured or the client disconnects. Role: operator."""
         return self.pieces('GET', '/capture', query={'count': count, 'filter': filter, 'gate': gate, 'instance': instance, 'port': port, 'snap': snap})
 
     def get_configuration(
         self,
     ) -> types.ConfigurationView:
-        """GET /configuration: the running configuration as a file; refused while a group of changes is applied. Role: viewer."""
+        """GET /configuration: the running configuration as a file; refused during a transaction. Role: viewer."""
         return self.json('GET', '/configuration')
 
     def post_configuration(
@@ -90,7 +90,7 @@ class Operations(Transport):
         self,
         body: types.Compared,
     ) -> types.DifferenceView:
-        """POST /configuration/diff: shows what a configuration file would change; without a text, what has changed since the last apply. Role: operator."""
+        """POST /configuration/diff: lists the changes that a configuration file would make; without a text, the changes since the last apply. Role: operator."""
         return self.json('POST', '/configuration/diff', body=body)
 
     def post_configuration_rollback(
@@ -110,14 +110,14 @@ class Operations(Transport):
     def get_control_plane(
         self,
     ) -> types.ControlPlaneView:
-        """GET /control-plane: how much of what is for the router itself gets there, by class, and what was dropped. Role: viewer."""
+        """GET /control-plane: control-plane policing: rates and counters by class. Role: viewer."""
         return self.json('GET', '/control-plane')
 
     def patch_control_plane(
         self,
         body: dict[str, Any],
     ) -> types.ControlPlaneView:
-        """PATCH /control-plane: changes how much gets there, as the table control-plane of a configuration says it; null is the default again. Role: admin."""
+        """PATCH /control-plane: changes rates of control-plane policing; null restores the default. Role: admin."""
         return self.json('PATCH', '/control-plane', body=body)
 
     def delete_counters(
@@ -148,7 +148,7 @@ class Operations(Transport):
         reason: str | None = None,
         last_event_id: int | None = None,
     ) -> Iterator[Event]:
-        """GET /drops/packets as it goes on, until the iteration is ended. Role: operator."""
+        """GET /drops/packets as a stream, until the iteration ends. Role: operator."""
         return self.events('/drops/packets', query={'follow': follow, 'reason': reason}, last_event_id=last_event_id)
 
     def get_events(
@@ -171,7 +171,7 @@ class Operations(Transport):
         since: int | None = None,
         last_event_id: int | None = None,
     ) -> Iterator[Event]:
-        """GET /events as it goes on, until the iteration is ended. Role: viewer."""
+        """GET /events as a stream, until the iteration ends. Role: viewer."""
         return self.events('/events', query={'kind': kind, 'last': last, 'limit': limit, 'since': since}, last_event_id=last_event_id)
 
     def get_filters(
@@ -407,14 +407,14 @@ class Operations(Transport):
     def get_placements(
         self,
     ) -> types.PlacementsView:
-        """GET /placements: where flows are wanted, where all of them are, and why those at a worker are not in the driver. Role: viewer."""
+        """GET /placements: placements, the number of flows at each level, and the reasons for flows at a worker. Role: viewer."""
         return self.json('GET', '/placements')
 
     def put_placements(
         self,
         body: types.NewPlacement,
     ) -> types.PlacementView:
-        """PUT /placements: says where flows are to be treated: xdp, worker, or auto, where that is left to the router. Role: operator."""
+        """PUT /placements: places flows at the level offload or worker; auto removes the placement. Role: operator."""
         return self.json('PUT', '/placements', body=body)
 
     def get_plugins(
@@ -534,7 +534,7 @@ class Operations(Transport):
         hz: int | None = None,
         last_event_id: int | None = None,
     ) -> Iterator[Event]:
-        """GET /rates as it goes on, until the iteration is ended. Role: viewer."""
+        """GET /rates as a stream, until the iteration ends. Role: viewer."""
         return self.events('/rates', query={'hz': hz}, last_event_id=last_event_id)
 
     def get_revisions(
@@ -543,14 +543,14 @@ class Operations(Transport):
         cursor: str | None = None,
         limit: int | None = None,
     ) -> list[types.RevisionView]:
-        """GET /revisions: revisions of the configuration: when, by whom and why; the newest first. Role: viewer."""
+        """GET /revisions: revisions of the configuration with time, caller and comment, the newest first. Role: viewer."""
         return self.json('GET', '/revisions', query={'cursor': cursor, 'limit': limit})
 
     def post_revisions(
         self,
         body: types.Keep,
     ) -> types.Revision:
-        """POST /revisions: makes a revision of the running configuration, for a start from the last good one. Role: operator."""
+        """POST /revisions: stores the running configuration as a revision. Role: operator."""
         return self.json('POST', '/revisions', body=body)
 
     def get_revisions_number(
@@ -596,7 +596,7 @@ class Operations(Transport):
         self,
         body: types.NewRoute,
     ) -> types.RouteView:
-        """PUT /routes: adds a static route, or replaces the one of the same prefix. Role: operator."""
+        """PUT /routes: adds a static route, or replaces the static route of its prefix. Role: operator."""
         return self.json('PUT', '/routes', body=body)
 
     def delete_routes(
@@ -709,7 +709,7 @@ class Operations(Transport):
         filter: str | None = None,
         time: str | None = None,
     ) -> list[types.TraceView]:
-        """GET /trace: traces of packets, stage by stage, until there are ?count=; as pcapng, or as a stream, if accepted. Role: operator."""
+        """GET /trace: traces of packets, stage by stage, until ?count= packets are traced; as pcapng, or as a stream, if accepted. Role: operator."""
         return self.json('GET', '/trace', query={'count': count, 'every': every, 'filter': filter, 'time': time})
 
     def follow_trace(
@@ -721,5 +721,5 @@ class Operations(Transport):
         time: str | None = None,
         last_event_id: int | None = None,
     ) -> Iterator[Event]:
-        """GET /trace as it goes on, until the iteration is ended. Role: operator."""
+        """GET /trace as a stream, until the iteration ends. Role: operator."""
         return self.events('/trace', query={'count': count, 'every': every, 'filter': filter, 'time': time}, last_event_id=last_event_id)

@@ -120,7 +120,7 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         patience: float | None = None,
     ) -> http.client.HTTPResponse:
-        """Sends a request; the answer, whose head has come. Its pieces may come `patience` seconds after each other."""
+        """Sends a request, and returns the answer after its head. At most `patience` seconds may pass between two pieces."""
         said = {name: _text(value) for name, value in (query or {}).items() if value is not None}
         target = f"{path}?{urlencode(said)}" if said else path
         all_headers = {"Accept": "application/json", **(headers or {})}
@@ -169,7 +169,7 @@ class Transport:
         return self.request(method, path, **asked).body
 
     def pieces(self, method: str, path: str, *, query: Mapping[str, Any] | None = None) -> Iterator[bytes]:
-        """An answer that goes on, piece by piece."""
+        """Streams an answer, piece by piece."""
         with self._send(method, path, query, headers={"Accept": "*/*"}, patience=None) as response:
             while piece := response.read1(65_536):
                 yield piece

@@ -1,4 +1,4 @@
-"""What is sent and answered.
+"""Types of requests and answers.
 
 Made by tools/python-client: change what the router says of itself, and make it again.
 """
@@ -625,7 +625,7 @@ class GateView(TypedDict):
     memory: int
     """Memory of the filter table in bytes."""
     moved: str | None
-    """Reason why another kind of table is in use at present; `null` if none is."""
+    """Reason why the gate uses a table of another kind than configured; `null` if it doesn't."""
     name: str
     """Name of the gate."""
     position: str
@@ -662,11 +662,11 @@ class HardwarePortView(TypedDict):
     tx_queues: int
     """Transmit queues in use."""
     why: str
-    """Reason why no better mode is in use; empty in the best mode."""
+    """Reason for the mode; empty if it is the best mode."""
     why_no_redirects: str | None
     """Reason why the offload can't redirect packets to the port; absent if it can."""
     xdp: str
-    """XDP mode: `driver`, `generic` (after the driver), or `none`."""
+    """XDP mode: `native` (in the driver), `generic` (behind the driver), or `none`."""
 
 
 class HardwareView(TypedDict):
@@ -1159,7 +1159,7 @@ class PluginDetailView(TypedDict):
     previous: str | None
     """Version that a rollback restores; absent if the plugin was not upgraded."""
     runtime: str
-    """Runtime of the plugin, `built in`, `contained` or `trusted`, with an explanation."""
+    """Runtime of the plugin, `built in`, `sandboxed` or `trusted`, with an explanation."""
     settings: dict[str, Any] | None
     """JSON Schema of the plugin's settings; absent if it has none."""
     signature: str | None
@@ -1198,7 +1198,7 @@ class PluginView(TypedDict):
     positions: list[str]
     """Positions of the gates at which the plugin may be bound."""
     runtime: str
-    """Runtime of the plugin, `built in`, `contained` or `trusted`, with an explanation."""
+    """Runtime of the plugin, `built in`, `sandboxed` or `trusted`, with an explanation."""
     signature: str | None
     """`signed by` and the key's id, or `unsigned`; absent for a built-in plugin."""
     summary: str
@@ -1293,7 +1293,7 @@ class PortView(TypedDict):
     tx_rate: float
     """Frames sent per second since the last request."""
     why: str
-    """Reason why no better mode is in use; empty in the best mode."""
+    """Reason for the mode; empty if it is the best mode."""
 
 
 class Problem(TypedDict):
@@ -1313,7 +1313,7 @@ class Problem(TypedDict):
     title: str
     """Name of the HTTP status."""
     type: str
-    """Always `about:blank`: the status says what kind of problem it is."""
+    """Always `about:blank`: the status tells the kind of problem."""
     wrong: NotRequired[int | None]
     """Number of invalid entries of a list, or of errors in a configuration."""
 
@@ -1557,7 +1557,7 @@ class RouteView(TypedDict):
     sent_packets: NotRequired[int]
     """Packets handed to devices."""
     source: str
-    """Holder of the route: `kernel` for mirrored routes, `millrace` for the router's own."""
+    """Origin of the route: `kernel` for mirrored routes, `millrace` for static routes of the router."""
     to: str
     """Destination prefix."""
     waiting_bytes: NotRequired[int]

@@ -12,7 +12,7 @@ use crate::resources::{create, show, tokens};
 pub(super) fn access() -> Vec<Resource> {
     vec![
         Resource::new("/audit").on(
-            Endpoint::get::<ReadAudit>("the audit log: who requested which change, and the outcome")
+            Endpoint::get::<ReadAudit>("the audit log: requested changes with caller and outcome")
                 .arguments::<audit::Wanted>(),
             get(audit::audit),
         ),

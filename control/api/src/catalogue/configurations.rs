@@ -17,7 +17,7 @@ pub(super) fn configurations() -> Vec<Resource> {
         Resource::new("/configuration")
             .on(
                 Endpoint::get::<GetConfiguration>(
-                    "the running configuration as a file; refused while a group of changes is applied",
+                    "the running configuration as a file; refused during a transaction",
                 )
                 .tagged(),
                 get(configuration::running),
@@ -34,7 +34,7 @@ pub(super) fn configurations() -> Vec<Resource> {
         Resource::new("/configuration/diff")
             .on(
                 Endpoint::post::<CompareConfiguration>(
-                    "shows what a configuration file would change; without a text, what has changed since the last apply",
+                    "lists the changes that a configuration file would make; without a text, the changes since the last apply",
                 )
                 .body::<configuration::Compared>(),
                 post(configuration::difference),
@@ -70,7 +70,7 @@ pub(super) fn revisions() -> Vec<Resource> {
         Resource::new("/revisions")
             .on(
                 Endpoint::get::<ListRevisions>(
-                    "revisions of the configuration: when, by whom and why; the newest first",
+                    "revisions of the configuration with time, caller and comment, the newest first",
                 )
                 .arguments::<PageQuery>()
                 .paged(),
@@ -78,10 +78,7 @@ pub(super) fn revisions() -> Vec<Resource> {
                 pages::<ListRevisions>(|one| format!("{:020}", u64::MAX - one.revision.number)),
             )
             .on(
-                Endpoint::post::<Keep>(
-                    "makes a revision of the running configuration, for a start from the last good one",
-                )
-                .body::<Keep>(),
+                Endpoint::post::<Keep>("stores the running configuration as a revision").body::<Keep>(),
                 post(run::<Keep>),
             )
             .bodies(long_bodies()),

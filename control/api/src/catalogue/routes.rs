@@ -28,8 +28,10 @@ pub(super) fn routes() -> Vec<Resource> {
                 post(routes::add_routes),
             )
             .on(
-                Endpoint::put::<ReplaceRoute>("adds a static route, or replaces the one of the same prefix")
-                    .body::<NewRoute>(),
+                Endpoint::put::<ReplaceRoute>(
+                    "adds a static route, or replaces the static route of its prefix",
+                )
+                .body::<NewRoute>(),
                 put(run::<ReplaceRoute>),
             )
             .on(

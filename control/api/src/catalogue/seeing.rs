@@ -25,7 +25,7 @@ pub(super) fn packets() -> Vec<Resource> {
         ),
         Resource::new("/trace").on(
             Endpoint::get_as::<StartTrace, Vec<TraceView>>(
-                "traces of packets, stage by stage, until there are ?count=; as pcapng, or as a stream, if accepted",
+                "traces of packets, stage by stage, until ?count= packets are traced; as pcapng, or as a stream, if accepted",
             )
             .arguments::<trace::Wanted>()
             .streams(),
@@ -66,7 +66,7 @@ pub(super) fn counters() -> Vec<Resource> {
         ),
         Resource::new("/capture").on(
             Endpoint::get_as::<StartCapture, String>(
-                "captures frames as pcapng, until there are ?count= or the client disconnects",
+                "captures frames as pcapng, until ?count= frames are captured or the client disconnects",
             )
             .arguments::<capture::Wanted>()
             .media("application/x-pcapng"),

@@ -34,7 +34,7 @@ const HEAD_PATIENCE: Duration = Duration::from_secs(10);
 const STRANGERS_PATIENCE: Duration = Duration::from_secs(10);
 /// Maximum length of a request's head, in bytes; a longer head gets 431.
 const MOST_HEAD: usize = 16 << 10;
-/// Time limit for reading what a client still sends after its answer, so that it can read the answer.
+/// Time limit for discarding the rest of a request after its answer, so that the client can read the answer.
 const LINGER: Duration = Duration::from_secs(2);
 /// Time limit for running answers when the server stops.
 const GRACE: Duration = Duration::from_millis(500);

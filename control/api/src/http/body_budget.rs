@@ -1,8 +1,9 @@
 //! Memory budget for all request bodies together.
 //!
-//! The first 64 KiB of each body are free, so that short commands pass whatever other clients send. Further
-//! bytes are taken from the budget as they arrive, and returned when the request is answered. When the budget
-//! is used up, requests are refused at once: if they waited, they would hold memory that others wait for.
+//! The first 64 KiB of each body are free, so that short commands pass despite the load of other clients.
+//! Further bytes are taken from the budget as they arrive, and returned when the request is answered. When
+//! the budget is used up, requests are refused at once: if they waited, they would hold memory that others
+//! wait for.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -54,7 +54,7 @@ struct WrongEntry {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Problem")]
 pub(crate) struct ProblemBody {
-    /// Always `about:blank`: the status says what kind of problem it is.
+    /// Always `about:blank`: the status tells the kind of problem.
     r#type: &'static str,
     /// Name of the HTTP status.
     title: &'static str,

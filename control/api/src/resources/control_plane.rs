@@ -15,14 +15,12 @@ use crate::served::Session;
 pub(crate) fn resource() -> Resource {
     Resource::new("/control-plane")
         .on(
-            Endpoint::get::<GetControlPlane>(
-                "how much of what is for the router itself gets there, by class, and what was dropped",
-            ),
+            Endpoint::get::<GetControlPlane>("control-plane policing: rates and counters by class"),
             show::<GetControlPlane>(),
         )
         .on(
             Endpoint::patch::<SetControlPlane>(
-                "changes how much gets there, as the table control-plane of a configuration says it; null is the default again",
+                "changes rates of control-plane policing; null restores the default",
             )
             .body::<Settings<Map<String, Value>>>(),
             patch(change),

@@ -12,13 +12,13 @@ pub(crate) fn resource() -> Resource {
     Resource::new("/placements")
         .on(
             Endpoint::get::<ListPlacements>(
-                "where flows are wanted, where all of them are, and why those at a worker are not in the driver",
+                "placements, the number of flows at each level, and the reasons for flows at a worker",
             ),
             show::<ListPlacements>(),
         )
         .on(
             Endpoint::put::<PlaceFlows>(
-                "says where flows are to be treated: xdp, worker, or auto, where that is left to the router",
+                "places flows at the level offload or worker; auto removes the placement",
             )
             .body::<NewPlacement>(),
             put(run::<PlaceFlows>),

@@ -23,7 +23,7 @@ struct Sample {
 }
 
 impl Sampler {
-    /// Returns the shared sample, which is read anew if it is older than [`FRESH`].
+    /// Returns the shared sample, which is read again if it is older than [`FRESH`].
     ///
     /// # Errors
     /// Returns an error if the caller may not read the counters, or if the data plane does not answer.

@@ -131,11 +131,11 @@ fn of_router(status: &StatusView, summary: &SummaryView) -> Vec<Family> {
     let cpu = status.worker_cpu.iter().enumerate();
     let cpu = cpu.map(|(number, &seconds)| (vec![("worker", number.to_string())], seconds));
     let mut families = vec![
-        gauge("build_info", "The running version; always 1", vec![(version, 1.0)]),
+        gauge("build_info", "Version of the router; always 1", vec![(version, 1.0)]),
         gauge("uptime_seconds", "Seconds since the router started", one(status.uptime)),
         gauge("workers", "Worker threads", one(count(status.workers as u64))),
         counter("worker_cpu_seconds", "Processor time of a worker, in seconds", cpu.collect()),
-        counter("packets", "Packets by their fate", by_fate.to_vec()),
+        counter("packets", "Packets by outcome", by_fate.to_vec()),
         gauge("held_packets", "Packets that the router holds", one(count(summary.held))),
         gauge("routes", "Routes in the forwarding table", one(count(status.routes as u64))),
         gauge(
@@ -172,22 +172,22 @@ fn of_parts(status: &StatusView) -> [Family; 6] {
         ),
         counter(
             "driver_flows_evicted",
-            "Offloaded flows that flows with more packets displaced",
+            "Offloaded flows evicted for heavier flows",
             some(driver.map(|driver| driver.evicted)),
         ),
         counter(
             "driver_flows_refused",
-            "Flows that were not offloaded because the offload was full",
+            "Flows not offloaded because the flow cache was full",
             some(driver.map(|driver| driver.refused)),
         ),
         counter(
             "mirror_overruns",
-            "Overruns of the netlink socket",
+            "Overruns of the mirror's netlink socket",
             some(mirror.map(|mirror| mirror.overruns)),
         ),
         counter(
             "mirror_repairs",
-            "Repaired differences between mirror and kernel",
+            "Repaired differences between the mirror and the kernel's tables",
             some(mirror.map(|mirror| mirror.divergences_repaired)),
         ),
     ]
@@ -204,9 +204,9 @@ fn of_ports(ports: &[PortView]) -> Vec<Family> {
         ("port_receive_bytes", "Bytes of the frames received", |port| port.rx_bytes),
         ("port_transmit_packets", "Frames sent", |port| port.tx_packets),
         ("port_transmit_bytes", "Bytes of the frames sent", |port| port.tx_bytes),
-        ("port_driver_packets", "Received frames that the offload forwarded", |port| port.driver_packets),
+        ("port_driver_packets", "Received frames that the XDP program forwarded", |port| port.driver_packets),
         ("port_device_drops", "Frames that the device accepted but did not send", |port| port.device_drops),
-        ("port_batched_packets", "Frames sent in batches that bypass the socket", |port| {
+        ("port_batched_packets", "Frames sent by batch sending, past the socket", |port| {
             port.batched_packets
         }),
         (
@@ -218,7 +218,7 @@ fn of_ports(ports: &[PortView]) -> Vec<Family> {
     const MEASURED: [OfPort; 3] = [
         ("port_up", "1 if the port is up", |port| (port.state == "up").into()),
         ("port_held_packets", "Frames queued in the port", |port| port.held),
-        ("port_mtu_bytes", "Largest network packet", |port| port.mtu.into()),
+        ("port_mtu_bytes", "MTU of the port, in bytes", |port| port.mtu.into()),
     ];
     let samples = |value: fn(&PortView) -> u64| {
         let sample = |port: &PortView| (vec![("port", port.name.clone())], count(value(port)));
@@ -278,7 +278,7 @@ fn of_instances(instances: &[InstanceView]) -> Vec<Family> {
             "Suspensions of an instance at the end of its time slice",
             suspensions,
         ),
-        gauge("instance_well", "0 while an instance pauses or is in quarantine", well),
+        gauge("instance_well", "1 if an instance is healthy, 0 during a pause or quarantine", well),
     ]
 }
 

@@ -94,7 +94,7 @@ fn wrong_arguments(schema: &Value) -> Vec<(String, String)> {
     all
 }
 
-/// Returns what is wrong with the answer to an error in `key`; `None` if it is good.
+/// Returns the defect of the answer to an error in `key`; `None` if the answer is good.
 fn problem(key: &str, (status, answer): &(StatusCode, Value)) -> Option<String> {
     let detail = answer["detail"].as_str().unwrap_or_default();
     let why = if *status != StatusCode::BAD_REQUEST {
