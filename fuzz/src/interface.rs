@@ -13,7 +13,7 @@ use tokio::runtime::Runtime;
 
 use crate::input::Input;
 
-/// Initial configuration of each input. The router loads no shared object, whatever a request asks for.
+/// Initial configuration of each input. The router loads no shared object, even on request.
 const CONFIG: &str = include_str!("interface.toml");
 /// Requests that inputs choose from: method, path, body.
 const REQUESTS: &str = include_str!("interface.txt");

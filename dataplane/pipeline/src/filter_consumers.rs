@@ -73,7 +73,7 @@ impl Wanted {
     }
 }
 
-/// What a packet has of its transport header.
+/// Part of a transport header that a packet has.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Header {
     Whole,

@@ -124,7 +124,7 @@ pub mod verdict {
     pub const QUEUE: u8 = 5;
     /// Instance `target` processes the packet next; then the packet continues after this instance.
     pub const INSTANCE: u8 = 6;
-    /// The router classifies the packet anew, with its current tag.
+    /// The router classifies the packet again, with its current tag.
     pub const CLASSIFY: u8 = 7;
     /// The packet continues at the time `until`.
     pub const HOLD: u8 = 8;

@@ -47,7 +47,7 @@ impl Features {
     pub const TO_QUEUES: Self = Self(1 << 14);
     /// The router passes packets to other instances: the verdict `INSTANCE`.
     pub const TO_INSTANCES: Self = Self(1 << 15);
-    /// The router classifies packets anew: the verdict `CLASSIFY`.
+    /// The router classifies packets again: the verdict `CLASSIFY`.
     pub const CLASSIFY: Self = Self(1 << 16);
     /// The router holds packets until a time: the verdict `HOLD`.
     pub const HOLD: Self = Self(1 << 17);

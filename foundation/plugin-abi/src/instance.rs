@@ -38,8 +38,8 @@ impl Runtime {
     pub const fn text(self) -> &'static str {
         match self {
             Self::BuiltIn => "built in",
-            Self::Contained => "contained: a WebAssembly module",
-            Self::Trusted => "trusted: a shared object, not contained",
+            Self::Contained => "sandboxed: a WebAssembly module",
+            Self::Trusted => "trusted: a shared object, not sandboxed",
         }
     }
 }

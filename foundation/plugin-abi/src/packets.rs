@@ -31,9 +31,9 @@ pub enum Verdict {
     /// The packet continues and waits in this queue of its output port, or in the default queue if the port
     /// has no such queue. At copy gates the copy is consumed.
     Queue(QueueId),
-    /// This instance processes the packet next; then the packet continues after the deciding instance.
+    /// The named instance processes the packet next; then the packet continues after the deciding instance.
     Instance(InstanceId),
-    /// The router classifies the packet anew, with its current tag. At copy gates the copy is consumed.
+    /// The router classifies the packet again, with its current tag. At copy gates the copy is consumed.
     Classify,
     /// The instance failed at the packet: its binding decides about the packet.
     Fault,

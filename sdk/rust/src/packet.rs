@@ -24,7 +24,7 @@ pub enum Verdict {
     Ports(u64),
     /// The packet continues and goes to this queue of its output port.
     Queue(u16),
-    /// This instance processes the packet next; then the packet continues after the deciding instance.
+    /// The named instance processes the packet next; then the packet continues after the deciding instance.
     Instance(u16),
     /// The router classifies the packet again, with its current tag.
     Classify,

@@ -134,7 +134,7 @@ impl Exit {
         }
     }
 
-    /// Does to the start of a packet what [`Adjacency::rewrite`] does. The packet must have hops left.
+    /// Rewrites the start of a packet like [`Adjacency::rewrite`]. The packet must have hops left.
     #[inline(always)]
     pub fn rewrite(&self, start: &mut [u8; START]) {
         start[..PLAIN].copy_from_slice(&self.header);

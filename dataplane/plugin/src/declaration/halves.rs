@@ -1,4 +1,4 @@
-//! Plugin with a host companion: a fast half at the workers and a slow half at the host level.
+//! Plugin with a host companion: instances at the workers, and the companion at the host level.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::Manifest;
 
-/// Plugin with its host companion. The methods of [`Plugin`] are those of the fast half.
+/// Plugin with its host companion. The methods of [`Plugin`] are those of the worker's plugin.
 pub struct Halves {
     fast: Arc<dyn Plugin>,
     slow: Arc<dyn Plugin>,

@@ -1,4 +1,4 @@
-//! Declarations: what plugins declare of themselves (manifest, settings, maps), and limits of both.
+//! Declarations of plugins (manifest, settings, maps), and their limits.
 
 pub(crate) mod declared;
 pub(crate) mod halves;

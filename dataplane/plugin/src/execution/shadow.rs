@@ -139,7 +139,7 @@ fn in_words(verdict: Verdict) -> String {
         Verdict::Ports(ports) => format!("it leaves by the ports of the bits {ports:#x}"),
         Verdict::Queue(queue) => format!("it waits in queue {}", queue.0),
         Verdict::Instance(id) => format!("instance {} gets it", id.0),
-        Verdict::Classify => "it is classified anew".to_owned(),
+        Verdict::Classify => "it is classified again".to_owned(),
         Verdict::Fault => "the instance fails at it".to_owned(),
     }
 }

@@ -56,7 +56,7 @@ impl Control {
 }
 
 view! {
-    /// A view of a tag and what follows, from the tag control information on.
+    /// View of a tag and the following octets, from the tag control information on.
     Tag
 }
 

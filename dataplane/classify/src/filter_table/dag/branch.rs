@@ -1,4 +1,4 @@
-//! Branch node: the edges of one level, whatever its match function.
+//! Branch node: the edges of one level, for any match function.
 
 use crate::prefix_match::{Count, PrefixMatchKind};
 

@@ -1,7 +1,7 @@
 //! Upgrade of an instance between two batches: replacement by a successor with state hand-over.
 //!
 //! Paths and bindings stay, as they refer to the slot and not to the instance. Only if the successor keeps
-//! another kind of flow state, flows are classified anew and their state starts anew.
+//! another kind of flow state, flows are classified again and their state starts empty.
 
 use millrace_plugin_abi::Instance;
 use millrace_units::{InstanceId, Instant};

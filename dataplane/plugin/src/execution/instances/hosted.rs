@@ -143,7 +143,7 @@ impl Hosted {
         }
     }
 
-    /// Replaces the instance by its successor, whose health starts anew, and returns the old instance.
+    /// Replaces the instance by its successor, whose health is reset, and returns the old instance.
     /// Collects the outputs of both.
     pub fn replace(&mut self, instance: Box<dyn Instance>, news: &mut News) -> Box<dyn Instance> {
         self.take_outputs(news);

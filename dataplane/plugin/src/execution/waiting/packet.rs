@@ -60,7 +60,7 @@ pub enum End {
     Drop(DropReason),
     /// The instance consumed the packet.
     Consume,
-    /// The packet is classified anew.
+    /// The packet is classified again.
     Classify,
 }
 

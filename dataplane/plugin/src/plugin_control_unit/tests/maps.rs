@@ -8,7 +8,7 @@ use super::*;
 
 type Attached = Arc<Mutex<Vec<Vec<MapHandle>>>>;
 
-/// Plugin that records for the test what is attached to its instances.
+/// Plugin that records for the test the maps attached to its instances.
 struct Mapped {
     maps: Vec<MapShape>,
     attached: Attached,
@@ -91,7 +91,7 @@ fn said(error: Error) -> String {
     error.to_string()
 }
 
-/// Creates a writer and its reader at two workers, with a record of what was attached to each.
+/// Creates a writer and its reader at two workers, with a record of the maps attached to each.
 fn with_reader() -> (Unit, Attached) {
     let attached = Attached::default();
     let mut unit = Unit::new();

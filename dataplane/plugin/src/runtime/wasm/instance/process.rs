@@ -146,7 +146,7 @@ impl Process {
         (self.fault, self.told) = (Some(fault), false);
     }
 
-    /// Ends a live plugin, as `what` took too long.
+    /// Ends a live plugin whose call `what` took too long.
     #[cold]
     pub fn overrun(&mut self, what: &str) {
         if self.life.is_some() {
