@@ -277,13 +277,13 @@ While a revision is unconfirmed, only `save -` works.")]
     #[command(after_help = "\
 Examples:
   millrace place 'proto udp dport 5201' worker   # never offload these flows
-  millrace place 'dst 10.2.0.0/16' xdp           # offload these flows, and keep idle ones offloaded
-  millrace place stats1 xdp                      # offload the packets of the instance `stats1`
+  millrace place 'dst 10.2.0.0/16' offload       # offload these flows, and keep idle ones offloaded
+  millrace place stats1 offload                  # offload the packets of the instance `stats1`
   millrace place 'proto udp dport 5201' auto     # remove the placement of these flows
   millrace place list                            # list placements, and why flows are not offloaded
-  millrace place show 'proto udp'                # show where each of these flows is forwarded
+  millrace place show 'proto udp'                # show the level of each of these flows
 
-xdp: the XDP program of the ingress port forwards the flow (offload). Output calls this level `driver`.
+At the level `offload`, the XDP program of the ingress port forwards the flow.
 Without a placement, the router offloads active flows that need no worker.
 The first placement that matches a flow applies.")]
     Place(Place),

@@ -90,7 +90,7 @@ pub(super) fn beside_others(
     router.stop()?;
     let (ours, theirs) = (median(&shares), median(&controls));
     let case = format!(
-        "in the driver, {} at {rate} packets a second, beside {OTHERS} {what}: what arrives",
+        "offloaded, {} at {rate} packets per second, beside {OTHERS} {what}: arriving share",
         traffic.case
     );
     (options.progress)(&format!("{case}: {ours:.3} %, beside as many that a filter drops {theirs:.3} %"));

@@ -16,7 +16,7 @@ use crate::testbed::sink::sink;
 use crate::{BenchError, Measurement, Options, Subject};
 
 /// Name of the case in which packets bypass the worker.
-pub(super) const DRIVER: &str = "ports to driver and out";
+pub(super) const DRIVER: &str = "ports to offload and out";
 /// Duration of the traffic before counting starts.
 const WARM_UP: Duration = Duration::from_millis(250);
 const COUNTED: Duration = Duration::from_millis(600);

@@ -70,5 +70,5 @@ pub(crate) fn go_down(router: &Router, load: &Load, wanted: u64, all: u64) -> Re
         Ok(there >= wanted)
     })?;
     let problem = || format!("only {there} of {all} flows were offloaded within {GOING_DOWN:?}");
-    if are_down { Ok(()) } else { Err(BenchError::measurement("flows in the driver", problem())) }
+    if are_down { Ok(()) } else { Err(BenchError::measurement("offloaded flows", problem())) }
 }

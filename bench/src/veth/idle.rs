@@ -25,7 +25,7 @@ const PROCESSOR_LIMIT: f64 = 1.0;
 pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     // Hosts with receive offload accept redirected frames, so the XDP program forwards.
     set_receive_offload(network, "on")?;
-    let driver = round_trips_and_use(network, options, "in the driver");
+    let driver = round_trips_and_use(network, options, "offloaded");
     set_receive_offload(network, "off")?;
     let [slow, fast, idle] = driver?;
     let [by_worker, ..] = round_trips_and_use(network, options, "by the worker")?;

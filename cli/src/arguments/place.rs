@@ -12,7 +12,7 @@ pub struct Place {
     /// Filter of the flows, or name of an instance.
     #[arg(value_name = "FLOW|INSTANCE", required = true)]
     pub flow: Option<String>,
-    /// Where the flows are forwarded.
+    /// Level that forwards the flows.
     #[arg(required = true)]
     pub level: Option<PlaceLevel>,
 }
@@ -23,7 +23,7 @@ pub enum PlaceAction {
     /// List placements, and reasons why flows are not offloaded.
     #[command(after_help = "Examples:\n  millrace place list\n  millrace place list --json")]
     List,
-    /// Show whether the XDP program or a worker forwards each flow, and why.
+    /// Show the level of each flow, and the reason.
     #[command(after_help = "Examples:\n  millrace place show\n  millrace place show 'proto udp dport 5201'")]
     Show {
         /// Filter of the flows (default: all flows).
@@ -38,7 +38,8 @@ pub enum PlaceAction {
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum PlaceLevel {
     /// Offload as soon as possible; keep idle flows offloaded.
-    Xdp,
+    #[value(aliases = ["xdp", "driver"])]
+    Offload,
     /// Never offload: a worker forwards the flows.
     Worker,
     /// Remove the placement: offload active flows if possible.

@@ -375,7 +375,7 @@ pub(crate) fn flow_states(counts: FlowStateCounts) -> FlowStatesView {
 /// Returns the view of the flow cache, with its rates.
 pub(crate) fn driver_flows(counts: DriverFlowCounts, rates: &mut Rate, at: Instant) -> DriverFlowsView {
     let DriverFlowCounts { flows, room, inserted, renewed, idle, evicted, refused } = counts;
-    let mut rate = |what: &str, count| rates.read(&format!("flows in the driver, {what}"), count, at);
+    let mut rate = |what: &str, count| rates.read(&format!("offloaded flows, {what}"), count, at);
     DriverFlowsView {
         inserted_rate: rate("inserted", inserted),
         idle_rate: rate("idle", idle),

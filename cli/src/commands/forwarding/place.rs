@@ -35,10 +35,10 @@ pub fn place(client: &Client, place: &Place, json: bool) -> Result<(), Failure> 
 /// Formats the result of a placement as a line.
 fn placed(value: &Value) -> String {
     let [flow, level] = ["flow", "level"].map(|key| plain(&value[key]));
-    let (driver, worker) = (plain(&value["driver"]), plain(&value["worker"]));
+    let (offload, worker) = (plain(&value["offload"]), plain(&value["worker"]));
     let reasons = value["why_worker"].as_object().into_iter().flatten();
     let why: String = reasons.map(|(why, flows)| format!("; {} because {why}", plain(flows))).collect();
-    format!("{flow}: {level}; now {driver} offloaded, {worker} at a worker{why}")
+    format!("{flow}: {level}; now {offload} offloaded, {worker} at a worker{why}")
 }
 
 /// Formats all placements, with the levels of flows.
@@ -47,7 +47,7 @@ pub fn listed(value: &Value) -> String {
     let budget = &value["budget"];
     text += &format!(
         "\nall flows: {} offloaded, {} at a worker\n",
-        plain(&value["driver"]),
+        plain(&value["offload"]),
         plain(&value["worker"])
     );
     for (why, flows) in value["why_worker"].as_object().into_iter().flatten() {
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn what_was_placed_is_said_in_a_line() {
-        let value = json!({"flow": "dport 9", "level": "worker", "driver": 0, "worker": 2, "why_worker": {"a placement pins it to the worker": 2}});
+        let value = json!({"flow": "dport 9", "level": "worker", "offload": 0, "worker": 2, "why_worker": {"a placement pins it to the worker": 2}});
         let line =
             "dport 9: worker; now 0 offloaded, 2 at a worker; 2 because a placement pins it to the worker";
         assert_eq!(placed(&value), line);
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn the_list_says_why_flows_are_at_a_worker() {
         let value = json!({
-            "placements": [], "driver": 3, "worker": 1, "why_worker": {"a filter copies its packets": 1},
+            "placements": [], "offload": 3, "worker": 1, "why_worker": {"a filter copies its packets": 1},
             "budget": {"instructions": 10, "forward": 5, "longest_way": 4, "police": 2, "ask": 1, "form": 3},
         });
         let text = listed(&value);

@@ -114,7 +114,7 @@ port = [ # the inside
 #[test]
 fn placements_stand_in_the_order_in_which_they_count() {
     let place = |flow: &str, level: &str| format!("[[place]]\nflow = \"{flow}\"\nlevel = \"{level}\" # so\n");
-    let [all, udp, tcp] = [("*", "worker"), ("proto udp", "xdp"), ("proto tcp", "worker")]
+    let [all, udp, tcp] = [("*", "worker"), ("proto udp", "offload"), ("proto tcp", "worker")]
         .map(|(flow, level)| place(flow, level));
     for (file, runs, comments) in [
         (format!("{all}{udp}"), format!("{udp}{all}"), 0),

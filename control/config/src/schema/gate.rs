@@ -119,8 +119,9 @@ pub struct Placement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PlacementLevel {
-    /// Offload as soon as possible, even of idle flows.
-    Xdp,
+    /// Offload as soon as possible, even of idle flows. `xdp` and `driver` are read as well.
+    #[serde(alias = "xdp", alias = "driver")]
+    Offload,
     /// Worker.
     Worker,
 }

@@ -117,7 +117,7 @@ pub(crate) fn view(Measured { flow, worker, rate }: Measured, model: &Model) -> 
         bit_rate: rate.map(|(_, bytes)| 8.0 * bytes),
         age: flow.age.as_secs_f64(),
         idle: flow.idle.as_secs_f64(),
-        level: if flow.stays_up.is_none() { "driver" } else { "worker" },
+        level: if flow.stays_up.is_none() { "offload" } else { "worker" },
         why_not_driver: flow.stays_up.map(|why| placement::words(why, model)),
         placed: flow.placed,
         worker,

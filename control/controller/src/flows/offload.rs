@@ -63,7 +63,7 @@ impl Offload {
             let sends = looks_up && takes && device.queueing.is_none();
             let (receive_queues, queues) = (device.receive_queues(), has_queues(model, *port));
             let can = DriverPort { receives: looks_up, sends, receive_queues, queues };
-            if device.driver == Some(can) {
+            if device.offload == Some(can) {
                 continue;
             }
             // If the device has vanished, the offload can't send by its port until the device is back.
@@ -77,7 +77,7 @@ impl Offload {
             };
             workers.tell(|| OffloadCommand::SetPort(*port, can))?;
             // Stored only after the command was sent, so that a failed command is repeated next time.
-            device.driver = Some(can);
+            device.offload = Some(can);
         }
         Ok(())
     }

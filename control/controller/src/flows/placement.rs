@@ -83,7 +83,7 @@ pub(crate) fn set_placement(
     let before = model.placements.clone();
     let known = model.placements.iter().position(|placed| placed.what == what);
     let level = match new.level {
-        WantedLevel::Xdp => Some(Level::Driver),
+        WantedLevel::Offload => Some(Level::Driver),
         WantedLevel::Worker => Some(Level::Worker),
         WantedLevel::Auto => None,
     };
@@ -133,10 +133,8 @@ fn placeable(
             may_be_placed(new.level, offload)?;
             let known = Placeable::Instance(name.to_owned());
             return match (new.level, offload.stays_up(id, &model.plugins)) {
-                (WantedLevel::Xdp, Some(why)) if model.placed_instance(name).is_none() => {
-                    Err(ControlError::conflict(format!(
-                        "instance {name:?} can't be placed in the XDP program: {why}"
-                    )))
+                (WantedLevel::Offload, Some(why)) if model.placed_instance(name).is_none() => {
+                    Err(ControlError::conflict(format!("instance {name:?} can't be offloaded: {why}")))
                 }
                 _ => Ok(known),
             };
@@ -158,7 +156,7 @@ fn placeable(
 /// Refuses the offload level where there is no flow cache.
 fn may_be_placed(level: WantedLevel, offload: &Offload) -> Result<(), ControlError> {
     match (level, offload.why_no_cache()) {
-        (WantedLevel::Xdp, Some(why)) => {
+        (WantedLevel::Offload, Some(why)) => {
             Err(ControlError::conflict(format!("no flow can be offloaded: {why}")))
         }
         _ => Ok(()),
@@ -189,7 +187,7 @@ pub(crate) fn check_placements(model: &Model, config: &Config, wrong: &mut Unpla
         return;
     };
     for (index, place) in config.place.iter().enumerate() {
-        if place.level == PlacementLevel::Xdp {
+        if place.level == PlacementLevel::Offload {
             let at = [Step::Key("place"), Step::Entry(index), Step::Key("level")];
             let flow = place.flow.written();
             let problem = format!("placement {flow:?}: no flow can be offloaded: {why}");
@@ -201,7 +199,7 @@ pub(crate) fn check_placements(model: &Model, config: &Config, wrong: &mut Unpla
 /// Number of flows at each level.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Count {
-    pub(crate) driver: u64,
+    pub(crate) offload: u64,
     pub(crate) worker: u64,
     /// Number of flows at a worker, by reason.
     why: Vec<(StaysUp, u64)>,
@@ -210,7 +208,7 @@ pub(crate) struct Count {
 impl Count {
     fn add(&mut self, flow: &FlowReport) {
         let Some(why) = flow.stays_up else {
-            self.driver += 1;
+            self.offload += 1;
             return;
         };
         self.worker += 1;
@@ -228,7 +226,7 @@ impl Count {
         PlacementView {
             flow: placed.what.to_string(),
             level: level(placed.level),
-            driver: self.driver,
+            offload: self.offload,
             worker: self.worker,
             why_worker: self.why(model),
         }
@@ -237,7 +235,7 @@ impl Count {
 
 fn level(level: Level) -> &'static str {
     match level {
-        Level::Driver => "xdp",
+        Level::Driver => "offload",
         Level::Worker => "worker",
     }
 }

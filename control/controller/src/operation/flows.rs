@@ -166,7 +166,7 @@ impl Operation for ListPlacements {
         let view = |(placed, count): (&Placed, &Count)| count.view(placed, &inner.model);
         Ok(PlacementsView {
             placements: placed.iter().zip(&counts).map(view).collect(),
-            driver: all.driver,
+            offload: all.offload,
             worker: all.worker,
             why_worker: all.why(&inner.model),
             budget: budget(),

@@ -125,7 +125,7 @@ fn of_what_is_left_out_nothing_follows() {
 
 #[test]
 fn nothing_is_placed_in_the_driver_where_nothing_can_be_there() {
-    let place = "[[place]]\nflow = \"proto udp\"\nlevel = \"xdp\"\n";
+    let place = "[[place]]\nflow = \"proto udp\"\nlevel = \"offload\"\n";
     let device = "[[port]]\nname = \"lan\"\ndevice = \"lan\"\n";
     let memory = "[[port]]\nname = \"lan\"\nkind = \"memory\"\n";
     for (text, why) in [
@@ -140,7 +140,7 @@ fn nothing_is_placed_in_the_driver_where_nothing_can_be_there() {
     ] {
         let refused = crate::check(&Config::parse(&text, "f").unwrap()).unwrap_err().to_string();
         assert!(refused.contains(why), "{refused}");
-        assert!(crate::check(&Config::parse(&text.replace("xdp", "worker"), "f").unwrap()).is_ok());
+        assert!(crate::check(&Config::parse(&text.replace("offload", "worker"), "f").unwrap()).is_ok());
     }
     for there in [format!("{device}{place}"), format!("[router]\nworkers = 2\n{device}{place}")] {
         assert!(crate::check(&Config::parse(&there, "f").unwrap()).is_ok());

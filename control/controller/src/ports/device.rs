@@ -56,7 +56,7 @@ pub(crate) struct KernelDevice {
     /// Reason why the XDP program does not look up flows in the flow cache; `None` if it does.
     pub stays_up: Option<&'static str>,
     /// Offload capabilities last sent to the workers; `None` before the first time.
-    pub driver: Option<DriverPort>,
+    pub offload: Option<DriverPort>,
     /// Kernel queueing discipline of the device; `None` for a plain queue.
     pub queueing: Option<String>,
     /// Longest packet that the peer device accepts, in bytes; `None` if it accepts the port's MTU.
@@ -195,7 +195,7 @@ impl AttachedDevice {
             programs,
             sockets,
             stays_up,
-            driver: None,
+            offload: None,
             queueing: None,
             short_of: None,
             batches,

@@ -100,7 +100,7 @@ impl Devices {
         workers: &mut Workers,
     ) -> Result<(), ControlError> {
         let queues = has_queues(model, port);
-        let device = self.kernel.get_mut(&port).and_then(|device| device.driver.as_mut());
+        let device = self.kernel.get_mut(&port).and_then(|device| device.offload.as_mut());
         let Some(can) = device.filter(|can| can.queues != queues) else { return Ok(()) };
         let told = DriverPort { queues, ..*can };
         workers.tell(|| OffloadCommand::SetPort(port, told))?;

@@ -240,7 +240,8 @@ fn switch(name: &'static str, from: &str, to: &str, how: Result<&str, &str>) -> 
 fn why_no_redirects(device: &KernelDevice, facts: &DeviceFacts) -> Option<String> {
     let why = device.stays_up.or_else(|| facts.why_no_redirects()).map(ToOwned::to_owned);
     let refused = || "the kernel refused to redirect packets to the device: see the log".to_owned();
-    why.or_else(|| device.why_kept_up()).or_else(|| device.driver.is_some_and(|can| !can.sends).then(refused))
+    why.or_else(|| device.why_kept_up())
+        .or_else(|| device.offload.is_some_and(|can| !can.sends).then(refused))
 }
 
 /// Returns the name of a receive mode in the hardware view.

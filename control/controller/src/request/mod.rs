@@ -24,8 +24,9 @@ pub struct NewPlacement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum WantedLevel {
-    /// Offload level.
-    Xdp,
+    /// Offload level. `xdp` and `driver` are read as well.
+    #[serde(alias = "xdp", alias = "driver")]
+    Offload,
     /// Worker level.
     Worker,
     /// Level chosen by the router.

@@ -35,7 +35,7 @@ pub(crate) fn instances(
             number: id.map_or(u16::MAX, |id| id.0),
             health: report.health.name(),
             faults: report.faults,
-            level: id.map_or("worker", |id| if stays_up(id).is_some() { "worker" } else { "xdp" }),
+            level: id.map_or("worker", |id| if stays_up(id).is_some() { "worker" } else { "offload" }),
             why_worker: id.and_then(stays_up),
             last_fault: Some(report.last_fault).filter(|text| !text.is_empty()),
             suspensions: report.suspensions,

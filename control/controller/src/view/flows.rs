@@ -59,7 +59,7 @@ pub struct FlowView {
     pub age: f64,
     /// Seconds since the last packet of the flow.
     pub idle: f64,
-    /// `driver` for an offloaded flow, else `worker`.
+    /// `offload` for an offloaded flow, else `worker`.
     pub level: &'static str,
     /// Reason why the flow is not offloaded; absent for an offloaded flow.
     pub why_not_driver: Option<String>,

@@ -85,7 +85,7 @@ pub struct HardwarePortView {
 /// Switch: connection that carries packets between two processors, or from a processor to a port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SwitchView {
-    /// Name of the switch: `driver redirect`, `socket rings`, `worker rings`, `batch sending`, `kernel
+    /// Name of the switch: `XDP redirect`, `socket rings`, `worker rings`, `batch sending`, `kernel
     /// hand-over` or `host output`.
     pub name: &'static str,
     /// Name of the source.

@@ -11,7 +11,7 @@ pub struct PlacementsView {
     /// Placements of flows; the first placement that matches a flow counts.
     pub placements: Vec<PlacementView>,
     /// Number of offloaded flows.
-    pub driver: u64,
+    pub offload: u64,
     /// Number of flows at a worker.
     pub worker: u64,
     /// Number of flows at a worker, by reason.
@@ -25,10 +25,10 @@ pub struct PlacementsView {
 pub struct PlacementView {
     /// Flows of the placement: a filter, or `instance NAME`.
     pub flow: String,
-    /// Configured level: `xdp`, `worker`, or `auto` where the router chooses.
+    /// Configured level: `offload`, `worker`, or `auto` where the router chooses.
     pub level: &'static str,
     /// Number of these flows that are offloaded.
-    pub driver: u64,
+    pub offload: u64,
     /// Number of these flows at a worker.
     pub worker: u64,
     /// Number of these flows at a worker, by reason.

@@ -109,7 +109,7 @@ fn what_the_driver_forwards_counts_for_its_route() {
     line.h1.run("ping -c 2 -i 0.2 10.2.0.2");
     router.ask(&["clear"]);
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 2000, 64);
-    eventually("the flow is in the driver", Duration::from_secs(5), || {
+    eventually("the flow is offloaded", Duration::from_secs(5), || {
         (router.row("ports", "name", "r1")["driver_packets"].as_u64()? > 1000).then_some(())
     });
     let report = flow.finish();

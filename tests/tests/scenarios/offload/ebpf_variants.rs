@@ -49,8 +49,8 @@ fn move_to_worker_and_back(router: &Millrace, flow: &Flow) {
         flow.go_on(Duration::from_millis(60));
         // The placement holds as soon as the command returns.
         assert_eq!(driven(router), before);
-        router.json(&["place", "stats", "xdp"]);
-        comes_to(router, "driver");
+        router.json(&["place", "stats", "offload"]);
+        comes_to(router, "offload");
         read(router, "stats");
     }
 }
@@ -67,21 +67,25 @@ fn statistics_count_each_packet_once_wherever_it_is_treated() {
     there.wait_for_arrival();
     back.wait_for_arrival();
     // The flow is offloaded without a command.
-    comes_to(&router, "driver");
+    comes_to(&router, "offload");
     let instance = router.row("instances", "name", "stats");
-    assert_eq!((&instance["level"], &instance["why_worker"]), (&"xdp".into(), &Value::Null), "{instance:#}");
+    assert_eq!(
+        (&instance["level"], &instance["why_worker"]),
+        (&"offload".into(), &Value::Null),
+        "{instance:#}"
+    );
     move_to_worker_and_back(&router, &there);
     // The gathered statistics and other settings change while packets flow.
     router.ask(&["control", "stats", "configure", "what=size"]);
     router.ask(&["instance", "set", "stats", "what=all"]);
-    comes_to(&router, "driver");
+    comes_to(&router, "offload");
     let in_driver = driven(&router);
     let (there, back) = (there.finish(), back.finish());
     let sent = there.sent + back.sent;
     for report in [&there, &back] {
         assert_eq!((report.lost(), report.reordered, report.duplicated), (0, 0, 0), "{report:?}");
     }
-    assert!(in_driver > sent / 50, "{in_driver} of {sent} were forwarded in the driver");
+    assert!(in_driver > sent / 50, "{in_driver} of {sent} were offloaded");
     let counted = read(&router, "stats");
     let bytes = there.sent * (14 + 28 + 64) + back.sent * (14 + 28 + 200);
     assert_eq!((&counted["total"]["packets"], &counted["total"]["bytes"]), (&sent.into(), &bytes.into()));
@@ -110,7 +114,7 @@ fn statistics_count_each_packet_once_wherever_it_is_treated() {
     assert_eq!(zero["total"]["packets"], 0, "{zero:#}");
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
     flow.wait_for_arrival();
-    comes_to(&router, "driver");
+    comes_to(&router, "offload");
     let report = flow.finish();
     assert_eq!(read(&router, "stats")["total"]["packets"], report.sent);
 }
@@ -124,7 +128,7 @@ fn port_filter_drops_in_the_driver_what_it_shall_and_nothing_else() {
     router.ask(&["bind", "web", "--gate", "firewall", "--filter", "proto udp"]);
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 3000, 64);
     flow.wait_for_arrival();
-    comes_to(&router, "driver");
+    comes_to(&router, "offload");
     let before = flow.received();
     flow.go_on(Duration::from_millis(300));
     assert!(flow.received() > before, "port 9000 is in no range");
@@ -133,14 +137,14 @@ fn port_filter_drops_in_the_driver_what_it_shall_and_nothing_else() {
     let arrived = flow.received();
     flow.go_on(Duration::from_millis(300));
     assert!(flow.received() <= arrived + 64, "{} arrived behind the filter", flow.received() - arrived);
-    comes_to(&router, "driver");
+    comes_to(&router, "offload");
     let dropped = driven(&router);
     flow.go_on(Duration::from_millis(200));
     assert_eq!(driven(&router), dropped, "what is dropped is not sent");
     router.json(&["place", "web", "worker"]);
     flow.go_on(Duration::from_millis(200));
     router.json(&["place", "web", "auto"]);
-    comes_to(&router, "driver");
+    comes_to(&router, "offload");
     flow.go_on(Duration::from_millis(200));
     let report = flow.finish();
     let lost = report.lost();
@@ -179,7 +183,7 @@ fn placed_instances_are_part_of_the_configuration() {
     let why = router.row("instances", "name", "stats")["why_worker"].clone();
     assert_eq!(why, "a placement pins it to the worker");
     router.ask(&["place", "instance stats", "auto"]);
-    assert_eq!(level(), "xdp");
+    assert_eq!(level(), "offload");
     assert!(router.try_ask(&["diff", &file]).stdout.contains("place 'instance stats' worker"));
     router.ask(&["apply", &file]);
     assert_eq!(level(), "worker");

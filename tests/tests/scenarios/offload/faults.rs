@@ -26,7 +26,7 @@ fn three() -> (Line, Namespace, Millrace) {
 fn down(line: &Line, router: &Millrace) -> Flow {
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
     flow.wait_for_arrival();
-    let is_down = || router.json(&["flow", "list", "proto udp dport 9000"])["flows"][0]["level"] == "driver";
+    let is_down = || router.json(&["flow", "list", "proto udp dport 9000"])["flows"][0]["level"] == "offload";
     assert!(wait_until(Duration::from_secs(3), is_down).is_some(), "{:#}", router.json(&["place", "list"]));
     flow
 }

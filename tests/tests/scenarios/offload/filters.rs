@@ -22,7 +22,7 @@ fn flow_of(router: &Millrace) -> Value {
 }
 
 fn is_in_driver(router: &Millrace) -> bool {
-    flow_of(router)["level"] == "driver"
+    flow_of(router)["level"] == "offload"
 }
 
 fn filter(router: &Millrace, id: &str) -> Value {

@@ -24,7 +24,7 @@ fn plain_flows_go_down_and_come_up_when_something_is_bound_to_them_without_loss_
     let down = wait_until(Duration::from_secs(3), || by_driver(&router, "r1") > 1000);
     assert!(down.is_some(), "{:#}", router.json(&["show", "ports"]));
     let shown = router.json(&["flow", "list", "proto udp dport 9000"]);
-    assert_eq!(shown["flows"][0]["level"], "driver", "{shown:#}");
+    assert_eq!(shown["flows"][0]["level"], "offload", "{shown:#}");
     // The first answer has rates since the start of the router.
     let driver = router.json(&["show", "status"])["driver_flows"].clone();
     let rates =
@@ -39,7 +39,7 @@ fn plain_flows_go_down_and_come_up_when_something_is_bound_to_them_without_loss_
         let now = router.ask(&["control", "stats", "read", "--json"]);
         assert!(now != counted, "{now}");
         let passed_by = by_driver(&router, "r1") - before;
-        assert_eq!(passed_by, 0, "packets of a bound flow were forwarded in the driver");
+        assert_eq!(passed_by, 0, "packets of a bound flow were offloaded");
         router.ask(&["unbind", "stats", "--gate", "monitor", "--filter", "proto udp dport 9000"]);
         flow.go_on(Duration::from_millis(150));
     }

@@ -27,12 +27,12 @@ fn flows_are_moved_between_driver_and_worker_under_load_without_loss_or_disorder
     };
     let all_at = |level: &str| levels().len() == 2 && levels().iter().all(|one| one == level);
     for _ in 0..MOVES {
-        let placed = router.json(&["place", "proto udp dport 9000", "xdp"]);
-        assert_eq!(placed["level"], "xdp", "{placed:#}");
-        let down = wait_until(Duration::from_secs(5), || all_at("driver"));
+        let placed = router.json(&["place", "proto udp dport 9000", "offload"]);
+        assert_eq!(placed["level"], "offload", "{placed:#}");
+        let down = wait_until(Duration::from_secs(5), || all_at("offload"));
         assert!(down.is_some(), "{:#}", router.json(&["place", "list"]));
         let placed = router.json(&["place", "proto udp dport 9000", "worker"]);
-        assert_eq!((&placed["driver"], &placed["worker"]), (&0.into(), &2.into()), "{placed:#}");
+        assert_eq!((&placed["offload"], &placed["worker"]), (&0.into(), &2.into()), "{placed:#}");
         let before = router.row("ports", "name", "r1")["driver_packets"].clone();
         there.go_on(Duration::from_millis(60));
         // The placement holds as soon as the command returns.
@@ -42,7 +42,7 @@ fn flows_are_moved_between_driver_and_worker_under_load_without_loss_or_disorder
     let listed = router.json(&["place", "list"]);
     assert_eq!(listed["placements"][0]["why_worker"]["a placement pins it to the worker"], 2, "{listed:#}");
     router.ask(&["place", "proto udp dport 9000", "auto"]);
-    let down = wait_until(Duration::from_secs(5), || all_at("driver"));
+    let down = wait_until(Duration::from_secs(5), || all_at("offload"));
     assert!(down.is_some(), "{:#}", router.json(&["place", "list"]));
     for (name, flow) in [("there", there), ("back", back)] {
         let report = flow.finish();
@@ -99,8 +99,8 @@ fn why_a_flow_is_where_it_is_is_said_and_what_cannot_be_is_refused() {
     assert!(placed.starts_with("instance stats: worker; now 0 offloaded"), "{placed}");
     router.ask(&["place", "stats", "auto"]);
     for (arguments, words) in [
-        (["place", "stats", "xdp"], "has no eBPF variant"),
-        (["place", "nonsense", "xdp"], "is neither an instance nor a filter"),
+        (["place", "stats", "offload"], "has no eBPF variant"),
+        (["place", "nonsense", "offload"], "is neither an instance nor a filter"),
         (["place", "proto udp", "auto"], "no placement for"),
     ] {
         router.try_ask(&arguments).assert_refused(1, &[words]);
@@ -112,7 +112,7 @@ fn placements_are_part_of_the_configuration() {
     let Some(_ground) = Ground::enter_alone(&[]) else { return };
     let line = line();
     let ports = "[[port]]\nname = \"r1\"\ndevice = \"r1\"\n[[port]]\nname = \"r2\"\ndevice = \"r2\"\n";
-    let places = "[[place]]\nflow = \"dport 9000 proto udp\"\nlevel = \"worker\"\n[[place]]\nflow = \"*\"\nlevel = \"xdp\"\n";
+    let places = "[[place]]\nflow = \"dport 9000 proto udp\"\nlevel = \"worker\"\n[[place]]\nflow = \"*\"\nlevel = \"offload\"\n";
     let file = line.write("placed.toml", &format!("{ports}{places}"));
     let router = millrace_testkit::Millrace::start(&line.r, &format!("--config {}", file.display()));
     let file = file.display().to_string();
@@ -121,7 +121,7 @@ fn placements_are_part_of_the_configuration() {
         let rows = listed["placements"].as_array().into_iter().flatten();
         rows.map(|row| format!("{} {}", row["flow"], row["level"])).collect::<Vec<_>>()
     };
-    let both = ["\"proto udp dport 9000\" \"worker\"", "\"*\" \"xdp\""];
+    let both = ["\"proto udp dport 9000\" \"worker\"", "\"*\" \"offload\""];
     assert_eq!(wanted(), both);
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
     flow.wait_for_arrival();

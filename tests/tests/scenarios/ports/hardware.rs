@@ -96,7 +96,7 @@ fn why_the_driver_forwards_no_flows_is_said_in_each_case() {
         assert_eq!(row(&router, "ports", "r1")["sockets"], sockets, "{name}");
         // Where a device permits no offload, the router refuses the placement.
         if name == "none.toml" {
-            let placed = router.try_ask(&["place", "proto udp", "xdp"]);
+            let placed = router.try_ask(&["place", "proto udp", "offload"]);
             assert!(placed.code != Some(0) && placed.stderr.contains(why), "{name}: {placed:?}");
         }
         let tap = row(&router, "ports", "t");

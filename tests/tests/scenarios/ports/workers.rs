@@ -140,7 +140,7 @@ fn go_down_and_up(line: &Line, router: &Millrace, case: &str) {
         router.ask(&["bind", "stats", "--gate", "monitor", "--filter", "proto udp"]);
         let before = by_driver();
         flows[0].go_on(Duration::from_millis(150));
-        assert_eq!(by_driver(), before, "{case}: packets of a bound flow were forwarded in the driver");
+        assert_eq!(by_driver(), before, "{case}: packets of a bound flow were offloaded");
         router.ask(&["unbind", "stats", "--gate", "monitor", "--filter", "proto udp"]);
     }
     all_are_down();
@@ -202,7 +202,7 @@ fn what_is_counted_in_the_driver_for_several_workers_is_counted_once() {
     router.ask(&["instance", "create", "statistics", "stats1"]);
     router.ask(&["bind", "stats1", "--gate", "monitor", "--filter", "proto udp"]);
     let listed = router.json(&["instance", "list"]);
-    assert_eq!(listed[0]["level"], "xdp", "{listed:#}");
+    assert_eq!(listed[0]["level"], "offload", "{listed:#}");
     let flows: Vec<Flow> = (9000..9008)
         .map(|port| Flow::start(&line.h1, &line.h2, to(&format!("10.2.0.2:{port}")), 1000, 100))
         .collect();
@@ -213,7 +213,7 @@ fn what_is_counted_in_the_driver_for_several_workers_is_counted_once() {
     router.ask(&["place", "stats1", "worker"]);
     let before = by_driver();
     flows[0].go_on(Duration::from_millis(150));
-    assert_eq!(by_driver(), before, "packets of a placed instance were forwarded in the driver");
+    assert_eq!(by_driver(), before, "packets of a placed instance were offloaded");
     router.ask(&["place", "stats1", "auto"]);
     assert!(wait_until(Duration::from_secs(5), || by_driver() > before + 2000).is_some());
     let reports: Vec<_> = flows.into_iter().map(Flow::finish).collect();

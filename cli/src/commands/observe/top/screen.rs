@@ -201,7 +201,7 @@ mod tests {
             queues: json!([{"port": "wan", "name": "voice", "promised": 20_000_000, "delivered": 472_974, "held_packets": 0}]),
             instances: json!([{"name": "s1", "plugin": "statistics", "health": "well", "faults": {},
                                "bindings": [{"packets": packets}, {"packets": 4}]}]),
-            flows: json!({"found": 1, "flows": [{"packet_rate": 5.0, "bit_rate": 1e4, "level": "driver",
+            flows: json!({"found": 1, "flows": [{"packet_rate": 5.0, "bit_rate": 1e4, "level": "offload",
                                                  "flow": "src 10.1.0.2 dst 10.2.0.2", "bindings": ["monitor s1"]}]}),
         }
     }

@@ -161,24 +161,24 @@ fn of_router(status: &StatusView, summary: &SummaryView) -> Vec<Family> {
 
 /// Returns the families of the offload and of the kernel's mirror; they have no values without these parts.
 fn of_parts(status: &StatusView) -> [Family; 6] {
-    let driver = status.driver_flows.as_ref();
+    let offload = status.driver_flows.as_ref();
     let mirror = status.mirror.as_ref();
     [
-        gauge("driver_flows", "Offloaded flows", some(driver.map(|driver| driver.flows))),
+        gauge("driver_flows", "Offloaded flows", some(offload.map(|flows| flows.flows))),
         gauge(
             "driver_flows_most",
             "Maximum number of offloaded flows",
-            some(driver.map(|driver| driver.most)),
+            some(offload.map(|flows| flows.most)),
         ),
         counter(
             "driver_flows_evicted",
             "Offloaded flows evicted for heavier flows",
-            some(driver.map(|driver| driver.evicted)),
+            some(offload.map(|flows| flows.evicted)),
         ),
         counter(
             "driver_flows_refused",
             "Flows not offloaded because the flow cache was full",
-            some(driver.map(|driver| driver.refused)),
+            some(offload.map(|flows| flows.refused)),
         ),
         counter(
             "mirror_overruns",

@@ -33,7 +33,7 @@ pub struct InstanceView {
     pub counters: BTreeMap<&'static str, u64>,
     /// Host companion of the instance; absent where the plugin has none.
     pub host_companion: Option<HostCompanionView>,
-    /// Lowest level at which the instance treats packets: `xdp` if the plugin's eBPF variant is loaded and
+    /// Lowest level at which the instance treats packets: `offload` if the plugin's eBPF variant is loaded and
     /// may be called, else `worker`.
     pub level: &'static str,
     /// Reason why packets of the instance are not offloaded; absent if they may be.
