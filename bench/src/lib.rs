@@ -82,12 +82,12 @@ const fn as_root(name: &'static str, summary: &'static str, run: Run) -> Bench {
 const BENCHES: [Bench; 20] = [
     as_root(
         "api",
-        "a reserved flow, memory and answers while 400 connections flood the interface over TLS",
+        "a reserved flow, memory use and answer times during a flood of 400 TLS connections to the API",
         api::run,
     ),
     bench(
         "apply",
-        "a configuration with 10,000 filters and 100,000 routes checked, applied, applied again and taken back",
+        "check, apply, repeated apply and rollback of 10,000 filters and 100,000 routes",
         apply::run,
     ),
     as_root(
@@ -97,17 +97,17 @@ const BENCHES: [Bench; 20] = [
     ),
     as_root(
         "driver",
-        "flows in the driver beside the kernel: one, few, many, IPv4 and IPv6, over 500,000 routes, beside filters, a flood of exceptional packets and bound flows",
+        "offloaded flows beside the kernel: one, few, many, IPv4 and IPv6, with 500,000 routes, filters, a flood of exceptional packets, and bound flows",
         driver::run,
     ),
     as_root(
         "levels",
-        "rates and spare time where packets pass from the driver to a worker, the kernel and another worker (VERA, tables 3.3 to 3.5); frames from which a batch is cheaper than a socket (3.1, 3.2)",
+        "rates and spare time of packets from the offload to a worker, the kernel and another worker (VERA, tables 3.3 to 3.5); number of frames from which batch sending beats a socket (3.1, 3.2)",
         levels::run,
     ),
     bench(
         "changes",
-        "forwarding while filters and routes change and new flows flood in, in the pipeline alone",
+        "forwarding during changes of filters and routes and floods of new flows, in the pipeline alone",
         changes::run,
     ),
     bench("classify", "lookups and changes of the filter tables, beside DPDK's ACL library", classify::run),
@@ -118,15 +118,15 @@ const BENCHES: [Bench; 20] = [
     ),
     bench(
         "hot-swap",
-        "instances take each other's place under load, with what they know, in the pipeline alone",
+        "upgrades of instances under load, with state hand-over, in the pipeline alone",
         plugins::hot_swap,
     ),
-    bench("plugin-call", "what a call of a plugin costs, contained and not", plugins::call::run),
-    bench("flow-table", "look-ups and changes of the flow table alone", flow_table::run),
-    bench("gates", "what gates, filters and new flows cost in the pipeline alone", gates::run),
+    bench("plugin-call", "cost of a plugin call, sandboxed and native", plugins::call::run),
+    bench("flow-table", "lookups and changes of the flow table alone", flow_table::run),
+    bench("gates", "cost of gates, filters and new flows, in the pipeline alone", gates::run),
     bench(
         "headers",
-        "packets with long chains of headers beside plain ones, in the pipeline alone",
+        "packets with long header chains compared with plain packets, in the pipeline alone",
         headers::run,
     ),
     bench(
@@ -135,13 +135,13 @@ const BENCHES: [Bench; 20] = [
         instructions::run,
     ),
     bench("memory", "time and instructions per packet in the pipeline alone", memory::run),
-    bench("plugin-load", "from the bytes of a plugin to its first packet", plugin_load::run),
+    bench("plugin-load", "time from the bytes of a plugin to its first packet", plugin_load::run),
     bench(
         "route",
         "lookups and updates of a million IPv4 and 200,000 IPv6 routes, beside DPDK's",
         route::run,
     ),
-    bench("schedule", "queues and link schedulers alone, beside a ring", schedule::run),
+    bench("schedule", "queues and link schedulers alone, compared with a ring", schedule::run),
     as_root(
         "shaping",
         "rates and shares on veth beside the kernel's HTB and TBF; voice through a full link",
@@ -149,7 +149,7 @@ const BENCHES: [Bench; 20] = [
     ),
     as_root(
         "takeover",
-        "how long a flow is interrupted when the router is killed, and when it is started again",
+        "interruption of a flow when the router is killed, and when it restarts",
         takeover::run,
     ),
 ];

@@ -273,7 +273,7 @@ While a revision is unconfirmed, only `save -` works.")]
         after_help = "Examples:\n  millrace flow list --order rate --limit 10   # the 10 flows with the most packets per second\n  millrace flow show 'dst 10.2.0.2 proto tcp'\n  millrace flow flush 'src 10.1.0.2'\n\nA flow is all packets with the same addresses, protocol, ports and ingress port."
     )]
     Flow(FlowAction),
-    /// Pin flows to the XDP program or to a worker, or show which of them forwards each flow.
+    /// Pin flows to a level: offload or worker.
     #[command(after_help = "\
 Examples:
   millrace place 'proto udp dport 5201' worker   # never offload these flows

@@ -147,7 +147,7 @@ fn alternately(
         theirs.push(peers()?);
     }
     let measured =
-        Measurement::median_of(format!("in the driver, {case}"), &ours, "Mpps").beside_runs(peer, &theirs);
+        Measurement::median_of(format!("offloaded, {case}"), &ours, "Mpps").beside_runs(peer, &theirs);
     let ((least, most), ours, theirs) = (extremes(&ours), median(&ours), median(&theirs));
     (options.progress)(&format!(
         "{case}: XDP program {ours:.3} Mpps ({least:.3} to {most:.3}), {peer} {theirs:.3} Mpps"

@@ -3,7 +3,7 @@
 use crate::arguments::Noun;
 
 const PORTS: &str = "port=name | device | driver | mode | state | mtu | rx=rx_packets | tx=tx_packets \
-    | rx/s=rx_rate | tx/s=tx_rate | rx b/s=rx_bits | tx b/s=tx_bits | by driver=driver_packets \
+    | rx/s=rx_rate | tx/s=tx_rate | rx b/s=rx_bits | tx b/s=tx_bits | offloaded=driver_packets \
     | to host=to_host | drops";
 
 const ROUTES: &str = "to | kind | next hops=next_hops | source | protocol | queued=queued_packets \
@@ -15,12 +15,12 @@ const NEIGHBOURS: &str = "address | port | mac | state";
 const INSTANCES: &str = "instance=name | plugin | settings | health | packets | packets/s=packet_rate \
     | last fault=last_fault | counters | bindings";
 
-const GATES: &str = "gate=name | position | table | why another=moved | bytes=memory | links \
+const GATES: &str = "gate=name | position | table | reason for the table=moved | bytes=memory | links \
     | bindings";
 
 const PLUGINS: &str = "plugin=name | version | signature | positions | summary";
 
-const QUARANTINE: &str = "instance | plugin | since | here=is_here | why";
+const QUARANTINE: &str = "instance | plugin | since | exists=is_here | why";
 
 const DROPS: &str = "packets | per second=rate | reason | meaning | ports";
 

@@ -178,7 +178,7 @@ impl fmt::Display for Plan {
         }
         writeln!(f, "{} would be mirrored", count(self.routes, "route of the kernel"))?;
         let mut installed = self.installed.iter();
-        installed.try_for_each(|route| writeln!(f, "route {route} would be given to the kernel"))?;
+        installed.try_for_each(|route| writeln!(f, "route {route} would be added to the kernel"))?;
         self.filters.iter().take(LISTED).try_for_each(|filter| writeln!(f, "filter: {filter}"))?;
         if let Some(more) = self.filters.len().checked_sub(LISTED).filter(|more| *more > 0) {
             writeln!(f, "and {}", count(more, "more filter"))?;

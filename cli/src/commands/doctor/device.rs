@@ -85,14 +85,14 @@ impl DeviceView {
         let report = probe.ok();
         let program = report.and_then(|report| report.attached.as_ref());
         let attached = program.map(|program| {
-            let place = if program.native { "in the driver" } else { "generic" };
+            let place = if program.native { "native" } else { "generic" };
             format!("{} (id {}, {place})", program.name, program.id)
         });
         let is_port = program.is_some_and(|program| program.ours);
         let mut problems = problems(link);
         problems.extend(attached.as_ref().filter(|_| !is_port).map(|program| {
             format!(
-                "XDP program {program} of another application is attached, and a port does not replace it: \
+                "XDP program {program} of another application is attached, and Millrace does not replace it: \
                  detach the program"
             )
         }));
@@ -228,15 +228,15 @@ fn faster(report: &DeviceReport, choice: Option<&Choice>) -> Vec<String> {
     let advice = [
         (
             mode == Some("generic") && report.mtu > ONE_BUFFER,
-            format!("an MTU of {ONE_BUFFER} or less: many drivers do XDP only when a frame fits one buffer"),
+            format!("an MTU of {ONE_BUFFER} or less: many drivers support XDP only if a frame fits one buffer"),
         ),
         (
             matches!(mode, Some("generic" | "ring")),
-            "a device whose driver has XDP: the kernel would make no socket buffer for each frame".to_owned(),
+            "a device whose driver supports XDP: no socket buffer for each frame".to_owned(),
         ),
         (
             is_native && !is_veth,
-            "a card with zero-copy AF_XDP (drivers ice, i40e, ixgbe, mlx5_core, …): no copy per frame".to_owned(),
+            "a NIC with zero-copy AF_XDP (drivers ice, i40e, ixgbe, mlx5_core, …): no copy per frame".to_owned(),
         ),
         (
             no_redirects && is_veth,
@@ -246,16 +246,16 @@ fn faster(report: &DeviceReport, choice: Option<&Choice>) -> Vec<String> {
         ),
         (
             no_redirects && !is_veth,
-            "a driver that takes redirected frames (ndo-xmit): it would send plain flows without the worker".to_owned(),
+            "a driver that accepts redirected frames (ndo-xmit): the XDP program can then send offloaded flows by it".to_owned(),
         ),
         (
             is_veth,
-            "a real card instead of the virtual pair: a veth copies each frame, on the sender's processor".to_owned(),
+            "a NIC instead of a veth, which copies each frame on the sender's processor".to_owned(),
         ),
         (
             queues > 1,
             format!(
-                "one receive queue (now {queues}: ethtool -L {} combined 1): the router has one worker, which asks each queue",
+                "one receive queue (now {queues}: ethtool -L {} combined 1): a worker polls every queue",
                 report.name
             ),
         ),

@@ -103,7 +103,7 @@ fn permissions(capabilities: u64) -> Finding {
     let missing: Vec<&str> =
         NEEDED.iter().filter(|(_, number)| !has(capabilities, *number)).map(|(name, _)| *name).collect();
     match missing.as_slice() {
-        [] => Ok("all that `run` needs".to_owned()),
+        [] => Ok("all capabilities that `run` needs".to_owned()),
         missing => Err(format!("missing: {}; run as root", missing.join(", "))),
     }
 }
@@ -137,7 +137,9 @@ fn jit(value: &str) -> Finding {
     match value {
         "1" | "2" => Ok("on".to_owned()),
         // The switch exists only in the first network namespace, and not in a kernel that always compiles.
-        "" => Ok("its sysctl is not visible in this network namespace, or does not exist".to_owned()),
+        "" => {
+            Ok("unknown: the sysctl is not visible in this network namespace, or does not exist".to_owned())
+        }
         _ => Err("off: the XDP program is interpreted; sysctl -w net.core.bpf_jit_enable=1".to_owned()),
     }
 }

@@ -31,7 +31,7 @@ pub fn flow(client: &Client, action: &FlowAction, json: bool) -> Result<(), Fail
         }
         FlowAction::Flush { flows } => {
             let value = client.send(Method::DELETE, &flows_path(flows.filter(), ""), None)?;
-            done(&value, &format!("{} forgotten", count(plain(&value["flushed"]), "flow")), json);
+            done(&value, &format!("{} flushed", count(plain(&value["flushed"]), "flow")), json);
         }
     }
     Ok(())

@@ -130,7 +130,7 @@ fn queue_path(port: &str, queue: &str) -> String {
 /// Formats queues and their flow queues as tables.
 fn listed(queues: &[Value]) -> String {
     if queues.is_empty() {
-        return "there is no queue: a port has some when it has a scheduler (`scheduler add`)\n".to_owned();
+        return "no queues: `scheduler add` creates the queues of a port\n".to_owned();
     }
     let line = |queue: &Value| {
         let mut line = spelled(queue);

@@ -110,7 +110,7 @@ fn described(costs: &Costs) -> String {
     format!(
         "plugin {} {}, packets of {} bytes\n\
         module {} bytes, compiled in {:.1} ms to {} bytes\n\
-        an instance begins in {:.2} ms, with {} bytes of memory, of which {} are used\n{}",
+        an instance starts in {:.2} ms, with {} bytes of memory, {} of them used\n{}",
         costs.plugin,
         costs.version,
         costs.packet,

@@ -72,7 +72,7 @@ fn say_queueing(port: PortId, discipline: Option<&str>, model: &Model, events: &
         }
         None => {
             let text =
-                format!("port {name}: the kernel's queueing discipline that its packets bypassed is gone");
+                format!("port {name}: the kernel removed the qdisc that packets of the router bypassed");
             tracing::info!(port = %name, "{text}");
             events.note(EventKind::QueueingGone, name, text, details);
         }

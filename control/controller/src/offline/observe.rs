@@ -41,7 +41,7 @@ impl OfflineRouter {
         sources
     }
 
-    /// Explains what the router would do with a packet.
+    /// Explains how the router would treat a packet.
     pub fn lookup(&mut self, packet: &str) -> Result<LookupView, ControlError> {
         let question = parse_packet(packet, &self.model)?;
         let worker = self.workers.owner_of_flow(&question.key);

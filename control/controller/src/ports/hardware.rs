@@ -103,7 +103,7 @@ impl Parts<'_> {
         if self.workers == 1 {
             return Vec::new();
         }
-        let how = "a ring of parcels for each two, one copy for each packet";
+        let how = "a ring for each pair of workers; copies each packet once";
         vec![switch("worker rings", "each worker", "each other worker", Ok(how))]
     }
 
@@ -210,20 +210,21 @@ impl Parts<'_> {
         no_redirects: Option<&str>,
     ) -> Vec<SwitchView> {
         let (name, worker) = (&plan.settings.name, self.owner_name(plan));
-        let redirects = no_redirects.map_or(Ok("by the driver, without a worker"), Err);
-        let mut switches = vec![switch("driver redirect", "xdp of every port", name, redirects)];
+        let redirects = no_redirects.map_or(Ok("the XDP program redirects frames, without a worker"), Err);
+        let mut switches = vec![switch("XDP redirect", "xdp of every port", name, redirects)];
         let up = self.ways_up(plan, mode, device).into_iter();
         switches.extend(up.map(|(to, how)| switch("socket rings", processor, &to, Ok(&how))));
-        let batches = format!("a program that is run with {LEAST_BATCH} live frames or more");
+        let batches = format!("test runs of an XDP program, with {LEAST_BATCH} live frames or more each");
         let no_batches =
-            "needs a veth with one queue that accepts redirected frames; packets are sent by the socket";
+            "needs a veth with one queue that accepts redirected frames; the socket sends instead";
         let batches = if device.batches.is_open() { Ok(&*batches) } else { Err(no_batches) };
         switches.push(switch("batch sending", &worker, name, batches));
-        let handover = "programs that are run with live frames, up to 3,328 bytes each";
+        let handover = "test runs of an XDP program, with live frames up to 3,328 bytes";
         let kernel = format!("{HOST}, as from {name}");
         switches.push(switch("kernel hand-over", &worker, &kernel, Ok(handover)));
         if self.devices.host_outputs.has(plan.id) {
-            let how = format!("what the kernel sends by {name} is caught at tcx egress, for its scheduler");
+            let how =
+                format!("a tcx program at egress of {name} redirects packets of the kernel to the scheduler");
             switches.push(switch("host output", HOST, &worker, Ok(&how)));
         }
         switches

@@ -28,7 +28,7 @@ const NAMED: usize = 10;
 #[derive(Debug, Default)]
 pub(crate) struct WantedRoutes {
     watched: BTreeMap<IpNet, Watched>,
-    /// Last prefix of the previous comparison; `None` to start anew.
+    /// Last prefix of the previous comparison; `None` to start from the first route.
     pub(super) compared: Option<IpNet>,
 }
 

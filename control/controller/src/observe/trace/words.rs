@@ -146,7 +146,7 @@ impl Words<'_> {
             StageOutcome::Again => ("classify", "classify again".to_owned()),
         };
         let Some(bound) = model.plugins.binding(binding) else {
-            let gone = said("gate", format!("gate {name}, a binding that is gone: {came}"));
+            let gone = said("gate", format!("gate {name}, a removed binding: {came}"));
             return TraceStepView { gate: Some(name), verdict: Some(verdict), ..gone };
         };
         let (action, filter) = (show::action(&bound.action, model), bound.filter.to_string());
@@ -205,7 +205,7 @@ impl Words<'_> {
             None => "FIFO".to_owned(),
         };
         let name = self.port(port);
-        let text = format!("port {name}, {place}, {} before it", count(before, "packet"));
+        let text = format!("port {name}, {place}, {} ahead", count(before, "packet"));
         TraceStepView { port: Some(name), ..said("queue", text) }
     }
 
@@ -270,8 +270,8 @@ fn classified(found: FlowFound, bindings: u8, in_driver: bool) -> TraceStepView 
         0 => "no binding".to_owned(),
         bindings => count(bindings, "binding"),
     };
-    let driver = if in_driver { "; the driver forwards this flow while it is not traced" } else { "" };
-    let step = said("classify", format!("{how}; {bound}{driver}"));
+    let offload = if in_driver { "; the flow is offloaded when not traced" } else { "" };
+    let step = said("classify", format!("{how}; {bound}{offload}"));
     TraceStepView { verdict: Some(verdict), ..step }
 }
 
