@@ -11,7 +11,6 @@ mod callgrind;
 mod changes;
 mod classify;
 mod counters;
-mod driver;
 mod error;
 mod family;
 mod flow_table;
@@ -22,6 +21,7 @@ mod interrupt;
 mod levels;
 mod measurement;
 mod memory;
+mod offload;
 mod peer;
 mod plugin_load;
 mod plugins;
@@ -64,7 +64,7 @@ pub struct Options<'a> {
     pub binary: PathBuf,
     /// Workload of the router in memory. `None` selects all workloads that have a promise.
     pub workload: Option<Workload>,
-    /// Text that a case's name must contain, for the benchmarks `driver` and `levels`. `None` selects all
+    /// Text that a case's name must contain, for the benchmarks `offload` and `levels`. `None` selects all
     /// cases.
     pub case: Option<String>,
     /// Callback for progress lines, without newline.
@@ -96,9 +96,9 @@ const BENCHES: [Bench; 20] = [
         veth::run,
     ),
     as_root(
-        "driver",
+        "offload",
         "offloaded flows beside the kernel: one, few, many, IPv4 and IPv6, with 500,000 routes, filters, a flood of exceptional packets, and bound flows",
-        driver::run,
+        offload::run,
     ),
     as_root(
         "levels",
@@ -180,7 +180,9 @@ pub fn run(name: &str, options: &mut Options<'_>) -> Result<Vec<Measurement>, Be
     if let Some(result) = PARTS.iter().find_map(|part| part(name)) {
         return result.map(|()| Vec::new());
     }
-    let Some(bench) = list().iter().find(|bench| bench.name == name) else {
+    // `driver` is the earlier name of `offload`.
+    let wanted = if name == "driver" { "offload" } else { name };
+    let Some(bench) = list().iter().find(|bench| bench.name == wanted) else {
         let known = list().iter().map(|bench| bench.name).collect::<Vec<_>>().join(", ");
         return Err(BenchError::Unknown { name: name.to_owned(), known });
     };

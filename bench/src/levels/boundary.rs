@@ -16,7 +16,7 @@ use crate::testbed::sink::sink;
 use crate::{BenchError, Measurement, Options, Subject};
 
 /// Name of the case in which packets bypass the worker.
-pub(super) const DRIVER: &str = "ports to offload and out";
+pub(super) const OFFLOAD: &str = "ports to offload and out";
 /// Duration of the traffic before counting starts.
 const WARM_UP: Duration = Duration::from_millis(250);
 const COUNTED: Duration = Duration::from_millis(600);
@@ -55,7 +55,7 @@ struct Run {
 }
 
 /// Measures the rate of the offload alone, and its time per packet.
-pub(super) fn through_driver(
+pub(super) fn through_offload(
     network: &Network,
     size: Size,
     options: &mut Options<'_>,
@@ -78,12 +78,12 @@ pub(super) fn through_driver(
         router.stop()?;
     }
     let takes = 1e3 / median(&rates) - 1e3 / median(&alone);
-    let case = format!("{DRIVER}, {}", size.words());
-    (options.progress)(&format!("{case}: {:.3} Mpps, the driver takes {takes:.0} ns", median(&rates)));
+    let case = format!("{OFFLOAD}, {}", size.words());
+    (options.progress)(&format!("{case}: {:.3} Mpps, the offload takes {takes:.0} ns", median(&rates)));
     let rate = Measurement::median_of(format!("{case}: rate"), &rates, "Mpps")
         .beside_runs("sender and receiver alone", &alone)
         .peer_about(Subject::Generator);
-    Ok(vec![rate, Measurement::of(format!("{case}: time of the driver"), takes, "ns")])
+    Ok(vec![rate, Measurement::of(format!("{case}: time of the offload"), takes, "ns")])
 }
 
 impl Boundary {
@@ -103,11 +103,11 @@ impl Boundary {
         }
         let of = |figure: fn(&Run) -> f64| runs.iter().map(figure).collect::<Vec<f64>>();
         let case = format!("{}, {}", self.case, size.words());
-        let driver: Vec<f64> = runs.iter().zip(&alone).map(|(run, alone)| run.below - alone).collect();
+        let offload: Vec<f64> = runs.iter().zip(&alone).map(|(run, alone)| run.below - alone).collect();
         let figures = [
             ("rate", of(|run| run.rate), "Mpps"),
-            ("time of the driver", driver, "ns"),
-            ("spare on the driver's processor", of(|run| spare(run.rate, run.below)), "ns"),
+            ("time of the offload", offload, "ns"),
+            ("spare on the offload's processor", of(|run| spare(run.rate, run.below)), "ns"),
             ("time of the worker", of(|run| run.worker), "ns"),
             ("of it in the kernel", of(|run| run.kernel), "ns"),
             ("spare on the worker's processor", of(|run| spare(run.rate, run.worker)), "ns"),

@@ -18,7 +18,7 @@ use std::time::Duration;
 use millrace_offload::Flows;
 use millrace_workbench::cycles;
 
-use self::boundary::{Boundary, through_driver};
+use self::boundary::{Boundary, through_offload};
 use crate::memory::traffic::Size;
 use crate::testbed::frame::udp;
 use crate::testbed::network::{BESIDE, Network, SINK};
@@ -41,11 +41,11 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     network.connect_beside()?;
     let mut results = Vec::new();
     let boundaries = [
-        Boundary { case: "driver to worker and out", to: SINK, device: "s0" },
-        Boundary { case: "driver to worker to kernel and out", to: BESIDE, device: "s1" },
+        Boundary { case: "offload to worker and out", to: SINK, device: "s0" },
+        Boundary { case: "offload to worker to kernel and out", to: BESIDE, device: "s1" },
     ];
-    for size in SIZES.into_iter().filter(|size| is_wanted(boundary::DRIVER, *size)) {
-        results.extend(through_driver(&network, size, options)?);
+    for size in SIZES.into_iter().filter(|size| is_wanted(boundary::OFFLOAD, *size)) {
+        results.extend(through_offload(&network, size, options)?);
     }
     for boundary in boundaries {
         for size in SIZES.into_iter().filter(|size| is_wanted(boundary.case, *size)) {

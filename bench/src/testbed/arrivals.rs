@@ -66,7 +66,7 @@ pub(crate) fn go_down(router: &Router, load: &Load, wanted: u64, all: u64) -> Re
     let are_down = wait_until(GOING_DOWN, || {
         let status: serde_json::Value =
             serde_json::from_str(&router.tell(&["show", "status", "--json"])?).unwrap_or_default();
-        there = status["driver_flows"]["flows"].as_u64().unwrap_or_default();
+        there = status["offloaded_flows"]["flows"].as_u64().unwrap_or_default();
         Ok(there >= wanted)
     })?;
     let problem = || format!("only {there} of {all} flows were offloaded within {GOING_DOWN:?}");

@@ -25,9 +25,9 @@ const PROCESSOR_LIMIT: f64 = 1.0;
 pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     // Hosts with receive offload accept redirected frames, so the XDP program forwards.
     set_receive_offload(network, "on")?;
-    let driver = round_trips_and_use(network, options, "offloaded");
+    let offloaded = round_trips_and_use(network, options, "offloaded");
     set_receive_offload(network, "off")?;
-    let [slow, fast, idle] = driver?;
+    let [slow, fast, idle] = offloaded?;
     let [by_worker, ..] = round_trips_and_use(network, options, "by the worker")?;
     let slow = slow.promising_ratio(Bound::AtMost, ROUND_TRIP_LIMIT);
     Ok(vec![slow, fast, idle.promising(Bound::AtMost, PROCESSOR_LIMIT), by_worker])

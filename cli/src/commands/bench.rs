@@ -18,7 +18,7 @@ const COLUMNS: &str = "case | ours | spread | unit | peer | peer name=peer_name 
 /// Name of the benchmark with options of its own.
 const INSTRUCTIONS: &str = "instructions";
 const MEMORY: &str = "memory";
-const WITH_CASES: [&str; 2] = ["driver", "levels"];
+const WITH_CASES: [&str; 2] = ["offload", "levels"];
 
 /// Runs a benchmark, or lists them.
 pub fn bench(bench: &Bench, json: bool) -> Result<(), Failure> {

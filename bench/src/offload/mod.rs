@@ -1,4 +1,4 @@
-//! `driver`: rate of offloaded flows on veth, compared with the kernel's forwarding. There are cases with
+//! `offload`: rate of offloaded flows on veth, compared with the kernel's forwarding. There are cases with
 //! one, few and many flows, with many routes, with filters, with a flood of exceptional packets, and with
 //! flows bound to an instance.
 //!
@@ -60,7 +60,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
         results.extend(beside_kernel(&network, &routed, options)?);
     }
     match results.is_empty() {
-        true => Err(BenchError::measurement("driver", format!("no case matches {wanted:?}"))),
+        true => Err(BenchError::measurement("offload", format!("no case matches {wanted:?}"))),
         false => Ok(results),
     }
 }
@@ -143,7 +143,7 @@ fn alternately(
 ) -> Result<(Measurement, f64, f64), BenchError> {
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..RUNS {
-        ours.push(driver_run(network, traffic, options, &prepare)?);
+        ours.push(offload_run(network, traffic, options, &prepare)?);
         theirs.push(peers()?);
     }
     let measured =
@@ -156,7 +156,7 @@ fn alternately(
 }
 
 /// Returns the arriving rate through a prepared router that has offloaded the flows.
-fn driver_run(
+fn offload_run(
     network: &Network,
     traffic: &Traffic,
     options: &Options<'_>,

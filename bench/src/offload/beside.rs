@@ -118,7 +118,7 @@ fn share(
     settled(network)?;
     let (made, arrived) = (made() - before.0, network.s.received("s0")? - before.1);
     match made {
-        0 => Err(BenchError::measurement("driver", "no packet was sent beside the flood")),
+        0 => Err(BenchError::measurement("offload", "no packet was sent beside the flood")),
         made => Ok(arrived as f64 * 100.0 / made as f64),
     }
 }
@@ -135,6 +135,6 @@ fn settled(network: &Network) -> Result<(), BenchError> {
     if is_quiet {
         Ok(())
     } else {
-        Err(BenchError::measurement("driver", "packets still arrive after the generator stopped"))
+        Err(BenchError::measurement("offload", "packets still arrive after the generator stopped"))
     }
 }
