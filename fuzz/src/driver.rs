@@ -5,7 +5,7 @@ use std::cell::RefCell;
 
 use millrace_offload::fuzzing::DryRuns;
 
-use crate::driver_forms::Forms;
+use crate::ebpf_variants::Forms;
 use crate::input::Input;
 use crate::router::frames::next_frames;
 

@@ -3,7 +3,7 @@
 mod configuration;
 mod decoders;
 mod driver;
-mod driver_forms;
+mod ebpf_variants;
 mod input;
 mod interface;
 mod netlink;

@@ -1,9 +1,9 @@
 //! Compiles the plugin's eBPF variant.
 
 fn main() {
-    println!("cargo::rerun-if-changed=driver");
+    println!("cargo::rerun-if-changed=ebpf");
     println!("cargo::rerun-if-env-changed=CLANG");
-    if let Err(problem) = millrace_bpf::compile_form("driver/form.c") {
+    if let Err(problem) = millrace_bpf::compile_form("ebpf/form.c") {
         println!("cargo::error={problem}");
     }
 }

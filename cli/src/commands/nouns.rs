@@ -3,7 +3,7 @@
 use crate::arguments::Noun;
 
 const PORTS: &str = "port=name | device | driver | mode | state | mtu | rx=rx_packets | tx=tx_packets \
-    | rx/s=rx_rate | tx/s=tx_rate | rx b/s=rx_bits | tx b/s=tx_bits | offloaded=driver_packets \
+    | rx/s=rx_rate | tx/s=tx_rate | rx b/s=rx_bits | tx b/s=tx_bits | offloaded=offloaded_packets \
     | to host=to_host | drops";
 
 const ROUTES: &str = "to | kind | next hops=next_hops | source | protocol | queued=queued_packets \

@@ -105,6 +105,6 @@ impl Router {
         self.on_death = from.on_death;
         self.flows_max = from.flows_max;
         self.flow_idle = from.flow_idle;
-        self.driver_flows = from.driver_flows;
+        self.offloaded_flows = from.offloaded_flows;
     }
 }

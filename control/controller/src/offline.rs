@@ -16,9 +16,9 @@ use ipnet::IpNet;
 use millrace_classify::CompiledSelection;
 use millrace_config::{Config, one_flow};
 use millrace_pipeline::{
-    Command, DriverCache, DriverFlowCounts, DriverPort, FlowCommand, FlowCounts, FlowReport, FlowScan,
-    GateTables, NeighbourChange, NeighbourCommand, NeighbourKnowledge, OffloadCommand, Piece, PluginCommand,
-    PortCommand, PortCount, ReversePath, SchedulerCommand, Snapshot,
+    Command, FlowCommand, FlowCounts, FlowReport, FlowScan, GateTables, NeighbourChange, NeighbourCommand,
+    NeighbourKnowledge, OffloadCommand, OffloadPort, OffloadedFlowCounts, Piece, PluginCommand, PortCommand,
+    PortCount, ReversePath, SchedulerCommand, Snapshot, WorkerFlowCache,
 };
 use millrace_plugin::{BindingCounts, BindingId};
 use millrace_plugin_abi::Plugin;
@@ -137,14 +137,14 @@ impl OfflineRouter {
 
     /// Enables offload at these ports, as ingress and egress of flows. `cache` returns the flow cache for a
     /// worker's number.
-    pub fn set_driver(&mut self, cache: impl Fn(usize) -> Box<dyn DriverCache>, ports: &[&str]) {
+    pub fn set_flow_cache(&mut self, cache: impl Fn(usize) -> Box<dyn WorkerFlowCache>, ports: &[&str]) {
         let caches = (0..self.workers.len()).map(|worker| OffloadCommand::SetCache(cache(worker)));
         self.workers.tell_each(caches.collect());
         for (plan, handle) in
             self.ports.iter().filter(|(plan, _)| ports.contains(&plan.settings.name.as_str()))
         {
             let receive_queues = (1 << handle.queues()) - 1;
-            let can = DriverPort { receives: true, sends: true, receive_queues, queues: false };
+            let can = OffloadPort { receives: true, sends: true, receive_queues, queues: false };
             self.workers.tell(|| OffloadCommand::SetPort(plan.id, can));
         }
         self.run();
@@ -161,8 +161,8 @@ impl OfflineRouter {
     }
 
     /// Returns the counts of offloaded flows.
-    pub fn driver_flows(&mut self) -> DriverFlowCounts {
-        self.snapshot().driver_flows
+    pub fn offloaded_flows(&mut self) -> OffloadedFlowCounts {
+        self.snapshot().offloaded_flows
     }
 
     fn handle(&self, port: &str) -> Option<&MemoryHandle> {

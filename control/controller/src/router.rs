@@ -89,14 +89,14 @@ impl Inner {
     /// Returns all counters, and the counters of each port's XDP programs read right after them.
     pub fn snapshot_and_shares(&mut self) -> Result<(Snapshot, Vec<KernelShare>), ControlError> {
         let mut snapshot = self.workers.snapshot()?;
-        let shares = self.add_driver_drops(&mut snapshot);
+        let shares = self.add_offload_drops(&mut snapshot);
         Ok((snapshot, shares))
     }
 
     /// Returns the counters without the long lists: scheduler nodes, EtherTypes and neighbours.
     pub fn counters(&mut self) -> Result<Snapshot, ControlError> {
         let mut snapshot = self.workers.counters()?;
-        self.add_driver_drops(&mut snapshot);
+        self.add_offload_drops(&mut snapshot);
         Ok(snapshot)
     }
 
@@ -115,10 +115,10 @@ impl Inner {
         }
     }
 
-    fn add_driver_drops(&self, snapshot: &mut Snapshot) -> Vec<KernelShare> {
+    fn add_offload_drops(&self, snapshot: &mut Snapshot) -> Vec<KernelShare> {
         let share = |plan: &PortPlan| {
             let share = self.share(plan.id);
-            show::add_driver_drops(snapshot, plan.id, &share);
+            show::add_offload_drops(snapshot, plan.id, &share);
             share
         };
         self.model.ports.iter().map(share).collect()

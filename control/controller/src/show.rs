@@ -10,10 +10,10 @@ use ipnet::IpNet;
 use millrace_config::{FilterAction, OnDeath, RouteKind};
 use millrace_forward::Route;
 use millrace_host::PROTOCOL_MILLRACE;
-use millrace_offload::DriverSent;
+use millrace_offload::OffloadSent;
 use millrace_packet::{ClassCounts, DropCounts, DropReason};
 use millrace_pipeline::{
-    DriverFlowCounts, FlowCounts, GateTable, GateTables, ReversePath, Snapshot, wrapping_sum,
+    FlowCounts, GateTable, GateTables, OffloadedFlowCounts, ReversePath, Snapshot, wrapping_sum,
 };
 use millrace_plugin::{
     Action, BindingCounts, BindingCountsPage, BindingDescription, BindingId, FlowStateCounts, Way,
@@ -24,8 +24,8 @@ use millrace_units::{GateId, Instant, PortId, QueueAccount};
 use crate::model::running::policing;
 use crate::model::{Bound, Model};
 use crate::view::{
-    BindingView, DriverFlowsView, DropView, FlowStatesView, FlowTableView, GateLinksView, GateView,
-    NextHopView, QueuesView, RouteView, SummaryView,
+    BindingView, DropView, FlowStatesView, FlowTableView, GateLinksView, GateView, NextHopView,
+    OffloadedFlowsView, QueuesView, RouteView, SummaryView,
 };
 
 /// Counters of a port's XDP program.
@@ -49,7 +49,7 @@ pub(crate) struct KernelShare {
     /// Frames for the router itself that were passed to the kernel or dropped, by class.
     pub classes: ClassCounts,
     /// Packets and bytes that the offload sent out of this port.
-    pub sent: DriverSent,
+    pub sent: OffloadSent,
 }
 
 impl KernelShare {
@@ -65,7 +65,7 @@ impl KernelShare {
 }
 
 /// Adds the drops of a port's XDP program to the workers' drops for the same reasons.
-pub(crate) fn add_driver_drops(snapshot: &mut Snapshot, port: PortId, share: &KernelShare) {
+pub(crate) fn add_offload_drops(snapshot: &mut Snapshot, port: PortId, share: &KernelShare) {
     let Snapshot { ports, unassigned, .. } = snapshot;
     let known = ports.iter_mut().find(|(id, _)| *id == port);
     let drops = known.map_or(unassigned, |(_, count)| &mut count.drops);
@@ -373,10 +373,14 @@ pub(crate) fn flow_states(counts: FlowStateCounts) -> FlowStatesView {
 }
 
 /// Returns the view of the flow cache, with its rates.
-pub(crate) fn driver_flows(counts: DriverFlowCounts, rates: &mut Rate, at: Instant) -> DriverFlowsView {
-    let DriverFlowCounts { flows, room, inserted, renewed, idle, evicted, refused } = counts;
+pub(crate) fn offloaded_flows(
+    counts: OffloadedFlowCounts,
+    rates: &mut Rate,
+    at: Instant,
+) -> OffloadedFlowsView {
+    let OffloadedFlowCounts { flows, room, inserted, renewed, idle, evicted, refused } = counts;
     let mut rate = |what: &str, count| rates.read(&format!("offloaded flows, {what}"), count, at);
-    DriverFlowsView {
+    OffloadedFlowsView {
         inserted_rate: rate("inserted", inserted),
         idle_rate: rate("idle", idle),
         evicted_rate: rate("evicted", evicted),

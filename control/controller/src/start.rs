@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use crate::ControlError;
 use crate::access::tokens::Tokens;
 use crate::filters::check::never_winning;
-use crate::flows::driver_flows::make_cache;
+use crate::flows::flow_cache::make_cache;
 use crate::flows::offload::Offload;
 use crate::flows::placement::tell_placements;
 use crate::follow::kernel_path::{set_host_path, set_witness};
@@ -169,7 +169,7 @@ fn begun(
     let (router, has_kernel) = (&config.router, model.ports.iter().any(PortPlan::is_kernel));
     let death = Death::of(config, &model);
     let settings = Settings::new(mode_name(router.mode), state_directory(config), started);
-    let flow_cache = make_cache(has_kernel, router.driver_flows, router.workers);
+    let flow_cache = make_cache(has_kernel, router.offloaded_flows, router.workers);
     Ok(Inner {
         tables: GateTables::default(),
         supervision: Supervision::new(threads, panics, death),

@@ -21,9 +21,9 @@ pub use control_plane::{ControlClassView, ControlPlaneView, PortClassView};
 pub use counters::{CountersView, PortCountersView};
 pub use flows::{FlowView, FlowsView, LookupView, StepView};
 pub use hardware::{CpuView, HardwarePortView, HardwareView, ProcessorView, SwitchView};
-pub use placement::{DriverBudgetView, PlacementView, PlacementsView};
+pub use placement::{OffloadBudgetView, PlacementView, PlacementsView};
 pub use plugins::{
-    AmbiguousView, BindingView, CandidateView, DriverFormView, GateCheckView, GateExplanationView,
+    AmbiguousView, BindingView, CandidateView, EbpfVariantView, GateCheckView, GateExplanationView,
     GateLinksView, GateView, HeldView, HostCompanionView, InstanceView, MapEntryView, MapShapeView, MapView,
     MessagesView, NamedFilterView, PluginDetailView, PluginInterfaceView, PluginView, ReleaseView,
     ShadowView, ShadowedView, UpgradeView,
@@ -34,8 +34,8 @@ pub use schedulers::{
     FlowQueueView, HostOutputView, QueueView, RemovedNodeView, SchedulerNodeView, SchedulerView,
 };
 pub use status::{
-    ApplyingView, CrashView, DriverFlowsView, DropView, FlowStatesView, FlowTableView, MemoryView,
-    MirrorView, MissingRouteView, MissingRoutesView, OnDeathView, StatusView, SummaryView, TurnsView,
+    ApplyingView, CrashView, DropView, FlowStatesView, FlowTableView, MemoryView, MirrorView,
+    MissingRouteView, MissingRoutesView, OffloadedFlowsView, OnDeathView, StatusView, SummaryView, TurnsView,
 };
 pub use tokens::{CreatedTokenView, TokenView};
 pub use trace::{DroppedView, RawFrame, TraceStepView, TraceView};

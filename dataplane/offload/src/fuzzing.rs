@@ -1,6 +1,6 @@
 //! Interface for fuzz targets: dry runs of the programs in the kernel, compared with their twins.
 
-use millrace_packet::DriverFlow;
+use millrace_packet::OffloadedFlow;
 
 use crate::bpf::object;
 use crate::classifier::dry_runs::Programs;
@@ -84,7 +84,7 @@ impl DryRuns {
             return;
         };
         assert_eq!(bench.run(0, &frame), None, "without an entry: {frame:02x?}");
-        let flow = DriverFlow { form: form.map(LoadedForm::place), ..FLOW };
+        let flow = OffloadedFlow { form: form.map(LoadedForm::place), ..FLOW };
         let slot = bench.writer.insert(&read.key, &flow).expect("room for one flow");
         bench.take_up(slot);
         let packet = CachedPacket { key: read.key, frame: &frame[..14 + read.network_length] };

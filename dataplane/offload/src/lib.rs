@@ -42,7 +42,7 @@ pub use device::facts::{DeviceFacts, why_no_redirects};
 pub use device::genetlink::FeatureNews;
 pub use error::{InjectError, OffloadError};
 pub use flow_cache::{
-    DriverSent, FlowCache, FlowCacheWriter, FlowSlot, FormMemory, FormObject, KEY_BYTES, LoadedForm,
+    FlowCache, FlowCacheWriter, FlowSlot, FormMemory, FormObject, KEY_BYTES, LoadedForm, OffloadSent,
     PolicerPlace, RX_QUEUES,
 };
 pub use host_output::HostCatch;

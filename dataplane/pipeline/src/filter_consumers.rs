@@ -10,10 +10,10 @@ use millrace_units::{Instant, PortId};
 use millrace_wire::EtherType;
 use proptest::prelude::*;
 
-use crate::driver_flows::{Level, Placement, Placements};
 use crate::flow_reports::FlowScan;
 use crate::observe::capture::{CapturePlace, Direction, capture};
 use crate::observe::trace::{TraceOrder, Tracer, trace};
+use crate::offloaded_flows::{Level, Placement, Placements};
 use crate::parse::parse;
 use crate::router::Router;
 

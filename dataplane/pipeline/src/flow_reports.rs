@@ -9,8 +9,8 @@ use millrace_packet::FlowKey;
 use millrace_plugin::BindingId;
 use millrace_units::{Instant, NextHopIndex, PortId};
 
-use crate::driver_flows::{Planner, StaysUp};
 use crate::forward::filter_route::FilterRoute;
+use crate::offloaded_flows::{Planner, StaysUp};
 use crate::parse::ROUTER;
 use crate::route_number::NO_ROUTE;
 use crate::router::Router;
@@ -130,7 +130,7 @@ fn report(router: &Router, index: FlowIndex, record: &FlowRecord, now: Instant) 
         route: route_in_words(router, record.answer.next_hop),
         hash: flows.hashes(&flows.key(index)).1,
         stays_up: stays_up(router, index, record, now),
-        placed: router.driver.as_ref().is_some_and(|driver| driver.is_placed(&flows.key(index))),
+        placed: router.offload.as_ref().is_some_and(|offload| offload.is_placed(&flows.key(index))),
     }
 }
 
@@ -138,26 +138,26 @@ fn report(router: &Router, index: FlowIndex, record: &FlowRecord, now: Instant) 
 fn stays_up(router: &Router, index: FlowIndex, record: &FlowRecord, now: Instant) -> Option<StaysUp> {
     let flows = &router.classifier.flows;
     let key = flows.key(index);
-    let driver = router.driver.as_deref();
-    if driver.is_some_and(|driver| driver.has(index, &key)) {
+    let offload = router.offload.as_deref();
+    if offload.is_some_and(|offload| offload.has(index, &key)) {
         return None;
     }
     if key.port == ROUTER {
         return Some(StaysUp::Own);
     }
-    let Some(driver) = driver else { return Some(StaysUp::NoCache) };
-    if driver.keeps_up(index, &key, now) {
+    let Some(offload) = offload else { return Some(StaysUp::NoCache) };
+    if offload.keeps_up(index, &key, now) {
         return Some(StaysUp::ComesUp);
     }
     let planner = Planner {
-        driver,
+        offload,
         gates: &router.gates,
         forwarding: &router.forwarding,
         ports: &router.ports,
         observation: &router.observation,
     };
     let plan = planner.plan_of(&key, flows.hashes(&key).1, &record.answer);
-    let full_or_soon = if driver.counts().room == 0 { StaysUp::Full } else { StaysUp::Soon };
+    let full_or_soon = if offload.counts().room == 0 { StaysUp::Full } else { StaysUp::Soon };
     Some(plan.err().unwrap_or(full_or_soon))
 }
 

@@ -8,7 +8,7 @@
 //! ```text
 //! each work options tsc wake route_number parse                   values
 //! gate_tables accounts ports pending forward handover observe     tables and other state
-//! gates classify ingress fast_path punt driver_flows egress       stages
+//! gates classify ingress fast_path punt offloaded_flows egress       stages
 //! router                                                          order of the stages
 //! explain snapshot flow_reports                                   reports on the whole router
 //! commands worker                                                 control, devices and the thread
@@ -26,7 +26,6 @@
 mod accounts;
 mod classify;
 mod commands;
-mod driver_flows;
 #[expect(
     clippy::indexing_slicing,
     reason = "the one place where notes on a batch are indexed: by places in it, of which there are 256"
@@ -48,6 +47,7 @@ mod gates;
 mod handover;
 mod ingress;
 mod observe;
+mod offloaded_flows;
 mod options;
 mod parse;
 mod pending;
@@ -68,10 +68,6 @@ pub use commands::{
     ObservationCommand, OffloadCommand, OpenDevice, OpenedDevice, PluginCommand, PortCommand, ReplyTo,
     RouteCommand, SchedulerCommand,
 };
-pub use driver_flows::{
-    ASK, BUDGET, DriverCache, DriverFlowCounts, DriverPort, FORWARD, Level, MOST_OF_FORM, POLICE, Placement,
-    StaysUp,
-};
 pub use explain::{Explanation, Question, Step};
 pub use flow_reports::{FlowPage, FlowReport, FlowScan};
 pub use forward::changes::{
@@ -89,6 +85,10 @@ pub use observe::totals::{Created, Totals, wrapping_sum};
 pub use observe::trace::{
     FlowFound, Head, MOST_TRACED, RouteTaken, StageOutcome, TraceEnd, TraceEvent, TraceOrder, TraceSink,
     TraceSource, TraceStep, Waits, trace,
+};
+pub use offloaded_flows::{
+    ASK, BUDGET, FORWARD, Level, MOST_OF_FORM, OffloadPort, OffloadedFlowCounts, POLICE, Placement, StaysUp,
+    WorkerFlowCache,
 };
 pub use options::{ClassLimit, ClassLimits, Options};
 pub use parse::tags::Tags;

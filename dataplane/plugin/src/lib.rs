@@ -15,11 +15,11 @@
 mod call_limits;
 mod control_error;
 mod declaration;
-mod driver_form;
 mod execution;
 mod fault;
 mod flow_state;
 mod gate;
+mod offload_form;
 mod path;
 mod plugin_control_unit;
 mod policer;
@@ -35,7 +35,6 @@ pub use declaration::manifest::{
     ManifestError,
 };
 pub use declaration::settings::without_router;
-pub use driver_form::{DriverForm, DriverRefusal, DriverStep, LoadedForm, MOST_DRIVER_STEPS};
 pub use execution::binding::{Action, BindingCounts, BindingCountsPage, BindingId, BindingTable, Way};
 pub use execution::bindings::{Bindings, WorkerGate};
 pub use execution::calls::{Group, Stop, Watch};
@@ -51,6 +50,7 @@ pub use execution::waiting::{Answer, End, Kept, Place, Released, Taken, Ticket, 
 pub use execution::worker_plugins::{StageOfPath, WorkerPlugins};
 pub use flow_state::{FlowStateBlocks, FlowStateCounts, StateRef};
 pub use gate::{Gate, GateOrder};
+pub use offload_form::{LoadedForm, MOST_OFFLOAD_STEPS, OffloadForm, OffloadRefusal, OffloadStep};
 pub use path::{EMPTY_PATH, Paths, Refusal};
 pub use plugin_control_unit::{
     BindingDescription, BindingRegistry, Bound, GateDescription, HeldMaps, HostCompanion,

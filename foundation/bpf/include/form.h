@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0 */
 /*
- * The frame of a plugin's form for the driver. A form is a file that defines SETTINGS and COUNTERS, the numbers of words that
- * it is given and that it counts, includes this one, and defines form():
+ * Frame of the eBPF variant of a plugin. A variant is a file that defines SETTINGS and COUNTERS, its numbers of setting words and
+ * counter words, includes this header, and defines form():
  *
  *	#define SETTINGS 1
  *	#define COUNTERS 2
@@ -14,12 +14,12 @@
  *		return packet->length > settings[0] ? FORM_DROP : FORM_PASS;
  *	}
  *
- * The flow cache calls it for each packet of a flow that is bound to an instance of the plugin and that is forwarded in the
- * driver otherwise, before the packet is changed. What comes is whole and right: IPv4 without options or IPv6 without extension
- * headers, TCP, UDP, ICMP or ICMPv6, and no fragment. A form has no loops, and leaves the packet as it is; the kernel verifies
- * it, and the router counts its instructions, before it is used. A packet that it counts and then sends up is counted twice.
+ * The flow cache calls form() for each packet of an offloaded flow that is bound to an instance of the plugin, before any change
+ * of the packet. Each packet is well-formed: IPv4 without options or IPv6 without extension headers, TCP, UDP, ICMP or ICMPv6,
+ * and no fragment. form() has no loops and does not change the packet. The kernel verifies it, and the router counts its
+ * instructions before its first use. A packet that form() counts and then passes to the worker is counted twice.
  *
- * Each instance has its own copy of the maps. src/flow_cache/forms.rs of dataplane/offload has the other side of them.
+ * Each instance has its own copy of the maps. src/flow_cache/forms.rs of dataplane/offload has their other side.
  */
 #ifndef MILLRACE_FORM_H
 #define MILLRACE_FORM_H

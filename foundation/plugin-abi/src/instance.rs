@@ -6,7 +6,8 @@ use millrace_units::Instant;
 use serde_json::{Map, Value};
 
 use crate::{
-    DriverForm, DriverMemory, Features, FlowKey, MapHandle, MapShape, Output, Packets, PluginError, Position,
+    EbpfVariant, Features, FlowKey, MapHandle, MapShape, Output, Packets, PluginError, Position,
+    VariantMemory,
 };
 
 /// Control message: a name and arguments.
@@ -105,7 +106,7 @@ pub trait Plugin: Send + Sync {
     }
 
     /// Returns the eBPF variant of the plugin, if any.
-    fn driver_form(&self) -> Option<DriverForm> {
+    fn ebpf_variant(&self) -> Option<EbpfVariant> {
         None
     }
 
@@ -323,7 +324,7 @@ pub trait Instance: Send {
 
     /// Attaches the memory shared with the instance's eBPF variant, through which the variant gets its
     /// settings. Called after [`restore`](Self::restore) if the instance takes over state.
-    fn attach_driver(&mut self, _memory: Arc<dyn DriverMemory>) {}
+    fn attach_ebpf_variant(&mut self, _memory: Arc<dyn VariantMemory>) {}
 
     /// Saves the state, for an instance of another version of its plugin. Returns `None` without state, or if
     /// the plugin can't save it.

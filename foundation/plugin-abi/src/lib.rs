@@ -17,7 +17,7 @@ mod backlog;
 #[cfg(feature = "host")]
 mod declared;
 #[cfg(feature = "host")]
-mod driver;
+mod ebpf_variant;
 #[cfg(feature = "host")]
 mod error;
 #[cfg(feature = "host")]
@@ -40,7 +40,7 @@ pub use features::Features;
 #[cfg(feature = "host")]
 pub use {
     backlog::{Backlog, Backlogs, Known, NoQueues, QueueBacklog},
-    driver::{DriverCounts, DriverForm, DriverMemory},
+    ebpf_variant::{EbpfVariant, VariantCounts, VariantMemory},
     error::PluginError,
     features::NotOffered,
     gate::{DEFAULT_GATES, Position},

@@ -49,14 +49,14 @@
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
-mod driver;
+mod ebpf;
 mod settings;
 
 use std::sync::Arc;
 
 use millrace_plugin_abi::{
-    DriverCounts, DriverForm, DriverMemory, Exceptions, Features, FlowKey, Instance, Instant, Message,
-    Packets, Plugin, PluginError, Position, Progress, Reply, SettingsReader, Verdict, declared, name_of,
+    EbpfVariant, Exceptions, Features, FlowKey, Instance, Instant, Message, Packets, Plugin, PluginError,
+    Position, Progress, Reply, SettingsReader, VariantCounts, VariantMemory, Verdict, declared, name_of,
     restored, settings_of,
 };
 use millrace_wire::Protocol;
@@ -102,15 +102,15 @@ impl Plugin for PortFilter {
         state_version: STATE_VERSION,
     }
 
-    fn driver_form(&self) -> Option<DriverForm> {
-        Some(driver::FORM)
+    fn ebpf_variant(&self) -> Option<EbpfVariant> {
+        Some(ebpf::FORM)
     }
 
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
         let settings = Settings::default().with(settings)?;
-        let driver = DriverCounts::new(driver::FORM.counters);
+        let variant = VariantCounts::new(ebpf::FORM.counters);
         let counters = Counters::default();
-        Ok(Box::new(PortFilterInstance { settings, counters, driver, other_ranges: false }))
+        Ok(Box::new(PortFilterInstance { settings, counters, variant, other_ranges: false }))
     }
 }
 
@@ -127,7 +127,7 @@ struct PortFilterInstance {
     /// Counts of packets at the worker.
     counters: Counters,
     /// Counts of offloaded packets, forwarded or dropped.
-    driver: DriverCounts,
+    variant: VariantCounts,
     /// Whether the eBPF variant still counts under earlier ranges.
     other_ranges: bool,
 }
@@ -153,16 +153,16 @@ impl Instance for PortFilterInstance {
             self.settings.ranges.to_string(),
             [packets, dropped, dropped_cut],
             ranges,
-            self.driver.save()
+            self.variant.save()
         ]);
         Ok(Some(state.to_string().into_bytes()))
     }
 
     /// Restores the counters; the counts of ranges only if the ranges are the same.
     fn restore(&mut self, state: &[u8], version: u32) -> Result<(), PluginError> {
-        let (ports, [packets, dropped, dropped_cut], ranges, driver): (String, _, _, Vec<u64>) =
+        let (ports, [packets, dropped, dropped_cut], ranges, variant): (String, _, _, Vec<u64>) =
             restored(state, version, STATE_VERSION)?;
-        if !self.driver.restore(&driver) {
+        if !self.variant.restore(&variant) {
             return Err(PluginError::Refused(
                 "can't restore state: the saved counters of the eBPF variant do not match".to_owned(),
             ));
@@ -174,10 +174,10 @@ impl Instance for PortFilterInstance {
         Ok(())
     }
 
-    fn attach_driver(&mut self, memory: Arc<dyn DriverMemory>) {
-        self.driver.attach(memory, &driver::settings(&self.settings));
+    fn attach_ebpf_variant(&mut self, memory: Arc<dyn VariantMemory>) {
+        self.variant.attach(memory, &ebpf::settings(&self.settings));
         if std::mem::take(&mut self.other_ranges) {
-            self.forget_driver_ranges();
+            self.reset_offloaded_ranges();
         }
     }
 
@@ -186,7 +186,7 @@ impl Instance for PortFilterInstance {
         match message.name.as_str() {
             "reset" => {
                 self.counters = Counters::default();
-                self.driver.reset_all();
+                self.variant.reset_all();
             }
             "set" => self.set(&message.arguments)?,
             _ => {}
@@ -227,25 +227,25 @@ impl PortFilterInstance {
         if arguments.contains_key("ports") {
             self.counters.ranges = [0; MOST_RANGES];
         }
-        self.driver.configure(&driver::settings(&self.settings));
+        self.variant.configure(&ebpf::settings(&self.settings));
         if arguments.contains_key("ports") {
-            self.forget_driver_ranges();
+            self.reset_offloaded_ranges();
         }
         Ok(())
     }
 
-    fn forget_driver_ranges(&mut self) {
-        (0..MOST_RANGES).for_each(|range| self.driver.reset(driver::RANGES + range));
+    fn reset_offloaded_ranges(&mut self) {
+        (0..MOST_RANGES).for_each(|range| self.variant.reset(ebpf::RANGES + range));
     }
 
     /// Returns the worker's counts plus the eBPF variant's counts.
     fn counted(&self) -> Counters {
         let Counters { packets, dropped, dropped_cut, ranges } = self.counters;
         let counted = |at: usize| ranges.get(at).copied().unwrap_or_default();
-        let range = |at: usize| counted(at).wrapping_add(self.driver.counted(driver::RANGES + at));
+        let range = |at: usize| counted(at).wrapping_add(self.variant.counted(ebpf::RANGES + at));
         Counters {
-            packets: packets.wrapping_add(self.driver.counted(driver::PACKETS)),
-            dropped: dropped.wrapping_add(self.driver.counted(driver::DROPPED)),
+            packets: packets.wrapping_add(self.variant.counted(ebpf::PACKETS)),
+            dropped: dropped.wrapping_add(self.variant.counted(ebpf::DROPPED)),
             // The offload never keeps packets with cut headers.
             dropped_cut,
             ranges: std::array::from_fn(range),

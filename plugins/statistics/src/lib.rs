@@ -40,13 +40,13 @@
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
-mod driver;
+mod ebpf;
 
 use std::sync::Arc;
 
 use millrace_plugin_abi::{
-    DriverCounts, DriverForm, DriverMemory, Family, Features, Instance, Instant, Message, Packets, Plugin,
-    PluginError, Position, Progress, Reply, SettingsReader, Verdict, declared, name_of, settings_of,
+    EbpfVariant, Family, Features, Instance, Instant, Message, Packets, Plugin, PluginError, Position,
+    Progress, Reply, SettingsReader, VariantCounts, VariantMemory, Verdict, declared, name_of, settings_of,
 };
 use millrace_wire::Protocol;
 use serde_json::{Map, Value, json};
@@ -81,14 +81,14 @@ impl Plugin for Statistics {
         state_version: STATE_VERSION,
     }
 
-    fn driver_form(&self) -> Option<DriverForm> {
-        Some(driver::FORM)
+    fn ebpf_variant(&self) -> Option<EbpfVariant> {
+        Some(ebpf::FORM)
     }
 
     fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
         let what = What::read(settings)?.unwrap_or(What::All);
-        let driver = DriverCounts::new(driver::FORM.counters);
-        Ok(Box::new(StatisticsInstance { what, counters: Box::new(Counters::ZERO), driver }))
+        let variant = VariantCounts::new(ebpf::FORM.counters);
+        Ok(Box::new(StatisticsInstance { what, counters: Box::new(Counters::ZERO), variant }))
     }
 }
 
@@ -170,7 +170,7 @@ struct StatisticsInstance {
     /// Counts of packets at the worker.
     counters: Box<Counters>,
     /// Counts of offloaded packets.
-    driver: DriverCounts,
+    variant: VariantCounts,
 }
 
 impl Instance for StatisticsInstance {
@@ -206,15 +206,15 @@ impl Instance for StatisticsInstance {
     }
 
     fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {
-        let numbers = self.counters.numbers().chain(self.driver.save());
+        let numbers = self.counters.numbers().chain(self.variant.save());
         Ok(Some(numbers.flat_map(|number| number.to_le_bytes()).collect()))
     }
 
     fn restore(&mut self, state: &[u8], version: u32) -> Result<(), PluginError> {
         let (numbers, rest) = state.as_chunks();
         let numbers: Vec<u64> = numbers.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
-        let (own, driver) = numbers.split_at(numbers.len().min(self.counters.numbers().count()));
-        if version != STATE_VERSION || !rest.is_empty() || !self.driver.restore(driver) {
+        let (own, variant) = numbers.split_at(numbers.len().min(self.counters.numbers().count()));
+        if version != STATE_VERSION || !rest.is_empty() || !self.variant.restore(variant) {
             let problem = format!(
                 "can't restore state: {} bytes of version {version} are not counters of this plugin",
                 state.len()
@@ -225,8 +225,8 @@ impl Instance for StatisticsInstance {
         Ok(())
     }
 
-    fn attach_driver(&mut self, memory: Arc<dyn DriverMemory>) {
-        self.driver.attach(memory, &driver::settings(self.what));
+    fn attach_ebpf_variant(&mut self, memory: Arc<dyn VariantMemory>) {
+        self.variant.attach(memory, &ebpf::settings(self.what));
     }
 
     fn control(&mut self, message: &Message) -> Reply {
@@ -234,13 +234,13 @@ impl Instance for StatisticsInstance {
         match message.name.as_str() {
             "reset" => {
                 *self.counters = Counters::ZERO;
-                self.driver.reset_all();
+                self.variant.reset_all();
             }
             "configure" => {
                 let missing =
                     || PluginError::setting(NAME, "what", "it is missing; give protocol, size or all");
                 self.what = What::read(&message.arguments)?.ok_or_else(missing)?;
-                self.driver.configure(&driver::settings(self.what));
+                self.variant.configure(&ebpf::settings(self.what));
             }
             _ => {}
         }
@@ -251,8 +251,8 @@ impl Instance for StatisticsInstance {
 impl StatisticsInstance {
     fn read(&self) -> Value {
         let mut all = self.counters.clone();
-        for (number, driver) in all.numbers_mut().zip(self.driver.all()) {
-            *number = number.wrapping_add(driver);
+        for (number, variant) in all.numbers_mut().zip(self.variant.all()) {
+            *number = number.wrapping_add(variant);
         }
         let Counters { total, v4, v6, sizes } = &*all;
         let mut both = *v4;

@@ -10,7 +10,7 @@ use crate::output::{Failure, done, plain, rows, show, table};
 
 const PLACEMENTS: &str = "flows=flow | wanted=level | in the driver=driver | at a worker=worker \
     | because=why_worker";
-const FLOWS: &str = "flow | level | placed | packets | because=why_not_driver";
+const FLOWS: &str = "flow | level | placed | packets | because=why_not_offloaded";
 
 /// Places flows, or shows their levels.
 pub fn place(client: &Client, place: &Place, json: bool) -> Result<(), Failure> {

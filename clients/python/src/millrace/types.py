@@ -252,59 +252,6 @@ class DifferenceView(TypedDict):
     """Settings that differ and need a restart."""
 
 
-class DriverBudgetView(TypedDict):
-    """Instruction budget of the XDP program for a packet."""
-    ask: int
-    """Assumed additional instructions for calling the eBPF variant of a plugin, not counting the variant itself."""
-    form: int
-    """Maximum number of instructions of a plugin's eBPF variant."""
-    forward: int
-    """Assumed instructions for forwarding or dropping."""
-    instructions: int
-    """Maximum number of instructions for a packet of a flow."""
-    longest_way: int | None
-    """Instructions on the longest path through the compiled program, without token bucket and checksum
-    completion."""
-    police: int
-    """Assumed additional instructions for a token bucket."""
-
-
-class DriverFlowsView(TypedDict):
-    """Offloaded flows."""
-    evicted: int
-    """Number of flows evicted in favour of heavier or placed flows."""
-    evicted_rate: float
-    """Flows evicted in favour of others per second since the last request."""
-    flows: int
-    """Number of flows in the flow cache."""
-    idle: int
-    """Number of flows evicted because they were idle."""
-    idle_rate: float
-    """Flows evicted as idle per second since the last request."""
-    inserted: int
-    """Number of flows offloaded so far."""
-    inserted_rate: float
-    """Flows offloaded per second since the last request."""
-    most: int
-    """Maximum number of flows in the flow cache."""
-    refused: int
-    """Number of flows for which the flow cache had no room; each flow counts once."""
-    refused_rate: float
-    """Flows that found no room, per second since the last request."""
-    renewed: int
-    """Number of flow cache entries renewed after a change."""
-
-
-class DriverFormView(TypedDict):
-    """eBPF variant of a plugin."""
-    bytes: int
-    """Size of its object file in bytes."""
-    counters: int
-    """Number of counter words for each processor."""
-    settings: int
-    """Number of setting words."""
-
-
 class DropView(TypedDict):
     """Drops for one reason."""
     ether_types: dict[str, int]
@@ -348,6 +295,16 @@ class DroppedView(TypedDict):
     """Time of the drop: date and time, UTC."""
     worker: int
     """Number of the worker."""
+
+
+class EbpfVariantView(TypedDict):
+    """eBPF variant of a plugin."""
+    bytes: int
+    """Size of its object file in bytes."""
+    counters: int
+    """Number of counter words for each processor."""
+    settings: int
+    """Number of setting words."""
 
 
 class Event(TypedDict):
@@ -552,7 +509,7 @@ class FlowView(TypedDict):
     state: str
     """`new` while other new flows may displace the flow, `established` afterwards, or `reserved` if a reserved
     rate protects the flow from displacement."""
-    why_not_driver: str | None
+    why_not_offloaded: str | None
     """Reason why the flow is not offloaded; absent for an offloaded flow."""
     worker: int
     """Number of the worker that owns the flow, from 0."""
@@ -758,8 +715,8 @@ class InstanceView(TypedDict):
     last_fault: str | None
     """Text of the last fault."""
     level: str
-    """Lowest level at which the instance treats packets: `offload` if the plugin's eBPF variant is loaded and may be
-    called, else `worker`."""
+    """Lowest level at which the instance treats packets: `offload` if the plugin's eBPF variant is loaded and
+    may be called, else `worker`."""
     name: str
     """Name of the instance."""
     number: int
@@ -1058,6 +1015,49 @@ class NodeRemoval(TypedDict):
     """Whether filters whose queue is removed are removed as well."""
 
 
+class OffloadBudgetView(TypedDict):
+    """Instruction budget of the XDP program for a packet."""
+    ask: int
+    """Assumed additional instructions for calling the eBPF variant of a plugin, not counting the variant itself."""
+    form: int
+    """Maximum number of instructions of a plugin's eBPF variant."""
+    forward: int
+    """Assumed instructions for forwarding or dropping."""
+    instructions: int
+    """Maximum number of instructions for a packet of a flow."""
+    longest_way: int | None
+    """Instructions on the longest path through the compiled program, without token bucket and checksum
+    completion."""
+    police: int
+    """Assumed additional instructions for a token bucket."""
+
+
+class OffloadedFlowsView(TypedDict):
+    """Offloaded flows."""
+    evicted: int
+    """Number of flows evicted in favour of heavier or placed flows."""
+    evicted_rate: float
+    """Flows evicted in favour of others per second since the last request."""
+    flows: int
+    """Number of flows in the flow cache."""
+    idle: int
+    """Number of flows evicted because they were idle."""
+    idle_rate: float
+    """Flows evicted as idle per second since the last request."""
+    inserted: int
+    """Number of flows offloaded so far."""
+    inserted_rate: float
+    """Flows offloaded per second since the last request."""
+    most: int
+    """Maximum number of flows in the flow cache."""
+    refused: int
+    """Number of flows for which the flow cache had no room; each flow counts once."""
+    refused_rate: float
+    """Flows that found no room, per second since the last request."""
+    renewed: int
+    """Number of flow cache entries renewed after a change."""
+
+
 class OldFilters(TypedDict):
     """Filters to remove: by their ids, or one by its content."""
     action: NotRequired[str | None]
@@ -1103,12 +1103,12 @@ class Pending(TypedDict):
 
 class PlacementView(TypedDict):
     """Placement of flows, with the number of these flows at each level."""
-    driver: int
-    """Number of these flows that are offloaded."""
     flow: str
     """Flows of the placement: a filter, or `instance NAME`."""
     level: str
     """Configured level: `offload`, `worker`, or `auto` where the router chooses."""
+    offload: int
+    """Number of these flows that are offloaded."""
     why_worker: dict[str, int]
     """Number of these flows at a worker, by reason."""
     worker: int
@@ -1117,9 +1117,9 @@ class PlacementView(TypedDict):
 
 class PlacementsView(TypedDict):
     """Placements, and the number of flows at each level."""
-    budget: DriverBudgetView
+    budget: OffloadBudgetView
     """Instruction budget of an XDP program for a packet."""
-    driver: int
+    offload: int
     """Number of offloaded flows."""
     placements: list[PlacementView]
     """Placements of flows; the first placement that matches a flow counts."""
@@ -1138,7 +1138,7 @@ class PluginDetailView(TypedDict):
     lower (*Router Plugins*, section 4)."""
     counters: list[str]
     """Names of the plugin's counters."""
-    driver_form: NotRequired[DriverFormView | None]
+    ebpf_variant: NotRequired[EbpfVariantView | None]
     """eBPF variant of the plugin."""
     features: list[str]
     """Features of the plugin interface that the plugin needs."""
@@ -1248,8 +1248,6 @@ class PortView(TypedDict):
     sent."""
     driver: str
     """Driver of the port: `af_xdp`, `af_packet`, `tap`, `pcap`, `memory`, `vlan`."""
-    driver_packets: int
-    """Frames received here that the offload forwarded."""
     drops: dict[str, int]
     """Frames dropped, by reason."""
     held: int
@@ -1264,6 +1262,8 @@ class PortView(TypedDict):
     """MTU of the port in bytes."""
     name: str
     """Name of the port."""
+    offloaded_packets: int
+    """Frames received here that the offload forwarded."""
     on_death: str | None
     """Treatment of the port's packets after the router has died: `kernel` or `drop`. Absent without a kernel
     device."""
@@ -1571,8 +1571,6 @@ class Router(TypedDict):
     boot: Boot
     """Source of the configuration at the start: the file, or the last good revision if there is one. Default
     `file`."""
-    driver_flows: int
-    """Maximum number of offloaded flows; 0 turns offload off."""
     flow_idle: str
     """Idle time after which a flow record is evicted, 1 s to 24 h. Default 30 s."""
     flows_max: int
@@ -1602,6 +1600,8 @@ class Router(TypedDict):
     new_flows: int
     """Maximum number of new flows classified in a batch of 256 packets under overload, 1 to 256; packets of
     further new flows are dropped. Default 128."""
+    offloaded_flows: int
+    """Maximum number of offloaded flows; 0 turns offload off."""
     on_death: OnDeath | None
     """Forwarding after the router's death, for ports without their own setting: `kernel` or `drop`. Without
     bindings the default is `kernel`; with bindings it must be given."""
@@ -1808,8 +1808,6 @@ class StatusAnswer(TypedDict):
     """Progress of the running transaction; absent if none runs."""
     crashes: NotRequired[list[CrashView] | None]
     """Worker panics with a stored capture, the oldest first; absent if there are none."""
-    driver_flows: DriverFlowsView | None
-    """Offloaded flows; absent without a flow cache."""
     flow_states: FlowStatesView
     """State that plugins keep for flows."""
     flows: FlowTableView
@@ -1827,6 +1825,8 @@ class StatusAnswer(TypedDict):
     """Configured routes that the kernel should have but lacks; absent if there are none."""
     mode: str
     """Poll mode of the workers: `poll`, `interrupt` or `adaptive`."""
+    offloaded_flows: OffloadedFlowsView | None
+    """Offloaded flows; absent without a flow cache."""
     on_death: NotRequired[OnDeathView | None]
     """Treatment of packets after the router has died; absent without kernel ports."""
     pending: NotRequired[Pending | None]

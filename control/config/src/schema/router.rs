@@ -60,7 +60,7 @@ pub struct Router {
     /// Idle time after which a flow record is evicted, 1 s to 24 h. Default 30 s.
     pub flow_idle: Time<1_000_000, 86_400_000_000>,
     /// Maximum number of offloaded flows; 0 turns offload off.
-    pub driver_flows: u32,
+    pub offloaded_flows: u32,
 }
 
 impl Default for Router {
@@ -86,7 +86,7 @@ impl Default for Router {
             new_flows: 128,
             plugin_weight: 256,
             flow_idle: Time::clamped(30_000_000),
-            driver_flows: 131_072,
+            offloaded_flows: 131_072,
         }
     }
 }

@@ -3,8 +3,8 @@
 //! A worker reports a bounded number of records between two batches, so that packets don't wait. Between two
 //! reports, control serves other requests.
 
-pub(crate) mod driver_flows;
-mod driver_forms;
+mod ebpf_variants;
+pub(crate) mod flow_cache;
 pub(crate) mod lookup;
 pub(crate) mod offload;
 pub(crate) mod placement;
@@ -118,7 +118,7 @@ pub(crate) fn view(Measured { flow, worker, rate }: Measured, model: &Model) -> 
         age: flow.age.as_secs_f64(),
         idle: flow.idle.as_secs_f64(),
         level: if flow.stays_up.is_none() { "offload" } else { "worker" },
-        why_not_driver: flow.stays_up.map(|why| placement::words(why, model)),
+        why_not_offloaded: flow.stays_up.map(|why| placement::words(why, model)),
         placed: flow.placed,
         worker,
         state: match (flow.reserved, flow.probation) {

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use millrace_offload::{DriverSent, FlowCache};
-use millrace_pipeline::{DriverPort, OffloadCommand, Placement};
+use millrace_offload::{FlowCache, OffloadSent};
+use millrace_pipeline::{OffloadCommand, OffloadPort, Placement};
 use millrace_plugin_abi::Plugin;
 use millrace_units::{InstanceId, PortId};
 
-use super::driver_flows::WorkerCache;
-use super::driver_forms::{InstanceForm, load, may_be_asked};
+use super::ebpf_variants::{InstanceForm, load, may_be_asked};
+use super::flow_cache::WorkerCache;
 use crate::ControlError;
 use crate::model::{Model, Plugins};
 use crate::ports::devices::{Devices, has_queues};
@@ -62,7 +62,7 @@ impl Offload {
             let looks_up = device.stays_up.is_none();
             let sends = looks_up && takes && device.queueing.is_none();
             let (receive_queues, queues) = (device.receive_queues(), has_queues(model, *port));
-            let can = DriverPort { receives: looks_up, sends, receive_queues, queues };
+            let can = OffloadPort { receives: looks_up, sends, receive_queues, queues };
             if device.offload == Some(can) {
                 continue;
             }
@@ -72,7 +72,7 @@ impl Offload {
                 Ok(()) => can,
                 Err(error) => {
                     tracing::warn!("flows out of port {} are not offloaded: {error}", port.0);
-                    DriverPort { sends: false, ..can }
+                    OffloadPort { sends: false, ..can }
                 }
             };
             workers.tell(|| OffloadCommand::SetPort(*port, can))?;
@@ -88,7 +88,7 @@ impl Offload {
         let Ok(cache) = &mut self.flow_cache else { return Ok(()) };
         let unset = cache.set_device(port.0, None, false);
         unset.map_err(|error| ControlError::system("remove a port from the flow cache", error))?;
-        workers.tell(|| OffloadCommand::SetPort(port, DriverPort::default()))
+        workers.tell(|| OffloadCommand::SetPort(port, OffloadPort::default()))
     }
 
     pub fn cache(&self) -> Option<&FlowCache> {
@@ -101,7 +101,7 @@ impl Offload {
     }
 
     /// Returns the packets and bytes that the offload has sent out of a port.
-    pub fn sent(&self, port: PortId) -> DriverSent {
+    pub fn sent(&self, port: PortId) -> OffloadSent {
         self.cache().and_then(|cache| cache.sent(port.0).ok()).unwrap_or_default()
     }
 
@@ -119,7 +119,7 @@ impl Offload {
         workers: &mut Workers,
     ) -> Result<(), ControlError> {
         let name = model.plugins.instance_name(id).to_owned();
-        let Some(form) = model.plugins.plugin_of(&name)?.driver_form() else { return Ok(()) };
+        let Some(form) = model.plugins.plugin_of(&name)?.ebpf_variant() else { return Ok(()) };
         let Ok(cache) = &mut self.flow_cache else { return Ok(()) };
         let loaded = load(cache, &form, workers.len());
         if let Err(problem) = &loaded {
@@ -151,7 +151,7 @@ impl Offload {
         model: &Model,
         workers: &mut Workers,
     ) -> Result<Vec<InstanceId>, ControlError> {
-        if old.driver_form() == new.driver_form() {
+        if old.ebpf_variant() == new.ebpf_variant() {
             return Ok(Vec::new());
         }
         let own = model.plugins.instance_names().filter(|(.., plugin)| *plugin == old.name());
@@ -180,7 +180,7 @@ impl Offload {
 
     /// Returns the reason why packets of an instance stay at the workers; `None` if they may be offloaded.
     pub fn stays_up(&self, id: InstanceId, plugins: &Plugins) -> Option<String> {
-        if plugins.plugin_of(plugins.instance_name(id)).ok()?.driver_form().is_none() {
+        if plugins.plugin_of(plugins.instance_name(id)).ok()?.ebpf_variant().is_none() {
             return Some("its plugin has no eBPF variant".to_owned());
         }
         if let Some(why) = self.why_no_cache() {

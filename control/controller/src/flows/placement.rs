@@ -11,18 +11,18 @@ use millrace_classify::{CompiledSelection, Selection};
 use millrace_config::{Config, Placeable, PlacementLevel, Step};
 use millrace_offload::LongestWay;
 use millrace_pipeline::{ASK, BUDGET, FORWARD, FlowReport, Level, MOST_OF_FORM, POLICE, Placement, StaysUp};
-use millrace_plugin::DriverRefusal;
+use millrace_plugin::OffloadRefusal;
 use millrace_units::InstanceId;
 
 use crate::ControlError;
 use crate::error::Unplannable;
 use crate::filters::selection::{ReadSelection, ResolvedSelection};
-use crate::flows::driver_flows::why_no_cache;
+use crate::flows::flow_cache::why_no_cache;
 use crate::flows::offload::Offload;
 use crate::model::placements::Placed;
 use crate::model::{Model, PortPlan};
 use crate::request::{NewPlacement, WantedLevel};
-use crate::view::{DriverBudgetView, PlacementView};
+use crate::view::{OffloadBudgetView, PlacementView};
 use crate::workers::Workers;
 
 /// Compiled target of a placement.
@@ -83,7 +83,7 @@ pub(crate) fn set_placement(
     let before = model.placements.clone();
     let known = model.placements.iter().position(|placed| placed.what == what);
     let level = match new.level {
-        WantedLevel::Offload => Some(Level::Driver),
+        WantedLevel::Offload => Some(Level::Offload),
         WantedLevel::Worker => Some(Level::Worker),
         WantedLevel::Auto => None,
     };
@@ -102,7 +102,7 @@ pub(crate) fn set_placement(
         model.placements = before;
         return Err(error);
     }
-    Ok((Placed { what, level: level.unwrap_or(Level::Driver) }, resolved))
+    Ok((Placed { what, level: level.unwrap_or(Level::Offload) }, resolved))
 }
 
 /// Counts the flows of each target, and all flows. A flow of several targets counts at the first one.
@@ -183,7 +183,7 @@ pub(crate) fn tell_placements(
 /// Reports each configured placement in the offload if there is no flow cache.
 pub(crate) fn check_placements(model: &Model, config: &Config, wrong: &mut Unplannable) {
     let has_kernel = config.lacks("port") || model.ports.iter().any(PortPlan::is_kernel);
-    let Some(why) = why_no_cache(has_kernel, config.router.driver_flows) else {
+    let Some(why) = why_no_cache(has_kernel, config.router.offloaded_flows) else {
         return;
     };
     for (index, place) in config.place.iter().enumerate() {
@@ -235,17 +235,17 @@ impl Count {
 
 fn level(level: Level) -> &'static str {
     match level {
-        Level::Driver => "offload",
+        Level::Offload => "offload",
         Level::Worker => "worker",
     }
 }
 
 /// Returns the instruction budget of the XDP program for a packet, and the instructions of each step.
-pub(crate) fn budget() -> DriverBudgetView {
+pub(crate) fn budget() -> OffloadBudgetView {
     // The program is part of the binary, so its longest path is constant.
     static LONGEST_WAY: OnceLock<Option<u32>> = OnceLock::new();
     let longest_way = *LONGEST_WAY.get_or_init(|| LongestWay::of_program().map(|way| way.forward));
-    DriverBudgetView {
+    OffloadBudgetView {
         instructions: BUDGET,
         forward: FORWARD,
         police: POLICE,
@@ -293,16 +293,16 @@ pub(crate) fn words(why: StaysUp, model: &Model) -> String {
     }
 }
 
-fn form(refusal: DriverRefusal) -> &'static str {
+fn form(refusal: OffloadRefusal) -> &'static str {
     match refusal {
-        DriverRefusal::Instance => "an instance without an eBPF variant handles its packets",
-        DriverRefusal::Placed => "an instance that is pinned to the workers handles its packets",
-        DriverRefusal::Unwell => "an instance that is unhealthy or being replaced handles its packets",
-        DriverRefusal::Reject => "a filter rejects its packets with an ICMP error",
-        DriverRefusal::Queue => "a filter selects a queue for its packets",
-        DriverRefusal::Copy => "a filter copies its packets",
-        DriverRefusal::Steps => "more than 4 filters match it",
-        DriverRefusal::Policers => {
+        OffloadRefusal::Instance => "an instance without an eBPF variant handles its packets",
+        OffloadRefusal::Placed => "an instance that is pinned to the workers handles its packets",
+        OffloadRefusal::Unwell => "an instance that is unhealthy or being replaced handles its packets",
+        OffloadRefusal::Reject => "a filter rejects its packets with an ICMP error",
+        OffloadRefusal::Queue => "a filter selects a queue for its packets",
+        OffloadRefusal::Copy => "a filter copies its packets",
+        OffloadRefusal::Steps => "more than 4 filters match it",
+        OffloadRefusal::Policers => {
             "more than one step may drop its packets: token bucket, instance or filter"
         }
     }

@@ -18,7 +18,7 @@ impl Placed {
     /// Reads a placement of the configuration.
     pub fn of(place: &millrace_config::Placement) -> Self {
         let level = match place.level {
-            PlacementLevel::Offload => Level::Driver,
+            PlacementLevel::Offload => Level::Offload,
             PlacementLevel::Worker => Level::Worker,
         };
         Self { what: place.flow.value().clone(), level }
@@ -27,7 +27,7 @@ impl Placed {
     /// Returns the placement in the form of the configuration.
     pub fn written(&self) -> millrace_config::Placement {
         let level = match self.level {
-            Level::Driver => PlacementLevel::Offload,
+            Level::Offload => PlacementLevel::Offload,
             Level::Worker => PlacementLevel::Worker,
         };
         millrace_config::Placement { flow: Text::of(self.what.clone()), level }

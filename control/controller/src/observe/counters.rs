@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use millrace_offload::DriverSent;
+use millrace_offload::OffloadSent;
 use millrace_pipeline::thread;
 use millrace_telemetry::Rate;
 use millrace_units::PortId;
@@ -50,7 +50,7 @@ impl Counters {
             policed: gone.policed + now.policed.saturating_sub(offset.policed),
             formed: gone.formed + now.formed.saturating_sub(offset.formed),
             classes,
-            sent: DriverSent {
+            sent: OffloadSent {
                 packets: gone.sent.packets + now.sent.packets.saturating_sub(offset.sent.packets),
                 bytes: gone.sent.bytes + now.sent.bytes.saturating_sub(offset.sent.bytes),
             },

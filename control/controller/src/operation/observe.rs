@@ -315,8 +315,8 @@ fn status_view(inner: &mut Inner, snapshot: &Snapshot) -> StatusView {
         }
     });
     let has_cache = inner.offload.why_no_cache().is_none();
-    let driver_flows =
-        has_cache.then(|| show::driver_flows(snapshot.driver_flows, &mut inner.counters.rates, snapshot.at));
+    let offloaded_flows = has_cache
+        .then(|| show::offloaded_flows(snapshot.offloaded_flows, &mut inner.counters.rates, snapshot.at));
     StatusView {
         version: env!("CARGO_PKG_VERSION"),
         pid: std::process::id(),
@@ -329,7 +329,7 @@ fn status_view(inner: &mut Inner, snapshot: &Snapshot) -> StatusView {
         routes: inner.routes.table.len(),
         flows: show::flow_table(&snapshot.flows),
         flow_states: show::flow_states(snapshot.flow_states),
-        driver_flows,
+        offloaded_flows,
         turns: TurnsView {
             busy: snapshot.turns.0,
             empty: snapshot.turns.1,

@@ -130,8 +130,8 @@ fn nothing_is_placed_in_the_driver_where_nothing_can_be_there() {
     let memory = "[[port]]\nname = \"lan\"\nkind = \"memory\"\n";
     for (text, why) in [
         (
-            format!("[router]\ndriver-flows = 0\n{device}{place}"),
-            "f:8:9: placement \"proto udp\": no flow can be offloaded: the configuration sets driver-flows = 0",
+            format!("[router]\noffloaded-flows = 0\n{device}{place}"),
+            "f:8:9: placement \"proto udp\": no flow can be offloaded: the configuration sets offloaded-flows = 0",
         ),
         (
             format!("{memory}{place}"),

@@ -14,8 +14,8 @@ use millrace_offload::{
 };
 use millrace_packet::Pool;
 use millrace_pipeline::{
-    ClassLimits, DeviceCommand, DeviceId, DeviceReport, DriverPort, Handover, OpenDevice, OpenedDevice, Tags,
-    thread,
+    ClassLimits, DeviceCommand, DeviceId, DeviceReport, Handover, OffloadPort, OpenDevice, OpenedDevice,
+    Tags, thread,
 };
 use millrace_port::af_xdp::{self, ProgramMode};
 use millrace_port::pcap::PcapngWriter;
@@ -56,7 +56,7 @@ pub(crate) struct KernelDevice {
     /// Reason why the XDP program does not look up flows in the flow cache; `None` if it does.
     pub stays_up: Option<&'static str>,
     /// Offload capabilities last sent to the workers; `None` before the first time.
-    pub offload: Option<DriverPort>,
+    pub offload: Option<OffloadPort>,
     /// Kernel queueing discipline of the device; `None` for a plain queue.
     pub queueing: Option<String>,
     /// Longest packet that the peer device accepts, in bytes; `None` if it accepts the port's MTU.

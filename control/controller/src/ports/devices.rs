@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use millrace_host::local_addresses;
-use millrace_offload::DriverSent;
-use millrace_pipeline::{ClassLimits, DeviceId, DriverPort, OffloadCommand};
+use millrace_offload::OffloadSent;
+use millrace_pipeline::{ClassLimits, DeviceId, OffloadCommand, OffloadPort};
 use millrace_port::Capabilities;
 use millrace_units::PortId;
 
@@ -36,7 +36,7 @@ impl Devices {
 
     /// Returns the counters of a port's XDP program since it was loaded. `sent` counts the packets that the
     /// offload sent out of the port.
-    pub fn share(&self, port: PortId, sent: DriverSent) -> KernelShare {
+    pub fn share(&self, port: PortId, sent: OffloadSent) -> KernelShare {
         let Some(device) = self.kernel.get(&port) else {
             return KernelShare { sent, ..KernelShare::default() };
         };
@@ -102,7 +102,7 @@ impl Devices {
         let queues = has_queues(model, port);
         let device = self.kernel.get_mut(&port).and_then(|device| device.offload.as_mut());
         let Some(can) = device.filter(|can| can.queues != queues) else { return Ok(()) };
-        let told = DriverPort { queues, ..*can };
+        let told = OffloadPort { queues, ..*can };
         workers.tell(|| OffloadCommand::SetPort(port, told))?;
         // Stored only after the command was sent, so that a failed command is repeated next time.
         *can = told;

@@ -116,7 +116,7 @@ impl PortParts<'_> {
             rx_bytes,
             tx_packets,
             tx_bytes,
-            driver_packets: share.forwarded,
+            offloaded_packets: share.forwarded,
             batched_packets: device.map_or(0, |device| device.batched),
             device_drops: 0,
             to_host: count.to_host + share.passed,

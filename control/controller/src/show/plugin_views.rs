@@ -10,7 +10,7 @@ use super::{Counts, described};
 use crate::ControlError;
 use crate::model::Model;
 use crate::view::{
-    DriverFormView, HostCompanionView, InstanceView, MessagesView, PluginDetailView, PluginView,
+    EbpfVariantView, HostCompanionView, InstanceView, MessagesView, PluginDetailView, PluginView,
 };
 
 /// Returns the views of all instances. `stays_up` returns the reason why packets of an instance stay at the
@@ -106,7 +106,7 @@ pub(crate) fn plugin(model: &Model, name: &str) -> Result<PluginDetailView, Cont
     let mut view = PluginDetailView::of(statement, &|plugin| plugin_view(model, plugin));
     let own = model.plugins.instances().into_iter().filter(|instance| instance.plugin == name);
     view.instances = own.map(|instance| instance.name).collect();
-    view.driver_form = model.plugins.plugin_named(name)?.driver_form().map(|form| DriverFormView {
+    view.ebpf_variant = model.plugins.plugin_named(name)?.ebpf_variant().map(|form| EbpfVariantView {
         settings: form.settings,
         counters: form.counters,
         bytes: form.object.len(),

@@ -62,7 +62,7 @@ pub struct FlowView {
     /// `offload` for an offloaded flow, else `worker`.
     pub level: &'static str,
     /// Reason why the flow is not offloaded; absent for an offloaded flow.
-    pub why_not_driver: Option<String>,
+    pub why_not_offloaded: Option<String>,
     /// Whether a placement determines the level of the flow.
     pub placed: bool,
     /// Number of the worker that owns the flow, from 0.

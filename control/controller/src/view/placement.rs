@@ -17,7 +17,7 @@ pub struct PlacementsView {
     /// Number of flows at a worker, by reason.
     pub why_worker: BTreeMap<String, u64>,
     /// Instruction budget of an XDP program for a packet.
-    pub budget: DriverBudgetView,
+    pub budget: OffloadBudgetView,
 }
 
 /// Placement of flows, with the number of these flows at each level.
@@ -37,7 +37,7 @@ pub struct PlacementView {
 
 /// Instruction budget of the XDP program for a packet.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
-pub struct DriverBudgetView {
+pub struct OffloadBudgetView {
     /// Maximum number of instructions for a packet of a flow.
     pub instructions: u32,
     /// Assumed instructions for forwarding or dropping.

@@ -45,7 +45,7 @@ pub struct PortView {
     /// Bytes sent.
     pub tx_bytes: u64,
     /// Frames received here that the offload forwarded.
-    pub driver_packets: u64,
+    pub offloaded_packets: u64,
     /// Frames sent by batch sending, bypassing the worker's socket.
     pub batched_packets: u64,
     /// Frames that the device dropped on transmit, as the kernel counts them. Those of the router also count

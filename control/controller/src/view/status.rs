@@ -80,7 +80,7 @@ pub struct StatusView {
     /// State that plugins keep for flows.
     pub flow_states: FlowStatesView,
     /// Offloaded flows; absent without a flow cache.
-    pub driver_flows: Option<DriverFlowsView>,
+    pub offloaded_flows: Option<OffloadedFlowsView>,
     /// Iterations of all workers.
     pub turns: TurnsView,
     /// Number of times that workers slept.
@@ -202,7 +202,7 @@ pub struct FlowTableView {
 
 /// Offloaded flows.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct DriverFlowsView {
+pub struct OffloadedFlowsView {
     /// Number of flows in the flow cache.
     pub flows: u64,
     /// Maximum number of flows in the flow cache.

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use aya::Ebpf;
 use aya::maps::{Array, XskMap};
-use millrace_packet::{DriverAction, DriverFlow, DriverWay};
+use millrace_packet::{OffloadAction, OffloadEgress, OffloadedFlow};
 use millrace_units::PortId;
 use millrace_wire::MacAddr;
 
@@ -26,14 +26,15 @@ pub(crate) const LOOPBACK: u32 = 1;
 /// Verdict that sends a frame to a device (`XDP_REDIRECT`).
 pub(crate) const REDIRECT: u32 = 4;
 /// Output port and link header of forwarded frames.
-pub(crate) const WAY: DriverWay = DriverWay {
+pub(crate) const WAY: OffloadEgress = OffloadEgress {
     out: PortId(OUT),
     mtu: 1500,
     destination: MacAddr([2, 9, 9, 9, 9, 9]),
     source: MacAddr([2, 8, 8, 8, 8, 8]),
 };
 /// Flow cache entry with that output.
-pub(crate) const FLOW: DriverFlow = DriverFlow { action: DriverAction::Send(WAY), policer: None, form: None };
+pub(crate) const FLOW: OffloadedFlow =
+    OffloadedFlow { action: OffloadAction::Send(WAY), policer: None, form: None };
 
 /// Port program with a socket, so that it forwards, and a flow cache.
 pub(crate) struct Bench {

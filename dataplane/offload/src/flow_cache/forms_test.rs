@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use millrace_packet::DriverFlow;
+use millrace_packet::OffloadedFlow;
 
 use super::dry_runs::{Bench, FLOW, OUT, PORT};
 use super::tests::{V4, V6, v4_frame, v6_frame};
@@ -74,7 +74,7 @@ const FAULTY: &[(&str, &str, &str)] = &[
     ("a write to the context", "context->rx_queue_index = 1; return 0;", "invalid bpf_context access"),
     ("a helper that there is not", "return ((int (*)(void))100000)();", "invalid func"),
     (
-        "a helper that is not for drivers",
+        "a helper that XDP programs may not call",
         "return ((int (*)(void *, int, int, int))BPF_FUNC_skb_change_head)(context, 0, 0, 0);",
         "program of this type cannot use helper",
     ),
@@ -132,7 +132,7 @@ fn a_form_is_asked_about_each_packet_and_counts_it_once() {
     let mut bench = Bench::new(16);
     let form = load(&mut bench, &compiled(FORM)).unwrap();
     assert!(form.instructions() > 20);
-    let flow = DriverFlow { form: Some(form.place()), ..FLOW };
+    let flow = OffloadedFlow { form: Some(form.place()), ..FLOW };
     let slots = [bench.begin(V4.0, V4.1), bench.begin(V6.0, V6.1)];
     slots.iter().for_each(|slot| bench.writer.renew(*slot, &flow, 1));
     let (v4, v6) = (v4_frame(), v6_frame());
@@ -175,7 +175,7 @@ fn padding_is_no_part_of_what_a_form_sees() {
     let mut bench = Bench::new(16);
     let form = load(&mut bench, &compiled(FORM)).unwrap();
     let slot = bench.begin(V4.0, V4.1);
-    bench.writer.renew(slot, &DriverFlow { form: Some(form.place()), ..FLOW }, 1);
+    bench.writer.renew(slot, &OffloadedFlow { form: Some(form.place()), ..FLOW }, 1);
     let whole = super::tests::short_v4_frame();
     let padded = [&whole[..], &vec![0; 60 - whole.len()]].concat();
     assert!(bench.forwards(&padded));
@@ -193,7 +193,7 @@ fn forms_have_maps_of_their_own_and_their_places_are_given_anew() {
     let (one, two) = (load(&mut bench, &object).unwrap(), load(&mut bench, &object).unwrap());
     assert_ne!((one.place(), one.memory().id()), (two.place(), two.memory().id()));
     let slot = bench.begin(V4.0, V4.1);
-    bench.writer.renew(slot, &DriverFlow { form: Some(two.place()), ..FLOW }, 1);
+    bench.writer.renew(slot, &OffloadedFlow { form: Some(two.place()), ..FLOW }, 1);
     assert!(bench.forwards(&v4_frame()));
     assert_eq!((counted(&one)[0], counted(&two)[0]), (0, 1));
     let place = one.place();

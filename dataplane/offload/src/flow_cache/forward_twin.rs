@@ -4,7 +4,7 @@
 #[cfg(test)]
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use millrace_packet::DriverWay;
+use millrace_packet::OffloadEgress;
 
 use super::KEY_BYTES;
 use crate::classifier::dry_runs::ones_complement;
@@ -91,7 +91,7 @@ fn ports(addresses: &[u8], protocol: u8, transport: &[u8]) -> Option<((u16, u16)
 }
 
 /// Returns the frame as it is sent.
-pub(crate) fn forwarded(frame: &[u8], flow: &DriverWay) -> Vec<u8> {
+pub(crate) fn forwarded(frame: &[u8], flow: &OffloadEgress) -> Vec<u8> {
     let (read, mut frame) = (read(frame, 0).expect("a plain packet"), frame.to_vec());
     if let Some(at) = read.partial {
         let transport = if frame[12] == 8 { 34 } else { 54 };

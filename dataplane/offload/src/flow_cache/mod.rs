@@ -52,7 +52,7 @@ use crate::bpf::syscall::delete_key;
 
 /// Frames that the flow cache sent out of a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct DriverSent {
+pub struct OffloadSent {
     /// Number of frames.
     pub packets: u64,
     /// Number of bytes, from the Ethernet header on, without padding.
@@ -150,15 +150,15 @@ impl FlowCache {
     }
 
     /// Returns the frames that the cache sent out of a port since the cache was created.
-    pub fn sent(&self, port: u16) -> Result<DriverSent, OffloadError> {
+    pub fn sent(&self, port: u16) -> Result<OffloadSent, OffloadError> {
         if usize::from(port) >= PORTS {
-            return Ok(DriverSent::default());
+            return Ok(OffloadSent::default());
         }
         let failed = |error: MapError| OffloadError::Map { map: "sent", detail: object::chain(&error) };
         let map = self.object.map("sent").ok_or_else(|| missing("sent"))?;
         let map = PerCpuArray::<_, Sent>::try_from(map).map_err(failed)?;
         let each = map.get(&port.into(), 0).map_err(failed)?;
-        Ok(each.iter().fold(DriverSent::default(), |sum, sent| DriverSent {
+        Ok(each.iter().fold(OffloadSent::default(), |sum, sent| OffloadSent {
             packets: sum.packets + sent.packets,
             bytes: sum.bytes + sent.bytes,
         }))

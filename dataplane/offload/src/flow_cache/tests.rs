@@ -3,7 +3,7 @@
 mod agreement;
 mod concurrency;
 
-use millrace_packet::{DriverAction, DriverFlow, DriverTotals, DriverWay};
+use millrace_packet::{OffloadAction, OffloadEgress, OffloadTotals, OffloadedFlow};
 use millrace_units::Amount;
 use millrace_wire::MacAddr;
 
@@ -59,7 +59,7 @@ fn a_cached_flow_leaves_as_its_twin_says_and_is_counted() {
             assert_eq!(bench.run(program, &frame), Some(forwarded(&frame, &WAY)));
         }
         let sent = Amount { packets: 2, bytes: 2 * frame.len() as u64 };
-        let totals = DriverTotals { sent, ..DriverTotals::default() };
+        let totals = OffloadTotals { sent, ..OffloadTotals::default() };
         assert_eq!(bench.writer.totals(slot), totals);
         assert!(!bench.forwards(&[&frame[..35], &[frame[35] ^ 1], &frame[36..]].concat()), "another flow");
     }
@@ -78,8 +78,8 @@ fn an_entry_is_used_in_its_generation_only() {
     assert!(bench.forwards(&v4_frame()));
     bench.writer.publish(2);
     assert!(!bench.forwards(&v4_frame()), "after a change");
-    let elsewhere = DriverWay { destination: MacAddr([2, 7, 7, 7, 7, 7]), ..WAY };
-    bench.writer.renew(slot, &DriverFlow { action: DriverAction::Send(elsewhere), ..FLOW }, 2);
+    let elsewhere = OffloadEgress { destination: MacAddr([2, 7, 7, 7, 7, 7]), ..WAY };
+    bench.writer.renew(slot, &OffloadedFlow { action: OffloadAction::Send(elsewhere), ..FLOW }, 2);
     assert!(!bench.forwards(&v4_frame()), "a packet is still up");
     bench.writer.set_done(PORT, bench.writer.up(PORT));
     assert_eq!(bench.run(0, &v4_frame()), Some(forwarded(&v4_frame(), &elsewhere)));
@@ -214,18 +214,18 @@ fn slots_are_used_again_and_a_full_cache_takes_no_more() {
     bench.writer.remove(&udp_key(V4.0, V4.1, PORT), first);
     assert!(!bench.forwards(&v4_frame()) && bench.forwards(&v6_frame()));
     let again = bench.writer.insert(&other, &FLOW).unwrap();
-    assert_eq!((again.index(), bench.writer.totals(again)), (first.index(), DriverTotals::default()));
+    assert_eq!((again.index(), bench.writer.totals(again)), (first.index(), OffloadTotals::default()));
     bench.writer.publish(u64::MAX);
     assert!(!bench.forwards(&v6_frame()));
 }
 
 /// Returns key, frame and treatment of a numbered flow; each flow has its own destination MAC address.
-fn numbered(number: u16) -> ([u8; KEY_BYTES], Vec<u8>, DriverFlow) {
+fn numbered(number: u16) -> ([u8; KEY_BYTES], Vec<u8>, OffloadedFlow) {
     let from = format!("192.0.{}.{}", number >> 8, number & 0xff);
     let [high, low] = number.to_be_bytes();
-    let way = DriverWay { destination: MacAddr([2, 9, 9, 9, high, low]), ..WAY };
+    let way = OffloadEgress { destination: MacAddr([2, 9, 9, 9, high, low]), ..WAY };
     let frame = frame_to(OWN, 0x0800, &ipv4_packet(&from, V4.1, 30));
-    (udp_key(&from, V4.1, PORT), frame, DriverFlow { action: DriverAction::Send(way), ..FLOW })
+    (udp_key(&from, V4.1, PORT), frame, OffloadedFlow { action: OffloadAction::Send(way), ..FLOW })
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn as_many_flows_are_found_as_there_is_room_for_and_those_that_were_removed_are_
         bench.writer.set_done(PORT, bench.writer.up(PORT));
         slots.iter().flatten().for_each(|slot| bench.writer.begin(*slot, PORT, 1));
         for ((_, frame, flow), slot) in numbers().zip(&slots) {
-            let DriverAction::Send(way) = flow.action else { unreachable!() };
+            let OffloadAction::Send(way) = flow.action else { unreachable!() };
             assert_eq!(bench.run(0, &frame), slot.map(|_| forwarded(&frame, &way)));
         }
         for ((key, frame, _), slot) in numbers().zip(slots) {
@@ -298,7 +298,7 @@ fn a_flow_that_a_filter_drops_is_dropped_whatever_is_under_way_and_counted() {
     assert!(bench.forwards(&v4_frame()));
     bench.writer.publish(2);
     assert!(!bench.forwards(&v4_frame()));
-    bench.writer.renew(slot, &DriverFlow { action: DriverAction::Drop { mtu: 1500 }, ..FLOW }, 2);
+    bench.writer.renew(slot, &OffloadedFlow { action: OffloadAction::Drop { mtu: 1500 }, ..FLOW }, 2);
     let up = bench.writer.up(PORT);
     let long = frame_to(OWN, 0x0800, &ipv4_packet(V4.0, V4.1, 1800));
     assert!(!bench.forwards(&v4_frame()) && !bench.forwards(&v4_frame()));
@@ -325,7 +325,7 @@ fn a_token_bucket_lets_its_burst_through_whoever_takes_from_it() {
     let bucket = bench.writer.police(second << 16, second * length * 10).expect("a place");
     let slot = bench.begin(V4.0, V4.1);
     bench.writer.publish(2);
-    let policed = DriverFlow { policer: Some(bucket.number()), ..FLOW };
+    let policed = OffloadedFlow { policer: Some(bucket.number()), ..FLOW };
     bench.writer.renew(slot, &policed, 2);
     let forwarded = (0..6).filter(|_| bench.forwards(&v4_frame())).count();
     assert_eq!(forwarded, 6);
@@ -358,7 +358,7 @@ fn padding_is_neither_charged_nor_counted() {
     let bucket = bench.writer.police(second << 16, second * length * 10).expect("a place");
     let slot = bench.begin(V4.0, V4.1);
     bench.writer.publish(2);
-    bench.writer.renew(slot, &DriverFlow { policer: Some(bucket.number()), ..FLOW }, 2);
+    bench.writer.renew(slot, &OffloadedFlow { policer: Some(bucket.number()), ..FLOW }, 2);
     let forwarded = (0..12).filter(|_| bench.forwards(&padded)).count();
     assert_eq!((forwarded, bench.counters().cache.policed), (10, 2));
     let totals = bench.writer.totals(slot);

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use aya::Ebpf;
-use millrace_packet::{DriverAction, DriverFlow};
+use millrace_packet::{OffloadAction, OffloadedFlow};
 
 use super::layout::{TREATMENTS, Treatment};
 use crate::OffloadError;
@@ -26,9 +26,9 @@ const RESTING: usize = 1024;
 pub(super) struct Treatments {
     map: MappedMap,
     worker: u16,
-    numbers: HashMap<DriverFlow, u16>,
+    numbers: HashMap<OffloadedFlow, u16>,
     /// Treatment of each number, and the number of flows with it.
-    known: Vec<Option<(DriverFlow, u32)>>,
+    known: Vec<Option<(OffloadedFlow, u32)>>,
     /// First number of this worker's part.
     first: usize,
     most: usize,
@@ -46,7 +46,7 @@ impl Treatments {
 
     /// Returns the number of a flow's treatment, and counts one more flow with it; `None` when there are too
     /// many treatments.
-    pub fn take(&mut self, flow: &DriverFlow) -> Option<u16> {
+    pub fn take(&mut self, flow: &OffloadedFlow) -> Option<u16> {
         if let Some(number) = self.numbers.get(flow).copied() {
             if let Some(Some((_, flows))) = self.known.get_mut(usize::from(number) - self.first) {
                 *flows += 1;
@@ -79,7 +79,7 @@ impl Treatments {
         }
     }
 
-    fn write(&mut self, number: u16, flow: &DriverFlow) {
+    fn write(&mut self, number: u16, flow: &OffloadedFlow) {
         let at = usize::from(number) * TREATMENT;
         self.map.write(at, &[0; TREATMENT]);
         self.map.write(at + WORKER, &self.worker.to_ne_bytes());
@@ -88,12 +88,12 @@ impl Treatments {
         let form = flow.form.map_or(0, |place| place + 1);
         self.map.write(at + FORM, &form.to_ne_bytes());
         let (drops, mtu) = match flow.action {
-            DriverAction::Send(way) => (0_u16, way.mtu),
-            DriverAction::Drop { mtu } => (1, mtu),
+            OffloadAction::Send(way) => (0_u16, way.mtu),
+            OffloadAction::Drop { mtu } => (1, mtu),
         };
         self.map.write(at + DROPS, &drops.to_ne_bytes());
         self.map.write(at + MTU, &mtu.to_ne_bytes());
-        if let DriverAction::Send(way) = flow.action {
+        if let OffloadAction::Send(way) = flow.action {
             self.map.write(at + OUT, &way.out.0.to_ne_bytes());
             self.map.write(at + LINK, &way.destination.0);
             self.map.write(at + LINK + way.destination.0.len(), &way.source.0);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use aya::Ebpf;
-use millrace_packet::{DriverFlow, DriverTotals};
+use millrace_packet::{OffloadTotals, OffloadedFlow};
 use millrace_units::Amount;
 
 use super::layout::{Aside, Entry, KEY_BYTES, PORTS, QueueWay, RX_QUEUES, Table, WORKERS, Way};
@@ -143,7 +143,7 @@ impl FlowCacheWriter {
     /// Inserts an entry for a flow, which [`begin`](Self::begin) puts into use. `None` when there is no room,
     /// no word of the flow's two buckets is free, or the flow has an entry already. `key` is a `FlowKey`,
     /// byte by byte.
-    pub fn insert(&mut self, key: &[u8; KEY_BYTES], flow: &DriverFlow) -> Option<FlowSlot> {
+    pub fn insert(&mut self, key: &[u8; KEY_BYTES], flow: &OffloadedFlow) -> Option<FlowSlot> {
         let slot = match self.free.last() {
             Some(slot) => *slot,
             None if self.fresh < self.end => self.fresh,
@@ -187,7 +187,7 @@ impl FlowCacheWriter {
 
     /// Replaces the contents of a flow's entry, and sets its generation. The old generation must not be the
     /// published one. The entry is not used if the worker's share of the 65,536 treatments is exhausted.
-    pub fn renew(&mut self, slot: FlowSlot, flow: &DriverFlow, generation: u64) {
+    pub fn renew(&mut self, slot: FlowSlot, flow: &OffloadedFlow, generation: u64) {
         let old = self.treatment(slot);
         self.change(slot);
         let Some(treatment) = self.treatments.take(flow) else { return };
@@ -202,7 +202,7 @@ impl FlowCacheWriter {
     }
 
     /// Removes a flow. Returns the totals of its packets.
-    pub fn remove(&mut self, key: &[u8; KEY_BYTES], slot: FlowSlot) -> DriverTotals {
+    pub fn remove(&mut self, key: &[u8; KEY_BYTES], slot: FlowSlot) -> OffloadTotals {
         self.change(slot);
         self.words.remove(key, slot.0);
         self.entries.write(slot.index() * ENTRY, &[0; KEY_BYTES]);
@@ -212,7 +212,7 @@ impl FlowCacheWriter {
     }
 
     /// Returns the totals of a flow's packets since it was inserted.
-    pub fn totals(&self, slot: FlowSlot) -> DriverTotals {
+    pub fn totals(&self, slot: FlowSlot) -> OffloadTotals {
         let (entry, aside) = (slot.index() * ENTRY, slot.index() * ASIDE);
         let sent = Amount {
             packets: self.entries.word32(entry + PACKETS).load(Ordering::Relaxed).into(),
@@ -222,7 +222,7 @@ impl FlowCacheWriter {
             packets: self.asides.word64(aside + DROPPED).load(Ordering::Relaxed),
             bytes: self.asides.word64(aside + DROPPED_BYTES).load(Ordering::Relaxed),
         };
-        DriverTotals { sent, dropped }
+        OffloadTotals { sent, dropped }
     }
 
     /// Returns the number of upcalls of a port so far.

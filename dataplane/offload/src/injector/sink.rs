@@ -10,7 +10,7 @@ use crate::OffloadError;
 use crate::bpf::object::{self, map_mut, missing};
 use crate::bpf::syscall::{Hook, create_link};
 use crate::device::rtnetlink::DRV_MODE;
-use crate::flow_cache::DriverSent;
+use crate::flow_cache::OffloadSent;
 
 /// Program on a device that takes all received frames. Dropping it detaches the program.
 #[derive(Debug)]
@@ -52,12 +52,12 @@ impl FrameSink {
     }
 
     /// Returns the frames dropped so far.
-    pub fn dropped(&self) -> Result<DriverSent, OffloadError> {
+    pub fn dropped(&self) -> Result<OffloadSent, OffloadError> {
         let failed = |error: MapError| OffloadError::Map { map: "arrived", detail: object::chain(&error) };
         let map = self.object.map("arrived").ok_or_else(|| missing("arrived"))?;
         let map = PerCpuArray::<_, crate::flow_cache::Sent>::try_from(map).map_err(failed)?;
         let each = map.get(&0, 0).map_err(failed)?;
-        Ok(each.iter().fold(DriverSent::default(), |sum, one| DriverSent {
+        Ok(each.iter().fold(OffloadSent::default(), |sum, one| OffloadSent {
             packets: sum.packets + one.packets,
             bytes: sum.bytes + one.bytes,
         }))

@@ -4,7 +4,7 @@ use millrace_packet::Pool;
 use millrace_port::{Port, PortError};
 
 use super::ReplyTo;
-use crate::driver_flows::Invalidation;
+use crate::offloaded_flows::Invalidation;
 use crate::ports::DeviceId;
 use crate::punt::host_path::HostPath;
 

@@ -4,9 +4,9 @@ use millrace_plugin::{BindingCountsPage, BindingId};
 use millrace_units::GateId;
 
 use super::{ReplyTo, answer};
-use crate::driver_flows::Invalidation;
 use crate::gate_tables::WorkerTable;
 use crate::gates::Gates;
+use crate::offloaded_flows::Invalidation;
 
 /// Filters whose counters a worker reads or clears between two batches.
 const FILTERS_AT_ONCE: usize = 1024;

@@ -4,8 +4,8 @@ use millrace_packet::FlowKey;
 use millrace_units::Instant;
 
 use super::{ReplyTo, answer};
-use crate::driver_flows::Invalidation;
 use crate::flow_reports::{FlowPage, FlowScan};
+use crate::offloaded_flows::Invalidation;
 use crate::router::Router;
 
 /// Command to the flow table.

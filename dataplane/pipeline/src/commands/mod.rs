@@ -34,7 +34,7 @@ pub use self::ports::PortCommand;
 pub(crate) use self::ports::set_port;
 pub use self::routes::RouteCommand;
 pub use self::schedulers::SchedulerCommand;
-use crate::driver_flows::Invalidation;
+use crate::offloaded_flows::Invalidation;
 use crate::options::Options;
 
 /// Sender of the answer to a command. A worker never waits: an answer that nobody takes is lost.

@@ -3,8 +3,8 @@
 use millrace_units::Instant;
 
 use super::{FEW, ReplyTo, answer};
-use crate::driver_flows::Invalidation;
 use crate::forward::changes::{NeighbourChange, UsedNeighbours};
+use crate::offloaded_flows::Invalidation;
 use crate::router::Router;
 
 /// Command to the table of neighbours.

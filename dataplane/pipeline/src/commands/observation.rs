@@ -3,11 +3,11 @@
 use millrace_units::Instant;
 
 use super::{ReplyTo, answer};
-use crate::driver_flows::Invalidation;
 use crate::explain::{Explanation, Question, Tables};
 use crate::observe::capture::CaptureSink;
 use crate::observe::drop_log::{DropQuery, DroppedPacket};
 use crate::observe::trace::{TraceSink, Tracer};
+use crate::offloaded_flows::Invalidation;
 use crate::router::Router;
 
 /// Command to captures and traces, or question about packets.

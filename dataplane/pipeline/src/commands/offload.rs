@@ -4,15 +4,15 @@ use millrace_plugin::LoadedForm;
 use millrace_units::{InstanceId, Instant, PortId};
 
 use super::{ReplyTo, answer};
-use crate::driver_flows::{DriverCache, DriverFlows, DriverPort, Invalidation, Placement};
+use crate::offloaded_flows::{Invalidation, OffloadPort, OffloadedFlows, Placement, WorkerFlowCache};
 use crate::router::Router;
 
 /// Command to the offload of flows.
 pub enum OffloadCommand {
     /// Sets the worker's part of the flow cache.
-    SetCache(Box<dyn DriverCache>),
+    SetCache(Box<dyn WorkerFlowCache>),
     /// Sets the offload capabilities of a port.
-    SetPort(PortId, DriverPort),
+    SetPort(PortId, OffloadPort),
     /// Sets the placements of flows; the first one that matches a flow applies.
     Place(Vec<Placement>),
     /// Sets the eBPF variant of an instance; `None` for none.
@@ -43,18 +43,18 @@ impl OffloadCommand {
     /// Carries out the command.
     pub(crate) fn carry_out(self, router: &mut Router, now: Instant) {
         match self {
-            Self::SetCache(cache) => router.driver = Some(Box::new(DriverFlows::new(cache))),
+            Self::SetCache(cache) => router.offload = Some(Box::new(OffloadedFlows::new(cache))),
             Self::SetPort(id, capabilities) => {
-                if let Some(driver) = &mut router.driver {
-                    driver.set_port(id, capabilities);
+                if let Some(offload) = &mut router.offload {
+                    offload.set_port(id, capabilities);
                 }
             }
             Self::Place(placements) => {
-                if let Some(driver) = &mut router.driver {
-                    driver.place(placements);
+                if let Some(offload) = &mut router.offload {
+                    offload.place(placements);
                 }
             }
-            Self::SetForm(id, form) => router.gates.plugins_mut().instances_mut().set_driver_form(id, form),
+            Self::SetForm(id, form) => router.gates.plugins_mut().instances_mut().set_ebpf_variant(id, form),
             Self::Account(from, reply) => {
                 let next = router
                     .offload_stage()

@@ -5,8 +5,8 @@ use millrace_plugin_abi::{Instance, Message, Reply};
 use millrace_units::{InstanceId, Instant};
 
 use super::{FEW, ReplyTo, answer};
-use crate::driver_flows::Invalidation;
 use crate::gate_tables::Published;
+use crate::offloaded_flows::Invalidation;
 use crate::router::Router;
 
 /// Command to gates, bindings and instances of plugins.

@@ -5,7 +5,7 @@ use millrace_port::PortError;
 use millrace_units::{Instant, PortId};
 
 use super::{DeviceReport, OpenDevice, ReplyTo};
-use crate::driver_flows::Invalidation;
+use crate::offloaded_flows::Invalidation;
 use crate::ports::host_output::HostSettings;
 use crate::ports::{PortSettings, Stack};
 use crate::router::Router;

@@ -4,8 +4,8 @@ use millrace_units::{NextHopIndex, QueueAccount};
 
 use super::{FEW, ReplyTo, answer};
 use crate::accounts::WaitingRoutes;
-use crate::driver_flows::Invalidation;
 use crate::forward::changes::{NumberedRoutes, RouteChange};
+use crate::offloaded_flows::Invalidation;
 use crate::router::Router;
 
 /// Command to the routes of a worker.

@@ -4,7 +4,7 @@ use millrace_schedule::ScheduleError;
 use millrace_units::{Instant, PortId, QueueId};
 
 use super::{ReplyTo, answer};
-use crate::driver_flows::Invalidation;
+use crate::offloaded_flows::Invalidation;
 use crate::ports::scheduler::{FlowQueueReport, NodesPage, Piece, ScheduleChange};
 use crate::router::Router;
 

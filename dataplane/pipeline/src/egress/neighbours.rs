@@ -6,11 +6,11 @@ use millrace_forward::{Action, IcmpError, NeighbourKey, NeighbourState, Origin, 
 use millrace_packet::{DropReason, Packet};
 use millrace_units::{Instant, PortId};
 
-use crate::driver_flows::DriverFlows;
 use crate::egress::dispose::Disposal;
 use crate::forward::changes::{NeighbourChange, NeighbourKnowledge, UsedNeighbours};
 use crate::forward::tables::ForwardingTables;
 use crate::observe::event::Event;
+use crate::offloaded_flows::OffloadedFlows;
 
 /// Maximum number of used neighbours reported between two batches.
 const USED_AT_ONCE: usize = 256;
@@ -22,7 +22,7 @@ pub(crate) struct NeighbourResolution<'a> {
     /// Generations of the flow records.
     pub changes: &'a mut ChangeLog,
     /// Offloaded flows; `None` without offload.
-    pub driver: Option<&'a mut DriverFlows>,
+    pub offload: Option<&'a mut OffloadedFlows>,
 }
 
 impl NeighbourResolution<'_> {
@@ -80,8 +80,8 @@ impl NeighbourResolution<'_> {
     /// Invalidates adjacencies and flow cache entries after a neighbour's address has changed.
     fn moved(&mut self, key: NeighbourKey) {
         self.disposal.forwarding.forget_adjacencies(self.changes);
-        if let Some(driver) = &mut self.driver {
-            driver.neighbour_moved(key);
+        if let Some(offload) = &mut self.offload {
+            offload.neighbour_moved(key);
         }
     }
 

@@ -16,13 +16,13 @@ use millrace_forward::FibReader;
 use millrace_packet::{Arrivals, Pool};
 
 use crate::classify::Classifier;
-use crate::driver_flows::DriverFlows;
 use crate::egress::errors::IcmpErrors;
 use crate::forward::tables::ForwardingTables;
 use crate::gates::Gates;
 use crate::handover::Handover;
 use crate::observe::Observation;
 use crate::observe::event::Event;
+use crate::offloaded_flows::OffloadedFlows;
 use crate::options::Options;
 use crate::pending::Pending;
 use crate::ports::{DeviceId, PortTable};
@@ -41,7 +41,7 @@ pub struct Router {
     pub(crate) punt: Punt,
     pub(crate) errors: IcmpErrors,
     /// Offloaded flows; `None` without offload.
-    pub(crate) driver: Option<Box<DriverFlows>>,
+    pub(crate) offload: Option<Box<OffloadedFlows>>,
     /// Rings to and from other workers; `None` with a single worker.
     pub(crate) handover: Option<Box<Handover>>,
     pub(crate) observation: Observation,
@@ -68,7 +68,7 @@ impl Router {
             forwarding: ForwardingTables::new(prefixes, pool.capacity(), seed),
             punt: Punt::new(seed),
             errors: IcmpErrors::new(seed),
-            driver: None,
+            offload: None,
             handover: None,
             observation: Observation::default(),
             pending: Pending::default(),

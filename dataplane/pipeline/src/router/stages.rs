@@ -1,7 +1,6 @@
 //! Stages of the router: each borrows the parts of the router that it reads and changes.
 
 use crate::classify::Classification;
-use crate::driver_flows::OffloadStage;
 use crate::egress::dispose::Disposal;
 use crate::egress::neighbours::NeighbourResolution;
 use crate::egress::queueing::Queueing;
@@ -9,6 +8,7 @@ use crate::fast_path::FastPath;
 use crate::forward::Forwarder;
 use crate::gates::GateRun;
 use crate::ingress::Ingress;
+use crate::offloaded_flows::OffloadStage;
 use crate::punt::PuntStage;
 use crate::router::Router;
 
@@ -107,8 +107,8 @@ impl Router {
             errors: &mut self.errors,
             pending: &mut self.pending,
         };
-        let (changes, driver) = (&mut self.classifier.changes, self.driver.as_deref_mut());
-        NeighbourResolution { disposal, changes, driver }
+        let (changes, offload) = (&mut self.classifier.changes, self.offload.as_deref_mut());
+        NeighbourResolution { disposal, changes, offload }
     }
 
     /// Returns the punt stage.
@@ -129,7 +129,7 @@ impl Router {
     #[inline(always)]
     pub(crate) fn offload_stage(&mut self) -> Option<OffloadStage<'_>> {
         Some(OffloadStage {
-            driver: self.driver.as_deref_mut()?,
+            offload: self.offload.as_deref_mut()?,
             classifier: &mut self.classifier,
             gates: &mut self.gates,
             forwarding: &mut self.forwarding,

@@ -43,7 +43,7 @@ impl Router {
         // A port whose device is full sends nothing, whatever its scheduler permits.
         let ports = self.ports.iter().filter(|(_, entry)| entry.queue.is_empty());
         let queues = ports.filter_map(|(_, entry)| entry.scheduler.as_ref()?.next_ready());
-        let driver = self.driver.as_ref().and_then(|driver| driver.next_event(now));
+        let offload = self.offload.as_ref().and_then(|offload| offload.next_event(now));
         let others = self
             .forwarding
             .hold
@@ -53,7 +53,7 @@ impl Router {
             .chain(plugins)
             .chain(again)
             .chain(queues)
-            .chain(driver);
+            .chain(offload);
         self.punt.own.resolver.next_event().into_iter().chain(others).min()
     }
 }

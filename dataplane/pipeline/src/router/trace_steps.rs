@@ -45,8 +45,9 @@ fn classified(router: &Router, work: &Work, before: ClassifyCounts) -> TraceStep
     TraceStep::Classified {
         found,
         bindings,
-        in_driver: flow
-            .is_some_and(|flow| router.driver.as_ref().is_some_and(|driver| driver.has(flow, &work.keys[0]))),
+        is_offloaded: flow.is_some_and(|flow| {
+            router.offload.as_ref().is_some_and(|offload| offload.has(flow, &work.keys[0]))
+        }),
     }
 }
 

@@ -6,8 +6,8 @@ use millrace_plugin::FlowStateCounts;
 
 use super::Snapshot;
 use crate::classify::{ClassifyCounts, FlowCounts};
-use crate::driver_flows::DriverFlowCounts;
 use crate::observe::totals::{Created, Totals};
+use crate::offloaded_flows::OffloadedFlowCounts;
 use crate::ports::PortCount;
 
 impl Snapshot {
@@ -37,7 +37,7 @@ impl Snapshot {
         self.memory = (self.memory.0 + other.memory.0, self.memory.1 + other.memory.1);
         add_flows(&mut self.flows, &other.flows);
         add_flow_states(&mut self.flow_states, other.flow_states);
-        add_driver_flows(&mut self.driver_flows, other.driver_flows);
+        add_offloaded_flows(&mut self.offloaded_flows, other.offloaded_flows);
         self.turns = (self.turns.0 + other.turns.0, self.turns.1 + other.turns.1);
         self.sleeps += other.sleeps;
         self.longest_change = self.longest_change.max(other.longest_change);
@@ -75,8 +75,8 @@ fn add_port(sum: &mut PortCount, more: PortCount) {
     add_drops(&mut sum.drops, &drops);
 }
 
-fn add_driver_flows(sum: &mut DriverFlowCounts, more: DriverFlowCounts) {
-    add_fields!(sum, more, DriverFlowCounts { flows, room, inserted, renewed, idle, evicted, refused; });
+fn add_offloaded_flows(sum: &mut OffloadedFlowCounts, more: OffloadedFlowCounts) {
+    add_fields!(sum, more, OffloadedFlowCounts { flows, room, inserted, renewed, idle, evicted, refused; });
 }
 
 fn add_flow_states(sum: &mut FlowStateCounts, more: FlowStateCounts) {

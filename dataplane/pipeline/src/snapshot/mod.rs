@@ -14,8 +14,8 @@ use millrace_units::{InstanceId, Instant, PortId};
 use millrace_wire::mac_addr::MacAddr;
 
 use crate::classify::FlowCounts;
-use crate::driver_flows::DriverFlowCounts;
 use crate::observe::totals::Totals;
+use crate::offloaded_flows::OffloadedFlowCounts;
 use crate::ports::scheduler::ScheduleReport;
 use crate::ports::{DeviceId, PortCount};
 use crate::router::Router;
@@ -56,7 +56,7 @@ pub struct Snapshot {
     /// State that instances keep for flows.
     pub flow_states: FlowStateCounts,
     /// Counters of offloaded flows.
-    pub driver_flows: DriverFlowCounts,
+    pub offloaded_flows: OffloadedFlowCounts,
     /// Iterations of the worker with packets, and without.
     pub turns: (u64, u64),
     /// Number of sleeps of the worker.
@@ -97,7 +97,7 @@ impl Snapshot {
             instances: router.gates.plugins().instances().reports().collect(),
             flows: router.classifier.flow_counts(),
             flow_states: router.gates.plugins().flow_states().counts(),
-            driver_flows: router.driver.as_ref().map(|driver| driver.counts()).unwrap_or_default(),
+            offloaded_flows: router.offload.as_ref().map(|offload| offload.counts()).unwrap_or_default(),
             ..Self::default()
         }
     }

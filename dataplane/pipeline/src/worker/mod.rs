@@ -308,8 +308,8 @@ impl Worker {
                 break;
             }
         }
-        if let Some(driver) = &mut self.router.driver {
-            driver.publish_generation(&self.router.classifier.changes);
+        if let Some(offload) = &mut self.router.offload {
+            offload.publish_generation(&self.router.classifier.changes);
         }
         if count > 0 {
             // Packets that no longer have to wait are resumed first, ahead of packets received now.
@@ -320,8 +320,8 @@ impl Worker {
 
     /// Records the invalidation of a command, and has its receiver carry it out.
     fn carry_out(&mut self, command: Command, now: Instant) {
-        let Router { classifier, driver, .. } = &mut self.router;
-        command.invalidation().record(&mut classifier.changes, driver.as_deref_mut());
+        let Router { classifier, offload, .. } = &mut self.router;
+        command.invalidation().record(&mut classifier.changes, offload.as_deref_mut());
         match command {
             Command::Devices(command) => self.change_devices(command, now),
             Command::Ports(command) => self.change_ports(command, now),
@@ -399,17 +399,17 @@ impl Worker {
 
     /// Adds a device under this id, and replaces the present one.
     pub fn add_device(&mut self, id: DeviceId, port: Box<dyn Port>) {
-        if let Some(driver) = &mut self.router.driver {
-            driver.device_opened(&self.router.ports, id, port.as_ref());
+        if let Some(offload) = &mut self.router.offload {
+            offload.device_opened(&self.router.ports, id, port.as_ref());
         }
         self.devices.add(id, port);
     }
 
     fn close_device(&mut self, id: DeviceId) {
         if self.devices.close(id)
-            && let Some(driver) = &mut self.router.driver
+            && let Some(offload) = &mut self.router.offload
         {
-            driver.device_closed(&self.router.ports, id);
+            offload.device_closed(&self.router.ports, id);
         }
     }
 

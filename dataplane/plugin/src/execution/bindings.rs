@@ -6,8 +6,8 @@ use std::sync::Arc;
 use millrace_plugin_abi::Position;
 use millrace_units::GateId;
 
-use crate::driver_form::DriverForm;
 use crate::execution::instances::BoundInstance;
+use crate::offload_form::OffloadForm;
 use crate::path::{Refusal, Step};
 use crate::policer::Policer;
 use crate::slab::{Key, Slab};
@@ -191,8 +191,8 @@ impl<T: BindingTable> Bindings<T> {
         })
     }
 
-    /// Returns the token bucket of a driver form if its binding still exists.
-    pub fn driver_policer(&self, form: &DriverForm) -> Option<&Arc<Policer>> {
+    /// Returns the token bucket of an offload form if its binding still exists.
+    pub fn offload_policer(&self, form: &OffloadForm) -> Option<&Arc<Policer>> {
         let word = *form.bindings.get(usize::from(form.polices_at?))?;
         match &self.get(Key::from_word(word))?.action {
             Action::Police(policer) => Some(policer),

@@ -1,6 +1,6 @@
 //! Worker side of plugins: gates, instances and bindings, and the run of packets through them.
 
-mod driver_forms;
+mod offload_forms;
 #[expect(clippy::indexing_slicing, reason = "members of a group are places of its packets")]
 mod run;
 

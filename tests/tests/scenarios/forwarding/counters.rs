@@ -110,7 +110,7 @@ fn what_the_driver_forwards_counts_for_its_route() {
     router.ask(&["clear"]);
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 2000, 64);
     eventually("the flow is offloaded", Duration::from_secs(5), || {
-        (router.row("ports", "name", "r1")["driver_packets"].as_u64()? > 1000).then_some(())
+        (router.row("ports", "name", "r1")["offloaded_packets"].as_u64()? > 1000).then_some(())
     });
     let report = flow.finish();
     let told = wait_until(Duration::from_secs(3), || counted(&route(&router)) == behind(&report));

@@ -90,12 +90,12 @@ fn flows_of_the_driver_come_up_while_they_are_traced_and_go_down_again() {
     line.h1.run("ping -c 2 -i 0.2 10.2.0.2");
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 2000, 64);
     flow.wait_for_arrival();
-    let by_driver = || router.row("ports", "name", "r1")["driver_packets"].as_u64().unwrap();
+    let offloaded = || router.row("ports", "name", "r1")["offloaded_packets"].as_u64().unwrap();
     let goes_down = || {
         wait_until(Duration::from_secs(5), || {
-            let before = by_driver();
+            let before = offloaded();
             std::thread::sleep(Duration::from_millis(100));
-            by_driver() > before + 100
+            offloaded() > before + 100
         })
     };
     assert!(goes_down().is_some(), "{:#}", router.json(&["show", "ports"]));

@@ -69,8 +69,8 @@ fn a_shaper_on_a_port_is_named_and_refused() {
 }
 
 /// Whether flows to the second host are offloaded now.
-fn leaves_in_driver(router: &Millrace) -> bool {
-    let count = || router.row("ports", "name", "r1")["driver_packets"].as_u64().expect("a count");
+fn leaves_by_offload(router: &Millrace) -> bool {
+    let count = || router.row("ports", "name", "r1")["offloaded_packets"].as_u64().expect("a count");
     let before = count();
     std::thread::sleep(Duration::from_millis(100));
     count() > before + 50
@@ -83,7 +83,7 @@ fn a_shaper_that_is_set_while_the_router_runs_is_told_of_and_flows_leave_from_th
     let router = Millrace::start(&line.r, "--port r1 --port r2");
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
     flow.wait_for_arrival();
-    let down = || wait_until(Duration::from_secs(3), || leaves_in_driver(&router));
+    let down = || wait_until(Duration::from_secs(3), || leaves_by_offload(&router));
     assert!(down().is_some(), "{:#}", router.json(&["place", "list"]));
     let discipline = || router.row("ports", "name", "r2")["queueing_discipline"].clone();
     assert!(discipline().is_null());
@@ -92,7 +92,7 @@ fn a_shaper_that_is_set_while_the_router_runs_is_told_of_and_flows_leave_from_th
     // The kernel notifies the router, which doesn't poll.
     let told = wait_until(Duration::from_millis(500), || discipline() == "tbf");
     assert!(told.is_some(), "{:#}", router.json(&["show", "ports"]));
-    assert!(!leaves_in_driver(&router));
+    assert!(!leaves_by_offload(&router));
     assert!(router.log().contains("queueing discipline tbf of the kernel"), "{}", router.log());
     let shown = router.ask(&["show", "ports"]);
     assert!(shown.contains("r2: packets of the router bypass the kernel's qdisc tbf"), "{shown}");
@@ -114,7 +114,7 @@ fn a_shaper_that_is_set_while_the_router_runs_is_told_of_and_flows_leave_from_th
     // A plain queue is no policy.
     line.r.run("tc qdisc add dev r2 root pfifo limit 100");
     std::thread::sleep(Duration::from_millis(300));
-    assert!(discipline().is_null() && leaves_in_driver(&router));
+    assert!(discipline().is_null() && leaves_by_offload(&router));
     let report = flow.finish();
     assert_eq!((report.lost(), report.reordered, report.duplicated), (0, 0, 0), "{report:?}");
     router.assert_conservation();
@@ -129,7 +129,7 @@ fn flows_leave_from_the_worker_where_a_shaper_was_there_before() {
     assert_eq!(router.row("ports", "name", "r2")["queueing_discipline"], "tbf");
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
     flow.go_on(Duration::from_millis(700));
-    assert!(!leaves_in_driver(&router));
+    assert!(!leaves_by_offload(&router));
     flow.finish();
     router.assert_conservation();
 }

@@ -36,7 +36,7 @@ fn read(router: &Millrace, instance: &str) -> Value {
 
 /// Returns the number of frames that the offload has sent by both ports.
 fn driven(router: &Millrace) -> u64 {
-    let sent = |port| router.row("ports", "name", port)["driver_packets"].as_u64().unwrap_or_default();
+    let sent = |port| router.row("ports", "name", port)["offloaded_packets"].as_u64().unwrap_or_default();
     sent("r1") + sent("r2")
 }
 
@@ -79,13 +79,13 @@ fn statistics_count_each_packet_once_wherever_it_is_treated() {
     router.ask(&["control", "stats", "configure", "what=size"]);
     router.ask(&["instance", "set", "stats", "what=all"]);
     comes_to(&router, "offload");
-    let in_driver = driven(&router);
+    let offloaded = driven(&router);
     let (there, back) = (there.finish(), back.finish());
     let sent = there.sent + back.sent;
     for report in [&there, &back] {
         assert_eq!((report.lost(), report.reordered, report.duplicated), (0, 0, 0), "{report:?}");
     }
-    assert!(in_driver > sent / 50, "{in_driver} of {sent} were offloaded");
+    assert!(offloaded > sent / 50, "{offloaded} of {sent} were offloaded");
     let counted = read(&router, "stats");
     let bytes = there.sent * (14 + 28 + 64) + back.sent * (14 + 28 + 200);
     assert_eq!((&counted["total"]["packets"], &counted["total"]["bytes"]), (&sent.into(), &bytes.into()));
@@ -193,7 +193,7 @@ fn placed_instances_are_part_of_the_configuration() {
     router.ask(&["instance", "free", "counts"]);
     assert_eq!(router.json(&["place", "list"])["placements"], serde_json::json!([]));
     let plugin = router.json(&["plugin", "inspect", "statistics"]);
-    assert_eq!(plugin["driver_form"]["settings"], 1, "{plugin:#}");
+    assert_eq!(plugin["ebpf_variant"]["settings"], 1, "{plugin:#}");
     let unknown = line.write("unknown.toml", &format!("{ports}{place}"));
     let refused = millrace_testkit::run_to_end(&line.r, &["check", &unknown.display().to_string()]);
     refused.assert_refused(1, &["instance", "stats"]);

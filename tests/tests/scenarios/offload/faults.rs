@@ -84,26 +84,26 @@ fn the_mtu_of_the_way_in_holds_in_the_driver_from_the_change_on() {
     line.h1.run("ping -c 2 -i 0.2 10.2.0.2");
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 1472);
     flow.wait_for_arrival();
-    let by_driver = || router.row("ports", "name", "r1")["driver_packets"].as_u64().expect("a count");
+    let offloaded = || router.row("ports", "name", "r1")["offloaded_packets"].as_u64().expect("a count");
     assert!(
-        wait_until(Duration::from_secs(3), || by_driver() > 500).is_some(),
-        "{by_driver:#?}",
-        by_driver = by_driver()
+        wait_until(Duration::from_secs(3), || offloaded() > 500).is_some(),
+        "{offloaded:#?}",
+        offloaded = offloaded()
     );
     line.r.ip("link set r1 mtu 1499");
     let followed = wait_until(Duration::from_secs(3), || router.row("ports", "name", "r1")["mtu"] == 1499);
     assert!(followed.is_some(), "{:#}", router.row("ports", "name", "r1"));
-    let (before, arrived, refused) = (by_driver(), flow.received(), router.drops("link_oversize"));
+    let (before, arrived, refused) = (offloaded(), flow.received(), router.drops("link_oversize"));
     flow.go_on(Duration::from_millis(500));
     // Packets on their way to the receiver during the change may still arrive.
     assert!(
-        by_driver() == before && flow.received() <= arrived + 64,
+        offloaded() == before && flow.received() <= arrived + 64,
         "{} arrived",
         flow.received() - arrived
     );
     assert!(router.drops("link_oversize") > refused + 400);
     line.r.ip("link set r1 mtu 1500");
-    let again = wait_until(Duration::from_secs(3), || by_driver() > before + 500);
+    let again = wait_until(Duration::from_secs(3), || offloaded() > before + 500);
     assert!(again.is_some(), "{:#}", router.json(&["place", "list"]));
     flow.finish();
     router.assert_conservation();
@@ -128,13 +128,13 @@ fn a_far_end_with_a_smaller_mtu_gets_each_packet_by_itself_and_loses_only_what_i
     assert!(!line.h1.succeeds("ping -c 100 -i 0.01 -W 0.3 -M do -s 1472 10.2.0.2"));
     assert_untouched(&flow.finish());
     assert_eq!(device_drops() - before, 100, "those that were too long are what the device counts");
-    assert_eq!(router.row("ports", "name", "r1")["driver_packets"], 0);
+    assert_eq!(router.row("ports", "name", "r1")["offloaded_packets"], 0);
     router.assert_conservation();
     line.h2.ip("link set eth0 mtu 1500");
     assert!(wait_until(Duration::from_secs(3), || why().is_null()).is_some(), "{}", why());
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
-    let by_driver = || router.row("ports", "name", "r1")["driver_packets"].as_u64() > Some(100);
-    assert!(wait_until(Duration::from_secs(3), by_driver).is_some(), "{:#}", router.json(&["place", "list"]));
+    let offloaded = || router.row("ports", "name", "r1")["offloaded_packets"].as_u64() > Some(100);
+    assert!(wait_until(Duration::from_secs(3), offloaded).is_some(), "{:#}", router.json(&["place", "list"]));
     assert_untouched(&flow.finish());
 }
 

@@ -21,7 +21,7 @@ fn flow_of(router: &Millrace) -> Value {
     router.json(&["flow", "list", FLOW])["flows"][0].clone()
 }
 
-fn is_in_driver(router: &Millrace) -> bool {
+fn is_offloaded(router: &Millrace) -> bool {
     flow_of(router)["level"] == "offload"
 }
 
@@ -47,13 +47,13 @@ fn a_filter_drops_a_flow_in_the_driver_and_counts_it_where_a_worker_would() {
         let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 3000, 64);
         flow.wait_for_arrival();
         assert!(
-            wait_until(Duration::from_secs(3), || is_in_driver(&router)).is_some(),
+            wait_until(Duration::from_secs(3), || is_offloaded(&router)).is_some(),
             "{:#}",
             flow_of(&router)
         );
         let id = add(&router, "drop", &["--gate", gate]);
         let arrived = flow.received();
-        let down = wait_until(Duration::from_secs(3), || is_in_driver(&router));
+        let down = wait_until(Duration::from_secs(3), || is_offloaded(&router));
         assert!(down.is_some(), "{gate}: {:#}", flow_of(&router));
         flow.go_on(Duration::from_millis(500));
         // Packets on their way to the receiver when the filter was added may still arrive.
@@ -111,7 +111,7 @@ fn assert_token_bucket_holds(line: &Line, router: &Millrace) {
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 4000, 64);
     let start = Instant::now();
     flow.wait_for_arrival();
-    let down = wait_until(Duration::from_secs(3), || is_in_driver(router));
+    let down = wait_until(Duration::from_secs(3), || is_offloaded(router));
     assert!(down.is_some(), "{:#}", flow_of(router));
     // The flow uses the same token bucket at both levels.
     for _ in 0..5 {

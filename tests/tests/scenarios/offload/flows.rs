@@ -8,8 +8,8 @@ use crate::offload::filters::line;
 use crate::support::{router, to};
 
 /// Returns the number of packets that arrived at a port and were forwarded by the offload.
-fn by_driver(router: &Millrace, port: &str) -> u64 {
-    router.row("ports", "name", port)["driver_packets"].as_u64().expect("a count")
+fn offloaded(router: &Millrace, port: &str) -> u64 {
+    router.row("ports", "name", port)["offloaded_packets"].as_u64().expect("a count")
 }
 
 #[test]
@@ -21,30 +21,30 @@ fn plain_flows_go_down_and_come_up_when_something_is_bound_to_them_without_loss_
     router.ask(&["instance", "create", "null", "stats"]);
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 5000, 64);
     flow.wait_for_arrival();
-    let down = wait_until(Duration::from_secs(3), || by_driver(&router, "r1") > 1000);
+    let down = wait_until(Duration::from_secs(3), || offloaded(&router, "r1") > 1000);
     assert!(down.is_some(), "{:#}", router.json(&["show", "ports"]));
     let shown = router.json(&["flow", "list", "proto udp dport 9000"]);
     assert_eq!(shown["flows"][0]["level"], "offload", "{shown:#}");
     // The first answer has rates since the start of the router.
-    let driver = router.json(&["show", "status"])["driver_flows"].clone();
+    let offload = router.json(&["show", "status"])["offloaded_flows"].clone();
     let rates =
-        ["inserted_rate", "idle_rate", "evicted_rate", "refused_rate"].map(|rate| driver[rate].as_f64());
-    assert!(rates[0] > Some(0.0) && rates[1..] == [Some(0.0); 3], "{driver:#}");
+        ["inserted_rate", "idle_rate", "evicted_rate", "refused_rate"].map(|rate| offload[rate].as_f64());
+    assert!(rates[0] > Some(0.0) && rates[1..] == [Some(0.0); 3], "{offload:#}");
     for _ in 0..10 {
         router.ask(&["bind", "stats", "--gate", "monitor", "--filter", "proto udp dport 9000"]);
         // From here on every packet passes the instance.
         let (before, counted) =
-            (by_driver(&router, "r1"), router.ask(&["control", "stats", "read", "--json"]));
+            (offloaded(&router, "r1"), router.ask(&["control", "stats", "read", "--json"]));
         flow.go_on(Duration::from_millis(150));
         let now = router.ask(&["control", "stats", "read", "--json"]);
         assert!(now != counted, "{now}");
-        let passed_by = by_driver(&router, "r1") - before;
+        let passed_by = offloaded(&router, "r1") - before;
         assert_eq!(passed_by, 0, "packets of a bound flow were offloaded");
         router.ask(&["unbind", "stats", "--gate", "monitor", "--filter", "proto udp dport 9000"]);
         flow.go_on(Duration::from_millis(150));
     }
-    let down = by_driver(&router, "r1");
-    let again = wait_until(Duration::from_secs(3), || by_driver(&router, "r1") > down + 500);
+    let down = offloaded(&router, "r1");
+    let again = wait_until(Duration::from_secs(3), || offloaded(&router, "r1") > down + 500);
     assert!(again.is_some(), "{:#}", router.json(&["show", "ports"]));
     let report = flow.finish();
     assert_eq!((report.lost(), report.reordered, report.duplicated), (0, 0, 0), "{report:?}");
@@ -66,9 +66,9 @@ fn what_changes_holds_for_flows_in_the_driver_at_once() {
     flow.wait_for_arrival();
     let down = || {
         wait_until(Duration::from_secs(3), || {
-            let before = by_driver(&router, "r1");
+            let before = offloaded(&router, "r1");
             std::thread::sleep(Duration::from_millis(100));
-            by_driver(&router, "r1") > before + 100
+            offloaded(&router, "r1") > before + 100
         })
     };
     assert!(down().is_some(), "{:#}", router.json(&["show", "ports"]));
@@ -81,10 +81,10 @@ fn what_changes_holds_for_flows_in_the_driver_at_once() {
     router.ask(&["filter", "remove", &id]);
     assert!(down().is_some(), "{:#}", router.json(&["show", "ports"]));
     // A capture sees all packets of the flow, which is offloaded again afterwards.
-    let before = by_driver(&router, "r1");
+    let before = offloaded(&router, "r1");
     let captured = router.client().args(["capture", "r1", "-w", "/dev/null", "--count", "200"]).status();
     assert!(captured.expect("a client").success());
-    assert!(by_driver(&router, "r1") - before < 2000, "the capture ended late");
+    assert!(offloaded(&router, "r1") - before < 2000, "the capture ended late");
     assert!(down().is_some(), "{:#}", router.json(&["show", "ports"]));
     // The station gets another MAC address.
     line.h2.ip("link set eth0 address 02:00:00:00:00:77");
@@ -105,16 +105,16 @@ fn a_station_that_no_longer_takes_redirected_frames_gets_them_from_the_worker() 
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), RATE, 64);
     flow.wait_for_arrival();
     let down = || {
-        let before = by_driver(&router, "r1");
-        wait_until(Duration::from_secs(4), || by_driver(&router, "r1") > before + 100)
+        let before = offloaded(&router, "r1");
+        wait_until(Duration::from_secs(4), || offloaded(&router, "r1") > before + 100)
     };
     for turn in 0..5 {
         assert!(down().is_some(), "{turn}: {:#}", router.json(&["show", "ports"]));
         line.h2.run("ethtool -K eth0 gro off");
         let seen = wait_until(Duration::from_secs(3), || {
-            let (before, arrived) = (by_driver(&router, "r1"), flow.received());
+            let (before, arrived) = (offloaded(&router, "r1"), flow.received());
             std::thread::sleep(Duration::from_millis(200));
-            by_driver(&router, "r1") == before && flow.received() > arrived + 100
+            offloaded(&router, "r1") == before && flow.received() > arrived + 100
         });
         assert!(seen.is_some(), "{turn}: {:#}", router.json(&["show", "ports"]));
         line.h2.run("ethtool -K eth0 gro on");
@@ -140,11 +140,11 @@ fn hosts_with_offloads_are_served_and_a_dead_router_leaves_its_flows_to_the_kern
     transfer(&line.h2, &line.h1, to("[fd00:1::2]:7000"), 8 << 20);
     line.h1.run("ping -c 5 -i 0.05 10.2.0.2");
     line.h1.run("ping -c 5 -i 0.05 fd00:2::2");
-    assert!(by_driver(&router, "r1") > 0, "{:#}", router.json(&["show", "ports"]));
+    assert!(offloaded(&router, "r1") > 0, "{:#}", router.json(&["show", "ports"]));
     router.assert_conservation();
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 64);
-    let before = by_driver(&router, "r1");
-    let down = wait_until(Duration::from_secs(3), || by_driver(&router, "r1") > before + 100);
+    let before = offloaded(&router, "r1");
+    let down = wait_until(Duration::from_secs(3), || offloaded(&router, "r1") > before + 100);
     assert!(down.is_some(), "{:#}", router.json(&["show", "ports"]));
     router.kill();
     flow.go_on(Duration::from_millis(500));
@@ -158,9 +158,9 @@ fn flows_go_down_again_when_their_device_is_back_and_are_counted_once() {
     let line = line();
     let router = router(&line);
     let down = |port: &str| {
-        let before = by_driver(&router, port);
+        let before = offloaded(&router, port);
         let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 2000, 64);
-        let went = wait_until(Duration::from_secs(5), || by_driver(&router, port) > before + 500);
+        let went = wait_until(Duration::from_secs(5), || offloaded(&router, port) > before + 500);
         assert!(went.is_some(), "{:#}\n{}", router.json(&["show", "ports"]), router.log());
         flow.finish();
     };

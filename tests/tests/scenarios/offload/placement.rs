@@ -33,10 +33,10 @@ fn flows_are_moved_between_driver_and_worker_under_load_without_loss_or_disorder
         assert!(down.is_some(), "{:#}", router.json(&["place", "list"]));
         let placed = router.json(&["place", "proto udp dport 9000", "worker"]);
         assert_eq!((&placed["offload"], &placed["worker"]), (&0.into(), &2.into()), "{placed:#}");
-        let before = router.row("ports", "name", "r1")["driver_packets"].clone();
+        let before = router.row("ports", "name", "r1")["offloaded_packets"].clone();
         there.go_on(Duration::from_millis(60));
         // The placement holds as soon as the command returns.
-        assert_eq!(router.row("ports", "name", "r1")["driver_packets"], before);
+        assert_eq!(router.row("ports", "name", "r1")["offloaded_packets"], before);
         assert!(all_at("worker"), "{:?}", levels());
     }
     let listed = router.json(&["place", "list"]);
@@ -62,7 +62,7 @@ fn why_a_flow_is_where_it_is_is_said_and_what_cannot_be_is_refused() {
     flow.wait_for_arrival();
     let why = || {
         let flow = router.json(&["flow", "list", "proto udp dport 9000"])["flows"][0].clone();
-        flow["why_not_driver"].as_str().map(ToOwned::to_owned)
+        flow["why_not_offloaded"].as_str().map(ToOwned::to_owned)
     };
     let says = |words: &str| {
         let said = wait_until(Duration::from_secs(3), || match why() {
@@ -79,9 +79,9 @@ fn why_a_flow_is_where_it_is_is_said_and_what_cannot_be_is_refused() {
     // The flows of a port with a scheduler stay at the worker.
     router.ask(&["scheduler", "add", "r2", "fair", "--kind", "flow-queues"]);
     says("port r2 has a scheduler");
-    let before = router.row("ports", "name", "r1")["driver_packets"].clone();
+    let before = router.row("ports", "name", "r1")["offloaded_packets"].clone();
     flow.go_on(Duration::from_millis(200));
-    assert_eq!(router.row("ports", "name", "r1")["driver_packets"], before);
+    assert_eq!(router.row("ports", "name", "r1")["offloaded_packets"], before);
     router.ask(&["scheduler", "remove", "r2", "fair"]);
     says("");
     let id = router.json(&["filter", "add", "proto udp dport 9000 dscp 0", "--action", "accept"])["id"]
@@ -127,7 +127,7 @@ fn placements_are_part_of_the_configuration() {
     flow.wait_for_arrival();
     flow.go_on(Duration::from_millis(300));
     let shown = router.json(&["flow", "list", "proto udp dport 9000"])["flows"][0].clone();
-    assert_eq!(shown["why_not_driver"], "a placement pins it to the worker", "{shown:#}");
+    assert_eq!(shown["why_not_offloaded"], "a placement pins it to the worker", "{shown:#}");
     router.ask(&["place", "proto udp dport 9000", "auto"]);
     router.ask(&["place", "proto tcp", "worker"]);
     let difference = router.try_ask(&["diff", &file]).stdout;

@@ -82,9 +82,9 @@ fn why_the_driver_forwards_no_flows_is_said_in_each_case() {
         ("packet.toml", ports("af_packet"), "tcx r1", "AF_PACKET", "ring"),
         (
             "none.toml",
-            format!("[router]\ndriver-flows = 0\n{}", ports("auto")),
+            format!("[router]\noffloaded-flows = 0\n{}", ports("auto")),
             "xdp r1",
-            "driver-flows = 0",
+            "offloaded-flows = 0",
             "copy",
         ),
     ];

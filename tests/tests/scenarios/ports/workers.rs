@@ -128,27 +128,27 @@ fn go_down_and_up(line: &Line, router: &Millrace, case: &str) {
     let flows: Vec<Flow> = (9000..9006)
         .map(|port| Flow::start(&line.h1, &line.h2, to(&format!("10.2.0.2:{port}")), 1000, 100))
         .collect();
-    let told = |field: &str| router.json(&["show", "status"])["driver_flows"][field].as_u64().unwrap_or(0);
-    let by_driver = || router.row("ports", "name", "r1")["driver_packets"].as_u64().unwrap_or(0);
+    let told = |field: &str| router.json(&["show", "status"])["offloaded_flows"][field].as_u64().unwrap_or(0);
+    let offloaded = || router.row("ports", "name", "r1")["offloaded_packets"].as_u64().unwrap_or(0);
     let all_are_down = || {
-        let before = by_driver();
-        let went = wait_until(Duration::from_secs(5), || by_driver() > before + 2000);
+        let before = offloaded();
+        let went = wait_until(Duration::from_secs(5), || offloaded() > before + 2000);
         assert!(went.is_some() && told("flows") >= 6, "{case}: {:#}", router.json(&["flow", "list"]));
     };
     for _ in 0..4 {
         all_are_down();
         router.ask(&["bind", "stats", "--gate", "monitor", "--filter", "proto udp"]);
-        let before = by_driver();
+        let before = offloaded();
         flows[0].go_on(Duration::from_millis(150));
-        assert_eq!(by_driver(), before, "{case}: packets of a bound flow were offloaded");
+        assert_eq!(offloaded(), before, "{case}: packets of a bound flow were offloaded");
         router.ask(&["unbind", "stats", "--gate", "monitor", "--filter", "proto udp"]);
     }
     all_are_down();
     // A scheduler runs at one worker, and applies to the flows of all.
     router.ask(&["scheduler", "add", "r2", "all", "--kind", "fifo"]);
-    let before = by_driver();
+    let before = offloaded();
     flows[0].go_on(Duration::from_millis(150));
-    assert_eq!(by_driver(), before, "{case}: packets passed a scheduler by");
+    assert_eq!(offloaded(), before, "{case}: packets passed a scheduler by");
     router.ask(&["scheduler", "remove", "r2", "all"]);
     all_are_down();
     for flow in flows {
@@ -206,16 +206,16 @@ fn what_is_counted_in_the_driver_for_several_workers_is_counted_once() {
     let flows: Vec<Flow> = (9000..9008)
         .map(|port| Flow::start(&line.h1, &line.h2, to(&format!("10.2.0.2:{port}")), 1000, 100))
         .collect();
-    let by_driver = || router.row("ports", "name", "r1")["driver_packets"].as_u64().unwrap_or(0);
-    let down = wait_until(Duration::from_secs(5), || by_driver() > 8000);
+    let offloaded = || router.row("ports", "name", "r1")["offloaded_packets"].as_u64().unwrap_or(0);
+    let down = wait_until(Duration::from_secs(5), || offloaded() > 8000);
     assert!(down.is_some(), "{:#}", router.json(&["flow", "list"]));
     // Messages and placements apply to the variants of all workers.
     router.ask(&["place", "stats1", "worker"]);
-    let before = by_driver();
+    let before = offloaded();
     flows[0].go_on(Duration::from_millis(150));
-    assert_eq!(by_driver(), before, "packets of a placed instance were offloaded");
+    assert_eq!(offloaded(), before, "packets of a placed instance were offloaded");
     router.ask(&["place", "stats1", "auto"]);
-    assert!(wait_until(Duration::from_secs(5), || by_driver() > before + 2000).is_some());
+    assert!(wait_until(Duration::from_secs(5), || offloaded() > before + 2000).is_some());
     let reports: Vec<_> = flows.into_iter().map(Flow::finish).collect();
     let sent: u64 = reports.iter().map(|report| report.sent).sum();
     let read = || router.json(&["control", "stats1", "read"])["packets"]["udp"].as_u64().unwrap_or(0);

@@ -94,16 +94,16 @@ impl Screen {
             )),
             Line::from(format!("processor: {}  (space pauses, q quits)", self.processors())),
         ];
-        lines.extend(self.driver_flows().map(Line::from));
+        lines.extend(self.offloaded_flows().map(Line::from));
         lines.extend(waits(&status["pending"]).map(Line::from));
         lines
     }
 
     /// Formats the offloaded flows with their rates; `None` if the configuration allows none.
-    fn driver_flows(&self) -> Option<String> {
-        let flows = self.look.status["driver_flows"].as_object()?;
+    fn offloaded_flows(&self) -> Option<String> {
+        let flows = self.look.status["offloaded_flows"].as_object()?;
         let per_second = |key: &str| {
-            let rate = self.rate(|look| look.status["driver_flows"][key].as_f64());
+            let rate = self.rate(|look| look.status["offloaded_flows"][key].as_f64());
             rate.map_or("-".into(), rounded)
         };
         Some(format!(
@@ -241,7 +241,7 @@ mod tests {
         let start = Instant::now();
         let look = |seconds: u64, evicted: u64| {
             let mut look = look(start + Duration::from_secs(seconds), 1000, 1.0);
-            look.status["driver_flows"] = json!({
+            look.status["offloaded_flows"] = json!({
                 "flows": 7, "most": 8, "inserted": 10 + 2 * evicted, "idle": 3, "evicted": evicted, "refused": evicted,
             });
             look

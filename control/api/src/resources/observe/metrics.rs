@@ -161,22 +161,22 @@ fn of_router(status: &StatusView, summary: &SummaryView) -> Vec<Family> {
 
 /// Returns the families of the offload and of the kernel's mirror; they have no values without these parts.
 fn of_parts(status: &StatusView) -> [Family; 6] {
-    let offload = status.driver_flows.as_ref();
+    let offload = status.offloaded_flows.as_ref();
     let mirror = status.mirror.as_ref();
     [
-        gauge("driver_flows", "Offloaded flows", some(offload.map(|flows| flows.flows))),
+        gauge("offloaded_flows", "Offloaded flows", some(offload.map(|flows| flows.flows))),
         gauge(
-            "driver_flows_most",
+            "offloaded_flows_most",
             "Maximum number of offloaded flows",
             some(offload.map(|flows| flows.most)),
         ),
         counter(
-            "driver_flows_evicted",
+            "offloaded_flows_evicted",
             "Offloaded flows evicted for heavier flows",
             some(offload.map(|flows| flows.evicted)),
         ),
         counter(
-            "driver_flows_refused",
+            "offloaded_flows_refused",
             "Flows not offloaded because the flow cache was full",
             some(offload.map(|flows| flows.refused)),
         ),
@@ -204,7 +204,9 @@ fn of_ports(ports: &[PortView]) -> Vec<Family> {
         ("port_receive_bytes", "Bytes of the frames received", |port| port.rx_bytes),
         ("port_transmit_packets", "Frames sent", |port| port.tx_packets),
         ("port_transmit_bytes", "Bytes of the frames sent", |port| port.tx_bytes),
-        ("port_driver_packets", "Received frames that the XDP program forwarded", |port| port.driver_packets),
+        ("port_offloaded_packets", "Received frames that the XDP program forwarded", |port| {
+            port.offloaded_packets
+        }),
         ("port_device_drops", "Frames that the device accepted but did not send", |port| port.device_drops),
         ("port_batched_packets", "Frames sent by batch sending, past the socket", |port| {
             port.batched_packets

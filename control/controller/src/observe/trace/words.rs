@@ -99,7 +99,9 @@ impl Words<'_> {
                 said("worker", format!("received from another worker, by worker {worker}"))
             }
             TraceStep::Parsed(candidate) => said("parse", parsed(&candidate)),
-            TraceStep::Classified { found, bindings, in_driver } => classified(found, bindings, in_driver),
+            TraceStep::Classified { found, bindings, is_offloaded } => {
+                classified(found, bindings, is_offloaded)
+            }
             TraceStep::Gate(gate, binding, outcome) => self.gate(gate, binding, outcome),
             TraceStep::Copied(copies) => said("copy", format!("{} made", count(copies, "copy"))),
             TraceStep::Routed(taken) => self.route(taken, destination),
@@ -257,7 +259,7 @@ fn parsed(candidate: &Candidate) -> String {
     text
 }
 
-fn classified(found: FlowFound, bindings: u8, in_driver: bool) -> TraceStepView {
+fn classified(found: FlowFound, bindings: u8, is_offloaded: bool) -> TraceStepView {
     let (verdict, how) = match found {
         FlowFound::Hit => ("hit", "flow table hit"),
         FlowFound::Checked => ("checked", "flow table hit, still valid after a change"),
@@ -270,7 +272,7 @@ fn classified(found: FlowFound, bindings: u8, in_driver: bool) -> TraceStepView 
         0 => "no binding".to_owned(),
         bindings => count(bindings, "binding"),
     };
-    let offload = if in_driver { "; the flow is offloaded when not traced" } else { "" };
+    let offload = if is_offloaded { "; the flow is offloaded when not traced" } else { "" };
     let step = said("classify", format!("{how}; {bound}{offload}"));
     TraceStepView { verdict: Some(verdict), ..step }
 }

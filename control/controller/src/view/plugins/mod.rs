@@ -58,7 +58,7 @@ pub struct PluginDetailView {
     pub host_companion: Option<Box<Self>>,
     /// eBPF variant of the plugin.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub driver_form: Option<DriverFormView>,
+    pub ebpf_variant: Option<EbpfVariantView>,
     /// Names of the plugin's instances.
     pub instances: Vec<String>,
     /// Version that a rollback restores; absent if the plugin was not upgraded.
@@ -67,7 +67,7 @@ pub struct PluginDetailView {
 
 /// eBPF variant of a plugin.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct DriverFormView {
+pub struct EbpfVariantView {
     /// Number of setting words.
     pub settings: usize,
     /// Number of counter words for each processor.
@@ -107,7 +107,7 @@ impl PluginDetailView {
         let PluginStatement { description, manual, settings, maps, state_version, host_companion } =
             statement;
         Self {
-            driver_form: None,
+            ebpf_variant: None,
             plugin: view(description),
             settings,
             manual,

@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd;
 
-use millrace_packet::DriverAction;
+use millrace_packet::OffloadAction;
 
 use super::super::FlowCacheWriter;
 use super::super::dry_runs::{Bench, PORT, REDIRECT};
@@ -50,7 +50,7 @@ fn workers_that_fill_the_cache_at_once_lose_none_of_each_others_flows() {
     });
     assert_eq!(filled.iter().map(|(_, lost, _)| lost).sum::<usize>(), 0);
     for (_, frame, flow) in filled.iter().flat_map(|(_, _, flows)| flows) {
-        let DriverAction::Send(way) = flow.action else { unreachable!() };
+        let OffloadAction::Send(way) = flow.action else { unreachable!() };
         assert_eq!(bench.run(0, frame), Some(forwarded(frame, &way)));
     }
     // Each worker has its own generation.

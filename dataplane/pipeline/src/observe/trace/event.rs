@@ -102,7 +102,7 @@ pub enum TraceStep {
         /// Number of bindings on the path.
         bindings: u8,
         /// Whether the flow is offloaded while no trace observes it.
-        in_driver: bool,
+        is_offloaded: bool,
     },
     /// A stage of the path treated the packet.
     Gate(GateId, BindingId, StageOutcome),

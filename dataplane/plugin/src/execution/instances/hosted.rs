@@ -8,12 +8,12 @@ use millrace_units::{InstanceId, Instant};
 use super::counts::{Counts, InstanceReport};
 use super::news::{Failure, Given, News};
 use crate::declaration::limits::Limits;
-use crate::driver_form::LoadedForm;
 use crate::execution::health::{Health, Record};
 use crate::execution::pulse::Pulse;
 use crate::execution::recheck::Malformed;
 use crate::execution::shadow::Shadow;
 use crate::fault::FaultKind;
+use crate::offload_form::LoadedForm;
 
 /// Instance of a worker with its health and counters.
 pub(crate) struct Hosted {
@@ -150,7 +150,7 @@ impl Hosted {
         let before = self.counts.counters(&*self.instance);
         let mut instance = instance;
         if let Some(form) = &self.form {
-            instance.attach_driver(form.memory.clone());
+            instance.attach_ebpf_variant(form.memory.clone());
         }
         let old = std::mem::replace(&mut self.instance, instance);
         self.counts.succeed(&before, &*self.instance);
@@ -166,7 +166,7 @@ impl Hosted {
     pub fn set_form(&mut self, form: Option<LoadedForm>) {
         let known = self.form.take().map(|form| form.memory.id());
         if let Some(form) = form.as_ref().filter(|form| known != Some(form.memory.id())) {
-            self.instance.attach_driver(form.memory.clone());
+            self.instance.attach_ebpf_variant(form.memory.clone());
         }
         self.form = form;
     }

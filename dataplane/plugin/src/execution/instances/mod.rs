@@ -12,10 +12,10 @@ use millrace_plugin_abi::{Fault, Instance};
 use millrace_units::{InstanceId, Instant, PortId};
 
 use crate::declaration::limits::Limits;
-use crate::driver_form::LoadedForm;
 use crate::execution::pulse::Pulse;
 use crate::execution::shadow::{Reported, Shadow};
 use crate::fault::FaultKind;
+use crate::offload_form::LoadedForm;
 use crate::slab::{Key, Slab};
 
 pub use counts::{InstanceReport, MessageCounts};
@@ -102,7 +102,7 @@ impl Instances {
 
     /// Sets the eBPF variant of an instance. The instance shares memory with the variant from now on, even
     /// after the variant's removal.
-    pub fn set_driver_form(&mut self, id: InstanceId, form: Option<LoadedForm>) {
+    pub fn set_ebpf_variant(&mut self, id: InstanceId, form: Option<LoadedForm>) {
         if let Some((hosted, _)) = self.named(id) {
             hosted.set_form(form);
         }

@@ -1,8 +1,8 @@
 //! Tests of the worker side with a table that filters by destination port alone.
 
-mod driver_forms;
 mod health;
 mod holding;
+mod offload_forms;
 mod output;
 mod paths;
 mod succession;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use millrace_units::QueueAccount;
 use proptest::prelude::*;
 
-use crate::flows::driver_flows::driver::Driver;
+use crate::flows::offloaded_flows::model::OffloadModel;
 use twin::{FILTERS, ROUTES, Twin};
 
 /// Schedulers for port `c`, each with a leaf `second`. Most bursts exceed their thresholds.
@@ -91,8 +91,8 @@ proptest! {
         seed in any::<u64>(),
         steps in prop::collection::vec(any_step(), 4..30),
     ) {
-        let driver = Driver::new(16);
-        let mut twin = Twin::new(1, "", Some(driver.clone()), seed);
+        let offload = OffloadModel::new(16);
+        let mut twin = Twin::new(1, "", Some(offload.clone()), seed);
         for _ in 0..3 {
             twin.send(200);
             twin.router.advance(Duration::from_millis(5));
@@ -111,7 +111,7 @@ proptest! {
             twin.router.advance(Duration::from_millis(600));
             twin.check();
         }
-        prop_assert!(driver.forwarded() > 0);
+        prop_assert!(offload.forwarded() > 0);
     }
 }
 

@@ -10,7 +10,7 @@ use millrace_testkit::Random;
 use millrace_tests::{Frame, Ipv4Frame, Ipv6Frame, STANDARD, Scenario};
 use millrace_units::{Amount, QueueAccount};
 
-use crate::flows::driver_flows::driver::{Driver, Received};
+use crate::flows::offloaded_flows::model::{OffloadModel, Received};
 
 /// Returns a configuration with a port for copies, a scheduler at port `c`, and an instance.
 fn configuration(workers: usize, scheduler: &str) -> String {
@@ -94,7 +94,7 @@ struct Known {
 pub struct Twin {
     pub router: Scenario,
     /// Model of the offload below the router, if there is one.
-    driver: Option<Driver>,
+    offload: Option<OffloadModel>,
     random: Random,
     seen: Vec<Seen>,
     routes: BTreeMap<IpNet, Known>,
@@ -104,14 +104,14 @@ pub struct Twin {
 }
 
 impl Twin {
-    pub fn new(workers: usize, scheduler: &str, driver: Option<Driver>, seed: u64) -> Self {
+    pub fn new(workers: usize, scheduler: &str, offload: Option<OffloadModel>, seed: u64) -> Self {
         let mut router = Scenario::new(&configuration(workers, scheduler));
-        if let Some(driver) = &driver {
-            router.router.set_driver(|worker| Box::new(driver.of_worker(worker)), &PORTS);
+        if let Some(offload) = &offload {
+            router.router.set_flow_cache(|worker| Box::new(offload.of_worker(worker)), &PORTS);
         }
         let mut twin = Self {
             router,
-            driver,
+            offload,
             random: Random::new(seed),
             seen: Vec::new(),
             routes: BTreeMap::new(),
@@ -179,7 +179,7 @@ impl Twin {
             self.receive(&frame);
             match self.random.below(40) {
                 0 => self.router.router.run(),
-                1..5 if self.driver.is_some() => self.router.advance(Duration::from_millis(1)),
+                1..5 if self.offload.is_some() => self.router.advance(Duration::from_millis(1)),
                 _ => {}
             }
         }
@@ -190,8 +190,8 @@ impl Twin {
     /// Receives a frame at port `a`: the offload forwards it, or the router gets it.
     fn receive(&mut self, frame: &[u8]) {
         let port = self.router.router.port_id("a").unwrap();
-        let receive = |driver: &Driver| driver.receive((port, 0), [2, 0, 0, 0, 0, 0x0a], frame);
-        match self.driver.as_ref().map_or(Received::Up, receive) {
+        let receive = |offload: &OffloadModel| offload.receive((port, 0), [2, 0, 0, 0, 0, 0x0a], frame);
+        match self.offload.as_ref().map_or(Received::Up, receive) {
             Received::Sent(out, frame) => {
                 let out = PORTS.iter().find(|name| self.router.router.port_id(name) == Some(out)).unwrap();
                 self.see(out, &frame);

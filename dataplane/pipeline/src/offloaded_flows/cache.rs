@@ -1,0 +1,67 @@
+//! The interface of the flow cache to a worker. The builder of a router implements it.
+
+use millrace_packet::{FlowKey, OffloadTotals, OffloadedFlow};
+use millrace_plugin::Policer;
+use millrace_units::PortId;
+
+/// Offload capabilities of a port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OffloadPort {
+    /// Whether the XDP program looks up packets of the port in the flow cache.
+    pub receives: bool,
+    /// Whether the XDP program can send packets out of the port.
+    pub sends: bool,
+    /// Bit mask of the receive queues that workers read.
+    pub receive_queues: u64,
+    /// Whether packets sent out of the port pass a scheduler, of this worker or another one.
+    pub queues: bool,
+}
+
+/// A worker's part of the flow cache that the XDP programs of its ports read.
+///
+/// The XDP program looks up the flow of each packet. It treats the packet by the flow's entry if the entry
+/// has begun, has the published generation, and no earlier upcall of the flow is in flight to the workers.
+/// All other packets are upcalls.
+///
+/// Each worker has its own part. The owner of a port publishes the number of upcalls that the workers are
+/// done with. All methods are loads and stores.
+pub trait WorkerFlowCache: Send {
+    /// Returns the number of free slots.
+    fn room(&self) -> usize;
+    /// Publishes a generation, which is neither 0 nor `u64::MAX`. The XDP program uses entries of this
+    /// generation only.
+    fn publish(&mut self, generation: u64);
+    /// Shares a token bucket with the XDP program. Returns its number, which stays the same as long as the
+    /// bucket exists; `None` if all numbers are in use.
+    fn police(&mut self, policer: &Policer) -> Option<u16>;
+    /// Inserts an entry that is not used yet. Returns its slot, or `None` if there is no room.
+    fn insert(&mut self, key: &FlowKey, flow: &OffloadedFlow) -> Option<u32>;
+    /// Begins an entry, some microseconds after its insertion. The XDP program uses the entry as soon as all
+    /// upcalls of `port` so far are done with.
+    fn begin(&mut self, slot: u32, port: PortId, generation: u64);
+    /// Replaces the contents of an entry whose generation is not the published one.
+    fn renew(&mut self, slot: u32, flow: &OffloadedFlow, generation: u64);
+    /// Removes the entry of a flow. Returns the totals of its packets.
+    fn remove(&mut self, key: &FlowKey, slot: u32) -> OffloadTotals;
+    /// Returns the totals of an entry's packets since its insertion.
+    fn totals(&self, slot: u32) -> OffloadTotals;
+    /// Returns the number of upcalls of a port so far.
+    fn up(&self, port: PortId) -> u64;
+    /// Returns the number of upcalls by one receive queue of a port. Read after [`up`](Self::up), it includes
+    /// all upcalls of the queue that `up` counts.
+    fn up_by(&self, port: PortId, queue: usize) -> u64;
+    /// Records the watermark of a receive queue in the grace period `epoch`. `read`: number of upcalls of the
+    /// port, all queues counted; this queue has no unread upcall below it. The records of two successive
+    /// epochs are kept.
+    fn note_read(&self, queue: (PortId, usize), epoch: u64, read: u64);
+    /// Returns the record of a receive queue in an epoch, whichever worker made it; 0 without a record.
+    fn noted_read(&self, queue: (PortId, usize), epoch: u64) -> u64;
+    /// Publishes the number of upcalls of a port that are done with: sent or dropped.
+    fn set_done(&mut self, port: PortId, done: u64);
+    /// Sets whether a receive queue is overloaded: it gets more upcalls than the worker treats. During an
+    /// overload, the XDP program drops packets of a flow with an entry until no upcall of the flow is in
+    /// flight. Without an overload, these packets are further upcalls.
+    fn set_overloaded(&self, queue: (PortId, usize), overloaded: bool);
+    /// Returns whether a receive queue of a port is overloaded, by any worker's last report.
+    fn is_overloaded(&self, port: PortId) -> bool;
+}

@@ -1,0 +1,107 @@
+//! Tests of the paths that the XDP program can execute, and of its accounting.
+
+use std::sync::Arc;
+
+use millrace_units::Amount;
+
+use super::*;
+use crate::{Action, OffloadRefusal, OffloadStep, Policer};
+
+fn filter(worker: &mut WorkerPlugins<ByPort>, id: u32, gate: u8, action: Action) {
+    let (filter, call_limits) = (80, crate::CallLimits::default());
+    let change = PluginChange::Bind {
+        binding: BindingId(id),
+        gate: GateId(gate),
+        filter,
+        priority: 0,
+        action,
+        call_limits,
+    };
+    drop(worker.apply(change));
+}
+
+fn police() -> Action {
+    Action::Police(Arc::new(Policer::new(1_000_000, 2_000)))
+}
+
+fn steps(worker: &mut WorkerPlugins<ByPort>) -> Result<Vec<OffloadStep>, OffloadRefusal> {
+    let path = path_of(worker, 80);
+    worker.offload_form(path).map(|form| form.steps().collect())
+}
+
+#[test]
+fn filters_that_count_drop_or_police_can_be_the_drivers() {
+    let mut worker = worker();
+    assert_eq!(steps(&mut worker), Ok(Vec::new()));
+    filter(&mut worker, 0, 0, Action::Accept);
+    filter(&mut worker, 1, 1, police());
+    assert_eq!(steps(&mut worker), Ok(vec![OffloadStep::Count, OffloadStep::Police]));
+    unbind(&mut worker, 1);
+    filter(&mut worker, 1, 1, Action::Drop);
+    assert_eq!(steps(&mut worker), Ok(vec![OffloadStep::Count, OffloadStep::Drop]));
+}
+
+#[test]
+fn what_a_worker_must_do_is_refused_with_the_reason() {
+    let cases = [
+        (Action::Instance(InstanceId(0)), OffloadRefusal::Instance),
+        (Action::Reject, OffloadRefusal::Reject),
+        (Action::Queue(millrace_units::QueueId(3)), OffloadRefusal::Queue),
+    ];
+    for (action, refusal) in cases {
+        let mut worker = worker();
+        add(&mut worker, 0);
+        filter(&mut worker, 0, 0, action);
+        assert_eq!(steps(&mut worker), Err(refusal));
+    }
+    let mut worker = worker();
+    filter(&mut worker, 0, 0, police());
+    filter(&mut worker, 1, 1, police());
+    assert_eq!(steps(&mut worker), Err(OffloadRefusal::Policers));
+}
+
+#[test]
+fn what_the_driver_did_is_counted_at_the_bindings() {
+    let mut worker = worker();
+    filter(&mut worker, 0, 0, police());
+    filter(&mut worker, 1, 1, Action::Accept);
+    let path = path_of(&mut worker, 80);
+    let form = worker.offload_form(path).unwrap();
+    assert_eq!(worker.bindings.offload_policer(&form).map(|policer| policer.rate()), Some(1_000_000));
+    let amount = |packets, bytes| Amount { packets, bytes };
+    worker.count_offloaded(&form, amount(7, 700), amount(3, 300));
+    let counts = |worker: &WorkerPlugins<ByPort>, id| worker.bindings.counts(BindingId(id)).unwrap();
+    let (first, second) = (counts(&worker, 0), counts(&worker, 1));
+    assert_eq!((first.packets, first.bytes, first.drops, first.queues.queued), (10, 1000, 3, amount(7, 700)));
+    assert_eq!((second.packets, second.bytes, second.drops), (7, 700, 0), "behind the bucket");
+    // Neither a removed binding nor the new binding with its id counts the packets.
+    unbind(&mut worker, 0);
+    filter(&mut worker, 0, 0, Action::Drop);
+    worker.count_offloaded(&form, amount(1, 100), amount(0, 0));
+    assert_eq!((counts(&worker, 0).packets, counts(&worker, 1).packets), (0, 8));
+    assert!(worker.bindings.offload_policer(&form).is_none());
+    let path = path_of(&mut worker, 80);
+    let dropping = worker.offload_form(path).unwrap();
+    assert!(dropping.drops());
+    worker.count_offloaded(&dropping, amount(0, 0), amount(5, 500));
+    let dropped = counts(&worker, 0);
+    assert_eq!(
+        (dropped.packets, dropped.bytes, dropped.drops, dropped.queues.queued),
+        (5, 500, 5, amount(0, 0))
+    );
+    assert_eq!(counts(&worker, 1).packets, 8, "nothing came behind the filter that drops");
+}
+
+#[test]
+fn a_policer_drops_what_finds_no_room_and_counts_it() {
+    let mut worker = worker();
+    filter(&mut worker, 0, 0, police());
+    let path = path_of(&mut worker, 80);
+    // 40 packets of 60 bytes, and a bucket with room for 2,000 bytes.
+    let (members, _) = send(&mut worker, path, Position::Early, &[9; 40]);
+    assert_eq!(members.len(), 33);
+    let counts = worker.bindings.counts(BindingId(0)).unwrap();
+    assert_eq!((counts.packets, counts.bytes, counts.drops), (40, 2400, 7));
+    let why = worker.may_drop(path, DropReason::Policer).collect::<Vec<_>>();
+    assert_eq!((why, worker.may_drop(path, DropReason::Filter).count()), (vec![BindingId(0)], 0));
+}

@@ -1,0 +1,118 @@
+//! Part of a path that the XDP program can execute by itself for the packets of one flow.
+//!
+//! The program can count packets for filters with the action `accept`, or drop packets. It can use one token
+//! bucket or one eBPF variant of a plugin. Workers later add the program's counts to the bindings, so that
+//! the counters equal those of a path at a worker.
+
+use std::sync::Arc;
+
+use millrace_plugin_abi::VariantMemory;
+
+use crate::path::Stage;
+
+/// Maximum number of bindings on the path of an offloaded flow.
+pub const MOST_OFFLOAD_STEPS: usize = 4;
+
+/// Loaded eBPF variant of an instance.
+#[derive(Clone, Debug)]
+pub struct LoadedForm {
+    /// Slot of the eBPF variant in the program array.
+    pub place: u16,
+    /// Maximum number of instructions for a packet.
+    pub instructions: u32,
+    /// Memory that the instance shares with the eBPF variant.
+    pub memory: Arc<dyn VariantMemory>,
+    /// Whether the XDP program may call the variant; otherwise packets for the instance stay at the worker.
+    pub is_asked: bool,
+}
+
+/// Steps that the XDP program executes for the packets of a flow, besides forwarding them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OffloadForm {
+    /// Words of the bindings that count the packets, in the order of the journey.
+    pub(crate) bindings: [u64; MOST_OFFLOAD_STEPS],
+    pub(crate) count: u8,
+    /// Index of the binding whose token bucket drops excess packets.
+    pub(crate) polices_at: Option<u8>,
+    /// Index of the binding whose eBPF variant is called.
+    pub(crate) asks_at: Option<u8>,
+    /// Slot and number of instructions of that eBPF variant.
+    pub(crate) asked: (u16, u32),
+    /// Index of the binding that drops all packets.
+    pub(crate) drops_at: Option<u8>,
+}
+
+/// Step of a [`OffloadForm`], for display.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OffloadStep {
+    /// The program counts the packets.
+    Count,
+    /// The packets consume tokens of a token bucket.
+    Police,
+    /// The eBPF variant of a plugin handles the packets, in this number of instructions.
+    Ask(u32),
+    /// The program drops the packets.
+    Drop,
+}
+
+/// Reason that the packets of a path stay at a worker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OffloadRefusal {
+    /// An instance without eBPF variant handles the packets.
+    Instance,
+    /// An instance that is pinned to the workers, or whose eBPF variant is not loaded, handles the packets.
+    Placed,
+    /// An instance that is not well, or that has a shadow instance, handles the packets.
+    Unwell,
+    /// The path rejects the packets with an ICMP error.
+    Reject,
+    /// A filter selects a queue for the packets.
+    Queue,
+    /// The path copies the packets.
+    Copy,
+    /// The path has more than [`MOST_OFFLOAD_STEPS`] bindings.
+    Steps,
+    /// More than one step may drop packets: a token bucket, an eBPF variant, or a filter that drops.
+    Policers,
+}
+
+impl OffloadForm {
+    /// Whether the program drops all packets.
+    pub fn drops(&self) -> bool {
+        self.drops_at.is_some()
+    }
+
+    /// Returns the slot of the eBPF variant that the program calls; `None` if it calls none.
+    pub fn asks(&self) -> Option<u16> {
+        self.asks_at.map(|_| self.asked.0)
+    }
+
+    /// Returns the steps in the order of the journey.
+    pub fn steps(&self) -> impl Iterator<Item = OffloadStep> + '_ {
+        (0..self.count).map(|step| match step {
+            step if self.drops_at == Some(step) => OffloadStep::Drop,
+            step if self.polices_at == Some(step) => OffloadStep::Police,
+            step if self.asks_at == Some(step) => OffloadStep::Ask(self.asked.1),
+            _ => OffloadStep::Count,
+        })
+    }
+
+    pub(crate) fn add(&mut self, stage: &Stage, step: OffloadStep) -> Result<(), OffloadRefusal> {
+        let at = self.count;
+        let place = self.bindings.get_mut(usize::from(at)).ok_or(OffloadRefusal::Steps)?;
+        *place = stage.binding.to_word();
+        self.count += 1;
+        let one = match step {
+            OffloadStep::Count => return Ok(()),
+            OffloadStep::Police => &mut self.polices_at,
+            OffloadStep::Ask(_) => &mut self.asks_at,
+            OffloadStep::Drop => &mut self.drops_at,
+        };
+        let is_first = one.is_none();
+        *one = Some(at);
+        // One counter holds all drops, so only one step may drop.
+        let drop = [self.polices_at, self.asks_at, self.drops_at];
+        let is_only = drop.iter().flatten().count() == 1;
+        if is_first && is_only { Ok(()) } else { Err(OffloadRefusal::Policers) }
+    }
+}
