@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn medians_of_what_all_runs_have_are_compared() {
+    fn only_cases_of_all_runs_are_compared_by_their_medians() {
         let ours = [run(&[("a", 1.0), ("new", 5.0)]), run(&[("a", 2.0), ("new", 5.0)]), run(&[("a", 9.0)])];
         let theirs = [run(&[("a", 4.0), ("gone", 1.0)]), run(&[("a", 5.0)]), run(&[("a", 3.0)])];
         let (measurements, missing) = compare(&ours, &theirs);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_found_behind_what_is_told_of_the_progress() {
+    fn results_are_parsed_after_progress_lines() {
         let json =
             "{\n  \"results\": [{\"case\": \"c\", \"ours\": 1.5, \"unit\": \"ns\", \"peer\": null}]\n}\n";
         for output in [json.to_owned(), format!("c: {{1.5}} ns\nmore\n{json}millrace: it failed\n")] {
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_build_without_results_is_told_with_what_it_said() {
+    fn build_without_results_is_reported_with_its_output() {
         let _alone = crate::interrupt::FLAG_IN_USE.lock().unwrap();
         let error = results_of(Path::new("/bin/echo"), &["memory".to_owned()]).unwrap_err();
         assert!(error.to_string().contains("the program printed no results: bench memory --json"), "{error}");

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signal_ends_a_pause_and_only_while_it_is_watched() {
+    fn signal_ends_a_pause_only_while_watched() {
         let _alone = FLAG_IN_USE.lock().unwrap();
         let watch = Interrupt::watch();
         assert!(pause(Duration::from_millis(1)).is_ok());

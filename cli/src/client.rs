@@ -339,7 +339,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_are_sent_with_underscores_and_said_with_hyphens() {
+    fn settings_have_underscores_in_requests_and_hyphens_in_commands() {
         let sent =
             |path, body: Value| in_json(&Method::PATCH, path, &body).map_err(|failure| failure.message);
         assert_eq!(sent("/router", json!({"icmp-rate": 3})), Ok(json!({"icmp_rate": 3})));

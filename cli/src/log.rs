@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_read_as_the_calendar_says() {
+    fn times_match_the_calendar() {
         let at = |milliseconds| written(Timestamp::from_millisecond(milliseconds).unwrap());
         assert_eq!(at(0), "1970-01-01 00:00:00.000Z");
         assert_eq!(at(951_782_399_007), "2000-02-28 23:59:59.007Z");

@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_never_be_had_is_no_room() {
+    fn impossible_allocation_is_refused() {
         let guard = keep_back();
         assert!((guard.recover)() && (guard.has_room)(1 << 20));
         assert!(!(guard.has_room)(usize::MAX) && !(guard.has_room)(1 << 60));

@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_have_written_forges_no_rows_and_moves_no_cursor() {
+    fn foreign_text_forges_no_rows_and_moves_no_cursor() {
         let rows = [json!({"why": "a\n9  root\t\u{1b}[31m\u{202e}x"}), json!({"why": "y".repeat(70_000)})];
         let text = table(&rows, "why");
         assert_eq!(text.lines().count(), 3);
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn values_read_as_people_write_them() {
+    fn values_are_formatted_for_people() {
         assert_eq!(plain(&json!({"a": [1, 2], "b": null})), "a 1, 2, b -");
         assert_eq!(plain(&json!(2_500_000.0)), "2.50 M");
         assert_eq!((&*plain(&json!({})), &*plain(&json!([]))), ("-", "-"));

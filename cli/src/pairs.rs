@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_become_json_where_they_are_json() {
+    fn valid_json_arguments_become_json() {
         let object = pairs(&["n=5".into(), "ports=80,443".into(), "on=true".into()]).unwrap();
         assert_eq!(Value::Object(object), json!({"n": 5, "ports": "80,443", "on": true}));
         assert_eq!(pairs(&["n".into()]).unwrap_err().code, 2);

@@ -39,7 +39,7 @@ impl Drop for TestFile {
 }
 
 #[test]
-fn a_socket_that_is_said_counts_more_than_a_server_of_the_environment() {
+fn socket_option_overrides_server_of_the_environment() {
     let ask = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
         command.env("MILLRACE_SERVER", "https://127.0.0.1:1").env("MILLRACE_TOKEN", "none");
@@ -52,7 +52,7 @@ fn a_socket_that_is_said_counts_more_than_a_server_of_the_environment() {
 }
 
 #[test]
-fn a_fingerprint_that_is_said_counts_more_than_certificates_of_the_environment() {
+fn fingerprint_option_overrides_certificates_of_the_environment() {
     let ask = |variables: &[(&str, &str)], arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
         command.env("MILLRACE_SERVER", "https://127.0.0.1:1").env("MILLRACE_TOKEN", "none");
@@ -234,7 +234,7 @@ fn shells_and_man_know_every_command() {
 }
 
 #[test]
-fn what_fails_is_exit_code_1_and_one_line() {
+fn failure_exits_with_1_and_prints_one_line() {
     let unknown_key = TestFile::new("key.toml", "[[port]]\nname = \"lan\"\ndevise = \"eth1\"\n");
     let twice = TestFile::new(
         "twice.toml",
@@ -263,7 +263,7 @@ fn what_fails_is_exit_code_1_and_one_line() {
 }
 
 #[test]
-fn run_without_ports_names_what_is_missing() {
+fn run_without_ports_names_the_missing_options() {
     let output = millrace(&["run"]);
     let line = error(&output);
     assert_eq!(code(&output), 2, "{line}");

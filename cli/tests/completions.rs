@@ -49,7 +49,7 @@ fn bash_completes_commands_options_and_values() {
 }
 
 #[test]
-fn what_other_shells_read_is_a_script_of_theirs() {
+fn other_shells_get_a_script_in_their_language() {
     for (shell, words) in [("zsh", "#compdef millrace"), ("fish", "complete -c millrace")] {
         assert!(script(&[shell]).contains(words), "{shell}");
         assert!(script(&[shell, "--names"]).contains("COMPLETE="), "{shell}");

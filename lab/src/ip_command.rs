@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_command_says_what_it_was_and_what_it_said() {
+    fn failed_command_is_reported_with_its_output() {
         let output = Command::new("sh").args(["-c", "echo; echo no such thing >&2; exit 3"]).output();
         let error = judge("ip", &["link", "show"], output).unwrap_err();
         assert_eq!(error.to_string(), "`ip link show` failed: no such thing");

@@ -161,7 +161,7 @@ const CASES: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn a_bad_file_is_refused_where_it_is_wrong() {
+fn invalid_file_is_refused_with_the_place_of_the_error() {
     for (from, to, expected) in CASES {
         let text = GOOD.replacen(from, to, 1);
         assert_ne!(text, GOOD, "{from} is not in the good file");
@@ -179,7 +179,7 @@ fn broken_syntax_is_refused_on_one_line() {
 }
 
 #[test]
-fn a_host_with_several_links_has_its_addresses_on_them() {
+fn host_with_several_links_has_its_addresses_on_them() {
     let text = GOOD.replace("[\"h2\", \"r\"]", "[\"h1\", \"r\"]").replace("addresses.h2", "addresses.h1");
     let error = parse(&text).unwrap_err();
     assert!(error.starts_with("x.toml:5:14: h1 has 2 links: move the address to one link"), "{error}");
@@ -232,7 +232,7 @@ fn the_document_of_labs_has_every_key_of_every_table_and_no_other() {
 }
 
 #[test]
-fn a_daemon_says_what_it_needs() {
+fn missing_requirements_of_a_daemon_are_named() {
     let with = |keys: &str| parse(&format!("{GOOD}[[daemon]]\nnode = \"r\"\n{keys}\n")).unwrap_err();
     let unknown = with("program = \"brid\"\ntext = \"\"");
     assert!(

@@ -117,7 +117,7 @@ fn two_hosts_reach_each_other_and_leave_nothing() {
 }
 
 #[test]
-fn offloads_are_off_where_the_file_says_so() {
+fn offloads_are_off_as_configured() {
     let Some(ground) = Ground::new() else { return };
     let lab = Lab::up(&ground.file("kernel", ""), &ground.options()).unwrap();
     let features = |node: &str| {
@@ -150,7 +150,7 @@ fn a_kept_lab_is_listed_used_and_removed_by_name() {
 }
 
 #[test]
-fn a_failure_in_the_middle_names_its_step_and_undoes_the_rest() {
+fn failure_names_its_step_and_reverts_the_others() {
     let Some(ground) = Ground::new() else { return };
     // The kernel rejects a multicast address, which the check of the file accepts.
     let mut file = ground.file("kernel", "");
@@ -194,7 +194,7 @@ const OBEDIENT: &str = "dir=$(dirname \"$0\"); echo \"$@\" > \"$dir/arguments\"\
                         fd=${@: -1}; printf 'ready\\n' >&$fd\nexec -a \"$0\" sleep 60";
 
 #[test]
-fn a_router_runs_in_its_namespace_with_its_configuration_until_the_lab_goes() {
+fn router_runs_in_its_namespace_until_the_lab_is_removed() {
     let Some(ground) = Ground::new() else { return };
     ground.fake_router(OBEDIENT);
     let more = "[[host]]\nname = \"h3\"\n[[link]]\nends = [\"h3\", \"r:r3\"]\nimpairment = { loss = 0.5, delay-ms = 3 }\n";
@@ -249,7 +249,7 @@ fn a_router_binary_that_is_not_there_is_named() {
 }
 
 #[test]
-fn an_interrupt_while_it_comes_up_undoes_it() {
+fn interrupt_during_creation_reverts_it() {
     let Some(ground) = Ground::new() else { return };
     ground.fake_router("exec -a \"$0\" sleep 60");
     let options = ground.options();
@@ -270,7 +270,7 @@ fn an_interrupt_while_it_comes_up_undoes_it() {
 }
 
 #[test]
-fn what_was_started_at_a_node_ends_with_the_lab_and_nothing_else_does() {
+fn processes_started_at_a_node_end_with_the_lab_and_others_continue() {
     let Some(ground) = Ground::new() else { return };
     let (file, options, runtime) = (ground.file("kernel", ""), ground.options(), ground.runtime());
     Lab::up(&file, &options).unwrap().keep();
@@ -304,7 +304,7 @@ fn what_was_started_at_a_node_ends_with_the_lab_and_nothing_else_does() {
 }
 
 #[test]
-fn commands_run_when_all_is_up_and_one_that_fails_is_quoted_and_undoes_the_lab() {
+fn commands_run_after_creation_and_a_failing_command_is_quoted_and_reverts_the_lab() {
     let Some(ground) = Ground::new() else { return };
     let touched = ground.directory.join("touched");
     let host = |commands: &str| format!("[[host]]\nname = \"h9\"\ncommands = [{commands}]\n");
@@ -359,7 +359,7 @@ fn daemons_of_the_examples_learn_their_routes() {
 }
 
 #[test]
-fn a_daemon_that_refuses_its_configuration_is_quoted() {
+fn daemon_that_refuses_its_configuration_is_quoted() {
     let Some(ground) = Ground::new() else { return };
     let more = "[[daemon]]\nnode = \"r\"\nprogram = \"bird\"\ntext = \"nonsense\"\n";
     let error = Lab::up(&ground.file("kernel", more), &ground.options()).unwrap_err().to_string();

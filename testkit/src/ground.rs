@@ -249,7 +249,7 @@ mod tests {
     /// Ordinary scenarios arrive one after the other while the machine is held. When one begins, all earlier
     /// arrivals have begun.
     #[test]
-    fn scenarios_that_share_begin_in_the_order_in_which_they_came() {
+    fn shared_scenarios_start_in_order_of_arrival() {
         let machine: &'static Machine = Box::leak(Box::new(Machine::new()));
         let first = machine.hold_alone();
         thread::scope(|scope| {

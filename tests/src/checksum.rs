@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checksum_makes_its_own_sum_zero() {
+    fn checksum_makes_the_sum_zero() {
         let sum = checksum(&[1, 2, 3, 4]).to_be_bytes();
         assert_eq!(checksum(&[1, 2, 3, 4, sum[0], sum[1]]), 0);
     }

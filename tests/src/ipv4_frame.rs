@@ -334,7 +334,7 @@ mod tests {
 
     /// The expected bytes are written by hand from RFC 791 and RFC 768.
     #[test]
-    fn a_frame_is_built_byte_by_byte_as_the_rfcs_say() {
+    fn frame_matches_the_rfcs_byte_by_byte() {
         let frame = Ipv4Frame::udp().payload(b"hi").dont_fragment().bytes();
         let expected = [
             0x02, 0x00, 0x00, 0x00, 0x00, 0x0a, 0x02, 0x00, 0x00, 0x00, 0x00, 0xa2, 0x08,

@@ -252,7 +252,7 @@ mod tests {
 
     /// The expected bytes are written by hand from RFC 8200 and RFC 768.
     #[test]
-    fn a_packet_is_built_byte_by_byte_as_the_rfcs_say() {
+    fn packet_matches_the_rfcs_byte_by_byte() {
         let packet = Ipv6Frame::udp().payload(b"hi").traffic_class(0xb8).flow_label(0x12345).packet();
         let expected = [
             0x6b, 0x81, 0x23, 0x45, 0x00, 0x0a, 0x11,
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn extension_headers_name_what_follows() {
+    fn extension_headers_name_the_next_header() {
         let packet = Ipv6Frame::udp().extension(60, &[0, 1, 4, 0, 0, 0, 0]).fragment(8, true, 7).packet();
         assert_eq!((packet[6], packet[40], packet[48]), (60, 44, 17));
         assert_eq!(packet[48..56], [17, 0, 0, 9, 0, 0, 0, 7]);

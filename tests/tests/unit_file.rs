@@ -17,7 +17,7 @@ fn settings(unit: &str) -> BTreeMap<&str, String> {
 }
 
 #[test]
-fn the_service_keeps_its_files_to_itself_and_gains_no_privileges() {
+fn service_keeps_its_files_private_and_gains_no_privileges() {
     let settings = settings(UNIT);
     for (key, value) in [
         ("UMask", "0077"),
@@ -50,7 +50,7 @@ fn the_service_keeps_its_files_to_itself_and_gains_no_privileges() {
 }
 
 #[test]
-fn the_service_makes_no_system_calls_beyond_its_work() {
+fn service_makes_only_the_system_calls_of_its_work() {
     let filter = &settings(UNIT)["SystemCallFilter"];
     let (allowed, refused) = filter.split_once('~').unwrap_or((filter, ""));
     for needed in ["@system-service", "bpf", "seccomp", "@mount", "setns", "unshare"] {

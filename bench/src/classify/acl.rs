@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_peer_finds_what_we_find() {
+    fn peer_matches_the_same_rules() {
         let _alone = crate::interrupt::FLAG_IN_USE.lock().unwrap();
         let Some(program) = Program::compile().unwrap() else {
             return crate::testbed::network::skip("no compiler or no DPDK");

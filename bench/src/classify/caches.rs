@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fits_is_kept_and_what_does_not_is_missed() {
+    fn cache_hits_lines_that_fit_and_misses_others() {
         let mut caches = Caches::new();
         let lines = vec![[0_u8; LINE]; 2 * FIRST / LINE];
         let all = |caches: &mut Caches, lines: &[[u8; LINE]]| {

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_is_read_from_its_name() {
+    fn run_is_parsed_from_its_name() {
         let part: Part = (3, "tuple space".to_owned());
         assert_eq!(part_of(BENCH, &name_of(BENCH, &part)), Some(part));
         assert!(run_measured("classify").is_none() && run_measured(r#"classify/[99,"linear"]"#).is_none());

@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_lead_where_the_whole_way_leads() {
+    fn links_give_the_same_match_as_a_full_lookup() {
         for sharing in [Sharing::Same, Sharing::Similar] {
             let set = FilterSet { name: "few".to_owned(), filters: flows().filters[..300].to_vec() };
             let gates = Gates::new(&set, sharing).unwrap();

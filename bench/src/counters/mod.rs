@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_counter_goes_on_while_its_thread_works() {
+    fn counter_runs_while_its_thread_runs() {
         let Some(counter) = Counter::open(Event::TASK_CLOCK) else {
             return println!("skipped: the kernel gives no counters");
         };

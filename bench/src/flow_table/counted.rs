@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_is_read_from_its_name_and_finds_all_flows() {
+    fn run_is_parsed_from_its_name_and_finds_all_flows() {
         for family in Family::BOTH {
             let part: Part = (family, 1024);
             assert_eq!(part_of(BENCH, &name_of(BENCH, &part)), Some(part));

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_the_tolerance_fails_and_so_does_what_is_not_in_both() {
+    fn counts_beyond_tolerance_or_in_only_one_file_fail() {
         let before = counts(&[("a", 100.0), ("b", 100.0), ("c", 100.0), ("gone", 7.0)]);
         let now = counts(&[("a", 102.0), ("b", 102.1), ("c", 97.0), ("new", 5.0)]);
         let changes = now.changes(&before);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn another_compiler_or_other_vectors_are_told() {
+    fn another_compiler_or_other_vectors_are_reported() {
         let before = counts(&[]);
         assert_eq!(before.made_otherwise(&before), None);
         let other = Counts { compiler: "rustc 2".to_owned(), ..before.clone() };
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_read_as_it_was_written() {
+    fn baseline_file_round_trips() {
         let scratch = crate::testbed::scratch::Scratch::new().unwrap();
         let file = scratch.file("baseline.json");
         assert_eq!(Baseline::read(&file).unwrap(), None);

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_only_subtracted_is_not_judged() {
+    fn subtracted_path_is_not_compared() {
         let counts = all(10.0);
         assert!(counts.instructions.keys().all(|path| !path.starts_with("source")));
         assert_eq!(counts.instructions["IPv4, 1,000 flows"], 0.0);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_takes_more_fails_unless_another_compiler_built_it() {
+    fn longer_path_fails_unless_another_compiler_built_it() {
         let (mut before, mut now) = (all(10.0), all(10.0));
         for counts in [&mut before, &mut now] {
             counts.instructions.values_mut().for_each(|count| *count = 100.0);

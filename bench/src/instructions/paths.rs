@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_path_is_its_own_and_what_it_is_less_is_counted() {
+    fn every_path_has_a_distinct_name_and_a_counted_baseline() {
         for (place, path) in PATHS.iter().enumerate() {
             assert!(PATHS[..place].iter().all(|other| other.name != path.name), "{}", path.name);
             let less = path.without.map(|without| PATHS[..place].iter().find(|other| other.name == without));

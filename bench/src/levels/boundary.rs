@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_packet_leaves_of_the_time_to_the_next_is_spare() {
+    fn spare_time_is_the_interval_minus_the_packet_time() {
         assert!((spare(2.0, 300.0) - 200.0).abs() < 1e-9);
         assert_eq!(spare(2.0, 501.0), 0.0);
     }

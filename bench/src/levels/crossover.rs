@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_arrive_by_both_ways() {
+    fn frames_arrive_by_socket_and_by_batch() {
         let _alone = crate::interrupt::FLAG_IN_USE.lock().unwrap();
         if crate::testbed::network::is_skipped() {
             return;

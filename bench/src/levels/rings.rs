@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hand_over_takes_what_packets_take_longer() {
+    fn handover_time_is_the_extra_time_per_packet() {
         // Two workers spend 100 ns per packet with a hand-over, and 50 ns without.
         assert!((hand_over(20.0, 40.0) - 50.0).abs() < 1e-9);
     }

@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ratio_is_held_against_the_limit_from_the_side_that_was_said() {
+    fn ratio_is_compared_with_the_limit_on_the_configured_side() {
         let faster = Measurement::of("x", 9.0, "Mpps").beside("peer", 10.0);
         assert_eq!(faster.ratio, Some(0.9));
         assert_eq!(faster.clone().promising_ratio(Bound::AtLeast, 0.9).holds, Some(true));
@@ -264,20 +264,20 @@ mod tests {
     }
 
     #[test]
-    fn a_median_bears_its_spread() {
+    fn median_has_a_spread() {
         let measured = Measurement::median_of("x", &[3.0, 1.0, 2.0], "ns");
         assert_eq!((measured.ours, measured.spread), (2.0, Some([1.0, 3.0])));
         assert_eq!(Measurement::of("x", 1.0, "ns").within(&[]).spread, None);
     }
 
     #[test]
-    fn an_own_figure_is_held_against_its_limit() {
+    fn figure_is_compared_with_its_limit() {
         assert_eq!(Measurement::of("gap", 50.0, "ms").promising(Bound::AtMost, 50.0).holds, Some(true));
         assert_eq!(Measurement::of("gap", 50.1, "ms").promising(Bound::AtMost, 50.0).holds, Some(false));
     }
 
     #[test]
-    fn a_broken_promise_is_told_with_the_side_that_was_promised() {
+    fn missed_target_is_reported_with_its_side() {
         let slow = Measurement::of("gap, forth", 61.25, "ms").promising(Bound::AtMost, 50.0);
         assert_eq!(slow.broken_promise().unwrap(), "gap, forth: 61.2 ms, promised at most 50.0");
         let ratio = Measurement::of("rate", 9.0, "Mpps").beside("kernel", 10.0);

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_promised_beyond_the_case_before_differs_from_it_by_the_queue_alone() {
+    fn case_with_an_extra_target_differs_only_by_the_queue() {
         for pair in figures().windows(2).filter(|pair| pair[1].beyond.is_some()) {
             assert_eq!(Setup { queue: pair[0].setup.queue, ..pair[1].setup }, pair[0].setup);
             assert_eq!(pair[0].case, pair[1].case);

@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_generators_figure_is_not_ours() {
+    fn generator_figure_is_not_counted_as_the_routers() {
         assert_eq!(generator("IPv4", 9.0).subject, Subject::Generator);
     }
 

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_source_costs_is_subtracted_in_each_unit() {
+    fn source_cost_is_subtracted_in_each_unit() {
         let mut sample = Sample::default();
         sample.add([Some(5.0), Some(10.0), None, None, None], [Some(12.0), Some(30.0), None, None, None]);
         assert_eq!((sample.net(0), sample.net(1), sample.net(2)), (vec![7.0], vec![20.0], vec![]));

@@ -91,13 +91,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mix_has_the_average_that_it_is_named_by() {
+    fn mix_has_the_average_size_of_its_name() {
         let sum: usize = IMIX.iter().map(|bytes| bytes + 4).sum();
         assert_eq!(sum / IMIX.len(), 353);
     }
 
     #[test]
-    fn flows_come_as_often_as_they_should() {
+    fn flow_frequencies_match_the_distribution() {
         let share = |distribution: Distribution, flow| {
             let order = distribution.order(1000, 200_000);
             assert!(order.iter().all(|&flow| flow < 1000));

@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_are_read_as_people_write_them() {
+    fn amounts_are_parsed_with_suffixes() {
         let read = |text: &str| text.parse::<Amount>().map(|amount| amount.0).ok();
         assert_eq!(
             [read("1"), read("128K"), read("1M"), read("1500")],
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_of_the_words_is_told_which_there_are() {
+    fn unknown_word_is_refused_with_the_valid_words() {
         assert_eq!(word::<Size>("jumbo"), Err("give one of 64, imix, 1500".to_owned()));
         for size in [Size::Shortest, Size::Imix, Size::Longest] {
             assert_eq!(word(size.word()), Ok(size));

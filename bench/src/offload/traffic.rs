@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_routes_have_one_prefix_and_each_destination_has_its_own() {
+    fn routes_have_distinct_prefixes_and_one_destination_each() {
         let prefixes: HashSet<Ipv4Addr> = (0..ROUTES).map(prefix).collect();
         assert_eq!(prefixes.len(), ROUTES as usize);
         let destinations: HashSet<Ipv4Addr> = (0..DESTINATIONS).map(destination).collect();
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_to_live_is_written_with_its_checksum() {
+    fn ttl_is_written_with_its_checksum() {
         let [plain, ended] = [64, 1].map(|ttl| udp(SINK.into()).with_ttl(ttl));
         assert_eq!((plain[22], ended[22]), (64, 1));
         for frame in [plain, ended] {

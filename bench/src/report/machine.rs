@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
+    fn dates_match_the_calendar() {
         let at = |seconds| date(Timestamp::from_second(seconds).unwrap());
         assert_eq!(at(0), "1970-01-01 00:00 UTC");
         assert_eq!(at(951_782_400), "2000-02-29 00:00 UTC");
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_flag_of_a_hypervisor_tells_a_virtual_machine() {
+    fn hypervisor_flag_marks_a_virtual_machine() {
         let of = |flags: &str| platform(&format!("model name\t: A\nflags\t\t: {flags}\n"), "QEMU PC");
         assert_eq!(of("fpu hypervisor avx2"), Platform::Virtual("QEMU PC".to_owned()));
         assert_eq!(of("fpu avx2"), Platform::Physical);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sentence_names_processors_kind_and_kernel_and_says_how_to_read_figures() {
+    fn sentence_names_processors_kind_and_kernel_and_explains_figures() {
         let machine = Machine {
             processor: "Xeon".to_owned(),
             processors: 2,

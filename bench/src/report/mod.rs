@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_is_read_as_it_was_written_and_so_is_one_without_a_machine() {
+    fn report_round_trips_with_and_without_a_machine() {
         let measured = Measurement::median_of("c", &[1.0, 2.0, 3.0], "ns").beside("peer", 4.0);
         let report = Report { machine: Machine::default(), ..Report::of("memory", vec![measured]) };
         let text = serde_json::to_string(&report).unwrap();

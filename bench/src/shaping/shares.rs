@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_held_against_its_weight() {
+    fn share_is_compared_with_its_weight() {
         assert_eq!(worst([10.0, 20.0, 50.0]), 0.0);
         assert!((worst([9.0, 20.0, 51.0]) - 10.0).abs() < 1e-9);
     }

@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn batches_come_at_the_rate_and_missed_ones_do_not_pile_up() {
+    fn batches_are_due_at_the_rate_and_missed_batches_do_not_pile_up() {
         let start = Instant::now();
         let at = |micros| start + Duration::from_micros(micros);
         let mut pace = Pace::new((640_000, 64), start); // a batch each 100 µs

@@ -272,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn output_is_kept_and_failure_told() {
+    fn output_is_kept_and_failure_reported() {
         let _alone = crate::interrupt::FLAG_IN_USE.lock().unwrap();
         assert_eq!(run("echo", &["a", "b"]).unwrap(), "a b\n");
         let error = run("sh", &["-c", "echo broken >&2; exit 3"]).unwrap_err();
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_ends_with_its_guard() {
+    fn program_ends_with_its_guard() {
         let running = Running::start(Command::new("sleep").arg("60")).unwrap();
         let process = format!("/proc/{}", running.pid());
         assert!(std::path::Path::new(&process).exists());

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn round_trips_are_read() {
+    fn round_trip_times_are_parsed() {
         let output = "PING 10.2.0.1\n64 bytes from 10.2.0.1: icmp_seq=1 ttl=63 time=0.304 ms\n\
                       64 bytes from 10.2.0.1: icmp_seq=2 ttl=63 time=12 ms\n\nrtt min/avg = 1/2 ms\n";
         assert_eq!(round_trips(output), [0.304, 12.0]);

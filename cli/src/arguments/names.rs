@@ -81,7 +81,7 @@ fn command(words: &str) -> clap::Command {
 }
 
 #[test]
-fn what_a_file_a_request_and_a_command_say_of_a_thing_has_one_name() {
+fn settings_have_one_name_in_file_request_and_command() {
     let description = millrace_api::description();
     for (path, operation, words) in SAME {
         let of_file: BTreeSet<String> = table(path).iter().map(|key| key.replace('-', "_")).collect();

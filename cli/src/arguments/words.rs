@@ -132,7 +132,7 @@ fn split(line: &str) -> Vec<String> {
 }
 
 #[test]
-fn differences_are_told_in_commands_that_there_are() {
+fn differences_are_existing_commands() {
     let [all, little] =
         [ALL, LITTLE].map(|text| Config::parse(text, "test").map(Config::normalized).unwrap());
     for (from, to) in [(&all, &little), (&little, &all)] {

@@ -241,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fingerprints_are_read_as_they_are_written() {
+    fn fingerprints_are_parsed_as_written() {
         let digits = "ab".repeat(32);
         let colons = vec!["AB"; 32].join(":");
         for text in [&digits, &colons, &format!("sha256:{digits}")] {

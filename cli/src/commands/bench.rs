@@ -281,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn measurements_read_as_people_write_them() {
+    fn measurements_are_formatted_for_people() {
         let row = readable(
             &json!({"case": "c", "ours": 1234.56, "spread": [1.0, 20.5], "peer": null, "ratio": 0.9123, "holds": false}),
         );

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_marks_what_is_not_fine() {
+    fn text_marks_problems() {
         let checks = vec![Check::of("kernel", Ok("new".to_owned())), Check::of("jit", Err("off".to_owned()))];
         let system = SystemView { checks };
         let text = written(&Report { system, devices: Vec::new() });

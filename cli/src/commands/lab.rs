@@ -150,7 +150,7 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
 
     #[test]
-    fn exec_ends_as_its_command_did() {
+    fn exec_exits_like_its_command() {
         assert_eq!(exit_code(ExitStatus::from_raw(7 << 8)), 7);
         assert_eq!(exit_code(ExitStatus::from_raw(libc::SIGKILL)), 137);
     }

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_what_was_counted_between_two_looks() {
+    fn rate_is_the_difference_of_two_snapshots() {
         let row = |packets: u64| json!([{"to": "10.9.0.0/16", "sent_packets": packets, "sent_bytes": packets * 100}]);
         let shown = rates(&row(100), row(150), Duration::from_secs(2));
         assert_eq!((&shown["sent_rate"], &shown["sent_bits"]), (&json!(25.0), &json!(20_000.0)));

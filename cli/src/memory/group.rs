@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_of_a_group_counts_what_the_kernel_would_give_back() {
+    fn free_memory_of_a_group_includes_reclaimable_memory() {
         let mounted = std::env::temp_dir().join(format!("millrace-groups-{}", std::process::id()));
         for (said, at, files) in [
             (

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_order_is_read_as_it_is_written() {
+    fn order_round_trips() {
         let order = Order { tier: Tier::Baseline, memory: 1 << 30, seconds: 10 };
         assert_eq!(Order::parse(&order.arguments()), Ok(order));
         for wrong in [vec![], vec!["fast".into(), "1".into(), "1".into()], vec!["baseline".to_owned()]] {

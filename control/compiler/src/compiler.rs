@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_service_manager_says_where_code_is_kept() {
+    fn service_manager_selects_the_code_directory() {
         let at = |is_root, variables: &[(&str, &str)]| {
             let value = |name: &str| variables.iter().find(|(known, _)| *known == name);
             default_cache(is_root, |name| value(name).map(|(_, value)| value.into()))

@@ -242,12 +242,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_becomes_one_line() {
+    fn child_output_becomes_one_line() {
         assert_eq!(readable(b"  a\n\x1b[31mb\t\xffc\n"), "a [31mb \u{fffd}c");
     }
 
     #[test]
-    fn what_ends_a_process_is_told_apart() {
+    fn ends_of_a_process_are_distinguished() {
         let outcome = |raw: i32, said: &str| {
             let output = Output { code: Vec::new(), said: said.into() };
             outcome(ExitStatus::from_raw(raw), output, &Limits::default()).unwrap_err()

@@ -67,7 +67,7 @@ fn a_plugin_begins_with_baseline_code_and_gets_better_code() {
 }
 
 #[test]
-fn a_module_that_is_not_valid_is_refused_by_its_reason() {
+fn invalid_module_is_refused_with_its_reason() {
     let wrong = module("(func (result i32) i64.const 1)");
     let error = compiler(settings("compile-plugin")).load(&wrong, |_, _| {}).unwrap_err();
     let CompileError::Module(ModuleError::Compile(why)) = &error else { panic!("{error:?}") };
@@ -94,7 +94,7 @@ fn code_that_is_too_long_is_refused() {
 }
 
 #[test]
-fn a_process_that_fails_says_how() {
+fn failing_process_reports_its_reason() {
     let text = failure("abort", Limits::default()).to_string();
     assert!(text.starts_with("the compiler failed (signal 6)"), "{text}");
     let text = failure("fail", Limits::default()).to_string();
@@ -170,7 +170,7 @@ fn loaded(settings: CompilerSettings, wasm: &[u8]) -> (Tier, Source) {
 }
 
 #[test]
-fn what_was_compiled_is_kept_and_what_was_changed_is_not_used() {
+fn compiled_code_is_cached_and_changed_code_is_not_used() {
     let (folder, wasm) = (Folder::new("kept"), module(""));
     assert_eq!(loaded(folder.settings("compile-plugin"), &wasm), (Tier::Baseline, Source::Compiled));
     // A cache hit needs no compiling process.

@@ -38,7 +38,7 @@ fn the_table_of_a_default_gate_is_chosen_without_a_new_gate() {
 }
 
 #[test]
-fn what_filters_need_of_the_router_has_defaults_and_bounds() {
+fn router_settings_of_filters_have_defaults_and_bounds() {
     let config = Config::parse(PORTS, "f").unwrap();
     let router = &config.router;
     assert_eq!(
@@ -149,7 +149,7 @@ fn a_prefix_has_one_route() {
 }
 
 #[test]
-fn a_route_says_where_it_leads_and_nothing_more() {
+fn route_has_destination_and_next_hops_only() {
     for (route, problem) in [
         ("to = \"10.9.0.0/16\"", "has no next hop and no port: name its next hop with `via`, or its `port`"),
         (

@@ -25,7 +25,7 @@ fn the_watchdog_waits_a_second_by_default() {
 }
 
 #[test]
-fn a_plugin_is_a_file_by_its_whole_path() {
+fn plugin_file_needs_an_absolute_path() {
     let config = Config::parse("[[plugin]]\nfile = \"/a/b.wasm\"\n", "f").unwrap();
     assert_eq!(
         (config.plugin[0].file.to_str(), config.plugin[0].allow_downgrade),

@@ -19,7 +19,7 @@ fn assert_errors(text: &str, expected: &[(&str, &str)]) {
 }
 
 #[test]
-fn a_wrong_entry_hides_none_behind_it() {
+fn wrong_entry_hides_no_later_error() {
     assert_errors(
         r#"[router]
 moed = "poll"

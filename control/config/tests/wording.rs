@@ -47,7 +47,7 @@ fn problem(key: &str, text: &str) -> Option<String> {
 }
 
 #[test]
-fn every_key_that_is_wrong_missing_or_unknown_is_named_in_words_of_ours() {
+fn every_wrong_missing_or_unknown_key_is_named_in_the_projects_wording() {
     let root = Config::schema();
     let none = Map::new();
     let mut problems = Vec::new();

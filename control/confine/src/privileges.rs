@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_and_those_that_it_starts_keep_what_is_left_to_them_and_others_keep_theirs() {
+    fn thread_and_its_children_keep_remaining_privileges_and_other_threads_keep_theirs() {
         let before = permitted();
         for left in [Privileges::Files, Privileges::Programs, Privileges::Memory] {
             let allowed = left.allowed();
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_panics_apart_is_an_error() {
+    fn panic_in_a_separate_thread_is_an_error() {
         let error = Privileges::Files.apart(|| panic!("as it should")).unwrap_err();
         assert_eq!(error.to_string(), "can't start a thread with reduced privileges: the thread panicked");
     }

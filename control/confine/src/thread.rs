@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_thread_has_given_away_can_be_seen() {
+    fn dropped_privileges_of_a_thread_are_visible() {
         let (tell, told) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let thread = std::thread::spawn(move || {

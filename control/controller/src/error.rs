@@ -273,7 +273,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fault_27_a_full_or_read_only_disk_is_told_apart_from_other_failures() {
+    fn fault_27_full_or_read_only_disk_is_distinguished_from_other_failures() {
         for (number, has_no_room) in
             [(libc::ENOSPC, true), (libc::EDQUOT, true), (libc::EROFS, true), (libc::EIO, false)]
         {
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_error_of_a_list_decides_whether_it_failed() {
+    fn first_error_of_a_list_decides_its_kind() {
         let list = |error| {
             let mut wrong = Wrong::default();
             wrong.note(0, error);

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_from_outside_is_cut_and_in_one_line() {
+    fn external_text_is_shortened_to_one_line() {
         let events = Events::default();
         let long = "x".repeat(1 << 20);
         let text = format!("\u{1b}[31mbad\n{long}");

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_only_said_beside_a_file_is_not_saved_into_it() {
+    fn overrides_are_not_saved_into_the_file() {
         let text = "[router]\nworkers = 2\n[[port]]\nname = \"a\"\ndevice = \"a\"\n\
                     [[port]]\nname = \"b\"\ndevice = \"b\"\ndriver = \"af_packet\"\n";
         let said = Config::parse(text, "f").unwrap().normalized();

@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn files_of_ports_are_looked_at_and_told_with_their_lines() {
+    async fn port_files_are_checked_and_reported_with_their_lines() {
         let folder = std::env::temp_dir().join(format!("millrace-plan-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let (text, new) = (folder.join("text.pcap"), folder.join("new.pcap"));

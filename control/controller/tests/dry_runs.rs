@@ -109,7 +109,7 @@ fn a_difference_runs_no_constructor_of_a_submitted_shared_object() {
 }
 
 #[test]
-fn an_apply_that_what_runs_refuses_runs_no_constructor() {
+fn refused_apply_runs_no_constructor() {
     let Some(object) = Object::build("apply") else { return };
     with_router(&refusing(&object.folder), async |router| {
         let order = Apply { text: text(ALLOWING, &object.loaded()), ..Apply::default() };
@@ -120,7 +120,7 @@ fn an_apply_that_what_runs_refuses_runs_no_constructor() {
 }
 
 #[test]
-fn a_difference_describes_an_admitted_shared_object_and_runs_none_of_it() {
+fn difference_describes_an_admitted_shared_object_without_running_it() {
     let Some(object) = Object::build("described") else { return };
     with_router("shared-objects = \"allow\"", async |router| {
         let submitted = text("shared-objects = \"allow\"", &object.loaded());
@@ -167,7 +167,7 @@ fn an_operator_compares_only_texts_with_the_plugins_and_callers_that_run() {
 }
 
 #[test]
-fn an_operator_stores_no_revision_that_permits_more_than_what_runs() {
+fn operator_stores_no_revision_with_more_permissions_than_the_running_one() {
     let Some(object) = Object::build("keep") else { return };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {

@@ -16,7 +16,7 @@ impl Drop for File {
 }
 
 #[tokio::test(flavor = "current_thread")]
-async fn a_port_announces_its_addresses_when_its_device_is_opened() {
+async fn port_announces_its_addresses_when_its_device_is_opened() {
     let file = File(std::env::temp_dir().join(format!("millrace-own-devices-{}.pcapng", std::process::id())));
     let text = format!(
         "[plugins]\nstate = \"none\"\ncache = \"none\"\n[[port]]\nname = \"tape\"\nkind = \"pcap\"\noutput = {:?}\n\

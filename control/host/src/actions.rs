@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn routes_of_ours_are_installed_replaced_and_removed_and_each_step_can_be_repeated() {
+    fn own_routes_are_installed_replaced_and_removed_idempotently() {
         in_namespace(|| async {
             veth_pair();
             let mut actions = Actions::open().unwrap();
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sweep_takes_what_an_earlier_run_left_and_keeps_the_rest() {
+    fn sweep_removes_leftovers_of_an_earlier_run_and_keeps_other_routes() {
         in_namespace(|| async {
             veth_pair();
             ip("route add 10.5.0.0/16 via 10.0.0.9 proto static");
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_refuses_is_said_with_the_route() {
+    fn kernel_refusal_is_reported_with_the_route() {
         in_namespace(|| async {
             veth_pair();
             let mut actions = Actions::open().unwrap();

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_change_about_a_thing_survives_in_its_place() {
+    fn last_change_of_an_object_keeps_its_place() {
         let route = |prefix: &str| HostChange::Route { prefix: prefix.parse().unwrap(), route: None };
         let mut changes = vec![
             HostChange::LinkGone(1),

@@ -95,7 +95,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_range_is_what_a_look_at_all_entries_finds(
+        fn range_equals_a_scan_of_all_entries(
             all in prop::collection::btree_map(any_prefix(), any::<u8>(), 0..40),
             after in prop::option::of(any_prefix()),
             within in prop::option::of(any_prefix()),

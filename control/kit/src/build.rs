@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_manifest_says_what_is_built() {
+    fn manifest_selects_the_build() {
         let package = Package::parse("[package]\nname = \"a-b\"\n").unwrap();
         assert_eq!((&*package.name, &*package.library, package.uses_std), ("a-b", "a_b", false));
         let text = "[package]\nname = \"a\"\nmetadata.millrace.std = true\n[lib]\nname = \"c\"\n";

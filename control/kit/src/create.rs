@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_project_has_its_name_and_the_kit() {
+    fn new_project_has_its_name_and_the_kit() {
         for (language, source) in [(Language::Rust, "src/lib.rs"), (Language::C, "plugin.c")] {
             let folder = folder(&format!("new-{language}"));
             let files = new("my-plugin", language, &folder).unwrap();

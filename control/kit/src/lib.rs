@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lead_to_what_they_name() {
+    fn names_resolve_to_plugins() {
         assert_eq!(("c".parse(), "wasm".parse()), (Ok(Language::C), Ok(Format::Wasm)));
         assert_eq!(
             (Language::Rust.to_string(), Format::Native.to_string()),

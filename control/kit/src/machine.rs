@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_for_c_is_named() {
+    fn missing_tools_for_c_are_named() {
         let programs = Programs::new("c");
         let text = programs.machine().clang().unwrap_err().to_string();
         assert!(text.contains("neither clang nor wasm-ld"), "{text}");
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn rust_is_compiled_by_the_target_if_it_is_there() {
+    fn rust_is_compiled_by_an_installed_target() {
         let programs = Programs::new("target");
         programs.add_rustc("root");
         programs.add("root/lib/rustlib/src/rust/library/core/src/lib.rs", "");
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn rust_is_compiled_with_its_sources_where_there_is_a_linker() {
+    fn rust_is_compiled_from_sources_with_a_linker() {
         let programs = Programs::new("sources");
         assert!(programs.way().unwrap_err().to_string().contains("there is no rustc in the PATH"));
         programs.add_rustc("root");

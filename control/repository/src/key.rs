@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_public_key_is_its_text() {
+    fn public_key_round_trips_as_text() {
         let key = SecretKey::generate().unwrap();
         let public = key.public().unwrap();
         assert_eq!((public.id(), public.to_string().len()), (key.id(), 56));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_public_key_is_refused() {
+    fn invalid_public_key_is_refused() {
         let text = SecretKey::generate().unwrap().public().unwrap().to_string();
         for wrong in ["", "RW", "größe", &text[..55], &format!("{text}A"), &text.replacen("RW", "QW", 1)] {
             assert!(wrong.parse::<PublicKey>().is_err(), "{wrong}");
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_key_is_read_as_it_was_written() {
+    fn secret_key_round_trips() {
         let key = SecretKey::generate().unwrap();
         assert_eq!(key.text().unwrap().parse::<SecretKey>().unwrap().id(), key.id());
         for wrong in ["", "one line", "two\nlines", "untrusted comment: x\nRWQAAAA="] {

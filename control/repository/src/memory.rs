@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_socket_has_a_place_of_its_own_below_the_usual_one() {
+    fn each_socket_has_a_directory_below_the_default() {
         let usual_socket = Path::new("/run/m/m.sock");
         let base = || Some(PathBuf::from("/var/lib/m"));
         let place = |is_given, socket: &str| at(base(), is_given, Path::new(socket), usual_socket);

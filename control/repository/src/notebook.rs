@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_there_at_the_next_start() {
+    fn written_state_is_there_at_the_next_start() {
         let folder = Folder::new("notebook");
         let mut book = open(&folder);
         assert!(book.entries().is_empty() && book.damage().is_none() && book.is_kept());
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_is_told_and_put_aside_by_the_next_change() {
+    fn damaged_file_is_reported_and_set_aside_by_the_next_change() {
         let folder = Folder::new("notebook-damage");
         let path = folder.0.join("list.json");
         for text in ["", "{", "[]", r#"{"form":1,"entries":["x"]}"#, r#"{"form":2,"entries":[]}"#] {
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_has_changed_nothing() {
+    fn failed_write_changes_nothing() {
         let folder = Folder::new("notebook-full");
         fs::write(folder.0.join("file"), "").unwrap();
         let mut book = Notebook::<u32>::open(Some(&folder.0.join("file/below")), "list.json");

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_start_knows_who_is_in_quarantine_until_it_is_let_out() {
+    fn quarantine_survives_a_restart_until_release() {
         let folder = Folder::new("quarantine");
         let open = || Quarantine::open(Some(&folder.0));
         open().put(held("a")).unwrap();

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn signed_versions_do_not_go_back() {
+    fn signed_version_downgrade_is_refused() {
         let mut repository = Repository::new(Trust::new(vec![], None), Memory::open(None));
         let origin = Origin::Signed(key());
         let load = |repository: &mut Repository, version: &str, allow| {
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_do_not_go_back_after_a_restart_either() {
+    fn version_downgrade_is_refused_after_a_restart() {
         let folder = Folder::new("versions");
         let (first, second) = (SecretKey::generate().unwrap(), SecretKey::generate().unwrap());
         let start = |keys: &[&SecretKey]| {
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_memory_that_can_be_read_nothing_signed_is_loaded_unless_that_is_said() {
+    fn unreadable_version_record_refuses_signed_plugins_unless_allowed() {
         let folder = Folder::new("versions-damage");
         let start = || Repository::new(Trust::new(vec![], None), Memory::open(Some(&folder.0)));
         std::fs::write(folder.0.join("plugin-versions.json"), "{\"form\":1,").unwrap();

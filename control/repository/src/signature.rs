@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_says_what_it_is_for() {
+    fn signature_names_its_purpose() {
         let key = SecretKey::generate().unwrap();
         let claims = Claims { name: "a".into(), version: "1.0.0".into(), capabilities: vec!["log"] };
         let read = Signature::read(sign(b"module", &claims, &key).unwrap().as_bytes()).unwrap();
@@ -110,12 +110,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+        fn any_bytes_are_parsed_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
             let _ = Signature::read(&bytes);
         }
 
         #[test]
-        fn any_lines_are_survived(second in "[A-Za-z0-9+/=]{0,120}", fourth in "[A-Za-z0-9+/=]{0,120}") {
+        fn any_signature_lines_are_parsed_without_a_panic(second in "[A-Za-z0-9+/=]{0,120}", fourth in "[A-Za-z0-9+/=]{0,120}") {
             let text = format!("{}\n{second}\ntrusted comment: x\n{fourth}\n", UNTRUSTED[0]);
             let _ = Signature::read(text.as_bytes());
         }

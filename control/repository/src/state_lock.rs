@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_where_nothing_can_be_kept_is_nobodys() {
+    fn unusable_directory_has_no_owner() {
         let folder = Folder::new("state-lock-file");
         let file = folder.0.join("file");
         std::fs::write(&file, "").unwrap();

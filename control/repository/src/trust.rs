@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_trusted_key_has_signed_is_loaded() {
+    fn plugin_signed_by_a_trusted_key_is_loaded() {
         let (key, manifest) = (SecretKey::generate().unwrap(), manifest("a", r#"["timer","log"]"#));
         let signature = signed(&key, &manifest);
         let checked = trusting(&key).check(MODULE, Some(signature.as_bytes())).unwrap();
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn no_bit_of_the_module_or_of_its_signature_can_be_changed() {
+    fn changed_bit_of_module_or_signature_is_refused() {
         let (key, manifest) = (SecretKey::generate().unwrap(), manifest("a", "[]"));
         let (trust, signature) = (trusting(&key), signed(&key, &manifest).into_bytes());
         for bit in 0..signature.len() * 8 {
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_is_for_one_name_and_its_capabilities() {
+    fn signature_holds_for_one_name_and_its_capabilities() {
         let key = SecretKey::generate().unwrap();
         let signature = signed(&key, &manifest("a", r#"["log"]"#));
         for other in [manifest("b", r#"["log"]"#), manifest("a", r#"["log","timer"]"#), manifest("a", "[]")] {

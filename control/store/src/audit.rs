@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_stalls_keeps_nobody_waiting_and_what_is_lost_is_counted() {
+    fn stalled_disk_delays_nobody_and_lost_lines_are_counted() {
         let folder = Folder::new("audit-stall");
         let pipe = folder.0.join("audit.jsonl");
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_line_is_in_the_file_when_who_waits_for_it_goes_on() {
+    async fn line_is_in_the_file_when_its_caller_continues() {
         let folder = Folder::new("audit-wait");
         let (log, _) = open(&folder.0, AuditLimits::default());
         for number in 0..100 {
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_long_is_shortened() {
+    fn long_entries_are_shortened() {
         let log = AuditLog::default();
         let long = "x".repeat(1 << 20);
         let keys: serde_json::Map<_, _> = (0..50).map(|key| (format!("{key:02}"), true.into())).collect();
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_told_and_tried_again() {
+    fn failed_write_is_reported_and_repeated() {
         let folder = Folder::new("audit-full");
         fs::write(folder.0.join("file"), "").unwrap();
         let (log, told) = open(&folder.0.join("file/below"), AuditLimits::default());

@@ -235,7 +235,7 @@ mod tests {
     use crate::test_folder::Folder;
 
     #[test]
-    fn who_finds_it_open_in_the_same_process_waits_as_long_as_it_takes() {
+    fn database_open_in_the_same_process_is_waited_for() {
         let folder = Folder::new("database-own");
         let place = Place::new(&folder.0);
         place.change(&Changes { put: Vec::new(), forget: Vec::new() }).unwrap();
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn another_process_that_has_it_open_is_named_as_such() {
+    fn database_open_in_another_process_is_reported() {
         let folder = Folder::new("database-other");
         let place = Place::new(&folder.0);
         place.change(&Changes { put: Vec::new(), forget: Vec::new() }).unwrap();
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_known_of_files_that_do_not_have_them() {
+    fn lengths_of_files_without_metadata_are_determined() {
         let folder = Folder::new("database-lengths");
         let place = Place::new(&folder.0);
         place.change(&Changes { put: Vec::new(), forget: Vec::new() }).unwrap();

@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_withdrawn_pushes_out_nothing_that_counts() {
+    fn withdrawn_revisions_displace_no_good_revision() {
         let store = Store::open(None);
         for _ in 0..20 {
             store.add(&[draft("good", State::Good)], None).unwrap();
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_told() {
+    fn failed_write_is_reported() {
         let folder = Folder::new("store-full");
         fs::write(folder.0.join("file"), "").unwrap();
         let store = Store::open(Some(&folder.0.join("file/below")));

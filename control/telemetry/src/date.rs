@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_after_the_year_9999_are_shown_as_its_end() {
+    fn times_after_the_year_9999_are_clamped() {
         for seconds in [253_402_300_799, 253_402_300_800, u64::MAX] {
             assert_eq!(utc(seconds), "9999-12-31T23:59:59Z");
         }

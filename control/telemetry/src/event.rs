@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_of_json() {
+    fn names_equal_their_json_form() {
         for kind in EventKind::ALL {
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
             assert_eq!(kind.name().parse(), Ok(*kind));

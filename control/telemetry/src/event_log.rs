@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_on_the_wall_that_is_set_ends_no_second_and_is_what_events_tell() {
+    fn wall_clock_changes_end_no_interval_and_show_in_event_times() {
         let mut log = EventLog::default();
         for (number, wall) in [86_400_000, 0, 172_800_000, 5, 86_400_000].into_iter().enumerate() {
             log.set_wall_clock(number as u64, wall);
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happens_once_is_told_at_once_whatever_floods_beside_it() {
+    fn single_event_is_logged_at_once_during_a_flood_of_others() {
         let mut log = EventLog::default();
         assert!(log.note(fault("i1"), 0));
         assert!(!log.note(fault("i1"), 1));
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_what_alternates_comes_last() {
+    fn last_of_alternating_events_is_logged_last() {
         let mut log = EventLog::default();
         for at in 0..10 {
             let kind = if at % 2 == 0 { EventKind::LinkDown } else { EventKind::LinkUp };
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_go_on_where_the_one_before_ended_and_say_what_is_gone() {
+    fn pages_continue_after_the_previous_page_and_count_missed_events() {
         let mut log = EventLog::default();
         for number in 0..MOST_EVENTS as u64 + 10 {
             log.note(fault("i"), number * 2000);

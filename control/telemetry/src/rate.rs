@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn fault_39_a_counter_near_its_wrap_has_the_right_rate_and_never_a_negative_one() {
+    fn fault_39_counter_near_its_wrap_has_a_correct_nonnegative_rate() {
         for (start, after, expected) in [
             (u64::from(u32::MAX) - 9, u64::from(u32::MAX) + 11, 20.0),
             (u64::MAX - 9, u64::MAX, 9.0),
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_with_the_name_of_another_has_a_rate_of_its_own() {
+    fn counters_with_equal_names_have_separate_rates() {
         let mut rate = Rate::since(Instant::from_millis(1000));
         assert_eq!(rate.read("a", 9000, Instant::from_millis(2000)), 9000.0);
         rate.begin("a", Instant::from_millis(3000));

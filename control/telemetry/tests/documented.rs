@@ -3,7 +3,7 @@
 use millrace_telemetry::EventKind;
 
 #[test]
-fn every_kind_of_event_is_documented_with_its_severity() {
+fn every_event_kind_is_documented_with_its_severity() {
     let page = include_str!("../../../docs/events.md");
     let rows: Vec<&str> =
         page.lines().filter(|line| line.starts_with("| `") && line.matches('|').count() == 5).collect();

@@ -187,7 +187,7 @@ mod tests {
     use crate::ready::test_modules::{Written, for_each, module};
 
     #[test]
-    fn a_spread_is_that_of_its_figures() {
+    fn spread_covers_its_figures() {
         assert_eq!(Spread::of((1..=100).map(f64::from).collect()), Spread { median: 50.0, p99: 99.0 });
         assert_eq!(Spread::of(vec![7.0]), Spread { median: 7.0, p99: 7.0 });
         assert_eq!(Spread::of(Vec::new()), Spread { median: 0.0, p99: 0.0 });

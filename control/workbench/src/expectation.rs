@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happened_is_expected_again() {
+    fn recorded_result_is_accepted_as_expectation() {
         let first = trial(&module("", ""));
         let file = Written::new(b"");
         Expectation::of(&first).save(file.path()).unwrap();
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_expectation_is_refused() {
+    fn invalid_expectation_is_refused() {
         let file = Written::new(b"{}");
         let error = Expectation::read(file.path()).unwrap_err().to_string();
         assert!(error.contains("no expectation"), "{error}");

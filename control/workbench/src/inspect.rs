@@ -198,7 +198,7 @@ mod tests {
     use crate::ready::test_modules::{Written, module};
 
     #[test]
-    fn a_plugin_says_what_it_is() {
+    fn plugin_is_described_by_its_manifest() {
         let written = Written::new(&module(r#", "capabilities": ["packet-read"], "window": 64"#, ""));
         let inspection = inspect(&Module::read(written.path()).unwrap()).unwrap();
         assert_eq!((inspection.name.as_str(), inspection.version.as_str()), ("test", "1.0.0"));
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_plugin_is_refused_as_when_it_is_loaded() {
+    fn invalid_plugin_is_refused_as_at_loading() {
         for (bytes, kind) in [(b"\x7fELF", "not a shared object"), (b"GIF8", "not a WebAssembly module")] {
             let written = Written::new(bytes);
             let error = inspect(&Module::read(written.path()).unwrap()).unwrap_err().to_string();
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn digests_are_those_of_everybody() {
+    fn digests_match_the_standard() {
         assert_eq!(
             hex(&Sha256::digest(b"abc")),
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
@@ -241,7 +241,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn any_bytes_are_parsed_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = Outline::read(&bytes);
             let module = [b"\0asm\x01\0\0\0".as_slice(), &bytes].concat();
             let _ = Outline::read(&module);

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn the_built_in_packets_are_what_they_seem() {
+    fn built_in_packets_match_their_descriptions() {
         let trial = tried(&module("", ""), &options()).unwrap();
         assert_eq!(trial.verdicts, [("pass".to_owned(), built_in().len() as u64)].into());
         assert!(trial.packets.iter().all(|packet| packet.changes.is_empty()));
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_plugin_does_is_told() {
+    fn effects_of_a_plugin_are_listed() {
         let wasm = for_each(WRITE);
         for batch in [1, 5, 64] {
             let trial = tried(&wasm, &TrialOptions { batch, ..options() }).unwrap();
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_is_told_and_the_next_call_goes_on() {
+    fn fault_is_reported_and_the_next_call_continues() {
         let trial = tried(&for_each("unreachable"), &TrialOptions { batch: 4, ..options() }).unwrap();
         assert_eq!(trial.verdicts.get("fault"), Some(&(built_in().len() as u64)));
         assert_eq!(trial.faults.len(), built_in().len().div_ceil(4));
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plugin_has_its_maps() {
+    fn plugin_has_its_maps() {
         let keys =
             r#", "capabilities": ["map-write"], "maps": [{"name": "m", "key": 4, "value": 8, "entries": 1}]"#;
         let body = r#"(import "millrace" "map_set" (func $set (param i32 i32 i32 i32 i32) (result i32)))

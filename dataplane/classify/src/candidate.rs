@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn every_varying_field_has_bits_of_its_own() {
+    fn varying_fields_have_separate_bits() {
         let plain = candidate(6);
         let words = [
             Candidate { tcp_flags: Some(255), ..plain }.varying(),
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn who_hides_the_ports_may_hide_the_protocol_as_well() {
+    fn packet_with_hidden_ports_may_hide_its_protocol() {
         let protocols =
             |key: FlowKey| Candidate::hidden_keys(&key).map(|key| key.protocol).collect::<Vec<_>>();
         assert!(
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_known_only_where_they_could_be_read() {
+    fn ports_are_known_only_if_readable() {
         assert!(candidate(17).ports_known());
         assert!(!candidate(50).ports_known());
         for exceptions in [Exceptions::FRAGMENT, Exceptions::CUT] {

@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_elsewhere_do_not_touch_a_flow() {
+    fn unrelated_changes_do_not_affect_a_flow() {
         let mut log = ChangeLog::default();
         let key =
             FlowKey::v4([10, 1, 0, 1].into(), [10, 2, 0, 1].into(), 17, (1, 2), millrace_units::PortId(0));

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn fragments_get_what_the_first_one_says_while_it_lasts() {
+    fn fragments_get_the_ports_of_the_first_fragment_until_expiry() {
         let mut table = FragmentTable::default();
         table.begin(&first(1, (5, 6)), 7, first_of(99), Instant::ZERO);
         assert_eq!(followed(&table, later(1), 99, Instant::ZERO), first(1, (5, 6)));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn in_ipv6_only_the_first_one_says_which_protocol_it_is() {
+    fn ipv6_protocol_comes_from_the_first_fragment() {
         let address = Ipv6Addr::LOCALHOST;
         let packet =
             |protocol, ports| Candidate::plain(FlowKey::v6(address, address, protocol, ports, PortId(1)));

@@ -115,7 +115,7 @@ fn comes_and_goes(set: &FilterSet, name: &str, table: &mut dyn FilterTable<usize
 }
 
 #[test]
-fn what_analysis_calls_shadowed_never_wins_in_a_trace() {
+fn filters_reported_as_shadowed_never_win_in_a_trace() {
     for set in sets().into_iter().filter(|set| set.filters.len() < 4000) {
         let table = fill(TupleSpace::new(), &set, true);
         let found = analyse(table.entries(), 10, |entry| entry.id);

@@ -236,7 +236,7 @@ mod tests {
 
     /// Test case FR-02.
     #[test]
-    fn fragments_of_a_fragment_keep_its_place() {
+    fn fragments_of_a_fragment_keep_its_offset() {
         for (offset, more) in [(800u16, true), (800, false), (0, true)] {
             let mut bytes = ip4(Protocol::UDP, &[], &payload(1000));
             change4(&mut bytes, |header| {
@@ -312,7 +312,7 @@ mod tests {
 
     /// A packet that a plugin has changed may be incomplete.
     #[test]
-    fn a_packet_that_ends_before_its_header_or_total_length_is_refused() {
+    fn packet_shorter_than_its_header_or_total_length_is_refused() {
         let whole = ip4(Protocol::UDP, &[1; 40], &payload(1400));
         let pool = Pool::new(64).unwrap();
         let refusal = |bytes: &[u8]| {

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_route_passes_when_it_is_to_be_ignored() {
+    fn ignored_source_route_passes() {
         let bytes = ip4(Protocol::UDP, &[131, 7, 4, 10, 0, 0, 2, 0], b"payload");
         assert_eq!(check_options4(&bytes, SourceRoutePolicy::Ignore), Pass);
     }

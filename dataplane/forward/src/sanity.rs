@@ -144,7 +144,7 @@ mod tests {
     );
 
     #[test]
-    fn ipv4_martians_are_dropped_and_each_range_has_its_knob() {
+    fn ipv4_martians_are_dropped_unless_their_setting_permits_them() {
         let (source, destination) = (Some(MartianSource), Some(MartianDestination));
         let rows: [Row4; 15] = [
             ("MA-01", "127.0.0.1", source, destination, None, None),
@@ -196,7 +196,7 @@ mod tests {
 
     /// Test case V6-04, code 2.
     #[test]
-    fn a_link_local_source_must_not_leave_its_link() {
+    fn link_local_source_is_not_forwarded_off_its_link() {
         let (local, global) = ("fe80::1".parse().unwrap(), "2001:db8::1".parse().unwrap());
         assert!(leaves_scope6(local, global));
         assert!(

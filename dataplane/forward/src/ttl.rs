@@ -28,7 +28,7 @@ mod tests {
 
     /// Test cases V4-09, TTL-01, TTL-02 and TTL-04.
     #[test]
-    fn ttl_goes_down_by_one_and_the_checksum_stays_right() {
+    fn ttl_decrements_by_one_and_the_checksum_stays_correct() {
         let pool = Pool::new(4).unwrap();
         for (before, after) in [(0, None), (1, None), (2, Some(1)), (64, Some(63)), (255, Some(254))] {
             let mut bytes = udp4(b"x");
@@ -45,7 +45,7 @@ mod tests {
 
     /// Test case V6-01: only the hop limit changes.
     #[test]
-    fn hop_limit_goes_down_by_one() {
+    fn hop_limit_decrements_by_one() {
         let pool = Pool::new(4).unwrap();
         for (before, after) in [(0, None), (1, None), (2, Some(1)), (64, Some(63)), (255, Some(254))] {
             let mut bytes = udp6(b"x");

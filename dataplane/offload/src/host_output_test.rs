@@ -43,7 +43,7 @@ fn the_kernels_packets_are_caught_while_the_catcher_is_there() {
 
 /// A frame that ends before its message type is no neighbour discovery message. It waits like other frames.
 #[test]
-fn neighbour_messages_are_told_by_bytes_that_are_there() {
+fn neighbour_messages_are_recognised_by_present_bytes() {
     const NEXT: u32 = -1_i32 as u32;
     const REDIRECT: u32 = 7;
     const LOOPBACK: u32 = 1;

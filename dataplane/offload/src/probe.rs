@@ -174,7 +174,7 @@ mod tests {
     use crate::{Mode, PortPrograms};
 
     #[test]
-    fn a_veth_is_described_and_left_as_it_was() {
+    fn veth_is_described_and_unchanged() {
         let Some(wire) = Wire::loadable() else { return };
         let report = wire.near(|| DeviceReport::of("port").unwrap());
         assert_eq!((report.driver.as_str(), report.mtu, report.rx_queues), ("veth", 1500, 1));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attached_program_is_named_and_a_missing_driver_said() {
+    fn attached_program_is_named_and_a_missing_device_driver_reported() {
         let Some(wire) = Wire::loadable() else { return };
         let port = wire.port();
         wire.near(|| {

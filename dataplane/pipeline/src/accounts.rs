@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn accounts_are_cleared_in_pieces_and_what_waits_still_does() {
+    fn accounts_are_cleared_in_pieces_and_waiting_packets_still_count() {
         let mut accounts = RouteAccounts::default();
         let (queued, waiting) = (Amount { packets: 9, bytes: 900 }, Amount { packets: 2, bytes: 200 });
         let all = 2 * CLEARED_AT_ONCE as u32 + 1;
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_is_given_anew_counts_from_nothing_and_numbers_beyond_the_limit_do_not() {
+    fn reused_number_counts_from_zero_and_numbers_beyond_the_limit_are_ignored() {
         let mut routes = RouteAccounts::default();
         let amount = Amount { packets: 3, bytes: 300 };
         for route in [NextHopIndex(7), NextHopIndex(ROUTES), NextHopIndex(u32::MAX)] {

@@ -191,7 +191,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn captures_and_traces_take_exactly_the_packets_that_the_expression_says(
+    fn captures_and_traces_take_exactly_the_matching_packets(
         wanted in any_wanted(), sent in prop::collection::vec(any_sent(), 1..16),
     ) {
         let filter = compiled(&wanted)?;
@@ -214,7 +214,7 @@ proptest! {
     }
 
     #[test]
-    fn a_flow_is_found_placed_and_kept_up_exactly_if_one_of_its_packets_is_meant(
+    fn flow_is_selected_exactly_if_one_of_its_packets_matches(
         wanted in any_wanted(), sent in prop::collection::vec(any_sent(), 1..16),
     ) {
         let Some(filter) = compiled(&wanted)? else { return Ok(()) };

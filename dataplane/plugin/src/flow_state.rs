@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reference_dies_with_its_block() {
+    fn reference_ends_with_its_block() {
         let mut blocks = FlowStateBlocks::default();
         let number = blocks.take(20);
         let reference = blocks.reference(number);
@@ -223,7 +223,7 @@ mod tests {
     proptest! {
         /// Compares the blocks with a map from numbers to bytes.
         #[test]
-        fn blocks_are_those_of_a_map(steps in proptest::collection::vec((0..3u8, 1..3000usize, any::<u8>()), 1..200)) {
+        fn blocks_equal_a_map(steps in proptest::collection::vec((0..3u8, 1..3000usize, any::<u8>()), 1..200)) {
             let mut blocks = FlowStateBlocks::default();
             let mut oracle: HashMap<u32, Vec<u8>> = HashMap::new();
             for (what, size, byte) in steps {

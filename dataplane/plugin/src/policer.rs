@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_moved_into_the_bounds() {
+    fn configured_rate_and_burst_are_clamped_to_the_bounds() {
         let policer = Policer::new(1, 1);
         assert_eq!((policer.rate(), policer.burst()), (Policer::SLOWEST, Policer::LEAST_BURST));
         assert!(policer.takes(1_514, Instant::from_millis(1)) && !policer.takes(64, Instant::from_millis(2)));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_that_is_shared_stays_as_full_as_it_was() {
+    fn shared_bucket_keeps_its_fill_level() {
         #[derive(Debug)]
         struct Elsewhere(Arc<AtomicU64>);
         impl SharedBucket for Elsewhere {

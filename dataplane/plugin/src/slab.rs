@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_never_finds_a_later_value_of_its_slot() {
+    fn key_never_finds_a_later_value_of_its_slot() {
         let mut slab = Slab::default();
         assert_eq!(slab.put(3, 'a'), None);
         let key = slab.key(3).unwrap();

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_in_the_batch_stays_on_the_wire() {
+    fn frames_beyond_the_batch_stay_on_the_wire() {
         let pool = Pool::new(512).unwrap();
         let (mut port, wire) = Memory::new(MAC, 1500);
         (0..300).for_each(|_| wire.inject(b"x"));
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn transmitted_frames_reach_the_handle_unless_they_are_only_counted() {
+    fn transmitted_frames_reach_the_handle_unless_only_counted() {
         let pool = Pool::new(16).unwrap();
         let (mut port, wire) = Memory::new(MAC, 100);
         let mut batch = Batch::new();

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_in_the_batch_before_is_not_recorded_as_received() {
+    fn earlier_frames_of_the_batch_are_not_recorded_as_received() {
         let pool = Pool::new(16).unwrap();
         let (mut port, wire, file) = recorded(RecordLimit::default());
         let mut batch = Batch::new();
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_write_ends_the_recording_and_says_why() {
+    fn failed_write_ends_the_recording_with_its_reason() {
         let pool = Pool::new(256).unwrap();
         let (inner, wire) = Memory::new(MacAddr([2, 0, 0, 0, 0, 1]), 1500);
         let writer = PcapngWriter::create("/dev/full".as_ref(), Duration::ZERO).unwrap();

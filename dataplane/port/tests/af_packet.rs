@@ -158,7 +158,7 @@ fn a_filter_keeps_frames_out() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn invalid_options_are_refused_with_a_reason() {
     if !enter_namespace("AF_PACKET errors") {
         return;
     }

@@ -228,7 +228,7 @@ fn a_killed_port_opens_again_and_a_taken_queue_is_named() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn invalid_options_are_refused_with_a_reason() {
     if !enter_namespace("AF_XDP errors") {
         return;
     }
@@ -332,7 +332,7 @@ impl BatchSend for Notes {
 }
 
 #[test]
-fn batches_take_the_other_way_and_the_rest_the_socket() {
+fn batches_leave_by_redirect_and_other_packets_by_the_socket() {
     if !enter_namespace("AF_XDP batches") {
         return;
     }

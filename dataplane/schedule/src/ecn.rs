@@ -96,7 +96,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_survived(mut bytes in prop::collection::vec(any::<u8>(), 0..80), network in 0_usize..100) {
+        fn any_bytes_are_parsed_without_a_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..80), network in 0_usize..100) {
             let length = bytes.len();
             mark_frame(&mut bytes, network);
             prop_assert_eq!(bytes.len(), length);

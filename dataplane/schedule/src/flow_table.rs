@@ -118,7 +118,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_map(seed in any::<u64>(), steps in prop::collection::vec((0_u32..60, any::<bool>()), 1..400)) {
+        fn flow_table_equals_a_map(seed in any::<u64>(), steps in prop::collection::vec((0_u32..60, any::<bool>()), 1..400)) {
             let (mut table, mut twin) = (FlowTable::new(32, seed), HashMap::new());
             for (number, (flow, insert)) in steps.into_iter().enumerate() {
                 let key = FlowNumber(flow);

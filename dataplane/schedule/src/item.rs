@@ -38,7 +38,7 @@ mod tests {
     use millrace_packet::Pool;
 
     #[test]
-    fn a_packet_is_marked_behind_its_link_header() {
+    fn packet_is_marked_behind_its_link_header() {
         let pool = Pool::new(4).unwrap();
         let mut bytes = vec![0_u8; 12];
         bytes.extend([0x08, 0x00, 0x45, 0x02]);
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_whose_network_header_is_unknown_stays_as_it_is() {
+    fn frame_with_an_unknown_network_header_is_unchanged() {
         let pool = Pool::new(4).unwrap();
         let bytes = [0x45_u8; 60];
         let mut packet = pool.packet_from(&bytes).unwrap();

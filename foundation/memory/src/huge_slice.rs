@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slice_holds_zeros_and_then_what_is_written() {
+    fn slice_holds_zeros_then_written_values() {
         for length in [0, 1, 1000, HUGE_PAGE / 8 - 1, HUGE_PAGE / 8, HUGE_PAGE / 8 + 1, 3_000_000] {
             let mut slice = HugeSlice::<u64>::new("words", length).unwrap();
             assert_eq!(slice.len(), length);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn too_much_memory_is_refused_with_its_name_and_size() {
+    fn excessive_memory_is_refused_with_its_name_and_size() {
         for length in [1 << 60, usize::MAX / 4, usize::MAX] {
             let error = HugeSlice::<u64>::new("the flow table", length).unwrap_err();
             assert!(
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn populated_memory_keeps_what_it_holds() {
+    fn populated_memory_keeps_its_content() {
         for length in [0, 1000, HUGE_PAGE] {
             let mut slice = HugeSlice::<u32>::new("words", length).unwrap();
             if let Some(word) = slice.get_mut(length / 2) {

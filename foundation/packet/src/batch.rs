@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_was_taken_at_once_keeps_its_memory() {
+    fn queue_taken_at_once_keeps_its_memory() {
         let pool = Pool::new(8).unwrap();
         let mut queue = VecDeque::with_capacity(8);
         let mut batch = Batch::new();
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_takes_as_many_as_it_is_told_to() {
+    fn batch_takes_the_requested_number_of_packets() {
         let pool = Pool::new(8).unwrap();
         let mut batch = Batch::new();
         batch.set_limit(2);

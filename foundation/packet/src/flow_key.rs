@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_come_back_as_they_went_in() {
+    fn addresses_round_trip() {
         let (source, destination) = (Ipv4Addr::new(1, 2, 3, 4), Ipv4Addr::new(5, 6, 7, 8));
         let key = FlowKey::v4(source, destination, 17, (1, 2), PortId(3));
         assert_eq!(key.source(), IpAddr::V4(source));

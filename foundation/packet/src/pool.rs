@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_outlives_its_pool() {
+    fn packet_outlives_its_pool() {
         let pool = Pool::new(2).unwrap();
         let packet = pool.packet_from(b"still here").unwrap();
         drop(pool);

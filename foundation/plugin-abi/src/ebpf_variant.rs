@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_in_several_memories_adds_up() {
+    fn counts_of_several_memories_are_added() {
         let mut counts = VariantCounts::new(2);
         assert_eq!((counts.all(), counts.counted(9)), (vec![0, 0], 0));
         let (one, two) = (memory(1), memory(2));
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_successor_goes_on_where_the_other_one_was_and_loses_nothing_between() {
+    fn successor_continues_the_counts_without_loss() {
         let mut old = VariantCounts::new(2);
         let (same, other) = (memory(1), memory(2));
         old.attach(same.clone(), &[]);

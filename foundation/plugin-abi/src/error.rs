@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_names_what_is_known() {
+    fn refusal_names_the_known_values() {
         let unknown = PluginError::unknown_message("null", "raed", &[("read", "counts"), ("reset", "zeros")]);
         assert_eq!(unknown.to_string(), "plugin null has no message \"raed\"; its messages: read, reset");
         let settings = serde_json::json!({ "port": 1 }).as_object().cloned().unwrap_or_default();

@@ -244,7 +244,7 @@ mod tests {
 
     #[cfg(feature = "host")]
     #[test]
-    fn what_is_not_offered_is_refused_by_name_or_number() {
+    fn unavailable_features_are_refused_by_name_or_number() {
         assert_eq!(Features::AT_WORKERS.check_at_workers(), Ok(()));
         assert_eq!(Features::ON_HOST_LEVEL.check_on_host_level(), Ok(()));
         let refused = Features::HOLD.and(Features(1 << 40)).check_at_workers().unwrap_err().to_string();

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_known_and_take_what_they_take() {
+    fn messages_have_their_arguments() {
         let known = [("read", "counts"), ("set", "n=1")];
         let check = |name: &str, arguments: Value| {
             let message = Message { name: name.to_owned(), arguments: object(arguments) };
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_same_everywhere_is_not_added_up() {
+    fn values_equal_at_all_workers_are_not_added() {
         let replies = vec![json!({ "packets": 1, "rate": 5 }), json!({ "packets": 2, "rate": 5 })];
         assert_eq!(merged_but(replies, &["rate", "port"]), json!({ "packets": 3, "rate": 5 }));
         assert_eq!(merged_but(Vec::new(), &["rate"]), Value::Null);

@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_keys_fit_as_were_said() {
+    fn map_holds_its_declared_number_of_keys() {
         for entries in [1, 2, 7, 1000, MOST_MAP_ENTRIES] {
             let map = SharedMap::new(shape(4, 1, entries), 1);
             let mut handle = map.handle(0, true);
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn other_sizes_and_what_is_anothers_are_refused() {
+    fn other_sizes_and_maps_of_others_are_refused() {
         let map = SharedMap::new(shape(4, 8, 10), 1);
         let (mut own, mut other) = (map.handle(0, true), map.handle(0, false));
         assert_eq!(own.set(&[0; 3], &[0; 8]), Err(MapProblem::Refused));
@@ -447,7 +447,7 @@ mod tests {
 
     /// A reader sees a value completely or not at all while it is changed, removed and inserted.
     #[test]
-    fn nobody_reads_half_a_value() {
+    fn readers_see_no_partial_value() {
         const KEYS: u64 = 8;
         let map = SharedMap::new(shape(8, 256, 8), 2);
         let mut writer = map.handle(0, true);

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_waits_is_still_to_be_sent_after_counters_are_cleared() {
+    fn waiting_packets_stay_to_be_sent_after_counters_are_cleared() {
         let amount = |packets| Amount { packets, bytes: packets * 100 };
         let mut account = QueueAccount { queued: amount(10), waiting: amount(3), dropped: amount(2) };
         assert_eq!(account.sent(), amount(5));

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_finds_its_word_and_nonsense_finds_none() {
+    fn typo_finds_its_word_and_nonsense_finds_none() {
         let names = ["name", "address", "device"];
         for (word, name) in [
             ("addres", "address"),
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_and_swapped_letters_are_nearer_than_wrong_ones() {
+    fn missing_and_swapped_letters_are_nearer_than_wrong_letters() {
         let words = ["src", "dst", "proto", "sport", "dport", "port", "in", "net"];
         for (word, name) in [
             ("prt", "port"),

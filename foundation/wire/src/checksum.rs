@@ -279,13 +279,13 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_packet_of_ones_does_not_wrap() {
+    fn sum_over_the_longest_packet_of_ones_does_not_wrap() {
         let data = vec![0xff; 1 << 20];
         assert_eq!(sum(&data).folded(), naive_sum(&data));
     }
 
     #[test]
-    fn a_udp_checksum_that_would_be_zero_is_sent_as_ones() {
+    fn zero_udp_checksum_is_sent_as_ones() {
         assert_eq!(transport_checksum(Protocol::UDP, Sum::new().word(0xffff)), 0xffff);
         assert_eq!(transport_checksum(Protocol::TCP, Sum::new().word(0xffff)), 0);
     }
@@ -314,7 +314,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_header_is_valid_when_its_sum_says_so(mut header in any::<[u8; 20]>(), ones in any::<u16>(), right in any::<bool>()) {
+        fn header_is_valid_by_its_checksum(mut header in any::<[u8; 20]>(), ones in any::<u16>(), right in any::<bool>()) {
             header[0] = 0x45;
             for place in (0..16).filter(|place| ones >> place & 1 == 1) {
                 header[place + 4] = 0xff;

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_leads_back_to_its_number() {
+    fn every_protocol_name_maps_back_to_its_number() {
         for number in 0..=u8::MAX {
             let protocol = Protocol(number);
             if let Some(name) = protocol.name() {

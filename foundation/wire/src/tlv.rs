@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_lengths_are_reported_where_they_are() {
+    fn malformed_lengths_are_reported_with_their_offset() {
         for (octets, offset, length) in [
             (&[1, 7, 0][..], 22, Some(0)),
             (&[7, 1, 0, 0], 21, Some(1)),
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_says_what_would_be_right() {
+    fn error_names_the_valid_values() {
         let fault = Options::new(&[7, 5, 0, 0], 20).next().unwrap().unwrap_err();
         assert_eq!(fault.to_string(), "option 7: length at offset 21 is 5, must be 2 to 4");
     }

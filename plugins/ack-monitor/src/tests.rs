@@ -176,7 +176,7 @@ fn any_segment() -> impl Strategy<Value = Sent> {
 
 proptest! {
     #[test]
-    fn duplicates_are_those_of_the_whole_history(segments in prop::collection::vec(any_segment(), 0..80)) {
+    fn duplicates_equal_those_of_the_whole_history(segments in prop::collection::vec(any_segment(), 0..80)) {
         let (mut instance, mut blocks) = (instance(json!({})).unwrap(), Blocks::new());
         send(&mut *instance, &mut blocks, &segments);
         let mut totals = [0; 5];
@@ -197,7 +197,7 @@ proptest! {
     }
 
     #[test]
-    fn a_flow_comes_back_from_its_state(state in prop::collection::vec(any::<u8>(), STATE_BYTES)) {
+    fn flow_is_restored_from_its_state(state in prop::collection::vec(any::<u8>(), STATE_BYTES)) {
         let flow = Flow::load(&state).unwrap();
         let mut stored = [0; STATE_BYTES];
         flow.store(&mut stored);
@@ -208,7 +208,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_survived(
+    fn any_bytes_are_parsed_without_a_panic(
         bytes in prop::collection::vec(any::<u8>(), 0..90),
         network in 0..40_usize,
         transport in 0..80_usize,
@@ -241,7 +241,7 @@ proptest! {
 }
 
 #[test]
-fn flows_are_told_at_their_ends() {
+fn flows_are_reported_at_their_ends() {
     let (mut instance, mut blocks) = (instance(json!({})).unwrap(), Blocks::new());
     let segments =
         [bare(0, 5), bare(0, 5), bare(0, 5), bare(0, 5), bare(0, 9), bare(1, 7), bare(1, 7), bare(2, 1)];
@@ -282,7 +282,7 @@ fn without_state_acknowledgments_are_only_counted() {
 }
 
 #[test]
-fn rates_are_those_between_the_first_and_the_last() {
+fn rates_cover_the_first_to_the_last_packet() {
     assert_eq!(per_second(1, Duration::ZERO), 0.0);
     assert_eq!(per_second(2, Duration::from_secs(1)), 1.0);
     assert_eq!(per_second(4, Duration::from_secs(9)), 0.3);
@@ -314,7 +314,7 @@ fn answers_of_workers_join() {
 }
 
 #[test]
-fn what_is_known_goes_over_to_another_instance() {
+fn state_is_handed_over_to_another_instance() {
     let (mut old, mut blocks) = (instance(json!({})).unwrap(), Blocks::new());
     send(&mut *old, &mut blocks, &[bare(0, 5), bare(0, 5), bare(1, 7), bare(1, 7), bare(1, 7)]);
     end(&mut *old, &blocks, 0);

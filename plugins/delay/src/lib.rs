@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_go_on_in_order_also_when_the_delay_gets_shorter() {
+    fn packets_continue_in_order_even_if_the_delay_shrinks() {
         let at = |milliseconds| Instant::ZERO + Duration::from_millis(milliseconds);
         let mut instance = PLUGIN.create(&settings(json!(10))).unwrap();
         assert_eq!(verdict(&mut *instance, at(0)), Verdict::Hold(at(10)));
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_delay_is_refused() {
+    fn invalid_delay_is_refused() {
         for wrong in [json!(-1), json!(10_001), json!("far"), json!(null), json!("inf")] {
             let refused = PLUGIN.create(&settings(wrong)).err().unwrap().to_string();
             assert!(refused.contains("is not a number from 0 to 10000"), "{refused}");

@@ -77,7 +77,7 @@ fn slow_sound4(bytes: &[u8]) -> bool {
 
 proptest! {
     #[test]
-    fn what_rfc_1812_allows_goes_on_and_nothing_else(
+    fn packets_valid_by_rfc_1812_continue_and_others_are_dropped(
         mut bytes in prop_oneof![
             prop::collection::vec(any::<u8>(), 0..80),
             (0..11_u8, 0..40_usize).prop_map(|(options, payload)| v4(options, payload)),
@@ -107,7 +107,7 @@ proptest! {
 }
 
 #[test]
-fn each_fault_has_its_reason() {
+fn each_fault_has_a_separate_reason() {
     let changed = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = v4(1, 8);
         change(&mut bytes);
@@ -138,7 +138,7 @@ fn each_fault_has_its_reason() {
 }
 
 #[test]
-fn sound_packets_go_on_also_with_options_and_padding() {
+fn valid_packets_with_options_and_padding_continue() {
     let mut routed = instance(json!({})).unwrap();
     for bytes in [v4(0, 0), v4(10, 100), v4(0, 3000), [v4(0, 6), vec![0; 20]].concat()] {
         assert_eq!(verdict(&mut *routed, Family::V4, &bytes), Verdict::Pass);

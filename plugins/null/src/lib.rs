@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_does_not_know_is_refused() {
+    fn unknown_settings_and_messages_are_refused() {
         for wrong in [json!({ "a": 1 }), json!({ "work": -1 }), json!({ "work": 10_001 })] {
             assert!(PLUGIN.create(wrong.as_object().unwrap()).is_err(), "{wrong}");
         }

@@ -90,7 +90,7 @@ fn only_the_protocol_that_was_set_is_dropped() {
 }
 
 #[test]
-fn who_hides_the_ports_does_not_get_past() {
+fn packet_with_hidden_ports_does_not_pass() {
     let flows = [
         (v4(6, 0), Exceptions::CUT),
         (v4(17, 0), Exceptions::CUT),

@@ -60,7 +60,7 @@ proptest! {
 
     /// The bounds are six standard deviations from the mean: one run in 500 million fails by chance.
     #[test]
-    fn at_random_about_one_in_so_many_is_sent(one_in in 1..20_u32, seed in prop_oneof![1..100_u64, 1..u64::MAX]) {
+    fn random_sampling_sends_about_one_in_n_packets(one_in in 1..20_u32, seed in prop_oneof![1..100_u64, 1..u64::MAX]) {
         let mut instance =
             instance(json!({ "to": 3, "one-in": one_in, "mode": "random", "seed": seed })).unwrap();
         let (copies, chance) = (2000.0, 1.0 / f64::from(one_in));

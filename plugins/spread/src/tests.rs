@@ -57,7 +57,7 @@ fn instances_get_about_as_many_flows_each() {
 
 proptest! {
     #[test]
-    fn only_flows_of_who_comes_or_goes_move(flows in prop::collection::vec(any::<u32>(), 1..100)) {
+    fn only_flows_of_added_or_removed_ports_move(flows in prop::collection::vec(any::<u32>(), 1..100)) {
         let mut three = instance(json!({ "to": 1, "to2": 2, "to3": 3 })).unwrap();
         let mut two = instance(json!({ "to": 3, "to5": 1 })).unwrap();
         let (before, after) = (targets(&mut *three, &flows), targets(&mut *two, &flows));
@@ -68,7 +68,7 @@ proptest! {
 }
 
 #[test]
-fn counts_go_with_the_instance_that_they_are_of() {
+fn counts_are_kept_per_instance() {
     let mut before = instance(json!({ "to": 1, "to2": 2 })).unwrap();
     targets(&mut *before, &(0..50).collect::<Vec<_>>());
     let counted = ask(&mut *before, "read").unwrap()["packets"]["to2"].clone();

@@ -70,7 +70,7 @@ fn reading_changes_nothing_and_a_reset_everything() {
 }
 
 #[test]
-fn what_is_gathered_is_changed_between_packets() {
+fn counted_fields_change_between_packets() {
     let mut instance = instance(json!({ "what": "protocol" })).unwrap();
     send(&mut *instance, &[(v4(17), 60)]);
     ask(&mut *instance, "configure", json!({ "what": "size" })).unwrap();

@@ -157,7 +157,7 @@ fn top(said: &Value) -> BTreeMap<String, u64> {
 
 proptest! {
     #[test]
-    fn handshakes_are_those_of_a_slow_model(
+    fn handshakes_equal_those_of_a_simple_model(
         events in prop::collection::vec(anything(), 0..120),
         places in 1..6_usize,
     ) {
@@ -186,7 +186,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..60), transport in 0..70_usize) {
+    fn any_bytes_are_parsed_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..60), transport in 0..70_usize) {
         let pool = Pool::new(1).unwrap();
         let mut packet = pool.packet_from(&bytes).unwrap();
         packet.set_transport(transport);
@@ -209,7 +209,7 @@ proptest! {
 }
 
 #[test]
-fn the_alarm_is_told_once_when_it_is_raised_and_once_when_it_is_over() {
+fn alarm_is_reported_once_when_raised_and_once_when_cleared() {
     let mut instance = instance(json!({ "threshold": 2 })).unwrap();
     let mut blocks = Blocks::new();
     assert!(instance.has_timers() && instance.has_output());
@@ -293,7 +293,7 @@ fn only_tcp_that_can_be_read_counts() {
 }
 
 #[test]
-fn a_reset_leaves_what_is_half_open() {
+fn reset_keeps_half_open_connections() {
     let (mut instance, mut blocks) = (instance(json!({})).unwrap(), Blocks::new());
     send(&mut *instance, &mut blocks, 0, Flags::SYN);
     let said = ask(&mut *instance, "reset", json!({})).unwrap();
@@ -364,7 +364,7 @@ fn answers_of_workers_join() {
 }
 
 #[test]
-fn what_is_known_goes_over_to_another_instance() {
+fn state_is_handed_over_to_another_instance() {
     let (mut old, mut blocks) = (instance(json!({ "threshold": 1 })).unwrap(), Blocks::new());
     old.periodic(Instant::ZERO);
     for flow in 0..6 {

@@ -44,7 +44,7 @@ fn same_object(ours: &Object<'_>, theirs: &Json) -> bool {
 
 proptest! {
     #[test]
-    fn objects_are_read_as_they_are_meant(value in values(), pretty: bool) {
+    fn objects_are_parsed_by_meaning(value in values(), pretty: bool) {
         let whole = json!({ "value": value, "a": 1 });
         let text = if pretty { serde_json::to_string_pretty(&whole) } else { serde_json::to_string(&whole) };
         let text = text.unwrap();
@@ -52,12 +52,12 @@ proptest! {
     }
 
     #[test]
-    fn what_is_json_is_decided_alike(text in "[\\[\\]{}:,\"\\\\a0-9.eE+\\-truefalsn u\n]{0,12}") {
+    fn json_validity_equals_the_reference_parser(text in "[\\[\\]{}:,\"\\\\a0-9.eE+\\-truefalsn u\n]{0,12}") {
         prop_assert_eq!(is_json(&text), serde_json::from_str::<Json>(&text).is_ok() || too_large(&text));
     }
 
     #[test]
-    fn any_bytes_are_survived(bytes: Vec<u8>) {
+    fn any_bytes_are_parsed_without_a_panic(bytes: Vec<u8>) {
         if let Ok(object) = Object::new(&bytes) {
             for (_, value) in object.iter() {
                 let _ = (value.string(), value.integer(), value.boolean());
@@ -66,7 +66,7 @@ proptest! {
     }
 
     #[test]
-    fn texts_are_written_so_that_they_are_read(text: String, number: u64) {
+    fn written_texts_parse(text: String, number: u64) {
         let mut writer = Writer::new();
         writer.begin_object().key(&text).begin_array().number(number).string(&text).boolean(true);
         writer.end_array().end_object();
@@ -81,7 +81,7 @@ fn too_large(text: &str) -> bool {
 }
 
 #[test]
-fn what_is_no_object_is_refused() {
+fn non_object_is_refused() {
     for text in ["[]", "1", "{", "{\"a\":}", "{a:1}", "{\"a\":1,}", "\u{feff}{}"] {
         assert!(Object::new(text.as_bytes()).is_err(), "{text}");
     }

@@ -158,7 +158,7 @@ fn one(router: &mut Router<Obedient>, payload: &[u8]) -> Fate {
 }
 
 #[test]
-fn the_manifest_says_what_was_declared() {
+fn manifest_contains_the_declarations() {
     let manifest: serde_json::Value = serde_json::from_str(Obedient::MANIFEST).unwrap();
     assert_eq!(manifest["name"], "obedient");
     assert_eq!(manifest["version"], env!("CARGO_PKG_VERSION"));
@@ -200,7 +200,7 @@ fn verdicts_and_tags_arrive() {
 }
 
 #[test]
-fn what_is_written_arrives_in_and_behind_the_window() {
+fn writes_reach_bytes_in_and_behind_the_window() {
     let mut router = router();
     assert_eq!(one(&mut router, b"w").frame[0], 9);
     let mut long = vec![1; 100];
@@ -235,7 +235,7 @@ fn maps_are_written_and_read() {
 }
 
 #[test]
-fn what_is_common_to_all_flows_is_kept_over_a_restart_and_is_one_routers() {
+fn service_state_survives_a_restart_and_belongs_to_one_router() {
     let (mut router, mut other) = (router(), Router::<Obedient>::new("{}").unwrap());
     assert_eq!(router.control("restart", "{}").unwrap(), "0");
     assert_eq!(router.control("restart", "{}").unwrap(), "1");
@@ -245,7 +245,7 @@ fn what_is_common_to_all_flows_is_kept_over_a_restart_and_is_one_routers() {
 }
 
 #[test]
-fn what_waits_before_a_packet_is_told() {
+fn backlog_of_a_packet_is_reported() {
     let mut router = router();
     assert_eq!(one(&mut router, b"b").verdict, Verdict::Drop(31));
     let queue = QueueBacklog { port: 1, queue: 2, of_flow: true, packets: 7, bytes: 700 };
@@ -254,7 +254,7 @@ fn what_waits_before_a_packet_is_told() {
 }
 
 #[test]
-fn flows_have_state_and_their_end_is_told() {
+fn flow_state_and_flow_ends_are_delivered() {
     let mut router = router();
     for _ in 0..3 {
         one(&mut router, b"-");
@@ -292,7 +292,7 @@ fn state_is_saved_and_restored() {
 }
 
 #[test]
-fn refusals_are_told() {
+fn refusals_are_reported() {
     let refusal = Router::<Obedient>::new(r#"{"colour": 1}"#).err().unwrap();
     assert_eq!(refusal.0, "colour: there is no such setting; give mood");
     assert_eq!(router().control("dance", "{}"), Err("unknown message dance".into()));

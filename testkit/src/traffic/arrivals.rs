@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn bursts_are_what_a_buffer_would_have_held() {
+    fn bursts_equal_the_fill_of_a_buffer() {
         // 100 bytes every 10 ms are 80 kb/s.
         assert_eq!(burst(&arrivals(&[0, 10, 20, 35, 45]), 10, 80e3), 100.0);
         assert_eq!(burst(&arrivals(&[0, 10, 10, 20, 30]), 10, 80e3), 200.0);

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_the_parent_passes_on_leads_to_its_module() {
+    fn name_exported_by_the_parent_resolves_to_its_module() {
         let files = [
             ("lib.rs", "mod a; mod b; pub use a::A; pub use self::b::{inner::B};"),
             ("a.rs", "use crate::B;"),

@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_that_moves_either_way_needs_another_line() {
+    fn changed_count_needs_a_changed_line() {
         let lines = exceptions("# why\n\nlines room src/a.rs 600 is split next\n").unwrap();
         let say = |count: Option<usize>| {
             let offenders = count.map(|count| (subject(), count)).into_iter().collect();

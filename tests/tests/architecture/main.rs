@@ -276,7 +276,7 @@ fn only_tests_may_import_the_testkit() {
 }
 
 #[test]
-fn a_fabricated_manifest_yields_its_arrows() {
+fn fabricated_manifest_yields_its_arrows() {
     let text = "[dependencies]\nmillrace-api.workspace = true\nserde.workspace = true\n\
                 [dev-dependencies]\nkit = { package = \"millrace-testkit\", path = \"x\" }\n\
                 [target.'cfg(unix)'.dependencies]\nmillrace-wire.workspace = true\n";
@@ -307,7 +307,7 @@ fn the_glossarys_paths_exist() {
 }
 
 #[test]
-fn a_glossary_line_yields_its_path() {
+fn glossary_line_yields_its_path() {
     let text =
         "| term | path | meaning |\n|---|---|---|\n| gate | `dataplane/plugin/src/gate.rs` | a place |\n";
     assert_eq!(glossary_paths(text), ["dataplane/plugin/src/gate.rs"]);

@@ -114,7 +114,7 @@ fn lookup_ends_where_the_route_does() {
 }
 
 #[test]
-fn lookup_drops_what_comes_from_an_own_address_or_has_no_hop_left() {
+fn lookup_drops_packets_from_own_addresses_and_with_expired_ttl() {
     let mut router = Scenario::standard();
     let own = router.router.lookup("src 10.2.0.1 dst 10.9.0.1 proto udp in a").unwrap();
     assert!(own.verdict.starts_with("dropped: martian_source"), "{own:?}");

@@ -58,7 +58,7 @@ fn passed(filter: &str, flows: u16, every: u32) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_filter_sees_the_packets_of_a_flow_in_order_whichever_of_them_are_traced() {
+fn filter_sees_the_packets_of_a_flow_in_order_with_any_traced_subset() {
     // The policer drops the packets beyond a burst of 20: the last ones.
     let police = "match = \"proto udp\"\naction = \"police 1kbit burst 20000B\"";
     let other = "match = \"proto tcp\"\naction = \"drop\"";
@@ -123,7 +123,7 @@ fn journey(settings: &str, more: &str, frames: &[Ipv4Frame]) -> Vec<String> {
 type Situation<'a> = (&'a str, &'a str, String, &'a [Ipv4Frame], &'a [&'a str]);
 
 #[test]
-fn a_traced_packet_records_each_stage_that_it_passed() {
+fn traced_packet_records_each_passed_stage() {
     let udp = Ipv4Frame::udp;
     let known = [udp(), udp(), udp()];
     let count = "[[instance]]\nplugin = \"statistics\"\nname = \"s\"\n[[bind]]\ninstance = \"s\"\nfilter = \"*\"\ngate = ";
@@ -167,7 +167,7 @@ fn a_traced_packet_records_each_stage_that_it_passed() {
 }
 
 #[test]
-fn a_traced_packet_that_waits_for_a_neighbour_goes_on_at_the_forward_stage() {
+fn traced_packet_resumes_at_the_forward_stage_after_neighbour_resolution() {
     let mut router = Scenario::standard();
     let mut traces = router.router.trace(1);
     router.send("a", &Ipv4Frame::udp().dst("10.2.0.77"));

@@ -58,7 +58,7 @@ impl Drop for Project {
 }
 
 #[test]
-fn packages_that_the_record_does_not_name_fail_until_it_lists_them_as_uncovered() {
+fn packages_missing_in_the_record_fail_until_listed_as_uncovered() {
     let project = Project::new();
     let registry = "registry+https://example.org";
     let own = package("ours", "0.1.0", "");

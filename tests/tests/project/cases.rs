@@ -148,7 +148,7 @@ fn a_case_without_a_test_or_a_decision_is_found() {
 }
 
 #[test]
-fn a_test_that_is_ignored_counts_only_where_the_list_says_soak() {
+fn ignored_test_counts_only_if_listed_as_soak() {
     let tests = named(&["!fault_7_for_an_hour", "!long", "short"]);
     let told = |line: &str| objection(&cases(line)[0], &tests, "").unwrap_or_default();
     assert!(told("7 | words").contains("neither a test"));

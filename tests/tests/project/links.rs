@@ -189,7 +189,7 @@ fn paths_are_found_in_links_code_and_cells_of_tables() {
 }
 
 #[test]
-fn a_path_exists_from_the_root_beside_its_document_or_by_its_end() {
+fn path_is_found_from_the_root_beside_its_document_or_by_its_end() {
     let files = ["docs/a.md", "room/src/wire/udp.rs"].map(PathBuf::from);
     let document = Path::new("docs/a.md");
     for path in ["room/src/wire/udp.rs", "wire/udp.rs", "room/src", "../room", "a.md"] {

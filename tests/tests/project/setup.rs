@@ -108,7 +108,7 @@ fn a_full_disk_costs_no_file_in_a_directory_that_cargo_target_dir_names() {
 }
 
 #[test]
-fn a_full_disk_costs_what_earlier_builds_left_in_our_own_directory() {
+fn full_disk_removes_earlier_builds_in_the_own_directory_only() {
     let machine = Machine::new();
     machine.fill();
     let files = built(&machine.home().join(".cache/millrace-target"));

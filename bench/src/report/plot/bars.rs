@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_axis_has_round_numbers_below_their_places() {
+    fn axis_has_round_numbers_below_their_positions() {
         let svg = bars("ns", &[&Measurement::of("a", 14.2, "ns")]);
         assert_eq!(texts(&svg, "tick"), ["0", "5", "10", "15"]);
         assert_eq!(values(&svg, "tick", "x"), values(&svg, "grid", "x1"));
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_label_is_whole_and_the_next_row_stands_below_it() {
+    fn long_label_is_whole_and_the_next_row_is_below() {
         let case = "IPv4, 128 K flows and 500 K routes, beside filters of which none matches, and beside flows \
                     that are bound to an instance, what forwarding a packet takes beyond sender and receiver";
         let (long, next) = (Measurement::of(case, 1.0, "ns"), Measurement::of("next", 1.0, "ns"));
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_that_nothing_crosses_stands_at_the_end_of_its_bar() {
+    fn figure_without_crossings_is_at_the_end_of_its_bar() {
         let svg = bars("ns", &[&Measurement::of("a", 10.0, "ns").promising(Bound::AtMost, 20.0)]);
         let end = LABEL + values(&svg, "ours", "width")[0];
         assert!((values(&svg, "figure", "x")[0] - end - 5.0).abs() < 0.2, "{svg}");
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_a_ratio_lies_at_so_many_times_the_peers_figure() {
+    fn limit_of_a_ratio_is_a_multiple_of_the_peers_figure() {
         let measured = Measurement::of("a", 19.0, "Mpps").beside("peer", 10.0);
         let measured = measured.promising_ratio(Bound::AtLeast, 1.9);
         assert_eq!(limit(&measured), Some(19.0));

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_distribution_rises_from_the_bottom_to_the_top_through_its_median() {
+    fn distribution_rises_from_bottom_to_top_through_its_median() {
         let distribution = Quantiles::of("delay, ms")
             .with(Subject::Millrace, "Millrace", &[4.0, 1.0, 2.0, 3.0])
             .with(Subject::Peer, "HTB & <TBF>", &[8.0]);

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_of_a_linear_axis_are_round_numbers_that_hold_all_figures() {
+    fn ticks_of_a_linear_axis_are_round_and_cover_all_figures() {
         assert_eq!(texts(&Scale::of(&[3.1, 14.2])), ["0", "5", "10", "15"]);
         assert_eq!(texts(&Scale::of(&[0.031, 0.142])), ["0.00", "0.05", "0.10", "0.15"]);
         assert_eq!(texts(&Scale::of(&[12_345.0])), ["0", "5000", "10,000", "15,000"]);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_of_a_logarithmic_axis_are_powers_of_ten_or_round_numbers_between_them() {
+    fn ticks_of_a_logarithmic_axis_are_powers_of_ten_or_round() {
         let wide = Scale::of(&[0.5, 700_000.0]);
         assert!(wide.logarithmic);
         assert_eq!(texts(&wide), ["1", "10", "100", "1000", "10,000", "100,000", "1,000,000"]);

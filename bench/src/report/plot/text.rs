@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_moves_behind_what_would_cross_it() {
+    fn text_moves_behind_crossing_lines() {
         assert_eq!(clear_of(10.0, 20.0, &[]), 10.0);
         assert_eq!(clear_of(10.0, 20.0, &[[40.0, 41.0]]), 10.0);
         assert_eq!(clear_of(10.0, 20.0, &[[25.0, 26.0]]), 30.0);

@@ -303,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_replaced_with_its_rights_and_nothing_is_left_beside() {
+    fn file_is_replaced_with_its_permissions_and_no_leftovers() {
         let folder = std::env::temp_dir().join(format!("millrace-cli-save-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let file = folder.join("router.toml");

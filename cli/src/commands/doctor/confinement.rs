@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kernel_without_landlock_is_told() {
+    fn kernel_without_landlock_is_reported() {
         assert!(of_settings(Ok(true)).unwrap_err().contains("no Landlock"));
         assert!(of_settings(Ok(false)).is_ok());
         assert!(of_settings(Err("refused".to_owned())).unwrap_err().contains("refused"));

@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_crash_is_named_with_its_replay() {
+    fn last_crash_is_named_with_its_replay() {
         assert!(check(&[]).is_ok());
         let crash = json!({"time": "2026-11-23T22:00:00Z", "location": "a.rs:1:2", "message": "m", "capture": "/s/c.pcapng"});
         let text = check(&[crash]).unwrap_err();

@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_a_device_from_being_a_port_is_said() {
+    fn reasons_against_a_port_are_named() {
         let down = HostLink { admin_up: false, ..link() };
         let view = DeviceView::new(&down, Err("not root"), true);
         assert_eq!(view.problems, ["it is down: ip link set r1 up"]);
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_that_we_never_ran_on_is_called_untried() {
+    fn driver_without_tests_is_marked_untested() {
         let ice = DeviceReport { driver: "ice".into(), ..report(Support::Yes, &[]) };
         let text = DeviceView::new(&link(), Ok(&ice), true).to_string();
         assert!(text.contains("no: test this driver"), "{text}");
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn whether_flows_may_be_forwarded_in_the_driver_is_said() {
+    fn offload_support_of_a_device_is_reported() {
         let takes = report(Support::Yes, &["basic", "ndo-xmit"]);
         assert_eq!((flows_in(&takes).works, flows_out(&takes).works), (Some(true), Some(true)));
         let alone = report(Support::Yes, &["basic"]);

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn classes_are_shown_with_what_they_lost_and_that_nothing_is_policed() {
+    fn classes_are_listed_with_drops_and_policing_state() {
         let class = serde_json::json!({
             "class": "icmp", "meaning": "ICMP", "rate": 1000, "burst": 100, "passed": 7, "dropped": 3, "dropped_rate": 0.5,
         });

@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_filters_read_back_as_they_are_printed() {
+    fn printed_filter_lines_parse() {
         for (filter, action, gate, priority) in [
             ("*", "drop", "route", 0),
             ("proto tcp dport 25", "port wan via 10.2.0.77", "firewall", -5),
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_before_a_filter_is_one_other_or_several() {
+    fn preceding_filters_are_named_singly_or_together() {
         let one = |id: u64| json!({"id": id, "match": "proto udp", "action": "drop", "priority": 2});
         let named = |id| format!("filter {id} (drop for proto udp, priority 2)");
         assert_eq!(before(&[one(7)]), format!("{} precedes it", named(7)));
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_line_of_a_filter_is_refused() {
+    fn invalid_filter_line_is_refused() {
         for line in [
             "proto udp",
             "proto udp action",

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_and_empty_lines_count_but_say_nothing() {
+    fn comments_and_empty_lines_count_as_lines_only() {
         let lines = Lines::default().parse("# numbers\n7\n\n  8 \n", number).unwrap();
         assert_eq!((lines.entries, lines.lines), (vec![json!(7), json!(8)], vec![2, 4]));
     }
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_says_how_many_lines_are_wrong_and_that_nothing_was_changed() {
+    fn failure_reports_the_number_of_wrong_lines_and_no_change() {
         let lines = Lines { name: "routes".into(), ..Lines::default() };
         let failure = lines.refused(&[(3, "x".into())], 1, true);
         assert_eq!((&*failure.message, failure.code), ("routes: 1 line is wrong; nothing was changed", 1));

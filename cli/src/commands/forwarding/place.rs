@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_placed_is_said_in_a_line() {
+    fn placement_is_reported_in_one_line() {
         let value = json!({"flow": "dport 9", "level": "worker", "offload": 0, "worker": 2, "why_worker": {"a placement pins it to the worker": 2}});
         let line =
             "dport 9: worker; now 0 offloaded, 2 at a worker; 2 because a placement pins it to the worker";
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_says_why_flows_are_at_a_worker() {
+    fn list_gives_reasons_for_flows_at_a_worker() {
         let value = json!({
             "placements": [], "offload": 3, "worker": 1, "why_worker": {"a filter copies its packets": 1},
             "budget": {"instructions": 10, "forward": 5, "longest_way": 4, "police": 2, "ask": 1, "form": 3},

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_route_is_refused() {
+    fn invalid_route_is_refused() {
         for line in [
             "via 10.2.0.2",
             "10.9.0.0/16 via",

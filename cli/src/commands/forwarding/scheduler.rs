@@ -254,7 +254,7 @@ mod tests {
 
     /// Guards against an algorithm quadratic in the number of nodes, which would take minutes.
     #[test]
-    fn forty_thousand_nodes_are_shown_each_below_the_one_above_it() {
+    fn forty_thousand_nodes_are_listed_below_their_parents() {
         let mut nodes = vec![json!({"name": "top", "under": null})];
         nodes.extend((0..40_000).map(|number| json!({"name": format!("leaf{number}"), "under": "top"})));
         nodes.push(json!({"name": "inner", "under": "top"}));

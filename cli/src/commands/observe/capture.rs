@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn capture_follows_no_link_and_its_file_is_private() {
+    fn capture_follows_no_link_and_writes_a_private_file() {
         let folder = std::env::temp_dir().join(format!("millrace-cli-capture-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let (victim, link, old) = (folder.join("victim"), folder.join("link"), folder.join("old"));

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_packet_is_a_line_that_says_by_what_it_was_dropped_if_that_is_known() {
+    fn packet_line_names_the_dropping_filter_if_known() {
         let mut packet = json!({
             "time": "T", "port": "lan", "out_port": null, "length": 60, "summary": "10.1.0.2 to 10.2.0.2",
             "by": "filter 3",

@@ -87,7 +87,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_line_of_the_audit_log_says_who_what_and_why() {
+    fn audit_line_has_caller_operation_and_reason() {
         let entry = json!({"time": "2026-11-22T15:36:44.123Z", "who": {"uid": 0, "name": "root"}, "pid": 7,
             "operation": "DELETE /filters/9", "request": null, "outcome": "refused", "status": 404,
             "why": "no filter has the id 9"});

@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_of_a_name_stay_and_an_unknown_name_is_told_with_those_there_are() {
+    fn entries_are_selected_by_name_and_unknown_names_get_suggestions() {
         let filters = json!([{"id": 3, "match": "dport 1"}, {"id": 4, "match": "dport 2"}]);
         let shown = named(filters.clone(), Noun::Filters, "3").unwrap();
         assert_eq!(shown, json!([{"id": 3, "match": "dport 1"}]));
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn every_list_has_a_key_and_every_command_behind_a_noun_takes_its_words() {
+    fn every_list_has_a_key_and_every_noun_command_parses() {
         const SINGLE: [&str; 6] = ["hardware", "summary", "status", "router", "configuration", "openapi"];
         for noun in Noun::value_variants() {
             let (_, several) = noun.names();

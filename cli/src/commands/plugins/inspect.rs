@@ -165,13 +165,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_said_is_not_shown() {
+    fn absent_values_are_not_shown() {
         let value = json!({"a": null, "b": [], "settings": null, "messages": {"read": "counts"}, "n": 0});
         assert_eq!(for_people(value), "n  0\n\nmessages:\nmessage  meaning\nread     counts\n");
     }
 
     #[test]
-    fn settings_are_told_with_type_range_default_and_meaning() {
+    fn settings_are_listed_with_type_range_default_and_meaning() {
         let schema = json!({"required": ["to"], "properties": {
             "to": {"type": "string", "format": "port", "description": "where to"},
             "rate": {"type": "integer", "minimum": 1, "maximum": 9, "default": 3},
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_told_from_files() {
+    fn names_are_distinguished_from_files() {
         assert_eq!(name(Path::new("statistics")), Some("statistics"));
         assert_eq!(name(Path::new("./statistics")), None);
         assert_eq!(name(Path::new("first.wasm")), None);

@@ -166,7 +166,7 @@ mod tests {
     use clap::Parser;
 
     #[test]
-    fn another_directory_is_offered_unless_one_was_said() {
+    fn another_directory_is_offered_unless_one_is_given() {
         let config = Config::parse("[plugins]\nstate = \"/somewhere\"", "f").unwrap();
         for (words, told) in [
             (

@@ -73,7 +73,7 @@ mod tests {
     use crate::arguments::{Arguments, Command};
 
     #[test]
-    fn addresses_that_are_taken_are_told_with_where_they_were_said() {
+    fn addresses_in_use_are_reported_with_their_origin() {
         let listening = TcpListener::bind("127.0.0.1:0").unwrap();
         let busy = listening.local_addr().unwrap();
         let text = format!("[router]\n[api]\nlisten = [\"{busy}\"]\n");

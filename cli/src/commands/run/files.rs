@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn each_thread_for_files_is_confined_before_its_work() {
+    fn each_file_thread_is_confined_before_its_work() {
         let confined = Arc::new(AtomicUsize::new(0));
         let count = confined.clone();
         let confine = move || {

@@ -278,7 +278,7 @@ mod tests {
     use crate::test_directory::TestDirectory;
 
     #[test]
-    fn an_own_certificate_stays_until_it_is_for_other_names() {
+    fn own_certificate_stays_until_its_names_change() {
         let directory = TestDirectory::new();
         let state = directory.join("state");
         let open = |names: &[&str]| {
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_has_expired_is_not_taken_up_and_is_told_with_when() {
+    fn expired_certificate_is_refused_with_its_expiry() {
         let directory = TestDirectory::new();
         let (chain, key) = (directory.join("c.pem"), directory.join("k.pem"));
         let put = |[made, its_key]: [&[u8]; 2]| {
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_key_that_is_being_written_nothing_is_taken_up_before_it_is_whole() {
+    fn partly_written_key_is_not_loaded() {
         let directory = TestDirectory::new();
         let (chain, key) = (directory.join("c.pem"), directory.join("k.pem"));
         let first = make(&["a".to_owned()], None).unwrap();
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_given_certificate_is_read_again_when_it_changes_and_stays_when_the_new_one_is_wrong() {
+    fn configured_certificate_is_reloaded_and_kept_if_the_new_one_is_invalid() {
         let directory = TestDirectory::new();
         let (chain, key) = (directory.join("c.pem"), directory.join("k.pem"));
         let put = |name: &str| {

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_keep_the_interface_from_being_served_is_found_without_serving() {
+    fn check_finds_errors_of_serving_without_serving() {
         let directory = TestDirectory::new();
         let listening = TcpListener::bind("127.0.0.1:0").unwrap();
         let busy = listening.local_addr().unwrap();

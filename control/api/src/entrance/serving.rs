@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_that_sends_a_large_body_behind_its_head_reads_429() {
+    async fn client_that_sends_a_large_body_after_its_head_reads_429() {
         let Served { service, limits, .. } = &served();
         // At a time one hour ahead, the bucket stays empty during the test.
         let late = Instant::now() + Duration::from_secs(3600);
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_stranger_alone_is_let_go_after_ten_seconds() {
+    async fn unauthenticated_client_is_closed_after_ten_seconds() {
         let made = rcgen::generate_simple_self_signed(["a".to_owned()]).unwrap();
         let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
         let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()));
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_caller_who_becomes_known_is_not_let_go() {
+    async fn authenticated_client_is_not_closed() {
         let caller = Caller::Remote {
             address: "127.0.0.1:9".parse().unwrap(),
             holder: Mutex::default(),

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn root_and_the_own_user_may_do_everything_and_others_what_their_groups_may() {
+    fn root_and_own_user_have_all_roles_and_others_their_groups_roles() {
         let users =
             Users::new(BTreeMap::from([("daemon".into(), Role::Viewer), ("bin".into(), Role::Operator)]));
         let role = |name: &str| {

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_bodies_share_a_budget_and_short_ones_need_none() {
+    fn long_bodies_share_a_budget_and_short_bodies_need_none() {
         let budget = BodyBudget::default();
         let (long, elsewhere) = (budget.share(false), budget.share(true));
         assert!(elsewhere.take(ELSEWHERE + FREE) && elsewhere.problem().is_none());

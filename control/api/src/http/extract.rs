@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_argument_its_value_and_what_would_be_right() {
+    fn errors_name_argument_value_and_valid_values() {
         for (arguments, message) in [
             (vec![("_limit", "x")], "\"_limit\" is the string \"x\": give a whole number, 0 or more"),
             (vec![("_is_long", "yes")], "\"_is_long\" is the string \"yes\": give true or false"),

@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_who_asks_too_often_waits_and_no_other() {
+    fn request_rate_limit_of_a_user_delays_no_other_user() {
         let limits = Limits::default();
         let now = Instant::now();
         let granted = (0..10_000).filter(|_| limits.request(Key::User(Some(1)), now).is_ok()).count();
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_counted_by_their_networks_and_keep_nobody_from_asking() {
+    fn unauthenticated_clients_are_counted_by_network_and_block_nobody() {
         let (limits, now) = (Limits::default(), Instant::now());
         let stranger = |address: IpAddr, now| limits.refusal(Key::stranger(address), now);
         let from = |text: &str| stranger(text.parse().unwrap(), now);
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_that_does_not_read_is_let_go() {
+    async fn client_that_does_not_read_is_closed() {
         let (_client, server) = tokio::net::UnixStream::pair().unwrap();
         let mut patient = Patient { patience: Duration::from_millis(50), ..Patient::new(server) };
         let much = vec![0; 8 << 20];

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_with_many_strangers_displaces_its_own_oldest() {
+    fn source_with_many_unauthenticated_clients_displaces_its_oldest() {
         let places = Places::new(SIZES);
         let held: Vec<_> = (0..10).map(|_| places.enter(Some(1))).collect();
         let displaced: Vec<bool> = held.iter().map(is_displaced).collect();
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_site_with_many_networks_displaces_its_own() {
+    fn site_with_many_networks_displaces_its_own_clients() {
         let places = Places::new(SIZES);
         let network = |site: u16, network: u16| IpAddr::from([0x2001, 0xdb8, site, network, 0, 0, 0, 0]);
         let other = [places.enter(network(1, 0)), places.enter(IpAddr::from([192, 0, 2, 1]))];
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_displaced_stranger_is_told() {
+    async fn displaced_client_is_notified() {
         let places = Places::new(SIZES);
         let first = places.enter(Some(1));
         let _others: Vec<_> = (0..4).map(|_| places.enter(Some(1))).collect();

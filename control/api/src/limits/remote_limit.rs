@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_token_has_its_share_and_no_other_waits_for_it() {
+    async fn token_has_its_share_and_delays_no_other_token() {
         let remote = impatient();
         let mut held = Vec::new();
         for _ in 0..EACH {

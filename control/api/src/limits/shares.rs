@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_has_its_own_and_who_has_none_is_forgotten() {
+    fn each_caller_has_a_share_and_idle_callers_are_removed() {
         let shares = Shares::new(2, 10);
         let held = shares.of("a").try_acquire_owned().unwrap();
         assert_eq!(shares.of("a").available_permits(), 1, "one is held");

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn one_who_asks_again_and_again_waits_for_himself_and_others_do_not() {
+    async fn long_requests_of_one_caller_wait_for_each_other_only() {
         let answers = LongAnswers { patience: Duration::from_millis(50), ..LongAnswers::default() };
         let (release, held) = mpsc::channel::<()>();
         let first = {

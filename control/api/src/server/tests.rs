@@ -132,7 +132,7 @@ async fn nonsense_on_the_socket_harms_no_other_client() {
 static ROOM: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 #[tokio::test]
-async fn without_memory_only_what_takes_none_is_done_until_there_is_some() {
+async fn memory_shortage_refuses_only_operations_that_allocate() {
     let server = Server::start().await;
     let has_room = |bytes| bytes <= ROOM.load(Ordering::SeqCst);
     server.control.guard_memory(MemoryGuard { has_room, recover: || true });

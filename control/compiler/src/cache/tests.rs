@@ -26,7 +26,7 @@ impl Drop for Folder {
 const KEY: Key = Key([7; TAG]);
 
 #[test]
-fn what_was_put_is_there_for_the_next_one_too() {
+fn cached_code_is_found_by_the_next_process() {
     let folder = Folder::new("next");
     let cache = Cache::open(&folder.0).unwrap();
     assert_eq!(cache.get(KEY), Ok(None));
@@ -84,7 +84,7 @@ fn an_entry_under_another_key_or_secret_is_noticed() {
 }
 
 #[test]
-fn what_others_may_write_is_refused() {
+fn cache_writable_by_others_is_refused() {
     let folder = Folder::new("foreign");
     let cache = Cache::open(&folder.0).unwrap();
     cache.put(KEY, b"code").unwrap();
@@ -99,7 +99,7 @@ fn what_others_may_write_is_refused() {
 }
 
 #[test]
-fn what_is_another_users_is_refused() {
+fn cache_of_another_user_is_refused() {
     if !geteuid().is_root() {
         return millrace_testkit::skip("needs root");
     }
@@ -115,7 +115,7 @@ fn what_is_another_users_is_refused() {
 }
 
 #[test]
-fn what_was_used_longest_ago_goes_first() {
+fn least_recently_used_entry_is_evicted_first() {
     let folder = Folder::new("most");
     let size = (MAGIC.len() + TAG + 1000) as u64;
     let cache = Cache { most: 3 * size, ..Cache::open(&folder.0).unwrap() };

@@ -38,7 +38,7 @@ fn parsed(text: &str) -> Config {
 }
 
 #[test]
-fn what_runs_as_the_file_says_leaves_the_file_as_it_is() {
+fn running_configuration_equal_to_the_file_leaves_the_file_unchanged() {
     assert_eq!(parsed(FILE).save_into(FILE, "test.toml").unwrap(), FILE);
     // An equivalent filter counts as equal.
     let other = FILE.replace("dport 25  in lan proto tcp", "proto tcp dport 25 in lan");
@@ -46,7 +46,7 @@ fn what_runs_as_the_file_says_leaves_the_file_as_it_is() {
 }
 
 #[test]
-fn what_is_made_in_pieces_is_what_is_made_at_once() {
+fn text_built_in_pieces_equals_text_built_at_once() {
     let routes = (0..600).map(|one| {
         format!("[[route]]\nto = \"20.{}.{}.0/24\"\nvia = \"10.2.0.254\"\n", one / 256, one % 256)
     });
@@ -63,7 +63,7 @@ fn what_is_made_in_pieces_is_what_is_made_at_once() {
 }
 
 #[test]
-fn lines_end_as_those_of_the_file_do() {
+fn line_endings_follow_the_file() {
     let file = "# Ours.\r\n[[port]]\r\nname = \"lan\"\r\ndevice = \"eth1\"\r\n";
     let more = file.to_owned() + "\r\n[[route]]\r\nto = \"10.9.0.0/16\"\r\nvia = \"10.2.0.254\"\r\n";
     assert_eq!(parsed(&more).save_into(file, "test.toml").unwrap(), more);
@@ -112,7 +112,7 @@ port = [ # the inside
 }
 
 #[test]
-fn placements_stand_in_the_order_in_which_they_count() {
+fn placements_keep_their_order() {
     let place = |flow: &str, level: &str| format!("[[place]]\nflow = \"{flow}\"\nlevel = \"{level}\" # so\n");
     let [all, udp, tcp] = [("*", "worker"), ("proto udp", "offload"), ("proto tcp", "worker")]
         .map(|(flow, level)| place(flow, level));
@@ -128,7 +128,7 @@ fn placements_stand_in_the_order_in_which_they_count() {
 }
 
 #[test]
-fn on_death_is_written_where_the_file_needs_it() {
+fn on_death_is_written_if_the_file_needs_it() {
     const PORTS: &str = "[[port]]\nname = \"lan\"\ndevice = \"eth1\"\n";
     let mut runs = parsed(PORTS);
     assert_eq!(runs.save_into(PORTS, "test.toml").unwrap(), PORTS);
@@ -141,7 +141,7 @@ fn on_death_is_written_where_the_file_needs_it() {
 }
 
 #[test]
-fn what_differs_is_changed_where_it_stands_and_comments_stay() {
+fn changed_values_are_edited_in_place_and_comments_stay() {
     let runs = FILE
         .replace("icmp-rate = 100", "icmp-rate = 200")
         .replace("rate = \"10mbit\"", "rate = \"20mbit\"")
@@ -151,7 +151,7 @@ fn what_differs_is_changed_where_it_stands_and_comments_stay() {
 }
 
 #[test]
-fn what_is_gone_goes_and_what_is_new_comes_last() {
+fn removed_entries_disappear_and_new_entries_are_appended() {
     let gone = FILE.split("# Mail").next().unwrap();
     let more = "[[route]]\nto = \"10.8.0.0/16\"\nkind = \"blackhole\"\n\n[[bind]]\ninstance = \"s\"\ngate = \"monitor\"\n\
                 filter = \"*\"\n\n[[instance]]\nplugin = \"port-filter\"\nname = \"s\"\nsettings = { ports = \"80\" }\n";
@@ -167,7 +167,7 @@ fn what_is_gone_goes_and_what_is_new_comes_last() {
 }
 
 #[test]
-fn what_a_port_gets_is_written_at_the_port() {
+fn port_entries_are_written_at_the_port() {
     let tree = "kind = \"memory\"\naddress = [\"10.2.0.1/24\"]\nreverse-path = \"loose\"\nscheduler = { node = [{ name = \"q\", \
                 kind = \"flow-queues\", rate = \"1mbit\" }], flow = [{ queue = \"q\", rate = \"64kbit\", \
                 flow = \"src 10.0.0.2 dst 10.1.0.2 proto udp sport 4 dport 5 in wan\" }] }";
@@ -183,7 +183,7 @@ fn what_a_port_gets_is_written_at_the_port() {
 }
 
 #[test]
-fn a_text_that_nobody_wrote_reads_back() {
+fn generated_text_parses() {
     let runs = parsed(FILE);
     let text = runs.to_text().unwrap();
     let difference = runs.normalized().difference(&parsed(&text).normalized());

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn actions_are_read_as_they_are_written() {
+    fn actions_round_trip() {
         let way = |port: &str, via: Option<&str>| WayOut {
             port: port.into(),
             via: via.map(|via| via.parse().unwrap()),
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_actions_say_what_would_be_right() {
+    fn invalid_actions_are_refused_with_a_remedy() {
         for (text, problem) in [
             ("dorp", "did you mean \"drop\"?"),
             ("lane 3", "the actions are `accept`, `drop`, `reject`, `host`, `port NAME [via ADDRESS]`"),
@@ -302,7 +302,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_reads_back(
+        fn printed_action_parses(
             ways in prop::collection::btree_map("[a-z][a-z0-9.-]{0,8}", any::<Option<IpAddr>>(), 1..4),
             kind in 0..7,
             rate in Policing::RATES,
@@ -324,7 +324,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_makes_it_panic(text in "\\PC{0,40}") {
+        fn no_text_makes_the_parser_panic(text in "\\PC{0,40}") {
             let _ = text.parse::<FilterAction>();
         }
     }

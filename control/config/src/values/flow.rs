@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn an_incomplete_flow_names_its_missing_parts_and_an_example() {
+    fn incomplete_flow_names_its_missing_parts_and_an_example() {
         for (text, problem) in [
             ("src 10.0.0.2 dst 10.1.0.2 in lan", "`proto udp` or another protocol is missing"),
             ("src 10.0.0.2 dst 10.1.0.2 proto tcp in lan", "`sport NUMBER`, `dport NUMBER` is missing"),

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_are_written_as_they_are_shown() {
+    fn links_round_trip() {
         for (text, overhead) in [
             ("ethernet", Overhead::Ethernet),
             ("none", Overhead::None),

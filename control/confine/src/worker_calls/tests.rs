@@ -213,7 +213,7 @@ fn a_worker_gets_no_call_of_the_lists() {
 }
 
 #[test]
-fn a_worker_makes_no_socket_and_accepts_nobody() {
+fn worker_creates_no_socket_and_accepts_no_client() {
     let close = |made: i64| short(libc::SYS_close, [made as usize, 0, 0]);
     let kinds = [
         ("socket(AF_INET)", libc::AF_INET, libc::SOCK_DGRAM),

@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_lets_in_until_it_is_revoked_and_is_kept_as_a_hash() {
+    fn token_is_valid_until_revoked_and_stored_as_a_hash() {
         let folder = std::env::temp_dir().join(format!("millrace-tokens-{}", std::process::id()));
         let tokens = Tokens::open(Some(&folder));
         let made = tokens.create(&new("ci"), &Who::router()).unwrap();

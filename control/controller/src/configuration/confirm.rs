@@ -200,7 +200,7 @@ action = "drop"
 "#;
 
     #[tokio::test]
-    async fn what_cannot_go_back_keeps_nothing_else_from_it_and_is_told_once() {
+    async fn failed_reversal_stops_no_other_reversal_and_is_reported_once() {
         let config = Config::parse(BASE, "base.toml").unwrap();
         let router = start(config, StartOptions::default()).await.unwrap();
         let admin = Principal::router();

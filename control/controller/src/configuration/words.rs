@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_taken_and_what_terminals_act_upon_is_not() {
+    fn line_is_accepted_and_terminal_controls_are_refused() {
         assert_eq!(comment(json!("why: größer")).unwrap().as_deref(), Some("why: größer"));
         assert_eq!(comment(json!(null)).unwrap(), None);
         assert_eq!(origin(json!("x".repeat(4096))).unwrap().map(|said| said.len()), Some(4096));

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_are_those_of_the_order() {
+    fn first_flows_follow_the_order() {
         assert_eq!(first(FlowOrder::Packets), [7, 6]);
         assert_eq!(first(FlowOrder::Bytes), [5, 6]);
         assert_eq!(first(FlowOrder::Recent), [7, 6]);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_by_what_is_shown() {
+    fn memory_is_bounded_by_the_shown_flows() {
         let mut top = Top { order: FlowOrder::Packets, limit: 3, flows: Vec::new() };
         for packets in 0..20_000 {
             top.take(Measured { flow: report(1, packets % 900), worker: 0, rate: None });

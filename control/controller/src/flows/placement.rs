@@ -313,7 +313,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_prices_are_no_less_than_what_the_programs_take() {
+    fn assumed_instructions_are_at_least_the_measured_ones() {
         let way = LongestWay::of_program().unwrap();
         assert!(way.forward <= FORWARD && way.police <= POLICE, "{way:?}: {FORWARD} and {POLICE} are said");
         assert!(FORWARD < 2 * way.forward && POLICE < 3 * way.police, "{way:?}: the prices are far too high");

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_taken_up_ends_the_router_only_where_a_worker_has_ended() {
+    fn unapplied_kernel_change_ends_the_router_only_if_a_worker_has_ended() {
         let mut pace = Pace::default();
         let full = || Err(ControlError::System("the table is full".to_owned()));
         pace.judge(full(), false).unwrap();

@@ -42,7 +42,7 @@ fn with_router(work: impl AsyncFn(Router)) {
 }
 
 #[test]
-fn a_router_whose_worker_is_silent_goes_on_and_who_asks_is_told() {
+fn router_with_a_silent_worker_continues_and_reports_errors() {
     with_router(async |router| {
         let silence = Silence::before(router.lock().workers.get(0));
         silence.after(0, u64::MAX);

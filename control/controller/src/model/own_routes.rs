@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_brings_its_host_its_subnet_and_its_broadcast() {
+    fn address_adds_host_subnet_and_broadcast_routes() {
         let mut own = OwnRoutes::default();
         own.add_address(PortId(3), "10.1.0.1/24".parse().unwrap());
         own.add_address(PortId(4), "10.2.0.0/31".parse().unwrap());
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_added_route_hides_is_there_again_when_it_is_removed() {
+    fn hidden_route_returns_when_the_added_route_is_removed() {
         let mut own = OwnRoutes::default();
         own.add_address(PortId(3), "10.1.0.1/24".parse().unwrap());
         let net: IpNet = "10.1.0.0/24".parse().unwrap();

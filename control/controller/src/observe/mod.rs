@@ -384,7 +384,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_threshold_is_told_when_it_is_crossed_and_not_in_between() {
+    fn threshold_is_reported_only_when_crossed() {
         let mut exceeded = HashSet::new();
         let mut look = |percent: u64| crossed(&mut exceeded, "table", percent >= FULL.0, percent < FULL.1);
         let told: Vec<_> = [10, 89, 90, 95, 85, 91, 79, 85, 20, 90].map(&mut look).into_iter().collect();

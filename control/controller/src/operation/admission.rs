@@ -23,7 +23,7 @@ mod tests {
     use crate::{ControlError, RouteQuery, StartOptions, start};
 
     #[tokio::test]
-    async fn a_shortage_of_memory_refuses_what_takes_memory_and_nothing_else() {
+    async fn memory_shortage_refuses_only_allocating_operations() {
         let text = "[[port]]\nname = \"lan\"\nkind = \"memory\"\naddress = [\"10.1.0.1/24\"]\n";
         let router = start(Config::parse(text, "test").unwrap(), StartOptions::default()).await.unwrap();
         let own = Principal::router();

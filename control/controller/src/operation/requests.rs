@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_needs_its_capability() {
+    fn each_request_kind_needs_its_capability() {
         let requests = [
             (r#"{"add-filter": {"match": "proto udp", "action": "drop"}}"#, "request-filters"),
             (r#"{"unbind": {"instance": "i", "gate": "monitor", "filter": "*"}}"#, "request-filters"),

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn all_that_can_not_be_planned_is_told_at_once_and_where_it_stands() {
+fn all_planning_errors_are_reported_at_once_with_their_places() {
     let text = r#"[[port]]
 name = "lan"
 kind = "memory"
@@ -101,7 +101,7 @@ fn lines_told(text: &str) -> Vec<(usize, String)> {
 }
 
 #[test]
-fn what_is_wrong_only_together_is_told_with_what_is_wrong_in_itself() {
+fn combined_errors_are_reported_with_single_errors() {
     let told = lines_told(WRONG);
     let lines: Vec<usize> = told.iter().map(|(line, _)| *line).collect();
     assert_eq!(lines, [2, 8, 11, 16, 20, 25], "{told:#?}");
@@ -110,7 +110,7 @@ fn what_is_wrong_only_together_is_told_with_what_is_wrong_in_itself() {
 }
 
 #[test]
-fn of_what_is_left_out_nothing_follows() {
+fn omitted_entries_cause_no_errors() {
     // Errors that follow from the left-out port are not reported: the route without an egress port, and the
     // missing instance of a filter.
     let told = lines_told(&WRONG.replace("kind = \"memory\"", "kind = \"memry\""));
@@ -124,7 +124,7 @@ fn of_what_is_left_out_nothing_follows() {
 }
 
 #[test]
-fn nothing_is_placed_in_the_driver_where_nothing_can_be_there() {
+fn placement_in_the_offload_is_refused_without_an_offload() {
     let place = "[[place]]\nflow = \"proto udp\"\nlevel = \"offload\"\n";
     let device = "[[port]]\nname = \"lan\"\ndevice = \"lan\"\n";
     let memory = "[[port]]\nname = \"lan\"\nkind = \"memory\"\n";

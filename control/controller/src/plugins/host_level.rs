@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn control_messages_are_answered_where_there_is_somebody() {
+    fn control_messages_are_answered_if_a_companion_exists() {
         let mut level = HostLevel::new(Wake::new().unwrap(), Limits::default());
         let message = || Message { name: "read".into(), arguments: Default::default() };
         level.control(InstanceId(1), message()).unwrap_err();
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_and_what_comes_meanwhile_is_lost_and_counted() {
+    fn failure_is_reported_and_lost_messages_are_counted() {
         let mut level = HostLevel::new(Wake::new().unwrap(), Limits::default());
         let id = InstanceId(7);
         level.message(id, vec![0]);

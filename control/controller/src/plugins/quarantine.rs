@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn operators_release_what_is_contained_and_admins_the_rest() {
+    fn operators_release_sandboxed_and_admins_other_instances() {
         assert_eq!(role_to_release(Some(Runtime::Contained)), Role::Operator);
         assert_eq!(role_to_release(Some(Runtime::BuiltIn)), Role::Operator);
         assert_eq!(role_to_release(Some(Runtime::Trusted)), Role::Admin);

@@ -266,7 +266,7 @@ mod tests {
     use crate::{StartOptions, start};
 
     #[test]
-    fn nobody_waits_for_the_router_while_the_kernel_is_asked() {
+    fn router_is_not_locked_during_kernel_queries() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let text = "[[port]]\nname = \"lan\"\nkind = \"memory\"\n";

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_told_in_a_line() {
+    fn headers_are_formatted_in_one_line() {
         let headers = Headers::of_frame(&frame(64, false));
         assert_eq!(headers.line(), "10.1.0.2:1000 to 10.2.0.2:53, udp, ttl 64");
         assert_eq!(Headers::of_packet(&frame(64, false)[14..]).line(), headers.line());
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_is_left_out() {
+    fn truncated_headers_are_omitted() {
         let whole = frame(64, true);
         for length in 0..whole.len() {
             let _ = Headers::of_frame(&whole[..length]).line();

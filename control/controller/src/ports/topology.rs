@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_says_where_it_may_run() {
+    fn thread_reports_its_allowed_processors() {
         assert!(!allowed(nix::unistd::gettid().as_raw()).is_empty());
         assert_eq!(allowed(0), "");
     }

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_together_are_the_list_whatever_comes_and_goes_between_them() {
+    fn pages_form_the_whole_list_despite_changes_between_them() {
         let mut all: Vec<u32> = (0..25).rev().collect();
         let key = |number: &u32| format!("{number:03}");
         let mut query = PageQuery { limit: Some(10), cursor: None };

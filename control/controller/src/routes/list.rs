@@ -88,7 +88,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pages_are_those_of_the_sorted_list(
+        fn pages_equal_the_sorted_list(
             table in prop::collection::btree_map(any_prefix(), any::<u16>(), 0..60),
             within in prop::option::of(any_prefix()),
             limit in 1..9_usize,
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_looks_at_no_more_than_it_has() {
+    fn page_visits_no_more_entries_than_it_has() {
         let table: BTreeMap<IpNet, ()> = (0..100_000_u32)
             .map(|number| (IpNet::new_assert((number << 8).to_be_bytes().into(), 24), ()))
             .collect();

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_route_is_given_again_at_once_and_after_pauses_that_grow_while_it_is_refused() {
+    fn lost_route_is_added_again_at_once_then_with_growing_pauses() {
         let (mut wanted, mut now) = (WantedRoutes::default(), Instant::now());
         wanted.given(prefix(), now);
         wanted.heard(&prefix(), now);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_just_given_is_not_lost_before_the_kernel_had_time_to_say_so() {
+    fn route_just_added_is_not_lost_before_the_kernel_reports_it() {
         let (mut wanted, now) = (WantedRoutes::default(), Instant::now());
         wanted.given(prefix(), now);
         assert!(!wanted.lost(prefix(), "gone", now + Duration::from_millis(5)));

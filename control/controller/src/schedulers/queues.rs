@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_whose_settings_are_taken_back_is_listed_by_its_name() {
+    fn flow_without_settings_is_listed_by_its_name() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let text = "[[port]]\nname = \"lan\"\nkind = \"memory\"\naddress = [\"10.1.0.1/24\"]\n\

@@ -3,7 +3,7 @@ use millrace_units::QueueId;
 use super::*;
 
 #[test]
-fn a_long_list_of_changes_is_told_in_pieces_of_which_the_last_says_so() {
+fn long_change_list_is_sent_in_pieces_with_a_marked_last_piece() {
     let told = |changes: u16| -> Vec<(usize, bool, bool)> {
         let changes = (0..changes).map(|node| ScheduleChange::Default(QueueId(node))).collect();
         pieces(changes).map(|(piece, changes)| (changes.len(), piece.begins, piece.ends)).collect()

@@ -277,7 +277,7 @@ mod tests {
         ]"#;
 
     #[test]
-    fn what_memory_can_not_hold_is_said_with_the_figures() {
+    fn limits_above_packet_memory_are_reported_with_figures() {
         let (_, scheduler) = planned(
             r#"node = [
                 { name = "top", kind = "priority" },
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_without_a_rate_shares_what_its_link_carries() {
+    fn port_without_a_rate_shares_its_link_speed() {
         let (schedulers, scheduler) = planned(SHARED);
         let promised = schedulers.promises(&scheduler, Some(Bits(100_000_000))).unwrap();
         let of = |name: &str| promised[&schedulers.known(name).unwrap()];
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_link_can_not_carry_is_said_with_the_figures() {
+    fn rates_above_the_link_are_reported_with_figures() {
         let (schedulers, scheduler) = planned(&format!("rate = \"1gbit\"\n{SHARED}"));
         let said = beyond_link(&schedulers, &scheduler, Bits(100_000_000)).unwrap();
         assert!(said.contains("1.00 Gb/s exceeds the link's speed of 100.00 Mb/s"), "{said}");

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_is_known_by_its_thread_and_its_call() {
+    fn worker_is_identified_by_its_thread_and_its_call() {
         let worker = WorkerThread { pulse: std::sync::Arc::default(), thread: nix::unistd::gettid() };
         let record = Record::of("a", "p", &mut Place::default());
         let known = Known { workers: vec![worker], instances: vec![(InstanceId(3), record)] };

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_gets_no_processor_is_not_suspected_and_one_that_sleeps_is() {
+    fn watchdog_suspects_a_sleeping_thread_but_not_a_thread_without_processor_time() {
         let mut suspicion = Suspicion::default();
         let ran = Duration::from_secs(7);
         for _ in 0..100 {

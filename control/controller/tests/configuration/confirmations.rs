@@ -5,7 +5,7 @@ use millrace_controller::operation::GetStatus;
 use super::*;
 
 #[test]
-fn what_goes_back_already_is_not_confirmed_and_what_is_being_confirmed_does_not_go_back() {
+fn confirmation_and_rollback_exclude_each_other() {
     with_router(async |router| {
         let changed = BASE.replace("dport 25", "dport 26");
         let waiting = apply_waiting(&router, &changed).await;
@@ -28,7 +28,7 @@ fn what_goes_back_already_is_not_confirmed_and_what_is_being_confirmed_does_not_
 }
 
 #[test]
-fn another_revision_than_the_one_that_waits_is_not_confirmed() {
+fn only_the_unconfirmed_revision_is_confirmed() {
     with_router(async |router| {
         let waiting = apply_waiting(&router, &BASE.replace("dport 25", "dport 26")).await;
         let refused = confirm(&router, Some(12345)).await.unwrap_err().to_string();
@@ -40,7 +40,7 @@ fn another_revision_than_the_one_that_waits_is_not_confirmed() {
 }
 
 #[test]
-fn a_return_that_cannot_be_leaves_what_waits_as_it_is() {
+fn impossible_rollback_leaves_the_unconfirmed_revision() {
     with_router(async |router| {
         let changed = BASE.replace("dport 25", "dport 26");
         let waiting = apply_waiting(&router, &changed).await;
@@ -59,7 +59,7 @@ fn a_return_that_cannot_be_leaves_what_waits_as_it_is() {
 }
 
 #[test]
-fn a_return_during_other_changes_is_told_to_wait() {
+fn rollback_during_other_changes_is_refused_as_busy() {
     with_router(async |router| {
         let filter = |port| format!("[[filter]]\nmatch = \"dport {port}\"\naction = \"drop\"\n");
         let text = (1000..2000).map(filter).fold(BASE.to_owned(), |text, filter| text + &filter);

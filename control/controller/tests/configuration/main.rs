@@ -204,7 +204,7 @@ fn from_any_of_many_configurations_any_other_is_reached_and_the_same_again_is_no
 }
 
 #[test]
-fn what_runs_reads_back_from_the_text_that_tells_it() {
+fn saved_text_parses_to_the_running_configuration() {
     with_router(async |router| {
         for text in others() {
             apply(&router, &text).await.unwrap();
@@ -216,7 +216,7 @@ fn what_runs_reads_back_from_the_text_that_tells_it() {
 }
 
 #[test]
-fn what_is_wrong_or_takes_a_restart_changes_nothing() {
+fn invalid_configuration_or_restart_changes_nothing() {
     with_router(async |router| {
         for (text, word) in [
             (BASE.replace("dport 25", "dport x"), "x"),
@@ -237,7 +237,7 @@ fn what_is_wrong_or_takes_a_restart_changes_nothing() {
 }
 
 #[test]
-fn what_runs_is_told_whole_or_not_at_all_while_it_changes() {
+fn running_configuration_is_read_whole_during_changes() {
     with_router(async |router| {
         let filter = |port| format!("[[filter]]\nmatch = \"dport {port}\"\naction = \"drop\"\n");
         let text = (1000..3000).map(filter).fold(BASE.to_owned(), |text, filter| text + &filter);

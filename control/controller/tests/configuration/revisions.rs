@@ -6,7 +6,7 @@ use millrace_controller::{EventKind, EventQuery};
 use super::*;
 
 #[test]
-fn single_commands_are_differences_and_a_revision_takes_them_back() {
+fn single_commands_are_differences_and_a_revision_reverts_them() {
     with_router(async |router| {
         let new = NewFilter { filter: "dport 22".into(), action: "reject".into(), gate: None, priority: 0 };
         ask(&router, AddFilter(new)).await.unwrap();
@@ -41,7 +41,7 @@ fn single_commands_are_differences_and_a_revision_takes_them_back() {
 }
 
 #[test]
-fn who_says_which_revision_has_to_run_changes_nothing_where_another_one_does() {
+fn change_for_another_revision_changes_nothing() {
     with_router(async |router| {
         let changed = BASE.replace("dport 25", "dport 26");
         let only_if = async |text: &str, number| {
@@ -81,7 +81,7 @@ fn who_says_which_revision_has_to_run_changes_nothing_where_another_one_does() {
 }
 
 #[test]
-fn what_single_commands_made_can_be_had_back_after_an_apply() {
+fn effects_of_single_commands_can_be_restored_after_an_apply() {
     with_router(async |router| {
         let changed = BASE.replace("dport 25", "dport 26");
         apply(&router, &changed).await.unwrap();
@@ -146,7 +146,7 @@ fn a_change_of_several_commands_counts_alike_in_differences_revisions_and_events
 }
 
 #[test]
-fn after_a_start_from_a_file_one_goes_back_to_the_newest_revision() {
+fn rollback_after_a_start_from_a_file_applies_the_newest_revision() {
     let folder = std::env::temp_dir().join(format!("millrace-newest-{}", std::process::id()));
     let own = BASE.replace("state = \"none\"", &format!("state = \"{}\"", folder.display()));
     let changed = own.replace("dport 25", "dport 26");
@@ -168,7 +168,7 @@ fn after_a_start_from_a_file_one_goes_back_to_the_newest_revision() {
 }
 
 #[test]
-fn a_file_that_is_what_runs_is_a_revision_where_the_newest_one_is_not() {
+fn file_equal_to_the_running_configuration_becomes_a_revision_if_the_newest_differs() {
     with_router(async |router| {
         let numbers =
             async || revisions(&router).await.into_iter().map(|one| (one.revision.number, one.runs));

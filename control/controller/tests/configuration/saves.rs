@@ -5,7 +5,7 @@ use millrace_controller::operation::CompareWithBase;
 use super::*;
 
 #[test]
-fn what_is_saved_is_a_revision_and_the_base_of_differences() {
+fn saved_configuration_is_a_revision_and_the_base_of_differences() {
     with_router(async |router| {
         add_filter(&router, "dport 22").await;
         let text = save(&router, BASE, false).await.unwrap();
@@ -32,7 +32,7 @@ fn what_is_saved_is_a_revision_and_the_base_of_differences() {
 }
 
 #[test]
-fn what_was_written_into_a_file_by_hand_is_not_saved_over() {
+fn manual_file_changes_are_not_overwritten_by_save() {
     with_router(async |router| {
         add_filter(&router, "dport 22").await;
         let hand = "# mine\n[[filter]]\nmatch = \"dport 9\"\naction = \"drop\"\n";

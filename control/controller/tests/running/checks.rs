@@ -5,7 +5,7 @@ use millrace_controller::operation::CheckFilters;
 use super::*;
 
 #[test]
-fn what_never_wins_is_told_with_what_shadows_it() {
+fn shadowed_filters_are_reported_with_the_shadowing_filters() {
     with_router(async |router| {
         let high = NewFilter { priority: 20, ..filter("proto udp", "drop") };
         let first = add_filter(&router, high).await.unwrap();
@@ -23,7 +23,7 @@ fn what_never_wins_is_told_with_what_shadows_it() {
 }
 
 #[test]
-fn a_check_names_what_never_wins_and_what_is_ambiguous() {
+fn check_names_shadowed_and_ambiguous_filters() {
     with_router(async |router| {
         let add = async |text: &str, priority| {
             let new = NewFilter { priority, ..filter(text, "drop") };

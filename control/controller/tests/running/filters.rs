@@ -62,7 +62,7 @@ fn an_expression_is_one_filter_to_the_user() {
 }
 
 #[test]
-fn a_filter_for_multicast_destinations_alone_warns_that_no_packet_meets_it() {
+fn filter_for_multicast_destinations_alone_warns_that_no_packet_matches() {
     with_router(async |router| {
         let unreached = async |text: &str| add_filter(&router, filter(text, "drop")).await.unwrap().unreached;
         for text in ["dst 239.1.1.0/24 proto udp", "dst ff05::/16", "dst 224.0.0.0/4 or dst ff02::5"] {
@@ -78,7 +78,7 @@ fn a_filter_for_multicast_destinations_alone_warns_that_no_packet_meets_it() {
 }
 
 #[test]
-fn an_explanation_says_why_one_filter_won() {
+fn explanation_gives_the_reason_why_a_filter_won() {
     with_router(async |router| {
         let add = async |text: &str, priority| {
             let new = NewFilter { priority, ..filter(text, "drop") };

@@ -34,7 +34,7 @@ fn a_list_of_routes_comes_and_goes_whole() {
 }
 
 #[test]
-fn a_list_with_wrong_routes_changes_nothing_and_names_each_of_them() {
+fn list_with_wrong_routes_changes_nothing_and_names_each_wrong_route() {
     with_router(async |router| {
         let before = state(&router).await;
         let list = vec![
@@ -66,7 +66,7 @@ fn a_list_with_wrong_routes_changes_nothing_and_names_each_of_them() {
 }
 
 #[test]
-fn a_list_of_filters_comes_whole_and_with_its_ids() {
+fn list_of_filters_is_added_atomically_with_ids() {
     with_router(async |router| {
         let before = state(&router).await;
         let list = [filter("proto udp", "drop"), filter("proto xdp", "drop"), filter("proto udp", "drop")];

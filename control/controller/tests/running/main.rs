@@ -108,7 +108,7 @@ async fn state(router: &Router) -> String {
 }
 
 #[test]
-fn what_is_refused_changes_nothing() {
+fn refused_request_changes_nothing() {
     with_router(async |router| {
         add_filter(&router, filter("proto udp", "drop")).await.unwrap();
         let before = state(&router).await;
@@ -180,7 +180,7 @@ fn routes_come_and_go() {
 }
 
 #[test]
-fn a_table_over_its_limit_is_refused() {
+fn table_over_its_limit_is_refused() {
     with_router(async |router| {
         let create = async |name: String| ask(&router, CreateGate { name, position: "late".into() }).await;
         let there = ask(&router, ListGates).await.unwrap().len();

@@ -24,7 +24,7 @@ fn flows_of_an_idle_router_are_none() {
 }
 
 #[test]
-fn whatever_takes_a_filter_takes_an_expression() {
+fn every_filter_argument_accepts_an_expression() {
     with_router(async |router| {
         let text = "port 80 or icmp";
         let filter = Some(text.to_owned());
@@ -48,7 +48,7 @@ fn whatever_takes_a_filter_takes_an_expression() {
 }
 
 #[test]
-fn what_selects_packets_takes_the_complement_of_any_host_and_a_gate_that_of_an_ipv4_host() {
+fn packet_selections_accept_any_complement_and_gates_accept_ipv4_host_complements() {
     with_router(async |router| {
         for text in ["not host 10.1.0.7", "not host 2001:db8::7", "udp and not host 10.1.0.7,fd00::7"] {
             let filter = Some(text.to_owned());

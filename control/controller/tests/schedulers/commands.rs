@@ -149,7 +149,7 @@ proptest! {
 
     /// After any command, the saved configuration can be read, equals the running one, and passes the check.
     #[test]
-    fn what_is_saved_passes_the_check(steps in prop::collection::vec(any::<Step>(), 1..120)) {
+    fn saved_configuration_passes_the_check(steps in prop::collection::vec(any::<Step>(), 1..120)) {
         with_router(async |router| {
             for (number, step) in steps.iter().enumerate() {
                 let done = take(&router, *step).await;

@@ -146,7 +146,7 @@ fn wide(leaves: u32) -> String {
 }
 
 #[test]
-fn twenty_thousand_leaves_come_and_go_and_what_runs_is_what_was_said() {
+fn twenty_thousand_leaves_are_added_and_removed_as_configured() {
     with_router(async |router| {
         apply(&router, &wide(20_000)).await.unwrap();
         let filter = to_queue(&router, "dport 1", "f19999").await;

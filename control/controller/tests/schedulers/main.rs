@@ -131,7 +131,7 @@ async fn trees(router: &Router) {
 }
 
 #[test]
-fn a_leaf_that_filters_name_stays_until_something_is_said_of_them() {
+fn leaf_named_by_filters_stays_until_the_filters_are_dealt_with() {
     with_router(async |router| {
         trees(&router).await;
         let low = to_queue(&router, "dport 1", "voice").await;
@@ -188,7 +188,7 @@ fn a_leaf_that_filters_name_stays_until_something_is_said_of_them() {
 }
 
 #[test]
-fn a_refusal_names_only_what_would_be_right() {
+fn refusal_names_only_valid_alternatives() {
     with_router(async |router| {
         trees(&router).await;
         let to = |to: &str| NodeRemoval { to: Some(to.into()), with_filters: false };

@@ -39,7 +39,7 @@ fn all_spellings_of_a_flow_are_one_reservation() {
 }
 
 #[test]
-fn refusals_of_queues_name_what_was_given() {
+fn queue_errors_name_the_given_values() {
     with_router(async |router| {
         add(&router, "wan", json!({"name": "flows", "kind": "flow-queues", "rate": "8mbit"})).await;
         set_queue(&router, "flows", Some(FLOW), json!({"rate": "6mbit"})).await.unwrap();

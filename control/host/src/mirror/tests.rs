@@ -100,7 +100,7 @@ fn gateways(route: Option<&HostRoute>) -> Vec<String> {
 }
 
 #[test]
-fn a_queueing_discipline_is_told_of_when_it_comes_and_when_it_goes() {
+fn qdisc_is_reported_when_added_and_removed() {
     in_namespace(|| async {
         veth_pair();
         let mut follower = Follower::start(quiet()).await;
@@ -242,7 +242,7 @@ fn routes_by_next_hop_objects_follow_the_objects() {
 }
 
 #[test]
-fn what_the_kernel_drops_silently_when_a_device_goes_down_is_gone() {
+fn objects_that_the_kernel_drops_silently_with_a_down_device_are_removed() {
     in_namespace(|| async {
         veth_pair();
         ip("link add wan type veth peer name beyond");
@@ -269,7 +269,7 @@ fn what_the_kernel_drops_silently_when_a_device_goes_down_is_gone() {
 }
 
 #[test]
-fn a_lost_carrier_takes_next_hops_out_within_50_ms_and_gives_them_back() {
+fn lost_carrier_removes_next_hops_within_50_ms_and_a_carrier_restores_them() {
     in_namespace(|| async {
         veth_pair();
         ip("route add 10.1.0.0/16 via 10.0.0.2");
@@ -387,7 +387,7 @@ fn many_routes(count: u32) -> String {
 }
 
 #[test]
-fn a_hundred_thousand_routes_are_mirrored_within_two_seconds_of_the_kernel_having_them() {
+fn hundred_thousand_routes_are_mirrored_within_two_seconds() {
     in_namespace(|| async {
         veth_pair();
         let mut follower = Follower::start(quiet()).await;
@@ -431,7 +431,7 @@ fn lost_notifications_cause_a_new_list_and_nothing_stays_wrong() {
 }
 
 #[test]
-fn a_comparison_counts_and_repairs_what_differs() {
+fn comparison_counts_and_repairs_differences() {
     in_namespace(|| async {
         veth_pair();
         ip("route add 10.1.0.0/16 via 10.0.0.2");

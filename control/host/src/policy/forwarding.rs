@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn advice_says_what_the_router_does_where_the_kernel_does_not_forward() {
+    fn advice_describes_the_router_where_the_kernel_does_not_forward() {
         let told = |switch, use_made| advice_for("r1", switch, use_made);
         let off = (Family::Ipv4, false);
         for (use_made, words) in [

@@ -68,7 +68,7 @@ fn nftables_chains_count_by_hook_rules_and_policy() {
 }
 
 #[test]
-fn policy_rules_beyond_the_default_ones_are_named() {
+fn policy_rules_other_than_the_defaults_are_named() {
     in_namespace(|| async {
         let ports = forwarding_router();
         ip("rule add from 10.7.0.0/16 lookup 100");
@@ -142,7 +142,7 @@ fn ipsec_policies_for_forwarded_packets_are_named() {
 }
 
 #[test]
-fn a_port_that_does_not_exist_is_an_error_that_names_it() {
+fn missing_port_is_an_error_with_its_name() {
     in_namespace(|| async {
         let error = inspect(&[4711], &Ours::default()).unwrap_err();
         assert!(error.to_string().contains("4711"), "{error}");

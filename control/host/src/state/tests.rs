@@ -110,7 +110,7 @@ fn the_local_table_hides_main_and_main_hides_default() {
 }
 
 #[test]
-fn a_lost_carrier_takes_out_its_next_hops_and_leaves_local_addresses() {
+fn lost_carrier_removes_next_hops_and_keeps_local_addresses() {
     let mut state = two_ports();
     let local =
         RouteEntry { table: 255, kind: RouteKind::Local, scope: 254, ..entry("10.0.0.1/32", &[hop(1, "")]) };
@@ -164,7 +164,7 @@ fn routes_follow_their_next_hop_object() {
 }
 
 #[test]
-fn a_route_whose_next_hop_object_is_not_known_follows_the_device_of_its_message() {
+fn route_with_an_unknown_next_hop_object_follows_the_device_of_its_message() {
     let mut state = HostState::default();
     let route = RouteEntry { next_hop_id: Some(9), ..entry("10.1.0.0/16", &[hop(1, "10.0.0.2")]) };
     assert!(state.apply(add(route)).is_empty(), "there is no such device");
@@ -206,7 +206,7 @@ fn forwarding_is_asked_of_the_device_for_ipv4_and_of_the_namespace_for_ipv6() {
 }
 
 #[test]
-fn a_device_that_goes_takes_everything_on_it_along() {
+fn removed_device_removes_its_addresses_routes_and_neighbours() {
     let mut state = two_ports();
     state.apply(KernelMessage::Address(address(1, 1)));
     state.apply(add(entry("10.1.0.0/16", &[hop(1, "10.0.0.2"), hop(2, "10.0.1.2")])));

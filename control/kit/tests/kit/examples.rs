@@ -201,7 +201,7 @@ fn a_new_project_in_c_builds_and_works() {
 }
 
 #[test]
-fn what_the_compiler_says_is_shown_as_it_is() {
+fn compiler_output_is_shown_unchanged() {
     let folder = Folder::new("mistake");
     let project = folder.0.join("mistake");
     new("mistake", Language::C, &project).unwrap();

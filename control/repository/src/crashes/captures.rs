@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_capture_beyond_its_limit_is_refused() {
+    fn capture_beyond_its_limit_is_refused() {
         let folder = Folder::new("crash-captures-limit");
         let captures = CrashCaptures::of(&folder.0);
         assert!(captures.add("a", &vec![0; MOST_FRAME_BYTES + 1], b"{}").is_err());

@@ -107,7 +107,7 @@ mod tests {
     use crate::test_folder::Folder;
 
     #[test]
-    fn who_crashed_is_in_quarantine_once_and_what_is_cut_off_says_nothing() {
+    fn crashed_instance_is_quarantined_once_and_truncated_records_are_ignored() {
         let folder = Folder::new("crashes");
         let open = || Quarantine::open(Some(&folder.0));
         assert_eq!(open().take_crashes(&folder.0), Ok(Found::default()));

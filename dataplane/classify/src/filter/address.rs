@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prefixes_print_as_they_are_read() {
+    fn prefixes_round_trip() {
         for text in ["10.0.0.0/8", "0.0.0.0/0", "192.0.2.1", "2001:db8::/32", "::/0", "2001:db8::1"] {
             assert_eq!(print(&parse(text).unwrap().unwrap()), text);
         }
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_prefixes_are_refused_with_the_right_ones() {
+    fn invalid_prefixes_are_refused_with_a_correction() {
         assert_eq!(
             parse("10.1.2.3/8").unwrap_err().help,
             "write 10.0.0.0/8 for the network or 10.1.2.3 for the host"

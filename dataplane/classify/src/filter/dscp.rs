@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_point_prints_as_it_is_read() {
+    fn code_points_round_trip() {
         for value in 0..64 {
             let dscp = Dscp::parse(&value.to_string()).unwrap();
             assert_eq!(dscp.value(), value);
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_code_point_is_refused() {
+    fn invalid_code_point_is_refused() {
         assert_eq!(Dscp::parse("af14").unwrap_err().help, "did you mean af41?");
         assert!(Dscp::parse("64").is_err());
         assert!(Dscp::parse("").is_err());

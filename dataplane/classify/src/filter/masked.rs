@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_value_under_every_mask_prints_as_it_is_read() {
+    fn values_under_masks_round_trip() {
         for mask in 1..=255 {
             for value in (0..=255).filter(|value| value & !mask == 0) {
                 let flags = TcpFlagsMatch { value, mask };
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_bits_are_refused_with_the_right_ones() {
+    fn invalid_bits_are_refused_with_a_correction() {
         assert_eq!(TcpFlagsMatch::parse("sync").unwrap_err().help, "did you mean syn?");
         assert_eq!(TcpFlagsMatch::parse("syn+fin/syn").unwrap_err().help, "write fin+syn");
         assert_eq!(ExceptionsMatch::parse("option").unwrap_err().help, "did you mean options?");

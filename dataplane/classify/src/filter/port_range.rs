@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_print_as_they_are_read() {
+    fn port_ranges_round_trip() {
         for text in ["*", "0", "80", "1000-2000", "0-65535"] {
             assert_eq!(PortRange::parse(text).unwrap().to_string(), text);
         }
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_ranges_are_refused_with_the_right_ones() {
+    fn invalid_port_ranges_are_refused_with_a_correction() {
         assert_eq!(PortRange::parse("9-5").unwrap_err().help, "write 5-9");
         for text in ["", "-", "65536", "+80", "80-", "-80", "1-2-3", "http", "1 - 2"] {
             assert!(PortRange::parse(text).is_err(), "{text}");

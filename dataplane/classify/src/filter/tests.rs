@@ -148,12 +148,12 @@ pub(crate) fn misses(filter: &Filter, candidate: &Candidate) -> Vec<Field> {
 
 proptest! {
     #[test]
-    fn what_is_printed_reads_back_as_the_same(filter in any_filter()) {
+    fn printed_filter_parses_to_the_same_filter(filter in any_filter()) {
         prop_assert_eq!(filter.to_string().parse::<Filter>(), Ok(filter));
     }
 
     #[test]
-    fn the_compiled_filter_matches_what_the_words_say(filter in any_filter(), candidate in any_candidate()) {
+    fn compiled_filter_matches_like_its_text(filter in any_filter(), candidate in any_candidate()) {
         let compiled = filter.compile(resolve).unwrap();
         let misses = misses(&filter, &candidate);
         prop_assert_eq!(compiled.matches(&candidate), misses.is_empty());
@@ -235,7 +235,7 @@ fn all_wildcards_are_one_filter() {
 }
 
 #[test]
-fn a_refusal_says_where_what_and_what_would_be_right() {
+fn refusal_has_place_reason_and_remedy() {
     for (text, message) in [
         ("proto tcp dprt 80", "column 11: \"dprt\" is not a keyword; did you mean dport?"),
         (
@@ -300,7 +300,7 @@ fn a_given_address_restricts_the_family() {
 }
 
 #[test]
-fn ports_never_match_where_they_are_unknown() {
+fn port_conditions_never_match_unknown_ports() {
     let packet = |protocol, exceptions| Candidate {
         exceptions,
         ..Candidate::plain(FlowKey::v4(Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST, protocol, (0, 0), PortId(1)))
@@ -338,7 +338,7 @@ fn a_filter_is_a_string_in_json() {
 }
 
 #[test]
-fn what_varies_inside_a_flow_is_said_as_a_filter_says_it() {
+fn varying_fields_of_a_filter_equal_its_conditions() {
     let key = FlowKey::v4([1, 2, 3, 4].into(), [5, 6, 7, 8].into(), 6, (1, 2), PortId(0));
     let packet = Candidate {
         tcp_flags: Some(0x12),

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_behind_one_that_covers_it_never_wins() {
+    fn filter_covered_by_a_better_filter_never_wins() {
         assert_eq!(shadowed(&[("src 10.0.0.1", 0), ("src 10.0.0.0/8", 1), ("*", 2)]), [(1, 2), (0, 2)]);
         assert_eq!(shadowed(&[("src 10.0.0.1", 2), ("src 10.0.0.0/8", 1), ("*", 0)]), []);
         assert_eq!(shadowed(&[("proto tcp dport 7", 0), ("proto tcp dport 7", 0)]), [(1, 0)]);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_behind_several_that_cover_it_together_never_wins() {
+    fn filter_covered_by_several_better_filters_never_wins() {
         let ports = [("dport 1-5", 1), ("dport 20", 1), ("dport 6-9", 1)];
         let with = |more| shadowed_by(&[&ports[..], &[more]].concat());
         assert_eq!(with(("dport 2-9", 0)), [(3, vec![0, 2])]);
@@ -364,7 +364,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn covering_and_overlapping_are_what_trying_all_packets_says(one in few_filters(), other in few_filters()) {
+        fn cover_and_overlap_equal_a_test_of_all_packets(one in few_filters(), other in few_filters()) {
             let packets = all_packets();
             let (first, second) = (Shape::of(&one), Shape::of(&other));
             let covers = packets.iter().all(|packet| !other.matches(packet) || one.matches(packet));
@@ -375,7 +375,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_shadowed_never_wins_and_pairs_are_ambiguous(
+        fn shadowed_filters_never_win_and_ambiguous_pairs_overlap(
             filters in prop::collection::vec((any_filter(), 0i32..2), 0..30),
             candidates in prop::collection::vec(any_candidate(), 1..50),
         ) {
@@ -405,7 +405,7 @@ mod tests {
 
         /// Tests filters of few distinct packets with all of these packets.
         #[test]
-        fn what_never_wins_is_found_and_needs_all_that_are_named(
+        fn shadowing_sets_are_found_and_minimal(
             filters in prop::collection::vec((few_filters(), 0i32..2), 0..12),
         ) {
             let mut table = LinearOracle::new();

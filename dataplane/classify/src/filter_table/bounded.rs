@@ -258,7 +258,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_moving_table_finds_what_the_linear_table_finds(
+        fn moving_table_matches_like_the_linear_table(
             max_bytes in 1000usize..20_000,
             steps in prop::collection::vec((any_filter(), 0i32..3, any::<Option<Index>>()), 1..40),
             candidates in prop::collection::vec(any_candidate(), 10),
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cutting_tree_above_its_bound_says_so_and_matches_as_before() {
+    fn cutting_tree_above_its_bound_reports_it_and_matches_as_before() {
         let mut table: BoundedTable<u32, CuttingTree<u32>> = BoundedTable::new(CuttingTree::new(1 << 20));
         let mut oracle = LinearOracle::new();
         for number in 0..20_000 {

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_too_long_is_left_undecided() {
+    fn long_cover_check_is_left_undecided() {
         let ports: Vec<String> =
             (0..100).map(|port| format!("dport {}-{}", port * 10, port * 10 + 9)).collect();
         let shapes = shapes(&ports.iter().map(String::as_str).collect::<Vec<_>>());
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_that_are_left_are_apart_and_make_the_whole_together_with_what_was_taken() {
+    fn remaining_pieces_are_disjoint_and_complete_the_whole() {
         let shapes = shapes(&["src 10.0.0.0/8 dport 1-9", "src 10.1.0.0/16 proto tcp dport 3-20"]);
         let pieces = shapes[0].without(&shapes[1]);
         assert!(!pieces.is_empty());

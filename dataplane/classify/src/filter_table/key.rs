@@ -281,7 +281,7 @@ mod tests {
         }
 
         #[test]
-        fn what_matches_agrees_with_the_example_in_the_bits_of_its_tuples(
+        fn matching_keys_agree_with_the_example_in_their_tuple_bits(
             filter in any_filter(), candidate in any_candidate(),
         ) {
             let filter = filter.compile(resolve).unwrap();
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_of_ports_gives_the_bits_that_all_its_ports_share() {
+    fn port_range_yields_the_common_bits_of_its_ports() {
         let tuple = |text| Condition::<V4>::of(&crate::filter::tests::compiled(text)).unwrap().tuple().ports;
         assert_eq!(tuple("sport 7 dport 1024-1535"), 0xffff_fe00);
         assert_eq!(tuple("dport 1024-65535"), 0);

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn every_filter_is_told_why_it_lost() {
+    fn every_losing_filter_has_a_reason() {
         let table = table(&[
             ("proto tcp", 5),
             ("proto udp dport 50-60", 1),
@@ -164,7 +164,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_lookup_finds_what_no_other_match_beats(
+        fn lookup_finds_the_best_match(
             filters in prop::collection::vec((any_filter(), 0i32..3), 0..12),
             removed in prop::collection::vec(any::<prop::sample::Index>(), 0..3),
             candidate in any_candidate(),

@@ -88,19 +88,19 @@ fn changes6() -> impl Strategy<Value = Vec<Change<u128>>> {
 
 proptest! {
     #[test]
-    fn patricia_finds_what_the_list_finds(four in changes4(), six in changes6()) {
+    fn patricia_matches_like_a_list(four in changes4(), six in changes6()) {
         compare(PrefixMatchKind::Patricia, &four)?;
         compare(PrefixMatchKind::Patricia, &six)?;
     }
 
     #[test]
-    fn binary_search_on_lengths_finds_what_the_list_finds(four in changes4(), six in changes6()) {
+    fn binary_search_on_lengths_matches_like_a_list(four in changes4(), six in changes6()) {
         compare(PrefixMatchKind::BinarySearchOnLengths, &four)?;
         compare(PrefixMatchKind::BinarySearchOnLengths, &six)?;
     }
 
     #[test]
-    fn the_tree_bitmap_finds_what_the_list_finds(four in changes4(), six in changes6()) {
+    fn tree_bitmap_matches_like_a_list(four in changes4(), six in changes6()) {
         compare(PrefixMatchKind::TreeBitmap, &four)?;
         compare(PrefixMatchKind::TreeBitmap, &six)?;
     }
@@ -152,7 +152,7 @@ fn probes_are_at_most_the_logarithm_of_the_lengths() {
 
 /// Removed prefixes leave no entries.
 #[test]
-fn an_emptied_set_finds_nothing_and_gives_its_values_back() {
+fn emptied_set_matches_nothing_and_returns_its_values() {
     for kind in PrefixMatchKind::ALL {
         let mut way = AnyMatch::<u128>::new(kind);
         for _ in 0..3 {

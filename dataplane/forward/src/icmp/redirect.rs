@@ -115,7 +115,7 @@ mod tests {
 
     /// Test cases RD-01 and ND-07.
     #[test]
-    fn a_host_is_redirected_to_a_gateway_on_its_own_subnet() {
+    fn host_is_redirected_to_a_gateway_on_its_subnet() {
         assert_eq!(target("10.1.0.5", Some("10.1.0.254"), 1, false), Some("10.1.0.254".parse().unwrap()));
         assert_eq!(target("10.1.0.5", None, 1, false), Some("10.1.0.77".parse().unwrap()));
         assert_eq!(target("2001:db8:1::5", Some("fe80::9"), 1, false), Some("fe80::9".parse().unwrap()));
@@ -123,7 +123,7 @@ mod tests {
 
     /// Test case RD-02.
     #[test]
-    fn nobody_else_is_redirected() {
+    fn other_hosts_are_not_redirected() {
         assert_eq!(target("10.1.0.5", Some("10.2.0.254"), 2, false), None, "leaves by another port");
         assert_eq!(target("10.2.0.5", Some("10.1.0.254"), 1, false), None, "source on another subnet");
         assert_eq!(target("10.9.0.5", Some("10.1.0.254"), 1, false), None, "source behind a router");
@@ -134,7 +134,7 @@ mod tests {
 
     /// Test case ND-07.
     #[test]
-    fn an_ipv6_redirect_is_one_that_a_host_believes() {
+    fn ipv6_redirect_is_valid_for_hosts() {
         let pool = Pool::new(8).unwrap();
         let (router, better) = ("fe80::1".parse().unwrap(), "fe80::9".parse().unwrap());
         let mac = MacAddr([2, 0, 0, 0, 0, 9]);

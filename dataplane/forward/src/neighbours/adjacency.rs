@@ -292,7 +292,7 @@ mod tests {
     proptest! {
         /// Every packet that an exit takes, its adjacency takes as well, and both make the same changes.
         #[test]
-        fn an_exit_does_what_its_adjacency_does(
+        fn exit_forwards_like_its_adjacency(
             mut bytes in vec(any::<u8>(), 0..200),
             hops in prop_oneof![0_u8..3, any::<u8>()],
             (network, mtu) in (prop::sample::select(vec![0_usize, 14, 18]), prop::sample::select(vec![20_u16, 60, 1500])),
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_used_is_told_once() {
+    fn used_adjacency_is_reported_once() {
         let pool = Pool::new(2).unwrap();
         let mut table = AdjacencyTable::new(0);
         let numbers = [1, 2].map(|host| table.intern(neighbour(host), Family::V4, adjacency).unwrap());
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_gives_no_number_and_epochs_begin_anew() {
+    fn full_table_gives_no_number_and_epochs_restart() {
         let mut table = AdjacencyTable::new(0);
         let key = |n: usize| NeighbourKey { port: PortId(0), address: (n as u32).to_be_bytes().into() };
         let given = (0..=MOST).filter_map(|n| table.intern(key(n), Family::V4, adjacency)).count();
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_is_told_in_pieces_each_once_also_of_numbers_that_are_void() {
+    fn used_adjacencies_are_reported_in_pieces_and_once_each_even_if_void() {
         let mut table = AdjacencyTable::new(1);
         let key =
             |number: u32| NeighbourKey { port: PortId(1), address: std::net::Ipv4Addr::from(number).into() };

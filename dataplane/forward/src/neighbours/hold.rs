@@ -346,7 +346,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn linked_slots_do_what_one_list_does(
+        fn linked_slots_equal_a_list(
             operations in proptest::collection::vec((0u8..5, any::<u8>(), prop::bool::weighted(0.95)), 0..300),
         ) {
             let pool = Pool::new(64).unwrap();

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_without_headroom_is_left_as_it_is() {
+    fn frame_without_headroom_is_unchanged() {
         let pool = Pool::new(1).unwrap();
         let mut packet = pool.packet_from(b"network").unwrap();
         assert!(packet.prepend(HEADROOM - 10).is_some());

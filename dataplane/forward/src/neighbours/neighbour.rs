@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_at_the_address_of_zeros() {
+    fn zero_mac_address_is_no_neighbour() {
         let mut table = NeighbourTable::new(16, 0);
         table.upsert(key(1), Reachable(MacAddr::ZERO)).unwrap();
         table.set_static(key(2), MacAddr::ZERO).unwrap();
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lookup_tells_the_state() {
+    fn lookup_returns_the_state() {
         let mut table = NeighbourTable::new(16, 1);
         assert_eq!(lookup(&mut table, key(1)), Resolution::Unknown);
         for (state, resolution) in [
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn uses_are_told_once_per_scan_and_not_of_static_entries() {
+    fn uses_are_reported_once_per_scan_except_for_static_entries() {
         let mut table = NeighbourTable::new(16, 1);
         for number in 0..3 {
             table.upsert(key(number), Reachable(MAC)).unwrap();

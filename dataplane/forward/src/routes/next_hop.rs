@@ -213,7 +213,7 @@ mod tests {
 
     /// Test case FW-03: without a next hop, the choice equals that of a set that never had it.
     #[test]
-    fn among_those_left_flows_choose_as_in_a_set_of_them_alone() {
+    fn flows_choose_among_remaining_next_hops_as_in_a_set_of_them() {
         for weight in [1, 3] {
             let all = NextHops::new(&[hop(1, 1), hop(2, weight), hop(3, 1), hop(4, 1)]).unwrap();
             let left = NextHops::new(&[hop(1, 1), hop(2, weight), hop(4, 1)]).unwrap();
@@ -258,7 +258,7 @@ mod tests {
     proptest! {
         /// Test case FW-02, resilient: only flows of the removed next hop move, with any weights.
         #[test]
-        fn removing_a_next_hop_moves_only_its_flows(
+        fn removed_next_hop_moves_only_its_flows(
             weights in proptest::collection::vec(1u16..10, 2..20), lost: prop::sample::Index, flow: u32,
         ) {
             let all: Vec<_> = weights.iter().zip(0..).map(|(weight, number)| hop(number, *weight)).collect();

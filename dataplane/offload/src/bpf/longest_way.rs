@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_of_all_ways_is_found() {
+    fn longest_path_is_found() {
         let program = [
             instruction(0x15, 3, 0),    // if r == 0 goto 4
             instruction(0xb7, 0, 0),    // r = 0
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_file_has_no_way() {
+    fn invalid_object_file_has_no_longest_path() {
         assert!(function(b"", "millrace_xdp").is_none());
         assert!(function(&[0xff; 100], "millrace_xdp").is_none());
         assert!(function(LEVEL0, "nothing").is_none());

@@ -83,7 +83,7 @@ fn table() -> Vec<(&'static str, Vec<u8>, Verdict)> {
 }
 
 #[test]
-fn each_class_of_frame_goes_where_it_belongs() {
+fn each_class_of_frames_gets_its_verdict() {
     if !can_load() {
         return;
     }

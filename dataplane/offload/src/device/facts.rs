@@ -66,7 +66,7 @@ mod tests {
     use crate::test_support::{Wire, ip};
 
     #[test]
-    fn why_a_device_takes_no_redirected_frames_is_said() {
+    fn reason_against_redirected_frames_is_reported() {
         assert_eq!(why_no_redirects("ice", &["basic", "ndo-xmit"]), None);
         assert!(why_no_redirects("veth", &["basic"]).is_some_and(|why| why.contains("gro on")));
         assert!(why_no_redirects("tun", &["basic"]).is_some_and(|why| why.contains("ndo-xmit")));
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_described_while_it_is_in_use() {
+    fn device_in_use_is_described() {
         let Some(wire) = Wire::loadable() else { return };
         let port = wire.port();
         ip(&format!("-n {} link set port mtu 1400", wire.near));

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_veth_tells_when_its_other_end_in_another_namespace_begins_or_ceases_to_take_redirected_frames() {
+    fn veth_notifies_when_its_peer_in_another_namespace_changes_redirect_support() {
         if !can_load() {
             return;
         }

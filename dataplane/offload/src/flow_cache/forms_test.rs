@@ -125,7 +125,7 @@ fn counted(form: &LoadedForm) -> [u64; 3] {
 }
 
 #[test]
-fn a_form_is_asked_about_each_packet_and_counts_it_once() {
+fn ebpf_variant_is_called_for_each_packet_and_counts_it_once() {
     if !can_load() {
         return;
     }
@@ -168,7 +168,7 @@ fn a_form_is_asked_about_each_packet_and_counts_it_once() {
 }
 
 #[test]
-fn padding_is_no_part_of_what_a_form_sees() {
+fn padding_is_hidden_from_an_ebpf_variant() {
     if !can_load() {
         return;
     }
@@ -184,7 +184,7 @@ fn padding_is_no_part_of_what_a_form_sees() {
 }
 
 #[test]
-fn forms_have_maps_of_their_own_and_their_places_are_given_anew() {
+fn ebpf_variants_have_separate_maps_and_slots_are_reused() {
     if !can_load() {
         return;
     }
@@ -202,7 +202,7 @@ fn forms_have_maps_of_their_own_and_their_places_are_given_anew() {
 }
 
 #[test]
-fn what_is_not_right_is_refused_with_a_reason_and_nothing_of_it_stays() {
+fn invalid_ebpf_variant_is_refused_with_a_reason_and_no_leftovers() {
     if !can_load() {
         return;
     }

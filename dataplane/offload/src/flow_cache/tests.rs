@@ -47,7 +47,7 @@ pub(super) fn v6_frame() -> Vec<u8> {
 }
 
 #[test]
-fn a_cached_flow_leaves_as_its_twin_says_and_is_counted() {
+fn cached_flow_is_forwarded_like_the_twin_and_counted() {
     if !can_load() {
         return;
     }
@@ -69,7 +69,7 @@ fn a_cached_flow_leaves_as_its_twin_says_and_is_counted() {
 }
 
 #[test]
-fn an_entry_is_used_in_its_generation_only() {
+fn entry_is_used_in_its_generation_only() {
     if !can_load() {
         return;
     }
@@ -88,7 +88,7 @@ fn an_entry_is_used_in_its_generation_only() {
 }
 
 #[test]
-fn no_packet_overtakes_one_that_went_up() {
+fn no_packet_overtakes_an_upcall() {
     if !can_load() {
         return;
     }
@@ -229,7 +229,7 @@ fn numbered(number: u16) -> ([u8; KEY_BYTES], Vec<u8>, OffloadedFlow) {
 }
 
 #[test]
-fn as_many_flows_are_found_as_there_is_room_for_and_those_that_were_removed_are_not() {
+fn flow_cache_finds_inserted_flows_up_to_its_capacity_and_no_removed_flow() {
     if !can_load() {
         return;
     }
@@ -275,7 +275,7 @@ fn packets_that_go_up_are_counted_by_queue_first() {
 }
 
 #[test]
-fn a_generation_that_is_in_force_again_has_its_entries_and_a_new_one_has_none() {
+fn republished_generation_has_its_entries_and_a_new_generation_none() {
     if !can_load() {
         return;
     }
@@ -289,7 +289,7 @@ fn a_generation_that_is_in_force_again_has_its_entries_and_a_new_one_has_none() 
 }
 
 #[test]
-fn a_flow_that_a_filter_drops_is_dropped_whatever_is_under_way_and_counted() {
+fn flow_of_a_drop_filter_is_dropped_despite_upcalls_in_flight_and_counted() {
     if !can_load() {
         return;
     }
@@ -315,7 +315,7 @@ fn a_flow_that_a_filter_drops_is_dropped_whatever_is_under_way_and_counted() {
 }
 
 #[test]
-fn a_token_bucket_lets_its_burst_through_whoever_takes_from_it() {
+fn token_bucket_admits_its_burst_for_all_users_together() {
     if !can_load() {
         return;
     }

@@ -28,7 +28,7 @@ fn to_self(payload: usize) -> Vec<u8> {
 }
 
 #[test]
-fn the_kernel_receives_what_is_handed_back() {
+fn kernel_receives_punted_packets() {
     with_handback(|port, socket, mut handback| {
         let frames: Vec<_> = [10, 1400, 1, 700].map(to_self).into();
         let frames: Vec<_> = frames.iter().map(Vec::as_slice).collect();
@@ -53,7 +53,7 @@ fn the_longest_frame_passes_and_one_byte_more_is_an_error() {
 }
 
 #[test]
-fn short_or_long_frame_does_not_keep_the_others_of_its_batch_back() {
+fn frames_of_invalid_length_do_not_block_the_other_frames_of_a_batch() {
     with_handback(|port, socket, mut handback| {
         let (first, last) = (to_self(10), to_self(20));
         let frames: [&[u8]; 5] = [&first, &[0; 13], &[], &[0; 4000], &last];
@@ -106,13 +106,13 @@ fn transit_frames_reach_the_kernel(attach: fn(u32) -> PortPrograms) {
 }
 
 #[test]
-fn a_generic_port_lets_its_own_hand_back_pass() {
+fn generic_port_passes_its_own_punted_packets() {
     transit_frames_reach_the_kernel(|port| {
         PortPrograms::attach_xdp(port, Mode::Generic, false, OnDeath::Drop).unwrap()
     });
 }
 
 #[test]
-fn a_tcx_port_lets_its_own_hand_back_pass() {
+fn tcx_port_passes_its_own_punted_packets() {
     transit_frames_reach_the_kernel(|port| PortPrograms::attach_tcx(port, OnDeath::Kernel).unwrap());
 }

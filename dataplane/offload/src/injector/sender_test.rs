@@ -50,7 +50,7 @@ fn frames_of_all_lengths_arrive_in_order() {
 }
 
 #[test]
-fn a_batch_has_an_end_and_nothing_of_it_is_lost() {
+fn batch_ends_and_loses_no_frame() {
     let Some(wire) = Wire::loadable() else { return };
     let (port, peer) = (wire.port(), wire.peer());
     let sink = wire.far(|| FrameSink::dropping(peer).unwrap());
@@ -78,7 +78,7 @@ fn dropped_by_device() -> u64 {
 
 /// Shows why flows to a veth whose other end has a smaller MTU must not use the flow cache.
 #[test]
-fn a_frame_too_long_for_the_far_end_takes_those_along_that_leave_behind_it() {
+fn frame_too_long_for_the_far_end_loses_the_frames_behind_it() {
     if !can_load() {
         return;
     }
@@ -106,7 +106,7 @@ fn a_frame_too_long_for_the_far_end_takes_those_along_that_leave_behind_it() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_refused() {
+fn invalid_frames_are_refused() {
     let Some(wire) = Wire::loadable() else { return };
     let port = wire.port();
     let mut sender = wire.near(|| BatchSender::new(port).unwrap());

@@ -145,7 +145,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_frame_makes_a_slot_of_its_length(
+        fn slot_has_the_length_of_its_frame(
             mut frame in prop::collection::vec(any::<u8>(), 0..120), is_v6 in any::<bool>(), zeros in 0_usize..=16,
         ) {
             let start = if is_v6 { [0x86, 0xdd, 0x60] } else { [8, 0, 0x45] };

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_packet_takes_its_part_of_a_second_and_a_bucket_holds_its_burst() {
+    fn packet_uses_its_share_of_a_second_and_a_bucket_holds_its_burst() {
         let (packet, depth) = ClassRate { rate: 1000, burst: 100 }.price();
         assert_eq!(packet, TICKS / 1000 * FRACTION);
         assert_eq!(depth, TICKS / 10 + 1);

@@ -214,7 +214,7 @@ fn table() -> Vec<Row> {
 }
 
 #[test]
-fn what_is_for_the_router_itself_is_told_apart() {
+fn classes_of_packets_to_the_router_are_distinguished() {
     if !can_load() {
         return;
     }
@@ -227,7 +227,7 @@ fn what_is_for_the_router_itself_is_told_apart() {
 /// A program never reads missing bytes of a short frame from older memory contents. All programs classify the
 /// frame by the headers that it has.
 #[test]
-fn a_frame_that_ends_early_counts_by_what_it_has() {
+fn truncated_frame_is_classified_by_its_present_bytes() {
     if !can_load() {
         return;
     }
@@ -271,7 +271,7 @@ fn a_frame_that_ends_early_counts_by_what_it_has() {
 }
 
 #[test]
-fn a_flood_loses_packets_in_its_class_alone() {
+fn flood_loses_packets_in_its_class_only() {
     if !can_load() {
         return;
     }
@@ -288,7 +288,7 @@ fn a_flood_loses_packets_in_its_class_alone() {
 }
 
 #[test]
-fn a_connection_that_stands_is_no_part_of_a_flood_of_its_port() {
+fn established_connection_is_no_part_of_a_flood_to_its_port() {
     if !can_load() {
         return;
     }

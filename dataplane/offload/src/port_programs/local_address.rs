@@ -32,7 +32,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_changes_is_touched_and_loopback_is_left_out() {
+    fn only_differences_are_written_and_loopback_is_omitted() {
         let present = addresses(&["10.0.0.1", "10.0.0.2", "2001:db8::1"]).into_iter().collect();
         let wanted = addresses(&["10.0.0.2", "127.0.0.1", "::1", "2001:db8::2", "10.0.0.2"]);
         let difference = difference(&present, &wanted);

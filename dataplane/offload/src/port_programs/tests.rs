@@ -79,7 +79,7 @@ fn each_class_is_counted(mode: Mode, frags: bool, expected: Attachment) {
 }
 
 #[test]
-fn each_class_is_counted_in_the_driver() {
+fn each_class_is_counted_by_the_xdp_program() {
     each_class_is_counted(Mode::Auto, false, Attachment::Native);
 }
 
@@ -94,7 +94,7 @@ fn each_class_is_counted_in_generic_mode() {
 }
 
 #[test]
-fn a_packet_socket_receives_what_tcx_takes_and_nothing_else() {
+fn packet_socket_receives_exactly_the_packets_taken_by_tcx() {
     let Some(wire) = Wire::loadable() else { return };
     let port = wire.port();
     let mut programs = wire.near(|| PortPrograms::attach_tcx(port, OnDeath::Kernel).unwrap());
@@ -172,7 +172,7 @@ fn another_program_is_named_and_left_alone() {
 }
 
 #[test]
-fn a_large_peer_needs_frags_and_a_missing_device_is_said() {
+fn large_peer_needs_frags_and_a_missing_device_is_reported() {
     let Some(wire) = Wire::loadable() else { return };
     let port = wire.port();
     ip(&format!("-n {} link set peer mtu 9000", wire.far));
@@ -248,7 +248,7 @@ fn a_killed_process_leaves_nothing_when_the_kernel_shall_forward() {
 }
 
 #[test]
-fn a_killed_process_goes_on_dropping_until_it_is_replaced() {
+fn killed_process_drops_until_replaced() {
     let Some(wire) = Wire::loadable() else { return };
     let port = wire.port();
     die_attached(&wire, OnDeath::Drop, false);
@@ -271,7 +271,7 @@ fn a_killed_process_goes_on_dropping_until_it_is_replaced() {
 }
 
 #[test]
-fn a_killed_packet_port_goes_on_dropping_until_it_is_replaced() {
+fn killed_packet_port_drops_until_replaced() {
     let Some(wire) = Wire::loadable() else { return };
     let port = wire.port();
     die_attached(&wire, OnDeath::Drop, true);

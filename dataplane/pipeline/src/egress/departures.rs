@@ -58,7 +58,7 @@ mod tests {
     use crate::accounts::RouteAccounts;
 
     #[test]
-    fn what_a_full_device_leaves_waits_until_it_is_sent_or_dropped() {
+    fn frames_left_by_a_full_device_wait_until_sent_or_dropped() {
         let pool = Pool::new(1024).unwrap();
         let (mut routes, mut filters) = (RouteAccounts::default(), WorkerPlugins::new());
         (0..3).for_each(|route| routes.begin(NextHopIndex(route)));

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_in_use_are_told_in_pieces_until_there_are_no_more() {
+    fn neighbours_in_use_are_reported_in_pieces_until_the_end() {
         let (_, mut router) = router();
         for number in 0..1000 {
             router.neighbour_resolution().learn(

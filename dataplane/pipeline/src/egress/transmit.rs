@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_full_device_does_not_take_waits_in_order() {
+    fn frames_refused_by_a_full_device_wait_in_order() {
         let pool = Pool::new(64).unwrap();
         let mut port = Narrow { ring: VecDeque::new(), places: 4, wire: 3, sent: Vec::new() };
         let mut queue: VecDeque<Packet> =

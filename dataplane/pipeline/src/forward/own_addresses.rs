@@ -96,7 +96,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn own_addresses_are_those_of_a_set(steps in prop::collection::vec((any::<bool>(), 0_u8..40, any::<bool>()), 0..200)) {
+        fn own_addresses_equal_a_set(steps in prop::collection::vec((any::<bool>(), 0_u8..40, any::<bool>()), 0..200)) {
             let (mut own, mut twin) = (OwnAddresses::new(7), HashSet::new());
             let address = |number: u8, v6| match v6 {
                 false => IpAddr::from([10, 0, number, 1]),

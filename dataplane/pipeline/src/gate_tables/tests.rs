@@ -62,7 +62,7 @@ fn alternatives_of_a_binding_are_found_and_removed_together() {
 }
 
 #[test]
-fn workers_keep_what_they_read_while_control_goes_on() {
+fn workers_keep_their_view_during_control_changes() {
     for kind in TableKind::ALL {
         let mut tables = GateTables::default();
         tables.set_kind(GateId(2), kind);
@@ -144,7 +144,7 @@ proptest! {
     /// Filters are added and removed at all gates, links are made at times, and the worker receives them or
     /// not.
     #[test]
-    fn linked_gates_find_what_each_finds_alone(
+    fn linked_gates_match_like_single_gates(
         steps in prop::collection::vec((0usize..3, 0u32..12, any::<Option<u8>>()), 1..60),
     ) {
         let mut gates = Gates { control: GateTables::default(), worker: Default::default() };
@@ -174,7 +174,7 @@ proptest! {
 }
 
 #[test]
-fn links_are_of_the_filters_as_they_are() {
+fn links_follow_the_current_filters() {
     let mut gates = Gates { control: GateTables::default(), worker: Default::default() };
     for gate in 0..3 {
         gates.control.set_kind(GateId(gate), TableKind::Dag(PrefixMatchKind::default()));
@@ -199,7 +199,7 @@ fn links_are_of_the_filters_as_they_are() {
 }
 
 #[test]
-fn names_of_tables_are_read_as_they_are_written() {
+fn table_names_round_trip() {
     assert!(TableKind::ALL.iter().all(|kind| kind.name().parse() == Ok(*kind)));
     assert_eq!("auto".parse(), Ok(TableKind::default()));
     assert!("dagg".parse::<TableKind>().unwrap_err().contains("dag-patricia"));
@@ -218,7 +218,7 @@ fn a_packet_without_readable_ports_does_not_pass_a_filter_that_refuses_ports() {
 }
 
 #[test]
-fn only_flows_that_such_filters_can_match_are_told_apart_by_varying_fields() {
+fn varying_fields_distinguish_only_flows_that_such_filters_can_match() {
     let mut tables = GateTables::default();
     let filters =
         vec![bind(0, "proto tcp dport 80 flags syn/syn+ack", instance()), bind(1, "dport 81", instance())];

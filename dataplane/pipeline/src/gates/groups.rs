@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_batches_may_begin_anew() {
+    fn batch_numbers_may_wrap() {
         let mut groups = Groups { batches: u32::MAX - 1, ..Groups::default() };
         for _ in 0..4 {
             groups.begin();

@@ -3,7 +3,7 @@ use millrace_packet::Pool;
 use super::*;
 
 #[test]
-fn packets_come_out_as_they_went_in_until_all_parcels_are_full() {
+fn packets_leave_unchanged_until_all_parcels_are_full() {
     let pool = Pool::new(64).unwrap();
     let mut ends = Handover::mesh(&[None, None, None]);
     let (mut third, mut first) = (ends.pop().unwrap(), ends.swap_remove(0));
@@ -35,7 +35,7 @@ fn packets_come_out_as_they_went_in_until_all_parcels_are_full() {
 }
 
 #[test]
-fn a_part_filled_parcel_is_sent_unless_many_are_under_way() {
+fn partly_filled_parcel_is_sent_unless_many_are_under_way() {
     let pool = Pool::new(8).unwrap();
     let mut ends = Handover::mesh(&[None, None]);
     let (mut second, mut first) = (ends.pop().unwrap(), ends.pop().unwrap());

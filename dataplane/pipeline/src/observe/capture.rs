@@ -303,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_come_out_as_they_went_in_until_the_ring_is_full() {
+    fn frames_leave_unchanged_until_the_ring_is_full() {
         let pool = Pool::new(8).unwrap();
         let (mut sink, mut source) = capture(1, CapturePlace::Port(PortId(2)), None, 64, 200);
         let mut packet = pool.packet_from(&[7; 100]).unwrap();

@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_packets_of_each_reason_are_kept_of_a_turn_the_first() {
+    fn last_packets_of_each_reason_are_kept_and_the_first_of_an_iteration() {
         let pool = Pool::new(4).unwrap();
         let (mut log, plugins) = (DropLog::default(), WorkerPlugins::new());
         let drop = |log: &mut DropLog, first: u8, reason| {

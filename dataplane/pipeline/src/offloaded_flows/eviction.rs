@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn second_question_of_a_flow_yields_its_rate() {
+    fn second_query_of_a_flow_yields_its_rate() {
         let (mut asking, flow, other) = (Asking::default(), 3, 4);
         assert_eq!(asking.rate(flow, 100, at(0)), None);
         assert_eq!(asking.rate(flow, 150, at(100)), None, "too soon");

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn full_table_is_swept_of_what_is_old_and_not_more_often_than_its_interval() {
+    fn full_table_removes_old_flows_at_most_once_per_interval() {
         let (mut recent, start) = (RecentFlows::default(), Instant::from_millis(1000));
         let current = |value: &u32| *value > 0;
         for flow in 0..MOST as u32 {

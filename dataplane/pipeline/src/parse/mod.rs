@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_that_is_read_again_is_noted_as_it_was_with_what_it_has_of_another() {
+    fn packet_parsed_again_keeps_its_first_record() {
         let pool = Pool::new(4).unwrap();
         let mut header = vec![0x45, 0, 0, 28, 0, 7, 0, 0, 64, 17, 0, 0, 10, 1, 0, 2, 10, 2, 0, 2];
         let sum = millrace_wire::checksum::sum(&header).checksum();

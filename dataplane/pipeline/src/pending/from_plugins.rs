@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_takes_so_many_and_those_behind_wait_in_order() {
+    fn iteration_takes_its_limit_and_later_packets_wait_in_order() {
         let pool = Pool::new(64).unwrap();
         let mut all = FromPlugins::default();
         let packet = |number: u8| pool.packet_from(&[number; 60]).unwrap();
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_leaves_memory_to_others() {
+    fn waiting_packets_leave_memory_to_others() {
         let pool = Pool::new(64).unwrap();
         let mut all = FromPlugins::default();
         let fits = |_| all.push(pool.packet_from(&[0; 60]).unwrap(), &pool).is_ok();

@@ -37,7 +37,7 @@ fn frames_find_the_port_of_their_tags() {
 }
 
 #[test]
-fn what_finds_the_queue_of_a_port_without_a_scheduler_full_is_dropped_and_counted() {
+fn packets_beyond_a_full_queue_without_a_scheduler_are_dropped_and_counted() {
     let mut table = PortTable::default();
     table.set(PortId(0), settings(0, Tags::NONE));
     let entry = table.get_mut(PortId(0)).unwrap();
@@ -68,7 +68,7 @@ fn fair() -> PortTable {
 /// Packets bypass a scheduler only within the room of the device, and never overtake waiting packets:
 /// each flow keeps its order.
 #[test]
-fn what_a_device_takes_at_once_passes_an_empty_scheduler_by() {
+fn packets_taken_by_the_device_at_once_bypass_an_empty_scheduler() {
     let pool = millrace_packet::Pool::new(1024).unwrap();
     let (mut routes, mut filters) = (RouteAccounts::default(), WorkerPlugins::new());
     let mut ledger = Ledger { routes: &mut routes, filters: &mut filters };

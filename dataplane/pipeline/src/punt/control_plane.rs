@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_gets_its_burst_and_its_rate_and_others_are_untouched() {
+    fn class_gets_burst_and_rate_without_affecting_other_classes() {
         let (port, icmp) = (PortId(3), ControlClass::Icmp);
         let mut policing = limited(icmp, 1000, 10);
         let mut passed = 0;
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn protocols_are_told_apart() {
+    fn protocols_are_distinguished() {
         let ports = |from: u16, to: u16| [from.to_be_bytes(), to.to_be_bytes()].concat();
         for (protocol, header, class) in [
             (Protocol::TCP, ports(179, 4), ControlClass::Bgp),

@@ -61,7 +61,7 @@ fn headed(destination: MacAddr, source: MacAddr, tail: &[u8], content: &[u8]) ->
 }
 
 #[test]
-fn packet_that_a_plugin_made_for_the_kernel_gets_a_link_header_of_its_family() {
+fn packet_made_by_a_plugin_for_the_kernel_gets_a_link_header_of_its_family() {
     let (_pool, mut router) = router(Tags::NONE);
     let packet = datagram([224, 0, 0, 5]);
     assert!(router.gate_run().begin_made(&packet, PortId(1), 0));
@@ -106,7 +106,7 @@ fn wrong_link_header_is_replaced_and_a_received_one_stays() {
 }
 
 #[test]
-fn packet_without_its_link_header_gets_one_and_what_is_no_packet_is_dropped() {
+fn packet_without_a_link_header_gets_one_and_a_non_packet_is_dropped() {
     let (pool, mut router) = router(Tags::NONE);
     let content = datagram([10, 1, 0, 1]);
     let mut packet = pool.packet_from(&headed(MAC, PEER, &[8, 0], &content)).unwrap();
@@ -125,7 +125,7 @@ fn packet_without_its_link_header_gets_one_and_what_is_no_packet_is_dropped() {
 }
 
 #[test]
-fn arp_frame_goes_to_the_kernel_as_it_came() {
+fn arp_frame_is_punted_unchanged() {
     let (pool, mut router) = router(Tags::NONE);
     let whole = headed(MacAddr([0xff; 6]), PEER, &[8, 6], &[0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 0xa2]);
     let mut packet = pool.packet_from(&whole).unwrap();
@@ -136,7 +136,7 @@ fn arp_frame_goes_to_the_kernel_as_it_came() {
 }
 
 #[test]
-fn what_the_kernel_refuses_is_dropped_and_not_given_to_it() {
+fn packet_refused_by_the_kernel_is_dropped_and_not_counted_as_punted() {
     let (pool, mut router) = router(Tags::NONE);
     let mut packets: Vec<Packet> = (0..3).map(|_| pool.packet_from(&[0; 60]).unwrap()).collect();
     let order = TraceOrder { filter: None, every: 1, count: 10, time: Duration::MAX };

@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_noted_of_packets_moves_with_them_whether_they_were_read_in_brief_or_not() {
+    fn notes_move_with_their_packets_in_both_parse_modes() {
         let pool = Pool::new(512).unwrap();
         let v4: Vec<FlowKey> = (0..200).map(key4).collect();
         let v6: Vec<FlowKey> = (0..200).map(key6).collect();

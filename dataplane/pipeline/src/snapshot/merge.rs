@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_are_added_by_what_they_count() {
+    fn counters_are_merged_by_meaning() {
         let mut sum = snapshot(3, 5);
         let mut other = snapshot(1, 2);
         (sum.totals.handed, other.totals.taken, other.totals.transmitted) = (5, 4, 6);

@@ -36,7 +36,7 @@ fn bare_port() -> PortSettings {
 }
 
 #[test]
-fn packets_wait_for_one_large_command_or_a_few_small_ones() {
+fn packets_wait_for_one_large_command_or_a_few_small_commands() {
     let (mut worker, mut link, _fib) = worker();
     let changes = |count| {
         let change = RouteChange { prefix: "10.0.0.0/8".parse().unwrap(), own: false };
@@ -53,7 +53,7 @@ fn packets_wait_for_one_large_command_or_a_few_small_ones() {
 }
 
 #[test]
-fn queues_send_by_the_time_it_is_once_packets_were_received() {
+fn queues_send_at_the_time_after_packets_were_received() {
     let (mut worker, _link, _fib) = worker();
     let (device, wire) = Memory::new(MacAddr::ZERO, 1500);
     worker.add_device(DeviceId(0), Box::new(device));
@@ -85,7 +85,7 @@ fn queues_send_by_the_time_it_is_once_packets_were_received() {
 }
 
 #[test]
-fn a_round_takes_as_many_packets_of_plugins_as_their_weight_says() {
+fn iteration_takes_packets_of_plugins_by_weight() {
     let (mut worker, _link, _fib) = worker();
     let options = Options { plugin_weight: 4, ..Options::default() };
     worker.carry_out(options.into(), Instant::ZERO);

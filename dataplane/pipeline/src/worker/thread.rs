@@ -137,14 +137,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_goes_on() {
+    fn clock_advances() {
         let first = now();
         std::thread::sleep(Duration::from_millis(2));
         assert!(now().since(first) >= Duration::from_millis(2));
     }
 
     #[test]
-    fn a_namespace_of_time_says_what_it_adds() {
+    fn time_namespace_reports_its_offset() {
         assert_eq!(
             monotonic_offset("monotonic       86400         7\nboottime            0         0\n"),
             86_400_000_000_007
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_due_later_than_a_sleep_lasts_is_slept_for() {
+    fn worker_sleeps_only_until_the_next_deadline_after_the_minimum() {
         let now = Instant::from_nanos(1_000_000);
         let soon = |nanos| is_soon(Some(Instant::from_nanos(nanos)), now);
         assert_eq!([soon(0), soon(1_149_999), soon(1_150_000)], [true, true, false]);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sleep_ends_before_what_is_due() {
+    fn sleep_ends_before_the_next_deadline() {
         let now = Instant::from_nanos(1_000_000);
         let sleep = |nanos, early| longest_sleep(false, Some(Instant::from_nanos(nanos)), now, early);
         assert_eq!(sleep(1_120_000, PATIENCE), Duration::from_micros(70));

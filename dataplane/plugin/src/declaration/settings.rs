@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_schema_does_not_allow_is_refused() {
+    fn settings_outside_the_schema_are_refused() {
         let refused = prepared(json!({"rate": 0})).unwrap_err();
         assert_eq!(refused, "plugin described: rate: 0 is not right; give a whole number of 1 or more");
         let refused = prepared(json!({"rat": 1})).unwrap_err();
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_is_none_is_told() {
+    fn invalid_schema_is_reported() {
         let wrong = json!({"type": 7}).as_object().cloned().unwrap();
         assert!(schema_problem(&wrong).is_some());
         assert!(schema_problem(&Map::new()).is_none());

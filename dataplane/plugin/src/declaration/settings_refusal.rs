@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn each_mistake_is_told_with_what_would_be_right() {
+    fn each_mistake_is_reported_with_a_remedy() {
         for (settings, words) in [
             (json!({"to": "a", "rat": 1}), "rat: there is no such setting; did you mean \"rate\"?"),
             (

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn each_overrun_halves_the_patience_until_it_is_forgotten() {
+    fn each_overrun_halves_the_patience_until_it_expires() {
         let (mut record, limits) = (Record::default(), Limits { faults: 100, ..Limits::default() });
         let overrun = FaultKind::Overrun.name();
         let mut patience = |kind, now| {

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_is_seen_while_it_goes_on_and_told_from_the_next() {
+    fn running_call_is_seen_and_distinguished_from_the_next() {
         let pulse = Pulse::default();
         assert_eq!(pulse.calling(), None);
         pulse.begin(InstanceId(7));

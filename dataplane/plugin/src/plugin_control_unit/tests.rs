@@ -115,7 +115,7 @@ fn an_instance_is_bound_to_a_filter_once_for_each_priority() {
 }
 
 #[test]
-fn the_number_of_a_binding_is_never_another_ones() {
+fn binding_number_is_never_reused() {
     let mut unit = unit();
     create(&mut unit, "q1").unwrap();
     create(&mut unit, "q2").unwrap();
@@ -139,7 +139,7 @@ fn the_number_of_a_binding_is_never_another_ones() {
 }
 
 #[test]
-fn refusals_say_what_would_be_right_and_change_nothing() {
+fn refusals_name_a_remedy_and_change_nothing() {
     let mut unit = unit();
     create(&mut unit, "stats1").unwrap();
     bind_80(&mut unit, "stats1", "monitor").unwrap();
@@ -188,7 +188,7 @@ fn refusals_say_what_would_be_right_and_change_nothing() {
 }
 
 #[test]
-fn gates_are_created_where_their_order_says() {
+fn gates_are_created_at_their_ordered_position() {
     let mut unit = unit();
     unit.create_gate("between", Position::Early, Some(GateOrder(15))).unwrap();
     let (last, _) = unit.create_gate("last", Position::Early, None).unwrap();
@@ -217,7 +217,7 @@ fn there_are_as_many_gates_as_ids() {
 }
 
 #[test]
-fn messages_are_checked_before_they_are_sent() {
+fn messages_are_checked_before_sending() {
     let mut unit = unit();
     let id = create(&mut unit, "q1").unwrap();
     let message = |name: &str| Message { name: name.to_owned(), arguments: Map::new() };
@@ -229,7 +229,7 @@ fn messages_are_checked_before_they_are_sent() {
 }
 
 #[test]
-fn a_plugins_code_tells_type_and_number() {
+fn code_of_a_plugin_contains_type_and_number() {
     let [quiet] = &unit().plugin_registry().describe()[..] else { panic!("one plugin") };
     assert_eq!(quiet.positions, ["early", "late"]);
     assert_eq!(quiet.codes, [PluginCode(0x1_0000), PluginCode(0x3_0000)]);
@@ -265,7 +265,7 @@ fn path_of(worker: &mut WorkerPlugins<Exact>, port: u16) -> millrace_units::Path
 }
 
 #[test]
-fn a_new_worker_is_brought_to_what_the_others_know() {
+fn new_worker_gets_the_state_of_the_others() {
     let mut unit = unit();
     for name in ["a", "b"] {
         create(&mut unit, name).unwrap();
@@ -289,7 +289,7 @@ fn a_new_worker_is_brought_to_what_the_others_know() {
 }
 
 #[test]
-fn what_was_tried_on_a_clone_leaves_the_original() {
+fn trial_on_a_clone_leaves_the_original_unchanged() {
     let mut unit = unit();
     create(&mut unit, "a").unwrap();
     let mut trial = unit.clone();
@@ -298,7 +298,7 @@ fn what_was_tried_on_a_clone_leaves_the_original() {
 }
 
 #[test]
-fn an_instance_in_quarantine_runs_nothing_of_its_plugin_until_it_is_let_out() {
+fn instance_in_quarantine_runs_no_plugin_code_until_release() {
     let mut unit = unit();
     let settings = json!({"a": 1}).as_object().cloned().unwrap();
     // The plugin refuses this setting, but is not asked.

@@ -79,7 +79,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(bytes in prop::collection::vec(any::<u8>(), 0..40), other in 0..40usize) {
+        fn written_state_is_read_back(bytes in prop::collection::vec(any::<u8>(), 0..40), other in 0..40usize) {
             let mut state = ServiceState::new(bytes.len() as u16);
             prop_assert_eq!(state.to_vec(), vec![0; bytes.len()]);
             state.write(&bytes);

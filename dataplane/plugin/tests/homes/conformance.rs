@@ -114,7 +114,7 @@ fn compare(events: &[Event]) {
 }
 
 #[test]
-fn one_rule_does_the_same_in_all_homes() {
+fn rule_behaves_equally_in_all_runtimes() {
     let sent = |flow, port, length| Sent { flow, port, bytes: vec![0x11; length] };
     let all_ports = (7..16).chain([53, 80, 666, 667]).map(|port| sent(port % 4, port, 250));
     let events = [
@@ -142,7 +142,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn homes_differ_in_nothing_that_packets_show(events in prop::collection::vec(event(), 1..12)) {
+    fn runtimes_differ_in_no_packet(events in prop::collection::vec(event(), 1..12)) {
         compare(&events);
     }
 }

@@ -50,7 +50,7 @@ fn added(features: Features) -> Result<(), String> {
 }
 
 #[test]
-fn the_rule_needs_the_same_in_all_homes() {
+fn rule_needs_equal_features_in_all_runtimes() {
     let every = Features::AT_WORKERS.without(Features::REQUESTS.and(Features::TO_QUEUES));
     for (runtime, _, plugin) in PLUGINS.iter() {
         assert_eq!(plugin.features().names(), every.names(), "{runtime}");
@@ -60,7 +60,7 @@ fn the_rule_needs_the_same_in_all_homes() {
 }
 
 #[test]
-fn what_the_router_does_not_offer_is_refused_in_all_homes() {
+fn unavailable_features_are_refused_in_all_runtimes() {
     let offered = Features::AT_WORKERS.names().join(", ");
     let refused = |needed: &str| {
         format!(

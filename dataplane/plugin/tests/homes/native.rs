@@ -38,7 +38,7 @@ fn refusal(text: &str) -> Option<String> {
 }
 
 #[test]
-fn variables_are_those_of_one_instance() {
+fn variables_belong_to_one_instance() {
     let Some(plugin) = rule() else { return };
     assert_eq!(plugin.runtime(), Runtime::Trusted);
     let pool = Pool::new(128).unwrap();
@@ -55,7 +55,7 @@ fn variables_are_those_of_one_instance() {
 }
 
 #[test]
-fn the_bytes_that_are_given_are_what_runs() {
+fn loaded_bytes_are_the_given_bytes() {
     let code = |answer: u8| {
         let body = format!(
             "int32_t millrace_control(const char *name, size_t name_bytes, const uint8_t *arguments, size_t bytes) {{
@@ -110,7 +110,7 @@ fn a_function_that_was_not_granted_refuses_and_is_a_fault() {
 }
 
 #[test]
-fn what_refuses_to_begin_says_why() {
+fn refused_start_reports_its_reason() {
     let Some(plugin) = rule() else { return };
     let settings = json!({ "port": 70000 }).as_object().cloned().unwrap();
     let refused = plugin.create(&settings).err().unwrap().to_string();
@@ -126,7 +126,7 @@ fn what_refuses_to_begin_says_why() {
 }
 
 #[test]
-fn what_is_wrong_with_an_object_is_named() {
+fn invalid_object_is_refused_with_its_defect() {
     let hidden = "#include <stdint.h>\nuint32_t millrace_abi(void) { return 1; }\n";
     let Some(missing) = refusal(hidden) else { return };
     assert!(missing.starts_with("missing export: millrace_attach"), "{missing}");

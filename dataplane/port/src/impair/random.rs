@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn chances_come_as_often_as_they_should() {
+    fn chances_match_their_probability() {
         let mut random = Random::new(7);
         let hits = (0..100_000).filter(|_| random.chance(0.1)).count();
         assert!((9_500..10_500).contains(&hits), "{hits}");

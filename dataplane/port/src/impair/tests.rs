@@ -39,7 +39,7 @@ fn without_impairment_packets_pass_at_once() {
 }
 
 #[test]
-fn a_delayed_packet_waits_and_says_until_when() {
+fn delayed_packet_waits_and_reports_its_time() {
     let pool = Pool::new(16).unwrap();
     let (mut port, wire) = impaired(&delayed());
     wire.inject(b"in");
@@ -73,7 +73,7 @@ fn one_direction_leaves_the_other_alone() {
 }
 
 #[test]
-fn a_corrupted_packet_differs_in_one_bit_in_whichever_frame() {
+fn corrupted_packet_differs_in_one_bit_of_any_frame() {
     let pool = Pool::new(64).unwrap();
     let (mut port, wire) = impaired(&Impairment { corrupt: 1.0, ..Impairment::default() });
     let frame = vec![0u8; 5000];
@@ -88,7 +88,7 @@ fn a_corrupted_packet_differs_in_one_bit_in_whichever_frame() {
 }
 
 #[test]
-fn corrupting_a_packet_that_shares_frames_leaves_its_sibling_whole() {
+fn corruption_of_a_packet_with_shared_frames_leaves_the_sibling_unchanged() {
     let pool = Pool::new(64).unwrap();
     let (mut port, wire) = impaired(&Impairment { corrupt: 1.0, ..Impairment::default() });
     for _ in 0..20 {
@@ -155,7 +155,7 @@ fn jitter_spreads_evenly_around_the_delay() {
 }
 
 #[test]
-fn a_rate_spaces_packets_by_the_time_they_take() {
+fn rate_spaces_packets_by_their_transmission_time() {
     let pool = Pool::new(16).unwrap();
     let settings = Impairment { rate: Some(BitRate(8_000_000.0)), ..Impairment::default() };
     let (mut port, wire) = impaired(&settings);
@@ -169,7 +169,7 @@ fn a_rate_spaces_packets_by_the_time_they_take() {
 }
 
 #[test]
-fn what_finds_the_queue_full_is_lost() {
+fn packets_beyond_a_full_queue_are_lost() {
     let pool = Pool::new(64).unwrap();
     let (mut port, wire) = impaired(&Impairment { queue: 5, ..delayed() });
     (0..12).for_each(|_| wire.inject(b"x"));

@@ -121,7 +121,7 @@ mod tests {
     const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 
     #[test]
-    fn templates_come_in_turn_until_the_end() {
+    fn templates_are_sent_in_turn_until_the_end() {
         let pool = Pool::new(16).unwrap();
         let mut port = Generator::new(MAC, 1500, vec![vec![1; 60], vec![2; 3000]], 3);
         let mut batch = Batch::new();

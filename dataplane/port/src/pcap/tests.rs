@@ -120,7 +120,7 @@ fn a_broken_file_is_refused_with_the_offset() {
 }
 
 #[test]
-fn a_port_without_files_receives_nothing_and_counts_what_is_sent() {
+fn port_without_files_receives_nothing_and_counts_sent_frames() {
     let pool = Pool::new(4).unwrap();
     let mut port = Pcap::open(MAC, 1500, &PcapOptions::default()).unwrap();
     assert!(port.is_finished() && port.output_status().is_none());
@@ -194,7 +194,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn what_was_transmitted_is_received_from_the_file(mut packets in packets(), case: u64) {
+    fn transmitted_frames_are_received_from_the_file(mut packets in packets(), case: u64) {
         packets.sort_by_key(|(time, _)| *time);
         let pool = Pool::new(256).unwrap();
         let file = Scratch::new(&format!("round-{case}"));

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checksum_known_to_be_partial_is_completed_where_it_stands() {
+    fn checksum_known_to_be_partial_is_completed_in_place() {
         let pool = Pool::new(4).unwrap();
         let network = Network::V6 { source: [1; 16], destination: [2; 16], extensions: 0 };
         for (tcp, offset) in [(true, 16), (false, 6)] {

@@ -299,7 +299,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn segments_are_what_a_card_would_send(
+        fn segments_equal_those_of_a_nic(
             v6: bool, tags in 0usize..=2, mtu in 576u16..9000, seed: u8, length in 9000usize..60000,
         ) {
             let payload = (0..length).map(|n| (n as u8).wrapping_mul(seed)).collect();
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_fits_passes_as_it_is() {
+    fn frame_that_fits_passes_unchanged() {
         for tcp in [true, false] {
             let frame = TestFrame { network: V4, tcp, tags: 2, payload: vec![1; 1400] };
             let (answer, segments) = cut(&frame, 1500, Known::default());
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_cut_is_dropped() {
+    fn frame_that_cannot_be_segmented_is_dropped() {
         let udp = TestFrame { network: V4, tcp: false, tags: 0, payload: vec![1; 3000] };
         assert_eq!(cut(&udp, 1500, Known::default()).0, Segmented::Dropped(DropReason::LinkOversize));
         let pool = Pool::new(8).unwrap();

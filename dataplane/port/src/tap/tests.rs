@@ -142,7 +142,7 @@ fn jumbo_frames_pass_in_chains() {
 }
 
 #[test]
-fn frames_beyond_the_mtu_are_dropped_both_ways() {
+fn frames_beyond_the_mtu_are_dropped_in_both_directions() {
     in_namespace(|pool| {
         let mut port = opened(1500);
         let mac = port.capabilities().mac;
@@ -177,7 +177,7 @@ fn a_device_that_is_down_or_deleted_is_counted() {
 }
 
 #[test]
-fn what_is_not_read_in_time_is_counted() {
+fn unread_frames_are_counted() {
     in_namespace(|pool| {
         let mut port = opened(1500);
         let mac = port.capabilities().mac;
@@ -241,7 +241,7 @@ fn the_address_follows_from_the_name_and_is_local_unicast() {
 }
 
 #[test]
-fn a_catcher_takes_what_others_sent_and_not_what_the_kernel_says_there_itself() {
+fn catcher_takes_packets_of_other_senders_only() {
     in_namespace(|pool| {
         let mut catcher = Tap::open_catcher("mr0").unwrap();
         ip("address add 10.77.0.1/24 dev mr0");

@@ -270,7 +270,7 @@ fn chosen_at(settings: RedSettings, bytes: u32, arrivals: u32) -> Vec<u32> {
 /// average, on the straight line from 0 to `maxp`. The gap is 1 to 1/p - 1, because the count of figure 2
 /// includes the arriving packet.
 #[test]
-fn reds_choices_are_as_far_apart_as_its_paper_says() {
+fn red_drops_are_spaced_as_in_its_paper() {
     let settings = RedSettings { minimum: 10_000, maximum: 30_000, probability: 0.1, ..Default::default() };
     // 1/p is 20 at half of the range, and 40 at a quarter.
     for (bytes, longest) in [(20_000, 19), (15_000, 39)] {
@@ -297,7 +297,7 @@ fn reds_choices_are_as_far_apart_as_its_paper_says() {
 }
 
 #[test]
-fn reds_average_stays_when_its_settings_change() {
+fn red_average_survives_a_change_of_settings() {
     let settings =
         RedSettings { minimum: 1000, maximum: 2000, weight: 0.5, gentle: false, ..Default::default() };
     let kind = |settings| NodeKind::Fifo(QueueSettings { threshold: 1 << 30, aqm: Aqm::Red(settings) });

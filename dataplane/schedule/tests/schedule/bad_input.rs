@@ -108,7 +108,7 @@ fn settings_are_checked_by_themselves() {
 }
 
 #[test]
-fn curves_above_what_there_is_are_refused_with_the_sum() {
+fn curves_above_the_link_are_refused_with_the_sum() {
     let mut port = tree();
     let curves = |real_time, link_sharing| {
         Share::Curves(Curves { real_time: Some(real_time), link_sharing, upper_limit: None })
@@ -200,7 +200,7 @@ fn a_packet_for_no_leaf_is_dropped_and_counted() {
 }
 
 #[test]
-fn a_port_holds_no_more_than_it_may_and_no_queue_all_of_it() {
+fn port_holds_its_limit_and_no_queue_holds_all_of_it() {
     let limits = BufferLimits { packets: 9, bytes: 65_536, ..Default::default() };
     let mut port: Port = LinkScheduler::new(LinkRate::default(), LinkOverhead::None, limits).unwrap();
     add(&mut port, 0, None, Share::Only, NodeKind::Priority);

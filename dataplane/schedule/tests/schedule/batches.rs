@@ -53,7 +53,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn a_batch_is_so_many_single_packets(
+    fn batch_equals_single_packets(
         tree in 0_u8..8,
         rate in prop::option::of(20_000_000_u64..1_000_000_000),
         steps in prop::collection::vec(

@@ -15,7 +15,7 @@ fn promised(port: &Port, node: u32) -> Option<u64> {
 }
 
 #[test]
-fn two_nodes_change_their_levels_with_packets_in_them() {
+fn two_nodes_change_levels_while_packets_wait() {
     let mut port = port(None);
     add(&mut port, 0, None, Share::Only, NodeKind::Priority);
     for node in [1, 2, 3] {
@@ -53,7 +53,7 @@ fn guarantees_change_from_one_class_to_another() {
 }
 
 #[test]
-fn what_is_promised_is_what_is_left_of_the_guarantees_of_others() {
+fn promised_rate_is_the_rate_left_by_guarantees_of_others() {
     let mut port = port(Some(10_000_000));
     add(&mut port, 0, None, Share::Only, NodeKind::Hfsc);
     add(&mut port, 1, 0, share(linear(6_000_000), None), fifo());
@@ -89,7 +89,7 @@ fn a_rate_of_which_flows_reserve_parts_is_not_more_than_there_is() {
 }
 
 #[test]
-fn a_tree_is_told_with_each_node_behind_the_one_above_it() {
+fn tree_is_listed_with_parents_before_children() {
     let mut port = port(None);
     add(&mut port, 5, None, Share::Only, NodeKind::Priority);
     add(&mut port, 1, 5, Share::Level(1), NodeKind::DeficitRoundRobin);
@@ -102,7 +102,7 @@ fn a_tree_is_told_with_each_node_behind_the_one_above_it() {
 }
 
 #[test]
-fn what_a_removed_leaf_dropped_stays_with_those_above_it() {
+fn drops_of_a_removed_leaf_stay_counted_at_its_ancestors() {
     let mut port = port(None);
     let full = NodeKind::Fifo(QueueSettings { threshold: 0, aqm: Aqm::TailDrop });
     add(&mut port, 0, None, Share::Only, NodeKind::Priority);
@@ -128,7 +128,7 @@ fn what_a_removed_leaf_dropped_stays_with_those_above_it() {
 }
 
 #[test]
-fn a_leaf_moves_with_its_packets_and_becomes_the_root_and_no_root_any_more() {
+fn leaf_moves_with_its_packets_to_and_from_the_root() {
     let mut port = port(None);
     port.trust(true);
     add(&mut port, 1, None, Share::Only, fifo());

@@ -102,7 +102,7 @@ proptest! {
     }
 
     #[test]
-    fn round_robin_over_children_and_over_flows_is_the_papers(
+    fn deficit_round_robin_over_children_and_flows_equals_the_paper(
         steps in steps(), quanta in prop::collection::vec(1_u32..4000, 12),
     ) {
         let (mut children, mut flows, mut twin) = (port(None), port(None), NaiveDrr::default());
@@ -279,7 +279,7 @@ fn many_flows_of_which_few_wait_at_a_time_never_share() {
 }
 
 #[test]
-fn one_that_shares_a_queue_for_long_keeps_no_other_there() {
+fn flow_in_a_shared_queue_for_long_displaces_no_other_flow() {
     let mut port = port(None);
     let settings = FlowQueuesSettings { queues: 2, ..Default::default() };
     add(&mut port, 0, None, Share::Only, NodeKind::FlowQueues(settings));
@@ -316,7 +316,7 @@ fn one_that_shares_a_queue_for_long_keeps_no_other_there() {
 
 /// A reservation gets its rate even if its part of the round is below a byte, or a little above one byte.
 #[test]
-fn small_reservations_are_kept_as_large_ones_are() {
+fn small_reservations_are_met_like_large_ones() {
     let capacity = 100_000_000;
     for rate in [20_000, 130_000, 1_000_000] {
         let mut port = port(None);

@@ -63,7 +63,7 @@ fn empty_queues_of_a_leaf_come_back_for_flows_of_another() {
 }
 
 #[test]
-fn the_number_of_a_ports_queues_changes_and_leaves_must_fit_it() {
+fn number_of_queues_of_a_port_changes_within_the_leaves_needs() {
     let mut port = small_port(6);
     let refused = add_leaf(&mut port, 1, flow_queues(6), 0).unwrap_err();
     assert!(
@@ -90,7 +90,7 @@ fn the_number_of_a_ports_queues_changes_and_leaves_must_fit_it() {
 }
 
 #[test]
-fn a_flow_that_waits_in_the_shared_queue_takes_its_packets_along_to_one_of_its_own() {
+fn flow_leaves_the_shared_queue_with_its_packets_for_its_own_queue() {
     for reserves in [true, false] {
         let mut port = port(None);
         let settings =
@@ -125,7 +125,7 @@ fn a_flow_that_waits_in_the_shared_queue_takes_its_packets_along_to_one_of_its_o
 }
 
 #[test]
-fn what_is_said_of_a_flow_keeps_its_queue() {
+fn configured_flow_keeps_its_queue() {
     let mut port = port(None);
     let settings = FlowQueuesSettings { queues: 3, capacity: Some(Rate(1_000_000)), ..Default::default() };
     add(&mut port, 0, None, Share::Only, NodeKind::FlowQueues(settings));
@@ -209,7 +209,7 @@ fn a_leaf_gets_more_queues_and_fewer_while_packets_wait() {
 }
 
 #[test]
-fn of_a_hundred_queues_the_one_that_is_empty_is_found_for_a_flow_of_which_something_is_said() {
+fn single_empty_queue_of_a_hundred_is_found_for_a_configured_flow() {
     let mut port = port(None);
     let settings = FlowQueuesSettings { queues: 100, ..Default::default() };
     add(&mut port, 0, None, Share::Only, NodeKind::FlowQueues(settings));
@@ -245,7 +245,7 @@ fn of_a_hundred_queues_the_one_that_is_empty_is_found_for_a_flow_of_which_someth
 
 /// Queues in excess of a smaller number are closed, empty queues at once.
 #[test]
-fn fewer_queues_are_fewer_as_soon_as_they_are_empty() {
+fn removed_queues_disappear_once_empty() {
     let mut port = port(None);
     let settings = |queues| NodeKind::FlowQueues(FlowQueuesSettings { queues, ..Default::default() });
     add(&mut port, 0, None, Share::Only, settings(40));
@@ -270,7 +270,7 @@ proptest! {
     /// Changes the number of flows below any kind of parent. The leaf's next packet may be another packet
     /// afterwards.
     #[test]
-    fn a_leaf_tells_another_number_of_flows_apart_and_each_keeps_its_order(
+    fn changed_number_of_flows_keeps_the_order_of_each_flow(
         counts in prop::collection::vec(1_u32..2000, 1..4), arrivals in prop::collection::vec((0_u32..40, 64_u32..1500), 1..200),
         above in prop::sample::select(vec![NodeKind::Priority, NodeKind::DeficitRoundRobin, NodeKind::Hfsc]),
     ) {
@@ -312,7 +312,7 @@ proptest! {
 }
 
 #[test]
-fn with_another_number_of_flows_more_or_fewer_are_told_apart() {
+fn number_of_distinguished_flows_follows_the_setting() {
     let mut port = port(None);
     add(
         &mut port,

@@ -103,7 +103,7 @@ fn guarantees_of_all_shapes_hold_at_full_load() {
 /// Section III.B: excess goes to siblings by their curves, first inside a class, then outside. Two
 /// organisations have two kinds of traffic each.
 #[test]
-fn shares_stay_in_the_family_when_a_class_goes_idle_and_are_taken_up_when_it_returns() {
+fn idle_shares_stay_with_siblings_and_return_with_the_class() {
     let mut port = port(Some(10_000_000));
     add(&mut port, 0, None, Share::Only, NodeKind::Hfsc);
     add(&mut port, 1, 0, sharing(6_000_000), NodeKind::Hfsc);
@@ -162,7 +162,7 @@ fn excess_used_before_costs_no_guarantee_later() {
 }
 
 #[test]
-fn an_upper_limit_holds_and_what_it_leaves_goes_to_others() {
+fn upper_limit_holds_and_its_excess_goes_to_other_classes() {
     let mut port = port(Some(10_000_000));
     add(&mut port, 0, None, Share::Only, NodeKind::Hfsc);
     let limited =
@@ -289,7 +289,7 @@ fn assert_service_curve(arrivals: &[Arrival], sent: &[Sent], flow: u32, curve: &
 /// Bytes sent by a real-time curve also advance the virtual time. So a class with a guarantee far above its
 /// share runs ahead of all others. It must not move classes ahead that become active later.
 #[test]
-fn a_class_that_comes_late_shares_at_once_also_beside_one_that_ran_ahead() {
+fn late_class_shares_at_once_even_beside_a_class_ahead_of_its_share() {
     let mut port = port(Some(12_000_000));
     add(&mut port, 0, None, Share::Only, NodeKind::Hfsc);
     let [guaranteed, shared] = [Rate(8_000_000), Rate(64_000)].map(|rate| Some(Curve::linear(rate)));
@@ -345,7 +345,7 @@ const ALL: u64 = LINK / 8;
 
 /// Bytes sent by a guarantee move a class ahead of its siblings. Without the guarantee the lead ends.
 #[test]
-fn a_class_whose_guarantee_is_taken_away_goes_on_by_its_share() {
+fn class_without_its_removed_guarantee_continues_by_its_share() {
     let mut port = port(Some(LINK));
     add(&mut port, 0, None, Share::Only, NodeKind::Hfsc);
     add(&mut port, 1, 0, three_curves(Some(9_000_000), Some(1_000_000), None), fifo());
@@ -361,7 +361,7 @@ fn a_class_whose_guarantee_is_taken_away_goes_on_by_its_share() {
 /// Bytes that a leaf sends by its guarantee, while its class is idle in link sharing, are not charged to the
 /// class later.
 #[test]
-fn a_class_that_returns_is_not_charged_for_guarantees_that_were_kept_while_it_was_idle() {
+fn returning_class_is_not_charged_for_guarantees_kept_while_idle() {
     let mut port = port(Some(LINK));
     add(&mut port, 0, None, Share::Only, NodeKind::Hfsc);
     add(&mut port, 1, 0, sharing(5_000_000), NodeKind::Hfsc);

@@ -54,7 +54,7 @@ fn drr_inside_an_hfsc_leaf_behind_a_token_bucket() {
 }
 
 #[test]
-fn what_a_token_bucket_lets_through_is_all_that_it_is_promised() {
+fn promised_rate_is_limited_by_the_token_bucket() {
     let bucket = |rate| NodeKind::TokenBucket { rate: Rate(rate), burst: 3000 };
     let promised =
         |port: &LinkScheduler<Frame>, node| port.report().view(NodeId(node)).unwrap().promised.unwrap().0;
@@ -182,7 +182,7 @@ fn a_tree_is_replaced_under_load() {
 }
 
 #[test]
-fn a_removed_class_hands_its_packets_back() {
+fn removed_class_returns_its_packets() {
     let mut port = port(None);
     add(&mut port, 0, None, Share::Only, NodeKind::DeficitRoundRobin);
     add(&mut port, 1, 0, Share::Quantum(1500), NodeKind::FqCodel(Default::default()));

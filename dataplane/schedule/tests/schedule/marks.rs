@@ -54,7 +54,7 @@ fn marks_are_counted_at_the_queue_the_leaf_and_above() {
 }
 
 #[test]
-fn what_is_dropped_is_not_marked() {
+fn dropped_packets_are_not_marked() {
     let red =
         RedSettings { minimum: 2000, maximum: 100_000, weight: 1.0, probability: 1.0, ..Default::default() };
     for (threshold, packets, cause) in
@@ -79,7 +79,7 @@ fn what_is_dropped_is_not_marked() {
 }
 
 #[test]
-fn what_is_lost_for_want_of_room_is_told_from_what_is_above_a_limit() {
+fn drops_for_lack_of_room_and_for_a_limit_are_distinguished() {
     let limits = BufferLimits { packets: 64, ..Default::default() };
     let (link, overhead) = (LinkRate::default(), LinkOverhead::None);
     for (limit, cause) in [(10_240, DropCause::BufferFull), (16, DropCause::Overlimit)] {

@@ -128,7 +128,7 @@ fn only_leaves_become_of_another_kind_and_only_leaves() {
 }
 
 #[test]
-fn what_a_leaf_dropped_stays_counted_when_it_becomes_another() {
+fn drops_of_a_leaf_stay_counted_after_a_change_of_kind() {
     let mut port = port(None);
     let short = QueueSettings { threshold: 150, aqm: Aqm::TailDrop };
     add(&mut port, 1, None, Share::Only, NodeKind::Fifo(short));

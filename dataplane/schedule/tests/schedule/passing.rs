@@ -22,7 +22,7 @@ fn build(tree: u8) -> Port {
 
 proptest! {
     #[test]
-    fn what_passes_by_is_what_would_have_gone(
+    fn bypassing_packets_equal_the_packets_a_queue_would_send(
         tree in 0_u8..5,
         turns in prop::collection::vec((prop::collection::vec((0_u32..9, 40_u32..1500), 0..30), 0_usize..40), 1..40),
     ) {
@@ -76,7 +76,7 @@ proptest! {
 }
 
 #[test]
-fn nothing_passes_while_something_waits_or_is_said_of_a_flow() {
+fn no_packet_bypasses_a_backlog_or_a_configured_flow() {
     let mut port = build(1);
     assert!(port.is_passable());
     put(&mut port, 0, frame(1, 1, 100), 0);

@@ -282,7 +282,7 @@ fn a_hundred_trees_that_never_idle_conserve_work() {
 }
 
 #[test]
-fn a_hundred_trees_with_buckets_and_limits_lose_nothing_and_starve_nobody() {
+fn hundred_trees_with_buckets_and_limits_lose_no_packet_and_starve_no_flow() {
     for seed in 100..200 {
         World::new(seed, true).run(400, false);
     }

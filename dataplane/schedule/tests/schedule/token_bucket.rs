@@ -59,7 +59,7 @@ proptest! {
 
     /// With slack, a late caller returns to the rate, and is never more than two packets ahead of it.
     #[test]
-    fn a_late_caller_makes_up_within_two_packets(delays in prop::collection::vec(0_u64..200_000, 200..400)) {
+    fn late_caller_catches_up_within_two_packets(delays in prop::collection::vec(0_u64..200_000, 200..400)) {
         let (rate, length) = (100_000_000_u64, 1250_u32);
         let link = LinkRate { rate: Some(Rate(rate)), slack: length };
         let mut port: Port = LinkScheduler::new(link, LinkOverhead::None, BufferLimits::default()).unwrap();
@@ -91,7 +91,7 @@ fn a_packet_above_the_burst_goes_from_a_full_bucket_and_leaves_a_debt() {
 }
 
 #[test]
-fn another_rate_holds_from_the_moment_it_is_set() {
+fn new_rate_holds_from_the_time_of_the_change() {
     let mut port = port(None);
     let bucket = |rate| NodeKind::TokenBucket { rate: Rate(rate), burst: 1000 };
     add(&mut port, 0, None, Share::Only, bucket(8000));

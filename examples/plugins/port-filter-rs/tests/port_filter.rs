@@ -26,7 +26,7 @@ fn ports_in_the_ranges_are_dropped() {
 }
 
 #[test]
-fn who_hides_the_ports_does_not_get_past() {
+fn packet_with_hidden_ports_does_not_pass() {
     let mut router = Router::<PortFilter>::new(r#"{"ports": 80}"#).unwrap();
     let mut cut = frame(6, 80);
     cut.truncate(14 + 20 + 2);
@@ -36,7 +36,7 @@ fn who_hides_the_ports_does_not_get_past() {
 }
 
 #[test]
-fn ports_change_between_packets_and_the_log_says_so() {
+fn changed_ports_apply_between_packets_and_are_logged() {
     let mut router = Router::<PortFilter>::new("{}").unwrap();
     assert_eq!(verdicts(&mut router, &[frame(17, 53)]), [Verdict::Pass]);
     router.control("set", r#"{"ports": 53}"#).unwrap();

@@ -19,7 +19,7 @@ fn bytes_in_front_leave_header_offsets_valid() {
 }
 
 #[test]
-fn a_copy_owns_its_first_frame_and_shares_the_rest() {
+fn copy_owns_its_first_frame_and_shares_the_rest() {
     let pool = Pool::new(16).unwrap();
     let bytes: Vec<u8> = (0..5000u32).map(|i| i as u8).collect();
     let packet = pool.packet_from(&bytes).unwrap();
@@ -40,7 +40,7 @@ fn a_copy_owns_its_first_frame_and_shares_the_rest() {
 }
 
 #[test]
-fn counts_beyond_the_first_frame_leave_a_packet_as_it_is() {
+fn counts_beyond_the_first_frame_leave_a_packet_unchanged() {
     let pool = Pool::new(4).unwrap();
     let mut packet = pool.packet_from(b"packet").unwrap();
     assert!(packet.prepend(crate::HEADROOM + 1).is_none());
@@ -106,7 +106,7 @@ proptest! {
     /// One write of all header offsets has the same result as single writes, and the first bytes are the
     /// packet's data.
     #[test]
-    fn headers_noted_at_once_stand_where_they_would_one_by_one(
+    fn headers_noted_at_once_equal_headers_noted_singly(
         bytes in proptest::collection::vec(any::<u8>(), 0..200),
         trimmed in 0_usize..40,
         (network, transport) in (0_u16..300, 0_u16..300),

@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_told_from_queries() {
+    fn errors_and_queries_are_distinguished() {
         let errors: Vec<_> = (0..=u8::MAX).filter(|&number| Type(number).is_error()).collect();
         assert_eq!(errors, [3, 4, 5, 11, 12]);
     }
@@ -444,7 +444,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parse_gives_back_what_emit_wrote(which in 0usize..8, code: u8, a: u16, b: u16, address: u32, times: [u32; 3],
+        fn parse_inverts_emit(which in 0usize..8, code: u8, a: u16, b: u16, address: u32, times: [u32; 3],
                                             body: Vec<u8>) {
             let (identifier, sequence, quote, data) = (a, b, &body[..], &body[..]);
             let repr = match which {

@@ -366,7 +366,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn errors_are_told_from_queries() {
+    fn errors_and_queries_are_distinguished() {
         assert!((0..128).all(|number| Type(number).is_error()));
         let above: Vec<_> = (128..=u8::MAX).filter(|&number| Type(number).is_error()).collect();
         assert_eq!(above, [137]);
@@ -374,7 +374,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parse_gives_back_what_emit_wrote(which in 0usize..6, code: u8, a: u16, b: u16, word: u32, body: Vec<u8>,
+        fn parse_inverts_emit(which in 0usize..6, code: u8, a: u16, b: u16, word: u32, body: Vec<u8>,
                                             src: u128, dst: u128) {
             let (identifier, sequence, quote, data) = (a, b, &body[..], &body[..]);
             let repr = match which {

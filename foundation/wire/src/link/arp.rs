@@ -246,7 +246,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parse_gives_back_what_emit_wrote(op: u16, sm: [u8; 6], si: [u8; 4], tm: [u8; 6], ti: [u8; 4]) {
+        fn parse_inverts_emit(op: u16, sm: [u8; 6], si: [u8; 4], tm: [u8; 6], ti: [u8; 4]) {
             let (sender_mac, target_mac) = (MacAddr(sm), MacAddr(tm));
             let operation = Operation(op);
             let repr = Repr { operation, sender_mac, sender_ip: si.into(), target_mac, target_ip: ti.into() };

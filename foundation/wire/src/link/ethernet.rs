@@ -201,7 +201,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parse_gives_back_what_emit_wrote(destination: [u8; 6], source: [u8; 6], ether_type: u16) {
+        fn parse_inverts_emit(destination: [u8; 6], source: [u8; 6], ether_type: u16) {
             let (destination, source) = (MacAddr(destination), MacAddr(source));
             let repr = Repr { destination, source, ether_type: EtherType(ether_type) };
             let mut frame = Frame::new_checked([0u8; HEADER_LEN]).unwrap();

@@ -236,7 +236,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parse_gives_back_what_emit_wrote(control: u16, ether_type: u16) {
+        fn parse_inverts_emit(control: u16, ether_type: u16) {
             let repr = Repr { control: Control(control), ether_type: EtherType(ether_type) };
             let mut tag = Tag::new_checked([0u8; TAG_LEN]).unwrap();
             repr.emit(&mut tag);

@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_has_its_own_fault() {
+    fn each_rule_has_a_separate_error() {
         assert_eq!(fault(&packet(Protocol::UDP, 8, 8)), Ok(()));
         assert_eq!(fault(&packet(Protocol::UDP, 8, 8)[..39]), Err(Ipv6Fault::Short));
         let mut other_version = packet(Protocol::UDP, 8, 8);
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn the_payload_ends_at_its_length_and_not_in_the_padding() {
+    fn payload_ends_at_its_length_without_padding() {
         let data = packet(Protocol::UDP, 8, 20);
         assert_eq!(fault(&data), Ok(()));
         assert_eq!(Packet::new_checked(&data[..]).unwrap().payload().len(), 8);
@@ -379,7 +379,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parse_gives_back_what_emit_wrote(src: u128, dst: u128, next in 1u8.., class: u8, hop_limit: u8,
+        fn parse_inverts_emit(src: u128, dst: u128, next in 1u8.., class: u8, hop_limit: u8,
                                             flow_label in 0u32..1 << 20, payload_len in 0u16..2000) {
             let repr = Repr {
                 src: src.into(), dst: dst.into(), next_header: Protocol(next), payload_len, hop_limit,

@@ -350,7 +350,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parse_gives_back_what_emit_wrote(ports: (u16, u16), numbers: (u32, u32), flags: u8, window: u16, urgent: u16,
+        fn parse_inverts_emit(ports: (u16, u16), numbers: (u32, u32), flags: u8, window: u16, urgent: u16,
                                             payload: Vec<u8>, addresses: (u128, u128)) {
             let repr = Repr {
                 src_port: ports.0, dst_port: ports.1, sequence: numbers.0, acknowledgment: numbers.1,

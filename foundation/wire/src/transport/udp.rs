@@ -201,7 +201,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parse_gives_back_what_emit_wrote(src_port: u16, dst_port: u16, payload: Vec<u8>, src: u32, dst: u32) {
+        fn parse_inverts_emit(src_port: u16, dst_port: u16, payload: Vec<u8>, src: u32, dst: u32) {
             let repr = Repr { src_port, dst_port, payload_len: payload.len() as u16 };
             let mut data = [vec![0xff; repr.buffer_len()], payload].concat();
             let pseudo = pseudo_header_v4(src.into(), dst.into(), Protocol::UDP, data.len() as u16);

@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_is_described_as_it_was_made() {
+    fn frame_description_matches_the_frame() {
         let (a, b) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
         let frame = frame_of_ports(a, b, 17, (53, 4000), b"abc");
         let about = describe(&frame).unwrap();
@@ -284,7 +284,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_bytes_are_survived(mut bytes: Vec<u8>, ether_type in 0..3_usize) {
+        fn any_bytes_are_parsed_without_a_panic(mut bytes: Vec<u8>, ether_type in 0..3_usize) {
             let kinds = [[8, 0], [0x86, 0xdd], [0x81, 0]];
             if bytes.len() > 14 {
                 bytes[12..14].copy_from_slice(&kinds[ether_type]);

@@ -96,7 +96,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_bytes_are_survived(bytes: Vec<u8>) {
+        fn any_bytes_are_parsed_without_a_panic(bytes: Vec<u8>) {
             let _ = frames(&bytes);
             let mut long = file(false, &[]);
             long.extend(bytes);

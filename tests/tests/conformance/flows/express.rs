@@ -331,7 +331,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn plain_flows_are_treated_as_on_the_general_way(
+    fn plain_flows_take_the_fast_path_with_the_result_of_the_general_path(
         steps in any_steps(),
         workers in 1..3_usize,
         flows in prop::sample::select(FLOW_TABLES.to_vec()),

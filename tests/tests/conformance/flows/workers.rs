@@ -123,7 +123,7 @@ fn assert_same(workers: usize, seed: u64, more: &str) {
 }
 
 #[test]
-fn several_workers_send_what_one_does_and_in_the_order_of_each_flow() {
+fn several_workers_send_the_packets_of_one_in_the_order_of_each_flow() {
     for (workers, seed) in [(2, 1), (3, 2), (5, 3), (16, 4)] {
         assert_same(workers, seed, "");
     }
@@ -159,7 +159,7 @@ action = "port c via 10.3.0.2"
 }
 
 #[test]
-fn neighbours_are_learned_by_who_has_the_port_and_known_to_all() {
+fn neighbours_are_learned_by_the_ports_worker_and_known_to_all() {
     let mut router = router(4, "");
     let frame = |source| Ipv4Frame::udp().dst("10.3.0.77").ports(source, 9);
     (1..=8).for_each(|source| router.send("a", &frame(source)));
@@ -175,7 +175,7 @@ fn neighbours_are_learned_by_who_has_the_port_and_known_to_all() {
 }
 
 #[test]
-fn a_lookup_names_the_node_where_a_packet_would_wait_whoever_has_the_port() {
+fn lookup_names_the_scheduler_node_of_a_packet_on_any_worker() {
     let node = r#"scheduler = { rate = "1mbit", default = "rest", node = [
     { name = "top", kind = "priority" },
     { name = "voice", kind = "fifo", under = "top", level = 0 },
@@ -202,7 +202,7 @@ fn millrace_plugin_message(name: &str) -> millrace_plugin_abi::Message {
 }
 
 #[test]
-fn counters_are_cleared_after_one_worker_took_over_more_packets_than_it_handed_over() {
+fn counters_are_cleared_after_uneven_handovers() {
     let mut router = router(2, "");
     for source in 0..50 {
         router.send("a", &Ipv4Frame::udp().ports(1000 + source, 53));

@@ -111,7 +111,7 @@ fn shares(stations: &[MacAddr]) -> HashMap<MacAddr, usize> {
 }
 
 #[test]
-fn fw_02_flows_share_four_ways_evenly_and_keep_theirs() {
+fn fw_02_flows_share_four_next_hops_evenly_and_stay() {
     let mut router = Scenario::with(FOUR_WAYS);
     let first = flows(&mut router);
     let shares = shares(&first);
@@ -121,7 +121,7 @@ fn fw_02_flows_share_four_ways_evenly_and_keep_theirs() {
 }
 
 #[test]
-fn fw_02_only_the_flows_of_a_lost_way_move() {
+fn fw_02_only_the_flows_of_a_lost_next_hop_move() {
     let before = flows(&mut Scenario::with(FOUR_WAYS));
     let after = flows(&mut Scenario::with(&FOUR_WAYS.replace(", \"10.3.0.3\"]", "]")));
     for (old, new) in before.iter().zip(&after) {
@@ -133,7 +133,7 @@ fn fw_02_only_the_flows_of_a_lost_way_move() {
 }
 
 #[test]
-fn fw_03_the_flows_of_a_link_that_is_down_take_another_way_and_come_back() {
+fn fw_03_flows_of_a_down_link_take_another_next_hop_and_return() {
     let mut router = Scenario::with(FOUR_WAYS);
     let before = flows(&mut router);
     router.router.set_up("c", false);
@@ -148,7 +148,7 @@ fn fw_03_the_flows_of_a_link_that_is_down_take_another_way_and_come_back() {
 }
 
 #[test]
-fn fw_03_without_another_way_the_source_is_told() {
+fn fw_03_without_another_next_hop_the_source_gets_an_icmp_error() {
     let mut router = Scenario::standard();
     router.router.set_up("b", false);
     router.take_all();
@@ -160,7 +160,7 @@ fn fw_03_without_another_way_the_source_is_told() {
 }
 
 #[test]
-fn fw_03_a_neighbour_is_resolved_anew_when_its_link_comes_back() {
+fn fw_03_neighbour_is_resolved_again_when_its_link_returns() {
     let mut router = Scenario::standard();
     let frame = Ipv4Frame::udp().dst("10.2.0.77");
     let reply = |mac| ArpFrame::reply("10.2.0.77", "10.2.0.1").to(station(0x0b)).sender(mac);

@@ -107,7 +107,7 @@ fn fr_02_a_last_fragment_ends_with_a_last_fragment() {
 }
 
 #[test]
-fn fr_03_later_fragments_have_only_the_options_that_are_to_be_copied() {
+fn fr_03_later_fragments_have_only_copied_options() {
     let mut router = jumbo();
     router.router.set_mtu("b", 576);
     // Record route (not copied), no operation, an unknown copied option, an unknown option that is not
@@ -223,7 +223,7 @@ fn no_telnet(filter: &str, gate: &str) -> Scenario {
 
 /// RFC 1858, 3.1: the first fragment ends before the flags, or even within the ports.
 #[test]
-fn fr_09_a_tiny_first_fragment_does_not_get_past_a_filter() {
+fn fr_09_tiny_first_fragment_does_not_pass_a_filter() {
     for gate in ["firewall", "route"] {
         for filter in ["proto tcp dport 23", "dport 23", "proto tcp flags syn/syn+ack"] {
             let mut router = no_telnet(filter, gate);
@@ -250,7 +250,7 @@ fn fr_09_a_tiny_first_fragment_does_not_get_past_a_filter() {
 /// RFC 1858, 3.2, and RFC 3128: a second fragment overwrites header fields that the filter has checked in the
 /// first one.
 #[test]
-fn fr_09_an_overlapping_fragment_does_not_rewrite_what_a_filter_has_judged() {
+fn fr_09_overlapping_fragment_does_not_change_a_filtered_header() {
     for filter in ["proto tcp dport 23", "proto tcp flags syn/syn+ack", "proto udp dport 53"] {
         let mut router = no_telnet(filter, "firewall");
         let innocent = Ipv4Frame::tcp().ports(1000, 80).id(1).pieces(24);
@@ -392,7 +392,7 @@ fn fr_10_fragments_without_a_first_one_have_the_treatment_of_addresses_and_proto
 
 /// Fragments that match the first fragment in only some identifying fields don't get its ports.
 #[test]
-fn fr_10_fragments_of_other_packets_are_not_mistaken() {
+fn fr_10_fragments_of_different_packets_are_distinguished() {
     for workers in WORKERS {
         let mut router = with_workers(workers, CLASSES);
         let first = Ipv4Frame::udp().ports(1000, 5000).length(420).id(1).pieces(200);

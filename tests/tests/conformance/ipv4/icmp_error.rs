@@ -20,7 +20,7 @@ fn ie_01_an_icmp_error_is_never_answered_with_an_error() {
 }
 
 #[test]
-fn ie_02_packets_to_groups_and_broadcasts_are_never_answered_with_an_error() {
+fn ie_02_packets_to_groups_and_broadcasts_get_no_error() {
     let mut router = Scenario::standard();
     let to = |address| Ipv4Frame::udp().dst(address).ttl(1);
     router.expect_drop("a", &to("224.0.1.1"), DropReason::Multicast);

@@ -41,7 +41,7 @@ fn ma_02_network_zero_is_not_forwarded() {
 }
 
 #[test]
-fn ma_02_the_knob_forwards_network_zero_but_not_the_unspecified_address() {
+fn ma_02_setting_forwards_network_zero_but_not_the_unspecified_address() {
     let mut router = router("forward-zero-net = true");
     router.expect_forwarded("a", &from("0.0.0.1"), "b");
     router.expect_forwarded("a", &to("0.0.0.1"), "b");
@@ -92,7 +92,7 @@ fn ma_06_the_routers_own_address_is_no_source() {
 }
 
 #[test]
-fn ma_06_source_and_destination_alike_but_not_ours_are_forwarded() {
+fn ma_06_equal_foreign_source_and_destination_are_forwarded() {
     let mut router = router("");
     router.expect_forwarded("a", &from("10.9.0.7").dst("10.9.0.7"), "b");
     assert_eq!(from("10.9.0.7").dst("10.9.0.7").bytes()[26..30], [10, 9, 0, 7]);
@@ -125,7 +125,7 @@ const EVERYWHERE: &str = r#"
 "#;
 
 #[test]
-fn ma_07_strict_takes_packets_only_from_where_their_source_is() {
+fn ma_07_strict_accepts_only_packets_from_the_port_of_their_sources_route() {
     let mut router = checking("strict", "");
     for _ in 0..2 {
         router.expect_forwarded("a", &from("10.1.0.2"), "b");
@@ -140,7 +140,7 @@ fn ma_07_strict_takes_packets_only_from_where_their_source_is() {
 }
 
 #[test]
-fn ma_07_loose_takes_packets_from_sources_that_are_anywhere() {
+fn ma_07_loose_accepts_packets_from_any_routed_source() {
     let mut router = checking("loose", "");
     for _ in 0..2 {
         for source in ["10.1.0.2", "10.3.0.2", "10.9.0.7"] {
@@ -156,7 +156,7 @@ fn ma_07_loose_takes_packets_from_sources_that_are_anywhere() {
 }
 
 #[test]
-fn ma_07_a_default_route_is_a_way_back() {
+fn ma_07_default_route_counts_as_reverse_path() {
     let mut strict = checking("strict", EVERYWHERE);
     strict.expect_drop("a", &from("203.0.113.1"), DropReason::ReversePath);
     strict.expect_drop("a", &from6("2001:db8::1"), DropReason::ReversePath);
@@ -170,7 +170,7 @@ fn ma_07_a_default_route_is_a_way_back() {
 }
 
 #[test]
-fn ma_07_any_of_several_next_hops_is_a_way_back_and_a_blackhole_is_none() {
+fn ma_07_any_next_hop_counts_as_reverse_path_and_a_blackhole_does_not() {
     let more = r#"
         [[route]]
         to = "203.0.113.0/25"
@@ -188,7 +188,7 @@ fn ma_07_any_of_several_next_hops_is_a_way_back_and_a_blackhole_is_none() {
 }
 
 #[test]
-fn ma_07_a_known_flow_is_checked_again_when_the_way_back_changes() {
+fn ma_07_known_flow_is_checked_again_when_the_reverse_path_changes() {
     let mut router = checking("strict", "");
     let route = |text: &str| toml::from_str::<millrace_config::Route>(text).expect("a route");
     for _ in 0..2 {

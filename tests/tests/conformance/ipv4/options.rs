@@ -35,7 +35,7 @@ fn malformed(router: &mut Scenario, options: &[u8], pointer: u8) {
 }
 
 #[test]
-fn op_07_a_length_that_cannot_be_is_answered_with_its_place() {
+fn op_07_invalid_option_length_gets_a_parameter_problem_with_its_offset() {
     let mut router = Scenario::standard();
     for kind in [7, 68, 0x9e, 130, 148] {
         malformed(&mut router, &[kind, 0, 0, 0], 21);
@@ -50,7 +50,7 @@ fn op_07_a_length_that_cannot_be_is_answered_with_its_place() {
 }
 
 #[test]
-fn op_07_a_pointer_into_the_options_own_head_is_answered_with_its_place() {
+fn op_07_pointer_into_the_option_header_gets_a_parameter_problem_with_its_offset() {
     let mut router = Scenario::standard();
     for pointer in 0..4 {
         malformed(&mut router, &[7, 7, pointer, 0, 0, 0, 0, 0], 22);
@@ -62,7 +62,7 @@ fn op_07_a_pointer_into_the_options_own_head_is_answered_with_its_place() {
 }
 
 #[test]
-fn op_07_every_first_byte_with_every_length_is_survived() {
+fn op_07_every_option_byte_with_every_length_causes_no_panic() {
     let mut router = Scenario::with_settings("icmp-rate = 1000000");
     for kind in 0..=255u8 {
         for length in 0..=48u8 {

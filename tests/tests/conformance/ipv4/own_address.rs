@@ -138,7 +138,7 @@ fn fr_08_a_fragment_that_ends_beyond_the_longest_packet_is_dropped() {
 }
 
 #[test]
-fn v6_13_a_routing_header_of_type_0_is_forwarded_and_answered_by_nobody_here() {
+fn v6_13_routing_header_of_type_0_is_forwarded_and_not_processed() {
     let mut router = Scenario::standard();
     for left in [0, 1] {
         let routing = [&[2, 0, left, 0, 0, 0, 0][..], &[0xfd; 16]].concat();

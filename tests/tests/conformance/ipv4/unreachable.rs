@@ -68,7 +68,7 @@ fn denying(gate: &str) -> Scenario {
 }
 
 #[test]
-fn du_04_a_filter_denies_without_a_word_or_with_administratively_prohibited() {
+fn du_04_filter_denies_silently_or_with_administratively_prohibited() {
     for gate in ["firewall", "route", "process"] {
         let mut router = denying(gate);
         // Twice: the first packet of a flow, and a packet of a known flow.
@@ -84,7 +84,7 @@ fn du_04_a_filter_denies_without_a_word_or_with_administratively_prohibited() {
 }
 
 #[test]
-fn du_04_what_must_not_be_answered_is_denied_without_a_word() {
+fn du_04_packets_that_forbid_an_error_are_denied_silently() {
     // The router's own packets pass the gates as well: `*` would refuse the error itself.
     let mut router =
         Scenario::with("[[filter]]\nmatch = \"in a\"\naction = \"reject\"\ngate = \"firewall\"\n");

@@ -10,7 +10,7 @@ use millrace_wire::{MacAddr, Protocol, ipv6, ipv6_ext};
 const TTL_EXPIRED: (u8, u8) = (3, 0);
 
 #[test]
-fn v6_01_a_forwarded_packet_has_one_hop_less_and_nothing_else_changed() {
+fn v6_01_forwarded_packet_differs_only_in_its_decremented_hop_limit() {
     let mut router = Scenario::standard();
     for hops in [2, 64, 255] {
         for class in [0, 0x03, 0xb8, 0xff] {
@@ -139,7 +139,7 @@ fn v6_06_an_mtu_below_1280_is_refused_where_there_is_ipv6() {
 }
 
 #[test]
-fn v6_07_what_must_not_be_answered_is_not() {
+fn v6_07_packets_that_forbid_an_error_get_none() {
     let mut router = Scenario::standard();
     let expired = |frame: Ipv6Frame| frame.hop_limit(1);
     for kind in [1, 2, 3, 4, 100, 127, 137] {
@@ -191,7 +191,7 @@ fn v6_08_errors_are_limited_and_transit_traffic_is_unharmed() {
 }
 
 #[test]
-fn v6_09_addresses_that_stay_where_they_are_are_not_forwarded() {
+fn v6_09_link_scoped_addresses_are_not_forwarded() {
     let mut router = Scenario::with("[[route]]\nto = \"::/0\"\nvia = \"fd00:2::2\"\n");
     let sources = ["::", "::1", "ff02::1", "::ffff:1.2.3.4"];
     router.expect_drops(&sources, |source| Ipv6Frame::udp().src(source), DropReason::MartianSource);
@@ -208,7 +208,7 @@ fn v6_09_addresses_that_stay_where_they_are_are_not_forwarded() {
 }
 
 #[test]
-fn v6_10_extension_headers_in_transit_are_not_looked_at() {
+fn v6_10_extension_headers_in_transit_are_ignored() {
     let mut router = Scenario::standard();
     let pad = [0, 1, 4, 0, 0, 0, 0];
     let frames = [
@@ -237,7 +237,7 @@ fn v6_10_extension_headers_in_transit_are_not_looked_at() {
 
 /// RFC 8200, 4.3, as changed from RFC 2460: a router need not process hop-by-hop options.
 #[test]
-fn v6_11_hop_by_hop_options_in_transit_are_not_looked_at() {
+fn v6_11_hop_by_hop_options_in_transit_are_ignored() {
     let mut router = Scenario::standard();
     for option in [0x01, 0x1e, 0x5e, 0x9e, 0xde] {
         router.expect_forwarded("a", &Ipv6Frame::udp().extension(0, &[0, option, 4, 0, 0, 0, 0]), "b");
@@ -294,7 +294,7 @@ fn headless() -> Vec<Ipv6Frame> {
 }
 
 #[test]
-fn v6_17_a_first_fragment_without_the_upper_layer_header_does_not_get_past_a_port_filter() {
+fn v6_17_first_fragment_without_upper_layer_header_does_not_pass_a_port_filter() {
     let mut router = Scenario::with("[[filter]]\nmatch = \"proto tcp dport 23\"\naction = \"drop\"\n");
     for _ in 0..2 {
         for frame in &headless() {
@@ -347,7 +347,7 @@ fn long_winded() -> [Ipv6Frame; 3] {
 }
 
 #[test]
-fn v6_18_the_walk_over_headers_has_a_bound() {
+fn v6_18_header_walk_is_bounded() {
     let walk = |frame: &Ipv6Frame| {
         let packet = frame.packet();
         ipv6_ext::walk(&ipv6::Packet::new_checked(&packet[..]).expect("a whole header"))
@@ -363,7 +363,7 @@ fn v6_18_the_walk_over_headers_has_a_bound() {
 }
 
 #[test]
-fn v6_18_long_chains_of_headers_are_forwarded_and_do_not_get_past_a_port_filter() {
+fn v6_18_long_header_chains_are_forwarded_and_do_not_pass_a_port_filter() {
     let [chained, padded, nested] = long_winded();
     let mut router = Scenario::with_mtu(&[("a", 9000), ("b", 9000)]);
     for frame in [&chained, &padded, &nested] {

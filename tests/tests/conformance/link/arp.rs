@@ -79,7 +79,7 @@ fn ar_01_a_request_unicast_to_the_port_is_answered() {
 }
 
 #[test]
-fn ar_01_who_asks_for_the_router_is_known_to_it() {
+fn ar_01_sender_of_a_request_for_the_router_is_learned() {
     let mut router = Scenario::standard();
     let request = ArpFrame::request("10.2.0.77", "10.2.0.1").sender(station(0x77));
     router.send("b", &request);
@@ -101,7 +101,7 @@ fn ar_02_a_reply_that_claims_a_group_address_is_ignored() {
 }
 
 #[test]
-fn ar_03_an_own_address_that_another_uses_is_defended_at_most_every_10_seconds() {
+fn ar_03_own_address_used_by_another_station_is_defended_at_most_every_10_seconds() {
     let mut router = Scenario::standard();
     let claim = ArpFrame::request("10.1.0.1", "10.1.0.1").sender(station(0xee));
     let mut defences = Vec::new();
@@ -144,7 +144,7 @@ fn ar_04_an_announcement_does_not_create_a_neighbour() {
 }
 
 #[test]
-fn ar_04_a_configured_neighbour_stays() {
+fn ar_04_static_neighbour_stays() {
     let mut router = Scenario::standard();
     router.expect_delivered("b", &ArpFrame::request("10.2.0.2", "10.2.0.2").sender(station(0xee)));
     router.send("b", &ArpFrame::request("10.2.0.2", "10.2.0.1").sender(station(0xee)));
@@ -157,7 +157,7 @@ fn ar_04_a_configured_neighbour_stays() {
 }
 
 #[test]
-fn ar_04_a_neighbour_of_another_subnet_is_not_believed() {
+fn ar_04_announcement_of_another_subnet_is_ignored() {
     let mut router = learned();
     // The router ignores a claim at the wrong port.
     router.send("a", &ArpFrame::request("10.2.0.77", "10.1.0.1").sender(station(0xee)));
@@ -166,7 +166,7 @@ fn ar_04_a_neighbour_of_another_subnet_is_not_believed() {
 }
 
 #[test]
-fn ar_05_a_scan_of_silent_addresses_is_limited_and_known_neighbours_keep_theirs() {
+fn ar_05_scan_of_silent_addresses_is_limited_and_keeps_known_neighbours() {
     let mut router = Scenario::with_line("\"10.2.0.1/24\"", "\"10.2.0.1/16\"");
     let mut requests = 0;
     // 65,536 addresses at 10,000 per second.

@@ -107,7 +107,7 @@ fn nd_02_a_solicitation_from_the_unspecified_address_is_answered_to_all() {
 }
 
 #[test]
-fn nd_02_who_solicits_the_router_is_known_to_it() {
+fn nd_02_sender_of_a_solicitation_for_the_router_is_learned() {
     let mut router = Scenario::standard();
     let frame =
         NdFrame::solicitation("fd00:2::77", "fd00:2::1").from(station(0x77)).source_link(station(0x77));
@@ -231,7 +231,7 @@ fn with_better_router(gateway: &str) -> Scenario {
 }
 
 #[test]
-fn nd_07_a_host_is_told_of_a_better_first_hop() {
+fn nd_07_host_gets_a_redirect_to_a_better_first_hop() {
     let mut router = with_better_router("fe80::3");
     router.send("a", &Ipv6Frame::udp().dst("2001:db8::1"));
     let (redirects, forwarded): (Vec<_>, Vec<_>) =
@@ -249,7 +249,7 @@ fn nd_07_a_host_is_told_of_a_better_first_hop() {
 }
 
 #[test]
-fn nd_07_redirects_are_limited_and_not_sent_to_who_is_not_on_the_link() {
+fn nd_07_redirects_are_limited_and_sent_only_to_neighbours() {
     let mut router = with_better_router("fe80::3");
     for _ in 0..200 {
         router.send("a", &Ipv6Frame::udp().dst("2001:db8::1"));
@@ -263,7 +263,7 @@ fn nd_07_redirects_are_limited_and_not_sent_to_who_is_not_on_the_link() {
 }
 
 #[test]
-fn nd_07_a_destination_on_the_link_is_told_as_its_own_first_hop() {
+fn nd_07_redirect_names_an_on_link_destination_as_its_own_first_hop() {
     let mut router = with_better_router("fe80::3");
     router.send("a", &Ipv6Frame::udp().src("fd00:1::9").dst("fd00:1::2"));
     let sent = router.take("a");
@@ -282,7 +282,7 @@ fn nd_07_a_destination_on_the_link_is_told_as_its_own_first_hop() {
 
 /// A host would ignore the redirect (RFC 4861, 8.1).
 #[test]
-fn nd_07_a_router_known_by_a_global_address_only_is_not_told() {
+fn nd_07_no_redirect_to_a_router_with_only_a_global_address() {
     let mut router = with_better_router("fd00:1::3");
     router.send("a", &Ipv6Frame::udp().dst("2001:db8::1"));
     assert_eq!(router.only("a").to(), station(0xa3));
@@ -312,7 +312,7 @@ fn nd_08_messages_in_fragments_are_ignored() {
 }
 
 #[test]
-fn nd_09_a_scan_of_a_subnet_is_limited_and_known_neighbours_keep_theirs() {
+fn nd_09_scan_of_a_subnet_is_limited_and_keeps_known_neighbours() {
     let mut router = Scenario::standard();
     let mut solicitations = 0;
     // 20,000 addresses at 5,000 per second.

@@ -34,7 +34,7 @@ fn seen(router: &mut Scenario) -> u64 {
 }
 
 #[test]
-fn delayed_packets_go_on_in_order_at_their_time_and_pass_the_gates_behind() {
+fn delayed_packets_resume_in_order_on_time_and_pass_later_gates() {
     for gate in ["security-in", "process", "schedule"] {
         let mut router = delayed(gate, "10");
         for port in [1, 2, 3] {
@@ -88,7 +88,7 @@ fn packets_that_wait_leave_memory_for_the_others() {
 }
 
 #[test]
-fn an_instance_that_holds_all_that_it_can_leaves_room_to_another() {
+fn instance_at_its_holding_limit_leaves_room_to_another() {
     let other = "[[instance]]\nplugin = \"delay\"\nname = \"near\"\nsettings = { ms = 5 }\n\
                  [[bind]]\ninstance = \"near\"\ngate = \"process\"\nfilter = \"proto tcp\"\n";
     let mut router = delayed_and("process", "10000", other);
@@ -105,7 +105,7 @@ fn an_instance_that_holds_all_that_it_can_leaves_room_to_another() {
 }
 
 #[test]
-fn what_an_instance_holds_goes_on_in_order_when_it_is_unbound() {
+fn held_packets_resume_in_order_when_their_instance_is_unbound() {
     let mut router = delayed("process", "1000");
     for port in 1..=3 {
         router.send("a", &Ipv4Frame::udp().ports(port, 9));
@@ -132,7 +132,7 @@ fn acknowledgment(flow: u16) -> Ipv4Frame {
 }
 
 #[test]
-fn flows_that_a_plugin_keeps_state_for_are_not_displaced_by_new_ones() {
+fn flows_with_plugin_state_are_not_displaced_by_new_flows() {
     let mut router = Scenario::new(&format!(
         "[router]\nflows-max = 1024\n{STANDARD}\n\
          [[instance]]\nplugin = \"ack-monitor\"\nname = \"acks\"\n\

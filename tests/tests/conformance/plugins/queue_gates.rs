@@ -35,7 +35,7 @@ fn voices(router: &mut Scenario, port: &str) -> Vec<(usize, u16)> {
 }
 
 #[test]
-fn packet_that_waited_for_its_neighbour_keeps_its_queue_and_its_place_in_the_flow() {
+fn packet_held_for_its_neighbour_keeps_its_queue_and_its_order() {
     for gate in ["firewall", "schedule"] {
         let mut router = router("b", gate, "");
         let voice = |number: u16| Ipv4Frame::udp().dst("10.2.0.77").ports(1000 + number, VOICE);
@@ -54,7 +54,7 @@ fn packet_that_waited_for_its_neighbour_keeps_its_queue_and_its_place_in_the_flo
 }
 
 #[test]
-fn copies_wait_where_filters_at_gates_of_queue_say() {
+fn copies_wait_in_the_queues_of_filters_at_queue_gates() {
     for gate in ["firewall", "schedule"] {
         for copies in ["copy-to c via 10.3.0.2", "ports b via 10.2.0.2, c via 10.3.0.2"] {
             let more = format!("[[filter]]\nmatch = \"*\"\naction = \"{copies}\"\n");
@@ -86,7 +86,7 @@ fn instance_at_a_gate_of_queue_keeps_a_packet_whose_neighbour_is_not_known() {
 }
 
 #[test]
-fn copy_that_waited_for_its_own_neighbour_keeps_its_queue_and_its_place_in_the_flow() {
+fn copy_held_for_its_neighbour_keeps_its_queue_and_its_order() {
     for gate in ["firewall", "schedule"] {
         let more = "[[filter]]\nmatch = \"*\"\naction = \"copy-to c via 10.3.0.77\"\n";
         let mut router = router("c", gate, more);

@@ -5,7 +5,7 @@ use millrace_tests::{ArpFrame, Ipv4Frame, Ipv6Frame, RawFrame, Scenario};
 
 /// The router must not decapsulate and forward a packet that is inside a packet to itself (CVE-2020-10136).
 #[test]
-fn se_03_tunnels_that_were_not_configured_are_not_unpacked() {
+fn se_03_unconfigured_tunnels_are_not_decapsulated() {
     let mut router = Scenario::standard();
     let inner4 = Ipv4Frame::udp().packet();
     let inner6 = Ipv6Frame::udp().packet();
@@ -95,7 +95,7 @@ fn expect_refused6(router: &mut Scenario, frame: &Ipv6Frame) {
 
 /// Deny lists by ports and by flags: unreadable packets don't pass, whichever packet of the flow comes first.
 #[test]
-fn se_04_a_port_that_can_t_be_read_does_not_get_past_a_filter_that_denies_it() {
+fn se_04_packet_with_unreadable_ports_does_not_pass_a_filter_that_denies_a_port() {
     for table in ["tuple-space", "cutting-tree", "linear", "dag"] {
         for gate in ["firewall", "route"] {
             let mut router = Scenario::with(&format!(
@@ -136,7 +136,7 @@ fn se_04_a_port_that_can_t_be_read_does_not_get_past_a_filter_that_denies_it() {
 }
 
 #[test]
-fn se_04_flags_that_can_t_be_read_do_not_get_past_a_filter_that_denies_them() {
+fn se_04_packet_with_unreadable_flags_does_not_pass_a_filter_that_denies_flags() {
     let filters = ["proto tcp flags syn/syn+ack", "proto tcp dport 23 flags syn/syn+ack"];
     for filter in filters {
         let mut router = Scenario::with(&format!("[[filter]]\nmatch = \"{filter}\"\naction = \"drop\"\n"));
@@ -156,7 +156,7 @@ fn se_04_flags_that_can_t_be_read_do_not_get_past_a_filter_that_denies_them() {
 
 /// Allow list: an unreadable port is no allowed port.
 #[test]
-fn se_04_a_port_that_can_t_be_read_is_not_one_that_is_allowed() {
+fn se_04_unreadable_port_is_not_an_allowed_port() {
     let mut router = Scenario::with(
         r#"
         [[instance]]
@@ -192,7 +192,7 @@ fn se_04_a_port_that_can_t_be_read_is_not_one_that_is_allowed() {
 
 /// A filter of higher priority without a port condition accepts packets that the lower one would refuse.
 #[test]
-fn se_04_a_filter_of_higher_priority_decides_for_ports_that_can_t_be_read_as_well() {
+fn se_04_filter_of_higher_priority_also_decides_for_unreadable_ports() {
     let mut router = Scenario::with(
         r#"
         [[instance]]
@@ -219,7 +219,7 @@ fn se_04_a_filter_of_higher_priority_decides_for_ports_that_can_t_be_read_as_wel
 }
 
 #[test]
-fn a_flood_of_echoes_for_the_router_itself_costs_its_class_alone() {
+fn echo_flood_to_the_router_affects_only_its_class() {
     let mut router = Scenario::with_settings("\n[control-plane]\nicmp = 10");
     // The burst is 32 packets. The clock doesn't advance during the flood.
     for _ in 0..100 {

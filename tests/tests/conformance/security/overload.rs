@@ -43,7 +43,7 @@ fn send(router: &mut Scenario, frames: &[Vec<u8>]) -> usize {
 }
 
 #[test]
-fn fault_21_a_flood_of_new_flows_takes_no_records_from_known_ones() {
+fn fault_21_flood_of_new_flows_takes_no_records_from_known_flows() {
     const STRANGERS: u32 = 200_000;
     const AT_ONCE: u32 = 100;
     let mut router = router();
@@ -74,7 +74,7 @@ fn fault_21_a_flood_of_new_flows_takes_no_records_from_known_ones() {
 /// table. The flow's next record lies among records of attackers and stays. So each established flow is
 /// classified again at most once.
 #[test]
-fn fault_21_strangers_who_come_twice_take_no_packets_from_known_flows() {
+fn fault_21_new_flows_with_two_packets_take_no_packets_from_known_flows() {
     let mut router = router();
     let mut again = 0;
     for round in 0..2000 {
@@ -95,7 +95,7 @@ fn fault_21_strangers_who_come_twice_take_no_packets_from_known_flows() {
 
 /// Under overload the router still classifies the packets of established flows.
 #[test]
-fn fault_21_under_overload_packets_of_new_flows_are_dropped_and_those_of_known_ones_are_not() {
+fn fault_21_overload_drops_packets_of_new_flows_and_not_of_known_flows() {
     let mut router = router();
     let mut number = 0;
     for round in 0..20 {
@@ -277,7 +277,7 @@ fn forgotten_in_a_flood(router: &mut Scenario) -> u64 {
 }
 
 #[test]
-fn fault_21_flows_with_a_reservation_are_displaced_by_no_flood_until_it_ends() {
+fn fault_21_no_flood_displaces_a_flow_during_its_reservation() {
     for workers in [1, 3] {
         let mut router = router_with_queues(workers);
         let all = u64::from(RESERVED);

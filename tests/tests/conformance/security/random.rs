@@ -166,7 +166,7 @@ fn still_forwards(router: &mut Scenario) {
 }
 
 #[test]
-fn what_leaves_the_router_is_well_formed_whatever_came_in() {
+fn sent_packets_are_well_formed_for_any_input() {
     let sound = sound_frames();
     let mut random = Random::new(99);
     let mut router = Scenario::standard();

@@ -66,7 +66,7 @@ fn echo6(length: usize) -> Ipv6Frame {
 }
 
 #[test]
-fn se_05_an_echo_request_shorter_than_its_header_is_dropped() {
+fn se_05_echo_request_shorter_than_its_header_is_dropped() {
     let mut router = Scenario::with_settings("\n[control-plane]\npolice = false");
     for length in 0..ICMP_HEADER {
         router.expect_drop("a", &echo4(length), DropReason::LocalUnknown);
@@ -78,7 +78,7 @@ fn se_05_an_echo_request_shorter_than_its_header_is_dropped() {
 }
 
 #[test]
-fn se_05_an_echo_request_of_its_header_or_more_is_answered() {
+fn se_05_echo_request_with_a_whole_header_is_answered() {
     let mut router = Scenario::with_settings("\n[control-plane]\npolice = false");
     for length in LENGTHS.filter(|&length| length >= ICMP_HEADER) {
         router.send("a", &echo4(length));

@@ -74,7 +74,7 @@ impl Served {
 }
 
 #[test]
-fn a_certificate_is_replaced_whole_while_sessions_go_on_and_no_wrong_one_is_taken_up() {
+fn certificate_is_replaced_atomically_during_sessions_and_invalid_ones_are_refused() {
     let Some(_ground) = Ground::enter(&["clang", "openssl", "curl"]) else { return };
     let served = Served::new();
     let first = served.made(1);
@@ -120,7 +120,7 @@ fn a_certificate_is_replaced_whole_while_sessions_go_on_and_no_wrong_one_is_take
 }
 
 #[test]
-fn with_a_certificate_that_has_expired_nobody_is_let_in_and_packets_are_forwarded() {
+fn expired_certificate_stops_clients_but_not_forwarding() {
     let Some(_ground) = Ground::enter(&["clang", "openssl", "curl", "ping"]) else { return };
     let served = Served::new();
     let old = served.made(1);

@@ -74,7 +74,7 @@ print("all done")
 "#;
 
 #[test]
-fn the_python_client_is_made_of_what_the_router_says_and_works() {
+fn python_client_is_generated_from_the_api_description_and_works() {
     let Some(_ground) = Ground::enter(&["python3", "curl"]) else { return };
     let line = Line::new();
     line.r.ip("link set lo up");

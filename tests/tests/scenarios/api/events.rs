@@ -33,7 +33,7 @@ fn listen(line: &Line, router: &Millrace, log: &str, headers: &[&str]) -> Backgr
 }
 
 #[test]
-fn an_instance_is_quarantined_after_so_many_faults_with_an_event() {
+fn instance_is_quarantined_with_an_event_after_its_fault_limit() {
     let Some(_ground) = Ground::enter_alone(&["ping", "clang", "curl"]) else { return };
     let line = Line::new();
     let traps = build(&line, "traps", |source| source.replace("packets++;", "__builtin_trap();"));
@@ -116,7 +116,7 @@ fn assert_configuration_events(line: &Line, router: &Millrace, more: &str) {
 }
 
 #[test]
-fn links_neighbours_plugins_and_configurations_are_told() {
+fn events_report_links_neighbours_plugins_and_configurations() {
     let Some(_ground) = Ground::enter(&["ping", "clang"]) else { return };
     let line = Line::new();
     let [first, second] =

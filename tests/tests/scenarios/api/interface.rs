@@ -61,7 +61,7 @@ fn header(router: &Millrace, name: &str, path: &str) -> String {
 }
 
 #[test]
-fn whatever_is_sent_the_interface_keeps_to_its_description() {
+fn api_follows_its_description_for_any_input() {
     let Some(_ground) = Ground::enter(&["schemathesis"]) else { return };
     let line = Line::new();
     line.r.ip("link set lo up");
@@ -107,7 +107,7 @@ fn whatever_is_sent_the_interface_keeps_to_its_description() {
 }
 
 #[test]
-fn a_change_is_made_only_to_what_its_client_saw() {
+fn if_match_protects_against_concurrent_changes() {
     let Some(_ground) = Ground::enter(&["curl"]) else { return };
     let line = Line::new();
     let router = start(&line);

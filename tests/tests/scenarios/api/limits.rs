@@ -99,7 +99,7 @@ fn a_flood_of_requests_over_tls_moves_nothing() {
 }
 
 #[test]
-fn clients_that_send_slowly_or_nothing_keep_nobody_waiting_and_are_let_go() {
+fn slow_and_silent_clients_delay_nobody_and_are_closed() {
     let Some(_ground) = Ground::enter_alone(&["curl"]) else { return };
     let line = Line::new();
     let router = start(&line);
@@ -180,7 +180,7 @@ fn bodies_that_are_too_long_are_refused_unread() {
 }
 
 #[test]
-fn answers_that_take_long_to_make_keep_nobody_waiting() {
+fn long_answers_delay_nobody() {
     let Some(_ground) = Ground::enter_alone(&["curl"]) else { return };
     let line = Line::new();
     let router = start_with(&line, &routes(10_000));

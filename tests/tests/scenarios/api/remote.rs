@@ -137,7 +137,7 @@ fn operations(description: &Value) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn every_operation_answers_those_whom_the_table_of_roles_names_and_nobody_else() {
+fn every_operation_answers_exactly_its_roles() {
     let Some(_ground) = Ground::enter(&["curl"]) else { return };
     let served = Served::start();
     let secret = |role| std::fs::read_to_string(served.token(role, role)).unwrap().trim().to_owned();
@@ -188,7 +188,7 @@ fn every_operation_answers_those_whom_the_table_of_roles_names_and_nobody_else()
 }
 
 #[test]
-fn commands_ask_from_elsewhere_until_their_token_is_revoked() {
+fn remote_commands_work_until_their_token_is_revoked() {
     let Some(_ground) = Ground::enter(&["curl"]) else { return };
     let served = Served::start();
     let (operator, router) = (served.token("ops", "operator"), &served.router);
@@ -246,7 +246,7 @@ fn commands_ask_from_elsewhere_until_their_token_is_revoked() {
 }
 
 #[test]
-fn threads_that_speak_with_clients_have_no_privileges_and_the_router_does_all_it_should() {
+fn client_threads_have_no_privileges_and_all_operations_work() {
     let Some(_ground) = Ground::enter(&["curl", "ping"]) else { return };
     let served = Served::start();
     let (admin, router) = (served.token("admin", "admin"), &served.router);
@@ -331,7 +331,7 @@ const OF_MEMORY: u64 = 1 << 14;
 const OF_FILES: u64 = 0xff;
 
 #[test]
-fn the_networks_privileges_are_those_of_control_and_no_other_thread_has_them() {
+fn network_privileges_belong_to_control_only() {
     let Some(_ground) = Ground::enter(&["clang"]) else { return };
     let served = Served::start();
     let router = &served.router;

@@ -118,7 +118,7 @@ fn a_head_of_more_than_16_kib_gets_431() {
 }
 
 #[test]
-fn a_client_that_sends_its_body_after_the_refusal_reads_why() {
+fn client_that_sends_its_body_after_the_refusal_reads_the_reason() {
     let Some(_ground) = Ground::enter(&[]) else { return };
     let line = Line::new();
     let router = start(&line);

@@ -109,7 +109,7 @@ fn wrong_usage_has_exit_code_2() {
 }
 
 #[test]
-fn a_client_without_a_router_says_so_after_two_seconds() {
+fn client_without_a_router_fails_within_two_seconds() {
     let Some(_ground) = Ground::enter_alone(&[]) else { return };
     let line = Line::new();
     let socket = line.file("none.sock").display().to_string();
@@ -121,7 +121,7 @@ fn a_client_without_a_router_says_so_after_two_seconds() {
 }
 
 #[test]
-fn a_user_without_rights_is_told_what_is_missing() {
+fn user_without_permissions_gets_the_missing_ones() {
     let Some(_ground) = Ground::enter(&["setpriv"]) else { return };
     let line = Line::new();
     // The binary's folder may be closed to other users.
@@ -144,7 +144,7 @@ fn a_user_without_rights_is_told_what_is_missing() {
 }
 
 #[test]
-fn a_full_disk_is_reported_and_hurts_nobody_else() {
+fn full_disk_is_reported_and_affects_nothing_else() {
     let Some(_ground) = Ground::enter(&["ping"]) else { return };
     let line = Line::new();
     let router = crate::support::router(&line);

@@ -40,7 +40,7 @@ fn ports_summary_and_routes_have_the_fields_that_programs_read() {
 }
 
 #[test]
-fn the_first_commands_work_as_they_stand() {
+fn first_commands_of_the_readme_work() {
     let Some(_ground) = Ground::enter(&["ping"]) else { return };
     let line = Line::new();
     std::fs::create_dir(line.file("out")).unwrap();
@@ -116,7 +116,7 @@ fn a_plugin_counts_one_flow_from_bind_to_unbind_while_traffic_runs() {
 }
 
 #[test]
-fn tcp_runs_at_speed_both_ways_beside_a_bound_plugin() {
+fn tcp_runs_at_speed_in_both_directions_beside_a_bound_plugin() {
     let Some(_ground) = Ground::enter_alone(&["iperf3"]) else { return };
     let line = Line::new();
     let router = router(&line);
@@ -137,7 +137,7 @@ fn tcp_runs_at_speed_both_ways_beside_a_bound_plugin() {
 }
 
 #[test]
-fn a_port_filter_drops_its_ports_and_lets_the_others_pass() {
+fn port_filter_drops_its_ports_and_passes_others() {
     let Some(_ground) = Ground::enter_alone(&[]) else { return };
     let line = Line::new();
     let router = router(&line);

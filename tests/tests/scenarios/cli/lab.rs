@@ -29,7 +29,7 @@ fn example(line: &Line, name: &str, more: &str) -> String {
 }
 
 #[test]
-fn the_example_comes_up_carries_a_ping_and_leaves_nothing() {
+fn example_lab_carries_a_ping_and_leaves_nothing_behind() {
     let Some(_ground) = Ground::enter(&["ping", "nsenter"]) else { return };
     let line = Line::new();
     let name = format!("mrlab{}", std::process::id());

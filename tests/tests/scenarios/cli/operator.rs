@@ -18,7 +18,7 @@ fn warned(router: &Millrace, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn unbind_takes_an_only_binding_by_its_name_and_several_by_all() {
+fn unbind_removes_an_only_binding_by_name_and_several_with_all() {
     let Some(_ground) = Ground::enter(&[]) else { return };
     let line = Line::new();
     let router = router(&line);
@@ -79,7 +79,7 @@ fn a_capture_warns_that_tcp_slows_down() {
 const WIDE: &str = "[[filter]]\nmatch = \"proto udp\"\naction = \"drop\"\npriority = 5\n";
 
 #[test]
-fn a_filter_that_never_wins_is_warned_of_however_it_comes() {
+fn filter_that_never_wins_causes_a_warning_on_every_path() {
     let Some(_ground) = Ground::enter(&[]) else { return };
     let line = Line::new();
     let ports = "[router]\non-death = \"drop\"\n[[port]]\nname = \"r1\"\ndevice = \"r1\"\n\
@@ -138,7 +138,7 @@ fn unprivileged(line: &Line, arguments: &[&str]) -> Ended {
 }
 
 #[test]
-fn doctor_without_privileges_says_what_it_could_not_look_at() {
+fn doctor_without_privileges_lists_skipped_checks() {
     let Some(_ground) = Ground::enter(&["setpriv"]) else { return };
     let line = Line::new();
     let ended = unprivileged(&line, &["doctor", "r1"]);

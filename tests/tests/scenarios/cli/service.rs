@@ -93,7 +93,7 @@ fn output(command: &mut Command) -> String {
 }
 
 #[test]
-fn the_package_brings_what_its_service_names_with_manual_pages_and_completions() {
+fn package_contains_the_service_files_manual_pages_and_completions() {
     let Some(_ground) = Ground::enter(&["dpkg-deb", "strip", "objdump", "git"]) else { return };
     let line = Line::new();
     let (made, unpacked) = (line.file("package"), line.file("unpacked"));

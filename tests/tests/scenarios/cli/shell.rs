@@ -104,7 +104,7 @@ fn commands_are_typed_completed_interrupted_and_remembered() {
 }
 
 #[test]
-fn a_file_of_commands_ends_at_the_first_that_fails_unless_it_is_to_go_on() {
+fn command_file_ends_at_the_first_failure_unless_keep_going() {
     let Some(_ground) = Ground::enter(&[]) else { return };
     let line = Line::new();
     let router = crate::support::router(&line);

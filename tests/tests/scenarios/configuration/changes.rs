@@ -53,7 +53,7 @@ pub fn kernel_has(line: &Line, prefix: &str) -> bool {
 }
 
 #[test]
-fn what_is_applied_while_another_flow_runs_costs_that_nothing() {
+fn apply_costs_unrelated_flows_no_packet() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let (router, base) = start(&line, BASE);
@@ -112,7 +112,7 @@ fn what_is_applied_while_another_flow_runs_costs_that_nothing() {
 }
 
 #[test]
-fn what_cannot_be_whole_changes_nothing() {
+fn apply_that_cannot_complete_changes_nothing() {
     let Some(_ground) = Ground::enter(&[]) else { return };
     let line = Line::new();
     let (router, base) = start(&line, BASE);
@@ -226,7 +226,7 @@ via = "10.2.0.7"
 "#;
 
 #[test]
-fn the_commands_that_a_difference_is_told_in_make_it_so() {
+fn commands_of_a_difference_produce_it() {
     let Some(_ground) = Ground::enter(&[]) else { return };
     let line = Line::new();
     let (router, less) = start(&line, LESS);
@@ -265,7 +265,7 @@ fn the_commands_that_a_difference_is_told_in_make_it_so() {
 }
 
 #[test]
-fn what_is_not_confirmed_goes_back_by_itself() {
+fn unconfirmed_configuration_is_reverted() {
     let Some(_ground) = Ground::enter(&[]) else { return };
     let line = Line::new();
     let (router, base) = start(&line, BASE);
@@ -312,7 +312,7 @@ fn what_is_not_confirmed_goes_back_by_itself() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_forwarding_goes_on() {
+fn full_disk_is_reported_and_forwarding_continues() {
     let Some(_ground) = Ground::enter_alone(&["mount"]) else { return };
     let line = Line::new();
     let disk = SmallDisk::new(line.file("state"), "256k");
@@ -402,7 +402,7 @@ fn a_change_that_a_worker_does_not_answer_is_unmade() {
 }
 
 #[test]
-fn a_router_that_is_told_to_end_ends_in_the_middle_of_an_apply() {
+fn router_ends_during_an_apply_when_asked() {
     let Some(_ground) = Ground::enter(&["ip"]) else { return };
     let line = Line::new();
     let (mut router, _) = start(&line, BASE);
@@ -423,7 +423,7 @@ fn a_router_that_is_told_to_end_ends_in_the_middle_of_an_apply() {
 }
 
 #[test]
-fn routers_of_a_machine_keep_their_revisions_apart_and_refuse_those_of_others_by_name() {
+fn routers_of_a_machine_have_separate_revisions_and_refuse_foreign_ones_by_name() {
     let Some(_ground) = Ground::enter(&[]) else { return };
     let line = Line::new();
     let port =

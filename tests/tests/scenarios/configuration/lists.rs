@@ -73,7 +73,7 @@ fn routes_of_a_file_come_and_go_whole_while_packets_flow() {
 }
 
 #[test]
-fn a_file_with_wrong_lines_changes_nothing_and_each_of_them_is_named() {
+fn file_with_wrong_lines_changes_nothing_and_names_each_wrong_line() {
     let Some(_ground) = Ground::enter(&[]) else { return };
     let line = Line::new();
     let router = start(&line);

@@ -8,7 +8,7 @@ use millrace_testkit::{Ground, Line, Millrace};
 use super::changes::{BASE, start};
 
 #[test]
-fn what_runs_is_saved_into_the_file_and_its_comments_stay() {
+fn running_configuration_is_saved_into_the_file_with_its_comments() {
     let Some(_ground) = Ground::enter(&[]) else { return };
     let line = Line::new();
     let (router, path) = start(&line, BASE);
@@ -37,7 +37,7 @@ fn what_runs_is_saved_into_the_file_and_its_comments_stay() {
 }
 
 #[test]
-fn what_is_saved_runs_again_after_a_sudden_death_and_stays_in_the_file() {
+fn saved_configuration_runs_again_after_a_sudden_death() {
     let Some(_ground) = Ground::enter(&[]) else { return };
     let line = Line::new();
     let state = format!("[plugins]\nstate = \"{}\"\n", line.file("state").display());

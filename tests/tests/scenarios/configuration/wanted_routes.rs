@@ -36,7 +36,7 @@ fn missing(router: &Millrace) -> Option<u64> {
 }
 
 #[test]
-fn a_route_that_the_kernel_took_away_is_told_as_missing_and_given_again() {
+fn route_removed_by_the_kernel_is_reported_missing_and_added_again() {
     let Some(_ground) = Ground::enter(&[]) else { return };
     let line = Line::new();
     let (router, with, _) = start(&line);

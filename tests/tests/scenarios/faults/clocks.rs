@@ -170,7 +170,7 @@ fn rates_while_set(line: &Line, router: &Millrace, clock: &Clock) -> (Vec<f64>, 
 }
 
 #[test]
-fn a_configuration_waits_to_be_confirmed_as_long_as_was_said_whatever_the_clock_shows() {
+fn confirmation_time_is_independent_of_clock_changes() {
     let Some(_ground) = Ground::enter_alone(&["clang"]) else { return };
     let line = Line::new();
     let clock = Clock::new(&line);

@@ -81,7 +81,7 @@ fn crash_under_load(
 }
 
 #[test]
-fn a_worker_that_panics_leaves_a_gap_of_50_ms_and_a_capture_that_reproduces_it() {
+fn worker_panic_leaves_a_gap_of_50_ms_and_a_capture_that_reproduces_it() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let mut first = start(&line, "");

@@ -138,7 +138,7 @@ fn configured_routes_lie_in_the_kernel_and_outlive_the_router() {
 }
 
 #[test]
-fn a_filter_or_binding_asks_what_happens_when_the_router_dies_also_while_it_runs() {
+fn first_filter_or_binding_needs_an_on_death_action_even_at_run_time() {
     let Some(_ground) = Ground::enter(&["ping"]) else { return };
     let line = Line::new();
     // The key occurs in a comment only.
@@ -254,21 +254,21 @@ fn starts_after_deaths_at(calls: &[&str], revisions: Revisions) -> [u32; 2] {
 }
 
 #[test]
-fn a_router_that_dies_while_it_makes_the_revisions_starts_from_the_old_or_the_new_one() {
+fn router_killed_while_creating_the_revisions_starts_from_the_old_or_the_new_one() {
     let Some(_ground) = Ground::enter(&["strace"]) else { return };
     let starts = starts_after_deaths_at(&WRITING, Revisions::Absent);
     assert!(starts[0] >= 16 && starts[1] > 0, "{starts:?}");
 }
 
 #[test]
-fn a_router_that_dies_while_it_writes_a_revision_starts_from_the_old_or_the_new_one() {
+fn router_killed_while_writing_a_revision_starts_from_the_old_or_the_new_one() {
     let Some(_ground) = Ground::enter(&["strace"]) else { return };
     let starts = starts_after_deaths_at(&WRITING, Revisions::Present);
     assert!(starts[0] >= 16 && starts[1] > 0, "{starts:?}");
 }
 
 #[test]
-fn a_router_that_dies_while_it_tells_the_kernel_starts_from_the_old_or_the_new_revision() {
+fn router_killed_while_updating_the_kernel_starts_from_the_old_or_the_new_revision() {
     let Some(_ground) = Ground::enter(&["strace"]) else { return };
     let starts = starts_after_deaths_at(&TELLING, Revisions::Present);
     assert!(starts[0] > 0, "{starts:?}");

@@ -77,7 +77,7 @@ fn among_mounts(router: &Millrace, directory: &Path, script: &str) {
 }
 
 #[test]
-fn fault_27_a_disk_that_turns_read_only_refuses_changes_until_it_is_writable_and_costs_no_packet() {
+fn fault_27_read_only_disk_refuses_changes_until_writable_and_costs_no_packet() {
     // A file system with files open for writing can't be remounted. The test puts a read-only mount over it.
     let read_only = "mount --bind \"$0\" \"$0\"; mount -o remount,bind,ro \"$0\"";
     assert_survives_disk(
@@ -88,7 +88,7 @@ fn fault_27_a_disk_that_turns_read_only_refuses_changes_until_it_is_writable_and
 }
 
 #[test]
-fn fault_27_a_slow_disk_delays_what_writes_to_it_and_nothing_else() {
+fn fault_27_slow_disk_delays_only_its_writers() {
     let Some(_ground) = Ground::enter_alone(&["strace", "ping"]) else { return };
     let line = Line::new();
     let text = format!(

@@ -32,7 +32,7 @@ fn mappings_of_loader(line: &Line) -> u32 {
 }
 
 #[test]
-fn a_start_that_finds_no_memory_ends_with_a_line_that_says_so() {
+fn start_without_memory_ends_with_one_error_line() {
     let Some(_ground) = Ground::enter(&["strace", "prlimit"]) else { return };
     let line = Line::new();
     let steps: Vec<u32> = match std::env::var_os(ALL) {
@@ -79,7 +79,7 @@ fn assert_says_why(ended: &Ended, in_loader: bool, when: &str) {
 }
 
 #[test]
-fn a_router_that_gets_no_more_memory_refuses_changes_until_it_does_and_loses_no_packet() {
+fn router_without_memory_refuses_changes_until_memory_is_free_and_loses_no_packet() {
     let Some(_ground) = Ground::enter_alone(&["prlimit", "ping"]) else { return };
     let line = Line::new();
     let mut router = router(&line);
@@ -116,7 +116,7 @@ fn a_router_that_gets_no_more_memory_refuses_changes_until_it_does_and_loses_no_
 }
 
 #[test]
-fn a_control_group_without_room_is_told_before_the_kernel_kills_for_it() {
+fn control_group_without_room_is_reported_before_an_oom_kill() {
     let Some(_ground) = Ground::enter_alone(&["ping", "mount"]) else { return };
     let Some(group) = Group::new() else { return };
     let line = Line::new();

@@ -44,7 +44,7 @@ fn an_orderly_end_under_load_hands_the_flows_to_the_kernel() {
 }
 
 #[test]
-fn a_second_router_on_a_port_is_refused_and_told_who_has_it() {
+fn second_router_on_a_port_is_refused_with_the_owner() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = router(&line);

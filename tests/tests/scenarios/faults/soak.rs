@@ -39,7 +39,7 @@ fn one_round(line: &Line, router: &Millrace, third: &Namespace, round: u32) {
 
 #[test]
 #[ignore = "an hour: make soak"]
-fn fault_39_an_hour_of_churn_leaves_memory_descriptors_and_threads_as_they_were() {
+fn fault_39_hour_of_churn_leaks_no_memory_descriptors_or_threads() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let time = std::env::var(SECONDS).map_or(3600, |seconds| seconds.parse().expect("a number of seconds"));
     let line = Line::new();

@@ -57,7 +57,7 @@ fn both_directions_of_all_ports_are_captured_and_cut_as_asked() {
 }
 
 #[test]
-fn a_refused_request_for_packets_leaves_the_file_as_it_is() {
+fn refused_capture_leaves_the_file_unchanged() {
     let Some(_ground) = Ground::enter(&[]) else { return };
     let line = Line::new();
     let router = crate::support::router(&line);
@@ -141,7 +141,7 @@ fn a_captured_file_is_replayed_by_the_same_pipeline() {
 }
 
 #[test]
-fn gates_and_instances_are_captured_as_packets_come_and_go_on() {
+fn captures_at_gates_and_instances_show_arriving_and_departing_packets() {
     let Some(_ground) = Ground::enter(&["ping", "tshark", "tcpdump"]) else { return };
     let line = Line::new();
     let router = crate::support::router(&line);

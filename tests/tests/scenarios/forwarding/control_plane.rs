@@ -172,7 +172,7 @@ fn assert_classes_are_kept_apart(line: &Line, router: &Millrace) {
 }
 
 #[test]
-fn a_flood_of_the_router_itself_loses_packets_in_its_class_alone() {
+fn flood_to_the_router_loses_packets_in_its_class_only() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = crate::support::router(&line);
@@ -197,7 +197,7 @@ fn a_flood_of_the_router_itself_loses_packets_in_its_class_alone() {
 }
 
 #[test]
-fn a_port_of_af_packet_polices_what_is_for_the_router_itself_as_well() {
+fn af_packet_port_polices_packets_to_the_router() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let ports = ["r1", "r2"]

@@ -34,7 +34,7 @@ fn behind(flow: &FlowReport) -> [Option<u64>; 4] {
 }
 
 #[test]
-fn before_a_full_queue_and_behind_it_each_packet_is_counted() {
+fn packets_are_counted_before_and_behind_a_full_queue() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = router(&line);
@@ -72,7 +72,7 @@ fn before_a_full_queue_and_behind_it_each_packet_is_counted() {
 }
 
 #[test]
-fn a_copy_counts_for_its_filter_and_a_filter_that_drops_queues_nothing() {
+fn copy_counts_for_its_filter_and_a_drop_filter_queues_no_packet() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = router(&line);
@@ -101,7 +101,7 @@ fn a_copy_counts_for_its_filter_and_a_filter_that_drops_queues_nothing() {
 }
 
 #[test]
-fn what_the_driver_forwards_counts_for_its_route() {
+fn offloaded_packets_count_for_their_route() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     [&line.h1, &line.h2].iter().for_each(|host| drop(host.run("ethtool -K eth0 gro on")));

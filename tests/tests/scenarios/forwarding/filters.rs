@@ -80,7 +80,7 @@ fn a_drop_filter_stops_one_flow_at_once_and_no_other() {
 }
 
 #[test]
-fn what_is_accepted_is_an_exception_at_its_gate_and_no_other() {
+fn accept_filter_is_an_exception_at_its_gate_only() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = router(&line);
@@ -106,7 +106,7 @@ fn what_is_accepted_is_an_exception_at_its_gate_and_no_other() {
 }
 
 #[test]
-fn a_reject_filter_tells_the_source_that_it_is_prohibited() {
+fn reject_filter_sends_administratively_prohibited() {
     let Some(_ground) = Ground::enter(&["ping"]) else { return };
     let line = Line::new();
     let router = router(&line);
@@ -141,7 +141,7 @@ fn a_reject_filter_tells_the_source_that_it_is_prohibited() {
 }
 
 #[test]
-fn a_port_filter_overrides_the_route_as_far_as_priorities_say() {
+fn port_filter_overrides_the_route_by_priority() {
     let Some(_ground) = Ground::enter_alone(&[]) else { return };
     let line = Line::new();
     let (third, router) = with_third_host(&line);
@@ -200,7 +200,7 @@ fn a_copy_goes_to_a_third_host_and_the_flow_is_undisturbed() {
 }
 
 #[test]
-fn routes_of_ours_are_the_kernels_too_and_go_with_the_router() {
+fn own_routes_are_in_the_kernel_and_removed_with_the_router() {
     let Some(_ground) = Ground::enter(&["ping"]) else { return };
     let line = Line::new();
     line.h2.ip("address add 10.9.0.1/32 dev lo\naddress add fd00:9::1/128 dev lo nodad");
@@ -231,7 +231,7 @@ fn routes_of_ours_are_the_kernels_too_and_go_with_the_router() {
 }
 
 #[test]
-fn routes_of_others_are_left_to_them_by_name() {
+fn routes_of_other_protocols_are_kept_by_name() {
     let Some(_ground) = Ground::enter(&[]) else { return };
     let line = Line::new();
     line.r
@@ -325,7 +325,7 @@ fn the_id_of_a_removed_filter_is_no_other_filters() {
 }
 
 #[test]
-fn flows_are_listed_by_what_they_carry_and_forgotten() {
+fn flows_are_listed_by_traffic_and_flushed() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = router(&line);

@@ -8,7 +8,7 @@ use super::filters::{MOMENT, add, arrivals, assert_undisturbed, meet};
 use crate::support::{router, to};
 
 #[test]
-fn a_gate_changes_its_table_under_traffic() {
+fn gate_changes_its_table_under_traffic() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = router(&line);
@@ -75,7 +75,7 @@ fn gates_with_the_same_filters_are_linked_and_match_as_before() {
 }
 
 #[test]
-fn filters_name_groups_and_counters_say_what_was_dropped_until_they_are_cleared() {
+fn filters_name_groups_and_count_drops_until_cleared() {
     let Some(_ground) = Ground::enter(&["ping"]) else { return };
     let line = Line::new();
     let router = router(&line);

@@ -21,7 +21,7 @@ fn stages(packet: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn a_journey_is_told_stage_by_stage_with_decisions_and_cycles() {
+fn trace_shows_each_stage_with_decision_and_cycles() {
     let Some(_ground) = Ground::enter(&["ping"]) else { return };
     let line = Line::new();
     let router = router(&line);
@@ -59,7 +59,7 @@ fn a_journey_is_told_stage_by_stage_with_decisions_and_cycles() {
 }
 
 #[test]
-fn a_journey_that_ends_in_a_drop_says_where_and_why_and_stands_in_a_file() {
+fn trace_of_a_dropped_packet_shows_place_and_reason_also_in_a_file() {
     let Some(_ground) = Ground::enter(&["ping", "tshark"]) else { return };
     let line = Line::new();
     let router = router(&line);
@@ -82,7 +82,7 @@ fn a_journey_that_ends_in_a_drop_says_where_and_why_and_stands_in_a_file() {
 }
 
 #[test]
-fn flows_of_the_driver_come_up_while_they_are_traced_and_go_down_again() {
+fn traced_flows_leave_the_offload_and_return() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     [&line.h1, &line.h2].iter().for_each(|host| drop(host.run("ethtool -K eth0 gro on")));
@@ -110,7 +110,7 @@ fn flows_of_the_driver_come_up_while_they_are_traced_and_go_down_again() {
 }
 
 #[test]
-fn the_last_drops_are_listed_with_what_dropped_them_followed_and_written_to_a_file() {
+fn last_drops_are_listed_with_the_dropping_filter_followed_and_written_to_a_file() {
     let Some(_ground) = Ground::enter(&["ping", "tshark"]) else { return };
     let line = Line::new();
     let router = router(&line);

@@ -26,7 +26,7 @@ fn address_behind(line: &Line) {
 }
 
 #[test]
-fn routes_are_followed_as_they_come_and_go() {
+fn routes_of_the_kernel_are_followed() {
     let Some(_ground) = Ground::enter(&["ping"]) else { return };
     let line = Line::new();
     address_behind(&line);
@@ -97,7 +97,7 @@ fn next_hop_objects_share_the_flows_and_follow_their_changes() {
 }
 
 #[test]
-fn traffic_moves_to_the_other_route_when_a_link_goes_down_and_back_when_it_is_up() {
+fn traffic_moves_to_another_route_when_a_link_is_down_and_returns() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     address_behind(&line);
@@ -177,7 +177,7 @@ fn the_routers_own_addresses_arp_and_neighbour_discovery_stay_with_the_kernel() 
 }
 
 #[test]
-fn traceroute_shows_the_router_by_its_address_towards_the_asker() {
+fn traceroute_shows_the_router_by_its_address_towards_the_sender() {
     let Some(_ground) = Ground::enter(&["ping"]) else { return };
     let line = Line::new();
     let router = router(&line);
@@ -194,7 +194,7 @@ fn traceroute_shows_the_router_by_its_address_towards_the_asker() {
 }
 
 #[test]
-fn hosts_learn_a_smaller_mtu_behind_the_router_and_follow_its_changes() {
+fn hosts_learn_a_smaller_mtu_behind_the_router_and_its_changes() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let set_mtu = |mtu: u32| {
@@ -315,7 +315,7 @@ fn a_neighbour_whose_mac_address_changes_is_followed() {
 }
 
 #[test]
-fn what_leaves_by_a_device_that_is_no_port_is_handed_back_to_the_kernel() {
+fn packets_for_a_device_that_is_no_port_are_punted_to_the_kernel() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let other = Namespace::new("h3");
@@ -337,7 +337,7 @@ fn doctor(line: &Line, router: &Millrace) -> String {
 }
 
 #[test]
-fn a_router_forwards_without_the_kernels_forwarding_and_says_what_that_means() {
+fn router_forwards_with_kernel_forwarding_off_and_logs_the_effect() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     line.r.sysctl("ipv4/ip_forward", "0");
@@ -364,7 +364,7 @@ fn a_router_forwards_without_the_kernels_forwarding_and_says_what_that_means() {
 }
 
 #[test]
-fn forwarding_off_at_one_device_drops_its_packets_and_is_told() {
+fn forwarding_off_at_one_device_drops_its_packets_with_a_warning() {
     let Some(_ground) = Ground::enter(&["ping"]) else { return };
     let line = Line::new();
     line.r.sysctl("ipv4/conf/r1/forwarding", "0");

@@ -7,7 +7,7 @@ use millrace_testkit::{Ground, Line, Millrace, eventually};
 /// The kernel resolves no neighbour until duplicate address detection of its own link-local address has
 /// ended, after 1 to 2 seconds.
 #[test]
-fn no_ping_is_lost_while_a_link_comes_up() {
+fn no_ping_is_lost_while_a_link_becomes_active() {
     let Some(_ground) = Ground::enter(&["ping"]) else { return };
     let line = Line::new();
     let router = Millrace::start(&line.r, "--port r1 --port r2");

@@ -77,7 +77,7 @@ fn leaves_by_offload(router: &Millrace) -> bool {
 }
 
 #[test]
-fn a_shaper_that_is_set_while_the_router_runs_is_told_of_and_flows_leave_from_the_worker() {
+fn shaper_added_at_run_time_is_reported_and_flows_leave_the_offload() {
     let Some(_ground) = Ground::enter_alone(&["ping", "tc"]) else { return };
     let line = crate::offload::filters::line();
     let router = Millrace::start(&line.r, "--port r1 --port r2");
@@ -135,7 +135,7 @@ fn flows_leave_from_the_worker_where_a_shaper_was_there_before() {
 }
 
 #[test]
-fn a_dry_run_says_what_would_happen_and_changes_nothing() {
+fn dry_run_shows_planned_changes_and_changes_nothing() {
     let Some(_ground) = Ground::enter(&[]) else { return };
     let line = Line::new();
     let look = || line.r.run("ip -o -d link; ip route; ip -6 route; tc qdisc; ss -xl | wc -l");

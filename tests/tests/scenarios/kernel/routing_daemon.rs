@@ -301,7 +301,7 @@ fn fault_11_bgpd_killed_beside_a_living_zebra_costs_no_packet_and_leaves_no_stal
 }
 
 #[test]
-fn fault_11_bird_killed_costs_no_packet_and_leaves_no_stale_route_after_its_return() {
+fn fault_11_killed_bird_costs_no_packet_and_leaves_no_stale_route_after_its_return() {
     let Some(_ground) = Ground::enter_alone(&["ping", "bird"]) else { return };
     let line = Line::new();
     line.h2.ip("address add 10.9.0.1/32 dev lo");

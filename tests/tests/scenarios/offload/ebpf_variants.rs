@@ -56,7 +56,7 @@ fn move_to_worker_and_back(router: &Millrace, flow: &Flow) {
 }
 
 #[test]
-fn statistics_count_each_packet_once_wherever_it_is_treated() {
+fn statistics_count_each_packet_once_at_either_level() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = line();
     let router = begin(&line);
@@ -120,7 +120,7 @@ fn statistics_count_each_packet_once_wherever_it_is_treated() {
 }
 
 #[test]
-fn port_filter_drops_in_the_driver_what_it_shall_and_nothing_else() {
+fn offloaded_port_filter_drops_exactly_its_ports() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = line();
     let router = begin(&line);

@@ -36,7 +36,7 @@ fn assert_untouched(report: &FlowReport) {
 }
 
 #[test]
-fn a_link_that_flaps_beside_a_flow_in_the_driver_costs_it_nothing() {
+fn flapping_link_costs_an_offloaded_flow_beside_it_no_packet() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let (line, third, mut router) = three();
     let flow = down(&line, &router);
@@ -50,7 +50,7 @@ fn a_link_that_flaps_beside_a_flow_in_the_driver_costs_it_nothing() {
 }
 
 #[test]
-fn the_mtu_of_the_way_out_holds_in_the_driver_from_the_change_on() {
+fn egress_mtu_change_applies_to_offloaded_flows_at_once() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = line();
     let router = router(&line);
@@ -77,7 +77,7 @@ fn the_mtu_of_the_way_out_holds_in_the_driver_from_the_change_on() {
 
 /// A veth takes frames up to 4 bytes longer than its MTU.
 #[test]
-fn the_mtu_of_the_way_in_holds_in_the_driver_from_the_change_on() {
+fn ingress_mtu_change_applies_to_offloaded_flows_at_once() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = line();
     let router = router(&line);
@@ -112,7 +112,7 @@ fn the_mtu_of_the_way_in_holds_in_the_driver_from_the_change_on() {
 /// A veth whose peer has a smaller MTU drops the redirected frames that follow a packet too long for the
 /// peer.
 #[test]
-fn a_far_end_with_a_smaller_mtu_gets_each_packet_by_itself_and_loses_only_what_is_too_long() {
+fn far_end_with_a_smaller_mtu_gets_single_packets_and_loses_only_longer_ones() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = line();
     let router = router(&line);
@@ -139,7 +139,7 @@ fn a_far_end_with_a_smaller_mtu_gets_each_packet_by_itself_and_loses_only_what_i
 }
 
 #[test]
-fn a_flood_of_exceptional_packets_costs_flows_in_the_driver_nothing() {
+fn flood_of_exceptional_packets_costs_offloaded_flows_no_packet() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let (line, third, router) = three();
     let flow = down(&line, &router);

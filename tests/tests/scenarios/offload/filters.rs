@@ -37,7 +37,7 @@ fn add(router: &Millrace, action: &str, more: &[&str]) -> String {
 }
 
 #[test]
-fn a_filter_drops_a_flow_in_the_driver_and_counts_it_where_a_worker_would() {
+fn drop_filter_is_offloaded_and_counts_like_a_worker() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = line();
     let router = router(&line);
@@ -82,7 +82,7 @@ fn a_filter_drops_a_flow_in_the_driver_and_counts_it_where_a_worker_would() {
 }
 
 #[test]
-fn a_token_bucket_holds_in_the_driver_and_at_the_worker_together() {
+fn token_bucket_limits_offload_and_worker_together() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = line();
     let router = router(&line);
@@ -92,7 +92,7 @@ fn a_token_bucket_holds_in_the_driver_and_at_the_worker_together() {
 }
 
 #[test]
-fn a_token_bucket_holds_where_the_router_has_a_monotonic_clock_of_its_own() {
+fn token_bucket_holds_in_a_time_namespace() {
     let Some(_ground) = Ground::enter_alone(&["ping", "unshare"]) else { return };
     for offset in ["86400", "-3600"] {
         let line = line();

@@ -13,7 +13,7 @@ fn offloaded(router: &Millrace, port: &str) -> u64 {
 }
 
 #[test]
-fn plain_flows_go_down_and_come_up_when_something_is_bound_to_them_without_loss_or_disorder() {
+fn plain_flows_are_offloaded_and_evicted_by_a_binding_without_loss_or_reordering() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = line();
     let router = router(&line);
@@ -58,7 +58,7 @@ fn plain_flows_go_down_and_come_up_when_something_is_bound_to_them_without_loss_
 }
 
 #[test]
-fn what_changes_holds_for_flows_in_the_driver_at_once() {
+fn changes_apply_to_offloaded_flows_at_once() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = line();
     let router = router(&line);
@@ -97,7 +97,7 @@ fn what_changes_holds_for_flows_in_the_driver_at_once() {
 }
 
 #[test]
-fn a_station_that_no_longer_takes_redirected_frames_gets_them_from_the_worker() {
+fn station_that_stops_taking_redirected_frames_gets_them_from_the_worker() {
     const RATE: u32 = 5000;
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = line();
@@ -153,7 +153,7 @@ fn hosts_with_offloads_are_served_and_a_dead_router_leaves_its_flows_to_the_kern
 }
 
 #[test]
-fn flows_go_down_again_when_their_device_is_back_and_are_counted_once() {
+fn flows_are_offloaded_again_when_their_device_returns_and_counted_once() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = line();
     let router = router(&line);

@@ -11,7 +11,7 @@ use crate::support::{router, to};
 const MOVES: usize = 15;
 
 #[test]
-fn flows_are_moved_between_driver_and_worker_under_load_without_loss_or_disorder() {
+fn flows_move_between_offload_and_worker_under_load_without_loss_or_reordering() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = line();
     let router = router(&line);
@@ -52,7 +52,7 @@ fn flows_are_moved_between_driver_and_worker_under_load_without_loss_or_disorder
 }
 
 #[test]
-fn why_a_flow_is_where_it_is_is_said_and_what_cannot_be_is_refused() {
+fn level_of_a_flow_has_a_reason_and_impossible_placements_are_refused() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = line();
     let router = router(&line);

@@ -8,7 +8,7 @@ use crate::plugins::files::{COUNTER, build_source, read};
 use crate::support::{cells, router, to};
 
 #[test]
-fn a_plugin_sees_how_much_of_a_flow_waits_at_its_port() {
+fn plugin_sees_the_backlog_of_a_flow_at_its_port() {
     let Some(_ground) = Ground::enter_alone(&["ping", "clang"]) else { return };
     let line = Line::new();
     // The plugin passes packets while fewer than 20 of their flow wait in the flow's queue, at the leaf of
@@ -91,7 +91,7 @@ int32_t millrace_control(const char *name, size_t name_bytes, const uint8_t *arg
 "#;
 
 #[test]
-fn what_is_common_to_all_flows_outlives_faults_and_upgrades() {
+fn service_state_survives_faults_and_upgrades() {
     let Some(_ground) = Ground::enter_alone(&["ping", "clang"]) else { return };
     let line = Line::new();
     let keys = r#""positions":["early","late"],"messages":{"read":"the counters"},"service-state":16"#;
@@ -191,7 +191,7 @@ fn assert_map_is_listed(router: &Millrace) {
 }
 
 #[test]
-fn one_plugin_learns_in_a_map_and_another_reads_it_on_any_worker() {
+fn plugin_writes_a_map_that_another_reads_on_any_worker() {
     let Some(_ground) = Ground::enter_alone(&["ping", "clang"]) else { return };
     let line = Line::new();
     let keys = r#""positions":["early"],"capabilities":["map-read","map-write"],

@@ -28,7 +28,7 @@ fn host_companion(router: &Millrace) -> Value {
 }
 
 #[test]
-fn a_fast_half_asks_its_slow_one_and_does_what_it_says() {
+fn instance_asks_its_host_companion_and_follows_the_answer() {
     let Some(_ground) = Ground::enter_alone(&["ping", "clang"]) else { return };
     for workers in [1, 2] {
         ask_and_do(workers);

@@ -71,7 +71,7 @@ fn a_plugin_that_loops_traps_or_lies_harms_no_other_flow() {
 }
 
 #[test]
-fn what_is_no_plugin_is_refused_and_changes_nothing() {
+fn invalid_plugin_is_refused_and_changes_nothing() {
     let Some(_ground) = Ground::enter(&[]) else { return };
     let line = Line::new();
     let router = router(&line);
@@ -90,7 +90,7 @@ fn what_is_no_plugin_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn packets_are_delayed_as_long_as_they_are_told_to() {
+fn packets_are_delayed_as_configured() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = router(&line);
@@ -155,7 +155,7 @@ fn a_plugin_is_upgraded_and_rolled_back_under_load_without_a_loss() {
 }
 
 #[test]
-fn what_an_instance_fails_at_goes_on_where_its_binding_says_so() {
+fn packets_of_a_failed_call_continue_if_the_binding_bypasses() {
     let Some(_ground) = Ground::enter_alone(&["ping", "clang"]) else { return };
     let line = Line::new();
     let traps = COUNTER.replace("packets += call->count;", "__builtin_trap();");
@@ -179,7 +179,7 @@ fn what_an_instance_fails_at_goes_on_where_its_binding_says_so() {
 }
 
 #[test]
-fn a_rollback_tells_of_quarantine_or_ends_it() {
+fn rollback_reports_or_ends_a_quarantine() {
     let Some(_ground) = Ground::enter(&["ping", "clang"]) else { return };
     let line = Line::new();
     let traps = COUNTER.replace("packets += call->count;", "__builtin_trap();");
@@ -357,7 +357,7 @@ fn plugins_make_packets_write_to_the_log_and_ask_for_changes() {
 }
 
 #[test]
-fn a_plugin_that_makes_packets_of_those_it_made_comes_to_an_end() {
+fn plugin_that_answers_its_own_packets_reaches_an_end() {
     let Some(_ground) = Ground::enter(&["ping", "clang"]) else { return };
     let line = Line::new();
     let twice = COUNTER.replace(

@@ -34,7 +34,7 @@ fn memory(router: &Millrace) -> u64 {
 }
 
 #[test]
-fn instances_that_grow_get_what_they_may_have_and_no_more() {
+fn growing_instances_get_memory_up_to_their_limit() {
     let Some(_ground) = Ground::enter_alone(&["ping", "clang"]) else { return };
     let line = Line::new();
     let (keeps, traps) = (grows(&line, "keeps", ""), grows(&line, "traps", "__builtin_trap();"));

@@ -47,7 +47,7 @@ fn assert_counts(router: &Millrace, instance: &str, expected: &[(&str, u64)]) ->
 }
 
 #[test]
-fn the_syn_monitor_follows_every_handshake_and_raises_its_alarm() {
+fn syn_monitor_follows_every_handshake_and_raises_its_alarm() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = router(&line);
@@ -79,7 +79,7 @@ fn the_syn_monitor_follows_every_handshake_and_raises_its_alarm() {
 }
 
 #[test]
-fn the_ack_monitor_counts_what_comes_again_and_names_the_worst_flow() {
+fn ack_monitor_counts_retransmissions_and_names_the_worst_flow() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = router(&line);
@@ -152,7 +152,7 @@ fn the_mirror_sends_every_packet_to_both_ports_and_the_flow_is_undisturbed() {
 }
 
 #[test]
-fn the_sampler_sends_one_in_so_many_packets_and_no_other() {
+fn sampler_sends_exactly_one_in_n_packets() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let third = probe(&line, 3);

@@ -10,7 +10,7 @@ use crate::plugins::files::{COUNTER, COUNTER_KEYS, build_source_for, read};
 use crate::support::to;
 
 #[test]
-fn who_is_in_quarantine_is_there_for_commands_too_until_it_is_freed_or_let_out() {
+fn instance_in_quarantine_is_visible_to_commands_until_freed_or_released() {
     let Some(_ground) = Ground::enter(&[]) else { return };
     let line = Line::new();
     let held = |instance: &str| {
@@ -191,7 +191,7 @@ fn a_configuration_lets_no_shared_object_out_of_quarantine() {
 }
 
 #[test]
-fn a_shared_object_in_quarantine_for_its_faults_stays_there_when_an_operator_frees_it() {
+fn shared_object_in_quarantine_for_its_faults_stays_there_when_an_operator_frees_it() {
     let Some(_ground) = Ground::enter_alone(&["ping", "cc", "curl", "setpriv"]) else { return };
     let line = Line::new();
     let wrong = COUNTER.replace(

@@ -93,7 +93,7 @@ fn a_shared_object_in_rust_counts_live_traffic() {
 }
 
 #[test]
-fn shared_objects_are_refused_where_nothing_is_said_of_them() {
+fn shared_objects_are_refused_unless_configured() {
     let Some(_ground) = Ground::enter(&["cc"]) else { return };
     let line = Line::new();
     let object = build_for(&line, "native", "hello", |source| source);
@@ -213,7 +213,7 @@ fn with_crashing_instance(line: &Line, crashes: &str) -> String {
 }
 
 #[test]
-fn a_call_that_crashes_ends_the_router_by_its_signal_and_the_next_start_keeps_the_instance_in_quarantine() {
+fn crashing_call_ends_the_router_by_its_signal_and_quarantines_the_instance_at_the_next_start() {
     use std::os::unix::process::ExitStatusExt as _;
     let Some(_ground) = Ground::enter_alone(&["ping", "cc"]) else { return };
     let headers = "#include <stdlib.h>";

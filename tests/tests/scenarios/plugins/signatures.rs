@@ -5,7 +5,7 @@ use millrace_testkit::{Ground, Line, Millrace, run_to_end};
 use crate::plugins::files::build;
 
 #[test]
-fn with_a_key_in_the_configuration_only_what_it_signed_is_loaded() {
+fn configured_key_admits_only_plugins_that_it_signed() {
     let Some(_ground) = Ground::enter(&["clang"]) else { return };
     let line = Line::new();
     let versions = ["0.1.0", "0.2.0"].map(|version| {

@@ -9,7 +9,7 @@ use crate::plugins::files::{COUNTER, COUNTER_KEYS, build_source, read};
 use crate::support::{router, to};
 
 #[test]
-fn every_built_in_plugin_says_what_its_settings_and_messages_are() {
+fn every_built_in_plugin_documents_its_settings_and_messages() {
     let Some(_ground) = Ground::enter(&[]) else { return };
     let line = Line::new();
     let router = router(&line);
@@ -88,7 +88,7 @@ const WRONG: &[Case<'static>] = &[
 ];
 
 #[test]
-fn what_is_wrong_is_told_with_what_would_be_right() {
+fn errors_are_reported_with_a_remedy() {
     let Some(_ground) = Ground::enter(&[]) else { return };
     let line = Line::new();
     let router = router(&line);
@@ -113,7 +113,7 @@ fn what_is_wrong_is_told_with_what_would_be_right() {
 }
 
 #[test]
-fn a_plugin_that_needs_what_the_router_does_not_offer_is_refused_by_name() {
+fn plugin_that_needs_unavailable_features_is_refused_by_name() {
     let Some(_ground) = Ground::enter(&["clang"]) else { return };
     let line = Line::new();
     let router = router(&line);
@@ -152,7 +152,7 @@ fn with_counter(line: &Line) -> Millrace {
 }
 
 #[test]
-fn an_upgrade_at_which_the_old_version_dies_leaves_it_running() {
+fn upgrade_in_which_the_old_version_faults_keeps_it_running() {
     let Some(_ground) = Ground::enter_alone(&["ping", "clang"]) else { return };
     let line = Line::new();
     let router = with_counter(&line);

@@ -26,7 +26,7 @@ fn die_at(line: &Line, router: &Millrace, step: usize) -> Background {
 }
 
 #[test]
-fn a_router_that_dies_while_it_remembers_a_version_knows_the_old_or_the_new_one() {
+fn router_killed_while_recording_a_version_knows_the_old_or_the_new_one() {
     let Some(_ground) = Ground::enter(&["clang", "strace"]) else { return };
     let line = Line::new();
     let key = line.file("test.key").display().to_string();

@@ -56,7 +56,7 @@ fn af_xdp_forwards() {
 }
 
 #[test]
-fn af_xdp_behind_the_driver_forwards() {
+fn generic_af_xdp_forwards() {
     assert_forwards(&Case { arguments: "--driver af_xdp-generic", port: ("af_xdp", "generic"), ..USUAL });
 }
 
@@ -133,7 +133,7 @@ fn a_packet_of_9000_bytes_is_neither_cut_nor_fragmented() {
 }
 
 #[test]
-fn what_was_chosen_and_why_is_shown() {
+fn chosen_mode_and_its_reason_are_shown() {
     let Some(_ground) = Ground::enter(&[]) else { return };
     let line = Line::new();
     let said = millrace_testkit::run_to_end(&line.r, &["doctor", "r1", "--json"]);

@@ -17,7 +17,7 @@ fn row(router: &Millrace, table: &str, name: &str) -> Value {
 }
 
 #[test]
-fn processors_ports_and_switches_are_shown_with_what_they_can_do() {
+fn processors_ports_and_switches_are_shown_with_their_capabilities() {
     let Some(_ground) = Ground::enter(&[]) else { return };
     let line = Line::new();
     line.h2.run("ethtool -K eth0 gro on");
@@ -69,7 +69,7 @@ fn processors_ports_and_switches_are_shown_with_what_they_can_do() {
 }
 
 #[test]
-fn why_the_driver_forwards_no_flows_is_said_in_each_case() {
+fn reason_against_offload_is_shown_in_each_case() {
     let Some(_ground) = Ground::enter(&[]) else { return };
     let line = Line::new();
     let ports = |driver: &str| {

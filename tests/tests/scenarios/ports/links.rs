@@ -48,7 +48,7 @@ pub fn assert_flaps_cost_nothing(time: Duration) {
 }
 
 #[test]
-fn a_link_that_flaps_ends_up_as_it_was() {
+fn flapping_link_returns_to_its_first_state() {
     assert_flaps_cost_nothing(Duration::from_secs(5));
 }
 
@@ -69,7 +69,7 @@ fn the_peers_link_down_is_seen_and_counted() {
 }
 
 #[test]
-fn a_device_that_vanishes_does_not_take_the_other_ports_with_it() {
+fn vanished_device_leaves_other_ports_working() {
     let Some(_ground) = Ground::enter(&["ping"]) else { return };
     let line = Line::new();
     let third = Namespace::new("h3");
@@ -90,7 +90,7 @@ fn a_device_that_vanishes_does_not_take_the_other_ports_with_it() {
 
 /// Packets in a queue that the router doesn't read would reach the kernel and bypass the filters.
 #[test]
-fn a_device_with_more_queues_than_before_is_opened_anew() {
+fn device_with_more_queues_than_before_is_reopened() {
     let Some(_ground) = Ground::enter_alone(&["ethtool"]) else { return };
     let line = Line::new();
     let router = router(&line);

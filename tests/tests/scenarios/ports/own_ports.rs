@@ -86,17 +86,17 @@ fn assert_a_tagged_host_is_served(driver: &str) {
 }
 
 #[test]
-fn a_sub_interface_has_arp_and_echo_of_its_own_on_af_xdp() {
+fn sub_interface_has_its_own_arp_and_echo_on_af_xdp() {
     assert_a_tagged_host_is_served("af_xdp");
 }
 
 #[test]
-fn a_sub_interface_has_arp_and_echo_of_its_own_on_af_packet() {
+fn sub_interface_has_its_own_arp_and_echo_on_af_packet() {
     assert_a_tagged_host_is_served("af_packet");
 }
 
 #[test]
-fn a_tap_port_has_arp_nd_and_echo_of_its_own_and_forwards() {
+fn tap_port_has_its_own_arp_nd_and_echo_and_forwards() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let config = "[[port]]\nname = \"b\"\ndevice = \"r2\"\n\
@@ -120,7 +120,7 @@ fn a_tap_port_has_arp_nd_and_echo_of_its_own_and_forwards() {
 }
 
 #[test]
-fn an_impaired_port_loses_what_it_was_told_to_and_says_so() {
+fn impaired_port_loses_packets_as_configured_and_counts_them() {
     let Some(_ground) = Ground::enter_alone(&[]) else { return };
     let line = Line::new();
     let config = "[[port]]\nname = \"a\"\ndevice = \"r1\"\n\
@@ -140,7 +140,7 @@ fn an_impaired_port_loses_what_it_was_told_to_and_says_so() {
 }
 
 #[test]
-fn an_impaired_port_delays_as_long_as_it_was_told_to() {
+fn impaired_port_delays_packets_as_configured() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let config = "[[port]]\nname = \"a\"\ndevice = \"r1\"\n\

@@ -159,7 +159,7 @@ fn go_down_and_up(line: &Line, router: &Millrace, case: &str) {
 }
 
 #[test]
-fn flows_of_several_workers_go_down_into_the_driver_and_up_again_in_order() {
+fn flows_of_several_workers_enter_and_leave_the_offload_in_order() {
     let Some(_ground) = Ground::enter_alone(&["ping", "ethtool"]) else { return };
     let line = Line::new();
     [&line.h1, &line.h2].iter().for_each(|host| drop(host.run("ethtool -K eth0 gro on")));
@@ -193,7 +193,7 @@ fn flows_of_several_workers_go_down_into_the_driver_and_up_again_in_order() {
 
 /// Each worker has its own instance, with its own eBPF variant.
 #[test]
-fn what_is_counted_in_the_driver_for_several_workers_is_counted_once() {
+fn offloaded_packets_of_several_workers_are_counted_once() {
     let Some(_ground) = Ground::enter_alone(&["ping", "ethtool"]) else { return };
     let line = Line::new();
     [&line.h1, &line.h2].iter().for_each(|host| drop(host.run("ethtool -K eth0 gro on")));

@@ -152,7 +152,7 @@ fn remove(router: &Millrace, words: &[&str]) {
 }
 
 #[test]
-fn what_waits_in_a_removed_class_goes_to_the_leaf_that_was_named_in_order() {
+fn packets_of_a_removed_class_go_to_the_named_leaf_in_order() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = ready(&line);
@@ -178,7 +178,7 @@ fn what_waits_in_a_removed_class_goes_to_the_leaf_that_was_named_in_order() {
 }
 
 #[test]
-fn what_waits_in_a_removed_class_is_dropped_and_counted_where_no_leaf_was_named() {
+fn packets_of_a_removed_class_are_dropped_and_counted_without_a_named_leaf() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = ready(&line);
@@ -199,7 +199,7 @@ fn what_waits_in_a_removed_class_is_dropped_and_counted_where_no_leaf_was_named(
 
 /// A TAP device accepts no packets while its owner has set it down.
 #[test]
-fn a_tap_device_that_takes_nothing_costs_its_own_packets_only() {
+fn stalled_tap_device_costs_only_its_own_packets() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let config = "[[port]]\nname = \"r1\"\ndevice = \"r1\"\n[[port]]\nname = \"r2\"\ndevice = \"r2\"\n\

@@ -5,7 +5,7 @@ use millrace_testkit::{Ground, Line};
 use super::live_traffic::{node, refuses, shaped};
 
 #[test]
-fn what_can_not_be_promised_is_refused_with_its_reason() {
+fn impossible_promise_is_refused_with_its_reason() {
     let Some(_ground) = Ground::enter(&["ping"]) else { return };
     let line = Line::new();
     let router = shaped(&line);

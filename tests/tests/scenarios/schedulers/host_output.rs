@@ -24,7 +24,7 @@ fn devices(line: &Line) -> String {
 }
 
 #[test]
-fn it_is_caught_while_the_port_has_a_scheduler() {
+fn host_output_is_redirected_while_the_port_has_a_scheduler() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = router(&line);
@@ -90,17 +90,17 @@ fn keeps_to_the_rate(arguments: &str) {
 }
 
 #[test]
-fn it_keeps_to_the_rate_of_a_port_by_af_xdp() {
+fn host_output_keeps_to_the_rate_of_an_af_xdp_port() {
     keeps_to_the_rate("");
 }
 
 #[test]
-fn it_keeps_to_the_rate_of_a_port_by_af_packet_and_is_not_caught_again() {
+fn host_output_keeps_to_the_rate_of_an_af_packet_port_and_is_redirected_once() {
     keeps_to_the_rate("--driver af_packet");
 }
 
 #[test]
-fn it_keeps_to_the_rate_of_a_port_of_several_workers() {
+fn host_output_keeps_to_the_rate_of_a_port_of_several_workers() {
     keeps_to_the_rate("--workers 2");
 }
 
@@ -130,7 +130,7 @@ fn three_to_one(line: &Line) -> Millrace {
 }
 
 #[test]
-fn it_shares_the_link_with_what_is_forwarded_as_weights_say() {
+fn host_output_shares_the_link_with_forwarded_packets_by_weight() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = three_to_one(&line);
@@ -151,7 +151,7 @@ fn it_shares_the_link_with_what_is_forwarded_as_weights_say() {
 }
 
 #[test]
-fn a_setting_says_which_filters_it_meets_and_whether_it_is_caught() {
+fn host_output_setting_selects_filters_and_redirection() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = three_to_one(&line);
@@ -186,7 +186,7 @@ fn a_setting_says_which_filters_it_meets_and_whether_it_is_caught() {
 }
 
 #[test]
-fn the_kernel_sends_itself_again_when_the_router_is_killed_or_its_device_comes_back() {
+fn kernel_sends_directly_again_when_the_router_is_killed_or_its_device_returns() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let before = devices(&line);

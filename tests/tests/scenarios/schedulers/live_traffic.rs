@@ -131,7 +131,7 @@ fn two_greedy_flows(line: &Line) -> (Millrace, Flow, Flow) {
 }
 
 #[test]
-fn a_flow_with_a_reservation_gets_that_and_no_more_whatever_it_sends() {
+fn flow_with_a_reservation_gets_exactly_its_rate_at_any_load() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let (router, reserved, other) = two_greedy_flows(&line);
@@ -235,7 +235,7 @@ fn queues_are_shown_and_changed() {
 }
 
 #[test]
-fn what_queues_can_not_be_told_leaves_what_they_were_told() {
+fn refused_queue_setting_keeps_the_previous_one() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let (router, first, second) = two_greedy_flows(&line);
@@ -288,7 +288,7 @@ fn what_queues_can_not_be_told_leaves_what_they_were_told() {
 }
 
 #[test]
-fn a_full_queue_drops_its_own_and_no_other_port_waits_for_it() {
+fn full_queue_drops_its_own_packets_and_delays_no_other_port() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = router(&line);
@@ -431,7 +431,7 @@ fn a_slow_port_and_a_plugin_that_holds_leave_packet_memory_to_others() {
 }
 
 #[test]
-fn a_worker_that_was_away_makes_up_for_no_more_than_two_packets() {
+fn stalled_worker_catches_up_by_at_most_two_packets() {
     let Some(_ground) = Ground::enter_alone(&["ping"]) else { return };
     let line = Line::new();
     let router = shaped(&line);

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_those_between_two_looks_and_empty_panels_take_no_room() {
+    fn rates_compare_two_snapshots_and_empty_panels_take_no_room() {
         let start = Instant::now();
         let mut screen = Screen::new(look(start, 1000, 1.0));
         let first = drawn(&screen);
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn how_fast_flows_come_into_the_driver_and_are_evicted_is_told() {
+    fn offload_rates_are_shown() {
         let start = Instant::now();
         let look = |seconds: u64, evicted: u64| {
             let mut look = look(start + Duration::from_secs(seconds), 1000, 1.0);
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_screen_stays_as_it_is() {
+    fn paused_screen_does_not_change() {
         let start = Instant::now();
         let mut screen = Screen::new(look(start, 1000, 1.0));
         screen.hold_or_go_on();
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_to_be_confirmed_is_told_as_long_as_it_does() {
+    fn unconfirmed_revision_is_shown_until_confirmed() {
         let mut one = look(Instant::now(), 1000, 1.0);
         assert!(!drawn(&Screen::new(look(Instant::now(), 1000, 1.0))).contains("waits"));
         one.status["pending"] = json!({"revision": 7, "seconds": 14});

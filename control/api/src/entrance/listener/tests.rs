@@ -6,7 +6,7 @@ use super::*;
 use crate::test_directory::TestDirectory;
 
 #[tokio::test]
-async fn a_socket_has_mode_0660_and_goes_with_its_listener() {
+async fn socket_has_mode_0660_and_is_removed_with_its_listener() {
     let directory = TestDirectory::new();
     let path = directory.join("deep/down/r.sock");
     let listener = Listener::bind(&path).unwrap();
@@ -20,7 +20,7 @@ async fn a_socket_has_mode_0660_and_goes_with_its_listener() {
 }
 
 #[tokio::test]
-async fn an_occupied_socket_names_its_holder_and_stays() {
+async fn occupied_socket_names_its_owner_and_stays() {
     let directory = TestDirectory::new();
     let path = directory.join("r.sock");
     let first = Listener::bind(&path).unwrap();
@@ -63,7 +63,7 @@ async fn of_many_that_replace_a_dead_socket_one_wins() {
 }
 
 #[tokio::test]
-async fn what_is_no_socket_stays() {
+async fn file_at_the_socket_path_stays() {
     let directory = TestDirectory::new();
     let path = directory.join("notes");
     fs::write(&path, "dear diary").unwrap();
@@ -73,7 +73,7 @@ async fn what_is_no_socket_stays() {
 }
 
 #[tokio::test]
-async fn impossible_paths_say_so_in_one_line() {
+async fn impossible_paths_are_reported_in_one_line() {
     let directory = TestDirectory::new();
     let long = Listener::bind(&directory.join(&"x".repeat(200))).unwrap_err();
     assert!(matches!(long, ApiError::TooLong { length, .. } if length > 200), "{long}");

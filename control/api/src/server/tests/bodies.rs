@@ -12,7 +12,7 @@ async fn almost_sent(socket: &Path, length: usize) -> UnixStream {
 }
 
 #[tokio::test]
-async fn a_body_that_is_said_to_be_too_long_is_refused_before_it_comes() {
+async fn body_declared_too_long_is_refused_before_arrival() {
     let server = Server::start().await;
     for (path, length) in [("/instances", (1 << 20) + 1), ("/configuration", (64 << 20) + 1)] {
         let mut client = UnixStream::connect(server.socket()).await.unwrap();
@@ -28,7 +28,7 @@ async fn a_body_that_is_said_to_be_too_long_is_refused_before_it_comes() {
 }
 
 #[tokio::test]
-async fn long_bodies_share_a_memory_and_short_ones_get_through() {
+async fn long_bodies_share_a_memory_budget_and_short_bodies_pass() {
     let server = Server::start().await;
     let socket = server.socket();
     let third = || request(&socket, "POST", "/routes", vec![b' '; 1 << 20].into());
@@ -55,7 +55,7 @@ async fn long_bodies_share_a_memory_and_short_ones_get_through() {
 }
 
 #[tokio::test]
-async fn what_is_said_to_be_no_json_is_not_read() {
+async fn body_with_another_media_type_is_not_read() {
     let server = Server::start().await;
     for (kind, expected) in [
         ("application/json", 404),
@@ -74,7 +74,7 @@ async fn what_is_said_to_be_no_json_is_not_read() {
 }
 
 #[tokio::test]
-async fn a_body_is_refused_where_it_would_not_be_read() {
+async fn body_is_refused_where_none_is_read() {
     let server = Server::start().await;
     let mut count = 0;
     for resource in catalogue() {
@@ -127,7 +127,7 @@ async fn a_change_is_made_only_where_the_tag_holds() {
 }
 
 #[tokio::test]
-async fn who_has_what_there_is_is_not_sent_it_again() {
+async fn client_with_the_current_etag_gets_304() {
     let server = Server::start().await;
     let new = json!({"plugin": "statistics", "name": "s1"}).to_string();
     server.ask("POST", "/instances", new).await;
@@ -151,7 +151,7 @@ async fn who_has_what_there_is_is_not_sent_it_again() {
 }
 
 #[tokio::test]
-async fn a_tag_is_refused_where_it_would_not_be_looked_at() {
+async fn if_match_is_refused_where_it_has_no_effect() {
     let server = Server::start().await;
     for resource in catalogue() {
         let path = resource.path.replace("{id}", "1").replace(['{', '}'], "");

@@ -89,7 +89,7 @@ fn each_operation_that_is_no_question_stands_in_a_list() {
 }
 
 #[test]
-fn no_operation_needs_a_lower_role_than_what_it_can_cause() {
+fn no_operation_needs_a_lower_role_than_its_effects() {
     for resource in catalogue() {
         for endpoint in resource.endpoints {
             let (least, method) = (endpoint.effect.least_role(), endpoint.method);
@@ -156,7 +156,7 @@ async fn lines(server: &Server) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn every_change_stands_in_the_audit_log_once_with_what_came_of_it_and_the_revision_that_it_led_to() {
+async fn every_change_is_audited_once_with_outcome_and_revision() {
     let server = Server::start().await;
     let mut led = Vec::new();
     for change in CHANGES.iter().chain(OTHERS) {
@@ -187,7 +187,7 @@ async fn every_change_stands_in_the_audit_log_once_with_what_came_of_it_and_the_
 }
 
 #[tokio::test]
-async fn the_audit_log_tells_the_revision_that_is_confirmed_or_gone_back_to() {
+async fn audit_log_names_the_confirmed_or_reverted_revision() {
     let server = Server::start().await;
     let text = CONFIG.replace("dport 25", "dport 26");
     let order = |confirm| json!({"text": text, "confirm": confirm}).to_string();

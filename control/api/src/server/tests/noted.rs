@@ -29,7 +29,7 @@ async fn changes_and_refusals_are_noted_and_questions_are_not() {
 }
 
 #[tokio::test]
-async fn who_looks_at_packets_is_noted_with_place_and_filter() {
+async fn captures_and_traces_are_audited_with_place_and_filter() {
     let server = Server::start().await;
     let wanted = "/capture?count=1&gate=firewall&filter=proto%20udp%20dport%2053";
     let capture = request(&server.socket(), "GET", wanted, Bytes::new()).await;
@@ -50,7 +50,7 @@ async fn who_looks_at_packets_is_noted_with_place_and_filter() {
 }
 
 #[tokio::test]
-async fn a_change_whose_client_goes_before_it_is_answered_is_noted() {
+async fn change_of_a_client_that_disconnects_is_audited() {
     let server = Server::start().await;
     let (_end, ending) = watch::channel(false);
     let interface = Arc::new(Interface::at(&server.socket(), None));
@@ -71,7 +71,7 @@ async fn a_change_whose_client_goes_before_it_is_answered_is_noted() {
 }
 
 #[tokio::test]
-async fn a_change_is_answered_when_its_line_is_written_and_a_disk_that_stalls_is_not_waited_for_long() {
+async fn change_is_answered_after_its_audit_line_or_a_short_wait_for_a_stalled_disk() {
     let folder = TestDirectory::new();
     let path = folder.join("audit.jsonl");
     nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn every_listed_resource_answers_each_of_its_methods_and_no_other() {
+async fn every_resource_answers_each_of_its_methods_and_no_other() {
     let server = Server::start().await;
     let (_, list) = server.ask("GET", "/", "").await;
     let all = catalogue();
@@ -201,7 +201,7 @@ const WRONG: &[(&str, &str, &str, u16, &str)] = &[
 ];
 
 #[tokio::test]
-async fn errors_are_problems_that_say_what_would_be_right() {
+async fn errors_are_problem_details_with_a_remedy() {
     let server = Server::start().await;
     let large = format!("{{\"packet\": \"{}\"}}", "x".repeat(2 << 20));
     let too_large = ("POST", "/lookup", &*large, 413, "the limit of this operation is 1048576 bytes");
@@ -222,7 +222,7 @@ async fn errors_are_problems_that_say_what_would_be_right() {
 }
 
 #[tokio::test]
-async fn a_configuration_is_applied_in_the_name_of_who_sent_it() {
+async fn configuration_is_applied_in_the_name_of_its_sender() {
     let server = Server::start().await;
     // The body is longer than the limit of other operations.
     let text = format!("{}{}", "# a comment\n".repeat(200_000), CONFIG.replace("dport 25", "dport 26"));

@@ -101,7 +101,7 @@ async fn a_capture_has_one_place() {
 }
 
 #[tokio::test]
-async fn a_capture_ends_when_its_client_goes() {
+async fn capture_ends_when_its_client_disconnects() {
     let server = Server::start().await;
     let capture = async || request(&server.socket(), "GET", "/capture", Bytes::new()).await;
     let mut captures = Vec::new();

@@ -112,7 +112,7 @@ fn problem(key: &str, (status, answer): &(StatusCode, Value)) -> Option<String> 
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_body_is_told_by_its_key_in_words_of_ours() {
+async fn body_errors_name_the_key_in_the_projects_wording() {
     let (server, mut problems) = (Server::start().await, Vec::new());
     for resource in catalogue() {
         for Endpoint { method, body, .. } in resource.endpoints {
@@ -134,7 +134,7 @@ async fn what_is_wrong_with_a_body_is_told_by_its_key_in_words_of_ours() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_an_argument_is_told_by_its_key_in_words_of_ours() {
+async fn argument_errors_name_the_key_in_the_projects_wording() {
     let (server, mut problems) = (Server::start().await, Vec::new());
     for resource in catalogue() {
         for Endpoint { method, arguments, .. } in resource.endpoints {

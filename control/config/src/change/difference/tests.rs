@@ -48,7 +48,7 @@ fn after(from: &str, to: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_means_the_same_differs_in_nothing() {
+fn equivalent_configurations_have_no_difference() {
     for (from, to) in [
         ("proto tcp dport 25", "dport 25   proto tcp"),
         ("action = \"drop\"", "action = \" drop\"\ngate = \"route\""),
@@ -66,7 +66,7 @@ fn what_means_the_same_differs_in_nothing() {
 }
 
 #[test]
-fn each_difference_is_the_command_that_makes_it() {
+fn each_difference_is_the_command_that_produces_it() {
     for (from, to, command) in [
         ("icmp-rate = 100", "icmp-rate = 200", "router set icmp-rate=200"),
         ("icmp-rate = 100", "", "router set icmp-rate=1000"),
@@ -109,7 +109,7 @@ fn an_instance_of_another_plugin_is_free_of_bindings_first() {
 }
 
 #[test]
-fn what_others_need_comes_first_and_goes_last() {
+fn dependencies_are_added_first_and_removed_last() {
     let less = BASE.split("[[gate]]").next().unwrap().to_owned();
     let away = commands(BASE, &less);
     assert_eq!(
@@ -236,7 +236,7 @@ fn a_new_default_leaf_and_the_heir_are_in_the_commands() {
 }
 
 #[test]
-fn every_change_undoes_its_inverse() {
+fn every_change_reverts_its_inverse() {
     let less = BASE.split("[[gate]]").next().unwrap().replace("icmp-rate = 100", "icmp-rate = 7");
     let there = config(BASE).difference(&config(&less)).changes;
     let back: Vec<Change> = there.iter().rev().cloned().map(Change::inverse).collect();

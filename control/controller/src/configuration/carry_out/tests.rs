@@ -140,7 +140,7 @@ fn step(error: &str) -> (usize, String) {
 }
 
 #[test]
-fn whichever_question_a_worker_does_not_answer_all_is_unmade_and_the_step_is_named() {
+fn unanswered_command_reverts_all_steps_and_names_the_step() {
     with_silence(async |router, silence| {
         let (before, other) = (seen(router).await, other());
         let changes = planned(router, &other).await;

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leaf_of_another_kind_keeps_its_packets_wherever_it_stands_then() {
+    fn leaf_of_another_kind_keeps_its_packets_at_any_place() {
         let top = r#"{ name = "top", kind = "priority" }"#;
         let one = r#"{ name = "a", kind = "fifo", under = "top", level = 0 }"#;
         let other = r#"{ name = "b", kind = "fifo", under = "top", level = 1 }"#;
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_goes_ahead_of_a_rate_than_makes_up_for_a_late_worker_or_two_packets() {
+    fn catch_up_is_limited_to_a_late_worker_or_two_packets() {
         for rate in [64_000, 10_000_000, 100_000_000, 1_000_000_000, 100_000_000_000] {
             let link = link_rate(Some(Bits(rate)));
             let mut port = LinkScheduler::new(link, LinkOverhead::Ethernet, BufferLimits::default()).unwrap();

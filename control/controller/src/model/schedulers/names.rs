@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_number_that_was_longest_at_no_port_is_given_anew_and_only_when_none_is_fresh() {
+    fn least_recently_used_number_is_reused_when_no_fresh_number_is_left() {
         let mut names = Names::default();
         let none = |_: &HashMap<String, QueueId>| HashSet::new();
         for number in 0..MOST {

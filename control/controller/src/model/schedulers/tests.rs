@@ -19,7 +19,7 @@ const TREE: &str = r#"
         ]"#;
 
 #[test]
-fn a_tree_becomes_changes_in_its_order() {
+fn tree_becomes_changes_in_its_order() {
     let schedulers = planned(TREE).unwrap();
     let begin = schedulers.begin().unwrap();
     let [(PortId(0), changes)] = &begin[..] else { panic!("{begin:?}") };
@@ -31,7 +31,7 @@ fn a_tree_becomes_changes_in_its_order() {
 }
 
 #[test]
-fn another_rate_of_the_port_is_told_to_those_who_need_it() {
+fn new_port_rate_reaches_dependent_nodes() {
     let of = |rate: &str| {
         let node = r#"node = [{ name = "top", kind = "priority" },
                 { name = "a", kind = "fifo", under = "top", level = 1, manage = "red" },
@@ -72,7 +72,7 @@ fn errors_name_nodes_instead_of_numbers() {
 }
 
 #[test]
-fn a_node_goes_with_all_below_it() {
+fn node_is_removed_with_all_descendants() {
     let schedulers = planned(TREE).unwrap();
     let scheduler = &schedulers.ports[&PortId(0)];
     assert_eq!(below(scheduler, "top"), HashSet::from(["top", "voice", "rest"]));
@@ -81,7 +81,7 @@ fn a_node_goes_with_all_below_it() {
 
 /// With quadratic run time, this test would take minutes.
 #[test]
-fn forty_thousand_leaves_go_with_the_node_above_them() {
+fn forty_thousand_leaves_are_removed_with_their_parent() {
     let planned = planned(TREE).unwrap();
     let mut large = planned.ports[&PortId(0)].clone();
     let leaf = large.node[2].clone();

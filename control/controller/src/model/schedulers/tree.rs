@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_of_a_file_are_whole_and_told_apart_where_they_stand() {
+    fn flows_of_a_file_are_complete_and_checked_in_place() {
         let refused = |flows: &[&str]| {
             let flow = |flow: &&str| format!("{{ queue = \"a\", flow = \"{flow}\", rate = \"1mbit\" }}");
             let flows: Vec<String> = flows.iter().map(flow).collect();
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_of_the_port_are_told_where_they_stand() {
+    fn port_settings_are_checked_in_place() {
         let port = "[[port]]\nname = \"wan\"\nkind = \"memory\"\n[port.scheduler]\nnode = [{ name = \"a\", kind = \"fifo\" }]\n";
         for (setting, text) in [
             ("default = \"b\"", "f:6:11: scheduler of port \"wan\": no node is named \"b\""),

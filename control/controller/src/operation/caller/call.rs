@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_body_is_recorded_by_its_length() {
+    fn long_body_is_recorded_by_its_length() {
         let brief = |body: &[u8]| Content::Body(body.to_vec()).brief().unwrap();
         assert_eq!(brief(br#"{"origin": "a.toml"}"#)["origin"], "a.toml");
         assert_eq!(brief(b"{nonsense"), "{nonsense");

@@ -98,7 +98,7 @@ impl Drop for Bench {
 }
 
 #[test]
-fn a_signed_plugin_is_loaded_and_its_signer_known() {
+fn signed_plugin_is_loaded_with_its_signer() {
     let mut bench = Bench::new("signed", "");
     let path = bench.write_signed("a.wasm", &module("a", "1.0.0", ""));
     assert_eq!(bench.load(&path), Ok("a"));
@@ -130,7 +130,7 @@ fn no_plugin_is_loaded_of_which_a_bit_was_changed() {
 }
 
 #[test]
-fn what_an_unknown_key_has_signed_is_refused() {
+fn plugin_signed_by_an_unknown_key_is_refused() {
     let mut bench = Bench::new("key", "");
     let path = bench.write("a.wasm", &module("a", "1.0.0", ""));
     let other = generate(&bench.folder.join("other.key")).unwrap();
@@ -140,7 +140,7 @@ fn what_an_unknown_key_has_signed_is_refused() {
 }
 
 #[test]
-fn what_is_unsigned_is_loaded_only_where_that_is_allowed() {
+fn unsigned_plugin_is_loaded_only_if_allowed() {
     let mut strict = Bench::new("refuse", "");
     let path = strict.write("a.wasm", &module("a", "1.0.0", ""));
     assert!(strict.load(&path).unwrap_err().contains("it is unsigned"));
@@ -175,7 +175,7 @@ fn a_signature_of_another_plugin_is_of_no_use() {
 }
 
 #[test]
-fn versions_do_not_go_back_unless_that_is_said() {
+fn version_downgrade_is_refused_unless_allowed() {
     let mut bench = Bench::new("back", "");
     let new = bench.write_signed("new.wasm", &module("a", "1.10.0", ""));
     let old = bench.write_signed("old.wasm", &module("a", "1.9.0", ""));
@@ -190,7 +190,7 @@ fn versions_do_not_go_back_unless_that_is_said() {
 }
 
 #[test]
-fn what_cannot_be_remembered_is_not_loaded() {
+fn plugin_without_a_stored_version_record_is_not_loaded() {
     let mut bench = Bench::new("forgets", "");
     // The lock file can't be opened, so no version can be stored.
     let state = bench.folder.join("state");
@@ -207,7 +207,7 @@ fn what_cannot_be_remembered_is_not_loaded() {
 }
 
 #[test]
-fn a_file_that_is_swapped_after_it_was_read_changes_nothing() {
+fn file_replaced_after_reading_changes_nothing() {
     let bench = Bench::new("swap", "");
     let admitted = Admitted::of(&bench.model);
     let path = bench.write_signed("a.wasm", &module("a", "1.0.0", "good"));
@@ -309,7 +309,7 @@ fn a_shared_object_is_signed_and_checked_like_a_module() {
 }
 
 #[test]
-fn the_version_of_a_host_companion_does_not_go_back_either() {
+fn version_downgrade_of_a_host_companion_is_refused() {
     let mut bench = Bench::new("slow-version", "");
     let fast = bench
         .write_signed("fast.wasm", &module_with(r#""host-companion": "slow.wasm""#, "fast", "1.0.0", ""));

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_lost_is_said_once_for_all_workers() {
+    fn lost_state_is_reported_once_for_all_workers() {
         let (name, from, to) = ("p", "1.0.0", "1.0.1");
         let (instances, lost) = (Vec::new(), Vec::new());
         let mut view = UpgradeView { name, from, to, instances, state: 0, lost, shadow: None };

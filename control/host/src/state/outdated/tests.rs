@@ -193,7 +193,7 @@ fn switches_announced_before_their_device_survive_a_list() {
 }
 
 #[test]
-fn an_unknown_address_that_goes_keeps_its_routes_if_another_device_has_it() {
+fn removed_unknown_address_keeps_its_routes_if_another_device_has_the_address() {
     let lost = an_address(1, SHARED, false);
     let from = |prefix| RouteEntry { preferred_source: Some(lost.address), ..entry(prefix, &[hop(1, "")]) };
     for (is_held, routes) in [(true, 2), (false, 0)] {
@@ -208,7 +208,7 @@ fn an_unknown_address_that_goes_keeps_its_routes_if_another_device_has_it() {
 }
 
 #[test]
-fn a_listed_group_loses_its_members_on_a_removed_device() {
+fn listed_group_loses_members_on_a_removed_device() {
     for id in [1, 9] {
         let cases = [(vec![2, 3], BTreeSet::from([3, id])), (vec![2], BTreeSet::from([3]))];
         for (members, remaining) in cases {
@@ -282,7 +282,7 @@ fn a_change_of_a_next_hop_object_outdates_no_other_listed_route() {
 }
 
 #[test]
-fn a_listed_object_that_has_changed_its_device_keeps_its_group() {
+fn listed_object_with_a_changed_device_keeps_its_group() {
     // The mirror has missed the change from device 1 to device 2.
     let mut state = HostState::default();
     let route = RouteEntry { next_hop_id: Some(9), ..entry("10.1.0.0/16", &[hop(2, "")]) };

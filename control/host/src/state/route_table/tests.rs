@@ -68,7 +68,7 @@ fn a_change_of_a_next_hop_object_replaces_no_other_route() {
 }
 
 #[test]
-fn a_repeated_notification_leaves_a_route_in_its_place() {
+fn repeated_notification_leaves_a_route_in_place() {
     let mut state = two_ports();
     let [first, second] = [1, 2].map(|device| entry(V4, &[hop(device, "")]));
     let mut list = vec![link(1, true, true), link(2, true, true)];
@@ -80,7 +80,7 @@ fn a_repeated_notification_leaves_a_route_in_its_place() {
 }
 
 #[test]
-fn a_notification_moves_a_route_that_the_list_under_way_has_brought() {
+fn notification_moves_a_route_of_the_list_under_way() {
     let mut state = two_ports();
     let [first, second] = [1, 2].map(|device| entry(V4, &[hop(device, "")]));
     let mut changes = Vec::new();

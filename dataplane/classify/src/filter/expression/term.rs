@@ -238,7 +238,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_term_has_packets_where_it_has_filters(
+        fn term_matches_packets_of_its_filters(
             source in proptest::option::of(any_net()),
             destination in proptest::option::of(any_net()),
             outside_source in proptest::collection::vec(any_net(), 0..12),

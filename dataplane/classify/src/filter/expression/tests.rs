@@ -104,7 +104,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn alternatives_match_exactly_what_the_expression_says(
+    fn alternatives_match_exactly_the_packets_of_the_expression(
         said in any_said(), candidates in prop::collection::vec(any_candidate(), 1..32),
     ) {
         match said.text().parse::<FilterExpression>() {
@@ -122,7 +122,7 @@ proptest! {
     }
 
     #[test]
-    fn a_selection_matches_exactly_what_the_expression_says(
+    fn selection_matches_exactly_the_packets_of_the_expression(
         said in any_said(), candidates in prop::collection::vec(any_candidate(), 1..32),
     ) {
         match said.text().parse::<Selection>() {
@@ -141,7 +141,7 @@ proptest! {
     }
 
     #[test]
-    fn a_flow_may_match_exactly_when_one_of_its_packets_does(
+    fn flow_may_match_exactly_if_one_of_its_packets_matches(
         said in any_said(), candidates in prop::collection::vec(any_candidate(), 1..8),
     ) {
         if let Ok(selection) = said.text().parse::<Selection>() {
@@ -154,7 +154,7 @@ proptest! {
     }
 
     #[test]
-    fn expressions_print_as_they_read_back(said in any_said()) {
+    fn expressions_round_trip(said in any_said()) {
         if let Ok(expression) = said.text().parse::<FilterExpression>() {
             prop_assert_eq!(expression.to_string().parse(), Ok(expression));
         }
@@ -210,7 +210,7 @@ fn words_of_tcpdump_mean_the_same_as_keywords() {
 }
 
 #[test]
-fn wrong_expressions_say_what_would_be_right() {
+fn invalid_expressions_are_refused_with_a_remedy() {
     for (text, problem) in [
         ("tcp or udp and dport 80", "`and` and `or` are mixed without parentheses; add parentheses"),
         (
@@ -284,7 +284,7 @@ fn a_typo_of_each_word_leads_to_the_word() {
 }
 
 #[test]
-fn long_expressions_that_combine_many_filters_are_refused_before_they_are_combined() {
+fn expressions_that_combine_many_filters_are_refused_before_combination() {
     let ports = |first: u16| (0..60).map(|port| (first + 2 * port).to_string()).collect::<Vec<_>>().join(",");
     let many = format!("udp sport {} dport {}", ports(100), ports(1000));
     let text = format!("({many}){}", " and udp".repeat(1500));
@@ -309,7 +309,7 @@ fn the_complement_of_ports_holds_packets_without_ports() {
 }
 
 #[test]
-fn a_packet_is_compared_with_alternatives_of_its_protocol_alone() {
+fn packet_is_compared_only_with_alternatives_of_its_protocol() {
     let compiled = selection("not port 80").compile(resolve).unwrap();
     let count = |protocol| compiled.compared(protocol);
     assert!(selection("not port 80").terms() > 250 && count(6) <= 6 && count(50) == count(6) + 1);
@@ -377,7 +377,7 @@ fn the_complement_of_an_address_fits_into_a_filter_table() {
 }
 
 #[test]
-fn a_complement_beyond_a_filter_table_is_refused_with_its_number_and_a_remedy() {
+fn complement_beyond_a_filter_table_is_refused_with_its_size_and_a_remedy() {
     for (text, number) in [
         ("not host 2001:db8::1", "expands to 16385 filters"),
         ("not net 2001:db8::/64", "expands to 4097 filters"),
@@ -409,7 +409,7 @@ fn a_selection_counts_a_comparison_for_each_term_and_each_excluded_prefix() {
 }
 
 #[test]
-fn an_expression_of_many_excluded_hosts_is_refused_before_they_are_combined() {
+fn expression_of_many_excluded_hosts_is_refused_before_combination() {
     let hosts = |side: &str, net: u32| {
         let hosts: Vec<String> = (1..=362).map(|host| format!("not {side} {net:x}::{host:x}")).collect();
         hosts.join(" or ")

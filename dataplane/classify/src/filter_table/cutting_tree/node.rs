@@ -243,7 +243,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_point_goes_the_way_of_its_part(
+        fn point_descends_to_its_part(
             mut bounds in prop::collection::vec(any::<u32>(), 0..PARTS), value: u32, at in 0..PARTS, dimension in 0..MOST,
         ) {
             bounds.sort_unstable();

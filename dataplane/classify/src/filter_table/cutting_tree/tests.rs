@@ -44,7 +44,7 @@ fn one_by_one<const W: usize>(tree: &Tree<W>, keys: &[Key<W>]) -> Vec<Found> {
 
 proptest! {
     #[test]
-    fn under_any_changes_it_finds_what_the_oracle_finds(
+    fn table_matches_like_the_oracle_under_any_changes(
         changes in prop::collection::vec(any_change(), 0..300),
         candidates in prop::collection::vec(any_candidate(), 1..70),
     ) {
@@ -72,7 +72,7 @@ fn any_crowded_filter() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn among_crowded_filters_it_finds_what_the_oracle_finds(
+    fn table_matches_like_the_oracle_among_crowded_filters(
         changes in prop::collection::vec((any_crowded_filter(), 0_i32..2, any::<Option<prop::sample::Index>>()), 50..400),
         packets in prop::collection::vec((0_u32..64, 0_u32..64, 0_u16..130, 0_u16..130), 64),
     ) {
@@ -101,7 +101,7 @@ proptest! {
 }
 
 #[test]
-fn a_filter_keeps_its_id_when_it_comes_from_another_table() {
+fn filter_keeps_its_id_when_moved_from_another_table() {
     let mut old = LinearOracle::new();
     let ids = ["proto tcp", "src 10.0.0.0/8", "*"].map(|text| old.insert(compiled(text), 0, text));
     old.remove(ids[0]);

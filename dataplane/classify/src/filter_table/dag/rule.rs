@@ -219,7 +219,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_rule_matches_what_its_filter_matches(filter in any_filter(), candidate in any_candidate()) {
+        fn rule_matches_like_its_filter(filter in any_filter(), candidate in any_candidate()) {
             let filter = filter.compile(resolve).unwrap();
             let rule = Rule::new(FilterId(0), &filter);
             prop_assert_eq!(rule.matches(&Seen::new(&candidate)), filter.matches(&candidate));

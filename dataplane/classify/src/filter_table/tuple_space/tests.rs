@@ -9,7 +9,7 @@ use crate::filter_table::against_oracle::{any_change, change_and_compare};
 
 proptest! {
     #[test]
-    fn under_any_changes_it_finds_what_the_oracle_finds(
+    fn table_matches_like_the_oracle_under_any_changes(
         changes in prop::collection::vec(any_change(), 0..200),
         candidates in prop::collection::vec(any_candidate(), 1..40),
     ) {
@@ -18,7 +18,7 @@ proptest! {
 }
 
 #[test]
-fn a_filter_keeps_its_id_when_it_comes_from_another_table() {
+fn filter_keeps_its_id_when_moved_from_another_table() {
     let mut old = LinearOracle::new();
     let ids = ["proto tcp", "src 10.0.0.0/8", "*"].map(|text| old.insert(compiled(text), 0, text));
     old.remove(ids[0]);

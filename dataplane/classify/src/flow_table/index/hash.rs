@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_have_a_hash_that_is_the_same_whatever_port_they_come_in_by() {
+    fn flow_hash_is_independent_of_the_ingress_port() {
         let (a, b) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
         let of = |source, port| flow_hash(&FlowKey::v4(a, b, 17, (source, 53), PortId(port)), 3);
         assert_eq!((of(1, 1), of(2, 1)), (of(1, 2), of(2, PortId::NONE.0)));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_base_record_has_the_hash_of_its_flow() {
+    fn base_record_has_the_hash_of_its_flow() {
         let hash = FlowHash::new(7);
         assert_eq!(hash.with_variant(99, 0), 99);
         let variants: HashSet<u64> = (0..1000).map(|variant| hash.with_variant(99, variant)).collect();

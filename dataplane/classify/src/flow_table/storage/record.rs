@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_comes_back_from_its_parts() {
+    fn key_is_restored_from_its_parts() {
         let four = FlowKey::v4([1, 2, 3, 4].into(), [5, 6, 7, 8].into(), 17, (9, 10), PortId(11));
         let six = FlowKey::v6(
             "2001:db8:1:2:3:4:5:6".parse().unwrap(),
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn coarse_time_goes_on_where_its_ticks_start_over() {
+    fn coarse_time_continues_after_a_tick_wrap() {
         let wrap = Instant::from_nanos(1 << (TICK_SHIFT + TICK_BITS));
         let second = Duration::from_secs(1);
         let before = Instant::from_nanos(wrap.as_nanos() - second.as_nanos() as u64);
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_has_passed_when_its_ticks_say_so() {
+    fn elapsed_time_follows_its_ticks() {
         for start in [0, 1, 5_000_000, 16_777_215, 16_777_216, 1_000_000_007] {
             for time in [0, 1, 16_777_215, 16_777_216, 30_000_000, 1_000_000_000] {
                 let (from, wait) = (Instant::from_nanos(start), Duration::from_nanos(time));

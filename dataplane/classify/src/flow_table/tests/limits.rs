@@ -82,7 +82,7 @@ fn the_capacity_doubles_up_to_the_maximum_and_nothing_is_lost() {
 }
 
 #[test]
-fn batches_of_any_length_find_what_single_searches_find() {
+fn batched_lookups_equal_single_lookups() {
     let mut table = table(8, 1024);
     (0..50).for_each(|flow| _ = insert(&mut table, flow * 2, Instant::ZERO).unwrap());
     let keys: Vec<FlowKey> = (0..100).map(key).collect();
@@ -96,7 +96,7 @@ fn batches_of_any_length_find_what_single_searches_find() {
 }
 
 #[test]
-fn an_index_stays_valid_until_the_end_of_its_record_is_read() {
+fn index_is_valid_until_its_end_record_is_read() {
     let mut table = table(1, 1);
     let index = insert(&mut table, 1, Instant::ZERO).unwrap();
     let other = insert(&mut table, 2, Instant::ZERO).unwrap();
@@ -116,7 +116,7 @@ fn an_index_stays_valid_until_the_end_of_its_record_is_read() {
 }
 
 #[test]
-fn established_flows_keep_their_records_in_a_flood_of_new_ones() {
+fn established_flows_keep_records_in_a_flood_of_new_flows() {
     let mut table = table(1024, 4096);
     let established: Vec<FlowIndex> =
         (0..3000).map(|flow| establish(&mut table, flow, Instant::ZERO)).collect();
@@ -146,7 +146,7 @@ fn new_flows_take_their_share_of_established_records_and_then_each_others() {
 }
 
 #[test]
-fn new_flows_that_come_between_each_other_are_established_in_a_table_full_of_old_ones() {
+fn interleaved_new_flows_are_established_in_a_full_table() {
     let mut table = table(512, 512);
     (0..512).for_each(|flow| _ = establish(&mut table, flow, Instant::ZERO));
     let later = Instant::ZERO + Duration::from_secs(1);
@@ -199,7 +199,7 @@ fn a_flood_of_flows_with_state_displaces_itself_and_no_other_state() {
 }
 
 #[test]
-fn one_that_may_go_among_many_that_may_not_is_found_by_further_calls() {
+fn single_recyclable_record_is_found_by_further_calls() {
     let mut table = table(4096, 4096);
     for flow in 0..4096 {
         let index = establish(&mut table, flow, Instant::ZERO);
@@ -211,7 +211,7 @@ fn one_that_may_go_among_many_that_may_not_is_found_by_further_calls() {
 }
 
 #[test]
-fn what_is_recycled_without_probation_was_not_used_for_long() {
+fn record_recycled_without_probation_was_idle() {
     let size = 4096;
     let mut table = table(size, size);
     let steps: Vec<Instant> = (0..size as u64).map(|step| Instant::from_nanos(step << 24)).collect();
@@ -285,7 +285,7 @@ fn alike() -> Vec<FlowKey> {
 }
 
 #[test]
-fn keys_and_variants_of_one_hash_are_told_apart() {
+fn keys_and_variants_with_equal_hashes_are_distinguished() {
     let (mut table, now) = (table(1024, 1024), Instant::ZERO);
     let keys = alike();
     // Hash of the base record whose variant has this hash.
@@ -313,7 +313,7 @@ fn keys_and_variants_of_one_hash_are_told_apart() {
 }
 
 #[test]
-fn records_that_collide_recycle_each_other_but_not_reserved_ones() {
+fn colliding_records_recycle_each_other_but_not_reserved_records() {
     let mut table = table(1024, 1024);
     let mut colliding = |flow, reserved| {
         let made = table.insert(&key(flow), 42, 0, answer(flow), Instant::from_millis(u64::from(flow)));
@@ -349,7 +349,7 @@ fn a_group_that_is_full_displaces_no_record_while_the_table_has_room() {
 }
 
 #[test]
-fn a_flow_that_goes_on_does_not_expire() {
+fn active_flow_does_not_expire() {
     let mut table = table(8, 1024);
     let (busy, quiet) = (establish(&mut table, 1, Instant::ZERO), establish(&mut table, 2, Instant::ZERO));
     table.set_reserved(quiet, true);
@@ -374,7 +374,7 @@ fn a_flow_that_goes_on_does_not_expire() {
 }
 
 #[test]
-fn one_step_of_maintenance_ends_no_more_than_its_budget() {
+fn maintenance_step_keeps_its_budget() {
     // A larger budget visits more records; the number of ends stays bounded.
     for (budget, most) in [(10, 10), (100_000, ENDS_AT_ONCE)] {
         let mut table = table(4096, 4096);

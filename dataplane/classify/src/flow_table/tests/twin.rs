@@ -311,27 +311,27 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_table_that_grows_is_its_twin(
+    fn growing_table_equals_its_model(
         initial in 1_u32..20, steps in prop::collection::vec(step(), 1..150),
     ) {
         run(Pair::new(initial, 4096, Hashes::Own, Instant::ZERO), steps);
     }
 
     #[test]
-    fn a_table_that_is_full_is_its_twin(
+    fn full_table_equals_its_model(
         initial in 1_u32..20, more in 0_u32..40, steps in prop::collection::vec(step(), 1..150),
     ) {
         run(Pair::new(initial, initial + more, Hashes::Own, Instant::from_millis(12_345)), steps);
     }
 
     #[test]
-    fn a_table_whose_time_starts_over_is_its_twin(steps in prop::collection::vec(step(), 1..150)) {
+    fn table_equals_its_model_across_a_time_wrap(steps in prop::collection::vec(step(), 1..150)) {
         let start = Instant::from_nanos((1 << 52) - 1_000_000_000);
         run(Pair::new(8, 64, Hashes::Own, start), steps);
     }
 
     #[test]
-    fn a_table_whose_buckets_spill_is_its_twin(steps in prop::collection::vec(step(), 1..150)) {
+    fn table_with_spilled_buckets_equals_its_model(steps in prop::collection::vec(step(), 1..150)) {
         // A group has 64 places: the model can't check records recycled for collisions.
         run(Pair::new(4, 60, Hashes::Few, Instant::ZERO), steps);
     }

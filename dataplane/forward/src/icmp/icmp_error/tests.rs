@@ -46,7 +46,7 @@ fn icmp6(octets: &[u8]) -> (u8, u8, u32) {
 }
 
 #[test]
-fn types_and_codes_are_those_of_the_family() {
+fn types_and_codes_match_the_family() {
     let gateway = Ipv4Addr::new(10, 0, 0, 253);
     type Header = Option<(u8, u8, u32)>;
     let rows: [(&str, IcmpError, Header, Header); 13] = [
@@ -79,7 +79,7 @@ fn types_and_codes_are_those_of_the_family() {
 
 /// Test case IE-06.
 #[test]
-fn an_ipv4_error_quotes_what_fits_into_576_bytes() {
+fn ipv4_error_quotes_up_to_576_bytes() {
     for len in [0, 7, 519, 520, 521, 1372] {
         let bytes = udp4(&vec![0x5a; len]);
         let error = error_about(&bytes, IcmpError::TtlExpired).unwrap();
@@ -90,7 +90,7 @@ fn an_ipv4_error_quotes_what_fits_into_576_bytes() {
 
 /// Test case V6-08.
 #[test]
-fn an_ipv6_error_quotes_what_fits_into_1280_bytes() {
+fn ipv6_error_quotes_up_to_1280_bytes() {
     for len in [0, 1183, 1184, 1185, 1400, 8000] {
         let bytes = udp6(&vec![0x5a; len]);
         let error = error_about(&bytes, IcmpError::TtlExpired).unwrap();
@@ -139,7 +139,7 @@ fn ipv4_errors_are_not_answered_and_echoes_are() {
 
 /// Test cases IE-02, IE-03 and IE-04.
 #[test]
-fn ipv4_packets_to_many_or_from_nobody_are_not_answered() {
+fn ipv4_packets_to_groups_or_from_invalid_sources_are_not_answered() {
     for destination in ["224.0.1.1", "255.255.255.255", "239.1.1.1"] {
         let mut bytes = udp4(b"x");
         change4(&mut bytes, |header| header.set_dst(destination.parse().unwrap()));

@@ -238,7 +238,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_largest_port_yields_its_weakest_oldest_neighbour(
+        fn largest_port_yields_its_oldest_unconfirmed_neighbour(
             steps in proptest::collection::vec((0u16..4, 0u8..8, any::<u8>(), any::<u16>(), prop::bool::weighted(0.8)), 0..120),
         ) {
             let (mut places, mut oracle) = (Places::new(RateLimit::default(), 1), Oracle::default());

@@ -170,7 +170,7 @@ fn group_addresses_are_not_stations() {
 
 /// Test case AR-03.
 #[test]
-fn a_conflict_is_told_and_defended_once_in_ten_seconds() {
+fn address_conflict_is_reported_and_defended_once_in_ten_seconds() {
     let mut bench = Bench::new();
     bench.resolver.add_own(key(1));
     let conflict = |defend| vec![Action::Conflict { key: key(1), mac: MAC, defend }];
@@ -183,7 +183,7 @@ fn a_conflict_is_told_and_defended_once_in_ten_seconds() {
 
 /// Test case ND-04: override bit 0 and 1.
 #[test]
-fn an_advertisement_without_override_keeps_the_station_but_doubts_it() {
+fn advertisement_without_override_keeps_the_mac_address_and_starts_a_probe() {
     let mut bench = Bench::resolved();
     assert!(!bench.heard(OTHER, Heard::Advertisement { solicited: true, overrides: false }, 1));
     assert_eq!(bench.taken(), []);
@@ -194,7 +194,7 @@ fn an_advertisement_without_override_keeps_the_station_but_doubts_it() {
 }
 
 #[test]
-fn who_asks_for_us_is_known_from_then_on() {
+fn sender_of_a_request_for_an_own_address_is_learned() {
     let mut bench = Bench::new();
     assert!(bench.heard(MAC, Heard::Solicitation, 0));
     assert_eq!(bench.taken(), [Action::Resolved { key: key(1), mac: MAC }]);
@@ -334,7 +334,7 @@ fn scan_leaves_requests_to_new_neighbours_of_others() {
 
 /// A port that has forgotten all of its neighbours keeps its count of requests.
 #[test]
-fn requests_of_a_port_are_counted_on_when_its_last_neighbour_is_forgotten() {
+fn request_count_of_a_port_continues_after_its_last_neighbour_is_removed() {
     let requests = RateLimit { per_second: 1, burst: 50 };
     let settings = ResolverSettings { requests, ..ResolverSettings::default() };
     let (mut resolver, mut actions) = (Resolver::new(settings, 1), Vec::new());
@@ -367,7 +367,7 @@ fn requests_are_limited_for_each_link() {
 }
 
 #[test]
-fn a_link_that_goes_down_takes_what_was_learned_and_leaves_what_was_configured() {
+fn link_down_removes_learned_and_keeps_static_neighbours() {
     let (mut resolver, mut actions) = (Resolver::new(ResolverSettings::default(), 1), Vec::new());
     resolver.set_static(key(1), MAC, &mut actions);
     assert_eq!(resolver.solicit(key(2), HOST, second(0), &mut actions), Solicited::Pending);

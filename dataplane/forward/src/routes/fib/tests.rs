@@ -84,7 +84,7 @@ fn a_number_that_was_not_given_is_refused() {
 }
 
 #[test]
-fn many_prefixes_share_one_route_and_its_number_returns() {
+fn many_prefixes_share_a_route_and_its_number_is_released() {
     let mut fib = SharedFib::new().unwrap();
     let reader = fib.reader();
     let prefix = |third| Ipv4Net::new_assert(Ipv4Addr::new(10, 0, third, 0), 24).into();
@@ -160,7 +160,7 @@ fn a_number_that_is_asked_for_again_is_not_lost_with_an_earlier_epoch() {
 }
 
 #[test]
-fn a_prefix_keeps_a_number_of_its_own_while_its_route_is_the_same() {
+fn prefix_keeps_its_own_number_while_its_route_is_unchanged() {
     let mut fib = SharedFib::new().unwrap();
     let own = |fib: &mut SharedFib, prefix: &str, gateway: &str| {
         let (index, is_new) = fib.intern_own(net(prefix), via(gateway), 2);
@@ -179,7 +179,7 @@ fn a_prefix_keeps_a_number_of_its_own_while_its_route_is_the_same() {
 }
 
 #[test]
-fn a_number_that_somebody_keeps_is_used_again_later() {
+fn number_held_by_a_reader_is_reused_later() {
     let mut fib = SharedFib::new().unwrap();
     for prefix in ["10.0.0.0/8", "11.0.0.0/8"] {
         let (index, _) = fib.intern_own(net(prefix), via("10.9.0.1"), 100);

@@ -35,19 +35,19 @@ fn compare<A: PrefixBits>(operations: &[(bool, A, u8, u32)]) -> Result<(), TestC
 
 proptest! {
     #[test]
-    fn ipv4_answers_are_those_of_the_linear_oracle(operations in operations4()) {
+    fn ipv4_lookups_equal_the_linear_oracle(operations in operations4()) {
         compare(&operations)?;
     }
 
     #[test]
-    fn ipv6_answers_are_those_of_the_linear_oracle(operations in operations6()) {
+    fn ipv6_lookups_equal_the_linear_oracle(operations in operations6()) {
         compare(&operations)?;
     }
 }
 
 /// Test case FW-01.
 #[test]
-fn random_addresses_find_what_the_oracle_finds() {
+fn random_lookups_equal_the_oracle() {
     let (mut table, mut oracle) = (RouteTable::new(), LinearOracle::default());
     let mut random = Random::new(1);
     for value in 0..200 {

@@ -90,12 +90,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn ipv4_answers_are_those_of_the_linear_oracle(operations in operations4().prop_map(affordable)) {
+    fn ipv4_lookups_equal_the_linear_oracle(operations in operations4().prop_map(affordable)) {
         compare(&operations)?;
     }
 
     #[test]
-    fn ipv6_answers_are_those_of_the_linear_oracle(operations in operations6()) {
+    fn ipv6_lookups_equal_the_linear_oracle(operations in operations6()) {
         compare(&operations)?;
     }
 }
@@ -156,7 +156,7 @@ fn a_crowd_of_ipv6_prefixes_is_found() {
 
 /// Test case FW-01: whole octets full of host prefixes, which make the largest possible nodes.
 #[test]
-fn every_octet_may_have_its_own_value() {
+fn every_octet_may_have_a_separate_value() {
     let mut table = SharedTable::<u32>::new().unwrap();
     let reader = table.reader::<4>();
     let values: Vec<u32> = (0..256).collect();
@@ -194,7 +194,7 @@ fn nodes_are_used_again_only_when_readers_have_gone_on() {
 }
 
 #[test]
-fn a_full_table_refuses_and_stays_as_it_was() {
+fn full_table_refuses_and_is_unchanged() {
     let mut table = SharedTable::<u128>::over(Slots::with_lines(64).unwrap());
     let reader = table.reader::<16>();
     let address = |number: u128| 0x2001_0db8 << 96 | number << 80 | 1;

@@ -59,7 +59,7 @@ fn workers_that_fill_the_cache_at_once_lose_none_of_each_others_flows() {
 }
 
 #[test]
-fn what_a_program_reads_while_entries_change_hands_is_of_one_flow() {
+fn program_reads_one_flows_entry_during_concurrent_reuse() {
     if !can_load() {
         return;
     }

@@ -12,7 +12,7 @@ use crate::commands::{Command, DeviceCommand, OpenedDevice};
 use crate::ports::DeviceId;
 
 #[test]
-fn entries_end_by_what_a_receiver_records() {
+fn recorded_invalidation_ends_entries() {
     let mut wrong = Vec::new();
     for (name, command, ends) in RECEIVERS.into_iter().flatten() {
         let mut world = World::new();

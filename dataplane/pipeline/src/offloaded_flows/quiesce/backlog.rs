@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mark_is_passed_when_the_marked_backlog_has_left_whatever_the_backlog_is_now() {
+    fn mark_is_passed_when_the_marked_backlog_has_left_regardless_of_the_current_backlog() {
         let (one, other) = (PortId(1), PortId(2));
         let mut mark = BacklogMark::default();
         let (first, second) = (Backlog { sent: 100, waiting: 30 }, Backlog { sent: 7, waiting: 1 });

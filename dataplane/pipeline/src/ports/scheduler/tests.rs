@@ -28,7 +28,7 @@ fn packet(pool: &Pool, queue: u16) -> Packet {
 }
 
 #[test]
-fn packets_go_to_the_queue_that_they_name_or_the_default_one() {
+fn packets_go_to_the_named_queue_or_the_default_queue() {
     let pool = Pool::new(16).unwrap();
     let fifo = || NodeKind::Fifo(Default::default());
     let mut scheduler = scheduler(&[
@@ -48,7 +48,7 @@ fn packets_go_to_the_queue_that_they_name_or_the_default_one() {
 }
 
 #[test]
-fn what_is_sent_to_a_removed_leaf_waits_behind_what_was_moved_until_the_leaf_is_there_again() {
+fn packets_for_a_removed_leaf_wait_behind_moved_packets_until_the_leaf_returns() {
     let pool = Pool::new(64).unwrap();
     let fifo = || NodeKind::Fifo(Default::default());
     let leaf = |node: u16| add(node, Some(1), Share::Level(node.into()), fifo());
@@ -94,7 +94,7 @@ fn what_is_sent_to_a_removed_leaf_waits_behind_what_was_moved_until_the_leaf_is_
 }
 
 #[test]
-fn what_names_a_removed_leaf_goes_to_the_default_one_once_nothing_can_be_overtaken() {
+fn packets_for_a_removed_leaf_go_to_the_default_leaf_once_order_is_safe() {
     let pool = Pool::new(64).unwrap();
     let leaf = |node: u16| add(node, Some(1), Share::Level(node.into()), NodeKind::Fifo(Default::default()));
     let mut scheduler =
@@ -117,7 +117,7 @@ fn what_names_a_removed_leaf_goes_to_the_default_one_once_nothing_can_be_overtak
 }
 
 #[test]
-fn a_leaf_becomes_another_and_what_comes_waits_behind_what_is_there() {
+fn leaf_of_a_new_kind_queues_arrivals_behind_its_old_packets() {
     let pool = Pool::new(16).unwrap();
     let mut scheduler = scheduler(&[add(1, None, Share::Only, NodeKind::Fifo(Default::default()))]);
     let (mut drops, mut sent) = (Vec::new(), Vec::new());
@@ -135,7 +135,7 @@ fn a_leaf_becomes_another_and_what_comes_waits_behind_what_is_there() {
 }
 
 #[test]
-fn a_port_waits_for_its_rate() {
+fn port_waits_for_its_rate() {
     let pool = Pool::new(16).unwrap();
     let mut scheduler = scheduler(&[
         add(1, None, Share::Only, NodeKind::Fifo(Default::default())),
@@ -152,7 +152,7 @@ fn a_port_waits_for_its_rate() {
 }
 
 #[test]
-fn what_fq_codel_drops_for_one_that_is_refused_is_counted() {
+fn drops_of_fq_codel_for_a_refused_packet_are_counted() {
     let pool = Pool::new(256).unwrap();
     let mut scheduler = PortScheduler::new(64, 0).unwrap();
     let mut drops = Vec::new();
@@ -180,7 +180,7 @@ fn what_fq_codel_drops_for_one_that_is_refused_is_counted() {
 }
 
 #[test]
-fn what_a_removed_node_held_is_dropped_and_counted() {
+fn packets_of_a_removed_node_are_dropped_and_counted() {
     let pool = Pool::new(16).unwrap();
     let mut scheduler = scheduler(&[add(1, None, Share::Only, NodeKind::Fifo(Default::default()))]);
     let mut drops = Vec::new();
@@ -193,7 +193,7 @@ fn what_a_removed_node_held_is_dropped_and_counted() {
 
 /// Work that grows with the square of the number of leaves would take minutes here.
 #[test]
-fn forty_thousand_leaves_go_one_by_one_and_what_is_sent_to_them_goes_to_one_that_stays() {
+fn forty_thousand_removed_leaves_send_their_packets_to_a_remaining_leaf() {
     const LEAVES: u16 = 40_000;
     let fifo = || NodeKind::Fifo(Default::default());
     let mut drops = Vec::new();
@@ -225,7 +225,7 @@ fn forty_thousand_leaves_go_one_by_one_and_what_is_sent_to_them_goes_to_one_that
 }
 
 #[test]
-fn the_default_is_the_first_leaf_that_is_left_whatever_goes_and_comes() {
+fn default_is_the_first_remaining_leaf_after_any_change() {
     let fifo = || NodeKind::Fifo(Default::default());
     let leaf = |node: u16| add(node, Some(1), Share::Level(node.into()), fifo());
     let remove = |node: u16| ScheduleChange::Remove { node: QueueId(node), to: None };

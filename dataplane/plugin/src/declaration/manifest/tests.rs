@@ -21,7 +21,7 @@ fn refusal(key: &str, value: Value) -> String {
 }
 
 #[test]
-fn features_are_what_it_says_and_what_its_keys_come_to() {
+fn features_are_the_declared_and_the_implied_ones() {
     assert_eq!(with("window", json!(64)).unwrap().features, Features::NONE);
     assert_eq!(with("features", json!(["hold"])).unwrap().features, Features::HOLD);
     assert_eq!(with("capabilities", json!(["timer"])).unwrap().features, Features::TIMERS);
@@ -34,7 +34,7 @@ fn features_are_what_it_says_and_what_its_keys_come_to() {
 }
 
 #[test]
-fn features_that_the_router_lacks_are_told_before_keys_that_it_does_not_know() {
+fn missing_features_are_reported_before_unknown_keys() {
     let mut later = smallest();
     later["features"] = json!(["hold", "teleport", "clone"]);
     later["clones"] = json!(3);
@@ -51,7 +51,7 @@ fn features_that_the_router_lacks_are_told_before_keys_that_it_does_not_know() {
 }
 
 #[test]
-fn values_of_another_type_are_told_with_the_right_one() {
+fn values_of_a_wrong_type_are_refused_with_the_right_type() {
     let whole = "the manifest's \"window\": \"x\" is not right; give a whole number";
     assert_eq!(refusal("window", json!("x")), whole);
     let names = "the manifest's \"counters\": [1] is not right; give a list of names";
@@ -62,7 +62,7 @@ fn values_of_another_type_are_told_with_the_right_one() {
 }
 
 #[test]
-fn what_is_left_out_has_its_default() {
+fn absent_keys_have_defaults() {
     let manifest = Manifest::parse(smallest().to_string().as_bytes()).unwrap();
     assert_eq!((manifest.window, manifest.state.flow, manifest.state.version), (128, 0, 0));
     assert_eq!((manifest.period, manifest.cost), (None, None));
@@ -97,7 +97,7 @@ fn unknown_names_are_refused_with_the_nearest() {
 }
 
 #[test]
-fn another_version_is_told_before_anything_else() {
+fn another_version_is_reported_first() {
     let newer = json!({ "abi": 2, "novelty": true });
     assert_eq!(Manifest::parse(newer.to_string().as_bytes()), Err(ManifestError::WrongAbi(2)));
 }
@@ -167,7 +167,7 @@ fn maps_have_names_of_their_own_and_bounds() {
 }
 
 #[test]
-fn what_must_be_there_is_asked_for() {
+fn missing_mandatory_keys_are_reported() {
     for key in ["abi", "name", "version", "summary", "positions"] {
         let mut manifest = smallest();
         manifest.as_object_mut().unwrap().remove(key);
@@ -177,7 +177,7 @@ fn what_must_be_there_is_asked_for() {
 }
 
 #[test]
-fn what_is_no_object_or_too_long_is_refused() {
+fn non_object_or_overlong_manifest_is_refused() {
     assert!(matches!(Manifest::parse(b"[1]"), Err(ManifestError::NotAnObject(_))));
     assert!(matches!(Manifest::parse(b"{"), Err(ManifestError::NotAnObject(_))));
     assert_eq!(Manifest::parse(&vec![b' '; 65_537]), Err(ManifestError::TooLarge(65_537)));

@@ -163,7 +163,7 @@ fn paths_of_packets_at_instances_stay() {
 }
 
 #[test]
-fn users_of_a_freed_id_are_no_users_of_its_next_path() {
+fn users_of_a_freed_id_are_not_users_of_the_next_path() {
     let (mut paths, mut now) = (collected_at_once(), Instant::ZERO);
     let id = paths.intern(&stages(0));
     let mut free = |paths: &mut Paths| {

@@ -105,7 +105,7 @@ fn with_reader() -> (Unit, Attached) {
 }
 
 #[test]
-fn each_worker_writes_its_own_copy_and_reads_all() {
+fn each_worker_writes_its_copy_and_reads_all() {
     let (_unit, attached) = with_reader();
     let mut attached = attached.lock().unwrap();
     let [last_writer, first_writer, last_reader, first_reader] = &mut attached[..] else { panic!() };
@@ -123,7 +123,7 @@ fn each_worker_writes_its_own_copy_and_reads_all() {
 }
 
 #[test]
-fn what_is_read_stays() {
+fn read_map_stays() {
     let (mut unit, _) = with_reader();
     let refused = said(unit.free_instance("w").unwrap_err());
     assert!(
@@ -137,7 +137,7 @@ fn what_is_read_stays() {
 }
 
 #[test]
-fn what_others_name_stays_as_it_is_named() {
+fn map_named_by_other_instances_keeps_its_name() {
     let (mut unit, _) = with_reader();
     let next = json!({ "next": "r" }).as_object().cloned().unwrap();
     let (_, change) = unit.create_instance("mapped", "first", next).unwrap();
@@ -151,7 +151,7 @@ fn what_others_name_stays_as_it_is_named() {
 }
 
 #[test]
-fn what_names_no_map_is_refused() {
+fn unknown_map_is_refused() {
     let (mut unit, _) = with_reader();
     let mut refused = |list: &str| said(unit.create_instance("mapped", "x", settings(list)).unwrap_err());
     assert!(refused("w").contains("\"w\" is not a map name: give INSTANCE/MAP"));
@@ -160,7 +160,7 @@ fn what_names_no_map_is_refused() {
 }
 
 #[test]
-fn a_version_that_declares_a_map_alike_goes_on_with_it() {
+fn version_with_an_equal_map_declaration_keeps_the_map() {
     let (mut unit, attached) = with_reader();
     let before = unit.instance_registry().map_named("w", "b").unwrap();
     // A version that lacks a map with a reader, or changes the shape of such a map, can't replace the plugin.

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_refused() {
+    fn non_object_is_refused() {
         assert!(matches!(check(b""), Err(ObjectError::NotAnObject(_))));
         assert!(matches!(check(b"\0asm\x01\0\0\0"), Err(ObjectError::NotAnObject(_))));
         assert!(matches!(check(b"\x7fELF"), Err(ObjectError::NotAnObject(_))));

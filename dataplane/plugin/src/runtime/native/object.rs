@@ -257,14 +257,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sealed_is_changed_by_nobody() {
+    fn sealed_file_cannot_be_changed() {
         let mut file = sealed(b"some bytes").unwrap();
         assert!(file.write_all(b"more").is_err());
         assert!(file.set_len(4).is_err());
     }
 
     #[test]
-    fn what_the_system_does_not_load_is_refused_with_its_reason() {
+    fn object_refused_by_the_loader_is_refused_with_its_reason() {
         let error = Object::load(b"no object").unwrap_err().to_string();
         assert!(
             error.starts_with("the shared object can't be loaded: ") && !error.contains("/proc"),

@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_artifact_stands_for_its_module() {
+    fn artifact_identifies_its_module() {
         let sandbox = Sandbox::new(SandboxSettings::default()).unwrap();
         let wasm = module("");
         let artifact = sandbox.compile(&wasm).unwrap().artifact().unwrap();

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tier_is_named_as_it_is_read() {
+    fn tier_names_round_trip() {
         for tier in [Tier::Baseline, Tier::Optimised] {
             assert_eq!(tier.name().parse(), Ok(tier));
         }

@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_field_stands_at_its_place() {
+    fn every_field_has_its_offset() {
         let packet = RawPacket {
             size: 0x0101,
             flags: 0x0202,
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backlog_has_every_field_at_its_place() {
+    fn every_field_of_a_backlog_has_its_offset() {
         let backlog = RawBacklog {
             size: 0x0101,
             of: 0x0202,
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_and_ends_of_flows_are_as_long_as_they_say() {
+    fn calls_and_flow_ends_have_their_declared_lengths() {
         let call = RawCall { size: 24, packet_size: 64, count: 3, now: 1 << 40, packets: 4096 };
         let bytes = call_bytes(&call);
         assert_eq!((bytes[0], bytes[2], bytes[4], bytes[13], bytes[17]), (24, 64, 3, 1, 16));

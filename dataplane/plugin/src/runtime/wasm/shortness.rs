@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_twice_as_hard_after_each_call_that_was_not_short() {
+    fn threshold_doubles_after_each_call_that_was_not_short() {
         let mut shortness = Shortness::new(1024);
         assert_eq!(calls_until_shown(&mut shortness), 1024);
         shortness.note(1, false);
@@ -74,21 +74,21 @@ mod tests {
     }
 
     #[test]
-    fn a_long_call_before_it_is_shown_begins_the_count_anew() {
+    fn long_call_before_the_proof_restarts_the_count() {
         let mut shortness = Shortness::new(1024);
         (0..1023).for_each(|_| shortness.note(1, true));
         shortness.note(1, false);
         assert_eq!(calls_until_shown(&mut shortness), 1024);
     }
     #[test]
-    fn without_a_number_it_is_never_shown() {
+    fn shortness_is_never_proven_without_a_count() {
         let mut shortness = Shortness { needed: u32::MAX, seen: u32::MAX - 1, most: 1 };
         shortness.note(1, true);
         assert!(!shortness.is_shown(1) && !Shortness::new(0).is_shown(1));
     }
 
     #[test]
-    fn it_is_shown_for_as_many_at_once_as_there_were() {
+    fn shortness_is_proven_for_all_calls_counted_at_once() {
         let mut shortness = Shortness::new(4);
         (0..4).for_each(|_| shortness.note(2, true));
         assert!(shortness.is_shown(2) && !shortness.is_shown(3));

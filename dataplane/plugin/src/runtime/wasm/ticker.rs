@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_ends_when_it_is_dropped_awake_or_asleep() {
+    fn ticker_ends_when_dropped_awake_or_asleep() {
         let engine = Engine::default();
         drop(Ticker::new(vec![engine.clone()], Duration::from_micros(50)).unwrap());
         let ticker = Ticker::new(vec![engine], Duration::from_micros(50)).unwrap();
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_wakes_it() {
+    fn call_wakes_the_ticker() {
         let ticker = Ticker::new(vec![Engine::default()], Duration::from_micros(50)).unwrap();
         while !ticker.state.asleep.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_millis(1));
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn it_goes_on_while_a_call_does_however_long_and_sleeps_after_its_end() {
+    fn ticker_runs_during_a_call_and_sleeps_after_its_end() {
         let ticker = Ticker::new(vec![Engine::default()], Duration::from_micros(50)).unwrap();
         let (calls, idle) = (ticker.caller(), ticker.caller());
         let running = ticker.start(&calls);

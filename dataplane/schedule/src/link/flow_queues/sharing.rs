@@ -69,7 +69,7 @@ mod tests {
     proptest! {
         /// Compares the marks with a model queue: every flow with packets in the queue is marked.
         #[test]
-        fn who_waits_is_marked(steps in prop::collection::vec((0_u32..200, 0_u8..5), 1..2000)) {
+        fn waiting_flow_is_marked(steps in prop::collection::vec((0_u32..200, 0_u8..5), 1..2000)) {
             let (mut sharing, mut queue) = (Sharing::default(), VecDeque::new());
             for (flow, step) in steps {
                 match step {
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stopped_loses_its_mark_while_another_goes_on() {
+    fn stopped_flow_loses_its_mark_while_another_continues() {
         let mut sharing = Sharing::default();
         sharing.note(FlowNumber(1));
         for _ in 0..3 {

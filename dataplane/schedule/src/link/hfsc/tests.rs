@@ -222,7 +222,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn heaps_choose_what_a_look_at_every_class_does(
+    fn heaps_choose_like_a_scan_of_all_classes(
         inners in prop::collection::vec((0_usize..3, any::<u8>(), curves()), 0..4),
         leaves in prop::collection::vec((0_usize..5, any::<u8>(), curves()), 1..9),
         steps in prop::collection::vec((0_u64..2_000_000, 0_usize..9, 40_u32..1500, prop::bool::weighted(0.5)), 1..300),
@@ -329,7 +329,7 @@ proptest! {
 
 /// Checks a first piece that lasts longer than the clock, at a low rate.
 #[test]
-fn first_piece_of_an_endless_curve_goes_on_where_it_is_cut() {
+fn first_piece_of_an_endless_curve_continues_where_cut() {
     let curve = Curve { first: Rate(16_000), duration: u64::MAX, then: Rate(8_000) };
     let second = 1_000_000_000;
     let mut running = Running::new(&curve, second, 0);

@@ -43,7 +43,7 @@ fn a_proper_solicitation_is_believed() {
 }
 
 #[test]
-fn each_rule_on_solicitations_has_its_own_fault() {
+fn each_rule_on_solicitations_has_a_separate_error() {
     let repr = solicitation("fe80::1", Some(MAC));
     let (src, dst) = (address("fe80::2"), address("ff02::1:ff00:1"));
     let mut data = emitted(&repr, src, dst);
@@ -97,7 +97,7 @@ fn other_types_are_refused() {
 }
 
 #[test]
-fn a_quote_is_cut_to_whole_units_and_to_what_the_length_can_count() {
+fn quote_is_cut_to_whole_units_and_the_maximum_of_its_length_field() {
     let quote = [0x60; 3000];
     let (target, destination) = (address("fe80::9"), address("2001:db8::1"));
     for (len, want) in [(0, 0), (7, 0), (8, 8), (47, 40), (3000, 2032)] {
@@ -111,7 +111,7 @@ fn a_quote_is_cut_to_whole_units_and_to_what_the_length_can_count() {
 
 proptest! {
     #[test]
-    fn parse_gives_back_what_emit_wrote(which in 0usize..3, flags: u8, target: u128, destination: u128,
+    fn parse_inverts_emit(which in 0usize..3, flags: u8, target: u128, destination: u128,
                                         link: Option<[u8; 6]>, units in 0usize..40) {
         let (target, destination, link) = (target.into(), destination.into(), link.map(MacAddr));
         let quote = vec![0x61; units * 8];

@@ -42,7 +42,7 @@ fn a_whole_packet_is_sane_with_or_without_link_padding() {
 }
 
 #[test]
-fn each_rule_of_rfc_1812_has_its_own_fault() {
+fn each_rule_of_rfc_1812_has_a_separate_error() {
     for len in 0..HEADER_LEN {
         assert_eq!(fault(&packet(8)[..len]), Err(Ipv4Fault::Short), "{len}");
     }
@@ -100,7 +100,7 @@ fn first_middle_and_last_fragments_are_fragments() {
 }
 
 #[test]
-fn a_ttl_of_zero_or_one_does_not_go_on_and_stays() {
+fn ttl_of_zero_or_one_is_not_decremented() {
     for ttl in [0, 1] {
         let mut data = changed(8, |d| d[8] = ttl);
         let before = data.clone();
@@ -110,7 +110,7 @@ fn a_ttl_of_zero_or_one_does_not_go_on_and_stays() {
 }
 
 #[test]
-fn options_are_found_and_their_kinds_told_apart() {
+fn options_are_found_and_their_kinds_distinguished() {
     let mut data = [0u8; 28];
     data[0] = 0x47;
     data[20..28].copy_from_slice(&[1, 131, 7, 4, 10, 0, 0, 1]);
@@ -123,7 +123,7 @@ fn options_are_found_and_their_kinds_told_apart() {
 }
 
 #[test]
-fn display_names_what_matters() {
+fn display_names_the_important_fields() {
     let data = packet(8);
     let shown = Packet::new_checked(&data[..]).unwrap().to_string();
     assert_eq!(shown, "ipv4 10.1.0.1 > 10.2.0.1 udp ttl 64 tos 0x00 id 7 payload 8 df");
@@ -141,7 +141,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn parse_gives_back_what_emit_wrote(repr in any_repr()) {
+    fn parse_inverts_emit(repr in any_repr()) {
         let mut data = vec![0xa5; repr.buffer_len() + usize::from(repr.payload_len)];
         repr.emit(&mut Packet::new_unchecked(&mut data[..]));
         prop_assert_eq!(Repr::parse(&Packet::new_checked(&data[..]).unwrap()), Ok(repr));
@@ -157,7 +157,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_sane_is_accepted_by_new_checked(mut data in vec(any::<u8>(), 0..80), sane_start: bool) {
+    fn valid_headers_are_accepted_by_new_checked(mut data in vec(any::<u8>(), 0..80), sane_start: bool) {
         if sane_start && data.len() > 24 {
             data[0] = 0x45;
             let len = data.len() as u16;

@@ -26,7 +26,7 @@ fn without_extensions_the_upper_layer_follows_the_fixed_header() {
 }
 
 #[test]
-fn each_kind_of_header_is_passed_by_its_own_length() {
+fn each_kind_of_header_is_skipped_by_its_length() {
     let hop_by_hop = options(Protocol::ROUTING);
     let mut routing = [0; 24];
     routing[..2].copy_from_slice(&[Protocol::AH.0, 2]);
@@ -127,7 +127,7 @@ fn options_skip_padding_and_keep_offsets() {
 }
 
 #[test]
-fn an_option_beyond_its_header_is_reported_at_its_length_and_ends_the_iteration() {
+fn option_beyond_its_header_is_reported_at_its_length_and_ends_the_iteration() {
     let data = [17, 0, 5, 9, 0, 0, 0, 0];
     let header = Header::new_checked(&data[..]).unwrap();
     let mut options = header.options(40);
@@ -139,7 +139,7 @@ fn an_option_beyond_its_header_is_reported_at_its_length_and_ends_the_iteration(
 
 proptest! {
     #[test]
-    fn fragment_parse_gives_back_what_emit_wrote(next: u8, offset in 0u16..8192, more: bool, identification: u32) {
+    fn fragment_parse_inverts_emit(next: u8, offset in 0u16..8192, more: bool, identification: u32) {
         let repr = FragmentRepr { next_header: Protocol(next), offset: offset * 8, more, identification };
         let mut data = vec![0xff; repr.buffer_len()];
         repr.emit(&mut data);
@@ -147,7 +147,7 @@ proptest! {
     }
 
     #[test]
-    fn a_walk_stays_in_the_packet_and_within_its_limit(
+    fn header_walk_stays_in_the_packet_and_within_its_limit(
         first in prop::sample::select(vec![0u8, 43, 44, 51, 60]), payload in vec(any::<u8>(), 0..120), limit in 0usize..12,
     ) {
         let packet = packet(Protocol(first), &[&payload]);

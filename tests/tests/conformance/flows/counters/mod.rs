@@ -87,7 +87,7 @@ proptest! {
     }
 
     #[test]
-    fn what_the_driver_forwards_counts_for_its_route(
+    fn offloaded_packets_count_for_their_route(
         seed in any::<u64>(),
         steps in prop::collection::vec(any_step(), 4..30),
     ) {
@@ -116,7 +116,7 @@ proptest! {
 }
 
 #[test]
-fn counters_that_are_cleared_still_know_what_waits() {
+fn cleared_counters_still_include_waiting_packets() {
     let mut twin = Twin::new(1, SCHEDULERS[1], None, 5);
     twin.add_route(0);
     twin.send(200);

@@ -325,7 +325,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 4096, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_known_flow_is_treated_as_if_its_packet_were_the_first(
+    fn packet_of_a_known_flow_is_treated_like_a_first_packet(
         table in prop::sample::select(&["tuple-space", "cutting-tree", "linear", "dag"][..]),
         flows in prop::collection::vec(any_packet(), 1..4),
         steps in prop::collection::vec((any_change(), prop::collection::vec(chosen(), 1..7)), 1..60),
@@ -362,7 +362,7 @@ proptest! {
 
     /// The router looks up the new flows of a batch together, but the flow of a single packet alone.
     #[test]
-    fn packets_that_come_together_are_treated_as_if_they_came_one_by_one(
+    fn packets_of_a_batch_are_treated_like_single_packets(
         table in prop::sample::select(&["tuple-space", "cutting-tree", "linear", "dag", "dag-patricia", "dag-tree-bitmap"][..]),
         filters in prop::collection::btree_set(any_filter(), 0..12),
         routes in prop::collection::btree_map(prop::sample::select(&PREFIXES[..]), any_route(), 0..6),
@@ -396,7 +396,7 @@ fn filter(text: &str) -> Filter {
 
 /// A new filter distinguishes packets inside a flow that the earlier filters did not distinguish.
 #[test]
-fn a_filter_on_other_fields_holds_for_packets_that_others_told_from_the_rest_of_the_flow() {
+fn filter_on_varying_fields_applies_to_all_matching_packets_of_a_flow() {
     let mut router = Scenario::standard();
     let packet = |flags: u8, dscp: u8| Ipv4Frame::tcp().flags(flags).tos(dscp << 2);
     let flags = filter("match = \"proto tcp flags syn/syn+ack\"\naction = \"port c via 10.3.0.2\"\n");

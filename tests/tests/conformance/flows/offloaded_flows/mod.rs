@@ -134,12 +134,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn a_driver_below_changes_nothing_of_what_leaves(steps in any_steps(), room in prop::sample::select(vec![1_u32, 4, 64])) {
+    fn offload_changes_no_sent_packet(steps in any_steps(), room in prop::sample::select(vec![1_u32, 4, 64])) {
         runs_alike(&steps, (room, 1, 1));
     }
 
     #[test]
-    fn a_driver_below_several_workers_and_queues_changes_nothing_of_what_leaves(
+    fn offload_below_several_workers_and_queues_changes_no_sent_packet(
         steps in any_steps(),
         workers in 1..4_usize,
         queues in 1..4_usize,
@@ -149,7 +149,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_plain_goes_down() {
+fn plain_flow_is_offloaded() {
     let mut pair = Pair::new(Some(64));
     for number in 0..1000_u32 {
         pair.receive("a", &Ipv4Frame::udp().ports(7, 9).id(number as u16).bytes());
@@ -182,7 +182,7 @@ fn driven(pair: &mut Pair, to: &str, count: u64) -> u64 {
 }
 
 #[test]
-fn what_does_not_concern_a_flow_leaves_it_in_the_driver() {
+fn unrelated_change_keeps_a_flow_offloaded() {
     let mut pair = Pair::new(Some(64));
     assert!(driven(&mut pair, "10.2.0.2", 100) >= 97);
     // Routes to other prefixes, a filter that never matches, and a station that gets no packets.
@@ -205,7 +205,7 @@ fn what_does_not_concern_a_flow_leaves_it_in_the_driver() {
 }
 
 #[test]
-fn a_flow_that_comes_back_goes_down_at_once() {
+fn returning_flow_is_offloaded_at_once() {
     let mut pair = Pair::new(Some(64));
     // Neither a power of two nor a round number of packets.
     assert!(driven(&mut pair, "10.2.0.2", 300) >= 297);
@@ -247,7 +247,7 @@ fn a_heavy_flow_gets_the_place_of_a_light_one_where_the_cache_is_full() {
 }
 
 #[test]
-fn counters_that_are_cleared_have_nothing_of_what_the_driver_did_before() {
+fn cleared_counters_include_no_earlier_offloaded_packets() {
     let mut pair = Pair::new(Some(64));
     let filter = toml::from_str("match = \"proto udp dport 53\"\naction = \"accept\"").unwrap();
     let id = pair.router.router.add_filter(&filter).unwrap();
@@ -262,7 +262,7 @@ fn counters_that_are_cleared_have_nothing_of_what_the_driver_did_before() {
 }
 
 #[test]
-fn flows_that_are_alike_leave_each_other_in_the_driver() {
+fn equal_flows_do_not_evict_each_other() {
     let mut pair = Pair::new(Some(3));
     for number in 0..4000_u32 {
         for port in 1..=5 {
@@ -276,7 +276,7 @@ fn flows_that_are_alike_leave_each_other_in_the_driver() {
 }
 
 #[test]
-fn a_flow_whose_packets_come_up_goes_back_to_the_worker_and_stays_there_for_a_while() {
+fn flow_with_many_upcalls_returns_to_the_worker_for_a_while() {
     let mut pair = Pair::new(Some(64));
     pair.router.router.set_mtu("b", 1280);
     assert!(driven(&mut pair, "10.2.0.2", 100) >= 97);
@@ -303,7 +303,7 @@ fn a_flow_whose_packets_come_up_goes_back_to_the_worker_and_stays_there_for_a_wh
 }
 
 #[test]
-fn what_is_longer_than_the_mtu_of_where_it_comes_in_is_refused_as_by_a_worker() {
+fn packet_above_the_ingress_mtu_is_refused_as_by_a_worker() {
     let send = |pair: &mut Pair, length: usize| {
         for number in 0..200_u16 {
             let frame = Ipv4Frame::udp().dst("10.2.0.2").ports(7, 443).id(number).length(length);
@@ -335,7 +335,7 @@ fn what_is_longer_than_the_mtu_of_where_it_comes_in_is_refused_as_by_a_worker() 
 }
 
 #[test]
-fn what_filters_drop_and_police_is_dropped_in_the_driver() {
+fn drop_filters_and_policers_are_offloaded() {
     let mut pair = Pair::new(Some(64));
     let send = |pair: &mut Pair, to: u16, count: u32| {
         for number in 0..count {
@@ -386,7 +386,7 @@ fn padded_packets_are_charged_and_counted_alike_at_both_levels() {
 }
 
 #[test]
-fn a_bound_flow_stays_up_and_one_that_becomes_bound_comes_up() {
+fn bound_flow_is_not_offloaded_and_a_newly_bound_flow_leaves_the_offload() {
     let mut pair = Pair::new(Some(64));
     let send = |pair: &mut Pair, count: u32| {
         for number in 0..count {

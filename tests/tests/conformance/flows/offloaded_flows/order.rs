@@ -54,7 +54,7 @@ fn sends_in_order(workers: usize, queues: usize, seed: u64) -> u64 {
 }
 
 #[test]
-fn no_packet_overtakes_one_that_is_under_way_between_workers() {
+fn no_packet_overtakes_a_packet_between_workers() {
     for (workers, queues) in [(1, 1), (2, 1), (3, 1), (1, 3), (3, 2), (5, 4)] {
         for seed in 0..3 {
             let forwarded = sends_in_order(workers, queues, seed);

@@ -28,7 +28,7 @@ fn ids(text: &str) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn a_follower_hears_what_comes_after_what_it_heard() {
+async fn follower_reads_events_after_its_last_event() {
     let events = Events::default();
     noted(&events, 100);
     let since = EventQuery { since: Some(20), ..EventQuery::default() };
@@ -63,7 +63,7 @@ async fn a_follower_hears_at_once_and_ends_with_the_router() {
 }
 
 #[tokio::test]
-async fn a_follower_that_comes_too_late_is_told_how_many_are_gone() {
+async fn late_follower_gets_the_number_of_discarded_events() {
     let mut log = EventLog::default();
     let all = MOST_EVENTS as u64 + 100;
     for number in 0..all {
@@ -78,14 +78,14 @@ async fn a_follower_that_comes_too_late_is_told_how_many_are_gone() {
 }
 
 #[test]
-fn kinds_are_told_apart_and_wrong_ones_named() {
+fn kinds_are_parsed_and_unknown_kinds_named() {
     assert_eq!(kinds(Some("link-up,link-down")).unwrap(), [EventKind::LinkUp, EventKind::LinkDown]);
     assert!(kinds(Some("link-upp")).unwrap_err().detail.to_string().contains("did you mean \"link-up\"?"));
     assert!(kinds(None).unwrap().is_empty());
 }
 
 #[test]
-fn streams_are_sent_to_those_that_accept_them() {
+fn streams_go_to_clients_that_accept_them() {
     let headers =
         |accept: &str| HeaderMap::from_iter([(axum::http::header::ACCEPT, accept.parse().unwrap())]);
     assert!(accepts_stream(&headers("text/event-stream")));

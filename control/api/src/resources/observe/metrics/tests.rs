@@ -56,7 +56,7 @@ fn page_of_a_router() -> String {
 }
 
 #[test]
-fn a_page_says_what_each_metric_means_and_ends() {
+fn page_explains_each_metric_and_ends() {
     let page = page_of_a_router();
     assert!(page.ends_with("# EOF\n"), "{page}");
     for name in names(&page) {
@@ -71,7 +71,7 @@ fn a_page_says_what_each_metric_means_and_ends() {
 }
 
 #[test]
-fn drops_are_told_by_reason_and_port_and_names_are_quoted() {
+fn drops_are_counted_by_reason_and_port_and_names_are_quoted() {
     let drop = DropView {
         reason: "ttl".into(),
         meaning: String::new(),

@@ -7,7 +7,7 @@ use crate::filter::tests::compiled;
 proptest! {
     /// Inserts every filter under a bound that is too small for some. Refused filters are not in the table.
     #[test]
-    fn a_refused_filter_leaves_the_table_as_it_was(
+    fn refused_filter_leaves_the_table_unchanged(
         config in any_config(),
         slack in 0usize..3000,
         steps in steps(30),
@@ -59,7 +59,7 @@ fn crossing(number: u16) -> CompiledFilter {
 }
 
 #[test]
-fn a_table_at_its_bound_says_so_and_goes_on() {
+fn table_at_its_bound_reports_it_and_continues() {
     let max_bytes = 1 << 20;
     let mut table = DagTable::new(DagConfig { max_bytes, ..DagConfig::default() });
     let mut ids = Vec::new();

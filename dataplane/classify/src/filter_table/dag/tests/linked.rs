@@ -17,7 +17,7 @@ fn links(before: &DagTable<u64>, after: &DagTable<u64>) -> Links {
 proptest! {
     /// Adds filters to one of two gates, or both, and removes them. Rebuilds the links after each change.
     #[test]
-    fn a_linked_table_finds_what_a_linear_one_finds(
+    fn linked_table_matches_like_a_linear_table(
         config in any_config(),
         steps in prop::collection::vec((any_filter(), 0i32..3, 1u8..4, any::<Option<Index>>()), 1..25),
         candidates in prop::collection::vec(any_candidate(), 20),
@@ -48,7 +48,7 @@ proptest! {
 proptest! {
     /// Tests single links for filters of another gate, which may be narrower or wider than the DAG's filters.
     #[test]
-    fn all_packets_of_a_filter_get_where_its_pointer_leads(
+    fn packets_of_a_filter_reach_the_node_of_its_pointer(
         addresses in prop::sample::select(PrefixMatchKind::ALL.to_vec()),
         filters in prop::collection::vec((any_filter(), 0i32..3), 1..30),
         others in prop::collection::vec(any_filter(), 40),

@@ -47,7 +47,7 @@ fn same_answers(
 
 proptest! {
     #[test]
-    fn the_dag_finds_what_the_linear_table_finds(
+    fn dag_matches_like_the_linear_table(
         config in any_config(),
         steps in steps(30),
         candidates in prop::collection::vec(any_candidate(), 20),

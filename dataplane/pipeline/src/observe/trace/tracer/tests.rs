@@ -7,7 +7,7 @@ fn order(every: u32, count: u32) -> TraceOrder {
 }
 
 #[test]
-fn one_in_so_many_is_looked_at_on_average() {
+fn one_in_n_packets_is_considered_on_average() {
     let (sink, _source) = trace(1, order(1000, 4000));
     let mut tracer = Tracer::new(sink, 0, 1, Instant::ZERO);
     let looked: usize = (0..40_000).filter(|_| tracer.next_of(50).is_some()).count();
@@ -44,7 +44,7 @@ fn each_packet_of_a_full_queue_has_an_end() {
 }
 
 #[test]
-fn packets_that_came_to_a_queue_in_this_turn_are_looked_for_where_they_were_put() {
+fn packets_queued_in_this_iteration_are_searched_at_their_queue() {
     let pool = Pool::new(64).unwrap();
     let (sink, mut source) = trace(1, order(1, MOST_TRACED));
     let mut tracer = Tracer::new(sink, 0, 1, Instant::ZERO);
@@ -103,7 +103,7 @@ fn first_bytes_go_with_their_own_packet_also_when_there_was_no_room_for_another_
 }
 
 #[test]
-fn a_trace_ends_with_its_count_its_time_or_its_reader_and_what_finds_no_room_is_lost() {
+fn trace_ends_by_count_time_or_reader_and_packets_without_room_are_lost() {
     let pool = Pool::new(4).unwrap();
     let mut packet = pool.packet_from(&[0; 60]).unwrap();
     let (sink, source) = trace(1, order(1, 2));

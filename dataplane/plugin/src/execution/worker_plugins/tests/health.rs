@@ -20,7 +20,7 @@ fn an_instance_that_keeps_failing_is_put_into_quarantine() {
 }
 
 #[test]
-fn how_many_faults_are_borne_and_for_how_long_is_settable() {
+fn tolerated_faults_and_their_window_are_configurable() {
     let pool = Pool::new(64).unwrap();
     for (apart, faults) in [(4, 3), (5, 20)] {
         let (mut worker, path) = with_slow(0);
@@ -39,7 +39,7 @@ fn how_many_faults_are_borne_and_for_how_long_is_settable() {
 }
 
 #[test]
-fn an_instance_that_paused_begins_anew_without_packets() {
+fn paused_instance_restarts_without_packets() {
     let (mut worker, path) = with_slow(0);
     let pool = Pool::new(64).unwrap();
     send_and_keep(&mut worker, &pool, path, &[9], at(0));
@@ -73,7 +73,7 @@ impl Instance for Touchy {
 }
 
 #[test]
-fn a_message_that_makes_an_instance_fail_is_told_at_once() {
+fn fault_in_a_message_is_reported_at_once() {
     let mut worker = worker();
     change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance: Box::new(Touchy) });
     let message = Message { name: "read".into(), arguments: serde_json::Map::new() };
@@ -155,7 +155,7 @@ fn a_worker_does_not_wake_for_an_instance_that_cannot_be_called() {
 }
 
 #[test]
-fn an_instance_that_is_in_quarantine_from_the_beginning_is_let_out_by_its_successor() {
+fn instance_in_quarantine_since_creation_is_released_by_its_successor() {
     let mut worker = worker();
     let quiet = Box::new(Timed { wrong: false, calls: 0 });
     change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance: quiet });
@@ -217,7 +217,7 @@ impl Instance for Watches {
 }
 
 #[test]
-fn a_worker_says_whose_code_it_runs() {
+fn worker_names_the_instance_of_the_running_call() {
     let mut worker = worker();
     let (sender, seen) = std::sync::mpsc::channel();
     let pulse = worker.instances().pulse();

@@ -50,7 +50,7 @@ fn one_instance_gets_half_of_the_room_and_the_next_half_of_the_rest() {
 }
 
 #[test]
-fn what_is_held_for_an_instance_or_a_binding_that_is_gone_goes_on_at_once_and_in_order() {
+fn packets_held_for_a_removed_instance_or_binding_continue_at_once_in_order() {
     let (mut worker, paths) = with_holders(&[at(50), at(40), at(30)]);
     let pool = Pool::new(64).unwrap();
     for path in &paths {

@@ -30,7 +30,7 @@ fn steps(worker: &mut WorkerPlugins<ByPort>) -> Result<Vec<OffloadStep>, Offload
 }
 
 #[test]
-fn filters_that_count_drop_or_police_can_be_the_drivers() {
+fn count_drop_and_police_filters_can_be_offloaded() {
     let mut worker = worker();
     assert_eq!(steps(&mut worker), Ok(Vec::new()));
     filter(&mut worker, 0, 0, Action::Accept);
@@ -42,7 +42,7 @@ fn filters_that_count_drop_or_police_can_be_the_drivers() {
 }
 
 #[test]
-fn what_a_worker_must_do_is_refused_with_the_reason() {
+fn filters_that_need_a_worker_are_refused_with_the_reason() {
     let cases = [
         (Action::Instance(InstanceId(0)), OffloadRefusal::Instance),
         (Action::Reject, OffloadRefusal::Reject),
@@ -61,7 +61,7 @@ fn what_a_worker_must_do_is_refused_with_the_reason() {
 }
 
 #[test]
-fn what_the_driver_did_is_counted_at_the_bindings() {
+fn offloaded_packets_are_counted_at_the_bindings() {
     let mut worker = worker();
     filter(&mut worker, 0, 0, police());
     filter(&mut worker, 1, 1, Action::Accept);
@@ -93,7 +93,7 @@ fn what_the_driver_did_is_counted_at_the_bindings() {
 }
 
 #[test]
-fn a_policer_drops_what_finds_no_room_and_counts_it() {
+fn policer_drops_and_counts_the_excess() {
     let mut worker = worker();
     filter(&mut worker, 0, 0, police());
     let path = path_of(&mut worker, 80);

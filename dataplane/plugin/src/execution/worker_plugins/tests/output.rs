@@ -64,7 +64,7 @@ fn said(worker: &mut WorkerPlugins<ByPort>) -> Vec<String> {
 }
 
 #[test]
-fn a_successor_is_heard_where_the_old_one_had_nothing_to_say() {
+fn output_of_a_successor_is_read_even_if_the_old_instance_had_none() {
     let mut worker = worker();
     add(&mut worker, 0);
     bind(&mut worker, 0, 0, 80, 0);
@@ -83,7 +83,7 @@ fn a_successor_is_heard_where_the_old_one_had_nothing_to_say() {
 }
 
 #[test]
-fn what_is_said_at_the_end_of_a_flow_is_heard_at_once() {
+fn output_at_the_end_of_a_flow_is_read_at_once() {
     let mut worker = worker();
     change(
         &mut worker,

@@ -35,7 +35,7 @@ fn a_path_lists_one_binding_per_gate_in_the_order_of_the_journey() {
 }
 
 #[test]
-fn an_instance_sees_what_the_one_before_let_pass() {
+fn instance_gets_the_packets_passed_by_the_previous_instance() {
     let mut worker = worker();
     add(&mut worker, 0);
     add(&mut worker, 1);
@@ -60,7 +60,7 @@ fn an_instance_sees_what_the_one_before_let_pass() {
 }
 
 #[test]
-fn an_old_path_skips_what_is_gone_even_when_its_ids_are_used_again() {
+fn old_path_skips_removed_bindings_even_if_their_ids_are_reused() {
     let mut worker = worker();
     add(&mut worker, 0);
     bind(&mut worker, 0, 0, 80, 0);
@@ -79,7 +79,7 @@ fn an_old_path_skips_what_is_gone_even_when_its_ids_are_used_again() {
 }
 
 #[test]
-fn a_gate_goes_with_its_bindings() {
+fn gate_is_removed_with_its_bindings() {
     let mut worker = worker();
     add(&mut worker, 0);
     bind(&mut worker, 0, 0, 80, 0);
@@ -129,7 +129,7 @@ impl Instance for Stateful {
 }
 
 #[test]
-fn the_state_of_a_flow_goes_with_it_from_path_to_path() {
+fn flow_state_follows_its_flow_from_path_to_path() {
     let mut worker = worker();
     for id in 0..2 {
         let instance = Box::new(Stateful::default());

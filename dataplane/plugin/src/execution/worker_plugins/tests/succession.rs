@@ -87,7 +87,7 @@ fn with_keeper() -> (WorkerPlugins<ByPort>, PathId) {
 }
 
 #[test]
-fn a_successor_takes_over_what_the_old_one_knows() {
+fn successor_takes_over_the_state() {
     let (mut worker, path) = with_keeper();
     let keeper = |takes| Keeper { count: 100, takes, flow_state: 0, common: vec![0] };
     let told = succeed(&mut worker, successor(keeper(1), Inheritance::Required, true));
@@ -111,7 +111,7 @@ fn a_successor_takes_over_what_the_old_one_knows() {
 }
 
 #[test]
-fn what_is_common_to_all_flows_is_handed_on_within_a_version() {
+fn service_state_is_handed_over_within_a_version() {
     for (inheritance, same_version, expected) in [
         (Inheritance::Required, true, 3),
         (Inheritance::Tried, true, 3),
@@ -156,7 +156,7 @@ fn a_successor_waits_for_the_end_of_a_call() {
 }
 
 #[test]
-fn an_instance_that_failed_is_replaced_without_what_it_knew() {
+fn failed_instance_is_replaced_without_its_state() {
     let (mut worker, path) = with_slow(0);
     let pool = Pool::new(64).unwrap();
     send_and_keep(&mut worker, &pool, path, &[9], at(0));
@@ -213,7 +213,7 @@ impl Instance for DiesOfSaving {
 }
 
 #[test]
-fn an_instance_that_dies_of_handing_over_goes_on_at_once() {
+fn instance_that_faults_during_state_hand_over_is_replaced_at_once() {
     let mut worker = worker();
     let old = Box::new(DiesOfSaving::default());
     change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance: old });
@@ -234,7 +234,7 @@ fn an_instance_that_dies_of_handing_over_goes_on_at_once() {
 }
 
 #[test]
-fn another_kind_of_state_for_flows_begins_anew() {
+fn another_kind_of_flow_state_starts_empty() {
     let (mut worker, path) = with_keeper();
     for (flow_state, same_version, anew) in
         [(8, true, true), (8, true, false), (8, false, true), (0, true, true)]
@@ -252,7 +252,7 @@ fn another_kind_of_state_for_flows_begins_anew() {
 }
 
 #[test]
-fn a_shadow_tells_what_it_would_do_otherwise() {
+fn shadow_reports_different_verdicts() {
     let pool = Pool::new(64).unwrap();
     for (verdict, different) in [(Verdict::Pass, 0), (Verdict::Drop(1), 3)] {
         let (mut worker, path) = with_keeper();
@@ -311,7 +311,7 @@ impl Instance for Halfway {
 }
 
 #[test]
-fn a_successor_that_took_over_a_part_begins_anew() {
+fn successor_with_partial_state_restarts() {
     let (mut worker, _) = with_keeper();
     let problem = "the new instance does not accept the state: the other half is missing";
     let half = |can| successor(Halfway { count: 0, can }, Inheritance::Tried, true);
@@ -346,7 +346,7 @@ impl Instance for Mute {
 }
 
 #[test]
-fn a_successor_that_was_handed_nothing_goes_on_as_it_is() {
+fn successor_without_state_continues_unchanged() {
     for inheritance in [Inheritance::Tried, Inheritance::Required] {
         let (mut worker, _) = with_keeper();
         succeed(&mut worker, successor(Mute, Inheritance::Renounced, true));
@@ -365,7 +365,7 @@ fn a_successor_that_was_handed_nothing_goes_on_as_it_is() {
 }
 
 #[test]
-fn one_that_takes_nothing_over_says_so_in_a_sentence() {
+fn refused_state_hand_over_is_reported_in_a_sentence() {
     let (mut worker, _) = with_keeper();
     let told = succeed(&mut worker, successor(Picky(0), Inheritance::Required, true));
     let problem =
@@ -395,7 +395,7 @@ impl Instance for Counting {
 }
 
 #[test]
-fn counters_of_the_same_name_go_on_and_are_cleared_alike() {
+fn counters_of_equal_names_continue_and_are_cleared_together() {
     let mut worker = worker();
     let first = Box::new(Counting(vec![("late", 3), ("early", 1)]));
     change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance: first });

@@ -59,7 +59,7 @@ fn packets_are_sent_by_ports_that_there_are() {
 }
 
 #[test]
-fn at_the_queue_the_way_is_chosen() {
+fn queue_position_allows_the_choice_of_a_queue() {
     let mut worker = worker();
     worker.set_port(PortId(3), true);
     let queue = PluginChange::AddGate { gate: GateId(3), position: Position::Queue, order: GateOrder(10) };

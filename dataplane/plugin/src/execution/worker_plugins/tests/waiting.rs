@@ -4,7 +4,7 @@ use super::verdicts::with_verdicts;
 use super::*;
 
 #[test]
-fn packets_wait_for_a_call_that_goes_on_and_keep_their_order() {
+fn packets_wait_for_a_running_call_in_order() {
     let (mut worker, path) = with_slow(3);
     let pool = Pool::new(64).unwrap();
     send_and_keep(&mut worker, &pool, path, &[10, 1, 11], at(0));
@@ -54,7 +54,7 @@ impl Instance for Watchful {
 }
 
 #[test]
-fn an_instance_sees_what_waits_behind_its_call() {
+fn instance_sees_the_backlog_of_its_call() {
     let mut worker = worker();
     change(
         &mut worker,
@@ -105,7 +105,7 @@ impl Instance for Hearing {
 }
 
 #[test]
-fn messages_of_the_other_half_wait_their_turn_up_to_a_limit() {
+fn messages_of_the_host_companion_wait_up_to_a_limit() {
     let mut worker = worker();
     change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance: Box::<Hearing>::default() });
     worker.message(InstanceId(9), vec![1], at(0));
@@ -146,7 +146,7 @@ fn a_call_without_an_end_is_given_up_and_the_instance_pauses() {
 }
 
 #[test]
-fn packets_of_an_instance_that_is_gone_go_on_without_it() {
+fn packets_of_a_removed_instance_continue_without_it() {
     let (mut worker, path) = with_slow(5);
     let pool = Pool::new(64).unwrap();
     send_and_keep(&mut worker, &pool, path, &[10], at(0));
@@ -158,7 +158,7 @@ fn packets_of_an_instance_that_is_gone_go_on_without_it() {
 }
 
 #[test]
-fn packets_wait_for_the_instance_that_they_are_sent_to() {
+fn packets_wait_for_the_instance_of_their_verdict() {
     let (mut worker, path) = with_verdicts(&[Verdict::Instance(InstanceId(1))], CallLimits::default(), 0);
     let slow = Box::new(Slow { slices: 2, ..Slow::default() });
     change(&mut worker, PluginChange::AddInstance { id: InstanceId(1), instance: slow });
@@ -172,7 +172,7 @@ fn packets_wait_for_the_instance_that_they_are_sent_to() {
 }
 
 #[test]
-fn a_call_may_take_what_its_binding_says() {
+fn call_may_take_the_time_limit_of_its_binding() {
     let call_limits = CallLimits { call: Duration::from_micros(150), ..CallLimits::default() };
     let mut worker = worker();
     let slow = Box::new(Slow { slices: u32::MAX, ..Slow::default() });
@@ -189,7 +189,7 @@ fn a_call_may_take_what_its_binding_says() {
 }
 
 #[test]
-fn messages_beyond_those_that_may_wait_are_refused_in_a_sentence() {
+fn messages_beyond_the_waiting_limit_are_refused_in_a_sentence() {
     let (mut worker, path) = with_slow(5);
     let pool = Pool::new(64).unwrap();
     send_and_keep(&mut worker, &pool, path, &[10], at(0));
@@ -240,7 +240,7 @@ impl Instance for SlowToEnd {
 }
 
 #[test]
-fn what_takes_long_at_the_end_of_a_flow_goes_on_by_itself() {
+fn long_flow_end_call_continues_by_itself() {
     let mut worker = worker();
     let slow = Box::new(SlowToEnd::default());
     change(&mut worker, PluginChange::AddInstance { id: InstanceId(0), instance: slow });

@@ -128,12 +128,12 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_module_yields_its_manifest() {
+    fn valid_module_yields_its_manifest() {
         assert_eq!(inspect(&module("")).map(|inspected| inspected.manifest.name), Ok("test".to_owned()));
     }
 
     #[test]
-    fn what_is_no_module_is_refused() {
+    fn non_module_is_refused() {
         assert!(matches!(inspect(b"#!/bin/sh"), Err(ModuleError::NotAModule(_))));
         assert!(matches!(inspect(&[]), Err(ModuleError::NotAModule(_))));
         let component = inspect(b"\0asm\x0d\0\x01\0").unwrap_err().to_string();

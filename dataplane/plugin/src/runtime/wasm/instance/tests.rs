@@ -175,7 +175,7 @@ fn a_large_batch_is_several_calls() {
 }
 
 #[test]
-fn a_plugin_sees_what_the_router_knows_of_a_packet() {
+fn plugin_sees_the_metadata_of_a_packet() {
     // The plugin copies the description into the window.
     let body = for_each("(memory.copy (local.get $window) (local.get $at) (i32.const 64))");
     let mut batch = Batch::equal(2, 200);
@@ -196,7 +196,7 @@ fn a_plugin_sees_what_the_router_knows_of_a_packet() {
 }
 
 #[test]
-fn a_plugin_is_told_of_copies() {
+fn plugin_sees_that_packets_are_copies() {
     let mut instance =
         begin(&for_each("(i32.store8 (local.get $window) (i32.load16_u offset=2 (local.get $at)))"));
     for copies in [false, true] {
@@ -227,7 +227,7 @@ fn nothing_is_written_behind_the_packet() {
 }
 
 #[test]
-fn traps_are_told_apart() {
+fn traps_are_distinguished() {
     let divide = "(drop (i32.div_u (i32.const 1) (i32.const 0)))";
     let overflow = "(drop (i32.div_s (i32.const 0x80000000) (i32.const -1)))";
     let conversion = "(drop (i32.trunc_f32_s (f32.const nan)))";
@@ -267,7 +267,7 @@ fn packets_of_a_dead_instance_are_faults() {
 }
 
 #[test]
-fn what_was_handled_before_a_trap_stays() {
+fn verdicts_before_a_trap_stay() {
     // The second call of a batch traps.
     let body = format!(
         "(global $calls (mut i32) (i32.const 0)) {}",
@@ -283,7 +283,7 @@ fn what_was_handled_before_a_trap_stays() {
 }
 
 #[test]
-fn a_restart_begins_anew() {
+fn restart_clears_the_instance() {
     let body = format!(
         "(global $calls (mut i32) (i32.const 0)) {}",
         at_once(
@@ -319,7 +319,7 @@ fn a_verdict_that_makes_no_sense_is_a_fault_of_that_packet() {
 }
 
 #[test]
-fn a_beginning_that_fails_says_why() {
+fn failed_start_reports_its_reason() {
     let refuses = r#"(import "millrace" "fail" (func $fail (param i32 i32)))
         (data (i32.const 16) "rate: give 1 or more")
         (func (export "millrace_init") (param i32 i32) (result i32) (call $fail (i32.const 16) (i32.const 20)) i32.const 1)"#;
@@ -420,7 +420,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn a_module_does_what_its_rule_does_natively(
+    fn module_decides_like_its_native_rule(
         batches in prop::collection::vec(
             prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..140), 1..4)
     ) {

@@ -279,7 +279,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_level_gives_each_its_share_between_guarantee_and_limit(
+        fn level_gives_each_child_its_share_between_guarantee_and_limit(
             claims in prop::collection::vec((0_u64..300, 0_u64..300, 1_u64..100), 1..8), whole in 0_u64..2000,
         ) {
             let claims: Vec<Claim> =

@@ -48,7 +48,7 @@ mod tests {
         /// Every kind of leaf reports the same backlog as a list of the packets that arrived and did not
         /// leave.
         #[test]
-        fn backlogs_are_those_of_a_list(steps in prop::collection::vec((0..6u32, 60..1500u32), 1..200), kind in 0..3u8) {
+        fn backlogs_equal_those_of_a_list(steps in prop::collection::vec((0..6u32, 60..1500u32), 1..200), kind in 0..3u8) {
             let kind = match kind {
                 0 => NodeKind::Fifo(Default::default()),
                 1 => NodeKind::FlowQueues(FlowQueuesSettings::default()),
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_without_a_queue_of_its_own_waits_behind_all_that_share_one() {
+    fn flow_without_its_own_queue_waits_behind_all_flows_of_the_shared_queue() {
         let mut port = port(&NodeKind::FlowQueues(FlowQueuesSettings { queues: 1, ..Default::default() }));
         let mut never = |_: Frame, cause| panic!("{cause}");
         for flow in [1, 2, 3, 3] {

@@ -5,7 +5,7 @@ use millrace_plugin_abi::FlowStates;
 use super::*;
 
 #[test]
-fn packets_of_a_flow_share_its_state() {
+fn packets_of_a_flow_share_a_state() {
     // The plugin counts packets in the flow's state; it writes count, flow number and new-flow flag.
     let count = for_each(
         "(i32.store (i32.wrap_i64 (i64.load offset=32 (local.get $at)))

@@ -131,7 +131,7 @@ fn functions_of_other_capabilities_are_not_linked() {
 }
 
 #[test]
-fn a_plugin_waits_without_its_clock() {
+fn plugin_without_a_timer_waits_for_calls() {
     // No tick arrives in time.
     let settings = SandboxSettings { tick: Duration::from_secs(1), slice: 1000, ..Default::default() };
     let sandbox = Sandbox::new(settings).unwrap();
@@ -143,7 +143,7 @@ fn a_plugin_waits_without_its_clock() {
 }
 
 #[test]
-fn what_is_common_to_all_flows_outlives_a_trap_and_goes_to_a_successor() {
+fn service_state_survives_a_trap_and_is_handed_over() {
     // The plugin counts its calls; with 3 packets in a call it corrupts the count and traps.
     let body = format!(
         r#"(import "millrace" "service_state" (func $common (result i32)))

@@ -46,7 +46,7 @@ fn replies_that_are_no_json_are_refused() {
 }
 
 #[test]
-fn a_fault_says_in_which_function_it_was() {
+fn fault_names_its_function() {
     let mut instance = begin(r#"(func (export "millrace_periodic") (param i64) unreachable)"#);
     while instance.fault().is_none() {
         instance.periodic(Instant::ZERO);
@@ -97,7 +97,7 @@ fn ends_of_flows_are_heard() {
 }
 
 #[test]
-fn ends_of_flows_wait_for_a_call_that_goes_on() {
+fn flow_ends_wait_for_a_running_call() {
     let body = format!(
         r#"{COUNTER}
         (func (export "millrace_flow_ended") (param $flow i32)
@@ -118,7 +118,7 @@ fn ends_of_flows_wait_for_a_call_that_goes_on() {
 }
 
 #[test]
-fn it_is_called_by_its_period_and_its_timer() {
+fn instance_is_called_by_period_and_by_timer() {
     let body = format!(
         r#"(import "millrace" "timer" (func $timer (param i64)))
         {COUNTER}
@@ -138,7 +138,7 @@ fn it_is_called_by_its_period_and_its_timer() {
 }
 
 #[test]
-fn the_end_of_a_flow_comes_with_its_state() {
+fn flow_end_comes_with_the_flow_state() {
     let body = format!(
         r#"{COUNTER}
         (func (export "millrace_flow_ended") (param $flow i32)

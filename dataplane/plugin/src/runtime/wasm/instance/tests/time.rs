@@ -24,7 +24,7 @@ fn a_loop_without_end_is_suspended_while_others_run() {
 }
 
 #[test]
-fn a_call_that_was_resumed_gives_its_verdicts() {
+fn resumed_call_returns_its_verdicts() {
     let mut instance = begin(&slow(100_000_000));
     let mut batch = Batch::equal(3, 60);
     let mut progress = instance.process(&mut batch.packets(), Instant::ZERO);
@@ -57,7 +57,7 @@ fn a_suspended_instance_can_be_dropped() {
 }
 
 #[test]
-fn an_instance_goes_on_in_another_thread() {
+fn instance_continues_in_another_thread() {
     let mut instance = begin(&verdict(verdict::CONSUME));
     let count = std::thread::spawn(move || Batch::equal(2, 60).processed(&mut instance).verdicts);
     assert_eq!(count.join().unwrap(), [Verdict::Consume; 2]);
@@ -97,7 +97,7 @@ fn told_after_short_calls(body: &str) -> (WasmInstance, Vec<Verdict>) {
 }
 
 #[test]
-fn a_function_that_was_always_short_is_not_stopped_when_it_is_a_little_late() {
+fn usually_short_function_is_not_suspended_when_slightly_late() {
     let (instance, verdicts) = told_after_short_calls(&slow_when_told(400_000));
     assert_eq!((instance.fault(), verdicts), (None, vec![Verdict::Pass]));
 }
@@ -114,7 +114,7 @@ fn a_function_that_was_always_short_and_then_loops_is_ended() {
 }
 
 #[test]
-fn what_may_not_write_to_packets_changes_only_what_it_sees() {
+fn plugin_without_write_permission_changes_only_its_own_view() {
     let body = for_each("(i32.store8 (local.get $window) (i32.const 0xee))");
     let mut instance = begin_with(r#", "capabilities": []"#, &body, Default::default()).unwrap();
     let batch = Batch::equal(2, 60).processed(&mut instance);
@@ -122,7 +122,7 @@ fn what_may_not_write_to_packets_changes_only_what_it_sees() {
 }
 
 #[test]
-fn a_call_that_is_stopped_before_it_begins_is_not_done() {
+fn call_stopped_before_its_start_has_no_effect() {
     // With the shortest slices, almost every poll is suspended, often before it reaches the plugin.
     let settings = SandboxSettings { tick: Duration::from_nanos(1), slice: 1, ..Default::default() };
     let sandbox = Sandbox::new(settings).unwrap();
@@ -157,7 +157,7 @@ fn a_message_is_suspended_and_answered_later() {
 }
 
 #[test]
-fn baseline_code_is_suspended_and_goes_on() {
+fn baseline_code_is_suspended_and_resumed() {
     let mut instance = begin_baseline(&slow(20_000_000));
     let batch = Batch::equal(4, 60).processed(&mut instance);
     assert_eq!(batch.verdicts, [Verdict::Drop(0); 4]);
@@ -177,7 +177,7 @@ fn traps_of_baseline_code_are_faults() {
 }
 
 #[test]
-fn better_code_is_taken_when_an_instance_begins_anew() {
+fn optimised_code_is_used_after_a_restart() {
     let mut instance = begin_baseline(&verdict(verdict::DROP));
     let wasm = module(&verdict(verdict::DROP));
     recompiled(instance.plugin(), &wasm, Tier::Optimised);
