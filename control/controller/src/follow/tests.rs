@@ -176,23 +176,6 @@ fn put_companion(inner: &mut Inner) {
 }
 
 #[test]
-fn a_message_that_no_worker_takes_does_not_lose_the_requests_after_it() {
-    with_router(async |router| {
-        {
-            let mut inner = router.lock();
-            put_companion(&mut inner);
-            inner.plugins.host_level.message(COMPANION, vec![0]);
-            // The thread queues output after a bounded number of commands.
-            (0..200).for_each(|_| drop(inner.plugins.host_level.report().unwrap()));
-            stop_workers(&mut inner);
-            inner.hear_host_companions().unwrap_err();
-            assert_eq!(inner.plugins.requests.len(), 1);
-        }
-        router.shutdown().await.unwrap();
-    });
-}
-
-#[test]
 fn instances_are_created_and_freed_after_the_thread_of_host_companions_has_ended() {
     with_router(async |router| {
         {
