@@ -421,7 +421,7 @@ mod tests {
         let text = DeviceView::new(&link(), Ok(&ice), true).to_string();
         assert!(text.contains("no: test this driver"), "{text}");
         let text = DeviceView::new(&link(), Ok(&report(Support::Yes, &[])), true).to_string();
-        assert!(text.contains("the tests run on it") && text.contains("af_xdp, native"), "{text}");
+        assert!(text.contains("tests run on this driver") && text.contains("af_xdp, native"), "{text}");
     }
 
     #[test]

@@ -82,6 +82,6 @@ host
    └─ port b (b, veth, copy)
 ";
         assert_eq!(tree(&hardware), drawing);
-        assert!(drawn(&hardware).contains("reason for the mode"));
+        assert!(drawn(&hardware).contains("no better mode"));
     }
 }

@@ -222,13 +222,13 @@ mod tests {
         let second = drawn(&screen);
         for text in [
             "received 300, sent 300",
-            "dropped 0; inside 3",
+            "dropped 0; packets held 3",
             "worker 0 25 %, worker 1 0 %",
             "lan",
             "300.0",
             "20.00 M",
             "472.97 k",
-            "q ends",
+            "q quits",
             "1604",
         ] {
             assert!(second.contains(text), "{text}: {second}");
@@ -258,7 +258,7 @@ mod tests {
         let mut screen = Screen::new(look(start, 1000, 1.0));
         screen.hold_or_go_on();
         screen.show(look(start + Duration::from_secs(2), 1600, 1.5));
-        assert!(drawn(&screen).contains("[held]") && drawn(&screen).contains("1004"));
+        assert!(drawn(&screen).contains("[paused]") && drawn(&screen).contains("1004"));
         screen.hold_or_go_on();
         screen.show(look(start + Duration::from_secs(2), 1600, 1.5));
         assert!(drawn(&screen).contains("1604"));
