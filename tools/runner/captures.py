@@ -68,22 +68,22 @@ def _decoders(frames):
         yield bytes([2]) + frame
         at, ether_type = 14, frame[12:14]
         while ether_type in (b"\x81\x00", b"\x88\xa8"):
-            yield bytes([12]) + frame[14:]
+            yield bytes([10]) + frame[14:]
             at, ether_type = at + 4, frame[at + 2 : at + 4]
         packet = frame[at:]
         if ether_type == b"\x08\x06":
             yield bytes([0]) + packet
         elif ether_type == b"\x08\x00" and len(packet) >= 20:
-            yield bytes([5]) + packet
+            yield bytes([4]) + packet
             yield from _transport(packet[9], packet[(packet[0] & 15) * 4 :])
         elif ether_type == b"\x86\xdd" and len(packet) >= 40:
+            yield bytes([5]) + packet
             yield bytes([6]) + packet
-            yield bytes([7]) + packet
             yield from _transport(packet[6], packet[40:])
 
 
 def _transport(protocol, content):
-    for number in {1: [3], 58: [4, 9], 6: [10], 17: [11]}.get(protocol, []):
+    for number in {58: [3, 8], 6: [9]}.get(protocol, []):
         yield bytes([number]) + content
 
 

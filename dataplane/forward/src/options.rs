@@ -55,12 +55,7 @@ fn check_pointer(found: &RawOption<'_>) -> Result<(), OptionFault> {
         _ => return Ok(()),
     };
     let length = found.len();
-    let fault = |at| OptionFault {
-        offset: found.offset + at,
-        kind: found.kind(),
-        length: Some(length as u8),
-        room: length,
-    };
+    let fault = |at| OptionFault { offset: found.offset + at };
     match option::pointer(found) {
         // A timestamp has a fourth octet before its slots, for overflow and flag.
         _ if length + 1 < least => Err(fault(1)),

@@ -3,13 +3,8 @@
 //! No function panics. Reads past the end of the buffer return zeros, and writes past the end change
 //! nothing. The `check` of each view verifies that the octets are in the buffer.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::slice::SliceIndex;
-
-/// Returns the octet at `at`; 0 past the end.
-#[inline]
-pub(crate) fn get_u8(data: &[u8], at: usize) -> u8 {
-    data.get(at).copied().unwrap_or(0)
-}
 
 /// Returns the `N` octets at `at`; zeros unless all are in the buffer.
 #[inline]
@@ -17,28 +12,10 @@ pub(crate) fn array<const N: usize>(data: &[u8], at: usize) -> [u8; N] {
     data.get(at..).and_then(<[u8]>::first_chunk).copied().unwrap_or([0; N])
 }
 
-/// Returns the 16-bit number at `at`; 0 unless all of it is in the buffer.
-#[inline]
-pub(crate) fn get_u16(data: &[u8], at: usize) -> u16 {
-    u16::from_be_bytes(array(data, at))
-}
-
-/// Returns the 32-bit number at `at`; 0 unless all of it is in the buffer.
-#[inline]
-pub(crate) fn get_u32(data: &[u8], at: usize) -> u32 {
-    u32::from_be_bytes(array(data, at))
-}
-
 /// Returns the octets of a range; none unless all are in the buffer.
 #[inline]
 pub(crate) fn octets<R: SliceIndex<[u8], Output = [u8]>>(data: &[u8], range: R) -> &[u8] {
     data.get(range).unwrap_or_default()
-}
-
-/// Returns the octets of a range, for writes; none unless all are in the buffer.
-#[inline]
-pub(crate) fn octets_mut<R: SliceIndex<[u8], Output = [u8]>>(data: &mut [u8], range: R) -> &mut [u8] {
-    data.get_mut(range).unwrap_or_default()
 }
 
 /// Writes `octets` at `at`; writes nothing unless all have room.
@@ -49,30 +26,47 @@ pub(crate) fn put(data: &mut [u8], at: usize, octets: &[u8]) {
     }
 }
 
-/// Writes the octet at `at`; writes nothing past the end.
-#[inline]
-pub(crate) fn put_u8(data: &mut [u8], at: usize, value: u8) {
-    put_bits(data, at, 0xff, value);
-}
-
-/// Writes a 16-bit number at `at`; writes nothing unless all of it has room.
-#[inline]
-pub(crate) fn put_u16(data: &mut [u8], at: usize, value: u16) {
-    put(data, at, &value.to_be_bytes());
-}
-
-/// Writes a 32-bit number at `at`; writes nothing unless all of it has room.
-#[inline]
-pub(crate) fn put_u32(data: &mut [u8], at: usize, value: u32) {
-    put(data, at, &value.to_be_bytes());
-}
-
 /// Replaces the bits of `mask` in the octet at `at` by the ones in `bits`; changes nothing past the end.
 #[inline]
 pub(crate) fn put_bits(data: &mut [u8], at: usize, mask: u8, bits: u8) {
     if let Some(octet) = data.get_mut(at) {
         *octet = (*octet & !mask) | (bits & mask);
     }
+}
+
+/// Value of a header field in network byte order.
+pub(crate) trait Field: Sized {
+    /// Returns the value at `at`, of zeros unless all its octets are in the buffer.
+    fn get(data: &[u8], at: usize) -> Self;
+
+    /// Writes the value at `at`; writes nothing unless all its octets have room.
+    fn put(self, data: &mut [u8], at: usize);
+}
+
+/// Implements [`Field`] for types, by the conversions from and to their octets.
+macro_rules! field_types {
+    ($($type:ty: $from:expr, $to:expr;)*) => {$(
+        impl $crate::bytes::Field for $type {
+            #[inline]
+            fn get(data: &[u8], at: usize) -> Self {
+                $from($crate::bytes::array(data, at))
+            }
+
+            #[inline]
+            fn put(self, data: &mut [u8], at: usize) {
+                $crate::bytes::put(data, at, &$to(self));
+            }
+        }
+    )*};
+}
+pub(crate) use field_types;
+
+field_types! {
+    u8: u8::from_be_bytes, u8::to_be_bytes;
+    u16: u16::from_be_bytes, u16::to_be_bytes;
+    u32: u32::from_be_bytes, u32::to_be_bytes;
+    Ipv4Addr: <Ipv4Addr as From<[u8; 4]>>::from, |address: Self| address.octets();
+    Ipv6Addr: <Ipv6Addr as From<[u8; 16]>>::from, |address: Self| address.octets();
 }
 
 /// Declares a checked view: the type, its constructors, and access to the buffer. The calling file writes
@@ -93,10 +87,7 @@ macro_rules! view {
                 Self { buffer }
             }
 
-            /// Makes a view of a buffer that has all octets.
-            ///
-            /// # Errors
-            /// The errors of [`check`](Self::check).
+            /// Makes a view of a buffer that [`check`](Self::check) accepts.
             #[inline]
             pub fn new_checked(buffer: T) -> Result<Self, $crate::WireError> {
                 let view = Self { buffer };
@@ -118,3 +109,26 @@ macro_rules! view {
     };
 }
 pub(crate) use view;
+
+/// Declares the fields of a view: the getter of each, the setter if the router writes the field, the type, and
+/// the offset in octets.
+macro_rules! fields {
+    ($view:ident: $($(#[$doc:meta])* $get:ident $(/ $set:ident)?: $type:ty = $offset:expr;)*) => {
+        impl<T: AsRef<[u8]>> $view<T> {$(
+            $(#[$doc])*
+            #[inline]
+            pub fn $get(&self) -> $type {
+                $crate::bytes::Field::get(self.data(), $offset)
+            }
+        )*}
+
+        impl<T: AsRef<[u8]> + AsMut<[u8]>> $view<T> {$($(
+            #[doc = concat!("Sets [`", stringify!($get), "`](Self::", stringify!($get), "); no checksum changes.")]
+            #[inline]
+            pub fn $set(&mut self, value: $type) {
+                $crate::bytes::Field::put(value, self.buffer.as_mut(), $offset);
+            }
+        )?)*}
+    };
+}
+pub(crate) use fields;

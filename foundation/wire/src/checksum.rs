@@ -5,7 +5,6 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::Protocol;
-use crate::bytes::{get_u16, put_u16};
 
 /// One's complement sum of 16-bit words, not yet folded.
 ///
@@ -156,14 +155,6 @@ pub const fn update_u16(checksum: u16, old: u16, new: u16) -> u16 {
     !fold(!checksum as u64 + !old as u64 + new as u64)
 }
 
-/// Returns the checksum after a change of two words at an even offset, such as an IPv4 address, from `old` to
-/// `new`.
-#[inline]
-#[must_use]
-pub const fn update_u32(checksum: u16, old: u32, new: u32) -> u16 {
-    !fold(!checksum as u64 + !old as u64 + new as u64)
-}
-
 /// Returns the IPv4 header checksum after a decrement of the TTL, which must not have been zero. The TTL is
 /// the high octet of its word, so m' is m - 0x0100. Equation 3 then adds ~m + m' = 0xfeff for any TTL and
 /// protocol. So the function adds 0x0100 to the checksum itself, with the carry of one's complement, in which
@@ -188,24 +179,6 @@ pub const fn transport_field(protocol: Protocol) -> Option<usize> {
     }
 }
 
-/// Completes a partial transport checksum, which the sender left to its NIC; returns whether it did.
-///
-/// A partial checksum field holds the folded `pseudo` sum of the pseudo-header. Nothing else marks such a
-/// frame. So the function also recomputes a complete checksum that happens to equal that sum (one in 2^16);
-/// the result is the same value if the packet was intact. `transport` is the whole transport header with its
-/// data, unfragmented. A UDP checksum of zero means no checksum, and stays.
-pub fn complete_partial(protocol: Protocol, pseudo: Sum, transport: &mut [u8]) -> bool {
-    let Some(at) = transport_field(protocol).filter(|at| at + 2 <= transport.len()) else { return false };
-    let field = get_u16(transport, at);
-    if field != pseudo.folded() || (protocol == Protocol::UDP && field == 0) {
-        return false;
-    }
-    put_u16(transport, at, 0);
-    let total = Sum { total: pseudo.total + u64::from(sum(transport).folded()), odd: false };
-    put_u16(transport, at, transport_checksum(protocol, total));
-    true
-}
-
 /// Returns the checksum for a transport header of `protocol`. In UDP, zero would mean no checksum, so the
 /// function returns the equivalent all-ones value instead (RFC 768).
 #[inline]
@@ -220,6 +193,7 @@ pub const fn transport_checksum(protocol: Protocol, sum: Sum) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bytes::Field as _;
     use proptest::collection::vec;
     use proptest::prelude::*;
 
@@ -299,13 +273,6 @@ mod tests {
     }
 
     #[test]
-    fn a_udp_checksum_of_zero_is_not_partial() {
-        let mut udp = [0u8; 8];
-        assert!(!complete_partial(Protocol::UDP, Sum::new(), &mut udp));
-        assert_eq!(udp, [0; 8]);
-    }
-
-    #[test]
     fn a_carry_beyond_the_widest_word_counts() {
         // The two words and the last one sum to 2^65 - 1, which is 1 modulo 0xffff.
         assert!(!is_valid_header(u64::MAX - 0xba, u64::MAX, 0xbb));
@@ -345,40 +312,9 @@ mod tests {
         fn updating_a_word_equals_full_recomputation(mut data in vec(any::<u8>(), 20), at in 1usize..10, new: u16) {
             data[0] = 0x45; // no IP header is all zeros, the one case where the two forms of zero differ
             let before = checksum(&data);
-            let old = get_u16(&data, at * 2);
-            put_u16(&mut data, at * 2, new);
+            let old = u16::get(&data, at * 2);
+            new.put(&mut data, at * 2);
             prop_assert_eq!(update_u16(before, old, new), checksum(&data));
-        }
-
-        #[test]
-        fn updating_an_address_equals_full_recomputation(mut data in vec(any::<u8>(), 20), new: u32) {
-            data[0] = 0x45;
-            let before = checksum(&data);
-            let old = u32::from_be_bytes([data[12], data[13], data[14], data[15]]);
-            data[12..16].copy_from_slice(&new.to_be_bytes());
-            prop_assert_eq!(update_u32(before, old, new), checksum(&data));
-        }
-
-        #[test]
-        fn a_partial_checksum_is_completed_and_then_valid(
-            src: u32, dst: u32, mut l4 in vec(any::<u8>(), 20..200), tcp: bool,
-        ) {
-            let protocol = if tcp { Protocol::TCP } else { Protocol::UDP };
-            let pseudo = pseudo_header_v4(src.into(), dst.into(), protocol, l4.len() as u16);
-            put_u16(&mut l4, transport_field(protocol).unwrap(), pseudo.folded());
-            prop_assert!(complete_partial(protocol, pseudo, &mut l4));
-            prop_assert!(pseudo.bytes(&l4).is_valid());
-        }
-
-        #[test]
-        fn a_finished_checksum_is_left_alone(src: u128, dst: u128, mut l4 in vec(any::<u8>(), 20..200)) {
-            let pseudo = pseudo_header_v6(src.into(), dst.into(), Protocol::TCP, l4.len() as u32);
-            prop_assume!(get_u16(&l4, 16) != pseudo.folded());
-            let before = l4.clone();
-            prop_assert!(!complete_partial(Protocol::TCP, pseudo, &mut l4));
-            prop_assert_eq!(&l4, &before);
-            l4.truncate(3);
-            prop_assert!(!complete_partial(Protocol::TCP, pseudo, &mut l4));
         }
     }
 }

@@ -27,11 +27,6 @@ pub enum WireError {
         /// Description of the valid values.
         expected: &'static str,
     },
-    /// The checksum does not match the octets.
-    Checksum {
-        /// Protocol of the header.
-        header: &'static str,
-    },
 }
 
 impl fmt::Display for WireError {
@@ -43,7 +38,6 @@ impl fmt::Display for WireError {
             Self::Field { header, field, offset, found, expected } => {
                 write!(f, "{header}: {field} at offset {offset} is {found}, must be {expected}")
             }
-            Self::Checksum { header } => write!(f, "{header}: checksum does not match the octets"),
         }
     }
 }

@@ -1,11 +1,9 @@
 //! Protocol headers: checked views, representations and checksums. Each protocol has one module with the same
-//! structure:
+//! structure, as far as the router needs it:
 //!
-//! - a `field` module with the offsets, in octets, of the header's fields;
-//! - a **view** (`Frame`, `Packet` or `Header`) over any `AsRef<[u8]>`: getters that read the octets in
-//!   place, and setters when the buffer is `AsMut<[u8]>`;
-//! - a **representation** (`Repr`): a plain value with `parse`, `buffer_len` and `emit`;
-//! - `Display`, for traces.
+//! - a **view** (`Frame`, `Packet` or `Tag`) over any `AsRef<[u8]>`: getters that read the octets in place, and
+//!   setters when the buffer is `AsMut<[u8]>`. A table lists the fields with their offsets in octets;
+//! - a **representation** (`Repr`) of headers that the router writes: a plain value with `emit`.
 //!
 //! # Panics
 //! No function panics, whatever the octets are, as none indexes. `new_checked` verifies every length that a
@@ -19,8 +17,8 @@
 //! [`ipv6::sanity`], [`ndp::validate`], each `verify_checksum`, and each `Repr::parse`.
 //!
 //! # When `emit` is complete
-//! `emit` writes all fields if the buffer has at least `buffer_len` octets. In a shorter buffer it omits
-//! fields without room. The documentation of a field describes lengths that do not fit.
+//! `emit` writes all fields if the buffer has room for the header. In a shorter buffer it omits fields without
+//! room. The documentation of a field describes lengths that do not fit.
 #![forbid(unsafe_code)]
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
@@ -37,7 +35,7 @@ pub mod protocol;
 pub mod tlv;
 
 pub use error::WireError;
-pub use icmp::{icmpv4, icmpv6, ndp};
+pub use icmp::{HEADER_LEN as ICMP_HEADER_LEN, icmpv6, ndp};
 pub use link::ethernet::EtherType;
 pub use link::mac_addr::MacAddr;
 pub use link::{arp, ethernet, mac_addr, vlan};
@@ -45,4 +43,4 @@ pub use network::ipv4::Ipv4Fault;
 pub use network::ipv6::Ipv6Fault;
 pub use network::{ipv4, ipv6, ipv6_ext};
 pub use protocol::Protocol;
-pub use transport::{tcp, udp};
+pub use transport::tcp;

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::bytes::field_types;
+
 /// Protocol number of the header after an IPv4 header, an IPv6 header or an IPv6 extension header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Protocol(pub u8);
@@ -85,6 +87,10 @@ impl Protocol {
     pub const fn has_ports(self) -> bool {
         matches!(self, Self::TCP | Self::UDP | Self::SCTP | Self::UDP_LITE)
     }
+}
+
+field_types! {
+    Protocol: |[number]: [u8; 1]| Self(number), |protocol: Self| [protocol.0];
 }
 
 impl fmt::Display for Protocol {

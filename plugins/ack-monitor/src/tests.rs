@@ -6,7 +6,7 @@ use std::time::Duration;
 use millrace_packet::{Packet, Pool};
 use millrace_plugin_abi::{Exceptions, FlowKey, FlowStates, Verdict};
 use millrace_units::PortId;
-use millrace_wire::tcp::{self, Flags};
+use millrace_wire::tcp::Flags;
 use millrace_wire::{Protocol, ipv4};
 use proptest::prelude::*;
 
@@ -61,19 +61,13 @@ fn packet(pool: &Pool, sent: &Sent) -> Packet {
         more_fragments: false,
         fragment_offset: 0,
     };
-    let mut network = ipv4::Packet::new_unchecked(&mut bytes[LINK..]);
-    header.emit(&mut network);
-    let pseudo = network.pseudo_header();
-    let segment = tcp::Repr {
-        src_port: 4000 + sent.flow,
-        dst_port: 80,
-        sequence: 1,
-        acknowledgment: sent.number,
-        flags: sent.flags,
-        window: sent.window,
-        urgent_pointer: 0,
-    };
-    segment.emit(&mut tcp::Packet::new_unchecked(&mut bytes[LINK + 20..]), pseudo);
+    header.emit(&mut ipv4::Packet::new_unchecked(&mut bytes[LINK..]));
+    let tcp = &mut bytes[LINK + 20..];
+    tcp[..2].copy_from_slice(&(4000 + sent.flow).to_be_bytes());
+    tcp[2..4].copy_from_slice(&80_u16.to_be_bytes());
+    tcp[8..12].copy_from_slice(&sent.number.to_be_bytes());
+    (tcp[12], tcp[13]) = (0x50, sent.flags.0);
+    tcp[14..16].copy_from_slice(&sent.window.to_be_bytes());
     // The padding of a short frame is not data.
     bytes.resize(bytes.len().max(60), 0);
     let mut packet = pool.packet_from(&bytes).unwrap();

@@ -136,7 +136,7 @@ fn parse_v6(packet: &mut Packet) -> Result<Parsed, DropReason> {
     if hop_limit <= 1 {
         exceptions = exceptions.with(Exceptions::TTL);
     }
-    if walk.hop_by_hop.is_some() {
+    if walk.hop_by_hop {
         exceptions = exceptions.with(Exceptions::OPTIONS);
     }
     let hides_transport = matches!(walk.end, End::Truncated | End::Limit | End::MisplacedHopByHop);

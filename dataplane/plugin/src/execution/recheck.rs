@@ -76,9 +76,6 @@ fn recheck(packet: &mut Packet, family: Option<Family>, position: Position) -> R
 
 /// Checks a packet that an instance at a position may have changed, if the packet continues with this
 /// verdict.
-///
-/// # Errors
-/// The first rule that the packet violates.
 pub(crate) fn recheck_behind(
     packet: &mut Packet,
     key: &FlowKey,
@@ -122,7 +119,7 @@ fn check6(packet: &Packet) -> Result<Headers, Malformed> {
     let walk = ipv6_ext::walk(&header);
     let cut =
         matches!(walk.end, End::Truncated | End::Limit | End::MisplacedHopByHop | End::RepeatedFragment);
-    let options = walk.hop_by_hop.is_some();
+    let options = walk.hop_by_hop;
     Ok(Headers { length: header.total_len(), transport: walk.offset, hops: header.hop_limit(), options, cut })
 }
 

@@ -1,5 +1,7 @@
-//! ICMP for IPv4 and IPv6, and neighbour discovery.
+//! ICMP for IPv6, and neighbour discovery.
 
-pub mod icmpv4;
 pub mod icmpv6;
 pub mod ndp;
+
+/// Length in octets of the common header of all ICMP and ICMPv6 messages.
+pub const HEADER_LEN: usize = 8;

@@ -4,14 +4,13 @@
 //! message's type. A receiver may use a message only if [`validate`] accepts it. That check covers hop limit,
 //! code, checksum, addresses and options.
 
-use std::fmt;
 use std::net::Ipv6Addr;
 
-use crate::bytes::{array, get_u8, octets, put, put_u8, view};
-use crate::checksum::Sum;
+use crate::bytes::{Field, array, field_types, fields, octets, put, view};
+use crate::checksum::{Sum, pseudo_header_v6};
 use crate::error::need;
 use crate::icmpv6::{self, Type};
-use crate::{MacAddr, WireError};
+use crate::{MacAddr, Protocol, WireError};
 
 /// Hop limit that proves that no router has forwarded the packet.
 pub const HOP_LIMIT: u8 = 255;
@@ -22,10 +21,9 @@ pub const REDIRECT_LEN: usize = 40;
 
 const LINK_ADDRESS_OPTION_LEN: usize = 8;
 
+/// Offset of the type, and of the destination address in a redirect.
 mod field {
     pub const TYPE: usize = 0;
-    pub const FLAGS: usize = 4;
-    pub const TARGET: usize = 8;
     pub const DESTINATION: usize = 24;
 }
 
@@ -59,13 +57,6 @@ impl Flags {
     }
 }
 
-impl std::ops::BitOr for Flags {
-    type Output = Self;
-    fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-}
-
 /// Returns the multicast address of solicitations for `address` (RFC 4291, 2.7.1).
 #[must_use]
 pub fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
@@ -78,13 +69,24 @@ view! {
     Packet
 }
 
+field_types! {
+    Flags: |[octet]: [u8; 1]| Self(octet), |flags: Self| [flags.0];
+}
+
+fields! {
+    Packet:
+    /// Type of the message.
+    message_type / set_message_type: Type = field::TYPE;
+    /// Flags of an advertisement.
+    flags / set_flags: Flags = 4;
+    /// Target address of the message; in a redirect, the better next hop.
+    target / set_target: Ipv6Addr = 8;
+}
+
 impl<T: AsRef<[u8]>> Packet<T> {
-    /// Accepts a buffer that has the fixed part of its type.
-    ///
-    /// # Errors
-    /// [`WireError::Truncated`], or [`WireError::Field`] for another type.
+    /// Accepts a buffer that has one of the three types and the fixed part of that type.
     pub fn check(&self) -> Result<(), WireError> {
-        need("ndp", icmpv6::HEADER_LEN, self.data())?;
+        need("ndp", super::HEADER_LEN, self.data())?;
         match self.message_type() {
             Type::NEIGHBOUR_SOLICITATION | Type::NEIGHBOUR_ADVERTISEMENT | Type::REDIRECT => {
                 need("ndp", self.fixed_len(), self.data())
@@ -101,29 +103,14 @@ impl<T: AsRef<[u8]>> Packet<T> {
         if self.message_type() == Type::REDIRECT { REDIRECT_LEN } else { NEIGHBOUR_LEN }
     }
 
-    /// Returns the type of the message.
-    pub fn message_type(&self) -> Type {
-        Type(get_u8(self.data(), field::TYPE))
-    }
-
     /// Returns a view of code, checksum and the other common fields of ICMPv6 messages.
     pub fn icmp(&self) -> icmpv6::Packet<&[u8]> {
         icmpv6::Packet::new_unchecked(self.data())
     }
 
-    /// Returns the flags of an advertisement.
-    pub fn flags(&self) -> Flags {
-        Flags(get_u8(self.data(), field::FLAGS))
-    }
-
-    /// Returns the target address of the message; in a redirect, the better next hop.
-    pub fn target(&self) -> Ipv6Addr {
-        array(self.data(), field::TARGET).into()
-    }
-
     /// Returns the destination address of a redirect; `None` for other messages.
     pub fn destination(&self) -> Option<Ipv6Addr> {
-        (self.message_type() == Type::REDIRECT).then(|| array(self.data(), field::DESTINATION).into())
+        (self.message_type() == Type::REDIRECT).then(|| Field::get(self.data(), field::DESTINATION))
     }
 
     /// Iterates over the options, up to the first malformed one.
@@ -138,32 +125,6 @@ impl<T: AsRef<[u8]>> Packet<T> {
             .map_while(Result::ok)
             .find(|option| option.kind == kind)
             .and_then(|option| option.link_address())
-    }
-}
-
-impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
-    /// Sets the flags of an advertisement.
-    pub fn set_flags(&mut self, flags: Flags) {
-        put(self.buffer.as_mut(), field::FLAGS, &[flags.0, 0, 0, 0]);
-    }
-
-    /// Sets the target address of the message.
-    pub fn set_target(&mut self, address: Ipv6Addr) {
-        put(self.buffer.as_mut(), field::TARGET, &address.octets());
-    }
-
-    /// Sets the destination address of a redirect.
-    pub fn set_destination(&mut self, address: Ipv6Addr) {
-        put(self.buffer.as_mut(), field::DESTINATION, &address.octets());
-    }
-}
-
-impl<T: AsRef<[u8]>> fmt::Display for Packet<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match Repr::parse(self) {
-            Ok(repr) => repr.fmt(f),
-            Err(error) => error.fmt(f),
-        }
     }
 }
 
@@ -203,15 +164,9 @@ impl<'a> Iterator for Options<'a> {
         let len = usize::from(units) * 8;
         let Some((octets, rest)) = self.rest.split_at_checked(len).filter(|_| len > 0) else {
             self.rest = &[];
-            let (field, offset, expected) =
-                ("option length", self.offset + 1, "1 or more, and within the message");
-            return Some(Err(WireError::Field {
-                header: "ndp",
-                field,
-                offset,
-                found: units.into(),
-                expected,
-            }));
+            let (field, offset, found) = ("option length", self.offset + 1, units.into());
+            let expected = "1 or more, and within the message";
+            return Some(Err(WireError::Field { header: "ndp", field, offset, found, expected }));
         };
         let option = RawOption { offset: self.offset, kind, data: octets.get(2..).unwrap_or_default() };
         self.rest = rest;
@@ -241,33 +196,6 @@ pub enum NdpFault {
     SolicitedMulticast,
 }
 
-impl fmt::Display for NdpFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::HopLimit => "ndp: hop limit must be 255",
-            Self::Malformed(error) => return error.fmt(f),
-            Self::Checksum => "ndp: checksum is wrong",
-            Self::Code => "ndp: code must be 0",
-            Self::Target => {
-                "ndp: target must be a unicast address; in a redirect, a link-local address or the \
-                 destination"
-            }
-            Self::Address => {
-                "ndp: a solicitation from :: must go to a solicited-node address; a redirect must come from \
-                 a link-local address"
-            }
-            Self::UnspecifiedWithLinkAddress => {
-                "ndp: a message from :: must not contain a link-layer address"
-            }
-            Self::SolicitedMulticast => {
-                "ndp: an advertisement to a multicast address must not have the solicited flag"
-            }
-        })
-    }
-}
-
-impl std::error::Error for NdpFault {}
-
 impl From<WireError> for NdpFault {
     fn from(error: WireError) -> Self {
         Self::Malformed(error)
@@ -276,21 +204,13 @@ impl From<WireError> for NdpFault {
 
 /// Checks the ICMPv6 message `data` of a packet from `src` to `dst` by the rules of RFC 4861, 7.1.1, 7.1.2
 /// and 8.1. The caller must check whether the sender of a redirect is the first hop.
-///
-/// # Errors
-/// The first rule broken.
 pub fn validate(hop_limit: u8, src: Ipv6Addr, dst: Ipv6Addr, data: &[u8]) -> Result<Packet<&[u8]>, NdpFault> {
     if hop_limit != HOP_LIMIT {
         return Err(NdpFault::HopLimit);
     }
     let packet = Packet::new_checked(data)?;
-    let length = data.len() as u32;
-    if !packet.icmp().verify_checksum(crate::checksum::pseudo_header_v6(
-        src,
-        dst,
-        crate::Protocol::ICMPV6,
-        length,
-    )) {
+    let pseudo = pseudo_header_v6(src, dst, Protocol::ICMPV6, data.len() as u32);
+    if !packet.icmp().verify_checksum(pseudo) {
         return Err(NdpFault::Checksum);
     }
     if packet.icmp().code() != 0 {
@@ -433,16 +353,16 @@ impl<'a> Repr<'a> {
     pub fn emit<T: AsRef<[u8]> + AsMut<[u8]>>(&self, packet: &mut Packet<T>, pseudo: Sum) {
         let (message_type, mut at, link) = self.parts();
         packet.buffer.as_mut().fill(0);
-        put_u8(packet.buffer.as_mut(), field::TYPE, message_type.0);
+        packet.set_message_type(message_type);
         match *self {
             Self::NeighbourSolicitation { target, .. } => packet.set_target(target),
             Self::NeighbourAdvertisement { flags, target, .. } => {
-                packet.set_flags(flags);
                 packet.set_target(target);
+                packet.set_flags(flags);
             }
             Self::Redirect { target, destination, .. } => {
                 packet.set_target(target);
-                packet.set_destination(destination);
+                destination.put(packet.buffer.as_mut(), field::DESTINATION);
             }
         }
         let data = packet.buffer.as_mut();
@@ -457,24 +377,6 @@ impl<'a> Repr<'a> {
             put(data, at + 8, quote);
         }
         icmpv6::Packet::new_unchecked(data).fill_checksum(pseudo);
-    }
-}
-
-impl fmt::Display for Repr<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NeighbourSolicitation { target, .. } => write!(f, "ndp solicitation for {target}")?,
-            Self::NeighbourAdvertisement { flags, target, .. } => {
-                write!(f, "ndp advertisement of {target} flags {:#04x}", flags.0)?;
-            }
-            Self::Redirect { target, destination, .. } => {
-                write!(f, "ndp redirect of {destination} to {target}")?
-            }
-        }
-        match self.parts().2 {
-            Some((_, address)) => write!(f, " ({address})"),
-            None => Ok(()),
-        }
     }
 }
 

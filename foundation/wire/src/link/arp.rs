@@ -4,10 +4,9 @@
 //! meaningful if hardware and protocol types and lengths belong to Ethernet and IPv4, which [`Repr::parse`]
 //! verifies.
 
-use std::fmt;
 use std::net::Ipv4Addr;
 
-use crate::bytes::{array, get_u8, get_u16, put, put_u8, put_u16, view};
+use crate::bytes::{Field, field_types, fields, view};
 use crate::error::need;
 use crate::{EtherType, MacAddr, WireError};
 
@@ -21,11 +20,6 @@ mod field {
     pub const PROTOCOL_TYPE: usize = 2;
     pub const HARDWARE_LEN: usize = 4;
     pub const PROTOCOL_LEN: usize = 5;
-    pub const OPERATION: usize = 6;
-    pub const SENDER_MAC: usize = 8;
-    pub const SENDER_IP: usize = 14;
-    pub const TARGET_MAC: usize = 18;
-    pub const TARGET_IP: usize = 24;
 }
 
 /// Operation of an ARP packet: request or reply.
@@ -39,14 +33,8 @@ impl Operation {
     pub const REPLY: Self = Self(2);
 }
 
-impl fmt::Display for Operation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::REQUEST => f.write_str("request"),
-            Self::REPLY => f.write_str("reply"),
-            Self(other) => write!(f, "operation {other}"),
-        }
-    }
+field_types! {
+    Operation: |octets| Self(u16::from_be_bytes(octets)), |operation: Self| operation.0.to_be_bytes();
 }
 
 view! {
@@ -54,105 +42,25 @@ view! {
     Packet
 }
 
+fields! {
+    Packet:
+    /// Operation: request or reply.
+    operation / set_operation: Operation = 6;
+    /// Link-layer address of the sender.
+    sender_mac / set_sender_mac: MacAddr = 8;
+    /// IPv4 address of the sender.
+    sender_ip / set_sender_ip: Ipv4Addr = 14;
+    /// Link-layer address of the target, which has no meaning in a request.
+    target_mac / set_target_mac: MacAddr = 18;
+    /// IPv4 address of the target.
+    target_ip / set_target_ip: Ipv4Addr = 24;
+}
+
 impl<T: AsRef<[u8]>> Packet<T> {
-    /// Accepts a buffer that holds the packet.
-    ///
-    /// # Errors
-    /// [`WireError::Truncated`] below 28 octets.
+    /// Accepts a buffer of at least 28 octets, the packet.
     #[inline]
     pub fn check(&self) -> Result<(), WireError> {
         need("arp", PACKET_LEN, self.data())
-    }
-
-    /// Returns the hardware type; 1 is Ethernet.
-    #[inline]
-    pub fn hardware_type(&self) -> u16 {
-        get_u16(self.data(), field::HARDWARE_TYPE)
-    }
-
-    /// Returns the protocol type: the EtherType of the protocol addresses.
-    #[inline]
-    pub fn protocol_type(&self) -> EtherType {
-        EtherType(get_u16(self.data(), field::PROTOCOL_TYPE))
-    }
-
-    /// Returns the length of a hardware address in octets.
-    #[inline]
-    pub fn hardware_len(&self) -> u8 {
-        get_u8(self.data(), field::HARDWARE_LEN)
-    }
-
-    /// Returns the length of a protocol address in octets.
-    #[inline]
-    pub fn protocol_len(&self) -> u8 {
-        get_u8(self.data(), field::PROTOCOL_LEN)
-    }
-
-    /// Returns the operation: request or reply.
-    #[inline]
-    pub fn operation(&self) -> Operation {
-        Operation(get_u16(self.data(), field::OPERATION))
-    }
-
-    /// Returns the sender's link-layer address.
-    #[inline]
-    pub fn sender_mac(&self) -> MacAddr {
-        MacAddr(array(self.data(), field::SENDER_MAC))
-    }
-
-    /// Returns the sender's IPv4 address.
-    #[inline]
-    pub fn sender_ip(&self) -> Ipv4Addr {
-        array(self.data(), field::SENDER_IP).into()
-    }
-
-    /// Returns the target's link-layer address, which has no meaning in a request.
-    #[inline]
-    pub fn target_mac(&self) -> MacAddr {
-        MacAddr(array(self.data(), field::TARGET_MAC))
-    }
-
-    /// Returns the target's IPv4 address.
-    #[inline]
-    pub fn target_ip(&self) -> Ipv4Addr {
-        array(self.data(), field::TARGET_IP).into()
-    }
-}
-
-impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
-    /// Sets the type and length fields for IPv4 over Ethernet.
-    pub fn set_ethernet_ipv4(&mut self) {
-        let data = self.buffer.as_mut();
-        put_u16(data, field::HARDWARE_TYPE, HARDWARE_ETHERNET);
-        put_u16(data, field::PROTOCOL_TYPE, EtherType::IPV4.0);
-        put_u8(data, field::HARDWARE_LEN, 6);
-        put_u8(data, field::PROTOCOL_LEN, 4);
-    }
-
-    /// Sets the operation: request or reply.
-    pub fn set_operation(&mut self, operation: Operation) {
-        put_u16(self.buffer.as_mut(), field::OPERATION, operation.0);
-    }
-
-    /// Sets the sender's addresses.
-    pub fn set_sender(&mut self, mac: MacAddr, ip: Ipv4Addr) {
-        put(self.buffer.as_mut(), field::SENDER_MAC, &mac.0);
-        put(self.buffer.as_mut(), field::SENDER_IP, &ip.octets());
-    }
-
-    /// Sets the target's addresses.
-    pub fn set_target(&mut self, mac: MacAddr, ip: Ipv4Addr) {
-        put(self.buffer.as_mut(), field::TARGET_MAC, &mac.0);
-        put(self.buffer.as_mut(), field::TARGET_IP, &ip.octets());
-    }
-}
-
-impl<T: AsRef<[u8]>> fmt::Display for Packet<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match Repr::parse(self) {
-            Ok(repr) => repr.fmt(f),
-            Err(error) => error.fmt(f),
-        }
     }
 }
 
@@ -172,16 +80,14 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// Reads the packet.
-    ///
-    /// # Errors
-    /// [`WireError::Field`] if the packet is not for IPv4 over Ethernet.
+    /// Reads the packet, which must be for IPv4 over Ethernet.
     pub fn parse<T: AsRef<[u8]>>(packet: &Packet<T>) -> Result<Self, WireError> {
-        let p = packet;
-        expect("hardware type", field::HARDWARE_TYPE, p.hardware_type(), HARDWARE_ETHERNET, "1 (Ethernet)")?;
-        expect("protocol type", field::PROTOCOL_TYPE, p.protocol_type().0, EtherType::IPV4.0, "2048 (IPv4)")?;
-        expect("hardware length", field::HARDWARE_LEN, p.hardware_len().into(), 6, "6")?;
-        expect("protocol length", field::PROTOCOL_LEN, p.protocol_len().into(), 4, "4")?;
+        let word = |at| u16::get(packet.data(), at);
+        let octet = |at| u16::from(u8::get(packet.data(), at));
+        expect("hardware type", field::HARDWARE_TYPE, word, HARDWARE_ETHERNET, "1 (Ethernet)")?;
+        expect("protocol type", field::PROTOCOL_TYPE, word, EtherType::IPV4.0, "2048 (IPv4)")?;
+        expect("hardware length", field::HARDWARE_LEN, octet, 6, "6")?;
+        expect("protocol length", field::PROTOCOL_LEN, octet, 4, "4")?;
         Ok(Self {
             operation: packet.operation(),
             sender_mac: packet.sender_mac(),
@@ -191,38 +97,31 @@ impl Repr {
         })
     }
 
-    /// Returns the number of octets that [`emit`](Self::emit) writes.
-    #[must_use]
-    pub const fn buffer_len(&self) -> usize {
-        PACKET_LEN
-    }
-
-    /// Writes the packet.
+    /// Writes the packet, of [`PACKET_LEN`] octets.
     pub fn emit<T: AsRef<[u8]> + AsMut<[u8]>>(&self, packet: &mut Packet<T>) {
-        packet.set_ethernet_ipv4();
+        let data = packet.buffer.as_mut();
+        HARDWARE_ETHERNET.put(data, field::HARDWARE_TYPE);
+        EtherType::IPV4.put(data, field::PROTOCOL_TYPE);
+        6_u8.put(data, field::HARDWARE_LEN);
+        4_u8.put(data, field::PROTOCOL_LEN);
         packet.set_operation(self.operation);
-        packet.set_sender(self.sender_mac, self.sender_ip);
-        packet.set_target(self.target_mac, self.target_ip);
+        packet.set_sender_mac(self.sender_mac);
+        packet.set_sender_ip(self.sender_ip);
+        packet.set_target_mac(self.target_mac);
+        packet.set_target_ip(self.target_ip);
     }
 }
 
 fn expect(
     field: &'static str,
     offset: usize,
-    found: u16,
+    read: impl Fn(usize) -> u16,
     want: u16,
     expected: &'static str,
 ) -> Result<(), WireError> {
-    if found == want {
-        return Ok(());
-    }
-    Err(WireError::Field { header: "arp", field, offset, found: found.into(), expected })
-}
-
-impl fmt::Display for Repr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { operation, sender_mac, sender_ip, target_mac, target_ip } = self;
-        write!(f, "arp {operation} from {sender_ip} ({sender_mac}) for {target_ip} ({target_mac})")
+    match read(offset) {
+        found if found == want => Ok(()),
+        found => Err(WireError::Field { header: "arp", field, offset, found: found.into(), expected }),
     }
 }
 

@@ -1,24 +1,15 @@
 //! Ethernet II frames (IEEE 802.3, 3.2.6), without preamble and frame check sequence.
 //!
-//! Getters never panic after `new_checked`, which verifies that the buffer has the 14-octet header. A value
-//! below 0x0600 in the type field is an 802.3 length; [`EtherType::is_length`] detects it.
+//! Getters never panic after `new_checked`, which verifies that the buffer has the 14-octet header.
 
 use std::fmt;
 
-use crate::bytes::{array, get_u16, octets, octets_mut, put, put_u16, view};
+use crate::bytes::{field_types, fields, octets, view};
 use crate::error::need;
 use crate::{MacAddr, WireError};
 
 /// Length in octets of an Ethernet header without tags.
 pub const HEADER_LEN: usize = 14;
-/// Minimum length of a frame on the wire, in octets without frame check sequence; shorter frames are padded.
-pub const MIN_FRAME_LEN: usize = 60;
-
-mod field {
-    pub const DESTINATION: usize = 0;
-    pub const SOURCE: usize = 6;
-    pub const ETHER_TYPE: usize = 12;
-}
 
 /// EtherType: the protocol of the payload of an Ethernet frame or a VLAN tag (IANA, *IEEE 802 Numbers*).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -42,19 +33,16 @@ impl EtherType {
     /// Link layer discovery (IEEE 802.1AB).
     pub const LLDP: Self = Self(0x88cc);
 
-    /// Whether this is an 802.3 length and not a type.
-    #[inline]
-    #[must_use]
-    pub const fn is_length(self) -> bool {
-        self.0 < 0x0600
-    }
-
     /// Whether a VLAN tag follows.
     #[inline]
     #[must_use]
     pub const fn is_vlan(self) -> bool {
         matches!(self, Self::VLAN | Self::SERVICE_VLAN)
     }
+}
+
+field_types! {
+    EtherType: |octets| Self(u16::from_be_bytes(octets)), |ether_type: Self| ether_type.0.to_be_bytes();
 }
 
 impl fmt::Display for EtherType {
@@ -78,32 +66,21 @@ view! {
     Frame
 }
 
+fields! {
+    Frame:
+    /// Destination address.
+    destination: MacAddr = 0;
+    /// Source address.
+    source: MacAddr = 6;
+    /// EtherType of the payload.
+    ether_type: EtherType = 12;
+}
+
 impl<T: AsRef<[u8]>> Frame<T> {
-    /// Accepts a buffer that holds the header.
-    ///
-    /// # Errors
-    /// [`WireError::Truncated`] below 14 octets.
+    /// Accepts a buffer of at least 14 octets, the header.
     #[inline]
     pub fn check(&self) -> Result<(), WireError> {
         need("ethernet", HEADER_LEN, self.data())
-    }
-
-    /// Returns the destination address.
-    #[inline]
-    pub fn destination(&self) -> MacAddr {
-        MacAddr(array(self.data(), field::DESTINATION))
-    }
-
-    /// Returns the source address.
-    #[inline]
-    pub fn source(&self) -> MacAddr {
-        MacAddr(array(self.data(), field::SOURCE))
-    }
-
-    /// Returns the EtherType of the payload.
-    #[inline]
-    pub fn ether_type(&self) -> EtherType {
-        EtherType(get_u16(self.data(), field::ETHER_TYPE))
     }
 
     /// Returns the payload after the header, padding included.
@@ -113,79 +90,9 @@ impl<T: AsRef<[u8]>> Frame<T> {
     }
 }
 
-impl<T: AsRef<[u8]> + AsMut<[u8]>> Frame<T> {
-    /// Sets the destination address.
-    #[inline]
-    pub fn set_destination(&mut self, address: MacAddr) {
-        put(self.buffer.as_mut(), field::DESTINATION, &address.0);
-    }
-
-    /// Sets the source address.
-    #[inline]
-    pub fn set_source(&mut self, address: MacAddr) {
-        put(self.buffer.as_mut(), field::SOURCE, &address.0);
-    }
-
-    /// Sets the EtherType of the payload.
-    #[inline]
-    pub fn set_ether_type(&mut self, ether_type: EtherType) {
-        put_u16(self.buffer.as_mut(), field::ETHER_TYPE, ether_type.0);
-    }
-
-    /// Returns the payload after the header, for writes.
-    #[inline]
-    pub fn payload_mut(&mut self) -> &mut [u8] {
-        octets_mut(self.buffer.as_mut(), HEADER_LEN..)
-    }
-}
-
-impl<T: AsRef<[u8]>> fmt::Display for Frame<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Repr::parse(self).fmt(f)
-    }
-}
-
-/// An Ethernet header as a value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Repr {
-    /// Destination address.
-    pub destination: MacAddr,
-    /// Source address.
-    pub source: MacAddr,
-    /// EtherType of the payload.
-    pub ether_type: EtherType,
-}
-
-impl Repr {
-    /// Reads the header. Every field value is valid, so the function cannot fail.
-    pub fn parse<T: AsRef<[u8]>>(frame: &Frame<T>) -> Self {
-        Self { destination: frame.destination(), source: frame.source(), ether_type: frame.ether_type() }
-    }
-
-    /// Returns the number of octets that [`emit`](Self::emit) writes.
-    #[must_use]
-    pub const fn buffer_len(&self) -> usize {
-        HEADER_LEN
-    }
-
-    /// Writes the header.
-    pub fn emit<T: AsRef<[u8]> + AsMut<[u8]>>(&self, frame: &mut Frame<T>) {
-        frame.set_destination(self.destination);
-        frame.set_source(self.source);
-        frame.set_ether_type(self.ether_type);
-    }
-}
-
-impl fmt::Display for Repr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ethernet {} > {} {}", self.source, self.destination, self.ether_type)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     #[test]
     fn thirteen_octets_are_refused_with_the_numbers() {
@@ -194,19 +101,11 @@ mod tests {
     }
 
     #[test]
-    fn types_and_lengths_differ_at_0x600() {
-        assert!(EtherType(0x05ff).is_length());
-        assert!(!EtherType(0x0600).is_length());
-    }
-
-    proptest! {
-        #[test]
-        fn parse_inverts_emit(destination: [u8; 6], source: [u8; 6], ether_type: u16) {
-            let (destination, source) = (MacAddr(destination), MacAddr(source));
-            let repr = Repr { destination, source, ether_type: EtherType(ether_type) };
-            let mut frame = Frame::new_checked([0u8; HEADER_LEN]).unwrap();
-            repr.emit(&mut frame);
-            prop_assert_eq!(Repr::parse(&frame), repr);
-        }
+    fn fields_are_read_at_their_offsets() {
+        let octets: [u8; HEADER_LEN] = std::array::from_fn(|at| at as u8);
+        let frame = Frame::new_checked(octets).unwrap();
+        assert_eq!(frame.destination(), MacAddr([0, 1, 2, 3, 4, 5]));
+        assert_eq!(frame.source(), MacAddr([6, 7, 8, 9, 10, 11]));
+        assert_eq!(frame.ether_type(), EtherType(0x0c0d));
     }
 }

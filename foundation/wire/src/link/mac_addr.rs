@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
+use crate::bytes::field_types;
+
 /// A link-layer address, written `02:00:5e:10:00:01`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct MacAddr(pub [u8; 6]);
@@ -55,6 +57,10 @@ impl MacAddr {
     pub fn is_unicast(self) -> bool {
         !self.is_multicast() && !self.is_zero()
     }
+}
+
+field_types! {
+    MacAddr: Self, |address: Self| address.0;
 }
 
 impl fmt::Display for MacAddr {

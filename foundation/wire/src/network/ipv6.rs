@@ -6,9 +6,7 @@
 use std::fmt;
 use std::net::Ipv6Addr;
 
-use crate::bytes::{
-    array, get_u8, get_u16, get_u32, octets, octets_mut, put, put_u8, put_u16, put_u32, view,
-};
+use crate::bytes::{Field as _, fields, octets, view};
 use crate::error::need;
 use crate::{Protocol, WireError, checksum};
 
@@ -17,14 +15,8 @@ pub const HEADER_LEN: usize = 40;
 /// The smallest MTU an IPv6 link may have (RFC 8200, 5).
 pub const MIN_MTU: usize = 1280;
 
-mod field {
-    pub const VERSION_CLASS_FLOW: usize = 0;
-    pub const PAYLOAD_LENGTH: usize = 4;
-    pub const NEXT_HEADER: usize = 6;
-    pub const HOP_LIMIT: usize = 7;
-    pub const SOURCE: usize = 8;
-    pub const DESTINATION: usize = 24;
-}
+/// Offset of the word of version, traffic class and flow label.
+const FIRST_WORD: usize = 0;
 
 /// Faults for which a router must not forward an IPv6 packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -54,11 +46,8 @@ impl fmt::Display for Ipv6Fault {
 impl std::error::Error for Ipv6Fault {}
 
 /// Checks the octets from the IPv6 header on. `frame_len` is the number of octets of IP and link padding in
-/// the frame. `data` may be shorter, if it has the fixed header. After `Ok`, the getters of [`Packet`] do not
-/// panic.
-///
-/// # Errors
-/// The first rule broken, in the order of [`Ipv6Fault`].
+/// the frame. `data` may be shorter, if it has the fixed header. The error is the first rule broken, in the
+/// order of [`Ipv6Fault`].
 #[inline]
 pub fn sanity(data: &[u8], frame_len: usize) -> Result<(), Ipv6Fault> {
     let packet = Packet::new_unchecked(data);
@@ -82,11 +71,22 @@ view! {
     Packet
 }
 
+fields! {
+    Packet:
+    /// Length of the payload after the fixed header, in octets.
+    payload_len / set_payload_len: u16 = 4;
+    /// Protocol number of the header after the fixed header.
+    next_header / set_next_header: Protocol = 6;
+    /// Number of hops that the packet may still make.
+    hop_limit / set_hop_limit: u8 = 7;
+    /// Source address.
+    src / set_src: Ipv6Addr = 8;
+    /// Destination address.
+    dst / set_dst: Ipv6Addr = 24;
+}
+
 impl<T: AsRef<[u8]>> Packet<T> {
-    /// Accepts a buffer that holds the fixed header.
-    ///
-    /// # Errors
-    /// [`WireError::Truncated`] below 40 octets.
+    /// Accepts a buffer of at least 40 octets, the fixed header.
     #[inline]
     pub fn check(&self) -> Result<(), WireError> {
         need("ipv6", HEADER_LEN, self.data())
@@ -95,13 +95,13 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// Returns the version, 6 in IPv6 packets.
     #[inline]
     pub fn version(&self) -> u8 {
-        get_u8(self.data(), field::VERSION_CLASS_FLOW) >> 4
+        u8::get(self.data(), FIRST_WORD) >> 4
     }
 
     /// Returns the octet of DSCP and ECN.
     #[inline]
     pub fn traffic_class(&self) -> u8 {
-        (get_u16(self.data(), field::VERSION_CLASS_FLOW) >> 4) as u8
+        (u16::get(self.data(), FIRST_WORD) >> 4) as u8
     }
 
     /// Returns the DSCP, 0 to 63.
@@ -119,43 +119,13 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// Returns the flow label, 20 bits (RFC 6437).
     #[inline]
     pub fn flow_label(&self) -> u32 {
-        get_u32(self.data(), field::VERSION_CLASS_FLOW) & 0x000f_ffff
-    }
-
-    /// Returns the length of the payload after the fixed header, in octets.
-    #[inline]
-    pub fn payload_len(&self) -> u16 {
-        get_u16(self.data(), field::PAYLOAD_LENGTH)
+        u32::get(self.data(), FIRST_WORD) & 0x000f_ffff
     }
 
     /// Returns the length of header and payload in octets.
     #[inline]
     pub fn total_len(&self) -> usize {
         HEADER_LEN + usize::from(self.payload_len())
-    }
-
-    /// Returns the protocol number of the header after the fixed header.
-    #[inline]
-    pub fn next_header(&self) -> Protocol {
-        Protocol(get_u8(self.data(), field::NEXT_HEADER))
-    }
-
-    /// Returns the number of hops that the packet may still make.
-    #[inline]
-    pub fn hop_limit(&self) -> u8 {
-        get_u8(self.data(), field::HOP_LIMIT)
-    }
-
-    /// Returns the source address.
-    #[inline]
-    pub fn src(&self) -> Ipv6Addr {
-        array(self.data(), field::SOURCE).into()
-    }
-
-    /// Returns the destination address.
-    #[inline]
-    pub fn dst(&self) -> Ipv6Addr {
-        array(self.data(), field::DESTINATION).into()
     }
 
     /// Returns the payload, up to the payload length, or to the end of the buffer if that is nearer. Link
@@ -179,45 +149,14 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     /// Sets version 6, traffic class and flow label. Only the lower 20 bits of the flow label count.
     pub fn set_class_and_label(&mut self, traffic_class: u8, flow_label: u32) {
         let word = 6 << 28 | u32::from(traffic_class) << 20 | (flow_label & 0x000f_ffff);
-        put_u32(self.buffer.as_mut(), field::VERSION_CLASS_FLOW, word);
+        word.put(self.buffer.as_mut(), FIRST_WORD);
     }
 
     /// Sets the octet of DSCP and ECN.
     #[inline]
     pub fn set_traffic_class(&mut self, traffic_class: u8) {
-        let word = get_u16(self.data(), field::VERSION_CLASS_FLOW);
-        let word = (word & 0xf00f) | u16::from(traffic_class) << 4;
-        put_u16(self.buffer.as_mut(), field::VERSION_CLASS_FLOW, word);
-    }
-
-    /// Sets the length of the payload after the fixed header, in octets.
-    #[inline]
-    pub fn set_payload_len(&mut self, octets: u16) {
-        put_u16(self.buffer.as_mut(), field::PAYLOAD_LENGTH, octets);
-    }
-
-    /// Sets the protocol number of the header after the fixed header.
-    #[inline]
-    pub fn set_next_header(&mut self, protocol: Protocol) {
-        put_u8(self.buffer.as_mut(), field::NEXT_HEADER, protocol.0);
-    }
-
-    /// Sets the number of hops that the packet may still make.
-    #[inline]
-    pub fn set_hop_limit(&mut self, hops: u8) {
-        put_u8(self.buffer.as_mut(), field::HOP_LIMIT, hops);
-    }
-
-    /// Sets the source address.
-    #[inline]
-    pub fn set_src(&mut self, address: Ipv6Addr) {
-        put(self.buffer.as_mut(), field::SOURCE, &address.octets());
-    }
-
-    /// Sets the destination address.
-    #[inline]
-    pub fn set_dst(&mut self, address: Ipv6Addr) {
-        put(self.buffer.as_mut(), field::DESTINATION, &address.octets());
+        let word = (u16::get(self.data(), FIRST_WORD) & 0xf00f) | u16::from(traffic_class) << 4;
+        word.put(self.buffer.as_mut(), FIRST_WORD);
     }
 
     /// Decrements the hop limit; returns whether the packet may continue. If the hop limit is 0 or 1 (RFC
@@ -231,19 +170,6 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         }
         self.set_hop_limit(hops - 1);
         true
-    }
-
-    /// Returns the payload for writes, with the bounds of [`payload`](Self::payload).
-    #[inline]
-    pub fn payload_mut(&mut self) -> &mut [u8] {
-        let end = self.total_len().min(self.data().len());
-        octets_mut(self.buffer.as_mut(), HEADER_LEN..end)
-    }
-}
-
-impl<T: AsRef<[u8]>> fmt::Display for Packet<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Repr::from_fields(self).fmt(f)
     }
 }
 
@@ -267,33 +193,6 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// Reads the header. The packet must be sane and completely in the buffer.
-    ///
-    /// # Errors
-    /// The first rule broken, see [`sanity`].
-    pub fn parse<T: AsRef<[u8]>>(packet: &Packet<T>) -> Result<Self, Ipv6Fault> {
-        sanity(packet.data(), packet.data().len())?;
-        Ok(Self::from_fields(packet))
-    }
-
-    fn from_fields<T: AsRef<[u8]>>(packet: &Packet<T>) -> Self {
-        Self {
-            src: packet.src(),
-            dst: packet.dst(),
-            next_header: packet.next_header(),
-            payload_len: packet.payload_len(),
-            hop_limit: packet.hop_limit(),
-            traffic_class: packet.traffic_class(),
-            flow_label: packet.flow_label(),
-        }
-    }
-
-    /// Returns the length of the fixed header, which [`emit`](Self::emit) writes, in octets.
-    #[must_use]
-    pub const fn buffer_len(&self) -> usize {
-        HEADER_LEN
-    }
-
     /// Writes the fixed header.
     pub fn emit<T: AsRef<[u8]> + AsMut<[u8]>>(&self, packet: &mut Packet<T>) {
         packet.set_class_and_label(self.traffic_class, self.flow_label);
@@ -302,14 +201,6 @@ impl Repr {
         packet.set_hop_limit(self.hop_limit);
         packet.set_src(self.src);
         packet.set_dst(self.dst);
-    }
-}
-
-impl fmt::Display for Repr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { src, dst, next_header, payload_len, hop_limit, traffic_class, flow_label } = self;
-        write!(f, "ipv6 {src} > {dst} {next_header} hops {hop_limit} class {traffic_class:#04x}")?;
-        write!(f, " label {flow_label:#07x} payload {payload_len}")
     }
 }
 
@@ -379,15 +270,22 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parse_inverts_emit(src: u128, dst: u128, next in 1u8.., class: u8, hop_limit: u8,
-                                            flow_label in 0u32..1 << 20, payload_len in 0u16..2000) {
+        fn getters_read_what_emit_wrote(src: u128, dst: u128, next in 1u8.., class: u8, hop_limit: u8,
+                                        flow_label in 0u32..1 << 20, payload_len in 0u16..2000) {
             let repr = Repr {
                 src: src.into(), dst: dst.into(), next_header: Protocol(next), payload_len, hop_limit,
                 traffic_class: class, flow_label,
             };
-            let mut data = vec![0xa5; repr.buffer_len() + usize::from(payload_len)];
+            let mut data = vec![0xa5; HEADER_LEN + usize::from(payload_len)];
             repr.emit(&mut Packet::new_unchecked(&mut data[..]));
-            prop_assert_eq!(Repr::parse(&Packet::new_checked(&data[..]).unwrap()), Ok(repr));
+            prop_assert_eq!(fault(&data), Ok(()));
+            let packet = Packet::new_checked(&data[..]).unwrap();
+            let read = Repr {
+                src: packet.src(), dst: packet.dst(), next_header: packet.next_header(),
+                payload_len: packet.payload_len(), hop_limit: packet.hop_limit(),
+                traffic_class: packet.traffic_class(), flow_label: packet.flow_label(),
+            };
+            prop_assert_eq!(read, repr);
         }
     }
 }

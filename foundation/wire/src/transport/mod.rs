@@ -1,4 +1,3 @@
-//! Transport layer: TCP and UDP.
+//! Transport layer: TCP.
 
 pub mod tcp;
-pub mod udp;

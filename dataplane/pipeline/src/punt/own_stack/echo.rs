@@ -3,7 +3,7 @@
 use millrace_forward::IcmpError;
 use millrace_packet::{DropReason, Packet};
 use millrace_wire::ipv6_ext::{self, End};
-use millrace_wire::{Protocol, checksum, icmpv4, ipv4, ipv6};
+use millrace_wire::{ICMP_HEADER_LEN, Protocol, checksum, ipv4, ipv6};
 
 use super::{Context, Outcome, is_icmp};
 
@@ -95,7 +95,7 @@ fn reply6(packet: &mut [u8], offset: usize) -> Option<()> {
 
 /// Sets the type of an ICMP message and updates its checksum; `None` for a message shorter than its header.
 fn set_type(message: &mut [u8], to: u8) -> Option<()> {
-    let [kind, code, high, low, ..] = message.first_chunk_mut::<{ icmpv4::HEADER_LEN }>()?;
+    let [kind, code, high, low, ..] = message.first_chunk_mut::<ICMP_HEADER_LEN>()?;
     let (old, new) = (u16::from_be_bytes([*kind, *code]), u16::from_be_bytes([to, *code]));
     *kind = to;
     let sum = match checksum::update_u16(u16::from_be_bytes([*high, *low]), old, new) {
@@ -111,7 +111,7 @@ fn set_type(message: &mut [u8], to: u8) -> Option<()> {
 /// Returns the type of the ICMP message `offset` bytes after the start of the network header. Returns `None`
 /// unless the whole ICMP header (8 bytes in both versions) is in the first memory frame.
 fn message_type(packet: &Packet, offset: usize) -> Option<u8> {
-    let [kind, ..] = packet.network().get(offset..)?.first_chunk::<{ icmpv4::HEADER_LEN }>()?;
+    let [kind, ..] = packet.network().get(offset..)?.first_chunk::<ICMP_HEADER_LEN>()?;
     Some(*kind)
 }
 

@@ -9,11 +9,10 @@ mod sanity;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::net::Ipv4Addr;
 use std::ops::Range;
 
-use crate::bytes::{array, get_u8, get_u16, octets, octets_mut, put, put_bits, put_u8, put_u16, view};
+use crate::bytes::{Field as _, fields, octets, put_bits, view};
 use crate::error::need;
 use crate::tlv::Options;
 use crate::{Protocol, WireError, checksum};
@@ -28,15 +27,7 @@ pub const MAX_HEADER_LEN: usize = 60;
 
 mod field {
     pub const VERSION_IHL: usize = 0;
-    pub const TOS: usize = 1;
-    pub const TOTAL_LENGTH: usize = 2;
-    pub const IDENTIFICATION: usize = 4;
     pub const FLAGS_FRAGMENT: usize = 6;
-    pub const TTL: usize = 8;
-    pub const PROTOCOL: usize = 9;
-    pub const CHECKSUM: usize = 10;
-    pub const SOURCE: usize = 12;
-    pub const DESTINATION: usize = 16;
 }
 
 mod flag {
@@ -59,38 +50,60 @@ view! {
     Packet
 }
 
+fields! {
+    Packet:
+    /// Octet of DSCP and ECN.
+    tos / set_tos: u8 = 1;
+    /// Length of header and payload in octets.
+    total_len / set_total_len: u16 = 2;
+    /// Identification, which all fragments of a packet share.
+    identification / set_identification: u16 = 4;
+    /// Number of hops that the packet may still make.
+    ttl / set_ttl: u8 = 8;
+    /// Protocol of the payload.
+    protocol / set_protocol: Protocol = 9;
+    /// Header checksum.
+    checksum / set_checksum: u16 = 10;
+    /// Source address.
+    src / set_src: Ipv4Addr = 12;
+    /// Destination address.
+    dst / set_dst: Ipv4Addr = 16;
+}
+
 impl<T: AsRef<[u8]>> Packet<T> {
-    /// Accepts a buffer that holds the header with its options.
-    ///
-    /// # Errors
-    /// [`WireError::Truncated`], or [`WireError::Field`] if the header length is below 5 words.
+    /// Accepts a buffer that holds the header with its options: at least 5 words.
     #[inline]
     pub fn check(&self) -> Result<(), WireError> {
         need("ipv4", HEADER_LEN, self.data())?;
         if self.header_len() < HEADER_LEN {
-            let found = u32::from(get_u8(self.data(), field::VERSION_IHL) & 0x0f);
+            let found = u32::from(self.version_and_length() & 0x0f);
             let (field, offset, expected) = ("header length", field::VERSION_IHL, "5 to 15 words");
             return Err(WireError::Field { header: "ipv4", field, offset, found, expected });
         }
         need("ipv4", self.header_len(), self.data())
     }
 
+    #[inline]
+    fn version_and_length(&self) -> u8 {
+        u8::get(self.data(), field::VERSION_IHL)
+    }
+
+    /// Returns the word of the flags and the fragment offset.
+    #[inline]
+    fn flags_and_offset(&self) -> u16 {
+        u16::get(self.data(), field::FLAGS_FRAGMENT)
+    }
+
     /// Returns the version, 4 in IPv4 packets.
     #[inline]
     pub fn version(&self) -> u8 {
-        get_u8(self.data(), field::VERSION_IHL) >> 4
+        self.version_and_length() >> 4
     }
 
     /// Returns the header length in octets, options included: 20 to 60.
     #[inline]
     pub fn header_len(&self) -> usize {
-        usize::from(get_u8(self.data(), field::VERSION_IHL) & 0x0f) * 4
-    }
-
-    /// Returns the octet of DSCP and ECN.
-    #[inline]
-    pub fn tos(&self) -> u8 {
-        get_u8(self.data(), field::TOS)
+        usize::from(self.version_and_length() & 0x0f) * 4
     }
 
     /// Returns the DSCP, 0 to 63.
@@ -105,64 +118,39 @@ impl<T: AsRef<[u8]>> Packet<T> {
         self.tos() & 3
     }
 
-    /// Returns the length of header and payload in octets.
-    #[inline]
-    pub fn total_len(&self) -> u16 {
-        get_u16(self.data(), field::TOTAL_LENGTH)
-    }
-
-    /// Returns the identification, which all fragments of a packet share.
-    #[inline]
-    pub fn identification(&self) -> u16 {
-        get_u16(self.data(), field::IDENTIFICATION)
-    }
-
     /// Returns the reserved flag, which must be zero, and which a router forwards unchanged.
     #[inline]
     pub fn reserved_flag(&self) -> bool {
-        get_u8(self.data(), field::FLAGS_FRAGMENT) & flag::RESERVED != 0
+        self.has(flag::RESERVED)
     }
 
     /// Whether routers must not fragment the packet.
     #[inline]
     pub fn dont_fragment(&self) -> bool {
-        get_u8(self.data(), field::FLAGS_FRAGMENT) & flag::DONT_FRAGMENT != 0
+        self.has(flag::DONT_FRAGMENT)
     }
 
     /// Whether more fragments follow this one.
     #[inline]
     pub fn more_fragments(&self) -> bool {
-        get_u8(self.data(), field::FLAGS_FRAGMENT) & flag::MORE_FRAGMENTS != 0
+        self.has(flag::MORE_FRAGMENTS)
+    }
+
+    #[inline]
+    fn has(&self, flag: u8) -> bool {
+        u8::get(self.data(), field::FLAGS_FRAGMENT) & flag != 0
     }
 
     /// Returns the offset of the payload in the original payload, in octets: 0 to 65,528, a multiple of 8.
     #[inline]
     pub fn fragment_offset(&self) -> u16 {
-        (get_u16(self.data(), field::FLAGS_FRAGMENT) & 0x1fff) << 3
+        (self.flags_and_offset() & 0x1fff) << 3
     }
 
     /// Whether this is a fragment of a packet, first or not.
     #[inline]
     pub fn is_fragment(&self) -> bool {
-        get_u16(self.data(), field::FLAGS_FRAGMENT) & 0x3fff != 0
-    }
-
-    /// Returns the number of hops that the packet may still make.
-    #[inline]
-    pub fn ttl(&self) -> u8 {
-        get_u8(self.data(), field::TTL)
-    }
-
-    /// Returns the protocol of the payload.
-    #[inline]
-    pub fn protocol(&self) -> Protocol {
-        Protocol(get_u8(self.data(), field::PROTOCOL))
-    }
-
-    /// Returns the header checksum.
-    #[inline]
-    pub fn checksum(&self) -> u16 {
-        get_u16(self.data(), field::CHECKSUM)
+        self.flags_and_offset() & 0x3fff != 0
     }
 
     /// Whether the header checksum is right.
@@ -178,18 +166,6 @@ impl<T: AsRef<[u8]>> Packet<T> {
             }
             _ => checksum::sum(self.header()).is_valid(),
         }
-    }
-
-    /// Returns the source address.
-    #[inline]
-    pub fn src(&self) -> Ipv4Addr {
-        array(self.data(), field::SOURCE).into()
-    }
-
-    /// Returns the destination address.
-    #[inline]
-    pub fn dst(&self) -> Ipv4Addr {
-        array(self.data(), field::DESTINATION).into()
     }
 
     /// Returns the octets of the header, options included.
@@ -224,42 +200,24 @@ impl<T: AsRef<[u8]>> Packet<T> {
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     /// Sets version 4 and the header length, in octets: a multiple of 4 from 20 to 60.
     pub fn set_header_len(&mut self, octets: usize) {
-        put_u8(self.buffer.as_mut(), field::VERSION_IHL, 0x40 | ((octets / 4) as u8 & 0x0f));
-    }
-
-    /// Sets the octet of DSCP and ECN. The checksum stays as it is.
-    #[inline]
-    pub fn set_tos(&mut self, tos: u8) {
-        put_u8(self.buffer.as_mut(), field::TOS, tos);
-    }
-
-    /// Sets the length of header and payload in octets.
-    #[inline]
-    pub fn set_total_len(&mut self, octets: u16) {
-        put_u16(self.buffer.as_mut(), field::TOTAL_LENGTH, octets);
-    }
-
-    /// Sets the identification, which all fragments of a packet share.
-    #[inline]
-    pub fn set_identification(&mut self, value: u16) {
-        put_u16(self.buffer.as_mut(), field::IDENTIFICATION, value);
+        (0x40 | ((octets / 4) as u8 & 0x0f)).put(self.buffer.as_mut(), field::VERSION_IHL);
     }
 
     /// Sets whether routers must not fragment the packet.
     #[inline]
     pub fn set_dont_fragment(&mut self, on: bool) {
-        put_bits(self.buffer.as_mut(), field::FLAGS_FRAGMENT, flag::DONT_FRAGMENT, if on { 0xff } else { 0 });
+        self.set_flag(flag::DONT_FRAGMENT, on);
     }
 
     /// Sets whether more fragments follow.
     #[inline]
     pub fn set_more_fragments(&mut self, on: bool) {
-        put_bits(
-            self.buffer.as_mut(),
-            field::FLAGS_FRAGMENT,
-            flag::MORE_FRAGMENTS,
-            if on { 0xff } else { 0 },
-        );
+        self.set_flag(flag::MORE_FRAGMENTS, on);
+    }
+
+    #[inline]
+    fn set_flag(&mut self, flag: u8, on: bool) {
+        put_bits(self.buffer.as_mut(), field::FLAGS_FRAGMENT, flag, if on { 0xff } else { 0 });
     }
 
     /// Sets the fragment offset in octets, rounded down to a multiple of 8.
@@ -267,25 +225,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     pub fn set_fragment_offset(&mut self, octets: u16) {
         let [high, low] = (octets >> 3).to_be_bytes();
         put_bits(self.buffer.as_mut(), field::FLAGS_FRAGMENT, 0x1f, high);
-        put_u8(self.buffer.as_mut(), field::FLAGS_FRAGMENT + 1, low);
-    }
-
-    /// Sets the number of hops that the packet may still make. The checksum stays as it is.
-    #[inline]
-    pub fn set_ttl(&mut self, ttl: u8) {
-        put_u8(self.buffer.as_mut(), field::TTL, ttl);
-    }
-
-    /// Sets the protocol of the payload.
-    #[inline]
-    pub fn set_protocol(&mut self, protocol: Protocol) {
-        put_u8(self.buffer.as_mut(), field::PROTOCOL, protocol.0);
-    }
-
-    /// Sets the header checksum.
-    #[inline]
-    pub fn set_checksum(&mut self, value: u16) {
-        put_u16(self.buffer.as_mut(), field::CHECKSUM, value);
+        low.put(self.buffer.as_mut(), field::FLAGS_FRAGMENT + 1);
     }
 
     /// Computes the header checksum and sets it.
@@ -294,18 +234,6 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         self.set_checksum(0);
         let value = checksum::checksum(self.header());
         self.set_checksum(value);
-    }
-
-    /// Sets the source address. The checksum stays as it is.
-    #[inline]
-    pub fn set_src(&mut self, address: Ipv4Addr) {
-        put(self.buffer.as_mut(), field::SOURCE, &address.octets());
-    }
-
-    /// Sets the destination address. The checksum stays as it is.
-    #[inline]
-    pub fn set_dst(&mut self, address: Ipv4Addr) {
-        put(self.buffer.as_mut(), field::DESTINATION, &address.octets());
     }
 
     /// Decrements the TTL and updates the checksum; returns whether the packet may continue. If the TTL is 0
@@ -320,33 +248,6 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         self.set_ttl(ttl - 1);
         self.set_checksum(checksum::ttl_decremented(self.checksum()));
         true
-    }
-
-    /// Returns the payload for writes, with the bounds of [`payload`](Self::payload).
-    #[inline]
-    pub fn payload_mut(&mut self) -> &mut [u8] {
-        let range = payload_range(self.header_len(), self.total_len(), self.data().len());
-        octets_mut(self.buffer.as_mut(), range)
-    }
-
-    /// Returns the octets of the options.
-    #[inline]
-    pub fn options_mut(&mut self) -> &mut [u8] {
-        let end = self.header_len();
-        octets_mut(self.buffer.as_mut(), HEADER_LEN..end)
-    }
-}
-
-impl<T: AsRef<[u8]>> fmt::Display for Packet<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Repr::from_fields(self).fmt(f)?;
-        for option in self.options() {
-            match option {
-                Ok(option) => write!(f, " option {}", option.kind())?,
-                Err(fault) => write!(f, " {fault}")?,
-            }
-        }
-        Ok(())
     }
 }
 

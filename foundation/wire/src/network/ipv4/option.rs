@@ -10,8 +10,6 @@ pub const TIMESTAMP: u8 = 68;
 pub const LOOSE_SOURCE_ROUTE: u8 = 131;
 /// Strict source route (RFC 791).
 pub const STRICT_SOURCE_ROUTE: u8 = 137;
-/// Router alert (RFC 2113).
-pub const ROUTER_ALERT: u8 = 148;
 
 /// Whether every fragment carries a copy of the option.
 #[must_use]

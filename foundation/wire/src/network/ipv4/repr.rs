@@ -1,11 +1,9 @@
 //! Representation of an IPv4 header: a plain value.
 
-use std::fmt;
 use std::net::Ipv4Addr;
 
-use super::{HEADER_LEN, Ipv4Fault, Packet, sanity};
+use super::{HEADER_LEN, Packet};
 use crate::Protocol;
-use crate::bytes::octets_mut;
 
 /// An IPv4 header without options as a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,40 +31,9 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// Reads the header; leaves out options and the reserved flag. The packet must be sane and completely in
-    /// the buffer.
-    ///
-    /// # Errors
-    /// The first broken rule of RFC 1812, 5.2.2.
-    pub fn parse<T: AsRef<[u8]>>(packet: &Packet<T>) -> Result<Self, Ipv4Fault> {
-        sanity(packet.data(), packet.data().len())?;
-        Ok(Self::from_fields(packet))
-    }
-
-    pub(super) fn from_fields<T: AsRef<[u8]>>(packet: &Packet<T>) -> Self {
-        Self {
-            src: packet.src(),
-            dst: packet.dst(),
-            protocol: packet.protocol(),
-            payload_len: packet.total_len().saturating_sub(packet.header_len() as u16),
-            ttl: packet.ttl(),
-            tos: packet.tos(),
-            identification: packet.identification(),
-            dont_fragment: packet.dont_fragment(),
-            more_fragments: packet.more_fragments(),
-            fragment_offset: packet.fragment_offset(),
-        }
-    }
-
-    /// Returns the length of the header, which [`emit`](Self::emit) writes, in octets.
-    #[must_use]
-    pub const fn buffer_len(&self) -> usize {
-        HEADER_LEN
-    }
-
     /// Writes a header without options, with its checksum. A payload length above 65,515 is cut to that.
     pub fn emit<T: AsRef<[u8]> + AsMut<[u8]>>(&self, packet: &mut Packet<T>) {
-        octets_mut(packet.buffer.as_mut(), ..HEADER_LEN).fill(0);
+        packet.buffer.as_mut().get_mut(..HEADER_LEN).unwrap_or_default().fill(0);
         packet.set_header_len(HEADER_LEN);
         packet.set_tos(self.tos);
         packet.set_total_len(self.payload_len.saturating_add(HEADER_LEN as u16));
@@ -79,22 +46,5 @@ impl Repr {
         packet.set_src(self.src);
         packet.set_dst(self.dst);
         packet.fill_checksum();
-    }
-}
-
-impl fmt::Display for Repr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { src, dst, protocol, ttl, tos, payload_len, identification, .. } = self;
-        write!(
-            f,
-            "ipv4 {src} > {dst} {protocol} ttl {ttl} tos {tos:#04x} id {identification} payload {payload_len}"
-        )?;
-        if self.dont_fragment {
-            f.write_str(" df")?;
-        }
-        if self.more_fragments || self.fragment_offset != 0 {
-            write!(f, " fragment {}{}", self.fragment_offset, if self.more_fragments { "+" } else { "" })?;
-        }
-        Ok(())
     }
 }

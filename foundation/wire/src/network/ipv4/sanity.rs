@@ -39,10 +39,7 @@ impl std::error::Error for Ipv4Fault {}
 /// Checks an IPv4 packet by RFC 1812, 5.2.2. `frame_len`: octets of IP and link padding in the frame.
 /// `data`: the octets from the IPv4 header on, at least the whole header.
 /// The RFC lists the checksum second; here it is last, because its range depends on the header length. The
-/// same packets pass. After `Ok`, the getters of [`Packet`] do not panic.
-///
-/// # Errors
-/// The first rule broken, in the order of [`Ipv4Fault`].
+/// same packets pass. The error is the first rule broken, in the order of [`Ipv4Fault`].
 #[inline]
 pub fn sanity(data: &[u8], frame_len: usize) -> Result<(), Ipv4Fault> {
     let packet = Packet::new_unchecked(data);
