@@ -42,6 +42,39 @@ pub trait Operation {
     fn run<V: Vectors>(self, vectors: V) -> Self::Output;
 }
 
+/// Declares a type whose values prove that the processor has the named features, and the build of an operation
+/// for these features.
+#[cfg(target_arch = "x86_64")]
+macro_rules! proof {
+    ($(#[$doc:meta])* $name:ident: $($feature:tt),+) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        pub(super) struct $name(());
+
+        impl $name {
+            /// Returns the vectors; `None` if this processor lacks them.
+            #[inline]
+            pub fn detect() -> Option<Self> {
+                let has = $(is_x86_feature_detected!($feature))&&+;
+                has.then_some(Self(()))
+            }
+
+            /// Runs the build of the operation for these vectors.
+            #[inline(always)]
+            pub fn run<O: super::Operation>(self, operation: O) -> O::Output {
+                $(#[target_feature(enable = $feature)])+
+                fn built<O: super::Operation>(vectors: $name, operation: O) -> O::Output {
+                    operation.run(vectors)
+                }
+                // SAFETY: `self` proves that the processor has the enabled features.
+                unsafe { built(self, operation) }
+            }
+        }
+    };
+}
+#[cfg(target_arch = "x86_64")]
+use proof;
+
 /// Runs `operation` with the widest vectors of this processor.
 #[inline(always)]
 pub fn with_widest<O: Operation>(operation: O) -> O::Output {

@@ -41,9 +41,6 @@ pub struct HugeSlice<T> {
 
 impl<T: Zeroable> HugeSlice<T> {
     /// Maps `length` elements of zeros; `what` names the table in errors.
-    ///
-    /// # Errors
-    /// [`MemoryError`] when the kernel refuses the mapping.
     pub fn new(what: &'static str, length: usize) -> Result<Self, MemoryError> {
         const { assert!(align_of::<T>() <= PAGE, "an element's alignment exceeds a page's") };
         let error = |source| MemoryError { what, length, element: size_of::<T>(), source };
@@ -62,9 +59,6 @@ impl<T: Zeroable> HugeSlice<T> {
 impl<T> HugeSlice<T> {
     /// Populates the memory of all elements, so that no later access waits for the kernel to clear a page. A
     /// huge page takes a few tenths of a millisecond. Contents stay the same.
-    ///
-    /// # Errors
-    /// [`MemoryError`] when the kernel reports too little memory.
     pub fn populate(&mut self, what: &'static str) -> Result<(), MemoryError> {
         if self.mapped == 0 {
             return Ok(());

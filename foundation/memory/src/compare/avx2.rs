@@ -6,34 +6,11 @@ use core::arch::x86_64::{
 };
 
 use super::portable::low_of_first;
-use super::{Operation, Vectors, Words};
+use super::{Vectors, Words, proof};
 
-/// Proof that the processor has AVX2 and the bit manipulation instructions.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Avx2(());
-
-impl Avx2 {
-    /// Returns the vectors; `None` if this processor lacks them.
-    #[inline]
-    pub fn detect() -> Option<Self> {
-        let has = is_x86_feature_detected!("avx2")
-            && is_x86_feature_detected!("bmi1")
-            && is_x86_feature_detected!("bmi2")
-            && is_x86_feature_detected!("popcnt");
-        has.then_some(Self(()))
-    }
-
-    /// Runs the build of the operation for AVX2.
-    #[inline(always)]
-    pub fn run<O: Operation>(self, operation: O) -> O::Output {
-        // SAFETY: `self` proves that the processor has the enabled features.
-        unsafe { built(self, operation) }
-    }
-}
-
-#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-fn built<O: Operation>(vectors: Avx2, operation: O) -> O::Output {
-    operation.run(vectors)
+proof! {
+    /// Proof that the processor has AVX2 and the bit manipulation instructions.
+    Avx2: "avx2", "bmi1", "bmi2", "popcnt"
 }
 
 impl Vectors for Avx2 {

@@ -6,37 +6,11 @@ use core::arch::x86_64::{
     _mm512_xor_si512,
 };
 
-use super::{Operation, Vectors, Words};
+use super::{Vectors, Words, proof};
 
-/// Proof that the processor has AVX-512 with its extensions for words of any size and for shorter vectors.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Avx512(());
-
-impl Avx512 {
-    /// Returns the vectors; `None` if this processor lacks them.
-    #[inline]
-    pub fn detect() -> Option<Self> {
-        let has = is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512dq")
-            && is_x86_feature_detected!("avx512vl")
-            && is_x86_feature_detected!("bmi1")
-            && is_x86_feature_detected!("bmi2")
-            && is_x86_feature_detected!("popcnt");
-        has.then_some(Self(()))
-    }
-
-    /// Runs the build of the operation for AVX-512.
-    #[inline(always)]
-    pub fn run<O: Operation>(self, operation: O) -> O::Output {
-        // SAFETY: `self` proves that the processor has the enabled features.
-        unsafe { built(self, operation) }
-    }
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi1,bmi2,popcnt")]
-fn built<O: Operation>(vectors: Avx512, operation: O) -> O::Output {
-    operation.run(vectors)
+proof! {
+    /// Proof that the processor has AVX-512 with its extensions for words of any size and for shorter vectors.
+    Avx512: "avx512f", "avx512bw", "avx512dq", "avx512vl", "bmi1", "bmi2", "popcnt"
 }
 
 impl Vectors for Avx512 {
