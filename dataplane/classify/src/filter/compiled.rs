@@ -64,9 +64,6 @@ impl Masked {
 
 impl Filter {
     /// Compiles the filter into the form that matches packets; `resolve` returns the id of a port name.
-    ///
-    /// # Errors
-    /// [`UnknownPort`] when `resolve` returns none.
     pub fn compile(
         &self,
         resolve: impl FnOnce(&str) -> Option<PortId>,

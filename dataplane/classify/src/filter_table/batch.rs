@@ -2,6 +2,8 @@
 
 use millrace_packet::Family;
 
+use super::groups::Found;
+use super::key::Key;
 use crate::Candidate;
 
 /// Number of packets in one joint lookup.
@@ -22,6 +24,28 @@ pub(super) fn by_family<F>(
                 find(family, candidates, found, numbers);
             }
         }
+    }
+}
+
+/// Looks up the packets of one family, whose numbers in the piece are `numbers`. `search` finds the filters of
+/// their keys, and `result` turns each into a result of the table.
+#[inline(always)]
+pub(super) fn find_some<const W: usize, F>(
+    candidates: &[Candidate],
+    found: &mut [F],
+    numbers: &[u8],
+    search: impl FnOnce(&[Key<W>], &mut [Found]),
+    result: impl Fn(&Found) -> F,
+) {
+    let mut keys = [Key::ZERO; LANES];
+    let mut slots = [Found::NONE; LANES];
+    let count = numbers.len();
+    for (key, number) in keys.iter_mut().zip(numbers) {
+        *key = Key::of(&candidates[usize::from(*number)]);
+    }
+    search(&keys[..count], &mut slots[..count]);
+    for (slot, number) in slots.iter().zip(numbers) {
+        found[usize::from(*number)] = result(slot);
     }
 }
 

@@ -111,19 +111,6 @@ impl<const W: usize> Groups<W> {
         &from[..=last]
     }
 
-    /// Makes a group of one filter.
-    pub fn create(&mut self, record: Record<W>) -> u32 {
-        self.store(&[record])
-    }
-
-    /// Makes a group of several filters, the best first.
-    ///
-    /// # Panics
-    /// When `records` is empty.
-    pub fn create_all(&mut self, records: &[Record<W>]) -> u32 {
-        self.store(records)
-    }
-
     /// Adds a filter to a group. The group may move; returns its new place.
     pub fn insert(&mut self, group: u32, record: Record<W>) -> u32 {
         let mut records = self.records(group).to_vec();
@@ -156,10 +143,14 @@ impl<const W: usize> Groups<W> {
             return group;
         }
         self.free[before].push(group);
-        self.store(records)
+        self.create(records)
     }
 
-    fn store(&mut self, records: &[Record<W>]) -> u32 {
+    /// Makes a group of filters, the best first.
+    ///
+    /// # Panics
+    /// When `records` is empty.
+    pub fn create(&mut self, records: &[Record<W>]) -> u32 {
         let class = size_class(records.len());
         let group = self.free[class].pop().unwrap_or_else(|| {
             let start = self.records.len();
@@ -224,7 +215,7 @@ mod tests {
                     let record = Record::new(Condition::of(&filter).unwrap(), rank, slot as u32);
                     *start = Some(match *start {
                         Some(start) => groups.insert(start, record),
-                        None => groups.create(record),
+                        None => groups.create(&[record]),
                     });
                     list.push((rank, slot as u32));
                     list.sort();

@@ -39,9 +39,6 @@ pub struct FlowTable {
 
 impl FlowTable {
     /// Returns an empty table.
-    ///
-    /// # Errors
-    /// [`FlowTableError`] when sizes are out of range or the kernel maps no memory.
     pub fn new(config: FlowTableConfig) -> Result<Self, FlowTableError> {
         let FlowTableConfig { initial, maximum, .. } = config;
         if initial == 0 || initial > maximum || maximum > LARGEST {

@@ -75,9 +75,6 @@ impl FilterExpression {
     }
 
     /// Compiles each alternative; `resolve` returns the id of a port name.
-    ///
-    /// # Errors
-    /// [`UnknownPort`] when it returns none.
     pub fn compile(
         &self,
         resolve: impl Fn(&str) -> Option<PortId>,

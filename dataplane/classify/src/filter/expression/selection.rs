@@ -43,9 +43,6 @@ impl Selection {
     }
 
     /// Compiles each term; `resolve` returns the id of a port name.
-    ///
-    /// # Errors
-    /// [`UnknownPort`] when it returns none.
     pub fn compile(
         &self,
         resolve: impl Fn(&str) -> Option<PortId>,

@@ -32,7 +32,7 @@ use millrace_packet::Family;
 
 use self::search::BatchSearch;
 use self::tree::Tree;
-use super::batch::{LANES, by_family};
+use super::batch::{by_family, find_some};
 use super::groups::Found;
 use super::key::{Condition, Key, V4, V6};
 use super::memory_bound::{MemoryBound, OverMemory};
@@ -98,26 +98,6 @@ impl<T> CuttingTree<T> {
     fn result(&self, found: &Found) -> Option<(FilterId, &T)> {
         let entry = self.entries.get(found.slot as usize)?.as_ref()?;
         Some((found.id, &entry.value))
-    }
-
-    /// Looks up the packets of one family, whose numbers in the batch are `numbers`.
-    fn find_some<'a, const W: usize>(
-        &'a self,
-        tree: &Tree<W>,
-        candidates: &[Candidate],
-        found: &mut [Option<(FilterId, &'a T)>],
-        numbers: &[u8],
-    ) {
-        let mut keys = [Key::ZERO; LANES];
-        let mut slots = [Found::NONE; LANES];
-        let count = numbers.len();
-        for (key, number) in keys.iter_mut().zip(numbers) {
-            *key = Key::of(&candidates[usize::from(*number)]);
-        }
-        with_widest(BatchSearch { tree, keys: &keys[..count], found: &mut slots[..count] });
-        for (slot, number) in slots.iter().zip(numbers) {
-            found[usize::from(*number)] = self.result(slot);
-        }
     }
 
     fn add_to_trees(&mut self, filter: &CompiledFilter, rank: super::Rank, slot: u32) {
@@ -207,9 +187,26 @@ impl<T> FilterTable<T> for CuttingTree<T> {
     }
 
     fn lookup_batch<'a>(&'a self, candidates: &[Candidate], found: &mut [Option<(FilterId, &'a T)>]) {
+        let result = |found: &Found| self.result(found);
         by_family(candidates, found, |family, candidates, found, numbers| match family {
-            Family::V4 => self.find_some(&self.v4, candidates, found, numbers),
-            Family::V6 => self.find_some(&self.v6, candidates, found, numbers),
+            Family::V4 => {
+                find_some(
+                    candidates,
+                    found,
+                    numbers,
+                    |keys, found| with_widest(BatchSearch { tree: &self.v4, keys, found }),
+                    result,
+                );
+            }
+            Family::V6 => {
+                find_some(
+                    candidates,
+                    found,
+                    numbers,
+                    |keys, found| with_widest(BatchSearch { tree: &self.v6, keys, found }),
+                    result,
+                );
+            }
         });
     }
 

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::filter::tests::{any_candidate, compiled};
 use crate::filter_table::against_oracle::{any_change, change_and_compare};
+use crate::filter_table::batch::LANES;
 use crate::prefix_match::Accesses;
 use crate::{LinearOracle, TupleSpace};
 

@@ -98,7 +98,7 @@ impl<const W: usize> Tree<W> {
     /// Returns the target that replaces `target` after the insertion of a filter.
     fn with(&mut self, target: Target, at: At<'_>, record: Record<W>) -> Target {
         match target.to() {
-            To::Nothing => Target::leaf(self.groups.create(record)),
+            To::Nothing => Target::leaf(self.groups.create(&[record])),
             To::Leaf(group) => {
                 let here = self.groups.records(group).len();
                 // A leaf that was not worth a cut is reconsidered when it has doubled.
@@ -199,7 +199,7 @@ impl<const W: usize> Tree<W> {
         let parted = records.len() > LEAF && at.depth < DEPTH;
         match parted.then(|| plan(records, at.region, at.copies)).flatten() {
             Some(plan) => self.branch(records, &plan.cut, At { copies: at.copies / plan.copies, ..at }),
-            None => Target::leaf(self.groups.create_all(records)),
+            None => Target::leaf(self.groups.create(records)),
         }
     }
 

@@ -28,7 +28,7 @@ use foldhash::HashMap;
 use millrace_packet::Family;
 
 use self::space::Space;
-use super::batch::{LANES, by_family};
+use super::batch::{by_family, find_some};
 use super::groups::Found;
 use super::key::{Condition, Key, V4, V6};
 use super::varying::VaryingBits;
@@ -86,26 +86,6 @@ impl<T> TupleSpace<T> {
         let entry = self.entries.get(found.slot as usize)?;
         Some((found.id, &entry.value))
     }
-
-    /// Looks up the packets of one family, whose numbers in the batch are `numbers`.
-    fn find_some<'a, const W: usize>(
-        &'a self,
-        space: &Space<W>,
-        candidates: &[Candidate],
-        found: &mut [Option<(FilterId, &'a T)>],
-        numbers: &[u8],
-    ) {
-        let mut keys = [Key::ZERO; LANES];
-        let mut slots = [Found::NONE; LANES];
-        let count = numbers.len();
-        for (key, number) in keys.iter_mut().zip(numbers) {
-            *key = Key::of(&candidates[usize::from(*number)]);
-        }
-        space.find_batch(&keys[..count], &mut slots[..count]);
-        for (slot, number) in slots.iter().zip(numbers) {
-            found[usize::from(*number)] = self.result(slot);
-        }
-    }
 }
 
 impl<T> FilterTable<T> for TupleSpace<T> {
@@ -160,9 +140,14 @@ impl<T> FilterTable<T> for TupleSpace<T> {
     }
 
     fn lookup_batch<'a>(&'a self, candidates: &[Candidate], found: &mut [Option<(FilterId, &'a T)>]) {
+        let result = |found: &Found| self.result(found);
         by_family(candidates, found, |family, candidates, found, numbers| match family {
-            Family::V4 => self.find_some(&self.v4, candidates, found, numbers),
-            Family::V6 => self.find_some(&self.v6, candidates, found, numbers),
+            Family::V4 => {
+                find_some(candidates, found, numbers, |keys, slots| self.v4.find_batch(keys, slots), result);
+            }
+            Family::V6 => {
+                find_some(candidates, found, numbers, |keys, slots| self.v6.find_batch(keys, slots), result);
+            }
         });
     }
 

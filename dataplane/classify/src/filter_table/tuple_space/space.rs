@@ -169,7 +169,7 @@ impl<const W: usize> Space<W> {
                 let group = self.groups.insert(table.directory.group(place), record);
                 table.directory.set_group(place, group);
             }
-            None => table.directory.insert(hash, self.groups.create(record)),
+            None => table.directory.insert(hash, self.groups.create(&[record])),
         }
         self.filters += 1;
         let best = rank.min(table.best);
