@@ -7,3 +7,4 @@ pub(crate) mod manifest;
 pub(crate) mod maps;
 pub(crate) mod settings;
 pub(crate) mod settings_refusal;
+pub(crate) mod settings_schema;

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::PluginControlError;
 use crate::declaration::settings_refusal::refusal;
+use crate::declaration::settings_schema::compile;
 
 /// Format of a setting that names a port: the plugin gets the port's number.
 const PORT: &str = "port";
@@ -27,21 +28,12 @@ pub(crate) struct Prepared {
 /// Resolver of the names in settings.
 pub(crate) trait Numbers {
     /// Returns the number of a port.
-    ///
-    /// # Errors
-    /// [`PluginControlError::Unknown`].
     fn port(&self, name: &str) -> Result<u16, PluginControlError>;
 
     /// Returns the number of an instance.
-    ///
-    /// # Errors
-    /// [`PluginControlError::Unknown`].
     fn instance(&self, name: &str) -> Result<u16, PluginControlError>;
 
     /// Returns a map of an instance.
-    ///
-    /// # Errors
-    /// [`PluginControlError::Unknown`].
     fn map(&self, name: &str) -> Result<Arc<SharedMap>, PluginControlError>;
 }
 
@@ -67,13 +59,7 @@ pub(crate) fn names_instance<'a>(
 
 /// Describes the problem of an unusable schema; returns `None` for a usable one.
 pub(crate) fn schema_problem(schema: &Map<String, Value>) -> Option<String> {
-    let schema = Value::Object(schema.clone());
-    jsonschema::validator_for(&schema).err().map(|error| {
-        format!(
-            "its settings schema is not a valid JSON Schema: at {:?}: {error}",
-            error.instance_path().to_string()
-        )
-    })
+    compile(schema).err().map(|problem| format!("its settings schema {problem}"))
 }
 
 /// Validates settings and replaces the names of ports, instances and maps by numbers.
@@ -144,9 +130,8 @@ fn validate(
     settings: Map<String, Value>,
 ) -> Result<(), PluginError> {
     let refused = |setting: &str, problem: String| PluginError::setting(plugin.name(), setting, problem);
-    let validator = jsonschema::validator_for(&Value::Object(schema.clone())).map_err(|error| {
-        refused("settings", format!("the plugin's settings schema is not a valid JSON Schema: {error}"))
-    })?;
+    let validator = compile(schema)
+        .map_err(|problem| refused("settings", format!("the plugin's settings schema {problem}")))?;
     validator.validate(&Value::Object(settings)).map_err(|error| {
         let (setting, problem) = refusal(schema, &error);
         refused(&setting, problem)

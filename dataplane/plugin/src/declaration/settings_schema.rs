@@ -1,0 +1,127 @@
+//! Settings schema of a plugin. The plugin need not be trusted, so its schema must not take much time or memory.
+
+use jsonschema::{PatternOptions, Validator};
+use serde_json::{Map, Value};
+
+/// Maximum number of parts of a schema, with references followed. A manifest without references has fewer.
+const MOST_PARTS: usize = 1 << 16;
+/// Maximum depth of a schema, with references followed.
+const MOST_DEPTH: usize = 128;
+/// Maximum bytes of a compiled pattern.
+const MOST_PATTERN: usize = 1 << 18;
+
+/// Compiles a schema. The error continues a sentence about the schema.
+pub(crate) fn compile(schema: &Map<String, Value>) -> Result<Validator, String> {
+    let schema = Value::Object(schema.clone());
+    Walk { schema: &schema, left: MOST_PARTS }.follow(&schema, MOST_DEPTH)?;
+    let patterns = PatternOptions::fancy_regex().size_limit(MOST_PATTERN);
+    jsonschema::options().with_pattern_options(patterns).build(&schema).map_err(|error| {
+        format!("is not a valid JSON Schema: at {:?}: {error}", error.instance_path().to_string())
+    })
+}
+
+/// Walk through a schema that follows its references, as a check of settings does.
+struct Walk<'a> {
+    schema: &'a Value,
+    /// Number of parts that may follow.
+    left: usize,
+}
+
+impl<'a> Walk<'a> {
+    fn follow(&mut self, part: &'a Value, depth: usize) -> Result<(), String> {
+        let Some(left) = self.left.checked_sub(1).filter(|_| depth > 0) else {
+            return Err(format!(
+                "is too large: it has more than {MOST_PARTS} parts or {MOST_DEPTH} levels with its references \
+                 followed"
+            ));
+        };
+        self.left = left;
+        match part {
+            Value::Object(members) => {
+                members.iter().try_for_each(|(key, value)| self.follow_member(key, value, depth))
+            }
+            Value::Array(items) => items.iter().try_for_each(|item| self.follow(item, depth - 1)),
+            _ => Ok(()),
+        }
+    }
+
+    fn follow_member(&mut self, key: &str, value: &'a Value, depth: usize) -> Result<(), String> {
+        match (key, value) {
+            ("$ref", Value::String(to)) => {
+                let target = to.strip_prefix('#').and_then(|pointer| self.schema.pointer(pointer));
+                let target = target.ok_or_else(|| {
+                    format!("refers to {to:?}, which it lacks: write references as #/$defs/NAME")
+                })?;
+                self.follow(target, depth - 1)
+            }
+            ("$dynamicRef" | "$recursiveRef", Value::String(_)) => {
+                Err(format!("has the keyword {key}: write $ref instead"))
+            }
+            // Each level of these keywords would double the time to check settings.
+            ("unevaluatedProperties" | "unevaluatedItems", _) if depth < MOST_DEPTH => {
+                Err(format!("has the keyword {key} below its top level: remove it there"))
+            }
+            _ => self.follow(value, depth - 1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Returns the problem of a schema, and whether the schema accepts `settings` if it has none.
+    fn accepts(schema: Value, settings: Value) -> Result<bool, String> {
+        compile(schema.as_object().unwrap()).map(|schema| schema.is_valid(&settings))
+    }
+
+    fn problem(schema: Value) -> String {
+        accepts(schema, json!({})).unwrap_err()
+    }
+
+    #[test]
+    fn references_to_definitions_are_followed() {
+        let schema = json!({"properties": {"a": {"$ref": "#/$defs/small"}, "b": {"$ref": "#/$defs/small"}},
+            "unevaluatedProperties": false, "$defs": {"small": {"maximum": 9}}});
+        assert_eq!(accepts(schema.clone(), json!({"a": 9, "b": 1})), Ok(true));
+        assert_eq!(accepts(schema.clone(), json!({"b": 10})), Ok(false));
+        assert_eq!(accepts(schema, json!({"c": 1})), Ok(false));
+    }
+
+    #[test]
+    fn a_schema_whose_references_double_the_work_is_refused() {
+        let to = |next: usize| json!({"$ref": format!("#/$defs/{next}")});
+        let twice = |at: usize| (at.to_string(), json!({"allOf": [to(at + 1), to(at + 1)]}));
+        let mut definitions: Map<String, Value> = (0..40).map(twice).collect();
+        definitions.insert("40".to_owned(), json!({}));
+        assert!(problem(json!({"$ref": "#/$defs/0", "$defs": definitions})).starts_with("is too large"));
+    }
+
+    #[test]
+    fn a_schema_that_refers_to_itself_is_refused() {
+        assert!(problem(json!({"$ref": "#"})).starts_with("is too large"));
+        let inner = json!({"properties": {"inner": {"$ref": "#"}, "other": {"$ref": "#"}}});
+        assert!(problem(inner).starts_with("is too large"));
+        assert!(problem(json!({"$dynamicRef": "#"})).starts_with("has the keyword $dynamicRef"));
+        assert!(problem(json!({"$ref": "#/$defs/none"})).starts_with("refers to \"#/$defs/none\""));
+    }
+
+    #[test]
+    fn keywords_that_double_the_work_at_each_level_are_refused() {
+        let level = |below, _| json!({"unevaluatedProperties": {"type": "string"}, "allOf": [below]});
+        let found = problem((0..40).fold(json!({}), level));
+        assert!(found.starts_with("has the keyword unevaluatedProperties"), "{found}");
+        assert_eq!(accepts(level(json!({}), 0), json!({"a": "b"})), Ok(true));
+    }
+
+    #[test]
+    fn a_pattern_that_takes_much_memory_is_refused() {
+        let schema = |count: usize| json!({"properties": {"a": {"pattern": format!("^\\w{{{count}}}$")}}});
+        assert_eq!(accepts(schema(3), json!({"a": "bcd"})), Ok(true));
+        assert!(
+            problem(schema(60_000)).starts_with("is not a valid JSON Schema: at \"/properties/a/pattern\"")
+        );
+    }
+}
