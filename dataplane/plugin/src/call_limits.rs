@@ -64,8 +64,7 @@ impl CallLimits {
     /// Limits of calls without packets: messages, timers, ends of flows.
     pub const OF_ERRANDS: Self =
         Self { on_fault: OnFault::Drop, call: Duration::from_millis(10), packet: None };
-    /// Longest time that a binding may allow a call.
-    pub const LONGEST_CALL: Duration = Duration::from_secs(1);
+
     /// Returns the number of slices that a call with this number of packets may take: 1 or more. `slice` is
     /// the length of a slice.
     pub fn slices(&self, packets: usize, slice: Duration) -> u32 {

@@ -1,4 +1,4 @@
-//! Kinds of plugin faults, and their counters.
+//! Kinds of plugin faults.
 
 use std::fmt;
 
@@ -38,23 +38,6 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    /// Every kind.
-    pub const ALL: [Self; 13] = [
-        Self::Unreachable,
-        Self::Divide,
-        Self::OutOfBounds,
-        Self::StackOverflow,
-        Self::IntegerOverflow,
-        Self::IndirectCall,
-        Self::OtherTrap,
-        Self::WrongVerdict,
-        Self::Init,
-        Self::Overrun,
-        Self::NotGranted,
-        Self::MalformedPacket,
-        Self::UnknownPort,
-    ];
-
     /// Returns the name of the kind in counters.
     pub const fn name(self) -> &'static str {
         match self {
@@ -97,28 +80,6 @@ impl Fault {
     }
 }
 
-/// Number of faults of each kind, over all restarts of an instance.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct FaultCounts([u64; FaultKind::ALL.len()]);
-
-impl FaultCounts {
-    pub(crate) fn count(&mut self, kind: FaultKind) {
-        if let Some(count) = self.0.get_mut(kind as usize) {
-            *count = count.saturating_add(1);
-        }
-    }
-
-    /// Returns the number of faults of a kind.
-    pub fn of(&self, kind: FaultKind) -> u64 {
-        self.0.get(kind as usize).copied().unwrap_or_default()
-    }
-
-    /// Returns the total number of faults.
-    pub fn total(&self) -> u64 {
-        self.0.iter().fold(0, |sum, count| sum.saturating_add(*count))
-    }
-}
-
 /// Describes a call that used up its budget, in microseconds, with the likely cause.
 pub(crate) fn overrun(packets: usize, slices: u32, slice: std::time::Duration) -> String {
     let spent = slice.as_micros().saturating_mul(slices.into());
@@ -130,23 +91,4 @@ pub(crate) fn overrun(packets: usize, slices: u32, slice: std::time::Duration) -
         count(slices, "slice"),
         slice.as_micros()
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn kinds_are_counted_apart() {
-        let mut counts = FaultCounts::default();
-        for (index, kind) in FaultKind::ALL.into_iter().enumerate() {
-            assert_eq!(kind as usize, index);
-            (0..=index).for_each(|_| counts.count(kind));
-        }
-        assert!(
-            FaultKind::ALL.into_iter().enumerate().all(|(index, kind)| counts.of(kind) == index as u64 + 1)
-        );
-        let kinds = FaultKind::ALL.len() as u64;
-        assert_eq!(counts.total(), kinds * (kinds + 1) / 2);
-    }
 }

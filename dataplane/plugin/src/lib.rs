@@ -47,7 +47,7 @@ pub use execution::pulse::{Calling, Pulse};
 pub use execution::shadow::{Reported, ShadowReport};
 pub use execution::succession::{Inheritance, Inherited, Successed, Succession, Successor};
 pub use execution::waiting::{Answer, End, Kept, Place, Released, Taken, Ticket, Waiting};
-pub use execution::worker_plugins::{StageOfPath, WorkerPlugins};
+pub use execution::worker_plugins::WorkerPlugins;
 pub use flow_state::{FlowStateBlocks, FlowStateCounts, StateRef};
 pub use gate::{Gate, GateOrder};
 pub use offload_form::{LoadedForm, MOST_OFFLOAD_STEPS, OffloadForm, OffloadRefusal, OffloadStep};
@@ -62,9 +62,6 @@ pub use runtime::{native, wasm};
 
 /// Returns the manifest of a plugin file, a WebAssembly module or a shared object, recognized by its first
 /// bytes. No code of the plugin runs.
-///
-/// # Errors
-/// Description of the problem in the file.
 pub fn manifest_of(plugin: &[u8]) -> Result<Manifest, String> {
     if native::is_object(plugin) {
         return native::manifest(plugin).map_err(|error| error.to_string());

@@ -42,9 +42,6 @@ struct Handle {
 
 impl Pool {
     /// Maps memory for `frames` frames, in transparent huge pages if the kernel has some.
-    ///
-    /// # Errors
-    /// [`PoolError`] when the number is out of range or the kernel maps no memory.
     pub fn new(frames: u32) -> Result<Self, PoolError> {
         if frames == 0 || frames > 1 << 22 {
             return Err(PoolError::Size(frames));

@@ -187,17 +187,11 @@ mod host {
         }
 
         /// Checks the required features against those offered at the workers.
-        ///
-        /// # Errors
-        /// [`NotOffered`] with all missing features.
         pub fn check_at_workers(self) -> Result<(), NotOffered> {
             self.check("at its workers", Self::AT_WORKERS)
         }
 
         /// Checks the required features against those offered at the host level.
-        ///
-        /// # Errors
-        /// [`NotOffered`] with all missing features.
         pub fn check_on_host_level(self) -> Result<(), NotOffered> {
             self.check("on the host level", Self::ON_HOST_LEVEL)
         }

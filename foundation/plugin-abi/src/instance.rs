@@ -242,9 +242,6 @@ pub trait Instance: Send {
     }
 
     /// Restarts the instance after a fault, with the same settings and without its earlier state.
-    ///
-    /// # Errors
-    /// [`PluginError`] if the restart fails.
     fn restart(&mut self) -> Result<(), PluginError> {
         Ok(())
     }
@@ -328,9 +325,6 @@ pub trait Instance: Send {
 
     /// Saves the state, for an instance of another version of its plugin. Returns `None` without state, or if
     /// the plugin can't save it.
-    ///
-    /// # Errors
-    /// [`PluginError`] if saving fails.
     fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {
         Ok(None)
     }

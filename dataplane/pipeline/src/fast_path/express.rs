@@ -153,7 +153,7 @@ impl Joining<'_> {
         (path, number): (PathId, u32),
         index: usize,
     ) -> Option<()> {
-        adjacencies.get_mut(number).filter(|_| self.plugins.is_through(path))?;
+        adjacencies.get_mut(number).filter(|_| self.plugins.paths.is_through(path))?;
         self.settle();
         self.run = Run { path, number, indices: index..index, bytes: 0 };
         Some(())
@@ -322,7 +322,7 @@ impl FastPath<'_> {
         let takes_it = match answer.path {
             EMPTY_PATH => packet.exceptions == Exceptions::NONE && adjacency.takes(packet),
             // Instances come first: the other conditions are checked after them.
-            path => self.gates.plugins().is_through(path),
+            path => self.gates.plugins().paths.is_through(path),
         };
         if answer.varying_mask != 0 || !takes_it {
             return false;

@@ -58,9 +58,6 @@ pub(crate) fn interned(name: &str) -> &'static str {
 }
 
 /// Rejects settings for a plugin that takes none.
-///
-/// # Errors
-/// [`FaultKind::Init`] if the plugin takes no settings and `settings` is not empty.
 pub(crate) fn check(manifest: &Manifest, settings: &Map<String, Value>) -> Result<(), Fault> {
     match settings.keys().next() {
         Some(key) if manifest.settings.is_none() => {
@@ -71,9 +68,6 @@ pub(crate) fn check(manifest: &Manifest, settings: &Map<String, Value>) -> Resul
 }
 
 /// Serializes the settings of a new instance as JSON.
-///
-/// # Errors
-/// [`FaultKind::Init`] if the plugin takes no settings and `settings` is not empty.
 pub(crate) fn settings_json(manifest: &Manifest, settings: &Map<String, Value>) -> Result<Vec<u8>, Fault> {
     check(manifest, settings)?;
     serde_json::to_vec(settings)
@@ -102,9 +96,6 @@ pub(crate) fn arguments(
 }
 
 /// Parses the plugin's reply to a control message. An empty reply is `null`.
-///
-/// # Errors
-/// Describes a reply that is no JSON.
 pub(crate) fn parse_reply(reply: &[u8]) -> Result<Value, String> {
     match reply {
         [] => Ok(Value::Null),
@@ -113,19 +104,9 @@ pub(crate) fn parse_reply(reply: &[u8]) -> Result<Value, String> {
     }
 }
 
-/// Whether a plugin with this manifest ever asks to be called without packets.
-pub(crate) fn has_timers(manifest: &Manifest) -> bool {
-    manifest.period.is_some() || manifest.has_capability("timer")
-}
-
 /// Whether a plugin with this manifest ever changes packets.
 pub(crate) fn writes_packets(manifest: &Manifest) -> bool {
     ["packet-write", "packet-resize"].iter().any(|capability| manifest.has_capability(capability))
-}
-
-/// Whether a plugin with this manifest ever produces output besides verdicts.
-pub(crate) fn has_output(manifest: &Manifest) -> bool {
-    ["log", "packet-make", "request", "message"].iter().any(|capability| manifest.has_capability(capability))
 }
 
 #[cfg(test)]

@@ -7,29 +7,18 @@ mod run;
 use std::fmt;
 
 use millrace_packet::DropReason;
-use millrace_plugin_abi::{Backlogs, FlowEnd, Message, Position};
-use millrace_units::{GateId, InstanceId, Instant, PathId, PortId, QueueAccount};
+use millrace_plugin_abi::{Backlogs, FlowEnd, FlowStates, Message, Position, Progress};
+use millrace_units::{InstanceId, Instant, PathId, PortId, QueueAccount};
 
 use crate::execution::bindings::{Bindings, NewBinding};
-use crate::execution::calls::{Calls, Resumption};
+use crate::execution::calls::{Calls, Resumption, Stop};
 use crate::execution::classify::{Classified, Classifier};
 use crate::execution::instances::Instances;
 use crate::execution::succession::{Successed, Successor};
-use crate::execution::waiting::{Answer, Released};
+use crate::execution::waiting::{Answer, Asked, Errand, Released};
 use crate::flow_state::FlowStateBlocks;
-use crate::path::{EMPTY_PATH, Paths, Stage, Step};
+use crate::path::{EMPTY_PATH, Part, Paths, Stage, Step};
 use crate::{Action, BindingId, BindingTable, CallLimits, Health, OnFault, PluginChange, Remains};
-
-/// Stage of a path, for explanations.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct StageOfPath {
-    /// Gate of the stage.
-    pub gate: GateId,
-    /// Winning binding at the gate.
-    pub binding: BindingId,
-    /// Instance of the binding, if its action is one.
-    pub instance: Option<InstanceId>,
-}
 
 /// Gates, instances and bindings of a worker. `T` is the type of the gates' filter tables.
 pub struct WorkerPlugins<T> {
@@ -104,12 +93,6 @@ impl<T: BindingTable> WorkerPlugins<T> {
         !self.paths.stages_at(path, position).is_empty()
     }
 
-    /// Whether all stages of a path are at the positions `early` and `late`.
-    #[inline]
-    pub fn is_through(&self, path: PathId) -> bool {
-        self.paths.is_through(path)
-    }
-
     /// Applies a change that the control side has checked, between two batches.
     ///
     /// Paths found before the change stay valid: they skip removed bindings and instances, and don't contain
@@ -145,14 +128,26 @@ impl<T: BindingTable> WorkerPlugins<T> {
 
     /// Sends a control message to an instance. `answer` receives the reply, now or after the instance's
     /// current call. It receives `None` if the instance doesn't exist.
-    pub fn control(&mut self, instance: InstanceId, message: &Message, now: Instant, answer: Answer) {
-        self.calls.control(instance, message, now, answer);
+    pub fn control(&mut self, id: InstanceId, message: &Message, now: Instant, answer: Answer) {
+        let Some(key) = self.calls.instances.key(id) else { return answer(None) };
+        if self.calls.waiting.is_busy(key) {
+            self.calls.waiting.ask(key, Asked::Message(message.clone(), answer));
+        } else if let Some(errand) = self.calls.begin_control(key, message, now, answer) {
+            self.calls.waiting.suspend_errand(key, errand);
+        }
     }
 
     /// Sends an instance a message of the other half of its plugin, now or after its current call. A message
     /// is lost and counted if the instance pauses or too many messages wait.
-    pub fn message(&mut self, instance: InstanceId, bytes: Vec<u8>, now: Instant) {
-        self.calls.message(instance, bytes, now);
+    pub fn message(&mut self, id: InstanceId, bytes: Vec<u8>, now: Instant) {
+        let Some(key) = self.calls.instances.key(id) else { return };
+        if !self.calls.waiting.is_busy(key) {
+            if self.calls.tell(key, &bytes, now) == Progress::Suspended {
+                self.calls.waiting.suspend_errand(key, Errand::Own);
+            }
+        } else if !self.calls.waiting.ask(key, Asked::Tell(bytes)) {
+            self.calls.instances.count_messages(id, |messages| messages.lost += 1);
+        }
     }
 
     /// Replaces an instance by a successor, now or after the current call. `told` receives the old instance,
@@ -190,11 +185,11 @@ impl<T: BindingTable> WorkerPlugins<T> {
     }
 
     /// Returns the stages of a path, without removed bindings.
-    pub fn stages(&self, path: PathId) -> impl Iterator<Item = StageOfPath> + '_ {
+    pub fn stages(&self, path: PathId) -> impl Iterator<Item = Stop> + '_ {
         self.paths.stages(path).iter().filter_map(|stage| {
             let binding = self.bindings.get(stage.binding)?;
             let id = BindingId(stage.binding.slot);
-            Some(StageOfPath { gate: binding.gate, binding: id, instance: binding.action.instance() })
+            Some(Stop { gate: binding.gate, binding: id, instance: binding.action.instance() })
         })
     }
 
@@ -249,7 +244,10 @@ impl<T: BindingTable> WorkerPlugins<T> {
     /// Allocates the state block of a flow on `path`. Returns its number, or 0 if the path needs no state or
     /// no memory is left.
     pub fn begin_state(&mut self, path: PathId) -> u32 {
-        self.calls.begin_state(&self.paths, path)
+        match self.paths.state(path) {
+            0 => 0,
+            bytes => self.calls.states.take(bytes),
+        }
     }
 
     /// Notifies each instance of the path once that the flow has ended, and releases the flow's state block
@@ -260,8 +258,32 @@ impl<T: BindingTable> WorkerPlugins<T> {
 
     /// Notifies the instances on the path `old` but not on `new` that the flow has ended for them. Returns
     /// the flow's new state block. The state of instances on both paths moves to the new block.
-    pub fn flow_moved(&mut self, old: (PathId, u32), new: PathId, flow: &FlowEnd) -> u32 {
-        self.calls.flow_moved(&self.paths, old, new, flow)
+    pub fn flow_moved(&mut self, (old, state): (PathId, u32), new: PathId, flow: &FlowEnd) -> u32 {
+        let Self { paths, calls: Calls { instances, states, waiting, .. }, .. } = self;
+        let (hearing, stages) = (paths.hearing(old), paths.stages(new));
+        for (index, stage) in hearing.iter().enumerate() {
+            let is_same = |other: &Stage| other.step == stage.step;
+            if stage.hears
+                && let Step::Instance(key) = stage.step
+                && !hearing.iter().take(index).any(is_same)
+                && !stages.iter().any(is_same)
+                && let Some((hosted, news)) = instances.get_mut(key)
+            {
+                let part = stage.part.range();
+                let kept = states.block(state).and_then(|block| block.get(part)).unwrap_or_default();
+                if hosted.call(|instance| instance.flow_ended(flow, kept)) == Progress::Suspended {
+                    waiting.suspend_errand(key, Errand::Own);
+                }
+                hosted.take_outputs(news);
+            }
+        }
+        let moved = self.begin_state(new);
+        let Self { paths, calls: Calls { states, .. }, .. } = self;
+        if state != 0 && moved != 0 {
+            move_parts(states, (paths.stages(old), state), (paths.stages(new), moved));
+        }
+        states.give_back(state);
+        moved
     }
 
     /// Runs each suspended call for a slice, runs due timers of instances, and moves packets that wait no
@@ -286,7 +308,8 @@ impl<T: BindingTable> WorkerPlugins<T> {
 
     /// Returns the time at which a waiting packet, a timer or a pause is due; `None` if nothing is pending.
     pub fn next_event(&self, now: Instant) -> Option<Instant> {
-        self.calls.next_event(now)
+        let Calls { instances, waiting, .. } = &self.calls;
+        instances.next_event().into_iter().chain(waiting.next_event(now)).min()
     }
 
     /// Returns the number of waiting packets.
@@ -297,7 +320,18 @@ impl<T: BindingTable> WorkerPlugins<T> {
     /// Whether no packet waits, and no instance has timers or a pause.
     #[inline]
     pub fn is_idle(&self) -> bool {
-        self.calls.is_idle()
+        self.calls.waiting.is_empty() && self.calls.instances.is_idle()
+    }
+}
+
+/// Copies the state of the instances that are on both paths.
+fn move_parts(states: &mut FlowStateBlocks, (old, from): (&[Stage], u32), (new, to): (&[Stage], u32)) {
+    for stage in new.iter().filter(|stage| stage.part.bytes > 0) {
+        if let Some(before) = old.iter().find(|other| other.step == stage.step && other.part.bytes > 0) {
+            let bytes = Part::HEADER + usize::from(stage.part.bytes.min(before.part.bytes));
+            let start = |part: Part| usize::from(part.offset) - Part::HEADER;
+            states.copy((from, start(before.part)), (to, start(stage.part)), bytes);
+        }
     }
 }
 

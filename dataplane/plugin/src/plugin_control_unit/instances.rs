@@ -46,9 +46,6 @@ impl InstanceRegistry {
 
     /// Creates the instances for [`PluginChange::again`] at another worker: one for each instance that
     /// `changes` add, from its settings.
-    ///
-    /// # Errors
-    /// Error of a plugin about the settings of an instance.
     pub fn further<G>(
         &self,
         changes: &[PluginChange<G>],
@@ -104,9 +101,6 @@ impl InstanceRegistry {
     }
 
     /// Returns the maps of an instance.
-    ///
-    /// # Errors
-    /// [`Unknown`](Error::Unknown).
     pub fn maps(&self, instance: &str) -> Result<&[Arc<SharedMap>], Error> {
         Ok(&self.named(instance)?.1.maps)
     }
@@ -127,9 +121,6 @@ impl InstanceRegistry {
 
     /// Creates an instance of a plugin's host companion from settings as written; `None` if the plugin has no
     /// host companion.
-    ///
-    /// # Errors
-    /// Error of the host companion about the settings.
     pub fn host_companion(
         &self,
         plugin: &dyn Plugin,
@@ -141,18 +132,12 @@ impl InstanceRegistry {
 
     /// Creates the host companions of all instances of the plugin. Skips instances in quarantine since their
     /// creation.
-    ///
-    /// # Errors
-    /// Error of the host companion about the settings.
     pub fn host_companions(&self, plugin: &dyn Plugin) -> Result<Vec<HostCompanion>, Error> {
         let running = self.running_of(plugin.name());
         running.map(|(id, named)| Ok((id, self.host_companion(plugin, &named.settings)?))).collect()
     }
 
     /// Creates the host companion of an existing instance, also of one in quarantine.
-    ///
-    /// # Errors
-    /// [`Unknown`](Error::Unknown), or an error of the host companion about the settings.
     pub fn host_companion_of(&self, instance: &str) -> Result<Option<Box<dyn Instance>>, Error> {
         let (_, named) = self.named(instance)?;
         self.host_companion(&*named.plugin, &named.settings)
@@ -161,9 +146,6 @@ impl InstanceRegistry {
     /// Creates the successors of an instance for a change of settings: one new instance per worker. Returns
     /// them with the new settings. `settings` holds the changes; `null` removes a setting. An instance in
     /// quarantine since its creation gets no successors: only its settings change.
-    ///
-    /// # Errors
-    /// [`Unknown`](Error::Unknown), or an error of the plugin about the settings.
     pub fn with_settings(
         &self,
         instance: &str,
@@ -188,9 +170,6 @@ impl InstanceRegistry {
 
     /// Creates the successors that replace an instance in quarantine: one for each of `workers` workers, from
     /// its settings.
-    ///
-    /// # Errors
-    /// [`Unknown`](Error::Unknown), or an error of the plugin about the settings.
     pub fn afresh(&self, instance: &str, workers: usize) -> Result<Successors, Error> {
         let (id, named) = self.named(instance)?;
         let maps = HeldMaps { own: named.maps.clone(), reads: Vec::new() };

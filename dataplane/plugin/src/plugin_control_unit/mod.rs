@@ -106,9 +106,6 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
 
     /// Returns the changes that bring the worker with the highest number to this state: gates, instances
     /// created from their settings, and bindings, the oldest first.
-    ///
-    /// # Errors
-    /// Error of a plugin about the settings of an instance.
     pub fn populate(&self) -> Result<Vec<PluginChange<F>>, Error> {
         let mut changes: Vec<_> = self.gates.all().iter().map(gates::add).collect();
         for (id, named) in self.instances.iter() {
@@ -142,9 +139,6 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
 
     /// Replaces the plugin of the same name for all present and future instances. Returns the replaced
     /// plugin.
-    ///
-    /// # Errors
-    /// [`Unknown`](Error::Unknown).
     pub fn replace_plugin(&mut self, plugin: Arc<dyn Plugin>) -> Result<Arc<dyn Plugin>, Error> {
         let replaced = self.plugins.replace(plugin.clone())?;
         self.instances.replace_plugin(&plugin);
@@ -152,17 +146,11 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     }
 
     /// Returns the plugin with this name.
-    ///
-    /// # Errors
-    /// [`Unknown`](Error::Unknown).
     pub fn plugin_named(&self, name: &str) -> Result<Arc<dyn Plugin>, Error> {
         self.plugins.get(name).cloned()
     }
 
     /// Returns the plugin of an instance.
-    ///
-    /// # Errors
-    /// [`Unknown`](Error::Unknown).
     pub fn plugin_of(&self, instance: &str) -> Result<Arc<dyn Plugin>, Error> {
         Ok(self.instances.named(instance)?.1.plugin.clone())
     }
@@ -366,25 +354,16 @@ impl<S: Clone + Eq + Hash + fmt::Display, F: Clone> PluginControlUnit<S, F> {
     }
 
     /// Removes a binding by its id.
-    ///
-    /// # Errors
-    /// [`Unknown`](Error::Unknown).
     pub fn remove_binding(&mut self, binding: BindingId) -> Result<PluginChange<F>, Error> {
         self.bindings.remove(binding)
     }
 
     /// Returns the id of the instance with this name.
-    ///
-    /// # Errors
-    /// [`Unknown`](Error::Unknown), with the nearest name.
     pub fn instance(&self, name: &str) -> Result<InstanceId, Error> {
         self.instances.named(name).map(|(id, _)| id)
     }
 
     /// Returns the gate with this name.
-    ///
-    /// # Errors
-    /// [`Unknown`](Error::Unknown), with the nearest name.
     pub fn gate(&self, name: &str) -> Result<&Gate, Error> {
         self.gates.named(name)
     }

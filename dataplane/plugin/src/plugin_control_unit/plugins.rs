@@ -25,9 +25,6 @@ struct Registered {
 
 impl PluginRegistry {
     /// Checks that no plugin has this name.
-    ///
-    /// # Errors
-    /// [`Taken`](Error::Taken) if a plugin has the name.
     pub fn check_new(&self, name: &str) -> Result<(), Error> {
         match self.registered(name) {
             Ok(_) => Err(Error::Taken { kind: "plugin", name: name.to_owned() }),
@@ -36,9 +33,6 @@ impl PluginRegistry {
     }
 
     /// Whether a plugin is built in, even if a file replaced it later.
-    ///
-    /// # Errors
-    /// [`Unknown`](Error::Unknown).
     pub fn is_built_in(&self, name: &str) -> Result<bool, Error> {
         Ok(self.registered(name)?.is_built_in)
     }
@@ -49,9 +43,6 @@ impl PluginRegistry {
     }
 
     /// Returns the complete declaration of a plugin.
-    ///
-    /// # Errors
-    /// [`Unknown`](Error::Unknown).
     pub fn state(&self, name: &str) -> Result<PluginStatement, Error> {
         let registered = self.registered(name)?;
         Ok(state(&*registered.plugin, registered.number))

@@ -1,6 +1,7 @@
 //! Runtimes: WebAssembly in a sandbox, and shared objects.
 
 pub(crate) mod exchange;
+mod file;
 pub mod native;
 pub(crate) mod quarantined;
 pub(crate) mod raw_packet;

@@ -9,9 +9,6 @@ use super::keys::shortened;
 use super::{DeclaredState, MOST_FLOW_STATE, MOST_NAME, MOST_SERVICE_STATE, Manifest, ManifestError};
 
 /// Checks the values of a manifest.
-///
-/// # Errors
-/// [`ManifestError::Value`] for the first value that breaks a rule.
 pub(super) fn check(manifest: &Manifest) -> Result<(), ManifestError> {
     unless(is_name(&manifest.name), "name", || wrong_name(&manifest.name))?;
     unless(is_version(&manifest.version), "version", || {

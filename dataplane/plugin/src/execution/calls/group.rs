@@ -11,7 +11,7 @@ use crate::execution::waiting::{End, Taken};
 use crate::path::Refusal;
 use crate::{BindingCounts, BindingId, Direction, Policer};
 
-/// Stage of a path, for observers.
+/// Stage of a path, for observers and explanations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stop {
     /// Gate of the stage.

@@ -12,9 +12,6 @@ use crate::{Action, BindingTable};
 
 impl<T: BindingTable> WorkerPlugins<T> {
     /// Returns the steps that the XDP program executes for the packets of a path.
-    ///
-    /// # Errors
-    /// The reason that the packets stay at the worker.
     pub fn offload_form(&self, path: PathId) -> Result<OffloadForm, OffloadRefusal> {
         let mut form = OffloadForm::default();
         for stage in self.paths.stages(path) {

@@ -13,7 +13,8 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use millrace_packet::{DropReason, FlowKey, Packet, Pool};
-use millrace_plugin_abi::{Fault, Instance, NoQueues, Packets, PluginError, Progress, Reply, Verdict};
+use millrace_plugin_abi::{Fault, Instance, NoQueues, Packets, PluginError, Reply, Verdict};
+use millrace_units::GateId;
 
 use crate::{
     Direction, End, GateOrder, Group, Inheritance, Inherited, Kept, Limits, Place, ShadowReport, StateRef,

@@ -1,15 +1,13 @@
-//! Faults that a plugin survives, and the counts of all its faults.
+//! Faults that a plugin survives.
 
 use millrace_plugin_abi::{Fault, Verdict};
 
-use crate::fault::{FaultCounts, FaultKind};
+use crate::fault::FaultKind;
 use crate::runtime::raw_packet::{Written, WrongVerdict, verdict_of};
 
-/// Faults of a plugin, over all its restarts.
+/// Faults that a plugin survived.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
-    /// Number of faults by kind.
-    pub counts: FaultCounts,
     /// Latest wrong verdict, until it is reported.
     wrong: Option<WrongVerdict>,
     /// Name of a function that the plugin called without its capability, until it is reported.
@@ -17,21 +15,19 @@ pub(crate) struct Faults {
 }
 
 impl Faults {
-    /// Converts the plugin's answer into a verdict. Counts a wrong verdict, and keeps it for the report.
+    /// Converts the plugin's answer into a verdict. Keeps a wrong verdict for the report.
     #[inline]
     pub fn judge(&mut self, written: Written) -> Result<Verdict, WrongVerdict> {
         let verdict = verdict_of(written);
         if let Err(wrong) = verdict {
-            self.counts.count(FaultKind::WrongVerdict);
             self.wrong = Some(wrong);
         }
         verdict
     }
 
-    /// Counts a call of a function whose capability the plugin's manifest doesn't request.
+    /// Keeps for the report a call of a function whose capability the plugin's manifest doesn't request.
     #[cold]
     pub fn refuse(&mut self, function: &'static str) {
-        self.counts.count(FaultKind::NotGranted);
         self.not_granted = Some(function);
     }
 

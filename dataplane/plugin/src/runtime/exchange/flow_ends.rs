@@ -18,12 +18,11 @@ pub(crate) struct EndedFlow {
 #[derive(Debug)]
 pub(crate) struct FlowEnds {
     waiting: VecDeque<EndedFlow>,
-    lost: u64,
 }
 
 impl Default for FlowEnds {
     fn default() -> Self {
-        Self { waiting: VecDeque::with_capacity(MOST_ENDS), lost: 0 }
+        Self { waiting: VecDeque::with_capacity(MOST_ENDS) }
     }
 }
 
@@ -32,8 +31,6 @@ impl FlowEnds {
     pub fn push(&mut self, raw: RawFlowEnd, state: &[u8]) {
         if self.waiting.len() < MOST_ENDS {
             self.waiting.push_back(EndedFlow { raw, state: state.to_vec() });
-        } else {
-            self.lost = self.lost.saturating_add(1);
         }
     }
 
@@ -47,11 +44,6 @@ impl FlowEnds {
     pub fn clear(&mut self) {
         self.waiting.clear();
     }
-
-    /// Returns the number of flow ends lost because the queue was full.
-    pub fn lost(&self) -> u64 {
-        self.lost
-    }
 }
 
 #[cfg(test)]
@@ -62,7 +54,6 @@ mod tests {
     fn ends_of_flows_wait_up_to_a_limit() {
         let mut ends = FlowEnds::default();
         (0..MOST_ENDS + 3).for_each(|_| ends.push(RawFlowEnd::default(), &[]));
-        assert_eq!(ends.lost(), 3);
         assert_eq!(std::iter::from_fn(|| ends.pop()).count(), MOST_ENDS);
     }
 }

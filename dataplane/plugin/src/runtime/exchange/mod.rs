@@ -83,8 +83,6 @@ pub(crate) struct Exchange {
     pub service: ServiceState,
     /// Maps of this instance and of other instances.
     pub maps: Maps,
-    /// Number of refused memory requests.
-    pub memory_refused: u64,
     /// Outputs of the plugin that the router has not taken yet.
     pub outbox: Outbox,
     /// Counters of the plugin. They survive a restart of the plugin.
@@ -191,7 +189,6 @@ impl Shared {
             faults: Faults::default(),
             service: ServiceState::new(manifest.state.service),
             maps: Maps::default(),
-            memory_refused: 0,
             outbox: Outbox::new(manifest.requests()),
             counters: manifest.counters.iter().map(|name| (interned(name), 0)).collect(),
         })))

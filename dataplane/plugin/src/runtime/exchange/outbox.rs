@@ -33,7 +33,6 @@ pub(crate) struct Outbox {
 struct LogLimit {
     second: u64,
     lines: u32,
-    suppressed: u64,
 }
 
 impl Outbox {
@@ -73,11 +72,6 @@ impl Outbox {
         message.len() <= MOST_MESSAGE && self.give(Output::Message(message.to_vec()))
     }
 
-    /// Returns the number of log lines that the rate limit suppressed.
-    pub fn lines_suppressed(&self) -> u64 {
-        self.log.suppressed
-    }
-
     /// Queues an output; returns `false` if 64 outputs already wait.
     fn give(&mut self, output: Output) -> bool {
         let room = self.outputs.len() < MOST_OUTPUTS;
@@ -89,18 +83,15 @@ impl Outbox {
 }
 
 impl LogLimit {
-    /// Whether the rate limit admits another log line; otherwise counts the line as suppressed.
+    /// Whether the rate limit admits another log line.
     fn admits(&mut self, now: Instant) -> bool {
         let second = now.as_nanos() / SECOND;
         if second != self.second {
             (self.second, self.lines) = (second, 0);
         }
-        if self.lines == LINES_A_SECOND {
-            self.suppressed = self.suppressed.saturating_add(1);
-            return false;
-        }
-        self.lines += 1;
-        true
+        let is_admitted = self.lines < LINES_A_SECOND;
+        self.lines += u32::from(is_admitted);
+        is_admitted
     }
 }
 
@@ -117,7 +108,6 @@ mod tests {
     fn ten_lines_a_second_get_through() {
         let mut limit = LogLimit::default();
         assert_eq!((0..15).filter(|_| limit.admits(Instant::ZERO)).count(), 10);
-        assert_eq!(limit.suppressed, 5);
         assert!(limit.admits(Instant::from_millis(1000)));
     }
 }

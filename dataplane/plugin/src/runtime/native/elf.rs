@@ -90,9 +90,6 @@ fn name_of(machine: u16) -> String {
 
 /// Returns the bytes of the manifest in the object's manifest section, without trailing zeros. No code of the
 /// object runs.
-///
-/// # Errors
-/// [`ObjectError`] for the first problem of the object.
 pub(super) fn manifest_bytes(bytes: &[u8]) -> Result<&[u8], ObjectError> {
     check(bytes)?;
     let header = FileHeader64::<Endianness>::parse(bytes).map_err(malformed)?;
@@ -105,9 +102,6 @@ pub(super) fn manifest_bytes(bytes: &[u8]) -> Result<&[u8], ObjectError> {
 }
 
 /// Returns the manifest in the object's manifest section. No code of the object runs.
-///
-/// # Errors
-/// [`ObjectError`] for the first problem of the object or its manifest.
 pub fn manifest(bytes: &[u8]) -> Result<Manifest, ObjectError> {
     Ok(Manifest::parse(manifest_bytes(bytes)?)?)
 }
@@ -117,9 +111,6 @@ fn malformed(error: object::read::Error) -> ObjectError {
 }
 
 /// Checks an object as far as possible without loading it.
-///
-/// # Errors
-/// [`ObjectError`] for the first problem.
 pub fn check(bytes: &[u8]) -> Result<(), ObjectError> {
     if bytes.len() > MOST_MODULE {
         return Err(ObjectError::TooLarge(bytes.len()));

@@ -2,21 +2,19 @@
 
 use std::fmt;
 
-use millrace_plugin_abi::{
-    Features, FlowEnd, Instance, Instant, MapHandle, MapShape, Message, Output, Packets, Plugin, PluginError,
-    Position, Progress, Reply, Runtime,
-};
+use millrace_plugin_abi::{FlowEnd, Instance, Instant, Message, Packets, PluginError, Progress, Reply};
 use serde_json::{Map, Value};
 
 use super::object::Object;
 use super::plugin::NativePlugin;
 use super::staging::Area;
 use super::table::{Granted, during};
-use crate::MOST_FLOW_STATE;
-use crate::declaration::declared::{arguments, has_output, has_timers, parse_reply, settings_json};
-use crate::fault::{Fault, FaultCounts, FaultKind};
+use crate::declaration::declared::{arguments, parse_reply, settings_json};
+use crate::fault::{Fault, FaultKind};
 use crate::runtime::exchange::{Call, Exchange, Shared};
+use crate::runtime::file::methods_without_plugin_code;
 use crate::runtime::raw_packet::{raw_flow_end, settle};
+use crate::{MOST_FLOW_STATE, Manifest};
 
 /// Instance of a shared-object plugin. Each instance has its own copy of the object.
 ///
@@ -57,27 +55,18 @@ impl NativeInstance {
         Ok(instance)
     }
 
-    /// Returns the number of faults of each kind.
-    pub fn faults(&self) -> FaultCounts {
-        self.shared.with(|exchange| exchange.faults.counts)
-    }
-
     /// Begins with a new copy of the object, without any earlier state.
     fn begin(&mut self) -> Result<(), Fault> {
         self.object = None;
         self.shared.with(Exchange::restart);
-        let refused = |text: String| {
-            self.shared.with(|exchange| exchange.faults.counts.count(FaultKind::Init));
-            Fault::new(FaultKind::Init, text)
-        };
-        self.object = Some(self.plugin.copy().map_err(|error| refused(error.to_string()))?);
+        let copy = self.plugin.copy().map_err(|error| Fault::new(FaultKind::Init, error.to_string()))?;
+        self.object = Some(copy);
         let settings = std::mem::take(&mut self.settings);
         let begun = self.ask(|object| Some(object.init(&settings)), String::new);
         self.settings = settings;
         self.shared.with(|exchange| exchange.maps.has_begun = true);
         begun.map(drop).map_err(|problem| {
             self.object = None;
-            self.shared.with(|exchange| exchange.faults.counts.count(FaultKind::Init));
             Fault::new(FaultKind::Init, problem)
         })
     }
@@ -99,12 +88,22 @@ impl NativeInstance {
         if result.is_none() { Err(missing()) } else { answer }
     }
 
+    fn manifest(&self) -> &Manifest {
+        self.plugin.manifest()
+    }
+
+    fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
     fn refusal(&self, what: &str, problem: String) -> PluginError {
         PluginError::setting(self.plugin.declared().name, what, problem)
     }
 }
 
 impl Instance for NativeInstance {
+    methods_without_plugin_code!();
+
     fn process(&mut self, packets: &mut Packets<'_>, now: Instant) -> Progress {
         let Self { object, shared, area, granted, .. } = self;
         shared.with(|exchange| exchange.call = Call::begin(now));
@@ -114,10 +113,6 @@ impl Instance for NativeInstance {
         }
         shared.with(|exchange| exchange.call.active = false);
         Progress::Done
-    }
-
-    fn counters(&self) -> Vec<(&'static str, u64)> {
-        self.shared.with(|exchange| exchange.counters())
     }
 
     fn take_fault(&mut self) -> Option<millrace_plugin_abi::Fault> {
@@ -141,10 +136,6 @@ impl Instance for NativeInstance {
         self.shared.with(|exchange| exchange.timers.next())
     }
 
-    fn has_timers(&self) -> bool {
-        has_timers(self.plugin.manifest())
-    }
-
     fn periodic(&mut self, now: Instant) -> Progress {
         let Self { object, shared, area, granted, .. } = self;
         shared.with(|exchange| exchange.begin_periodic(now));
@@ -160,30 +151,6 @@ impl Instance for NativeInstance {
             during(shared, area, *granted, || object.message(bytes));
         }
         Progress::Done
-    }
-
-    fn take_output(&mut self) -> Option<Output> {
-        self.shared.with(|exchange| exchange.outbox.take())
-    }
-
-    fn has_output(&self) -> bool {
-        has_output(self.plugin.manifest())
-    }
-
-    fn flow_state(&self) -> usize {
-        self.plugin.manifest().state.flow.into()
-    }
-
-    fn service_state(&self) -> Vec<u8> {
-        self.shared.with(|exchange| exchange.service.to_vec())
-    }
-
-    fn adopt_service_state(&mut self, state: &[u8]) {
-        self.shared.with(|exchange| exchange.service.adopt(state));
-    }
-
-    fn attach_maps(&mut self, maps: Vec<MapHandle>) {
-        self.shared.with(|exchange| exchange.maps.attach(maps));
     }
 
     fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {
@@ -225,60 +192,5 @@ impl Instance for NativeInstance {
 
     fn hears_flow_ends(&self) -> bool {
         self.object.as_ref().is_some_and(Object::hears_flow_ends)
-    }
-}
-
-impl Plugin for NativePlugin {
-    fn name(&self) -> &'static str {
-        self.declared().name
-    }
-
-    fn runtime(&self) -> Runtime {
-        Runtime::Trusted
-    }
-
-    fn version(&self) -> &'static str {
-        self.declared().version
-    }
-
-    fn summary(&self) -> &'static str {
-        self.declared().summary
-    }
-
-    fn positions(&self) -> &[Position] {
-        &self.manifest().positions
-    }
-
-    fn messages(&self) -> &[(&'static str, &'static str)] {
-        &self.declared().messages
-    }
-
-    fn settings_schema(&self) -> Option<&Map<String, Value>> {
-        self.manifest().settings.as_ref()
-    }
-
-    fn state_version(&self) -> u32 {
-        self.manifest().state.version
-    }
-
-    fn features(&self) -> Features {
-        self.manifest().features
-    }
-
-    fn capabilities(&self) -> &[&'static str] {
-        &self.manifest().capabilities
-    }
-
-    fn counters(&self) -> &[&'static str] {
-        &self.declared().counters
-    }
-
-    fn maps(&self) -> &[MapShape] {
-        &self.manifest().maps
-    }
-
-    fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
-        let refused = |fault: Fault| PluginError::setting(self.name(), fault.kind.name(), fault.text);
-        Ok(Box::new(NativeInstance::new(self, settings).map_err(refused)?))
     }
 }

@@ -56,9 +56,6 @@ impl Drop for Object {
 impl Object {
     /// Loads a copy of a checked object and passes the table of the router's functions to it. The
     /// constructors of the object run.
-    ///
-    /// # Errors
-    /// Load error of the operating system, or a missing export.
     pub fn load(bytes: &[u8]) -> Result<Self, ObjectError> {
         let library = Library::open(&sealed(bytes)?)?;
         let attach = library.required::<unsafe extern "C" fn(&'static Host)>(ATTACH)?;

@@ -105,9 +105,6 @@ impl WasmPlugin {
     }
 
     /// Returns the compiled code for [`Sandbox::load`]. Store it where nobody else can write.
-    ///
-    /// # Errors
-    /// [`ModuleError::Compile`] if the serialization fails.
     pub fn artifact(&self) -> Result<Vec<u8>, ModuleError> {
         self.code.linked.module().serialize().map_err(not_compiled)
     }
@@ -129,9 +126,6 @@ impl WasmPlugin {
 impl Sandbox {
     /// Checks a module and compiles it to optimised code in this process. Use this only for modules that are
     /// trusted to compile fast.
-    ///
-    /// # Errors
-    /// [`ModuleError`] if the module is no plugin for this router.
     pub fn compile(&self, wasm: &[u8]) -> Result<WasmPlugin, ModuleError> {
         let inspected = inspect(wasm)?;
         let module = Module::from_binary(self.engine(Tier::Optimised).map_err(not_compiled)?, wasm)

@@ -35,16 +35,12 @@ pub(super) struct Data {
 }
 
 impl Data {
-    /// Whether memory or a table may grow by `bytes`. Counts the bytes, or the refusal.
+    /// Whether memory or a table may grow by `bytes`. Counts the bytes if it may.
     fn grows(&mut self, bytes: Option<usize>) -> bool {
         let total = bytes.and_then(|bytes| self.bytes.checked_add(bytes));
-        match total.filter(|total| *total <= self.most_memory) {
-            Some(total) => self.bytes = total,
-            None => self
-                .shared
-                .with(|exchange| exchange.memory_refused = exchange.memory_refused.saturating_add(1)),
-        }
-        total.is_some_and(|total| total <= self.most_memory)
+        let Some(total) = total.filter(|total| *total <= self.most_memory) else { return false };
+        self.bytes = total;
+        true
     }
 }
 
@@ -84,9 +80,6 @@ fn slice_mut(memory: &mut [u8], address: u32, bytes: u32) -> Result<&mut [u8], T
 }
 
 /// Links the host functions of the capabilities that the manifest requests, and no others.
-///
-/// # Errors
-/// A host function that is already linked.
 pub(super) fn link(linker: &mut Linker<Data>, manifest: &Manifest) -> Result<()> {
     linker.func_wrap(IMPORTS, "fail", fail)?;
     linker.func_wrap(IMPORTS, "reply", reply)?;

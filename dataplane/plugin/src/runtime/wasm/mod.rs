@@ -35,11 +35,11 @@ mod test_modules;
 mod ticker;
 mod trap;
 
-pub use crate::fault::{Fault, FaultCounts, FaultKind};
+pub use crate::fault::{Fault, FaultKind};
 pub use crate::runtime::raw_packet::WrongVerdict;
 pub use code::WasmPlugin;
 pub use compile::{Tier, compile};
 pub use inspect::{Inspected, MOST_MODULE, ModuleError, inspect};
-pub use instance::{InstanceCounts, InstanceSettings, WasmInstance};
+pub use instance::{InstanceSettings, WasmInstance};
 pub use plugin::LoadedPlugin;
 pub use sandbox::{DEFAULT_MEMORY, Sandbox, SandboxError, SandboxSettings};

@@ -1,10 +1,12 @@
 //! WebAssembly plugin as a plugin type, from which instances are created.
 
-use millrace_plugin_abi::{Features, Instance, MapShape, Plugin, PluginError, Position, Runtime};
+use millrace_plugin_abi::Instance;
 use serde_json::{Map, Value};
 
-use super::{InstanceSettings, Tier, WasmInstance, WasmPlugin};
+use super::{Fault, InstanceSettings, Tier, WasmInstance, WasmPlugin};
+use crate::Manifest;
 use crate::declaration::declared::Declared;
+use crate::runtime::file::impl_plugin;
 
 /// Loaded WebAssembly plugin.
 #[derive(Debug)]
@@ -16,9 +18,6 @@ pub struct LoadedPlugin {
 
 impl LoadedPlugin {
     /// Creates the plugin of a module.
-    ///
-    /// # Errors
-    /// Describes a requirement of the manifest that this router doesn't meet.
     pub fn new(plugin: WasmPlugin) -> Result<Self, String> {
         let declared = Declared::new(plugin.manifest())?;
         let most_memory = plugin.sandbox().memory();
@@ -40,61 +39,19 @@ impl LoadedPlugin {
     pub fn tier(&self) -> Tier {
         self.plugin.current().tier()
     }
-}
 
-impl Plugin for LoadedPlugin {
-    fn name(&self) -> &'static str {
-        self.plugin.name()
+    fn manifest(&self) -> &Manifest {
+        self.plugin.manifest()
     }
 
-    fn runtime(&self) -> Runtime {
-        Runtime::Contained
+    fn declared(&self) -> &Declared {
+        &self.declared
     }
 
-    fn version(&self) -> &'static str {
-        self.declared.version
-    }
-
-    fn summary(&self) -> &'static str {
-        self.declared.summary
-    }
-
-    fn positions(&self) -> &[Position] {
-        &self.plugin.manifest().positions
-    }
-
-    fn messages(&self) -> &[(&'static str, &'static str)] {
-        &self.declared.messages
-    }
-
-    fn settings_schema(&self) -> Option<&Map<String, Value>> {
-        self.plugin.manifest().settings.as_ref()
-    }
-
-    fn state_version(&self) -> u32 {
-        self.plugin.manifest().state.version
-    }
-
-    fn features(&self) -> Features {
-        self.plugin.manifest().features
-    }
-
-    fn capabilities(&self) -> &[&'static str] {
-        &self.plugin.manifest().capabilities
-    }
-
-    fn counters(&self) -> &[&'static str] {
-        &self.declared.counters
-    }
-
-    fn maps(&self) -> &[MapShape] {
-        &self.plugin.manifest().maps
-    }
-
-    fn create(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, PluginError> {
+    fn instance(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, Fault> {
         let settings = InstanceSettings { settings: settings.clone(), most_memory: self.most_memory };
-        let instance = WasmInstance::new(&self.plugin, settings);
-        let refused = |fault: super::Fault| PluginError::setting(self.name(), fault.kind.name(), fault.text);
-        Ok(Box::new(instance.map_err(refused)?))
+        Ok(Box::new(WasmInstance::new(&self.plugin, settings)?))
     }
 }
+
+impl_plugin!(LoadedPlugin, Contained);

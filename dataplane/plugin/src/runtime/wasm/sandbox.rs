@@ -68,9 +68,6 @@ impl fmt::Debug for Sandbox {
 
 impl Sandbox {
     /// Creates the engines and the clock's thread.
-    ///
-    /// # Errors
-    /// [`SandboxError`] if the machine or its limits don't allow it.
     pub fn new(settings: SandboxSettings) -> Result<Self, SandboxError> {
         let optimised = Engine::new(&config(Tier::Optimised))
             .map_err(|error| SandboxError::Engine(format!("{error:#}")))?;

@@ -68,9 +68,6 @@ impl State {
 
 impl Ticker {
     /// Starts the clock, with a period as exact as the kernel's timers.
-    ///
-    /// # Errors
-    /// Failure to start the thread.
     pub fn new(engines: Vec<Engine>, period: Duration) -> std::io::Result<Self> {
         let state = Arc::new(State::default());
         let seen = Arc::clone(&state);

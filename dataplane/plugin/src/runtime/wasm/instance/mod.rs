@@ -5,18 +5,16 @@ mod process;
 use std::fmt;
 
 use millrace_plugin_abi::binary::export;
-use millrace_plugin_abi::{
-    FlowEnd, Instance, Instant, MapHandle, Message, Output, Packets, PluginError, Progress, Reply,
-};
+use millrace_plugin_abi::{FlowEnd, Instance, Instant, Message, Packets, PluginError, Progress, Reply};
 use serde_json::{Map, Value};
 
 use super::code::WasmPlugin;
 use super::sandbox::DEFAULT_MEMORY;
-use crate::declaration::declared::{
-    arguments, has_output, has_timers, parse_reply, settings_json, writes_packets,
-};
-use crate::fault::{Fault, FaultCounts};
-use crate::runtime::exchange::{Call, Exchange, Job};
+use crate::Manifest;
+use crate::declaration::declared::{arguments, parse_reply, settings_json, writes_packets};
+use crate::fault::Fault;
+use crate::runtime::exchange::{Call, Exchange, Job, Shared};
+use crate::runtime::file::methods_without_plugin_code;
 use crate::runtime::raw_packet::raw_flow_end;
 
 use process::Process;
@@ -34,21 +32,6 @@ impl Default for InstanceSettings {
     fn default() -> Self {
         Self { settings: Map::new(), most_memory: DEFAULT_MEMORY }
     }
-}
-
-/// Counters of an instance, over all its restarts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct InstanceCounts {
-    /// Number of faults by kind.
-    pub faults: FaultCounts,
-    /// Number of refused requests for more memory than the limit.
-    pub memory_refused: u64,
-    /// Number of log lines beyond ten per second.
-    pub lines_suppressed: u64,
-    /// Number of flow ends that the busy instance missed.
-    pub flow_ends_lost: u64,
-    /// Number of slices after which the instance was suspended.
-    pub suspensions: u64,
 }
 
 /// Instance of a WebAssembly plugin.
@@ -105,17 +88,6 @@ impl WasmInstance {
         self.process.fault()
     }
 
-    /// Returns the counters.
-    pub fn counts(&self) -> InstanceCounts {
-        self.process.shared.with(|exchange| InstanceCounts {
-            faults: exchange.faults.counts,
-            memory_refused: exchange.memory_refused,
-            lines_suppressed: exchange.outbox.lines_suppressed(),
-            flow_ends_lost: exchange.ends.lost(),
-            suspensions: self.process.suspensions(),
-        })
-    }
-
     /// Whether a call with packets is suspended and waits for `resume`.
     pub fn is_suspended(&self) -> bool {
         self.process.is_suspended()
@@ -129,6 +101,14 @@ impl WasmInstance {
     fn control_job(&self, message: &Message) -> Result<Job, PluginError> {
         let arguments = arguments(self.plugin().name(), self.plugin().manifest(), message)?;
         Ok(Job::Control { name: message.name.clone(), arguments })
+    }
+
+    fn manifest(&self) -> &Manifest {
+        self.plugin().manifest()
+    }
+
+    fn shared(&self) -> &Shared {
+        &self.process.shared
     }
 
     fn refusal(&self, what: &str, problem: String) -> PluginError {
@@ -146,6 +126,8 @@ impl WasmInstance {
 }
 
 impl Instance for WasmInstance {
+    methods_without_plugin_code!();
+
     fn process(&mut self, packets: &mut Packets<'_>, now: Instant) -> Progress {
         let begun = |exchange: &mut Exchange| std::mem::replace(&mut exchange.call, Call::begin(now));
         if self.process.shared.with(begun).active {
@@ -164,10 +146,6 @@ impl Instance for WasmInstance {
 
     fn abort(&mut self) {
         self.process.overrun("a call");
-    }
-
-    fn counters(&self) -> Vec<(&'static str, u64)> {
-        self.process.shared.with(|exchange| exchange.counters())
     }
 
     fn take_fault(&mut self) -> Option<millrace_plugin_abi::Fault> {
@@ -208,10 +186,6 @@ impl Instance for WasmInstance {
         self.process.is_alive().then(next).flatten()
     }
 
-    fn has_timers(&self) -> bool {
-        has_timers(self.plugin().manifest())
-    }
-
     fn periodic(&mut self, now: Instant) -> Progress {
         self.process.shared.with(|exchange| exchange.begin_periodic(now));
         self.process.go_on(None)
@@ -222,30 +196,6 @@ impl Instance for WasmInstance {
             true => self.process.begin(Job::Message(bytes.to_vec())),
             false => Progress::Done,
         }
-    }
-
-    fn take_output(&mut self) -> Option<Output> {
-        self.process.shared.with(|exchange| exchange.outbox.take())
-    }
-
-    fn has_output(&self) -> bool {
-        has_output(self.plugin().manifest())
-    }
-
-    fn flow_state(&self) -> usize {
-        self.plugin().manifest().state.flow.into()
-    }
-
-    fn service_state(&self) -> Vec<u8> {
-        self.process.shared.with(|exchange| exchange.service.to_vec())
-    }
-
-    fn adopt_service_state(&mut self, state: &[u8]) {
-        self.process.shared.with(|exchange| exchange.service.adopt(state));
-    }
-
-    fn attach_maps(&mut self, maps: Vec<MapHandle>) {
-        self.process.shared.with(|exchange| exchange.maps.attach(maps));
     }
 
     fn save(&mut self) -> Result<Option<Vec<u8>>, PluginError> {

@@ -30,7 +30,6 @@ pub(super) struct Process {
     fault: Option<Fault>,
     /// Whether the fault was reported, or no fault exists.
     told: bool,
-    suspensions: u64,
 }
 
 impl Process {
@@ -38,7 +37,7 @@ impl Process {
     pub fn new(plugin: WasmPlugin) -> Self {
         let calls = plugin.sandbox().ticker().caller();
         let shared = Shared::new(plugin.manifest());
-        Self { plugin, calls, life: None, shared, fault: None, told: true, suspensions: 0 }
+        Self { plugin, calls, life: None, shared, fault: None, told: true }
     }
 
     /// Ends the plugin if it lives, and starts it again. The counters stay.
@@ -65,11 +64,6 @@ impl Process {
     /// Whether a call with packets is suspended.
     pub fn is_suspended(&self) -> bool {
         self.shared.with(|exchange| exchange.call.active)
-    }
-
-    /// Returns the number of slices after which the plugin was suspended.
-    pub fn suspensions(&self) -> u64 {
-        self.suspensions
     }
 
     /// Returns the fault that ended the plugin; `None` for a live plugin.
@@ -113,7 +107,7 @@ impl Process {
     /// that call. Returns [`Progress::Done`] if the plugin has no work left or is dead.
     #[inline]
     pub fn go_on(&mut self, mut packets: Option<&mut Packets<'_>>) -> Progress {
-        let Self { life: Some(life), shared, plugin, calls, suspensions, .. } = self else {
+        let Self { life: Some(life), shared, plugin, calls, .. } = self else {
             return Progress::Done;
         };
         let running = plugin.sandbox().ticker().start(calls);
@@ -122,10 +116,7 @@ impl Process {
         drop(running);
         match polled {
             Poll::Pending if idle => Progress::Done,
-            Poll::Pending => {
-                *suspensions = suspensions.saturating_add(1);
-                Progress::Suspended
-            }
+            Poll::Pending => Progress::Suspended,
             Poll::Ready(fault) => {
                 let settled = shared.with(|exchange| exchange.call.settled);
                 self.die(fault);
@@ -139,10 +130,7 @@ impl Process {
     #[cold]
     fn die(&mut self, fault: Fault) {
         self.life = None;
-        self.shared.with(|exchange| {
-            exchange.faults.counts.count(fault.kind);
-            exchange.restart();
-        });
+        self.shared.with(Exchange::restart);
         (self.fault, self.told) = (Some(fault), false);
     }
 
