@@ -56,7 +56,8 @@ impl Reader {
         let number = match &self.tree.node {
             Node::Natural(natural) => Some(i128::from(*natural)),
             Node::Negative(negative) => Some(i128::from(*negative)),
-            Node::Argument(text) => text.parse().ok(),
+            // `-0` is no natural number, as in JSON.
+            Node::Argument(text) if least < 0 || !text.starts_with('-') => text.parse().ok(),
             _ => None,
         };
         let Some(number) = number.filter(|number| (least..=most).contains(number)) else {
