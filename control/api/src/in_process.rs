@@ -8,7 +8,7 @@ use axum::extract::Request;
 use http_body_util::BodyExt as _;
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
-use millrace_controller::{Role, Router};
+use millrace_controller::{Principal, Role, Router};
 use tokio::sync::{mpsc, watch};
 
 use crate::catalogue::{self, catalogue};
@@ -18,7 +18,6 @@ use crate::entrance::users::Users;
 use crate::limits::Limits;
 use crate::served::{Interface, Served};
 use crate::server::take;
-use millrace_controller::Principal;
 
 /// Number of user ids that requests rotate through, so that none exceeds the rate limit.
 const CALLERS: u32 = 1000;

@@ -19,7 +19,8 @@ use tokio::sync::Notify;
 use crate::entrance::control_channel::ControlChannel;
 use crate::http::extract::LONG_BODY;
 use crate::http::problem::Problem;
-use crate::limits::places::{KnownPlace, Source, StrangersPlace};
+use crate::limits::places::{Source, StrangersPlace};
+use crate::limits::shares::Slot;
 use crate::limits::{Key, Limits};
 
 /// Client of a connection.
@@ -56,7 +57,7 @@ enum Stands<S: Source> {
     /// Slot of a stranger, which is a caller not yet authenticated.
     Stranger(StrangersPlace<S>),
     /// Slot of an authenticated caller.
-    Known(#[expect(dead_code, reason = "kept as long as the connection")] KnownPlace),
+    Known(#[expect(dead_code, reason = "kept as long as the connection")] Slot),
     /// Slot reserved for root and the router's own user.
     Reserved,
 }

@@ -3,11 +3,12 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::Extension;
+use futures_util::future::BoxFuture;
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -104,7 +105,7 @@ impl Serving {
             match begin(sockets) {
                 Ok((runtime, acceptors)) => {
                     let _ = tell.send(Ok(nix::unistd::gettid().as_raw()));
-                    runtime.block_on(acceptors.serve(service));
+                    runtime.block_on(serve(acceptors, service));
                 }
                 // The caller of `start` gets the error.
                 Err(error) => drop(tell.send(Err(error))),
@@ -119,19 +120,16 @@ impl Serving {
 }
 
 /// Does everything that needs privileges, then drops them.
-fn begin(sockets: Sockets) -> Result<(tokio::runtime::Runtime, Acceptors), String> {
+fn begin(sockets: Sockets) -> Result<(tokio::runtime::Runtime, Vec<Acceptor>), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
     let acceptors = {
         let _context = runtime.enter();
-        Acceptors::open(sockets).map_err(|error| error.to_string())?
+        Acceptor::open(sockets).map_err(|error| error.to_string())?
     };
     confine_thread(Calls::SERVING).map_err(|error| error.to_string())?;
     Ok((runtime, acceptors))
 }
-
-/// Listening sockets.
-struct Acceptors(Vec<Acceptor>);
 
 /// Listening socket, with the slots of its clients.
 enum Acceptor {
@@ -148,50 +146,37 @@ struct LocalPlaces {
     users: Places<Option<u32>>,
 }
 
-/// Accepted client.
-enum Client {
-    Local(UnixStream, LocalPlaces),
-    Remote(TcpStream, SocketAddr, TlsAcceptor, Places<IpAddr>),
-}
-
-impl Acceptors {
-    fn open(sockets: Sockets) -> io::Result<Self> {
-        let all = match sockets {
-            Sockets::Unix(listener) => {
-                let reserved = Arc::new(Semaphore::new(RESERVED));
-                let places = LocalPlaces { reserved, users: Places::new(LOCAL) };
-                vec![Acceptor::Unix(UnixListener::from_std(listener)?, places)]
-            }
-            Sockets::Tls(listeners, config) => {
-                let (tls, places) = (TlsAcceptor::from(config), Places::new(REMOTE));
-                let acceptor = |listener| {
-                    TcpListener::from_std(listener).map(|one| Acceptor::Tls(one, tls.clone(), places.clone()))
-                };
-                listeners.into_iter().map(acceptor).collect::<io::Result<_>>()?
-            }
-        };
-        Ok(Self(all))
-    }
-
-    /// Serves clients until the server stops; unfinished answers then get half a second.
-    async fn serve(self, service: Service) {
-        let mut acceptors = JoinSet::new();
-        for acceptor in self.0 {
-            acceptors.spawn(acceptor.serve(service.clone()));
-        }
-        while acceptors.join_next().await.is_some() {}
-    }
+/// Serves clients until the server stops; unfinished answers then get half a second.
+async fn serve(acceptors: Vec<Acceptor>, service: Service) {
+    let acceptors: JoinSet<()> = acceptors.into_iter().map(|one| one.serve(service.clone())).collect();
+    acceptors.join_all().await;
 }
 
 impl Acceptor {
+    fn open(sockets: Sockets) -> io::Result<Vec<Self>> {
+        match sockets {
+            Sockets::Unix(listener) => {
+                let reserved = Arc::new(Semaphore::new(RESERVED));
+                let places = LocalPlaces { reserved, users: Places::new(LOCAL) };
+                Ok(vec![Self::Unix(UnixListener::from_std(listener)?, places)])
+            }
+            Sockets::Tls(listeners, config) => {
+                let (tls, places) = (TlsAcceptor::from(config), Places::new(REMOTE));
+                let acceptor =
+                    |one| TcpListener::from_std(one).map(|one| Self::Tls(one, tls.clone(), places.clone()));
+                listeners.into_iter().map(acceptor).collect()
+            }
+        }
+    }
+
     async fn serve(self, service: Service) {
         let mut ending = service.ending.clone();
         let mut clients = JoinSet::new();
         loop {
             tokio::select! {
                 () = ended(&mut ending) => break,
-                accepted = self.accept() => match accepted {
-                    Ok(client) => drop(clients.spawn(client.serve(service.clone()))),
+                accepted = self.accept(&service) => match accepted {
+                    Ok(client) => drop(clients.spawn(client)),
                     Err(error) => {
                         tracing::warn!("can't accept a client: {error}");
                         tokio::time::sleep(REST).await;
@@ -206,25 +191,17 @@ impl Acceptor {
         }
     }
 
-    /// Accepts the next client.
-    async fn accept(&self) -> io::Result<Client> {
+    /// Accepts the next client. Returns the work that serves it.
+    async fn accept(&self, service: &Service) -> io::Result<BoxFuture<'static, ()>> {
         match self {
-            Self::Unix(listener, places) => Ok(Client::Local(listener.accept().await?.0, places.clone())),
+            Self::Unix(listener, places) => {
+                let (stream, _) = listener.accept().await?;
+                Ok(Box::pin(serve_local(stream, places.clone(), service.clone())))
+            }
             Self::Tls(listener, tls, places) => {
                 let (stream, address) = listener.accept().await?;
-                Ok(Client::Remote(stream, address, tls.clone(), places.clone()))
-            }
-        }
-    }
-}
-
-impl Client {
-    async fn serve(self, service: Service) {
-        match self {
-            Self::Local(stream, places) => serve_local(stream, places, service).await,
-            Self::Remote(stream, address, tls, places) => {
                 let caller = Caller::remote(address, places.enter(network(address.ip())));
-                serve_remote(stream, tls, caller, service).await;
+                Ok(Box::pin(serve_remote(stream, tls.clone(), caller, service.clone())))
             }
         }
     }

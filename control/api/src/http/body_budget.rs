@@ -16,9 +16,9 @@ use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::Response;
 use hyper::body::{Frame, SizeHint};
+use millrace_controller::Principal;
 
 use crate::http::problem::Problem;
-use millrace_controller::Principal;
 
 /// Total budget in bytes, for all bodies being received or processed, without their free parts.
 const ALL: usize = 128 << 20;

@@ -1,6 +1,5 @@
 //! Errors as problem details (RFC 9457).
 
-use super::put_tag;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use millrace_config::{ConfigError, Place};
@@ -9,6 +8,8 @@ use millrace_units::{Message, Piece, Spelling};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
+
+use super::put_tag;
 
 /// Error answer, sent as problem details.
 #[derive(Clone, Debug)]

@@ -3,7 +3,6 @@
 //!
 //! A tag covers the changeable part of a resource but no counters, so it stays the same while packets flow.
 
-use super::put_tag;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use axum::Json;
@@ -20,6 +19,7 @@ use millrace_controller::view::{
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::put_tag;
 use crate::http::problem::Problem;
 
 /// Resource with a tag.

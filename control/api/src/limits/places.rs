@@ -12,9 +12,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millrace_controller::Role;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, Semaphore};
 
-use crate::limits::shares::Shares;
+use crate::limits::shares::{Shares, Slot};
 
 /// Limits on slots.
 #[derive(Clone, Copy, Debug)]
@@ -82,13 +82,6 @@ pub(crate) struct StrangersPlace<S: Source> {
     displaced: Arc<Notify>,
 }
 
-/// Slot of a known caller, held until dropped.
-#[derive(Debug)]
-pub(crate) struct KnownPlace {
-    _own: OwnedSemaphorePermit,
-    _one: OwnedSemaphorePermit,
-}
-
 impl<S: Source> Places<S> {
     /// Returns free slots within these limits.
     pub fn new(sizes: Sizes) -> Self {
@@ -114,12 +107,12 @@ impl<S: Source> Places<S> {
 
     /// Returns a slot for a known caller; `None` if all slots for its role are taken, or the caller has its
     /// maximum.
-    pub fn know(&self, caller: &str, role: Role) -> Option<KnownPlace> {
+    pub fn know(&self, caller: &str, role: Role) -> Option<Slot> {
         let own = self.callers.of(caller.to_owned()).try_acquire_owned().ok()?;
         let reserved =
             || self.administrators.clone().try_acquire_owned().ok().filter(|_| role == Role::Admin);
         let one = self.known.clone().try_acquire_owned().ok().or_else(reserved)?;
-        Some(KnownPlace { _own: own, _one: one })
+        Some(Slot { _own: own, _one: one })
     }
 }
 
@@ -130,7 +123,7 @@ impl<S: Source> StrangersPlace<S> {
     }
 
     /// Returns a slot for the same connection, after its caller has authenticated; `None` if none is free.
-    pub fn know(&self, caller: &str, role: Role) -> Option<KnownPlace> {
+    pub fn know(&self, caller: &str, role: Role) -> Option<Slot> {
         self.places.know(caller, role)
     }
 }

@@ -1,13 +1,11 @@
 //! Limit on remote requests at control: local requests wait for few of them, and no token blocks the others.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::http::problem::Problem;
-use crate::limits::shares::Shares;
+use crate::limits::shares::{Slot, Slots};
 
 /// Maximum number of remote requests at control at a time.
 const ALL: usize = 32;
@@ -20,39 +18,21 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Slots for remote requests. Clones share them.
 #[derive(Clone, Debug)]
-pub(crate) struct RemoteLimit {
-    all: Arc<Semaphore>,
-    tokens: Shares<String>,
-    patience: Duration,
-}
-
-/// Slot of a request, held until dropped.
-#[derive(Debug)]
-pub(crate) struct RequestPlace {
-    _own: OwnedSemaphorePermit,
-    _one: OwnedSemaphorePermit,
-}
+pub(crate) struct RemoteLimit(Slots);
 
 impl Default for RemoteLimit {
     fn default() -> Self {
-        Self { all: Arc::new(Semaphore::new(ALL)), tokens: Shares::new(EACH, TOKENS), patience: PATIENCE }
+        Self(Slots::new(ALL, (EACH, TOKENS), PATIENCE))
     }
 }
 
 impl RemoteLimit {
-    /// Waits for a slot for a request of a token. A token that waits for its own slots delays no other token.
+    /// Waits for a slot for a request of a token.
     ///
     /// # Errors
     /// Returns 503 if no slot becomes free in time.
-    pub async fn enter(&self, token: &str) -> Result<RequestPlace, Problem> {
-        let own = self.tokens.of(token.to_owned());
-        let entered = async {
-            let own = own.clone().acquire_owned().await.ok()?;
-            let one = self.all.clone().acquire_owned().await.ok()?;
-            Some(RequestPlace { _own: own, _one: one })
-        };
-        let entered = tokio::time::timeout(self.patience, entered).await;
-        entered.ok().flatten().ok_or_else(|| self.refusal(token, own.available_permits() == 0))
+    pub async fn enter(&self, token: &str) -> Result<Slot, Problem> {
+        self.0.enter(token).await.map_err(|is_own| self.refusal(token, is_own))
     }
 
     fn refusal(&self, token: &str, is_own: bool) -> Problem {
@@ -62,7 +42,7 @@ impl RemoteLimit {
             }
             false => format!("{ALL} remote requests are in progress, the limit of the router"),
         };
-        let seconds = self.patience.as_secs();
+        let seconds = self.0.patience.as_secs();
         let detail = format!(
             "{busy}, and none finished within {seconds} s: wait for answers before you send more requests"
         );
@@ -75,7 +55,9 @@ mod tests {
     use super::*;
 
     fn impatient() -> RemoteLimit {
-        RemoteLimit { patience: Duration::from_millis(50), ..RemoteLimit::default() }
+        let mut limit = RemoteLimit::default();
+        limit.0.patience = Duration::from_millis(50);
+        limit
     }
 
     #[tokio::test]

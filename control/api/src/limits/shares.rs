@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Number of slots that each key has. Clones share them.
 #[derive(Debug)]
@@ -46,6 +47,49 @@ impl<K: Eq + Hash> Shares<K> {
     #[cfg(test)]
     pub fn remembered(&self) -> usize {
         self.each.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+}
+
+/// Slots of all callers together, each of whom has a share. Clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct Slots {
+    all: Arc<Semaphore>,
+    each: Shares<String>,
+    /// Maximum time that a caller waits for a slot.
+    pub patience: Duration,
+}
+
+/// Slot of a caller, held until dropped.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub _own: OwnedSemaphorePermit,
+    pub _one: OwnedSemaphorePermit,
+}
+
+impl Slots {
+    /// Returns `all` free slots, of which each caller has `each`. `most` callers are expected at a time.
+    pub fn new(all: usize, (each, most): (usize, usize), patience: Duration) -> Self {
+        Self { all: Arc::new(Semaphore::new(all)), each: Shares::new(each, most), patience }
+    }
+
+    /// Waits for a slot for the caller `who`. A caller that waits for its own share delays no other.
+    ///
+    /// # Errors
+    /// If no slot becomes free in time, returns whether the caller's own share is used up.
+    pub async fn enter(&self, who: &str) -> Result<Slot, bool> {
+        let share = self.each.of(who.to_owned());
+        let entered = async {
+            let own = share.clone().acquire_owned().await.ok()?;
+            Some(Slot { _own: own, _one: self.all.clone().acquire_owned().await.ok()? })
+        };
+        let entered = tokio::time::timeout(self.patience, entered).await.ok().flatten();
+        entered.ok_or_else(|| share.available_permits() == 0)
+    }
+
+    /// Returns the number of free slots.
+    #[cfg(test)]
+    pub fn free(&self) -> usize {
+        self.all.available_permits()
     }
 }
 

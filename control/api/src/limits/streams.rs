@@ -4,10 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::http::StatusCode;
-use millrace_controller::Role;
+use millrace_controller::{Principal, Role};
 
 use crate::http::problem::Problem;
-use millrace_controller::Principal;
 
 /// Maximum number of streams: of events, rates, traces, drops and captures.
 const ALL: usize = 64;

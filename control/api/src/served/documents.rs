@@ -4,11 +4,9 @@ use std::sync::OnceLock;
 
 use axum::body::Bytes;
 use axum::http::Method;
-use millrace_controller::Role;
+use millrace_controller::{Effect, Role};
 use schemars::JsonSchema;
 use serde::Serialize;
-
-use millrace_controller::Effect;
 
 /// Resource in the list of resources.
 #[derive(Clone, Debug, Serialize, JsonSchema)]

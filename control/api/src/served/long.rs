@@ -1,17 +1,14 @@
 //! Slow answers: made by few blocking threads, so that control serves other requests meanwhile.
 
-use millrace_controller::Router;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use tokio::sync::Semaphore;
+use millrace_controller::{Principal, Router};
 
 use crate::http::problem::Problem;
-use crate::limits::shares::Shares;
+use crate::limits::shares::Slots;
 use crate::served::Served;
-use millrace_controller::Principal;
 
 /// Maximum number of slow answers in progress.
 const ALL: usize = 2;
@@ -22,15 +19,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Slots for slow answers; each user or token has one. Clones share them.
 #[derive(Clone, Debug)]
-pub(crate) struct LongAnswers {
-    all: Arc<Semaphore>,
-    each: Shares<String>,
-    patience: Duration,
-}
+pub(crate) struct LongAnswers(Slots);
 
 impl Default for LongAnswers {
     fn default() -> Self {
-        Self { all: Arc::new(Semaphore::new(ALL)), each: Shares::new(1, ASKING), patience: PATIENCE }
+        Self(Slots::new(ALL, (1, ASKING), PATIENCE))
     }
 }
 
@@ -44,24 +37,18 @@ impl LongAnswers {
         who: &str,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Problem> {
-        let own = self.each.of(who.to_owned());
-        let entered = async {
-            let own = own.acquire_owned().await.ok()?;
-            Some((own, self.all.clone().acquire_owned().await.ok()?))
-        };
-        let entered = tokio::time::timeout(self.patience, entered).await.ok().flatten();
-        let Some(places) = entered else {
+        let slot = self.0.enter(who).await.map_err(|_| {
             let detail = format!(
                 "at most {ALL} long answers are made at a time, one for {who}, and no slot was free \
                  within {} s: wait for answers before you send more requests",
-                self.patience.as_secs()
+                self.0.patience.as_secs()
             );
-            return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).with_retry(1));
-        };
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).with_retry(1)
+        })?;
         // The slot is held until the work is done, even if the client disconnects.
         let work = tokio::task::spawn_blocking(move || {
             let done = work();
-            drop(places);
+            drop(slot);
             done
         });
         let failed = |error| {
@@ -93,13 +80,14 @@ mod tests {
 
     #[tokio::test]
     async fn long_requests_of_one_caller_wait_for_each_other_only() {
-        let answers = LongAnswers { patience: Duration::from_millis(50), ..LongAnswers::default() };
+        let mut answers = LongAnswers::default();
+        answers.0.patience = Duration::from_millis(50);
         let (release, held) = mpsc::channel::<()>();
         let first = {
             let answers = answers.clone();
             tokio::spawn(async move { answers.make("games", move || held.recv().is_ok()).await })
         };
-        while answers.all.available_permits() == ALL {
+        while answers.0.free() == ALL {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         let refused = answers.make("games", || ()).await.unwrap_err();
