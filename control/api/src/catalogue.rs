@@ -14,28 +14,21 @@ mod seeing;
 
 use std::sync::Arc;
 
-use axum::Json;
-use axum::extract::{DefaultBodyLimit, Extension, State};
+use axum::extract::State;
 use axum::http::{Method, StatusCode, Uri, header};
-use axum::middleware;
 use axum::response::{IntoResponse, Response};
+use axum::{Json, middleware};
 use millrace_controller::ControlError;
 
 use crate::endpoint::{Endpoint, JSON, Resource};
 use crate::entrance::access_control::Needs;
 use crate::http::body_budget;
 use crate::http::body_budget::BodyBudget;
-use crate::http::extract::LONG_BODY;
-use crate::http::extract::Longest;
 use crate::http::problem::Problem;
 use crate::limits::room;
 use crate::openapi;
 use crate::resources::observe::audit;
-use crate::served::Served;
-use crate::served::{Documents, ListView, ResourceView};
-
-/// Maximum length of most request bodies, in bytes.
-const BODY_LIMIT: usize = 1 << 20;
+use crate::served::{Documents, ListView, ResourceView, Served};
 
 /// Returns the paths of all resources, with the role that each method needs.
 pub(crate) fn needs() -> Vec<(&'static str, Needs)> {
@@ -76,8 +69,6 @@ pub(crate) fn router(served: Served) -> axum::Router {
     router
         .fallback(move |uri: Uri| std::future::ready(unknown_path(&uri, &paths)))
         .method_not_allowed_fallback(wrong_method)
-        .layer(DefaultBodyLimit::max(BODY_LIMIT))
-        .layer(Extension(Longest(BODY_LIMIT)))
         .layer(middleware::from_fn_with_state(BodyBudget::default(), body_budget::count))
         .layer(middleware::from_fn_with_state(served.control.clone(), room::look))
         .layer(middleware::from_fn_with_state(served.clone(), audit::note))
@@ -121,11 +112,6 @@ async fn wrong_method(method: Method, uri: Uri) -> Problem {
     let detail =
         format!("{} does not support {method}: GET / lists the methods of each resource", uri.path());
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)
-}
-
-/// Returns the maximum length of bodies with configurations and lists, in bytes.
-fn long_bodies() -> usize {
-    LONG_BODY
 }
 
 /// Returns all resources.

@@ -1,13 +1,13 @@
 //! Endpoints: the methods of resources, each with its operation, request and answer. Service and OpenAPI
 //! description are made from the same list.
 
-use axum::extract::{DefaultBodyLimit, Extension};
+use axum::handler::Handler;
 use axum::middleware;
-use axum::routing::MethodRouter;
+use axum::routing::{MethodFilter, MethodRouter, on};
 use millrace_controller::{Effect, Operation, Role};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
-use crate::http::extract::{Longest, refuse_arguments, refuse_body};
+use crate::http::extract::{refuse_arguments, refuse_body};
 use crate::http::tag::{refuse_condition, spare};
 use crate::served::Served;
 
@@ -83,18 +83,16 @@ impl Endpoint {
         }
     }
 
-    fn of<O: Operation>(method: &'static str, status: u16, summary: &'static str) -> Self
-    where
-        O::Answer: JsonSchema,
-    {
+    fn of<O: Operation<Answer: JsonSchema>>(
+        method: &'static str,
+        status: u16,
+        summary: &'static str,
+    ) -> Self {
         Self::new::<O::Answer>((method, status), (O::ROLE, O::EFFECT), summary)
     }
 
     /// Returns an endpoint that reads.
-    pub fn get<O: Operation>(summary: &'static str) -> Self
-    where
-        O::Answer: JsonSchema,
-    {
+    pub fn get<O: Operation<Answer: JsonSchema>>(summary: &'static str) -> Self {
         Self::of::<O>("GET", 200, summary)
     }
 
@@ -104,42 +102,27 @@ impl Endpoint {
     }
 
     /// Returns an endpoint that performs an action.
-    pub fn post<O: Operation>(summary: &'static str) -> Self
-    where
-        O::Answer: JsonSchema,
-    {
+    pub fn post<O: Operation<Answer: JsonSchema>>(summary: &'static str) -> Self {
         Self::of::<O>("POST", 200, summary)
     }
 
     /// Returns an endpoint that creates an object.
-    pub fn create<O: Operation>(summary: &'static str) -> Self
-    where
-        O::Answer: JsonSchema,
-    {
+    pub fn create<O: Operation<Answer: JsonSchema>>(summary: &'static str) -> Self {
         Self::of::<O>("POST", 201, summary)
     }
 
     /// Returns an endpoint that replaces an object.
-    pub fn put<O: Operation>(summary: &'static str) -> Self
-    where
-        O::Answer: JsonSchema,
-    {
+    pub fn put<O: Operation<Answer: JsonSchema>>(summary: &'static str) -> Self {
         Self::of::<O>("PUT", 200, summary)
     }
 
     /// Returns an endpoint that changes an object.
-    pub fn patch<O: Operation>(summary: &'static str) -> Self
-    where
-        O::Answer: JsonSchema,
-    {
+    pub fn patch<O: Operation<Answer: JsonSchema>>(summary: &'static str) -> Self {
         Self::of::<O>("PATCH", 200, summary)
     }
 
     /// Returns an endpoint that removes an object.
-    pub fn delete<O: Operation>(summary: &'static str) -> Self
-    where
-        O::Answer: JsonSchema,
-    {
+    pub fn delete<O: Operation<Answer: JsonSchema>>(summary: &'static str) -> Self {
         Self::of::<O>("DELETE", 200, summary)
     }
 
@@ -217,7 +200,15 @@ impl Resource {
     }
 
     /// Adds a method and its handler.
-    pub fn on(mut self, endpoint: Endpoint, handler: MethodRouter<Served>) -> Self {
+    pub fn on<T: 'static>(mut self, endpoint: Endpoint, handler: impl Handler<T, Served>) -> Self {
+        let method = match endpoint.method {
+            "GET" => MethodFilter::GET,
+            "POST" => MethodFilter::POST,
+            "PUT" => MethodFilter::PUT,
+            "PATCH" => MethodFilter::PATCH,
+            _ => MethodFilter::DELETE,
+        };
+        let handler = on(method, handler);
         let handler = match endpoint.arguments {
             Some(_) => handler,
             None => handler.route_layer(middleware::from_fn(refuse_arguments)),
@@ -233,12 +224,6 @@ impl Resource {
         };
         self.router = self.router.merge(handler);
         self.endpoints.push(endpoint);
-        self
-    }
-
-    /// Sets the maximum length of bodies, in bytes.
-    pub fn bodies(mut self, longest: usize) -> Self {
-        self.router = self.router.layer((DefaultBodyLimit::max(longest), Extension(Longest(longest))));
         self
     }
 

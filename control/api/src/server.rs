@@ -11,8 +11,6 @@ use hyper_util::service::TowerToHyperService;
 use millrace_controller::{Role, Router};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::ApiError;
-use crate::catalogue;
 use crate::entrance::access_control::AccessControl;
 use crate::entrance::control_channel::{ControlChannel, Message, carry_out};
 use crate::entrance::listener::{Listener, SocketFile};
@@ -20,8 +18,8 @@ use crate::entrance::remote::Remote;
 use crate::entrance::serving::{Service, Serving, Sockets};
 use crate::entrance::users::Users;
 use crate::limits::Limits;
-use crate::served::Interface;
-use crate::served::Served;
+use crate::served::{Interface, Served};
+use crate::{ApiError, catalogue};
 
 /// Interval between writes of the last uses of tokens.
 const LOOK: Duration = Duration::from_secs(30);
@@ -98,7 +96,9 @@ impl Server {
         loop {
             tokio::select! {
                 () = &mut shutdown => break,
-                Some(message) = self.asked.recv() => self.take(message),
+                Some(message) = self.asked.recv() => {
+                    take(message, &self.control, &self.resources, &self.users);
+                }
                 _ = look.tick() => self.write_uses(),
                 _ = renewal.tick() => self.renew(),
             }
@@ -120,10 +120,6 @@ impl Server {
             }
         }
         keep_uses(&control);
-    }
-
-    fn take(&self, message: Message) {
-        take(message, &self.control, &self.resources, &self.users);
     }
 
     /// Writes the last uses of tokens to the disk.

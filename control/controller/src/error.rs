@@ -1,9 +1,13 @@
 //! Errors of control.
 
-use std::fmt;
+use std::error::Error;
+use std::ops::RangeInclusive;
+use std::{fmt, io};
 
 use millrace_config::{Config, ConfigErrors, Role, Step};
+use millrace_store::StoreError;
 use millrace_units::{Message, remedy};
+use nix::errno::Errno;
 
 /// Reason why a request was refused. The text is one sentence for people: the problem, its place and the
 /// remedy.
@@ -223,19 +227,43 @@ impl ControlError {
     }
 
     /// Returns the error for a failed system operation; `what` completes "can't …".
-    pub fn system(what: &str, error: impl fmt::Display) -> Self {
-        Self::refused(format!("can't {what}: {error}"))
+    pub fn system(what: &str, error: impl Error + 'static) -> Self {
+        Self::of_system(format!("can't {what}: {error}"), &error)
     }
 
-    /// Returns the error for a text from the system. Full disk, exceeded quota and read-only disk become
-    /// [`NoRoom`](Self::NoRoom); the OS error number in the text identifies them.
-    pub(crate) fn refused(text: impl fmt::Display) -> Self {
-        let text = text.to_string();
-        let no_room = [libc::ENOSPC, libc::EDQUOT, libc::EROFS].map(|number| format!("(os error {number})"));
-        match no_room.iter().any(|number| text.contains(number)) {
-            true => Self::NoRoom(text),
-            false => Self::System(text),
+    /// Returns the error for an error of the system.
+    pub(crate) fn refused(error: impl Error + 'static) -> Self {
+        Self::of_system(error.to_string(), &error)
+    }
+
+    /// Returns the error with this text. Full disk, exceeded quota and read-only disk as cause become
+    /// [`NoRoom`](Self::NoRoom).
+    fn of_system(text: String, error: &(dyn Error + 'static)) -> Self {
+        let no_room = [libc::ENOSPC, libc::EDQUOT, libc::EROFS];
+        let mut cause = Some(error);
+        while let Some(error) = cause {
+            if os_error(error).is_some_and(|number| no_room.contains(&number)) {
+                return Self::NoRoom(text);
+            }
+            cause = error.source();
         }
+        Self::System(text)
+    }
+
+    /// Returns a number, or refuses it outside of its range. `what` names the number.
+    ///
+    /// # Errors
+    /// [`Invalid`](Self::Invalid) with the range.
+    pub fn in_range<N: PartialOrd + fmt::Display>(
+        what: &str,
+        value: N,
+        range: RangeInclusive<N>,
+    ) -> Result<N, Self> {
+        if range.contains(&value) {
+            return Ok(value);
+        }
+        let (least, most) = range.into_inner();
+        Err(Self::invalid(format!("{what} {value} is out of range: give {least} to {most}")))
     }
 
     /// Returns the error for an unknown `name`. `noun` names the kind of object, and `known` lists the
@@ -249,6 +277,22 @@ impl ControlError {
         Self::not_found(format!(
             "port {port:?} has no scheduler: `scheduler add {port} NODE --kind fifo` adds one"
         ))
+    }
+}
+
+/// Returns the number of an error of the operating system; `None` for any other error.
+fn os_error(error: &(dyn Error + 'static)) -> Option<i32> {
+    let number = error.downcast_ref::<Errno>().map(|error| *error as i32);
+    number.or_else(|| error.downcast_ref::<io::Error>()?.raw_os_error())
+}
+
+impl From<StoreError> for ControlError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Unknown { .. } => Self::not_found(error.to_string()),
+            StoreError::Foreign { .. } => Self::conflict(error.to_string()),
+            StoreError::File { .. } => Self::refused(error),
+        }
     }
 }
 
@@ -268,18 +312,29 @@ impl From<millrace_plugin::PluginControlError> for ControlError {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Error;
-
     use super::*;
+
+    /// Error of a layer above the system, with an error of the system as its cause.
+    #[derive(Debug, thiserror::Error)]
+    #[error("the notebook: {0}")]
+    struct Above(#[source] io::Error);
 
     #[test]
     fn fault_27_full_or_read_only_disk_is_distinguished_from_other_failures() {
         for (number, has_no_room) in
             [(libc::ENOSPC, true), (libc::EDQUOT, true), (libc::EROFS, true), (libc::EIO, false)]
         {
-            let error = ControlError::system("write it", Error::from_raw_os_error(number));
-            assert_eq!(matches!(error, ControlError::NoRoom(_)), has_no_room, "{error}");
+            for error in [
+                ControlError::system("write it", io::Error::from_raw_os_error(number)),
+                ControlError::system("write it", Above(io::Error::from_raw_os_error(number))),
+                ControlError::refused(Errno::from_raw(number)),
+            ] {
+                assert_eq!(matches!(error, ControlError::NoRoom(_)), has_no_room, "{error}");
+            }
         }
+        // A file name that looks like an error number is none.
+        let named = ControlError::refused(io::Error::other("\"x (os error 28)\" is no file"));
+        assert!(matches!(named, ControlError::System(_)), "{named}");
     }
 
     #[test]

@@ -182,13 +182,18 @@ impl Model {
             RouteKind::Prohibit => Some(Route::Prohibit),
         };
         if own.is_none() && !has_kernel {
-            return Err(ControlError::invalid(format!(
-                "route {:?}: its next hop is in no subnet of a port: give its `port` as well",
-                route.to.written()
-            )));
+            return Err(in_no_subnet(route));
         }
         Ok(own)
     }
+}
+
+/// Returns the error for a route whose next hop is behind no known port.
+pub(crate) fn in_no_subnet(route: &millrace_config::Route) -> ControlError {
+    ControlError::invalid(format!(
+        "route {:?}: its next hop is in no subnet of a port: give its `port` as well",
+        route.to.written()
+    ))
 }
 
 /// Returns the next hops of a route, if all of them are behind ports without a kernel device.

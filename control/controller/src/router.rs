@@ -27,6 +27,7 @@ use crate::plugins::Plugins;
 use crate::ports::device::KernelOptions;
 use crate::ports::devices::Devices;
 use crate::routes::Routes;
+use crate::routes::views::RouteViews;
 use crate::schedulers::queueing::Queueing;
 use crate::settings::Settings;
 use crate::show::{self, KernelShare};
@@ -81,6 +82,55 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
+    /// Returns the state as queries see it.
+    pub fn seen(&mut self) -> Seen<'_> {
+        Seen {
+            model: &self.model,
+            tables: &self.tables,
+            supervision: &self.supervision,
+            devices: &self.devices,
+            kernel: &self.kernel,
+            routes: &self.routes,
+            offload: &self.offload,
+            plugins: &self.plugins,
+            settings: &self.settings,
+            observation: &self.observation,
+            workers: &mut self.workers,
+            queueing: &mut self.queueing,
+            counters: &mut self.counters,
+        }
+    }
+
+    /// Returns the options for opening the kernel device of a port.
+    pub fn kernel_options(&self, port: PortId, segment_mtu: u16) -> KernelOptions {
+        KernelOptions {
+            on_death: self.supervision.death.of_port(port).unwrap_or(OnDeath::Kernel),
+            segment_mtu,
+            no_cache: self.offload.why_no_cache(),
+            control_plane: self.model.options.control_plane,
+        }
+    }
+}
+
+/// State of a running router as queries see it. Workers are mutable because they are asked, and counters because
+/// rates are measured from one query to the next.
+pub(crate) struct Seen<'a> {
+    pub model: &'a Model,
+    pub tables: &'a GateTables,
+    pub supervision: &'a Supervision,
+    pub devices: &'a Devices,
+    pub kernel: &'a Kernel,
+    pub routes: &'a Routes,
+    pub offload: &'a Offload,
+    pub plugins: &'a Plugins,
+    pub settings: &'a Settings,
+    pub observation: &'a Observation,
+    pub workers: &'a mut Workers,
+    pub queueing: &'a mut Queueing,
+    pub counters: &'a mut Counters,
+}
+
+impl Seen<'_> {
     /// Returns all counters. Drops include the drops of workers and of XDP programs.
     pub fn snapshot(&mut self) -> Result<Snapshot, ControlError> {
         Ok(self.snapshot_and_shares()?.0)
@@ -94,7 +144,7 @@ impl Inner {
     }
 
     /// Returns the counters without the long lists: scheduler nodes, EtherTypes and neighbours.
-    pub fn counters(&mut self) -> Result<Snapshot, ControlError> {
+    pub fn light_snapshot(&mut self) -> Result<Snapshot, ControlError> {
         let mut snapshot = self.workers.counters()?;
         self.add_offload_drops(&mut snapshot);
         Ok(snapshot)
@@ -105,16 +155,6 @@ impl Inner {
         self.counters.share(port, &self.devices.share(port, self.offload.sent(port)))
     }
 
-    /// Returns the options for opening the kernel device of a port.
-    pub fn kernel_options(&self, port: PortId, segment_mtu: u16) -> KernelOptions {
-        KernelOptions {
-            on_death: self.supervision.death.of_port(port).unwrap_or(OnDeath::Kernel),
-            segment_mtu,
-            no_cache: self.offload.why_no_cache(),
-            control_plane: self.model.options.control_plane,
-        }
-    }
-
     fn add_offload_drops(&self, snapshot: &mut Snapshot) -> Vec<KernelShare> {
         let share = |plan: &PortPlan| {
             let share = self.share(plan.id);
@@ -122,6 +162,12 @@ impl Inner {
             share
         };
         self.model.ports.iter().map(share).collect()
+    }
+
+    /// Returns the views of routes.
+    pub fn route_views(&self) -> RouteViews<'_> {
+        let Self { model, routes, kernel, devices, .. } = self;
+        RouteViews { model, routes, kernel, devices }
     }
 }
 

@@ -317,7 +317,7 @@ fn take_over(
     inner.apply(first)?;
     inner.devices.refresh_programs(&inner.model, &inner.kernel)?;
     // The answer shows that all earlier commands were carried out.
-    inner.snapshot()?;
+    inner.seen().snapshot()?;
     OwnDevice::give_all(own, &mut inner.devices.capabilities, &mut inner.workers)?;
     let own: HashMap<_, _> = inner.model.ports.iter().map(|plan| (plan.id, plan.settings.mac)).collect();
     for (port, device) in &mut inner.devices.kernel {

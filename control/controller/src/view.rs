@@ -15,11 +15,12 @@ mod tokens;
 mod trace;
 
 pub use configuration::{
-    AppliedView, ConfigurationView, ConfirmTime, DifferenceView, Pending, RevisionTextView, RevisionView,
+    AppliedView, ConfigurationView, ConfirmTime, Confirmed, DifferenceView, Pending, RevisionTextView,
+    RevisionView, Saved,
 };
 pub use control_plane::{ControlClassView, ControlPlaneView, PortClassView};
 pub use counters::{CountersView, PortCountersView};
-pub use flows::{FlowView, FlowsView, LookupView, StepView};
+pub use flows::{FlowView, FlowsView, Flushed, LookupView, StepView};
 pub use hardware::{CpuView, HardwarePortView, HardwareView, ProcessorView, SwitchView};
 pub use placement::{OffloadBudgetView, PlacementView, PlacementsView};
 pub use plugins::{
@@ -34,7 +35,7 @@ pub use schedulers::{
     FlowQueueView, HostOutputView, QueueView, RemovedNodeView, SchedulerNodeView, SchedulerView,
 };
 pub use status::{
-    ApplyingView, CrashView, DropView, FlowStatesView, FlowTableView, MemoryView, MirrorView,
+    ApplyingView, Cleared, CrashView, DropView, FlowStatesView, FlowTableView, MemoryView, MirrorView,
     MissingRouteView, MissingRoutesView, OffloadedFlowsView, OnDeathView, StatusView, SummaryView, TurnsView,
 };
 pub use tokens::{CreatedTokenView, TokenView};

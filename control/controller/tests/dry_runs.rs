@@ -86,7 +86,8 @@ async fn ask<O: Operation>(router: &Router, role: Role, operation: O) -> Result<
 }
 
 async fn compare(router: &Router, role: Role, text: &str) -> Result<DifferenceView, ControlError> {
-    ask(router, role, CompareConfiguration { text: text.to_owned(), origin: "x.toml".to_owned() }).await
+    ask(router, role, CompareConfiguration { text: Some(text.to_owned()), origin: Some("x.toml".to_owned()) })
+        .await
 }
 
 /// Policy that refuses all plugins, as nothing is signed with its key.

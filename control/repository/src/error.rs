@@ -129,6 +129,7 @@ pub enum RepositoryError {
         /// Path of the file.
         file: PathBuf,
         /// Error of the system.
+        #[source]
         error: io::Error,
     },
 }

@@ -28,6 +28,7 @@ pub struct NotebookError {
     /// Path of the file or directory.
     pub path: PathBuf,
     /// Error of the system.
+    #[source]
     pub error: io::Error,
 }
 

@@ -65,8 +65,12 @@ impl Place {
         self.directory.join(FILE)
     }
 
-    fn failed(&self, problem: impl ToString) -> StoreError {
-        StoreError::File { path: self.path(), problem: problem.to_string() }
+    fn failed(&self, error: impl Into<redb::Error>) -> StoreError {
+        let problem = match error.into() {
+            redb::Error::Io(error) => error,
+            other => io::Error::other(other),
+        };
+        StoreError::File { path: self.path(), problem }
     }
 
     /// Reads from the open file; returns the default if there is no file. redb panics at some damages, so a
@@ -79,7 +83,7 @@ impl Place {
             let Some(Open { database, _own }) = self.open()? else { return Ok(T::default()) };
             read(&database).map_err(|error| self.failed(error))
         };
-        let damaged = |_| Err(self.failed("it is damaged; to start a new history, move it away"));
+        let damaged = |_| Err(self.failed(io::Error::other("it is damaged; to start a new history, move it away")));
         catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(damaged)
     }
 
@@ -90,7 +94,8 @@ impl Place {
             let Some(table) = existing(transaction.open_table(REVISIONS))? else { return Ok(Vec::new()) };
             table.iter()?.map(|entry| Ok(entry?.1.value().to_vec())).collect()
         })?;
-        read.iter().map(|json| serde_json::from_slice(json).map_err(|error| self.failed(error))).collect()
+        let parse = |json: &Vec<u8>| serde_json::from_slice(json).map_err(io::Error::from);
+        read.iter().map(|json| parse(json).map_err(|error| self.failed(error))).collect()
     }
 
     /// Returns the text of a revision.
@@ -133,7 +138,7 @@ impl Place {
 
     fn make(&self, new: &Path, changes: &Changes) -> Result<(), StoreError> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.directory);
-        made.map_err(|error| StoreError::File { path: self.directory.clone(), problem: error.to_string() })?;
+        made.map_err(|problem| StoreError::File { path: self.directory.clone(), problem })?;
         let mut options = OpenOptions::new();
         options.custom_flags(nix::fcntl::OFlag::O_NOFOLLOW.bits());
         let file = options.read(true).write(true).create(true).truncate(true).mode(0o600).open(new);
@@ -157,10 +162,10 @@ impl Place {
             Err(error) => return Err(self.failed(error)),
         };
         if !known.is_file() || known.uid() != geteuid().as_raw() || known.mode() & 0o022 != 0 {
-            return Err(self.failed(
+            return Err(self.failed(io::Error::other(
                 "refused: the file must be a regular file of the router's user that no other user may write: \
                  correct its owner and mode, or move it away",
-            ));
+            )));
         }
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -170,14 +175,18 @@ impl Place {
                     std::thread::sleep(LOOK);
                 }
                 Err(DatabaseError::DatabaseAlreadyOpen) => {
-                    return Err(self.failed(
+                    return Err(self.failed(io::Error::other(
                         "another process has it open: stop that process, or choose another directory with \
                          --state DIR",
-                    ));
+                    )));
                 }
                 Err(error) => {
-                    let problem = format!("can't be read: {error}; to start a new history, move it away");
-                    return Err(self.failed(problem));
+                    return Err(match redb::Error::from(error) {
+                        redb::Error::Io(error) if error.raw_os_error().is_some() => self.failed(error),
+                        error => self.failed(io::Error::other(format!(
+                            "can't be read: {error}; to start a new history, move it away"
+                        ))),
+                    });
                 }
             }
         }

@@ -1,5 +1,6 @@
 //! Errors of reading and writing revisions.
 
+use std::io;
 use std::path::PathBuf;
 
 /// Error of reading or writing revisions.
@@ -11,7 +12,8 @@ pub enum StoreError {
         /// Path of the file or directory.
         path: PathBuf,
         /// Reason of the failure.
-        problem: String,
+        #[source]
+        problem: io::Error,
     },
     /// The revision belongs to another router.
     #[error(

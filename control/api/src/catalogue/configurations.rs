@@ -1,14 +1,12 @@
 //! Resources of the whole configuration and of its revisions.
 
-use axum::routing::{get, post};
 use millrace_controller::operation::{
     CompareConfiguration, Confirm, GetConfiguration, GetRevision, ListRevisions,
 };
 use millrace_controller::{Apply, Keep, PageQuery, RollBack, Save};
 
-use super::long_bodies;
 use crate::endpoint::{Endpoint, Resource};
-use crate::resources::{configuration, run};
+use crate::resources::{configuration, run, run_default, run_long};
 use crate::served::paging::pages;
 
 /// Returns the resources of the configuration.
@@ -20,7 +18,7 @@ pub(super) fn configurations() -> Vec<Resource> {
                     "the running configuration as a file; refused during a transaction",
                 )
                 .tagged(),
-                get(configuration::running),
+                configuration::running,
             )
             .on(
                 Endpoint::post::<Apply>(
@@ -28,38 +26,33 @@ pub(super) fn configurations() -> Vec<Resource> {
                 )
                 .body::<Apply>()
                 .tagged(),
-                post(configuration::apply),
-            )
-            .bodies(long_bodies()),
+                configuration::apply,
+            ),
         Resource::new("/configuration/diff")
             .on(
                 Endpoint::post::<CompareConfiguration>(
                     "lists the changes that a configuration file would make; without a text, the changes since the last apply",
                 )
-                .body::<configuration::Compared>(),
-                post(configuration::difference),
-            )
-            .bodies(long_bodies()),
+                .body::<CompareConfiguration>(),
+                run_long::<CompareConfiguration>,
+            ),
         Resource::new("/configuration/save")
             .on(
                 Endpoint::post::<Save>(
                     "writes the running configuration into the text of a file, and keeps its comments",
                 )
-                .answers::<configuration::Saved>()
                 .body::<Save>(),
-                post(configuration::save),
-            )
-            .bodies(long_bodies()),
+                run_long::<Save>,
+            ),
         Resource::new("/configuration/confirm").on(
             Endpoint::post::<Confirm>("confirms the applied configuration; with a number, only this revision")
-                .answers::<configuration::Confirmed>()
                 .may_have_body::<Confirm>(),
-            post(configuration::confirm),
+            run_default::<Confirm>,
         ),
         Resource::new("/configuration/rollback").on(
             Endpoint::post::<RollBack>("applies an earlier revision; without a number, the previous one")
                 .body::<RollBack>(),
-            post(run::<RollBack>),
+            run::<RollBack>,
         ),
     ]
 }
@@ -79,10 +72,9 @@ pub(super) fn revisions() -> Vec<Resource> {
             )
             .on(
                 Endpoint::post::<Keep>("stores the running configuration as a revision").body::<Keep>(),
-                post(run::<Keep>),
-            )
-            .bodies(long_bodies()),
+                run_long::<Keep>,
+            ),
         Resource::new("/revisions/{number}")
-            .on(Endpoint::get::<GetRevision>("a revision, with its text"), get(configuration::revision)),
+            .on(Endpoint::get::<GetRevision>("a revision, with its text"), configuration::revision),
     ]
 }

@@ -1,12 +1,10 @@
 //! Resources of flows and of the lookup of a packet.
 
-use axum::routing::{delete, get, post};
 use millrace_controller::FlowQuery;
 use millrace_controller::operation::{FlushFlows, ListFlows, Lookup};
 
 use crate::endpoint::{Endpoint, Resource};
-use crate::resources::flows::{self, Flushed};
-use crate::resources::{placement, run};
+use crate::resources::{ask, placement, run};
 
 /// Returns the resources of flows and of the lookup of a packet.
 pub(super) fn flows() -> Vec<Resource> {
@@ -14,18 +12,16 @@ pub(super) fn flows() -> Vec<Resource> {
         Resource::new("/flows")
             .on(
                 Endpoint::get::<ListFlows>("flows that match a filter, in an order").arguments::<FlowQuery>(),
-                get(flows::flows),
+                ask::<ListFlows>,
             )
             .on(
-                Endpoint::delete::<FlushFlows>("flushes flows that match a filter")
-                    .answers::<Flushed>()
-                    .arguments::<FlushFlows>(),
-                delete(flows::flush_flows),
+                Endpoint::delete::<FlushFlows>("flushes flows that match a filter").arguments::<FlushFlows>(),
+                ask::<FlushFlows>,
             ),
         placement::resource(),
         Resource::new("/lookup").on(
             Endpoint::post::<Lookup>("shows how the router would forward a packet").body::<Lookup>(),
-            post(run::<Lookup>),
+            run::<Lookup>,
         ),
     ]
 }

@@ -1,6 +1,5 @@
 //! Resources of gates and bindings.
 
-use axum::routing::{delete, get, patch, post};
 use millrace_controller::operation::{
     Bind, CreateGate, ListBindings, ListGates, RemoveGate, SetGateTable, Unbind,
 };
@@ -15,26 +14,26 @@ use crate::resources::{create, run, show};
 pub(super) fn gates() -> Vec<Resource> {
     vec![
         Resource::new("/gates")
-            .on(Endpoint::get::<ListGates>("gates and their bindings"), show::<ListGates>())
+            .on(Endpoint::get::<ListGates>("gates and their bindings"), show::<ListGates>)
             .on(
                 Endpoint::create::<CreateGate>("creates a gate, the last at its position")
                     .body::<CreateGate>(),
-                post(create::<CreateGate>),
+                create::<CreateGate>,
             ),
         Resource::new("/gates/{name}")
             .on(
                 Endpoint::get::<ListGates>("a gate").answers::<GateView>().tagged(),
-                get(resources::gates::find_gate),
+                resources::gates::find_gate,
             )
             .on(
                 Endpoint::patch::<SetGateTable>("changes the lookup algorithm of a gate")
                     .body::<resources::gates::GateSettings>()
                     .tagged(),
-                patch(resources::gates::set_gate),
+                resources::gates::set_gate,
             )
             .on(
                 Endpoint::delete::<RemoveGate>("removes an unused gate").tagged(),
-                delete(resources::gates::remove_gate),
+                resources::gates::remove_gate,
             ),
         Resource::new("/bindings")
             .on(
@@ -42,9 +41,9 @@ pub(super) fn gates() -> Vec<Resource> {
                     .answers::<Vec<BindingView>>()
                     .arguments::<PageQuery>()
                     .paged(),
-                get(resources::gates::bindings),
+                resources::gates::bindings,
             )
-            .on(Endpoint::create::<Bind>("binds an instance").body::<NewBinding>(), post(create::<Bind>))
-            .on(Endpoint::delete::<Unbind>("removes a binding").body::<Unbind>(), delete(run::<Unbind>)),
+            .on(Endpoint::create::<Bind>("binds an instance").body::<NewBinding>(), create::<Bind>)
+            .on(Endpoint::delete::<Unbind>("removes a binding").body::<Unbind>(), run::<Unbind>),
     ]
 }

@@ -1,6 +1,5 @@
 //! Resources of plugins and their instances.
 
-use axum::routing::{delete, get, patch, post, put};
 use millrace_controller::operation::{
     ControlInstance, CreateInstance, FreeInstance, GetInstanceMap, GetPlugin, ListInstanceMaps,
     ListInstances, ListPlugins, ListQuarantine, LoadPlugin, ReleaseInstance, RollBackPlugin, SetInstance,
@@ -10,35 +9,35 @@ use millrace_controller::view::InstanceView;
 use millrace_controller::{NewPlugin, PageQuery, Upgrade};
 
 use crate::endpoint::{Endpoint, Resource};
-use crate::resources::{create, instances, show};
+use crate::resources::{at, create, instances, show};
 
 /// Returns the resources of plugins.
 pub(super) fn plugins() -> Vec<Resource> {
     vec![
-        Resource::new("/plugins").on(Endpoint::get::<ListPlugins>("plugins"), show::<ListPlugins>()).on(
+        Resource::new("/plugins").on(Endpoint::get::<ListPlugins>("plugins"), show::<ListPlugins>).on(
             Endpoint::create::<LoadPlugin>("loads a plugin from a file on the router's machine")
                 .body::<NewPlugin>(),
-            post(create::<LoadPlugin>),
+            create::<LoadPlugin>,
         ),
         Resource::new("/plugins/{name}")
             .on(
                 Endpoint::get::<GetPlugin>("a plugin: settings, messages, capabilities and counters")
                     .tagged(),
-                get(instances::find_plugin),
+                instances::find_plugin,
             )
             .on(
                 Endpoint::put::<UpgradePlugin>("replaces a plugin by another version")
                     .body::<Upgrade>()
                     .tagged(),
-                put(instances::upgrade_plugin),
+                instances::upgrade_plugin,
             )
             .on(
                 Endpoint::delete::<UnloadPlugin>("unloads a plugin without instances").tagged(),
-                delete(instances::unload_plugin),
+                instances::unload_plugin,
             ),
         Resource::new("/plugins/{name}/rollback").on(
             Endpoint::post::<RollBackPlugin>("restores the previous version of a plugin").tagged(),
-            post(instances::roll_back_plugin),
+            instances::roll_back_plugin,
         ),
     ]
 }
@@ -49,49 +48,47 @@ pub(super) fn instances() -> Vec<Resource> {
         Resource::new("/instances")
             .on(
                 Endpoint::get::<ListInstances>("plugin instances").arguments::<PageQuery>().paged(),
-                get(instances::list_instances),
+                instances::list_instances,
             )
             .on(
                 Endpoint::create::<CreateInstance>("creates an instance").body::<CreateInstance>(),
-                post(instances::create_instance),
+                instances::create_instance,
             ),
         Resource::new("/instances/{name}")
             .on(
                 Endpoint::get::<ListInstances>("an instance").answers::<InstanceView>().tagged(),
-                get(instances::find_instance),
+                instances::find_instance,
             )
             .on(
                 Endpoint::patch::<SetInstance>("changes settings of an instance, or renames it")
                     .body::<instances::InstanceChange>()
                     .tagged(),
-                patch(instances::change_instance),
+                instances::change_instance,
             )
             .on(
                 Endpoint::delete::<FreeInstance>("removes an instance and its bindings").tagged(),
-                delete(instances::free_instance),
+                instances::free_instance,
             ),
         Resource::new("/instances/{name}/release").on(
             Endpoint::post::<ReleaseInstance>("releases an instance from quarantine"),
-            post(instances::release_instance),
+            at::<ReleaseInstance>,
         ),
         Resource::new("/quarantine").on(
             Endpoint::get::<ListQuarantine>("instances that stay in quarantine at the next start"),
-            show::<ListQuarantine>(),
+            show::<ListQuarantine>,
         ),
-        Resource::new("/instances/{name}/maps").on(
-            Endpoint::get::<ListInstanceMaps>("shared maps of an instance"),
-            get(instances::instance_maps),
-        ),
+        Resource::new("/instances/{name}/maps")
+            .on(Endpoint::get::<ListInstanceMaps>("shared maps of an instance"), at::<ListInstanceMaps>),
         Resource::new("/instances/{name}/maps/{map}").on(
             Endpoint::get::<GetInstanceMap>("a shared map, with up to 4,096 entries"),
-            get(instances::instance_map),
+            at::<GetInstanceMap>,
         ),
         Resource::new("/instances/{name}/control").on(
             Endpoint::post::<ControlInstance>(
                 "sends a control message to an instance or to its host companion",
             )
             .body::<instances::Message>(),
-            post(instances::control),
+            instances::control,
         ),
     ]
 }

@@ -1,6 +1,5 @@
 //! Resources of schedulers and queues.
 
-use axum::routing::{delete, get, patch, post};
 use millrace_controller::operation::{
     AddSchedulerNode, GetQueue, ListQueues, ListSchedulers, RemoveSchedulerNode, SetQueue, SetScheduler,
     SetSchedulerNode,
@@ -19,33 +18,33 @@ pub(super) fn schedulers() -> Vec<Resource> {
     vec![
         Resource::new("/schedulers").on(
             Endpoint::get::<ListSchedulers>("schedulers, with promised and delivered rates"),
-            show::<ListSchedulers>(),
+            show::<ListSchedulers>,
         ),
         Resource::new("/schedulers/{port}")
             .on(
                 Endpoint::get::<ListSchedulers>("the scheduler of a port")
                     .answers::<SchedulerView>()
                     .tagged(),
-                get(schedulers::show),
+                schedulers::show,
             )
             .on(
                 Endpoint::create::<AddSchedulerNode>("adds a scheduler node")
                     .body::<Settings<SchedulerNode>>()
                     .tagged(),
-                post(schedulers::add),
+                schedulers::add,
             )
             .on(
                 Endpoint::patch::<SetScheduler>("changes settings of a port's scheduler")
                     .body::<Settings<Map<String, Value>>>()
                     .tagged(),
-                patch(schedulers::set),
+                schedulers::set,
             ),
         Resource::new("/schedulers/{port}/{node}")
             .on(
                 Endpoint::patch::<SetSchedulerNode>("changes settings of a scheduler node; null removes one")
                     .body::<Settings<Map<String, Value>>>()
                     .tagged(),
-                patch(schedulers::set_node),
+                schedulers::set_node,
             )
             .on(
                 Endpoint::delete::<RemoveSchedulerNode>(
@@ -53,7 +52,7 @@ pub(super) fn schedulers() -> Vec<Resource> {
                 )
                 .body::<NodeRemoval>()
                 .tagged(),
-                delete(schedulers::remove_node),
+                schedulers::remove_node,
             ),
     ]
 }
@@ -68,13 +67,13 @@ pub(super) fn queues() -> Vec<Resource> {
             pages::<ListQueues>(|one| format!("{} {:05}", one.port, one.node.id)),
         ),
         Resource::new("/queues/{port}/{queue}")
-            .on(Endpoint::get::<GetQueue>("a queue, with its flow queues").tagged(), get(schedulers::queue))
+            .on(Endpoint::get::<GetQueue>("a queue, with its flow queues").tagged(), schedulers::queue)
             .on(
                 Endpoint::patch::<SetQueue>("changes settings of a queue, or of one flow queue")
                     .answers::<schedulers::QueueChanged>()
                     .body::<Settings<schedulers::QueueChanges>>()
                     .tagged(),
-                patch(schedulers::set_queue),
+                schedulers::set_queue,
             ),
     ]
 }

@@ -1,6 +1,5 @@
 //! Resources of the router itself: its status, ports, neighbours and settings.
 
-use axum::routing::{delete, get, patch, post};
 use millrace_controller::operation::{
     AddNeighbour, GetHardware, GetSettings, GetStatus, GetSummary, ListNeighbours, ListPorts,
     RemoveNeighbour, SetPort, SetSettings,
@@ -20,26 +19,26 @@ use crate::served::paging::pages;
 /// Returns the resources of the router, its ports and their neighbours.
 pub(super) fn router() -> Vec<Resource> {
     vec![
-        Resource::new("/").on(Endpoint::own::<ListView>("resources and their methods"), get(list)),
+        Resource::new("/").on(Endpoint::own::<ListView>("resources and their methods"), list),
         Resource::new("/openapi.json")
-            .on(Endpoint::own::<Map<String, Value>>("the API description, in OpenAPI 3.1"), get(description)),
+            .on(Endpoint::own::<Map<String, Value>>("the API description, in OpenAPI 3.1"), description),
         Resource::new("/status")
-            .on(Endpoint::get::<GetStatus>("router status").answers::<StatusAnswer>(), get(status)),
-        Resource::new("/summary").on(Endpoint::get::<GetSummary>("packet totals"), show::<GetSummary>()),
+            .on(Endpoint::get::<GetStatus>("router status").answers::<StatusAnswer>(), status),
+        Resource::new("/summary").on(Endpoint::get::<GetSummary>("packet totals"), show::<GetSummary>),
         Resource::new("/ports")
-            .on(Endpoint::get::<ListPorts>("ports with counters and rates"), show::<ListPorts>()),
+            .on(Endpoint::get::<ListPorts>("ports with counters and rates"), show::<ListPorts>),
         Resource::new("/ports/{name}")
-            .on(Endpoint::get::<ListPorts>("a port").answers::<PortView>(), get(ports::find_port))
+            .on(Endpoint::get::<ListPorts>("a port").answers::<PortView>(), ports::find_port)
             .on(
                 Endpoint::patch::<SetPort>("changes settings of a port; null restores the default")
                     .body::<Settings<Map<String, Value>>>(),
-                patch(ports::set_port),
+                ports::set_port,
             ),
         Resource::new("/hardware").on(
             Endpoint::get::<GetHardware>(
                 "processors, ports and the switches between them, with their capabilities",
             ),
-            show::<GetHardware>(),
+            show::<GetHardware>,
         ),
         neighbours(),
         Resource::new("/router")
@@ -47,14 +46,14 @@ pub(super) fn router() -> Vec<Resource> {
                 Endpoint::get::<GetSettings>("router-wide settings")
                     .answers::<Settings<RouterSettings>>()
                     .tagged(),
-                get(settings::settings),
+                settings::settings,
             )
             .on(
                 Endpoint::patch::<SetSettings>("changes router-wide settings; null restores the default")
                     .answers::<Settings<RouterSettings>>()
                     .body::<Settings<Map<String, Value>>>()
                     .tagged(),
-                patch(settings::set_settings),
+                settings::set_settings,
             ),
         control_plane::resource(),
     ]
@@ -69,10 +68,10 @@ fn neighbours() -> Resource {
         )
         .on(
             Endpoint::create::<AddNeighbour>("adds a static neighbour").body::<NewNeighbour>(),
-            post(create::<AddNeighbour>),
+            create::<AddNeighbour>,
         )
         .on(
             Endpoint::delete::<RemoveNeighbour>("removes a static neighbour").body::<OldNeighbour>(),
-            delete(run::<RemoveNeighbour>),
+            run::<RemoveNeighbour>,
         )
 }

@@ -1,6 +1,6 @@
 //! Resources of observation: drops, traces, rates, events, counters and captures.
 
-use axum::routing::{delete, get};
+use millrace_controller::TraceRequest;
 use millrace_controller::operation::{
     ClearCounters, GetCounters, GetStatus, ListDrops, ListEvents, ReadLastDrops, StartCapture, StartTrace,
 };
@@ -9,27 +9,27 @@ use millrace_controller::view::{DroppedView, TraceView};
 use crate::endpoint::{Endpoint, Resource};
 use crate::resources::observe::rates::RatesView;
 use crate::resources::observe::{capture, drops, events, metrics, rates, trace};
-use crate::resources::{settings, show};
+use crate::resources::show;
 
 /// Returns the resources of dropped and traced packets, rates and events.
 pub(super) fn packets() -> Vec<Resource> {
     vec![
-        Resource::new("/drops").on(Endpoint::get::<ListDrops>("drops by reason"), show::<ListDrops>()),
+        Resource::new("/drops").on(Endpoint::get::<ListDrops>("drops by reason"), show::<ListDrops>),
         Resource::new("/drops/packets").on(
             Endpoint::get_as::<ReadLastDrops, Vec<DroppedView>>(
                 "the last dropped packets, up to 8 for each reason and worker; as pcapng, or as a stream, if accepted",
             )
             .arguments::<drops::Wanted>()
             .streams(),
-            get(drops::packets),
+            drops::packets,
         ),
         Resource::new("/trace").on(
             Endpoint::get_as::<StartTrace, Vec<TraceView>>(
                 "traces of packets, stage by stage, until ?count= packets are traced; as pcapng, or as a stream, if accepted",
             )
-            .arguments::<trace::Wanted>()
+            .arguments::<TraceRequest>()
             .streams(),
-            get(trace::trace),
+            trace::trace,
         ),
         Resource::new("/rates").on(
             Endpoint::get_as::<GetCounters, RatesView>(
@@ -37,7 +37,7 @@ pub(super) fn packets() -> Vec<Resource> {
             )
             .arguments::<rates::Wanted>()
             .streams(),
-            get(rates::rates),
+            rates::rates,
         ),
         Resource::new("/events").on(
             Endpoint::get::<ListEvents>(
@@ -45,7 +45,7 @@ pub(super) fn packets() -> Vec<Resource> {
             )
             .arguments::<events::Wanted>()
             .streams_on(),
-            get(events::events),
+            events::events,
         ),
     ]
 }
@@ -55,14 +55,13 @@ pub(super) fn counters() -> Vec<Resource> {
     vec![
         Resource::new("/metrics").on(
             Endpoint::get_as::<GetStatus, String>("metrics in OpenMetrics format").media(metrics::MEDIA),
-            get(metrics::metrics),
+            metrics::metrics,
         ),
         Resource::new("/counters").on(
             Endpoint::delete::<ClearCounters>(
                 "resets packet counters; counters of queues, schedulers and flows continue",
-            )
-            .answers::<settings::Cleared>(),
-            delete(settings::clear),
+            ),
+            show::<ClearCounters>,
         ),
         Resource::new("/capture").on(
             Endpoint::get_as::<StartCapture, String>(
@@ -70,7 +69,7 @@ pub(super) fn counters() -> Vec<Resource> {
             )
             .arguments::<capture::Wanted>()
             .media("application/x-pcapng"),
-            get(capture::capture),
+            capture::capture,
         ),
     ]
 }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body as AnyBody, Bytes, to_bytes};
+use axum::body::{Body as AnyBody, Bytes, HttpBody as _, to_bytes};
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use http_body_util::LengthLimitError;
 use millrace_config::reading::{Document, ReadError, Tree};
 use millrace_controller::{Call, ControlError, Wrong};
 use millrace_units::Spelling;
@@ -19,6 +20,8 @@ use crate::http::body_budget::Share;
 use crate::http::naming::Settings;
 use crate::http::problem::Problem;
 
+/// Maximum length of a body with a single object, in bytes.
+const SHORT_BODY: usize = 1 << 20;
 /// Maximum length of a body with a configuration or a list, in bytes.
 pub(crate) const LONG_BODY: usize = 64 << 20;
 
@@ -31,8 +34,8 @@ pub(crate) struct Body<T>(pub T);
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        let bytes = body(request, state).await?;
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+        let bytes = present(bytes(request, SHORT_BODY).await?)?;
         Ok(object(&bytes).map(Self)?)
     }
 }
@@ -41,8 +44,8 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Settings<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        let bytes = body(request, state).await?;
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+        let bytes = present(bytes(request, SHORT_BODY).await?)?;
         Ok(answered(table(&bytes)?.read_settings(Spelling::Json)).map(Self)?)
     }
 }
@@ -53,11 +56,31 @@ pub(crate) struct MaybeBody<T>(pub T);
 impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for MaybeBody<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        let bytes = bytes(request, state).await?;
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+        let bytes = bytes(request, SHORT_BODY).await?;
         let value = if bytes.is_empty() { T::default() } else { object(&bytes)? };
         Ok(Self(value))
     }
+}
+
+/// Extractor of a JSON object with a whole configuration or a list of numbers, in a request's body.
+pub(crate) struct LongBody<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Send + 'static> FromRequest<S> for LongBody<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+        let bytes = present(bytes(request, LONG_BODY).await?)?;
+        on_blocking_thread(move || Ok(long_object(&bytes).map(Self)?)).await
+    }
+}
+
+/// Runs `read` on a blocking thread, because parsing a long body takes long.
+async fn on_blocking_thread<T: Send + 'static>(
+    read: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    let read = tokio::task::spawn_blocking(read).await;
+    read.map_err(|error| ControlError::system("read the request", error))?
 }
 
 /// Returns the content type of a body if it is declared and is not JSON.
@@ -69,59 +92,43 @@ fn is_no_json(request: &Request) -> Option<String> {
     (!is_json).then(|| text.to_owned())
 }
 
-/// Maximum length of a body, in bytes; 0 by default.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Longest(pub usize);
-
-impl Longest {
-    fn of(request: &Request) -> Self {
-        request.extensions().get().copied().unwrap_or(Self(0))
-    }
-
-    /// Refuses a body whose declared length exceeds the maximum, before it arrives.
-    fn check(self, request: &Request) -> Result<(), Problem> {
-        let length = request.headers().get(header::CONTENT_LENGTH).and_then(|text| text.to_str().ok());
-        let too_long =
-            length.and_then(|text| text.parse::<u64>().ok()).is_some_and(|length| length > self.0 as u64);
-        if too_long { Err(self.problem()) } else { Ok(()) }
-    }
-
-    fn problem(self) -> Problem {
-        let detail = format!("the request body is too long: the limit of this operation is {} bytes", self.0);
-        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+/// Refuses an empty body.
+fn present(bytes: Bytes) -> Result<Bytes, Problem> {
+    match bytes.is_empty() {
+        true => Err(Problem::bad_request("the request has no body: send a JSON object")),
+        false => Ok(bytes),
     }
 }
 
-/// Returns the bytes of a request's body, which must not be empty.
-async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Problem> {
-    match bytes(request, state).await? {
-        bytes if bytes.is_empty() => Err(Problem::bad_request("the request has no body: send a JSON object")),
-        bytes => Ok(bytes),
-    }
-}
-
-/// Returns the bytes of a request's body.
-async fn bytes<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Problem> {
+/// Returns the bytes of a request's body, `most` at most. A body whose declared length exceeds the maximum is
+/// refused before it arrives.
+async fn bytes(request: Request, most: usize) -> Result<Bytes, Problem> {
     if let Some(kind) = is_no_json(&request) {
         let detail = format!("Content-Type {kind:?} is not supported: send application/json");
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
     }
-    let longest = Longest::of(&request);
-    longest.check(&request)?;
-    let call = request.extensions().get::<Call>().cloned();
-    let share = request.extensions().get::<Arc<Share>>().cloned();
-    let bytes = tokio::time::timeout(BODY_PATIENCE, Bytes::from_request(request, state)).await;
-    let bytes = bytes.map_err(|_| late())?.map_err(|rejection| {
-        let refused = share.and_then(|share| share.problem());
-        refused.unwrap_or_else(|| match rejection.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => longest.problem(),
-            status => Problem::new(status, rejection.body_text()),
+    let (parts, body) = request.into_parts();
+    if body.size_hint().lower() > most as u64 {
+        return Err(too_long("operation", most));
+    }
+    let bytes = tokio::time::timeout(BODY_PATIENCE, to_bytes(body, most)).await.map_err(|_| late())?;
+    let bytes = bytes.map_err(|error| {
+        let refused = parts.extensions.get::<Arc<Share>>().and_then(|share| share.problem());
+        refused.unwrap_or_else(|| match error.into_inner().downcast::<LengthLimitError>() {
+            Ok(_) => too_long("operation", most),
+            Err(error) => Problem::bad_request(format!("the request body can't be read: {error}")),
         })
     })?;
-    if let Some(call) = call {
+    if let Some(call) = parts.extensions.get::<Call>() {
         call.set_body(&bytes);
     }
     Ok(bytes)
+}
+
+/// Returns the problem of a body that exceeds the limit of an operation or of a single object.
+fn too_long(of: &str, limit: usize) -> Problem {
+    let detail = format!("the request body is too long: the limit of this {of} is {limit} bytes");
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
 }
 
 /// Arguments of an operation that has none.
@@ -170,20 +177,21 @@ pub(crate) enum OneOrList<T> {
 impl<S: Send + Sync, T: DeserializeOwned + Send + 'static> FromRequest<S> for OneOrList<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        let bytes = body(request, state).await?;
-        // Parsing a long list takes long, so it runs on a blocking thread.
-        let read = tokio::task::spawn_blocking(move || Self::read(&bytes)).await;
-        Ok(read.map_err(|error| ControlError::system("read the request", error))??)
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+        let bytes = present(bytes(request, LONG_BODY).await?)?;
+        if bytes.trim_ascii_start().first() == Some(&b'[') {
+            return on_blocking_thread(move || Ok(Self::list(&bytes)?)).await;
+        }
+        match bytes.len() > SHORT_BODY {
+            true => Err(too_long("operation for a single object", SHORT_BODY)),
+            false => Ok(object(&bytes).map(Self::One)?),
+        }
     }
 }
 
 impl<T: DeserializeOwned> OneOrList<T> {
-    fn read(bytes: &[u8]) -> Result<Self, ControlError> {
-        if bytes.trim_ascii_start().first() != Some(&b'[') {
-            return object(bytes).map(Self::One);
-        }
-        let entries = json(bytes)?.into_list().unwrap_or_default();
+    fn list(bytes: &[u8]) -> Result<Self, ControlError> {
+        let entries = from_json::<Tree>(bytes)?.into_list().unwrap_or_default();
         let (count, mut wrong) = (entries.len(), Wrong::default());
         let read = |(number, entry): (usize, Tree)| {
             let read = if entry.is_table() { read(entry) } else { Err(no_object()) };
@@ -201,12 +209,21 @@ fn object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ControlError> {
 
 /// Parses the object in `bytes`, without reading a type from it.
 fn table(bytes: &[u8]) -> Result<Tree, ControlError> {
-    let json = json(bytes)?;
+    let json: Tree = from_json(bytes)?;
     if json.is_table() { Ok(json) } else { Err(no_object()) }
 }
 
+/// Parses the object in a body that may be long. An object beyond the limit of single objects is read without
+/// a tree of its values, so that its first fault ends the reading before it takes much memory.
+fn long_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ControlError> {
+    match bytes.len() > SHORT_BODY {
+        true => from_json(bytes),
+        false => object(bytes),
+    }
+}
+
 /// Parses JSON. A syntax error names its line and column.
-fn json(bytes: &[u8]) -> Result<Tree, ControlError> {
+fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ControlError> {
     serde_json::from_slice(bytes)
         .map_err(|error| ControlError::invalid(format!("the request can't be read: {error}")))
 }
@@ -224,29 +241,16 @@ fn no_object() -> ControlError {
     ControlError::invalid("no JSON object: send {\"key\": value}")
 }
 
-/// Extractor of the name in a request's path.
-pub(crate) struct Name(pub String);
+/// Extractor of the names in a request's path: a text, a tuple, or a type with fields of these names.
+pub(crate) struct InPath<T>(pub T);
 
-impl<S: Send + Sync> FromRequestParts<S> for Name {
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for InPath<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let name = Path::from_request_parts(parts, state).await;
-        name.map(|Path(name)| Self(name))
-            .map_err(|rejection| Problem::new(rejection.status(), rejection.body_text()))
-    }
-}
-
-/// Extractor of the two names in a request's path.
-pub(crate) struct Names(pub [String; 2]);
-
-impl<S: Send + Sync> FromRequestParts<S> for Names {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let names = Path::<(String, String)>::from_request_parts(parts, state).await;
+        let names = Path::from_request_parts(parts, state).await;
         names
-            .map(|Path((one, other))| Self([one, other]))
+            .map(|Path(names)| Self(names))
             .map_err(|rejection| Problem::new(rejection.status(), rejection.body_text()))
     }
 }
@@ -284,6 +288,7 @@ mod tests {
     fn errors_name_argument_value_and_valid_values() {
         for (arguments, message) in [
             (vec![("_limit", "x")], "\"_limit\" is the string \"x\": give a whole number, 0 or more"),
+            (vec![("_limit", "-0")], "\"_limit\" is the string \"-0\": give a whole number, 0 or more"),
             (vec![("_is_long", "yes")], "\"_is_long\" is the string \"yes\": give true or false"),
             (vec![("_limit", "5")], "the request lacks the key \"_address\""),
             (

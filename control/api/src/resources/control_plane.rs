@@ -1,7 +1,6 @@
 //! Resource `/control-plane`: control-plane policing by class.
 
 use axum::Json;
-use axum::routing::patch;
 use millrace_controller::operation::{GetControlPlane, SetControlPlane};
 use millrace_controller::view::ControlPlaneView;
 use serde_json::{Map, Value};
@@ -16,14 +15,14 @@ pub(crate) fn resource() -> Resource {
     Resource::new("/control-plane")
         .on(
             Endpoint::get::<GetControlPlane>("control-plane policing: rates and counters by class"),
-            show::<GetControlPlane>(),
+            show::<GetControlPlane>,
         )
         .on(
             Endpoint::patch::<SetControlPlane>(
                 "changes rates of control-plane policing; null restores the default",
             )
             .body::<Settings<Map<String, Value>>>(),
-            patch(change),
+            change,
         )
 }
 

@@ -3,16 +3,14 @@
 use axum::Json;
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
-use millrace_controller::operation::{
-    AddFilter, AddFilters, ExplainFilters, ListBindings, RemoveFilter, RemoveFilters,
-};
-use millrace_controller::view::{GateExplanationView, ShadowedView};
+use millrace_controller::operation::{AddFilter, AddFilters, ListBindings, RemoveFilter, RemoveFilters};
+use millrace_controller::view::ShadowedView;
 use millrace_controller::{AddedFilters, ControlError, NewFilter, OldFilter, PageQuery};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Answer, Created};
-use crate::http::extract::{Arguments, Body, Name, OneOrList};
+use crate::http::extract::{Arguments, InPath, LongBody, OneOrList};
 use crate::http::naming::FilterView;
 use crate::http::problem::Problem;
 use crate::http::tag::{Condition, WithTag};
@@ -58,7 +56,10 @@ pub(crate) struct OldFilters {
     priority: Option<i32>,
 }
 
-pub(crate) async fn remove_filters(session: Session, Body(old): Body<OldFilters>) -> Answer<Vec<FilterView>> {
+pub(crate) async fn remove_filters(
+    session: Session,
+    LongBody(old): LongBody<OldFilters>,
+) -> Answer<Vec<FilterView>> {
     let removed = match old {
         OldFilters { ids: Some(ids), filter: None, action: None, gate: None, priority: None } => {
             session.execute(RemoveFilters { ids }).await?
@@ -77,7 +78,7 @@ pub(crate) async fn remove_filters(session: Session, Body(old): Body<OldFilters>
 
 pub(crate) async fn remove_filter(
     session: Session,
-    Name(id): Name,
+    InPath(id): InPath<String>,
     condition: Condition,
 ) -> Answer<Option<FilterView>> {
     let id = number(&id)?;
@@ -86,7 +87,10 @@ pub(crate) async fn remove_filter(
     Ok(Json(removed.map(FilterView)))
 }
 
-pub(crate) async fn find_filter(session: Session, Name(id): Name) -> Result<WithTag<FilterView>, Problem> {
+pub(crate) async fn find_filter(
+    session: Session,
+    InPath(id): InPath<String>,
+) -> Result<WithTag<FilterView>, Problem> {
     filter(&session, number(&id)?).await.map(WithTag)
 }
 
@@ -101,11 +105,4 @@ async fn filter(session: &Session, id: u64) -> Result<FilterView, Problem> {
 /// Parses the id in a path.
 fn number(id: &str) -> Result<u64, Problem> {
     id.parse().map_err(|_| Problem::bad_request(format!("filter id {id:?} is not a number")))
-}
-
-pub(crate) async fn explain_filters(
-    session: Session,
-    Arguments(asked): Arguments<ExplainFilters>,
-) -> Answer<Vec<GateExplanationView>> {
-    session.execute(asked).await.map(Json)
 }

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Answer, named};
-use crate::http::extract::{Arguments, Body, Name};
+use crate::http::extract::{Arguments, Body, InPath};
 use crate::http::problem::Problem;
 use crate::http::tag::{Condition, WithTag};
 use crate::served::Session;
@@ -27,13 +27,16 @@ async fn gate(session: &Session, name: &str) -> Result<GateView, Problem> {
     named("gate", session.execute(ListGates).await?, |one| &one.name, name)
 }
 
-pub(crate) async fn find_gate(session: Session, Name(name): Name) -> Result<WithTag<GateView>, Problem> {
+pub(crate) async fn find_gate(
+    session: Session,
+    InPath(name): InPath<String>,
+) -> Result<WithTag<GateView>, Problem> {
     gate(&session, &name).await.map(WithTag)
 }
 
 pub(crate) async fn set_gate(
     session: Session,
-    Name(name): Name,
+    InPath(name): InPath<String>,
     condition: Condition,
     Body(GateSettings { table }): Body<GateSettings>,
 ) -> Result<WithTag<GateView>, Problem> {
@@ -43,7 +46,7 @@ pub(crate) async fn set_gate(
 
 pub(crate) async fn remove_gate(
     session: Session,
-    Name(name): Name,
+    InPath(name): InPath<String>,
     condition: Condition,
 ) -> Answer<GateView> {
     condition.check(gate(&session, &name)).await?;

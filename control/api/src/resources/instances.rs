@@ -4,9 +4,8 @@ use axum::Json;
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use millrace_controller::operation::{
-    ControlHostCompanion, ControlInstance, CreateInstance, FreeInstance, GetInstanceMap, GetPlugin,
-    ListInstanceMaps, ListInstances, ReleaseInstance, RenameInstance, RollBackPlugin, SetInstance,
-    UnloadPlugin, UpgradePlugin,
+    ControlHostCompanion, ControlInstance, CreateInstance, FreeInstance, GetPlugin, ListInstances,
+    RenameInstance, RollBackPlugin, SetInstance, UnloadPlugin, UpgradePlugin,
 };
 use millrace_controller::view::{InstanceView, PluginDetailView};
 use millrace_controller::{ControlError, PageQuery, Upgrade};
@@ -15,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{Answer, named};
-use crate::http::extract::{Arguments, Body, Name, Names};
+use crate::http::extract::{Arguments, Body, InPath};
 use crate::http::problem::Problem;
 use crate::http::tag::{Condition, WithTag};
 use crate::served::Session;
@@ -31,14 +30,14 @@ async fn plugin(session: &Session, name: &str) -> Result<PluginDetailView, Probl
 
 pub(crate) async fn find_plugin(
     session: Session,
-    Name(name): Name,
+    InPath(name): InPath<String>,
 ) -> Result<WithTag<PluginDetailView>, Problem> {
     plugin(&session, &name).await.map(WithTag)
 }
 
 pub(crate) async fn unload_plugin(
     session: Session,
-    Name(name): Name,
+    InPath(name): InPath<String>,
     condition: Condition,
 ) -> Answer<impl Serialize> {
     condition.check(plugin(&session, &name)).await?;
@@ -47,7 +46,7 @@ pub(crate) async fn unload_plugin(
 
 pub(crate) async fn upgrade_plugin(
     session: Session,
-    Name(name): Name,
+    InPath(name): InPath<String>,
     condition: Condition,
     Body(upgrade): Body<Upgrade>,
 ) -> Answer<impl Serialize> {
@@ -57,7 +56,7 @@ pub(crate) async fn upgrade_plugin(
 
 pub(crate) async fn roll_back_plugin(
     session: Session,
-    Name(name): Name,
+    InPath(name): InPath<String>,
     condition: Condition,
 ) -> Answer<impl Serialize> {
     condition.check(plugin(&session, &name)).await?;
@@ -79,7 +78,7 @@ pub(crate) async fn list_instances(
 
 pub(crate) async fn find_instance(
     session: Session,
-    Name(name): Name,
+    InPath(name): InPath<String>,
 ) -> Result<WithTag<InstanceView>, Problem> {
     instance(&session, &name).await.map(WithTag)
 }
@@ -94,23 +93,11 @@ pub(crate) async fn create_instance(
 
 pub(crate) async fn free_instance(
     session: Session,
-    Name(name): Name,
+    InPath(name): InPath<String>,
     condition: Condition,
 ) -> Answer<impl Serialize> {
     condition.check(instance(&session, &name)).await?;
     session.execute(FreeInstance { name }).await.map(Json)
-}
-
-pub(crate) async fn release_instance(session: Session, Name(name): Name) -> Answer<impl Serialize> {
-    session.execute(ReleaseInstance { name }).await.map(Json)
-}
-
-pub(crate) async fn instance_maps(session: Session, Name(instance): Name) -> Answer<impl Serialize> {
-    session.execute(ListInstanceMaps { instance }).await.map(Json)
-}
-
-pub(crate) async fn instance_map(session: Session, Names([instance, map]): Names) -> Answer<impl Serialize> {
-    session.execute(GetInstanceMap { instance, map }).await.map(Json)
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -126,7 +113,7 @@ pub(crate) struct Message {
 
 pub(crate) async fn control(
     session: Session,
-    Name(instance): Name,
+    InPath(instance): InPath<String>,
     Body(message): Body<Message>,
 ) -> Answer<Value> {
     let Message { message, arguments, companion } = message;
@@ -148,7 +135,7 @@ pub(crate) struct InstanceChange {
 
 pub(crate) async fn change_instance(
     session: Session,
-    Name(name): Name,
+    InPath(name): InPath<String>,
     condition: Condition,
     Body(change): Body<InstanceChange>,
 ) -> Result<WithTag<InstanceView>, Problem> {

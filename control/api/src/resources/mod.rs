@@ -3,7 +3,6 @@
 pub(crate) mod configuration;
 pub(crate) mod control_plane;
 pub(crate) mod filters;
-pub(crate) mod flows;
 pub(crate) mod gates;
 pub(crate) mod instances;
 pub(crate) mod observe;
@@ -13,43 +12,59 @@ pub(crate) mod routes;
 pub(crate) mod schedulers;
 pub(crate) mod settings;
 pub(crate) mod status;
-pub(crate) mod tokens;
 
 use axum::Json;
 use axum::http::StatusCode;
-use axum::routing::{MethodRouter, get};
 use millrace_controller::{ControlError, Operation};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
-use crate::http::extract::Body;
+use crate::http::extract::{Arguments, Body, InPath, LongBody, MaybeBody};
 use crate::http::problem::Problem;
-use crate::served::{Served, Session};
+use crate::served::Session;
 
 type Answer<T> = Result<Json<T>, Problem>;
 type Created<T> = Result<(StatusCode, Json<T>), Problem>;
 
-/// Returns the handler that executes an operation without arguments.
-pub(crate) fn show<O>() -> MethodRouter<Served>
-where
-    O: Operation<Answer: Serialize> + Default + 'static,
-{
-    get(async |session: Session| session.execute(O::default()).await.map(Json))
+/// Handler that executes an operation without arguments.
+pub(crate) async fn show<O: Operation + Default>(session: Session) -> Answer<O::Answer> {
+    session.execute(O::default()).await.map(Json)
+}
+
+/// Handler that executes the operation in the query arguments.
+pub(crate) async fn ask<O: Operation>(
+    session: Session,
+    Arguments(operation): Arguments<O>,
+) -> Answer<O::Answer> {
+    session.execute(operation).await.map(Json)
+}
+
+/// Handler that executes the operation in the path.
+pub(crate) async fn at<O: Operation>(session: Session, InPath(operation): InPath<O>) -> Answer<O::Answer> {
+    session.execute(operation).await.map(Json)
 }
 
 /// Handler that executes the operation in the body.
-pub(crate) async fn run<O>(session: Session, Body(operation): Body<O>) -> Answer<O::Answer>
-where
-    O: Operation<Answer: Serialize> + DeserializeOwned,
-{
+pub(crate) async fn run<O: Operation>(session: Session, Body(operation): Body<O>) -> Answer<O::Answer> {
+    session.execute(operation).await.map(Json)
+}
+
+/// Handler that executes the operation in the body, which has a whole configuration.
+pub(crate) async fn run_long<O: Operation>(
+    session: Session,
+    LongBody(operation): LongBody<O>,
+) -> Answer<O::Answer> {
+    session.execute(operation).await.map(Json)
+}
+
+/// Handler that executes the operation in the body, if there is one, or else its default.
+pub(crate) async fn run_default<O: Operation>(
+    session: Session,
+    MaybeBody(operation): MaybeBody<O>,
+) -> Answer<O::Answer> {
     session.execute(operation).await.map(Json)
 }
 
 /// Handler that executes the operation in the body, which creates an object.
-pub(crate) async fn create<O>(session: Session, Body(operation): Body<O>) -> Created<O::Answer>
-where
-    O: Operation<Answer: Serialize> + DeserializeOwned,
-{
+pub(crate) async fn create<O: Operation>(session: Session, Body(operation): Body<O>) -> Created<O::Answer> {
     Ok((StatusCode::CREATED, Json(session.execute(operation).await?)))
 }
 

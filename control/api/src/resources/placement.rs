@@ -1,6 +1,5 @@
 //! Resource `/placements`: configured and current levels of flows.
 
-use axum::routing::put;
 use millrace_controller::NewPlacement;
 use millrace_controller::operation::{ListPlacements, PlaceFlows};
 
@@ -14,13 +13,13 @@ pub(crate) fn resource() -> Resource {
             Endpoint::get::<ListPlacements>(
                 "placements, the number of flows at each level, and the reasons for flows at a worker",
             ),
-            show::<ListPlacements>(),
+            show::<ListPlacements>,
         )
         .on(
             Endpoint::put::<PlaceFlows>(
                 "places flows at the level offload or worker; auto removes the placement",
             )
             .body::<NewPlacement>(),
-            put(run::<PlaceFlows>),
+            run::<PlaceFlows>,
         )
 }

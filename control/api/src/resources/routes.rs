@@ -3,9 +3,7 @@
 use axum::Json;
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
-use millrace_controller::operation::{
-    AddRoute, AddRoutes, ListRoutes, LookupRoute, RemoveRoute, RemoveRoutes,
-};
+use millrace_controller::operation::{AddRoute, AddRoutes, ListRoutes, RemoveRoute, RemoveRoutes};
 use millrace_controller::view::RouteView;
 use millrace_controller::{NewRoute, RouteQuery};
 use schemars::JsonSchema;
@@ -56,11 +54,4 @@ pub(crate) async fn remove_routes(session: Session, asked: OneOrList<RemoveRoute
 
 pub(crate) async fn routes(session: Session, uri: Uri, Arguments(query): Arguments<RouteQuery>) -> Response {
     session.execute_long(ListRoutes(query), move |page| Ok(paged(&uri, page))).await
-}
-
-pub(crate) async fn lookup_route(
-    session: Session,
-    Arguments(lookup): Arguments<LookupRoute>,
-) -> Answer<RouteView> {
-    session.execute(lookup).await.map(Json)
 }

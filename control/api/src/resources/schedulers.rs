@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Answer;
-use crate::http::extract::{Body, Name, Names};
+use crate::http::extract::{Body, InPath};
 use crate::http::naming::Settings;
 use crate::http::problem::Problem;
 use crate::http::tag::{Condition, WithTag};
@@ -26,7 +26,7 @@ type TaggedScheduler = Result<WithTag<SchedulerView>, Problem>;
 /// Adds a node.
 pub(crate) async fn add(
     session: Session,
-    Name(port): Name,
+    InPath(port): InPath<String>,
     condition: Condition,
     Settings(node): Settings<SchedulerNode>,
 ) -> Result<impl IntoResponse, Problem> {
@@ -38,7 +38,7 @@ pub(crate) async fn add(
 /// Changes settings of a scheduler as a whole.
 pub(crate) async fn set(
     session: Session,
-    Name(port): Name,
+    InPath(port): InPath<String>,
     condition: Condition,
     Settings(given): Settings<Map<String, Value>>,
 ) -> TaggedScheduler {
@@ -49,7 +49,7 @@ pub(crate) async fn set(
 /// Changes a node.
 pub(crate) async fn set_node(
     session: Session,
-    Names([port, name]): Names,
+    InPath((port, name)): InPath<(String, String)>,
     condition: Condition,
     Settings(given): Settings<Map<String, Value>>,
 ) -> TaggedScheduler {
@@ -60,7 +60,7 @@ pub(crate) async fn set_node(
 /// Removes a node.
 pub(crate) async fn remove_node(
     session: Session,
-    Names([port, node]): Names,
+    InPath((port, node)): InPath<(String, String)>,
     condition: Condition,
     Body(removal): Body<NodeRemoval>,
 ) -> Answer<RemovedNodeView> {
@@ -71,7 +71,7 @@ pub(crate) async fn remove_node(
 /// Returns a queue with the queues of flows in it.
 pub(crate) async fn queue(
     session: Session,
-    Names([port, queue]): Names,
+    InPath((port, queue)): InPath<(String, String)>,
 ) -> Result<WithTag<QueueView>, Problem> {
     session.execute(GetQueue { port, queue }).await.map(WithTag)
 }
@@ -100,7 +100,7 @@ pub(crate) struct QueueChanged {
 /// Changes settings of a queue, or of a flow's queue in it.
 pub(crate) async fn set_queue(
     session: Session,
-    Names([port, queue]): Names,
+    InPath((port, queue)): InPath<(String, String)>,
     condition: Condition,
     Settings(QueueChanges { flow, changes }): Settings<QueueChanges>,
 ) -> Answer<QueueChanged> {
@@ -122,7 +122,7 @@ pub(crate) async fn set_queue(
 }
 
 /// Returns the scheduler of a port.
-pub(crate) async fn show(session: Session, Name(port): Name) -> TaggedScheduler {
+pub(crate) async fn show(session: Session, InPath(port): InPath<String>) -> TaggedScheduler {
     scheduler(&session, &port).await.map(WithTag)
 }
 

@@ -1,13 +1,9 @@
-//! Handlers of router-wide settings and counters.
+//! Handlers of router-wide settings.
 
-use axum::Json;
 use millrace_controller::RouterSettings;
-use millrace_controller::operation::{ClearCounters, GetSettings, SetSettings};
-use schemars::JsonSchema;
-use serde::Serialize;
+use millrace_controller::operation::{GetSettings, SetSettings};
 use serde_json::{Map, Value};
 
-use super::Answer;
 use crate::http::naming::Settings;
 use crate::http::problem::Problem;
 use crate::http::tag::{Condition, WithTag};
@@ -32,17 +28,4 @@ pub(crate) async fn set_settings(
 ) -> TaggedSettings {
     condition.check(current(&session)).await?;
     session.execute(SetSettings { changes: given }).await.map(Settings).map(WithTag)
-}
-
-/// Result of clearing the counters.
-#[derive(Serialize, JsonSchema)]
-pub(crate) struct Cleared {
-    /// Always `true`.
-    cleared: bool,
-}
-
-/// Clears the packet counters.
-pub(crate) async fn clear(session: Session) -> Answer<Cleared> {
-    session.execute(ClearCounters).await?;
-    Ok(Json(Cleared { cleared: true }))
 }

@@ -3,25 +3,25 @@
 use axum::Json;
 use axum::http::{HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, get};
+use futures_util::future::BoxFuture;
 use millrace_controller::{Operation, Page, PageQuery};
 use serde::Serialize;
 
 use crate::http::extract::Arguments;
-use crate::served::{Served, Session};
+use crate::served::Session;
 
 /// Returns the handler that executes an operation without arguments, which lists many objects. Pages are
 /// ordered by `key`.
-pub(crate) fn pages<O>(key: fn(&<O::Answer as IntoIterator>::Item) -> String) -> MethodRouter<Served>
+pub(crate) fn pages<O>(
+    key: fn(&<O::Answer as IntoIterator>::Item) -> String,
+) -> impl Fn(Session, Uri, Arguments<PageQuery>) -> BoxFuture<'static, Response> + Clone
 where
     O: Operation<Answer: IntoIterator<Item: Serialize + 'static>> + Default + 'static,
 {
-    let answer = move |session: Session, uri: Uri, Arguments(query): Arguments<PageQuery>| async move {
-        session
-            .execute_long(O::default(), move |all| Ok(paged(&uri, query.of(all.into_iter().collect(), key)?)))
-            .await
-    };
-    get(answer)
+    move |session, uri, Arguments(query)| {
+        let answer = move |all: O::Answer| Ok(paged(&uri, query.of(all.into_iter().collect(), key)?));
+        Box::pin(async move { session.execute_long(O::default(), answer).await })
+    }
 }
 
 /// Answers with a page of a list, and with a `Link` to the next page.

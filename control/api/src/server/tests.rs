@@ -27,7 +27,7 @@ mod streams;
 mod words;
 
 /// Configuration with ports, and with one object of each kind that can be changed.
-const CONFIG: &str = include_str!("tests/router.toml");
+const CONFIG: &str = include_str!("../../../controller/src/operation/tests/router.toml");
 
 /// Router with its own socket.
 struct Server {

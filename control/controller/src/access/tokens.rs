@@ -49,14 +49,6 @@ pub struct NewToken {
     pub expires: Option<TokenTime>,
 }
 
-/// Runs work that waits for the disk on a blocking thread.
-pub(crate) async fn on_blocking_thread<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, ControlError> + Send + 'static,
-) -> Result<T, ControlError> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| ControlError::system("store the API tokens", error))?
-}
-
 /// Token as stored in the token file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

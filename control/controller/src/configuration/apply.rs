@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 
 use super::{Failed, Transaction, except_for};
 use crate::ControlError;
+use crate::background::blocking;
 use crate::configuration::confirm::wait_for_confirmation;
 use crate::events::Events;
 use crate::model::Model;
@@ -84,7 +85,7 @@ impl Router {
     pub(crate) async fn unless_privileged(&self, text: &str, origin: &str) -> Result<(), ControlError> {
         let (running, overrides) = (self.running(), self.lock().settings.overrides.clone());
         let (text, origin) = (text.to_owned(), origin.to_owned());
-        let work = tokio::task::spawn_blocking(move || {
+        let compare = move || {
             let submitted = overrides.read(&text, &origin)?;
             let differing = [
                 ("[plugins]", submitted.plugins != running.plugins),
@@ -100,8 +101,8 @@ impl Router {
                     ),
                 )),
             }
-        });
-        work.await.map_err(|error| ControlError::system("read the configuration", error))?
+        };
+        blocking("read the configuration", compare).await
     }
 
     /// Returns the running configuration in normal form.
@@ -138,7 +139,7 @@ impl Router {
                 inner.settings.overrides.clone(),
             )
         };
-        let work = tokio::task::spawn_blocking(move || {
+        let check = move || {
             let further = |rest: &Config| {
                 let mut rest = rest.clone();
                 overrides.put_into(&mut rest);
@@ -148,8 +149,8 @@ impl Router {
             overrides.put_into(&mut config);
             Model::remembering(&config, Memory::open(None), &loader)?;
             Ok(config.normalized())
-        });
-        work.await.map_err(|error| ControlError::system("check the configuration", error))?
+        };
+        blocking("check the configuration", check).await
     }
 }
 
@@ -195,11 +196,12 @@ impl Transaction {
             Ok(revision) => revision,
             Err(error) => {
                 let remains = except_for(&self.unmake(&changes).await);
-                let undone = "all changes are undone";
-                return Err(ControlError::system(
-                    "store the revision",
-                    format!("{error}; {undone}{remains}"),
-                ));
+                let whole =
+                    |text| format!("can't store the revision: {text}; all changes are undone{remains}");
+                return Err(match error {
+                    ControlError::NoRoom(text) => ControlError::NoRoom(whole(text)),
+                    error => ControlError::System(whole(error.to_string())),
+                });
             }
         };
         let Remembered { revision, before: ran } = revision;
@@ -236,16 +238,16 @@ impl Transaction {
         draft: Draft,
         missing: JoinHandle<Result<Vec<Draft>, ControlError>>,
     ) -> Result<Remembered, ControlError> {
-        let failed = |error| ControlError::system("write the revision", error);
-        let mut drafts = missing.await.map_err(failed)??;
+        let mut drafts =
+            missing.await.map_err(|error| ControlError::system("write the revision", error))??;
         let earlier = drafts.len() as u64;
         drafts.push(draft);
         let (store, runs) = {
             let inner = self.0.lock();
             (inner.settings.store.clone(), inner.settings.base.revision)
         };
-        let added = tokio::task::spawn_blocking(move || store.add(&drafts, runs)).await.map_err(failed)?;
-        let added = added.map_err(ControlError::refused)?;
+        let add = move || Ok(store.add(&drafts, runs)?);
+        let added = blocking("write the revision", add).await?;
         let revision = added.ok_or_else(|| ControlError::System("no revision was written".into()))?;
         let before = (earlier > 0).then(|| revision.number - 1);
         Ok(Remembered { revision, before })

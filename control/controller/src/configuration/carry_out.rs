@@ -8,6 +8,7 @@ use millrace_plugin_abi::Runtime;
 use serde_json::{Map, Value};
 
 use super::{Failed, Transaction};
+use crate::background::detached;
 use crate::flows::placement::tell_placements;
 use crate::model::placements::Placed;
 use crate::model::running::gate_table;
@@ -37,23 +38,26 @@ struct Stopped {
 }
 
 impl Router {
-    /// Calls `plan` for a list of changes, then makes all of them or none. Returns the planner's result.
-    /// Dropping the returned future doesn't stop the work.
+    /// Calls `plan` for a list of changes, then makes all of them or none. Returns the result of `answer`, which
+    /// gets the planner's result before other transactions may start. Dropping the returned future doesn't stop
+    /// the work.
     ///
     /// # Errors
-    /// Returns the errors of the plan, and the reason why a change failed.
-    pub(crate) async fn change<R: Send + 'static>(
+    /// Returns the errors of the plan, the reason why a change failed, and the errors of the answer. The changes
+    /// are made if only the answer failed.
+    pub(crate) async fn change<P: Send + 'static, A: Send + 'static>(
         &self,
-        plan: impl FnOnce(&mut Inner) -> Result<(Vec<Change>, R), ControlError> + Send + 'static,
-    ) -> Result<R, ControlError> {
+        plan: impl FnOnce(&mut Inner) -> Result<(Vec<Change>, P), ControlError> + Send + 'static,
+        answer: impl FnOnce(&mut Inner, P) -> Result<A, ControlError> + Send + 'static,
+    ) -> Result<A, ControlError> {
         let router = self.clone();
-        let work = tokio::spawn(async move {
+        let work = async move {
             let transaction = Transaction::begin(&router)?;
-            let (changes, said) = plan(&mut router.lock())?;
+            let (changes, planned) = plan(&mut router.lock())?;
             transaction.make(&changes).await.map_err(Failed::into_error)?;
-            Ok(said)
-        });
-        work.await.map_err(|error| ControlError::system("make the changes", error))?
+            answer(&mut router.lock(), planned)
+        };
+        detached("make the changes", work).await
     }
 }
 

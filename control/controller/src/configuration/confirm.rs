@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::{Transaction, except_for};
 use crate::ControlError;
+use crate::background::blocking;
 use crate::router::{Inner, Router};
 use crate::settings::{Waiting, commands};
 
@@ -102,9 +103,10 @@ pub(crate) async fn confirm(router: &Router, meant: Option<u64>) -> Result<u64, 
             "revision {revision} waits to be confirmed, not revision {other}: nothing was confirmed"
         )));
     }
-    let work = tokio::task::spawn_blocking(move || store.settle(revision, State::Good));
-    let settled = work.await.map_err(|error| ControlError::system("store the confirmation", error))?;
-    settled.map_err(|error| ControlError::system("store the confirmation", error))?;
+    let what = "store the confirmation";
+    let settle =
+        move || store.settle(revision, State::Good).map_err(|error| ControlError::system(what, error));
+    blocking(what, settle).await?;
     let mut inner = router.lock();
     inner.settings.waiting = None;
     inner.settings.base.draft.state = State::Good;
@@ -155,8 +157,8 @@ impl Transaction {
             }
             inner.settings.store.clone()
         };
-        let work = tokio::task::spawn_blocking(move || store.settle(revision, State::Withdrawn));
-        if let Ok(Err(error)) = work.await {
+        let settle = move || Ok(store.settle(revision, State::Withdrawn)?);
+        if let Err(error) = blocking("store the rollback", settle).await {
             // Logging suffices: the state of the stored revision is *waiting*, so it is not good in any case.
             tracing::error!(revision, "can't store that the revision is rolled back: {error}");
         }

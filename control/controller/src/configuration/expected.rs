@@ -6,6 +6,7 @@ use millrace_telemetry::utc;
 
 use super::Transaction;
 use crate::ControlError;
+use crate::background::blocking;
 use crate::router::Router;
 use crate::view::RevisionView;
 
@@ -20,8 +21,7 @@ impl Transaction {
     /// if the revisions can't be read.
     pub(super) async fn expect_revision(&self, number: u64) -> Result<(), ControlError> {
         let router = self.0.clone();
-        let looked = tokio::task::spawn_blocking(move || refuse_other_revision(&router, number)).await;
-        looked.map_err(|error| ControlError::system("read the revisions", error))?
+        blocking("read the revisions", move || refuse_other_revision(&router, number)).await
     }
 }
 

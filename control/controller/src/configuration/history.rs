@@ -1,13 +1,14 @@
 //! History of configurations, and rollback to a revision.
 
 use millrace_config::{Config, Submission};
-use millrace_store::{Revision, StoreError, Who};
+use millrace_store::{Revision, Who};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::Transaction;
 use super::apply::{Apply, report, without_restart};
 use crate::ControlError;
+use crate::background::blocking;
 use crate::router::Router;
 use crate::settings::Base;
 use crate::view::{AppliedView, ConfirmTime, RevisionView};
@@ -40,11 +41,10 @@ impl Router {
             let waiting = inner.settings.waiting.as_ref().map(|waiting| waiting.revision);
             (inner.settings.store.clone(), waiting, inner.settings.base.clone())
         };
-        let failed = |error: StoreError| ControlError::refused(error);
-        let last = store.last_good().map_err(failed)?;
+        let last = store.last_good()?;
         let last = last.filter(|(_, text)| *text == base.draft.text).map(|(revision, _)| revision.number);
         let runs = waiting.or(base.revision).or(last);
-        let revisions = store.revisions().map_err(failed)?.into_iter().rev();
+        let revisions = store.revisions()?.into_iter().rev();
         Ok(revisions.map(|one| RevisionView { runs: Some(one.number) == runs, revision: one }).collect())
     }
 }
@@ -92,7 +92,7 @@ impl RollBack {
 /// Returns the request and the parsed configuration for a rollback to a revision.
 async fn target(router: &Router, number: u64) -> Result<(Apply, Config), ControlError> {
     let store = router.lock().settings.store.clone();
-    let (_, text) = store.own_revision(number).map_err(of_store)?;
+    let (_, text) = store.own_revision(number)?;
     let origin = format!("revision {number}");
     let candidate = router.candidate(&text, &origin).await?;
     without_restart(router.running().difference(&candidate), Submission::File)?;
@@ -117,7 +117,7 @@ async fn newest_other(router: &Router) -> Result<u64, ControlError> {
         let inner = router.lock();
         (inner.settings.store.clone(), inner.settings.overrides.clone())
     };
-    let work = tokio::task::spawn_blocking(move || {
+    let find = move || {
         for Revision { number, .. } in store.good()? {
             let (_, text) = store.revision(number)?;
             // A stored revision that this version can't parse is no target.
@@ -127,21 +127,11 @@ async fn newest_other(router: &Router) -> Result<u64, ControlError> {
             }
         }
         Ok(None)
-    });
-    let found = work.await.map_err(|error| ControlError::system("read the revisions", error))?;
-    let found = found.map_err(|error: StoreError| ControlError::refused(error))?;
-    found.ok_or_else(|| {
+    };
+    blocking("read the revisions", find).await?.ok_or_else(|| {
         ControlError::not_found(
             "no good revision differs from the running configuration: `millrace history` lists all \
              revisions",
         )
     })
-}
-
-pub(crate) fn of_store(error: StoreError) -> ControlError {
-    match error {
-        StoreError::Unknown { .. } => ControlError::not_found(error.to_string()),
-        StoreError::Foreign { .. } => ControlError::conflict(error.to_string()),
-        StoreError::File { .. } => ControlError::System(error.to_string()),
-    }
 }

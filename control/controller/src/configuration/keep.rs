@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use millrace_config::{Config, Role};
-use millrace_store::{Draft, Revision, State, Store, StoreError, Who};
+use millrace_store::{Draft, Revision, State, Store, Who};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::Transaction;
 use super::apply::Apply;
 use crate::ControlError;
+use crate::background::blocking;
 use crate::overrides::Overrides;
 use crate::router::Router;
 use crate::settings::{Base, commands};
@@ -65,12 +66,12 @@ impl Transaction {
         let Apply { text, origin, comment, .. } = order.clone();
         let name = origin.clone().unwrap_or_else(|| "configuration".to_owned());
         let (kept, by) = (Kept::of(&self.0), who.clone());
-        let work = tokio::task::spawn_blocking(move || match kept.counts(&running)? {
+        let keep = move || match kept.counts(&running)? {
             true => Ok(None),
             false => kept.keep(&running, Keep { text: Some(text), origin, comment }, by).map(Some),
-        });
-        let written = work.await.map_err(|error| ControlError::system("write the revision", error))?;
-        let Some((draft, revision)) = written? else { return Ok(AppliedView::nothing(&name)) };
+        };
+        let written = blocking("write the revision", keep).await?;
+        let Some((draft, revision)) = written else { return Ok(AppliedView::nothing(&name)) };
         let number = Some(revision.number);
         self.0.lock().settings.base = Base { draft, revision: number };
         Ok(AppliedView { revision: number, runs: number, ..AppliedView::nothing(&name) })
@@ -113,7 +114,7 @@ impl Kept {
 
     /// Whether the running configuration equals the base, and the newest good revision if there is one.
     fn counts(&self, running: &Config) -> Result<bool, ControlError> {
-        let newest = self.store.last_good().map_err(system)?;
+        let newest = self.store.last_good()?;
         // A stored revision that this version can't parse counts as different.
         let is_same = |text: &str| {
             self.overrides.read(text, "revision").is_ok_and(|config| config.difference(running).is_empty())
@@ -123,8 +124,8 @@ impl Kept {
 
     /// Whether a stored revision has exactly this text.
     fn was_kept(&self, text: &str) -> Result<bool, ControlError> {
-        for Revision { number, .. } in self.store.revisions().map_err(system)?.into_iter().rev() {
-            if self.store.revision(number).map_err(system)?.1 == text {
+        for Revision { number, .. } in self.store.revisions()?.into_iter().rev() {
+            if self.store.revision(number)?.1 == text {
                 return Ok(true);
             }
         }
@@ -179,7 +180,7 @@ impl Kept {
         let changes = overrides.read(&base.draft.text, &base.draft.origin)?.difference(running).changes;
         let changes = commands(&changes).len();
         let draft = Draft { who, comment: order.comment, origin, state: State::Good, changes, text };
-        let newest = store.last_good().map_err(system)?;
+        let newest = store.last_good()?;
         if let Some((revision, _)) = newest.as_ref().filter(|(_, text)| *text == draft.text) {
             return Ok((draft, revision.clone()));
         }
@@ -205,8 +206,4 @@ fn would_lose(origin: &str, lost: &[String]) -> ControlError {
         "{origin} has entries that were neither applied nor saved, and saving would delete them: {named}{more}; apply the file first, \
          save to another file, or use --force (`force` in the request)"
     ))
-}
-
-fn system(error: StoreError) -> ControlError {
-    ControlError::refused(error)
 }

@@ -11,6 +11,7 @@ use ipnet::IpNet;
 use millrace_config::{Change, Filter, Route};
 
 use super::{Failed, Transaction, except_for};
+use crate::background::{blocking, detached};
 use crate::filters::check::{Shadows, compared, named_shadows, shadows};
 use crate::filters::conflicts::FilterConflicts;
 use crate::filters::refuse_unreachable;
@@ -47,24 +48,23 @@ impl Router {
     ) -> Result<R, ControlError> {
         let count = entries.len();
         // Parsing long lists takes long, so it runs on a blocking thread.
-        let reading = tokio::task::spawn_blocking(move || {
+        let read_all = move || {
             let mut wrong = Wrong::default();
             let each = entries.into_iter().enumerate();
             let read = each.filter_map(|(number, entry)| Some((number, wrong.unless(number, read(entry))?)));
-            (read.collect(), wrong)
-        });
-        let (entries, mut wrong) =
-            reading.await.map_err(|error| ControlError::system("read the list", error))?;
+            Ok((read.collect(), wrong))
+        };
+        let (entries, mut wrong) = blocking("read the list", read_all).await?;
         let router = self.clone();
-        let work = tokio::spawn(async move {
+        let work = async move {
             let transaction = Transaction::begin(&router)?;
             let changes = try_all(&mut router.lock(), entries, &mut wrong);
             wrong.refuse(count)?;
             transaction.make(&changes).await.map_err(|failed| refused(count, failed))?;
             let done = done(&router.lock(), &changes);
             Ok(done)
-        });
-        work.await.map_err(|error| ControlError::system("make the changes of a list", error))?
+        };
+        detached("make the changes of a list", work).await
     }
 
     /// Returns the filters and bindings that never win, of those whose numbers `is_meant` selects. Compares

@@ -29,6 +29,18 @@ pub(crate) fn plan_settings(
     without_restart(from.difference(&to), Submission::Request)
 }
 
+pub(crate) fn plan_control_plane(
+    model: &Model,
+    changes: &Map<String, Value>,
+) -> Result<Vec<Change>, ControlError> {
+    let from = model.control_plane.clone();
+    let to = patched_known("setting of the control plane", &from, changes)?;
+    let to = checked(Config { control_plane: to, ..Config::default() })?.control_plane;
+    let is_same = from == to;
+    let change = Change::ControlPlane { from: Box::new(from), to: Box::new(to) };
+    Ok(if is_same { Vec::new() } else { vec![change] })
+}
+
 pub(crate) fn plan_neighbour(model: &Model, new: &NewNeighbour) -> Result<Change, ControlError> {
     let mac = new.mac.parse().map_err(|_| {
         ControlError::invalid(format!("{:?} is no MAC address: write it as 02:00:00:00:00:01", new.mac))

@@ -143,4 +143,10 @@ impl Gates<'_> {
         self.workers.barrier()?;
         Ok(views)
     }
+
+    /// Removes bindings like [`unbind`](Self::unbind), and returns the last view of the first.
+    pub(crate) fn unbind_one(&mut self, ids: &[BindingId]) -> Result<BindingView, ControlError> {
+        let removed = self.unbind(ids)?.into_iter().next();
+        removed.ok_or_else(|| ControlError::System("internal error: the removed filter has no view".into()))
+    }
 }

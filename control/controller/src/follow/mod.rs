@@ -188,7 +188,7 @@ impl Inner {
         self.observation.observe_memory(guard);
         self.observation.events.flush();
         self.configured_routes().compare_next();
-        let counters = self.counters()?;
+        let counters = self.seen().light_snapshot()?;
         self.observation.observe(&self.model, &counters);
         Ok(())
     }

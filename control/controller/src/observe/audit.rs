@@ -36,6 +36,7 @@ pub(crate) fn open(
     let limits = AuditLimits { bytes: settings.audit_size.bytes(), files: settings.audit_files };
     // The writer thread keeps only the privileges for files.
     let opened = Privileges::Files.apart(|| AuditLog::open(directory, limits, tell));
-    let failed = |error: String| ControlError::system("open the audit log", error);
-    opened.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))
+    let what = "open the audit log";
+    let opened = opened.map_err(|error| ControlError::system(what, error))?;
+    opened.map_err(|error| ControlError::system(what, error))
 }

@@ -1,17 +1,18 @@
 //! Operations on API tokens and the audit log.
 
-use crate::ControlError;
-use crate::access::tokens::NewToken;
-use crate::access::tokens::on_blocking_thread;
-use crate::operation::Authorized;
-use crate::operation::Effect;
-use crate::operation::Operation;
-use crate::router::Router;
-use crate::view::CreatedTokenView;
-use crate::view::TokenView;
 use millrace_store::AuditEntry;
 use schemars::JsonSchema;
 use serde::Deserialize;
+
+use crate::ControlError;
+use crate::access::tokens::NewToken;
+use crate::background::blocking;
+use crate::operation::kinds::{Acting, Action, Query, Reading};
+use crate::operation::{Effect, Operation};
+use crate::view::{CreatedTokenView, TokenView};
+
+const STORE: &str = "store the API tokens";
+const READ: &str = "read the audit log";
 
 /// Lists the tokens, by name.
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,13 +20,14 @@ pub struct ListTokens;
 
 impl Operation for ListTokens {
     type Answer = Vec<TokenView>;
+    type Kind = Query;
     const EFFECT: Effect = Effect::ReadAccess;
 
     /// # Errors
     /// Returns an error if the thread that reads the tokens fails.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<Vec<TokenView>, ControlError> {
+    async fn carry_out(self, router: &Reading) -> Result<Vec<TokenView>, ControlError> {
         let tokens = router.tokens().clone();
-        on_blocking_thread(move || Ok(tokens.list())).await
+        blocking(STORE, move || Ok(tokens.list())).await
     }
 }
 
@@ -35,23 +37,21 @@ pub struct CreateToken(pub NewToken);
 
 impl Operation for CreateToken {
     type Answer = CreatedTokenView;
+    type Kind = Action;
     const EFFECT: Effect = Effect::Access;
+    const NO_INVERSE: &'static str = "the secret of a token is shown once";
 
     /// # Errors
     /// Returns an error for an invalid or used name, an expiry that is too far away, too many tokens, or a
     /// file that can't be written.
-    async fn carry_out(
-        self,
-        router: &Router,
-        caller: &Authorized<'_>,
-    ) -> Result<CreatedTokenView, ControlError> {
-        let (tokens, who) = (router.tokens().clone(), caller.who.clone());
-        on_blocking_thread(move || tokens.create(&self.0, &who)).await
+    async fn carry_out(self, router: &Acting) -> Result<CreatedTokenView, ControlError> {
+        let (tokens, who) = (router.tokens().clone(), router.caller().who.clone());
+        blocking(STORE, move || tokens.create(&self.0, &who)).await
     }
 }
 
 /// Revokes a token: from now on it authenticates nobody.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
 pub struct RevokeToken {
     /// Name of the token.
     pub name: String,
@@ -59,34 +59,38 @@ pub struct RevokeToken {
 
 impl Operation for RevokeToken {
     type Answer = TokenView;
+    type Kind = Action;
     const EFFECT: Effect = Effect::Access;
+    const NO_INVERSE: &'static str = "the secret of a token is stored nowhere";
 
     /// # Errors
     /// Returns an error if the name is unknown, or if the file can't be written.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<TokenView, ControlError> {
+    async fn carry_out(self, router: &Acting) -> Result<TokenView, ControlError> {
         let tokens = router.tokens().clone();
-        on_blocking_thread(move || tokens.revoke(&self.name)).await
+        blocking(STORE, move || tokens.revoke(&self.name)).await
     }
 }
 
 /// Returns the last lines of the audit log, the oldest first.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct ReadAudit {
-    /// Maximum number of lines.
-    pub last: usize,
+    /// Number of latest lines, 1 to 10,000; 100 by default.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub last: Option<usize>,
 }
 
 impl Operation for ReadAudit {
     type Answer = Vec<AuditEntry>;
+    type Kind = Query;
     const EFFECT: Effect = Effect::ReadAccess;
 
     /// # Errors
-    /// Returns an error if the log can't be read.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<Vec<AuditEntry>, ControlError> {
+    /// Returns an error for a number out of range, or if the log can't be read.
+    async fn carry_out(self, router: &Reading) -> Result<Vec<AuditEntry>, ControlError> {
+        let last = ControlError::in_range("last", self.last.unwrap_or(100), 1..=10_000)?;
         let log = router.audit();
-        let read = tokio::task::spawn_blocking(move || log.last(self.last)).await;
-        let failed = |error: String| ControlError::system("read the audit log", error);
-        let lines = read.map_err(|error| failed(error.to_string()))?;
-        lines.map_err(|error| failed(error.to_string()))
+        let read = move || log.last(last).map_err(|error| ControlError::system(READ, error));
+        blocking(READ, read).await
     }
 }

@@ -1,24 +1,5 @@
 //! Operations on the configuration and its revisions.
 
-use crate::ControlError;
-use crate::configuration::Transaction;
-use crate::configuration::apply::Apply;
-use crate::configuration::confirm::confirm;
-use crate::configuration::history::RollBack;
-use crate::configuration::history::of_store;
-use crate::configuration::keep::Save;
-use crate::configuration::keep::{Keep, Kept};
-use crate::operation::Authorized;
-use crate::operation::Effect;
-use crate::operation::Operation;
-use crate::router::Router;
-use crate::settings::Base;
-use crate::settings::Waiting;
-use crate::view::AppliedView;
-use crate::view::ConfigurationView;
-use crate::view::DifferenceView;
-use crate::view::RevisionTextView;
-use crate::view::RevisionView;
 use millrace_config::Role;
 use millrace_store::Revision;
 use millrace_telemetry::EventKind;
@@ -26,10 +7,26 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::ControlError;
+use crate::background::{blocking, detached};
+use crate::configuration::Transaction;
+use crate::configuration::apply::Apply;
+use crate::configuration::confirm::confirm;
+use crate::configuration::history::RollBack;
+use crate::configuration::keep::{Keep, Save};
+use crate::operation::kinds::{Acting, Action, Query, Reading};
+use crate::operation::{Effect, Operation};
+use crate::settings::{Base, Waiting};
+use crate::view::{
+    AppliedView, ConfigurationView, Confirmed, DifferenceView, RevisionTextView, RevisionView, Saved,
+};
+
 impl Operation for Apply {
     type Answer = AppliedView;
+    type Kind = Action;
     const EFFECT: Effect = Effect::Configuration;
     const TAKES_MEMORY: bool = true;
+    const NO_INVERSE: &'static str = "an earlier revision is applied by a rollback";
 
     fn revision(answer: &AppliedView) -> Option<u64> {
         answer.runs
@@ -40,64 +37,52 @@ impl Operation for Apply {
     /// # Errors
     /// Returns the problems of the text, the changes that need a restart, or the failed step and its reason.
     /// The earlier configuration runs then.
-    async fn carry_out(self, router: &Router, caller: &Authorized<'_>) -> Result<AppliedView, ControlError> {
-        let (router, who) = (router.clone(), caller.who.clone());
-        let work = tokio::spawn(async move { self.apply(&router, &who).await });
-        work.await.map_err(|error| ControlError::system("apply the configuration", error))?
+    async fn carry_out(self, acting: &Acting) -> Result<AppliedView, ControlError> {
+        let (router, who) = (acting.router().clone(), acting.caller().who.clone());
+        detached("apply the configuration", async move { self.apply(&router, &who).await }).await
     }
 }
 
 /// Returns the changes that a configuration would make, as commands. No code of shared objects runs. For a
 /// role below `admin`, no file that the text names is read.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
 pub struct CompareConfiguration {
-    /// Text of the configuration.
-    pub text: String,
+    /// Text of the configuration; without it, the base is compared: last applied or saved, or used at the start.
+    pub text: Option<String>,
     /// Name of the file, for messages.
-    pub origin: String,
+    #[serde(deserialize_with = "crate::words::origin")]
+    #[schemars(length(max = 4096))]
+    pub origin: Option<String>,
 }
 
 impl Operation for CompareConfiguration {
     type Answer = DifferenceView;
+    type Kind = Query;
     const EFFECT: Effect = Effect::DryRun;
 
     /// # Errors
     /// Returns the problems of the text, [`ControlError::Forbidden`], or an error while another
     /// configuration is being applied.
-    async fn carry_out(
-        self,
-        router: &Router,
-        caller: &Authorized<'_>,
-    ) -> Result<DifferenceView, ControlError> {
-        let Self { text, origin } = self;
-        if caller.least() < Role::Admin {
-            router.unless_privileged(&text, &origin).await?;
+    async fn carry_out(self, router: &Reading) -> Result<DifferenceView, ControlError> {
+        let Some(text) = self.text else {
+            let base = router.lock().settings.base.draft.clone();
+            return router.difference(&base.text, &base.origin).await;
+        };
+        let origin = self.origin.as_deref().unwrap_or("configuration");
+        if router.caller().least() < Role::Admin {
+            router.unless_privileged(&text, origin).await?;
         }
-        router.difference(&text, &origin).await
-    }
-}
-
-/// Returns the changes from the running configuration to the base: last applied or saved, or used at the
-/// start.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct CompareWithBase;
-
-impl Operation for CompareWithBase {
-    type Answer = DifferenceView;
-    const EFFECT: Effect = Effect::DryRun;
-
-    /// # Errors
-    /// Returns an error if the base can no longer be read, or while another configuration is being applied.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<DifferenceView, ControlError> {
-        let base = router.lock().settings.base.draft.clone();
-        router.difference(&base.text, &base.origin).await
+        router.difference(&text, origin).await
     }
 }
 
 impl Operation for RollBack {
     type Answer = AppliedView;
+    type Kind = Action;
     const EFFECT: Effect = Effect::Configuration;
     const TAKES_MEMORY: bool = true;
+    const NO_INVERSE: &'static str = "an earlier revision is applied by another rollback";
 
     fn revision(answer: &AppliedView) -> Option<u64> {
         answer.runs
@@ -108,10 +93,9 @@ impl Operation for RollBack {
     /// # Errors
     /// Returns an error if the revision doesn't exist, and the errors of [`Apply`]. Nothing has changed then,
     /// unless the text says that the waiting revision is rolled back.
-    async fn carry_out(self, router: &Router, caller: &Authorized<'_>) -> Result<AppliedView, ControlError> {
-        let (router, who) = (router.clone(), caller.who.clone());
-        let work = tokio::spawn(async move { self.roll_back(&router, &who).await });
-        work.await.map_err(|error| ControlError::system("roll back", error))?
+    async fn carry_out(self, acting: &Acting) -> Result<AppliedView, ControlError> {
+        let (router, who) = (acting.router().clone(), acting.caller().who.clone());
+        detached("roll back", async move { self.roll_back(&router, &who).await }).await
     }
 }
 
@@ -121,11 +105,11 @@ pub struct GetConfiguration;
 
 impl Operation for GetConfiguration {
     type Answer = ConfigurationView;
-    const EFFECT: Effect = Effect::Look;
+    type Kind = Query;
 
     /// # Errors
     /// Returns an error while a configuration or a list is being applied.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<ConfigurationView, ControlError> {
+    async fn carry_out(self, router: &Reading) -> Result<ConfigurationView, ControlError> {
         let running = router.whole_running()?;
         let inner = router.lock();
         Ok(ConfigurationView {
@@ -143,11 +127,11 @@ pub struct ListRevisions;
 
 impl Operation for ListRevisions {
     type Answer = Vec<RevisionView>;
-    const EFFECT: Effect = Effect::Look;
+    type Kind = Query;
 
     /// # Errors
     /// Returns an error if the revisions can't be read.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<Vec<RevisionView>, ControlError> {
+    async fn carry_out(self, router: &Reading) -> Result<Vec<RevisionView>, ControlError> {
         router.revisions()
     }
 }
@@ -161,13 +145,13 @@ pub struct GetRevision {
 
 impl Operation for GetRevision {
     type Answer = RevisionTextView;
-    const EFFECT: Effect = Effect::Look;
+    type Kind = Query;
 
     /// # Errors
     /// Returns an error if the revision doesn't exist or can't be read.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<RevisionTextView, ControlError> {
+    async fn carry_out(self, router: &Reading) -> Result<RevisionTextView, ControlError> {
         let store = router.lock().settings.store.clone();
-        let (revision, text) = store.revision(self.number).map_err(of_store)?;
+        let (revision, text) = store.revision(self.number)?;
         Ok(RevisionTextView { revision, text })
     }
 }
@@ -181,11 +165,13 @@ pub struct Confirm {
 }
 
 impl Operation for Confirm {
-    type Answer = u64;
+    type Answer = Confirmed;
+    type Kind = Action;
     const EFFECT: Effect = Effect::Configuration;
+    const NO_INVERSE: &'static str = "a confirmed revision stays in the history";
 
-    fn revision(answer: &u64) -> Option<u64> {
-        Some(*answer)
+    fn revision(answer: &Confirmed) -> Option<u64> {
+        Some(answer.revision)
     }
 
     /// Dropping the returned future doesn't stop the work.
@@ -193,33 +179,35 @@ impl Operation for Confirm {
     /// # Errors
     /// Returns an error if no revision waits, if another one does, during a rollback, or if the confirmation
     /// can't be written. In the last case the revision still waits.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<u64, ControlError> {
-        let router = router.clone();
-        let work = tokio::spawn(async move { confirm(&router, self.revision).await });
-        work.await.map_err(|error| ControlError::system("confirm the revision", error))?
+    async fn carry_out(self, acting: &Acting) -> Result<Confirmed, ControlError> {
+        let router = acting.router().clone();
+        let confirm = async move { confirm(&router, self.revision).await };
+        detached("confirm the revision", confirm).await.map(|revision| Confirmed { revision })
     }
 }
 
 impl Operation for Save {
-    type Answer = String;
+    type Answer = Saved;
+    type Kind = Query;
     const ROLE: Role = Role::Operator;
-    const EFFECT: Effect = Effect::Look;
 
     /// # Errors
     /// Returns an error if the text is no configuration, or while a configuration is being applied. Without
     /// `force`, also refuses to lose entries of the file that were neither applied nor saved.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<String, ControlError> {
+    async fn carry_out(self, router: &Reading) -> Result<Saved, ControlError> {
         // A half-applied configuration is not saved.
         router.lock().settings.unless_applying()?;
-        let (running, kept) = (router.running(), Kept::of(router));
-        let work = tokio::task::spawn_blocking(move || kept.saved(&running, self));
-        work.await.map_err(|error| ControlError::system("write the configuration", error))?
+        let (running, kept) = router.kept();
+        let save = move || kept.saved(&running, self).map(|text| Saved { text });
+        blocking("write the configuration", save).await
     }
 }
 
 impl Operation for Keep {
     type Answer = Revision;
+    type Kind = Action;
     const EFFECT: Effect = Effect::Store;
+    const NO_INVERSE: &'static str = "a stored revision stays in the history";
 
     fn revision(answer: &Revision) -> Option<u64> {
         Some(answer.number)
@@ -229,19 +217,19 @@ impl Operation for Keep {
     /// Returns an error if the text differs from the running configuration, if the disk refuses, or while a
     /// configuration is being applied or waits for confirmation. Returns [`ControlError::Forbidden`] for a
     /// role below `admin` whose text permits more at the next start.
-    async fn carry_out(self, router: &Router, caller: &Authorized<'_>) -> Result<Revision, ControlError> {
+    async fn carry_out(self, acting: &Acting) -> Result<Revision, ControlError> {
+        let (router, who) = (acting.router(), &acting.caller().who);
         let _transaction = Transaction::begin(router)?;
-        let (running, kept) = (router.running(), Kept::of(router));
-        let (who, by, role) = (&caller.who, caller.who.clone(), caller.least());
+        let (running, kept) = acting.kept();
+        let (by, role) = (who.clone(), acting.caller().least());
         let order = Self { comment: Some(self.comment.unwrap_or_else(|| "saved".to_owned())), ..self };
-        let work = tokio::task::spawn_blocking(move || {
+        let keep = move || {
             if role < Role::Admin {
                 kept.unless_privileged(&running, &order)?;
             }
             kept.keep(&running, order, by)
-        });
-        let (draft, revision) =
-            work.await.map_err(|error| ControlError::system("write the revision", error))??;
+        };
+        let (draft, revision) = blocking("write the revision", keep).await?;
         let (number, origin) = (revision.number, revision.origin.clone());
         router.lock().settings.base = Base { draft, revision: Some(number) };
         let text = format!("{who} saved the running configuration as revision {number}: {origin}");

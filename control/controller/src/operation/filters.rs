@@ -1,48 +1,30 @@
 //! Operations on filters, gates and bindings.
 
-use crate::ControlError;
-use crate::configuration::lists::AddedFilters;
-use crate::configuration::lists::numbers_of;
-use crate::configuration::lists::try_filters;
-use crate::filters::check::Entries;
-use crate::filters::check::PAIRS;
-use crate::filters::check::entries;
-use crate::filters::check::view;
-use crate::filters::conflicts::FilterConflicts;
-use crate::filters::explain::beaten;
-use crate::filters::explain::chooses_way;
-use crate::filters::explain::explain_gate;
-use crate::filters::new_filter;
-use crate::filters::parse_filter;
-use crate::filters::refuse_unreachable;
-use crate::model::call_limits;
-use crate::model::packets::ReadPacket;
-use crate::operation::Authorized;
-use crate::operation::Effect;
-use crate::operation::Operation;
-use crate::request::NewBinding;
-use crate::request::NewFilter;
-use crate::request::OldFilter;
-use crate::request::page::Page;
-use crate::request::page::PageQuery;
-use crate::router::Inner;
-use crate::router::Router;
-use crate::show;
-use crate::view::BindingView;
-use crate::view::GateCheckView;
-use crate::view::GateExplanationView;
-use crate::view::GateView;
-use crate::workers::ask::Ask;
-use crate::workers::death::Need;
-use millrace_classify::FilterExpression;
-use millrace_classify::analyse;
-use millrace_config::Change;
+use std::collections::{BTreeSet, HashSet};
+
+use millrace_classify::{FilterExpression, analyse};
 use millrace_plugin::BindingId;
 use millrace_plugin_abi::Position;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use std::collections::BTreeSet;
-use std::collections::HashSet;
+
+use crate::background::blocking;
+use crate::configuration::lists::{AddedFilters, numbers_of, try_filters};
+use crate::filters::check::{Entries, PAIRS, entries, view};
+use crate::filters::conflicts::FilterConflicts;
+use crate::filters::explain::{beaten, chooses_way, explain_gate};
+use crate::filters::{new_filter, parse_filter, refuse_unreachable};
+use crate::model::call_limits;
+use crate::model::packets::ReadPacket;
+use crate::operation::Operation;
+use crate::operation::kinds::{Change, Changing, Query, Reading};
+use crate::request::page::{Page, PageQuery};
+use crate::request::{NewBinding, NewFilter, OldFilter};
+use crate::router::Inner;
+use crate::view::{BindingView, GateCheckView, GateExplanationView, GateView};
+use crate::workers::ask::Ask;
+use crate::workers::death::Need;
+use crate::{ControlError, show};
 
 /// Lists all bindings, or a page of them ordered by id: bindings of instances, and filters with other
 /// actions.
@@ -51,26 +33,20 @@ pub struct ListBindings(pub PageQuery);
 
 impl Operation for ListBindings {
     type Answer = Page<BindingView>;
-    const EFFECT: Effect = Effect::Look;
+    type Kind = Query;
 
     /// # Errors
     /// Returns an error for an invalid limit or cursor, or if the data plane does not answer.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<Page<BindingView>, ControlError> {
+    async fn carry_out(self, router: &Reading) -> Result<Page<BindingView>, ControlError> {
         let Self(query) = self;
         let most = query.most()?;
         let mut guard = router.lock();
-        let inner = &mut *guard;
+        let inner = guard.seen();
         if !query.is_asked() {
             let counts = inner.workers.filter_counts()?;
-            return Ok(Page::whole(show::bindings(&counts, &inner.model)));
+            return Ok(Page::whole(show::bindings(&counts, inner.model)));
         }
-        let wrong = |cursor: &String| {
-            ControlError::invalid(format!(
-                "cursor {cursor:?} is invalid: use the cursor of the previous page, or none"
-            ))
-        };
-        let after: Option<u64> =
-            query.cursor.as_ref().map(|cursor| cursor.parse().map_err(|_| wrong(cursor))).transpose()?;
+        let after: Option<u64> = query.after()?;
         let further = inner.model.plugins.bindings_by_age();
         let mut page: Vec<_> = further
             .filter(|(_, bound)| after.is_none_or(|after| bound.number > after))
@@ -81,7 +57,7 @@ impl Operation for ListBindings {
         let ids: Vec<BindingId> = page.iter().map(|(id, _)| *id).collect();
         let counts = inner.workers.counts_of(&ids)?;
         let rows: Vec<_> =
-            page.iter().map(|(id, bound)| show::binding(*id, bound, &counts, &inner.model)).collect();
+            page.iter().map(|(id, bound)| show::binding(*id, bound, &counts, inner.model)).collect();
         let next = rows.last().filter(|_| more).map(|row| row.id.to_string());
         Ok(Page { rows, next })
     }
@@ -94,12 +70,11 @@ pub struct Bind(pub NewBinding);
 
 impl Operation for Bind {
     type Answer = BindingView;
-    const EFFECT: Effect = Effect::Forwarding;
-    const TAKES_MEMORY: bool = true;
+    type Kind = Change;
 
     /// # Errors
     /// Returns an error for an unknown instance, gate or port, an invalid filter, or an existing binding.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<BindingView, ControlError> {
+    async fn carry_out(self, router: &Changing) -> Result<BindingView, ControlError> {
         let Self(new) = self;
         let filter = parse_filter(&new.filter)?;
         let call_limits = call_limits(new.on_fault, new.budget, new.packet_budget);
@@ -125,13 +100,14 @@ pub struct Unbind {
 
 impl Operation for Unbind {
     type Answer = BindingView;
-    const EFFECT: Effect = Effect::Forwarding;
+    type Kind = Change;
+    const TAKES_MEMORY: bool = false;
 
     /// Returns the view of one of the bindings.
     ///
     /// # Errors
     /// Returns an error if there is no such binding.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<BindingView, ControlError> {
+    async fn carry_out(self, router: &Changing) -> Result<BindingView, ControlError> {
         let Self { instance, gate, filter } = self;
         let filter: FilterExpression = parse_filter(&filter)?;
         let mut inner = router.to_change()?;
@@ -141,16 +117,11 @@ impl Operation for Unbind {
         };
         let described = inner.model.plugins.bindings().into_iter().filter(is_it);
         let there: Vec<BindingId> = described.map(|described| described.id).collect();
-        let undone = match there.is_empty() {
-            false => inner.gates().unbind(&there)?,
+        if there.is_empty() {
             // The lookup by name reports which name is wrong.
-            true => {
-                let plugins = &mut inner.model.plugins;
-                plugins.deregister_instance(&instance, &gate, &filter, None).map(|_| Vec::new())?
-            }
-        };
-        let undone = undone.into_iter().next();
-        undone.ok_or_else(|| ControlError::System("internal error: the removed filter has no view".into()))
+            inner.model.plugins.deregister_instance(&instance, &gate, &filter, None)?;
+        }
+        inner.gates().unbind_one(&there)
     }
 }
 
@@ -160,13 +131,12 @@ pub struct AddFilter(pub NewFilter);
 
 impl Operation for AddFilter {
     type Answer = BindingView;
-    const EFFECT: Effect = Effect::Forwarding;
-    const TAKES_MEMORY: bool = true;
+    type Kind = Change;
 
     /// # Errors
     /// Returns an error for an invalid filter or action, unknown names, or an existing filter. Nothing has
     /// changed then.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<BindingView, ControlError> {
+    async fn carry_out(self, router: &Changing) -> Result<BindingView, ControlError> {
         let filter = new_filter(&self.0)?;
         let mut inner = router.to_change()?;
         inner.supervision.death.refuse_silent(Need::Filters)?;
@@ -186,11 +156,12 @@ pub struct RemoveFilters {
 
 impl Operation for RemoveFilters {
     type Answer = Vec<BindingView>;
-    const EFFECT: Effect = Effect::Forwarding;
+    type Kind = Change;
+    const TAKES_MEMORY: bool = false;
 
     /// # Errors
     /// Returns an error if one of them doesn't exist. Nothing has changed then.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<Vec<BindingView>, ControlError> {
+    async fn carry_out(self, router: &Changing) -> Result<Vec<BindingView>, ControlError> {
         let mut inner = router.to_change()?;
         let plugins = &inner.model.plugins;
         let numbered = |number: u64| {
@@ -210,12 +181,13 @@ pub struct RemoveFilter(pub OldFilter);
 
 impl Operation for RemoveFilter {
     type Answer = BindingView;
-    const EFFECT: Effect = Effect::Forwarding;
+    type Kind = Change;
+    const TAKES_MEMORY: bool = false;
 
     /// # Errors
     /// Returns an error for an invalid filter or action, or an unknown filter. Without a priority, also
     /// refuses if several filters fit. Nothing has changed then.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<BindingView, ControlError> {
+    async fn carry_out(self, router: &Changing) -> Result<BindingView, ControlError> {
         let OldFilter { filter, action, gate, priority } = self.0;
         let written =
             new_filter(&NewFilter { filter, action, gate, priority: priority.unwrap_or_default() })?;
@@ -224,8 +196,7 @@ impl Operation for RemoveFilter {
             Some(_) => inner.model.find_filter(&written)?,
             None => inner.model.find_only_filter(&written)?,
         };
-        let removed = inner.gates().unbind(&[id])?.pop();
-        removed.ok_or_else(|| ControlError::System("internal error: the removed filter has no view".into()))
+        inner.gates().unbind_one(&[id])
     }
 }
 
@@ -239,19 +210,15 @@ pub struct ExplainFilters {
 
 impl Operation for ExplainFilters {
     type Answer = Vec<GateExplanationView>;
-    const EFFECT: Effect = Effect::Look;
+    type Kind = Query;
 
     /// # Errors
     /// Returns an error if the packet is invalid.
-    async fn carry_out(
-        self,
-        router: &Router,
-        _: &Authorized<'_>,
-    ) -> Result<Vec<GateExplanationView>, ControlError> {
+    async fn carry_out(self, router: &Reading) -> Result<Vec<GateExplanationView>, ControlError> {
         let packet = ReadPacket::read(&self.packet)?;
-        let inner = router.lock();
+        let mut inner = router.lock();
         let candidate = packet.candidate(&inner.model)?;
-        let route = inner.route_views().to_address(candidate.key.destination()).map(|route| route.to);
+        let route = inner.seen().route_views().to_address(candidate.key.destination()).map(|route| route.to);
         let mut primary = false;
         let mut gates = Vec::new();
         for gate in inner.model.plugins.gates() {
@@ -284,17 +251,13 @@ pub struct CheckFilters;
 
 impl Operation for CheckFilters {
     type Answer = Vec<GateCheckView>;
-    const EFFECT: Effect = Effect::Look;
+    type Kind = Query;
 
     /// Compares filters on a blocking thread.
     ///
     /// # Errors
     /// Returns an error if a gate has more than 32,768 filters.
-    async fn carry_out(
-        self,
-        router: &Router,
-        _: &Authorized<'_>,
-    ) -> Result<Vec<GateCheckView>, ControlError> {
+    async fn carry_out(self, router: &Reading) -> Result<Vec<GateCheckView>, ControlError> {
         let gates = {
             let inner = router.lock();
             entries(&inner.model, &inner.tables)?
@@ -304,10 +267,9 @@ impl Operation for CheckFilters {
                 let analysis = analyse(&entries, PAIRS, |entry| entry.value);
                 (gate, entries, analysis)
             };
-            gates.into_iter().map(analysed).collect::<Vec<_>>()
+            Ok(gates.into_iter().map(analysed).collect::<Vec<_>>())
         };
-        let analysed = tokio::task::spawn_blocking(analyse_all).await;
-        let analysed = analysed.map_err(|error| ControlError::system("compare filters", error))?;
+        let analysed = blocking("compare filters", analyse_all).await?;
         let inner = router.lock();
         Ok(analysed
             .into_iter()
@@ -322,14 +284,13 @@ pub struct ListGates;
 
 impl Operation for ListGates {
     type Answer = Vec<GateView>;
-    const EFFECT: Effect = Effect::Look;
+    type Kind = Query;
 
-    /// # Errors
-    /// Returns an error if the data plane does not answer.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<Vec<GateView>, ControlError> {
-        let mut inner = router.lock();
+    async fn carry_out(self, router: &Reading) -> Result<Vec<GateView>, ControlError> {
+        let mut guard = router.lock();
+        let inner = guard.seen();
         let counts = inner.workers.filter_counts()?;
-        Ok(show::gates(&counts, &inner.model, &inner.tables))
+        Ok(show::gates(&counts, inner.model, inner.tables))
     }
 }
 
@@ -345,12 +306,11 @@ pub struct CreateGate {
 
 impl Operation for CreateGate {
     type Answer = GateView;
-    const EFFECT: Effect = Effect::Forwarding;
-    const TAKES_MEMORY: bool = true;
+    type Kind = Change;
 
     /// # Errors
     /// Returns an error for an unknown position or a name in use.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<GateView, ControlError> {
+    async fn carry_out(self, router: &Changing) -> Result<GateView, ControlError> {
         router.to_change()?.gates().create(&self.name, &self.position)
     }
 }
@@ -367,12 +327,11 @@ pub struct SetGateTable {
 
 impl Operation for SetGateTable {
     type Answer = GateView;
-    const EFFECT: Effect = Effect::Forwarding;
-    const TAKES_MEMORY: bool = true;
+    type Kind = Change;
 
     /// # Errors
     /// Returns an error for an unknown gate or kind of table.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<GateView, ControlError> {
+    async fn carry_out(self, router: &Changing) -> Result<GateView, ControlError> {
         router.to_change()?.gates().set_table(&self.name, &self.table)
     }
 }
@@ -386,11 +345,12 @@ pub struct RemoveGate {
 
 impl Operation for RemoveGate {
     type Answer = GateView;
-    const EFFECT: Effect = Effect::Forwarding;
+    type Kind = Change;
+    const TAKES_MEMORY: bool = false;
 
     /// # Errors
     /// Returns an error if the gate is unknown or in use.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<GateView, ControlError> {
+    async fn carry_out(self, router: &Changing) -> Result<GateView, ControlError> {
         router.to_change()?.gates().remove(&self.name)
     }
 }
@@ -401,16 +361,15 @@ pub struct AddFilters(pub Vec<NewFilter>);
 
 impl Operation for AddFilters {
     type Answer = AddedFilters;
-    const EFFECT: Effect = Effect::Forwarding;
-    const TAKES_MEMORY: bool = true;
+    type Kind = Change;
 
     /// Returns the ids of the filters, and the added filters that never win.
     ///
     /// # Errors
     /// Returns [`ControlError::List`] with the faulty entries, for the reasons of
     /// [`AddFilter`](crate::operation::AddFilter).
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<AddedFilters, ControlError> {
-        let numbers = |inner: &Inner, changes: &[Change]| numbers_of(&inner.model, changes);
+    async fn carry_out(self, router: &Changing) -> Result<AddedFilters, ControlError> {
+        let numbers = |inner: &Inner, changes: &[millrace_config::Change]| numbers_of(&inner.model, changes);
         let ids = router.make_list(self.0, |new| new_filter(&new), try_filters, numbers).await?;
         let meant: HashSet<u64> = ids.iter().copied().collect();
         let shadowed = router.never_winning(|number| meant.contains(&number)).await;

@@ -1,51 +1,28 @@
 //! Operations on flows and placements, and the lookup of a packet.
 
-use crate::ControlError;
-use crate::filters::parse_filter;
-use crate::flows::AT_ONCE;
-use crate::flows::LIMIT;
-use crate::flows::MEASURE;
-use crate::flows::MOST;
-use crate::flows::Measured;
-use crate::flows::Top;
-use crate::flows::lookup;
-use crate::flows::placement::Concerned;
-use crate::flows::placement::Count;
-use crate::flows::placement::Resolved;
-use crate::flows::placement::budget;
-use crate::flows::placement::counts_of;
-use crate::flows::placement::set_placement;
-use crate::flows::rate;
-use crate::flows::view;
-use crate::model::packets::ReadPacket;
-use crate::model::placements::Placed;
-use crate::operation::Authorized;
-use crate::operation::Effect;
-use crate::operation::Operation;
-use crate::request::FlowOrder;
-use crate::request::FlowQuery;
-use crate::request::NewPlacement;
-use crate::request::WantedLevel;
-use crate::router::Router;
-use crate::view::FlowsView;
-use crate::view::LookupView;
-use crate::view::PlacementView;
-use crate::view::PlacementsView;
-use millrace_classify::CompiledSelection;
-use millrace_pipeline::FlowCommand;
-use millrace_pipeline::FlowPage;
-use millrace_pipeline::FlowReport;
-use millrace_pipeline::FlowScan;
-use millrace_pipeline::ObservationCommand;
-use millrace_pipeline::ReplyTo;
-use millrace_pipeline::SchedulerCommand;
-use schemars::JsonSchema;
-use serde::Deserialize;
 use std::collections::HashMap;
 use std::time::Instant;
 
+use millrace_classify::CompiledSelection;
+use millrace_pipeline::{
+    FlowCommand, FlowPage, FlowReport, FlowScan, ObservationCommand, ReplyTo, SchedulerCommand,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::ControlError;
+use crate::filters::parse_filter;
+use crate::flows::placement::{Concerned, Count, Resolved, budget, counts_of, set_placement};
+use crate::flows::{AT_ONCE, LIMIT, MEASURE, MOST, Measured, Top, lookup, rate, view};
+use crate::model::packets::ReadPacket;
+use crate::model::placements::Placed;
+use crate::operation::kinds::{Acting, Action, Change, Changing, Query, Reading};
+use crate::operation::{Effect, Operation};
+use crate::request::{FlowOrder, FlowQuery, NewPlacement, WantedLevel};
+use crate::view::{FlowsView, Flushed, LookupView, PlacementView, PlacementsView};
+
 /// Lists the first of the flows that a filter selects, in the requested order.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Deserialize)]
 pub struct ListFlows(
     /// Selection and order of the flows.
     pub FlowQuery,
@@ -53,17 +30,14 @@ pub struct ListFlows(
 
 impl Operation for ListFlows {
     type Answer = FlowsView;
-    const EFFECT: Effect = Effect::Look;
+    type Kind = Query;
 
     /// # Errors
     /// Returns an error for an invalid filter or limit, or if the data plane does not answer.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<FlowsView, ControlError> {
+    async fn carry_out(self, router: &Reading) -> Result<FlowsView, ControlError> {
         let FlowQuery { filter, order, limit } = self.0;
-        let limit = limit.unwrap_or(LIMIT);
-        if !(1..=MOST).contains(&limit) {
-            return Err(ControlError::invalid(format!("limit {limit} is out of range: 1 to {MOST}")));
-        }
-        let filter = selected_flows(router, filter.as_deref())?;
+        let limit = ControlError::in_range("limit", limit.unwrap_or(LIMIT), 1..=MOST)?;
+        let filter = router.flows(filter.as_deref())?;
         let mut before = HashMap::new();
         if order == FlowOrder::Rate {
             let note = |worker, flow: FlowReport| {
@@ -97,16 +71,18 @@ pub struct FlushFlows {
 }
 
 impl Operation for FlushFlows {
-    type Answer = u64;
+    type Answer = Flushed;
+    type Kind = Action;
     const EFFECT: Effect = Effect::Forwarding;
+    const NO_INVERSE: &'static str = "packets make the flows anew";
 
     /// # Errors
     /// Returns an error for an invalid filter, or if the data plane does not answer.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<u64, ControlError> {
-        let filter = selected_flows(router, self.filter.as_deref())?;
+    async fn carry_out(self, acting: &Acting) -> Result<Flushed, ControlError> {
+        let filter = acting.flows(self.filter.as_deref())?;
         let mut flushed = 0;
-        router.scan(FlowCommand::Flush, &filter, |_, _| flushed += 1).await?;
-        Ok(flushed)
+        acting.scan(FlowCommand::Flush, &filter, |_, _| flushed += 1).await?;
+        Ok(Flushed { flushed })
     }
 }
 
@@ -120,14 +96,15 @@ pub struct Lookup {
 
 impl Operation for Lookup {
     type Answer = LookupView;
-    const EFFECT: Effect = Effect::Look;
+    type Kind = Query;
 
     /// # Errors
     /// Returns an error for an invalid description of the packet, or if the data plane does not answer.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<LookupView, ControlError> {
+    async fn carry_out(self, router: &Reading) -> Result<LookupView, ControlError> {
         let packet = ReadPacket::read(&self.packet)?;
-        let mut inner = router.lock();
-        let question = packet.question(&inner.model)?;
+        let mut guard = router.lock();
+        let inner = guard.seen();
+        let question = packet.question(inner.model)?;
         let explanation = inner
             .workers
             .owner_of_flow(&question.key)
@@ -139,7 +116,7 @@ impl Operation for Lookup {
             None => Vec::new(),
         };
         let leaf = leaf.into_iter().flatten().next();
-        Ok(lookup::view(explanation, leaf, &inner.model, &inner.routes.table))
+        Ok(lookup::view(explanation, leaf, inner.model, &inner.routes.table))
     }
 }
 
@@ -149,11 +126,9 @@ pub struct ListPlacements;
 
 impl Operation for ListPlacements {
     type Answer = PlacementsView;
-    const EFFECT: Effect = Effect::Look;
+    type Kind = Query;
 
-    /// # Errors
-    /// Returns an error if the data plane does not answer.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<PlacementsView, ControlError> {
+    async fn carry_out(self, router: &Reading) -> Result<PlacementsView, ControlError> {
         let (placed, resolved) = {
             let inner = router.lock();
             let resolved = |placed: &Placed| Resolved::of(&placed.what, &inner.model);
@@ -185,13 +160,12 @@ pub struct PlaceFlows(
 
 impl Operation for PlaceFlows {
     type Answer = PlacementView;
-    const EFFECT: Effect = Effect::Forwarding;
-    const TAKES_MEMORY: bool = true;
+    type Kind = Change;
 
     /// # Errors
     /// Returns an error for a text that is neither filter nor instance, an instance that can't be offloaded,
     /// a missing flow cache, too many placements, or `auto` without a placement. Nothing has changed then.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<PlacementView, ControlError> {
+    async fn carry_out(self, router: &Changing) -> Result<PlacementView, ControlError> {
         let Self(new) = self;
         // The state is not locked while a long filter is parsed.
         let filter = parse_filter(new.flow.trim());
@@ -206,15 +180,15 @@ impl Operation for PlaceFlows {
     }
 }
 
-/// Compiles the filter of flows; all flows match a missing one.
-///
-/// # Errors
-/// Returns an error for an invalid filter.
-fn selected_flows(router: &Router, filter: Option<&str>) -> Result<CompiledSelection, ControlError> {
-    Ok(router.select(filter)?.unwrap_or_else(CompiledSelection::any))
-}
+impl Reading {
+    /// Compiles the filter of flows; all flows match a missing one.
+    ///
+    /// # Errors
+    /// Returns an error for an invalid filter.
+    fn flows(&self, filter: Option<&str>) -> Result<CompiledSelection, ControlError> {
+        Ok(self.select(filter)?.unwrap_or_else(CompiledSelection::any))
+    }
 
-impl Router {
     /// Visits the flow tables of all workers in pieces. Calls `take` with the worker's number and each flow.
     pub(super) async fn scan(
         &self,
@@ -227,7 +201,7 @@ impl Router {
             let mut from = Some(0);
             while let Some(start) = from {
                 let scan = FlowScan { from: start, records: AT_ONCE, filter: filter.clone() };
-                let page = self.lock().workers.get(worker).ask(|reply| command(scan, reply))?;
+                let page = self.lock().seen().workers.get(worker).ask(|reply| command(scan, reply))?;
                 page.flows.into_iter().for_each(|flow| take(worker, flow));
                 // A table never shrinks during the scan, so each piece begins after the previous one.
                 from = page.next.filter(|next| *next > start);
@@ -240,7 +214,7 @@ impl Router {
 
 /// Counts the flows of each target of a placement, and all flows. A flow of several targets counts at the first
 /// one.
-async fn count_flows(router: &Router, concerned: &[Concerned]) -> Result<(Vec<Count>, Count), ControlError> {
+async fn count_flows(router: &Reading, concerned: &[Concerned]) -> Result<(Vec<Count>, Count), ControlError> {
     let mut flows = Vec::new();
     router.scan(FlowCommand::Scan, &CompiledSelection::any(), |_, flow| flows.push(flow)).await?;
     Ok(counts_of(&flows, concerned, &router.lock().model))

@@ -1,23 +1,19 @@
 //! Operations on instances of plugins.
 
-use crate::ControlError;
-use crate::model::placements::rename_instance;
-use crate::operation::Authorized;
-use crate::operation::Effect;
-use crate::operation::Operation;
-use crate::plugins::host_level::PATIENCE;
-use crate::plugins::quarantine::Freed;
-use crate::router::Router;
-use crate::show;
-use crate::view::InstanceView;
-use crate::workers::ask::Ask;
 use millrace_pipeline::PluginCommand;
-use millrace_plugin_abi::Message;
-use millrace_plugin_abi::Reply;
+use millrace_plugin_abi::{Message, Reply};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
+
+use crate::model::placements::rename_instance;
+use crate::operation::kinds::{Acting, Action, Change, Changing, Query, Reading};
+use crate::operation::{Effect, Operation};
+use crate::plugins::host_level::PATIENCE;
+use crate::plugins::quarantine::Freed;
+use crate::view::InstanceView;
+use crate::workers::ask::Ask;
+use crate::{ControlError, show};
 
 /// Noun for a control message in refusals.
 const MESSAGE: &str = "a control message";
@@ -28,16 +24,15 @@ pub struct ListInstances;
 
 impl Operation for ListInstances {
     type Answer = Vec<InstanceView>;
-    const EFFECT: Effect = Effect::Look;
+    type Kind = Query;
 
-    /// # Errors
-    /// Returns an error if the data plane does not answer.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<Vec<InstanceView>, ControlError> {
-        let mut inner = router.lock();
+    async fn carry_out(self, router: &Reading) -> Result<Vec<InstanceView>, ControlError> {
+        let mut guard = router.lock();
+        let mut inner = guard.seen();
         let snapshot = inner.snapshot()?;
         let (counts, slow) = (inner.workers.filter_counts()?, inner.plugins.host_level.report()?);
         let stays_up = |id| inner.offload.stays_up(id, &inner.model.plugins);
-        let mut views = show::instances(&snapshot, &counts, &inner.model, &stays_up, &slow);
+        let mut views = show::instances(&snapshot, &counts, inner.model, &stays_up, &slow);
         for view in &mut views {
             let key = format!("instance {}", view.name);
             view.packet_rate = inner.counters.rates.read(&key, view.packets, snapshot.at);
@@ -63,17 +58,16 @@ pub struct CreateInstance {
 
 impl Operation for CreateInstance {
     type Answer = InstanceView;
-    const EFFECT: Effect = Effect::Forwarding;
-    const TAKES_MEMORY: bool = true;
+    type Kind = Change;
 
     /// # Errors
     /// Returns an error for an unknown plugin, a name in use, or an invalid setting. Returns
     /// [`ControlError::Forbidden`] for a role below `admin`, if the plugin is a shared object with an
     /// instance in quarantine. Nothing has changed then.
-    async fn carry_out(self, router: &Router, caller: &Authorized<'_>) -> Result<InstanceView, ControlError> {
+    async fn carry_out(self, router: &Changing) -> Result<InstanceView, ControlError> {
         let Self { plugin, name, settings } = self;
         let mut inner = router.to_change()?;
-        inner.quarantine().may_create(&plugin, caller.least())?;
+        inner.quarantine().may_create(&plugin, router.caller().least())?;
         inner.create_instance(&plugin, &name, &settings)
     }
 }
@@ -90,15 +84,14 @@ pub struct SetInstance {
 
 impl Operation for SetInstance {
     type Answer = InstanceView;
-    const EFFECT: Effect = Effect::Forwarding;
-    const TAKES_MEMORY: bool = true;
+    type Kind = Change;
 
     /// # Errors
     /// Returns an error for an unknown instance or an invalid setting, and [`ControlError::Forbidden`] as
     /// for [`CreateInstance`]. Nothing has changed then.
-    async fn carry_out(self, router: &Router, caller: &Authorized<'_>) -> Result<InstanceView, ControlError> {
+    async fn carry_out(self, router: &Changing) -> Result<InstanceView, ControlError> {
         let mut inner = router.to_change()?;
-        inner.quarantine().may_replace(&self.name, caller.least())?;
+        inner.quarantine().may_replace(&self.name, router.caller().least())?;
         inner.set_instance(&self.name, &self.settings)
     }
 }
@@ -114,17 +107,18 @@ pub struct RenameInstance {
 
 impl Operation for RenameInstance {
     type Answer = InstanceView;
-    const EFFECT: Effect = Effect::Forwarding;
+    type Kind = Change;
+    const TAKES_MEMORY: bool = false;
 
     /// # Errors
     /// Returns an error for an unknown instance, and for an invalid name or one in use. Returns
     /// [`ControlError::Forbidden`] for a role below `admin`, if the instance of a shared object or the new
     /// name is in quarantine.
-    async fn carry_out(self, router: &Router, caller: &Authorized<'_>) -> Result<InstanceView, ControlError> {
+    async fn carry_out(self, router: &Changing) -> Result<InstanceView, ControlError> {
         let (name, to) = (self.name.as_str(), self.to.as_str());
         let mut guard = router.to_change()?;
         let inner = &mut *guard;
-        inner.quarantine().may_rename(name, to, caller.least())?;
+        inner.quarantine().may_rename(name, to, router.caller().least())?;
         inner.model.plugins.instance_registry_mut().rename(name, to)?;
         let plugin = inner.model.plugins.plugin_of(to)?.name();
         if let Err(error) = inner.model.repository.quarantine_mut().rename(name, plugin, to) {
@@ -147,39 +141,44 @@ pub struct FreeInstance {
 
 impl Operation for FreeInstance {
     type Answer = InstanceView;
-    const EFFECT: Effect = Effect::Forwarding;
+    type Kind = Change;
+    const TAKES_MEMORY: bool = false;
 
     /// # Errors
     /// Returns an error for an unknown instance.
-    async fn carry_out(self, router: &Router, caller: &Authorized<'_>) -> Result<InstanceView, ControlError> {
-        router.to_change()?.free_instance(&self.name, Freed::by(caller.least()))
+    async fn carry_out(self, router: &Changing) -> Result<InstanceView, ControlError> {
+        router.to_change()?.free_instance(&self.name, Freed::by(router.caller().least()))
     }
 }
 
 /// Sends an instance a control message and gets its reply.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ControlInstance {
     /// Name of the instance.
     pub instance: String,
     /// Name of the message.
     pub message: String,
     /// Arguments of the message.
+    #[serde(default)]
     pub arguments: Map<String, Value>,
 }
 
 impl Operation for ControlInstance {
     type Answer = Value;
+    type Kind = Action;
     const EFFECT: Effect = Effect::Forwarding;
+    const NO_INVERSE: &'static str = "the instance's state is its plugin's";
 
     /// # Errors
     /// Returns an error for an unknown instance or message, or if the instance refuses. Returns
     /// [`ControlError::Forbidden`] for a role below `admin` and an instance of a shared object in
     /// quarantine.
-    async fn carry_out(self, router: &Router, caller: &Authorized<'_>) -> Result<Value, ControlError> {
+    async fn carry_out(self, acting: &Acting) -> Result<Value, ControlError> {
         let Self { instance, message: name, arguments } = self;
         let message = Message { name, arguments };
-        let mut inner = router.lock();
-        inner.quarantine().may_run(&instance, caller.least(), MESSAGE)?;
+        let mut inner = acting.router().lock();
+        inner.quarantine().may_run(&instance, acting.caller().least(), MESSAGE)?;
         let id = inner.model.plugins.instance_registry().address(&instance, &message)?;
         let replies = inner.workers.ask(|reply| PluginCommand::Control(id, message.clone(), reply))?;
         let absent = || ControlError::System(format!("instance {instance:?} is not running on all workers"));
@@ -206,18 +205,20 @@ pub struct ControlHostCompanion {
 
 impl Operation for ControlHostCompanion {
     type Answer = Value;
+    type Kind = Action;
     const EFFECT: Effect = Effect::Forwarding;
+    const NO_INVERSE: &'static str = "the companion's state is its plugin's";
 
     /// # Errors
     /// Returns an error for an unknown instance or message, or without a host companion. Also fails if the
     /// companion refuses, or doesn't answer within five seconds. Returns [`ControlError::Forbidden`] as for
     /// [`ControlInstance`].
-    async fn carry_out(self, router: &Router, caller: &Authorized<'_>) -> Result<Value, ControlError> {
+    async fn carry_out(self, acting: &Acting) -> Result<Value, ControlError> {
         let Self { instance, message: name, arguments } = self;
         let message = Message { name, arguments };
         let reply = {
-            let mut inner = router.lock();
-            inner.quarantine().may_run(&instance, caller.least(), MESSAGE)?;
+            let mut inner = acting.router().lock();
+            inner.quarantine().may_run(&instance, acting.caller().least(), MESSAGE)?;
             let id = inner.model.plugins.instance_registry().address_host_companion(&instance, &message)?;
             inner.plugins.host_level.control(id, message)?
         };

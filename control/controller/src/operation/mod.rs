@@ -5,31 +5,27 @@
 //! know nothing of operations.
 
 mod access;
-mod admission;
 mod caller;
 mod configuration;
 mod filters;
 mod flows;
 mod instances;
+pub mod kinds;
 mod observe;
 mod plugins;
 mod ports;
 pub(crate) mod requests;
 mod routes;
 mod schedulers;
-mod selection;
 mod upgrade;
 
 use std::future::Future;
-use std::ops::Deref;
 
 use millrace_config::Role;
 
 pub use self::access::{CreateToken, ListTokens, ReadAudit, RevokeToken};
 pub use self::caller::{Call, Caller, Effect, Principal};
-pub use self::configuration::{
-    CompareConfiguration, CompareWithBase, Confirm, GetConfiguration, GetRevision, ListRevisions,
-};
+pub use self::configuration::{CompareConfiguration, Confirm, GetConfiguration, GetRevision, ListRevisions};
 pub use self::filters::{
     AddFilter, AddFilters, Bind, CheckFilters, CreateGate, ExplainFilters, ListBindings, ListGates,
     RemoveFilter, RemoveFilters, RemoveGate, SetGateTable, Unbind,
@@ -39,6 +35,7 @@ pub use self::instances::{
     ControlHostCompanion, ControlInstance, CreateInstance, FreeInstance, ListInstances, RenameInstance,
     SetInstance,
 };
+use self::kinds::{Kind, Reading};
 pub use self::observe::{
     ClearCounters, FollowEvents, GetStatus, GetSummary, ListDrops, ListEvents, ReadLastDrops, StartCapture,
     StartTrace, Trace,
@@ -66,45 +63,30 @@ use crate::router::Router;
 pub trait Operation: Send {
     /// Answer on success.
     type Answer: Send;
+    /// Kind, which decides what the operation can reach.
+    type Kind: Kind;
+    /// Worst that a caller can cause.
+    const EFFECT: Effect = Self::Kind::EFFECT;
     /// Lowest role that may request the operation.
     const ROLE: Role = Self::EFFECT.least_role();
-    /// Worst that a caller can cause.
-    const EFFECT: Effect;
     /// Whether the operation takes memory that it does not free at its end. While memory is short, it is refused.
-    const TAKES_MEMORY: bool = false;
+    const TAKES_MEMORY: bool = Self::Kind::TAKES_MEMORY;
+    /// Reason why an action has no inverse; empty for other kinds.
+    const NO_INVERSE: &'static str = "";
 
     /// Returns the revision of the configuration that the operation made or confirmed.
     fn revision(_answer: &Self::Answer) -> Option<u64> {
         None
     }
 
-    /// Carries out the operation. [`Router::execute`] alone calls it.
+    /// Carries out the operation. [`Router::execute`] alone can give it the access that it needs.
     ///
     /// # Errors
-    /// Each operation documents its errors.
+    /// Each operation documents its errors. One that asks the workers also fails if the data plane does not answer.
     fn carry_out(
         self,
-        router: &Router,
-        caller: &Authorized<'_>,
+        router: &<Self::Kind as Kind>::Access,
     ) -> impl Future<Output = Result<Self::Answer, ControlError>> + Send;
-}
-
-/// Principal whose role suffices for an operation. Only [`Router::execute`] makes one.
-#[derive(Debug)]
-pub struct Authorized<'a>(&'a Principal);
-
-impl<'a> Authorized<'a> {
-    fn of(principal: &'a Principal, needed: Role) -> Result<Self, ControlError> {
-        principal.may(needed).map(|()| Self(principal))
-    }
-}
-
-impl Deref for Authorized<'_> {
-    type Target = Principal;
-
-    fn deref(&self) -> &Principal {
-        self.0
-    }
 }
 
 impl Router {
@@ -122,15 +104,35 @@ impl Router {
         caller: &impl Caller,
         operation: O,
     ) -> Result<O::Answer, ControlError> {
+        const {
+            if let Some(reads) = O::Kind::READS {
+                assert!(reads == O::EFFECT.reads(), "the effect of an operation fits its kind");
+            }
+            assert!(O::Kind::HAS_INVERSE == O::NO_INVERSE.is_empty(), "an action says why it has no inverse");
+        }
         let call = caller.call::<O>(self);
         call.begin(O::EFFECT);
-        let admitted = Authorized::of(call.principal(), O::ROLE)
-            .and_then(|caller| admission::admit::<O>(self).map(|()| caller));
-        let result = match admitted {
-            Ok(caller) => operation.carry_out(self, &caller).await,
+        let result = match self.admit::<O>(call.principal()) {
+            Ok(reading) => operation.carry_out(&O::Kind::access(reading)).await,
             Err(refused) => Err(refused),
         };
         call.end(O::EFFECT, result.as_ref().map(O::revision));
         result
     }
+
+    /// Admits an operation, or refuses it, whoever the caller is.
+    ///
+    /// # Errors
+    /// [`ControlError::Forbidden`] without the needed role, [`ControlError::NoRoom`] if the operation takes memory
+    /// and memory is short.
+    fn admit<O: Operation>(&self, caller: &Principal) -> Result<Reading, ControlError> {
+        caller.may(O::ROLE)?;
+        if O::TAKES_MEMORY {
+            self.room_for(0)?;
+        }
+        Ok(Reading::new(self, caller))
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,50 +1,33 @@
 //! Operations that show status, counters, events, drops, traces and captures.
 
-use crate::ControlError;
+use std::collections::HashMap;
+
+use millrace_packet::DropReason;
+use millrace_pipeline::{
+    DropQuery, DroppedPacket, MOST_TRACED, ObservationCommand, Snapshot, TraceOrder, trace,
+};
+use millrace_telemetry::{EventPage, EventQuery};
+use millrace_units::PortId;
+
 use crate::events::Events;
-use crate::observe::capture::Capture;
-use crate::observe::capture::CaptureRequest;
-use crate::observe::last_drops::DropCursor;
-use crate::observe::last_drops::view;
-use crate::observe::trace::Journeys;
-use crate::observe::trace::TIME;
-use crate::observe::trace::TraceRequest;
-use crate::observe::trace::TraceTime;
-use crate::operation::Authorized;
-use crate::operation::Effect;
-use crate::operation::Operation;
+use crate::observe::capture::{Capture, CaptureRequest};
+use crate::observe::last_drops::{DropCursor, view};
+use crate::observe::trace::{Journeys, TIME, TraceRequest, TraceTime};
+use crate::operation::kinds::{Acting, Action, Query, Reading};
+use crate::operation::{Effect, Operation};
 use crate::ports::device::time_of_day;
 use crate::ports::device_drops_now;
-use crate::router::Inner;
-use crate::router::Router;
+use crate::router::{Router, Seen};
 use crate::settings::Progress;
 use crate::settings::Waiting;
-use crate::show;
 use crate::show::KernelShare;
-use crate::view::ApplyingView;
-use crate::view::DropView;
-use crate::view::DroppedView;
-use crate::view::MemoryView;
-use crate::view::MirrorView;
-use crate::view::PluginInterfaceView;
-use crate::view::StatusView;
-use crate::view::SummaryView;
-use crate::view::TraceView;
-use crate::view::TurnsView;
+use crate::view::{
+    ApplyingView, Cleared, DropView, DroppedView, MemoryView, MirrorView, PluginInterfaceView, StatusView,
+    SummaryView, TraceView, TurnsView,
+};
 use crate::workers::ask::Ask;
 use crate::workers::crash_capture::crashes;
-use millrace_packet::DropReason;
-use millrace_pipeline::DropQuery;
-use millrace_pipeline::DroppedPacket;
-use millrace_pipeline::MOST_TRACED;
-use millrace_pipeline::ObservationCommand;
-use millrace_pipeline::Snapshot;
-use millrace_pipeline::TraceOrder;
-use millrace_pipeline::trace;
-use millrace_telemetry::EventPage;
-use millrace_telemetry::EventQuery;
-use millrace_units::PortId;
-use std::collections::HashMap;
+use crate::{ControlError, show};
 
 /// Starts a trace. Only one trace runs at a time.
 #[derive(Clone, Debug, Default)]
@@ -52,24 +35,21 @@ pub struct StartTrace(pub TraceRequest);
 
 impl Operation for StartTrace {
     type Answer = Trace;
+    type Kind = Action;
     const EFFECT: Effect = Effect::Packets;
     const TAKES_MEMORY: bool = true;
+    const NO_INVERSE: &'static str = "a trace ends by itself";
 
     /// # Errors
     /// Returns an error for an invalid filter, a number out of range, or while another trace is running.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<Trace, ControlError> {
+    async fn carry_out(self, acting: &Acting) -> Result<Trace, ControlError> {
         let Self(request) = self;
-        let in_range = |what: &str, value: u64, most: u64| {
-            let right = (1..=most).contains(&value);
-            let refusal = || ControlError::invalid(format!("{what} {value} is out of range: 1 to {most}"));
-            if right { Ok(value) } else { Err(refusal()) }
-        };
         let count = request.count.unwrap_or(TraceRequest::COUNT);
-        in_range("count", count.into(), MOST_TRACED.into())?;
-        let every = request.every.unwrap_or(1);
-        in_range("every", every.into(), 1 << 20)?;
+        let count = ControlError::in_range("count", count, 1..=MOST_TRACED)?;
+        let every = ControlError::in_range("every", request.every.unwrap_or(1), 1..=1 << 20)?;
         let time = request.time.map_or(TIME, TraceTime::duration);
-        let filter = router.select(request.filter.as_deref())?;
+        let filter = acting.select(request.filter.as_deref())?;
+        let router = acting.router();
         let mut inner = router.lock();
         if inner.observation.tracing.is_some() {
             return Err(ControlError::conflict(
@@ -130,15 +110,17 @@ pub struct StartCapture(pub CaptureRequest);
 
 impl Operation for StartCapture {
     type Answer = Capture;
+    type Kind = Action;
     const EFFECT: Effect = Effect::Packets;
     const TAKES_MEMORY: bool = true;
+    const NO_INVERSE: &'static str = "a capture ends by itself";
 
     /// # Errors
     /// Returns an error for an unknown port, gate or instance, or an invalid filter.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<Capture, ControlError> {
+    async fn carry_out(self, acting: &Acting) -> Result<Capture, ControlError> {
         let Self(request) = self;
-        let filter = router.select(request.filter.as_deref())?;
-        let mut inner = router.lock();
+        let filter = acting.select(request.filter.as_deref())?;
+        let mut inner = acting.router().lock();
         inner.observation.captures += 1;
         let number = inner.observation.captures;
         let workers = inner.workers.len();
@@ -155,11 +137,9 @@ pub struct ListEvents(pub EventQuery);
 
 impl Operation for ListEvents {
     type Answer = EventPage;
-    const EFFECT: Effect = Effect::Look;
+    type Kind = Query;
 
-    /// # Errors
-    /// Returns no error.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<EventPage, ControlError> {
+    async fn carry_out(self, router: &Reading) -> Result<EventPage, ControlError> {
         Ok(router.events().page(&self.0))
     }
 }
@@ -170,11 +150,9 @@ pub struct FollowEvents;
 
 impl Operation for FollowEvents {
     type Answer = Events;
-    const EFFECT: Effect = Effect::Look;
+    type Kind = Query;
 
-    /// # Errors
-    /// Returns no error.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<Events, ControlError> {
+    async fn carry_out(self, router: &Reading) -> Result<Events, ControlError> {
         Ok(router.events().clone())
     }
 }
@@ -184,13 +162,13 @@ impl Operation for FollowEvents {
 pub struct ClearCounters;
 
 impl Operation for ClearCounters {
-    type Answer = ();
+    type Answer = Cleared;
+    type Kind = Action;
     const EFFECT: Effect = Effect::Forwarding;
+    const NO_INVERSE: &'static str = "the earlier counts are lost";
 
-    /// # Errors
-    /// Returns an error if the data plane does not answer.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<(), ControlError> {
-        let mut inner = router.lock();
+    async fn carry_out(self, acting: &Acting) -> Result<Cleared, ControlError> {
+        let mut inner = acting.router().lock();
         inner.workers.clear_counters()?;
         let offsets: HashMap<PortId, KernelShare> = inner
             .model
@@ -200,7 +178,7 @@ impl Operation for ClearCounters {
             .collect();
         let drops = device_drops_now(&inner.model);
         inner.counters.clear(offsets, drops);
-        inner.snapshot().map(|_| ())
+        inner.seen().snapshot().map(|_| Cleared { cleared: true })
     }
 }
 
@@ -216,21 +194,19 @@ pub struct ReadLastDrops {
 
 impl Operation for ReadLastDrops {
     type Answer = (Vec<DroppedView>, DropCursor);
+    type Kind = Query;
     const EFFECT: Effect = Effect::Packets;
 
     /// # Errors
     /// Returns an error for an unknown reason, or if the data plane does not answer.
-    async fn carry_out(
-        self,
-        router: &Router,
-        _: &Authorized<'_>,
-    ) -> Result<(Vec<DroppedView>, DropCursor), ControlError> {
+    async fn carry_out(self, router: &Reading) -> Result<(Vec<DroppedView>, DropCursor), ControlError> {
         let Self { reason, mut cursor } = self;
         let known = || DropReason::ALL.iter().map(|reason| reason.name());
         let find =
             |name| DropReason::from_name(name).ok_or_else(|| ControlError::unknown("reason", name, known()));
         let reason = reason.as_deref().map(find).transpose()?;
-        let mut inner = router.lock();
+        let mut guard = router.lock();
+        let inner = guard.seen();
         cursor.0.resize(inner.workers.len(), 0);
         let unseen = |worker: usize| DropQuery { reason, after: cursor.0[worker] };
         let answers =
@@ -243,7 +219,7 @@ impl Operation for ReadLastDrops {
         dropped.sort_by_key(|(_, packet)| packet.at);
         let origin = time_of_day();
         let views =
-            dropped.iter().map(|(worker, packet)| view(*worker, packet, origin, &inner.model)).collect();
+            dropped.iter().map(|(worker, packet)| view(*worker, packet, origin, inner.model)).collect();
         Ok((views, cursor))
     }
 }
@@ -254,12 +230,11 @@ pub struct GetStatus;
 
 impl Operation for GetStatus {
     type Answer = StatusView;
-    const EFFECT: Effect = Effect::Look;
+    type Kind = Query;
 
-    /// # Errors
-    /// Returns an error if the data plane does not answer.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<StatusView, ControlError> {
-        let mut inner = router.lock();
+    async fn carry_out(self, router: &Reading) -> Result<StatusView, ControlError> {
+        let mut guard = router.lock();
+        let mut inner = guard.seen();
         let snapshot = inner.snapshot()?;
         Ok(status_view(&mut inner, &snapshot))
     }
@@ -271,12 +246,10 @@ pub struct GetSummary;
 
 impl Operation for GetSummary {
     type Answer = SummaryView;
-    const EFFECT: Effect = Effect::Look;
+    type Kind = Query;
 
-    /// # Errors
-    /// Returns an error if the data plane does not answer.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<SummaryView, ControlError> {
-        let (snapshot, shares) = router.lock().snapshot_and_shares()?;
+    async fn carry_out(self, router: &Reading) -> Result<SummaryView, ControlError> {
+        let (snapshot, shares) = router.lock().seen().snapshot_and_shares()?;
         Ok(show::summary(&snapshot, &shares))
     }
 }
@@ -287,14 +260,13 @@ pub struct ListDrops;
 
 impl Operation for ListDrops {
     type Answer = Vec<DropView>;
-    const EFFECT: Effect = Effect::Look;
+    type Kind = Query;
 
-    /// # Errors
-    /// Returns an error if the data plane does not answer.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<Vec<DropView>, ControlError> {
-        let mut inner = router.lock();
+    async fn carry_out(self, router: &Reading) -> Result<Vec<DropView>, ControlError> {
+        let mut guard = router.lock();
+        let mut inner = guard.seen();
         let snapshot = inner.snapshot()?;
-        let mut views = show::drops(&snapshot, &inner.model);
+        let mut views = show::drops(&snapshot, inner.model);
         for view in &mut views {
             view.rate =
                 inner.counters.rates.read(&format!("drop {}", view.reason), view.packets, snapshot.at);
@@ -304,7 +276,7 @@ impl Operation for ListDrops {
 }
 
 /// Returns the view of the daemon's status.
-fn status_view(inner: &mut Inner, snapshot: &Snapshot) -> StatusView {
+fn status_view(inner: &mut Seen<'_>, snapshot: &Snapshot) -> StatusView {
     let mirror = inner.kernel.mirror.as_ref().map(|mirror| {
         let statistics = mirror.statistics();
         MirrorView {

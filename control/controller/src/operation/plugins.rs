@@ -1,27 +1,5 @@
 //! Operations on plugins, their versions, maps and quarantine.
 
-use crate::ControlError;
-use crate::operation::Authorized;
-use crate::operation::Effect;
-use crate::operation::Operation;
-use crate::plugins::enter_plugin;
-use crate::plugins::load::report_loaded;
-use crate::plugins::maps::MOST_SHOWN;
-use crate::plugins::maps::summary;
-use crate::plugins::quarantine::Quarantine;
-use crate::plugins::quarantine::role_to_release;
-use crate::plugins::upgrade::succeed_all;
-use crate::request::NewPlugin;
-use crate::router::Inner;
-use crate::router::Router;
-use crate::show;
-use crate::show::hexadecimal;
-use crate::view::HeldView;
-use crate::view::MapEntryView;
-use crate::view::MapView;
-use crate::view::PluginDetailView;
-use crate::view::PluginView;
-use crate::view::ReleaseView;
 use millrace_config::Role;
 use millrace_plugin::Inheritance;
 use millrace_repository::Held;
@@ -30,17 +8,28 @@ use millrace_units::InstanceId;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::operation::kinds::{Acting, Action, Change, Changing, Query, Reading};
+use crate::operation::{Effect, Operation};
+use crate::plugins::enter_plugin;
+use crate::plugins::load::report_loaded;
+use crate::plugins::maps::{MOST_SHOWN, summary};
+use crate::plugins::quarantine::{Quarantine, role_to_release};
+use crate::plugins::upgrade::succeed_all;
+use crate::request::NewPlugin;
+use crate::router::Inner;
+use crate::show::hexadecimal;
+use crate::view::{HeldView, MapEntryView, MapView, PluginDetailView, PluginView, ReleaseView};
+use crate::{ControlError, show};
+
 /// Lists the available plugins.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ListPlugins;
 
 impl Operation for ListPlugins {
     type Answer = Vec<PluginView>;
-    const EFFECT: Effect = Effect::Look;
+    type Kind = Query;
 
-    /// # Errors
-    /// None so far.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<Vec<PluginView>, ControlError> {
+    async fn carry_out(self, router: &Reading) -> Result<Vec<PluginView>, ControlError> {
         Ok(show::plugins(&router.lock().model))
     }
 }
@@ -54,11 +43,11 @@ pub struct GetPlugin {
 
 impl Operation for GetPlugin {
     type Answer = PluginDetailView;
-    const EFFECT: Effect = Effect::Look;
+    type Kind = Query;
 
     /// # Errors
     /// Returns an error for an unknown plugin.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<PluginDetailView, ControlError> {
+    async fn carry_out(self, router: &Reading) -> Result<PluginDetailView, ControlError> {
         let inner = router.lock();
         let mut view = show::plugin(&inner.model, &self.name)?;
         view.previous = inner.plugins.previous.get(self.name.as_str()).map(|plugin| plugin.version());
@@ -73,18 +62,18 @@ pub struct LoadPlugin(pub NewPlugin);
 
 impl Operation for LoadPlugin {
     type Answer = PluginView;
+    type Kind = Change;
     const EFFECT: Effect = Effect::Code;
-    const TAKES_MEMORY: bool = true;
 
     /// # Errors
     /// Returns an error for an unreadable file, a missing signature that the configuration requires, a file
     /// that is no plugin for this router, a version downgrade, or a name in use. Nothing has changed then.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<PluginView, ControlError> {
+    async fn carry_out(self, router: &Changing) -> Result<PluginView, ControlError> {
         let Self(new) = self;
         // This early check avoids a useless compilation; `to_change` is called again before the plugin is
         // registered.
         drop(router.to_change()?);
-        let loaded = router.read_plugin(&new, None).await;
+        let loaded = router.read_plugin(&new).await;
         let entered = loaded.and_then(|loaded| enter_plugin(&mut router.to_change()?.model, loaded, &new));
         report_loaded(router.events(), &new, &entered);
         entered
@@ -100,11 +89,13 @@ pub struct UnloadPlugin {
 
 impl Operation for UnloadPlugin {
     type Answer = PluginView;
+    type Kind = Change;
     const EFFECT: Effect = Effect::Code;
+    const TAKES_MEMORY: bool = false;
 
     /// # Errors
     /// Returns an error for an unknown plugin, a built-in plugin, or a plugin with instances.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<PluginView, ControlError> {
+    async fn carry_out(self, router: &Changing) -> Result<PluginView, ControlError> {
         let mut guard = router.to_change()?;
         let inner = &mut *guard;
         inner.plugins.unload(&self.name, &mut inner.model, &inner.observation.events)
@@ -112,19 +103,20 @@ impl Operation for UnloadPlugin {
 }
 
 /// Lists the shared maps of an instance, without their entries.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
 pub struct ListInstanceMaps {
     /// Name of the instance.
+    #[serde(rename = "name")]
     pub instance: String,
 }
 
 impl Operation for ListInstanceMaps {
     type Answer = Vec<MapView>;
-    const EFFECT: Effect = Effect::Look;
+    type Kind = Query;
 
     /// # Errors
     /// Returns an error for an unknown instance.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<Vec<MapView>, ControlError> {
+    async fn carry_out(self, router: &Reading) -> Result<Vec<MapView>, ControlError> {
         let inner = router.lock();
         Ok(inner.model.plugins.instance_registry().maps(&self.instance)?.iter().map(summary).collect())
     }
@@ -132,9 +124,10 @@ impl Operation for ListInstanceMaps {
 
 /// Gets a shared map of an instance with up to 4,096 of its entries. The entries of each worker are ordered by
 /// key.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
 pub struct GetInstanceMap {
     /// Name of the instance.
+    #[serde(rename = "name")]
     pub instance: String,
     /// Name of the map.
     pub map: String,
@@ -142,11 +135,11 @@ pub struct GetInstanceMap {
 
 impl Operation for GetInstanceMap {
     type Answer = MapView;
-    const EFFECT: Effect = Effect::Look;
+    type Kind = Query;
 
     /// # Errors
     /// Returns an error for an unknown instance or map.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<MapView, ControlError> {
+    async fn carry_out(self, router: &Reading) -> Result<MapView, ControlError> {
         let map = router.lock().model.plugins.instance_registry().map_named(&self.instance, &self.map)?;
         let mut view = summary(&map);
         for worker in 0..map.counts().len() {
@@ -171,11 +164,9 @@ pub struct ListQuarantine;
 
 impl Operation for ListQuarantine {
     type Answer = Vec<HeldView>;
-    const EFFECT: Effect = Effect::Look;
+    type Kind = Query;
 
-    /// # Errors
-    /// None.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<Vec<HeldView>, ControlError> {
+    async fn carry_out(self, router: &Reading) -> Result<Vec<HeldView>, ControlError> {
         let inner = router.lock();
         let is_here = |held: &Held| {
             inner.model.plugins.plugin_of(&held.instance).is_ok_and(|plugin| plugin.name() == held.plugin)
@@ -193,7 +184,7 @@ impl Operation for ListQuarantine {
 
 /// Releases an instance from quarantine, whatever the reason: the instance restarts with its settings. If no
 /// such instance exists, removes the entry, so that the instance can be created normally.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
 pub struct ReleaseInstance {
     /// Name of the instance.
     pub name: String,
@@ -201,15 +192,17 @@ pub struct ReleaseInstance {
 
 impl Operation for ReleaseInstance {
     type Answer = ReleaseView;
+    type Kind = Action;
     const EFFECT: Effect = Effect::Forwarding;
+    const NO_INVERSE: &'static str = "the code of the instance has run again";
 
     /// # Errors
     /// Returns an error if no instance of that name is in quarantine, if the instance can't start, or if the
     /// disk refuses. Returns [`ControlError::Forbidden`] for a role below `admin` if code without a sandbox
     /// would run again.
-    async fn carry_out(self, router: &Router, caller: &Authorized<'_>) -> Result<ReleaseView, ControlError> {
-        let (name, role) = (self.name.as_str(), caller.least());
-        let mut guard = router.to_change()?;
+    async fn carry_out(self, acting: &Acting) -> Result<ReleaseView, ControlError> {
+        let (name, role) = (self.name.as_str(), acting.caller().least());
+        let mut guard = acting.router().to_change()?;
         let inner = &mut *guard;
         let mut quarantine = Quarantine { model: &mut inner.model, workers: &mut inner.workers };
         match quarantine.model.plugins.instance(name) {

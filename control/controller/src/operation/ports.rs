@@ -1,46 +1,31 @@
 //! Operations on ports, neighbours, hardware and router-wide settings.
 
-use crate::ControlError;
-use crate::RouterSettings;
-use crate::configuration::ports::PortSettings;
-use crate::configuration::ports::plan_port;
-use crate::configuration::single::checked;
-use crate::configuration::single::own_settings;
-use crate::configuration::single::plan_forgetting;
-use crate::configuration::single::plan_neighbour;
-use crate::configuration::single::plan_settings;
-use crate::events::utc_now;
-use crate::model::PortPlan;
-use crate::operation::Authorized;
-use crate::operation::Effect;
-use crate::operation::Operation;
-use crate::ports::PortParts;
-use crate::ports::control_plane;
-use crate::ports::device_drops_now;
-use crate::ports::hardware::Machine;
-use crate::ports::hardware::Parts;
-use crate::ports::neighbours::neighbour_views;
-use crate::request::NewNeighbour;
-use crate::request::OldNeighbour;
-use crate::request::merge_patch::patched_known;
-use crate::request::reading::read_settings;
-use crate::router::Inner;
-use crate::router::Router;
-use crate::view::ControlPlaneView;
-use crate::view::CountersView;
-use crate::view::HardwareView;
-use crate::view::NeighbourView;
-use crate::view::PortView;
-use millrace_config::Change;
-use millrace_config::Config;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
 use millrace_packet::ClassCounts;
 use millrace_units::Message;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Map;
-use serde_json::Value;
-use std::collections::BTreeMap;
-use std::net::IpAddr;
+use serde_json::{Map, Value};
+
+use crate::background::blocking;
+use crate::configuration::ports::{PortSettings, plan_port};
+use crate::configuration::single::{
+    own_settings, plan_control_plane, plan_forgetting, plan_neighbour, plan_settings,
+};
+use crate::events::utc_now;
+use crate::model::PortPlan;
+use crate::operation::kinds::{Change, Changing, Query, Reading};
+use crate::operation::{Effect, Operation};
+use crate::ports::hardware::{Machine, Parts};
+use crate::ports::neighbours::neighbour_views;
+use crate::ports::{PortParts, control_plane, device_drops_now};
+use crate::request::reading::read_settings;
+use crate::request::{NewNeighbour, OldNeighbour};
+use crate::router::{Inner, Seen};
+use crate::view::{ControlPlaneView, CountersView, HardwareView, NeighbourView, PortView};
+use crate::{ControlError, RouterSettings};
 
 /// Changes settings of a port while it forwards: `input-weight`, `reverse-path`, and `address` if it has no
 /// kernel device.
@@ -54,13 +39,12 @@ pub struct SetPort {
 
 impl Operation for SetPort {
     type Answer = PortView;
-    const EFFECT: Effect = Effect::Forwarding;
-    const TAKES_MEMORY: bool = true;
+    type Kind = Change;
 
     /// # Errors
     /// Returns an error for an unknown port, other settings, or values out of range. Nothing has changed
     /// then.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<PortView, ControlError> {
+    async fn carry_out(self, router: &Changing) -> Result<PortView, ControlError> {
         let Self { name, changes } = self;
         let settings: PortSettings = read_settings("the request", changes).map_err(|error| {
             ControlError::invalid(
@@ -76,10 +60,12 @@ impl Operation for SetPort {
                     ),
             )
         })?;
-        let port = name.clone();
-        router.change(move |inner| Ok((vec![plan_port(&inner.model, &port, settings)?], ()))).await?;
-        let found = port_views(&mut router.lock())?.into_iter().find(|port| port.name == name);
-        found.ok_or_else(|| ControlError::System("the port was removed in the meantime".into()))
+        let plan = move |inner: &mut Inner| Ok((vec![plan_port(&inner.model, &name, settings)?], name));
+        let answer = |inner: &mut Inner, name: String| {
+            let found = port_views(&mut inner.seen())?.into_iter().find(|port| port.name == name);
+            found.ok_or_else(|| ControlError::System(format!("port {name:?} is changed, but has no view")))
+        };
+        router.change(plan, answer).await
     }
 }
 
@@ -89,12 +75,10 @@ pub struct ListPorts;
 
 impl Operation for ListPorts {
     type Answer = Vec<PortView>;
-    const EFFECT: Effect = Effect::Look;
+    type Kind = Query;
 
-    /// # Errors
-    /// Returns an error if the data plane does not answer.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<Vec<PortView>, ControlError> {
-        port_views(&mut router.lock())
+    async fn carry_out(self, router: &Reading) -> Result<Vec<PortView>, ControlError> {
+        port_views(&mut router.lock().seen())
     }
 }
 
@@ -104,16 +88,15 @@ pub struct GetCounters;
 
 impl Operation for GetCounters {
     type Answer = CountersView;
-    const EFFECT: Effect = Effect::Look;
+    type Kind = Query;
 
-    /// # Errors
-    /// Returns an error if the data plane does not answer.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<CountersView, ControlError> {
-        let mut inner = router.lock();
-        let snapshot = inner.counters()?;
+    async fn carry_out(self, router: &Reading) -> Result<CountersView, ControlError> {
+        let mut guard = router.lock();
+        let mut inner = guard.seen();
+        let snapshot = inner.light_snapshot()?;
         let counters = |plan: &PortPlan| {
             let (share, on_death) = (inner.share(plan.id), inner.supervision.death.of_port(plan.id));
-            PortParts { devices: &inner.devices, share, on_death }.counters(plan, &snapshot)
+            PortParts { devices: inner.devices, share, on_death }.counters(plan, &snapshot)
         };
         let ports = inner.model.ports.iter().map(counters).collect();
         Ok(CountersView {
@@ -130,16 +113,10 @@ pub struct ListNeighbours;
 
 impl Operation for ListNeighbours {
     type Answer = Vec<NeighbourView>;
-    const EFFECT: Effect = Effect::Look;
+    type Kind = Query;
 
-    /// # Errors
-    /// Returns an error if the data plane does not answer.
-    async fn carry_out(
-        self,
-        router: &Router,
-        _: &Authorized<'_>,
-    ) -> Result<Vec<NeighbourView>, ControlError> {
-        neighbours(&mut router.lock())
+    async fn carry_out(self, router: &Reading) -> Result<Vec<NeighbourView>, ControlError> {
+        neighbours(&mut router.lock().seen())
     }
 }
 
@@ -149,20 +126,19 @@ pub struct GetHardware;
 
 impl Operation for GetHardware {
     type Answer = HardwareView;
-    const EFFECT: Effect = Effect::Look;
+    type Kind = Query;
 
     /// # Errors
     /// Returns an error if the kernel can't be queried.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<HardwareView, ControlError> {
+    async fn carry_out(self, router: &Reading) -> Result<HardwareView, ControlError> {
         let (threads, devices) = {
             let inner = router.lock();
             let threads: Vec<i32> = inner.workers.watched().iter().map(|one| one.thread.as_raw()).collect();
             (threads, inner.devices.kernel.values().map(|device| device.ifindex).collect::<Vec<_>>())
         };
         // The kernel may answer slowly, so it is queried on a blocking thread without the lock.
-        let asked = tokio::task::spawn_blocking(move || Machine::ask(threads, devices)).await;
-        let machine =
-            asked.map_err(|error| ControlError::system("ask the kernel for the hardware", error))?;
+        let ask = move || Ok(Machine::ask(threads, devices));
+        let machine = blocking("ask the kernel for the hardware", ask).await?;
         let inner = router.lock();
         let parts = Parts { model: &inner.model, devices: &inner.devices, workers: inner.workers.len() };
         Ok(parts.describe(machine))
@@ -175,12 +151,10 @@ pub struct GetControlPlane;
 
 impl Operation for GetControlPlane {
     type Answer = ControlPlaneView;
-    const EFFECT: Effect = Effect::Look;
+    type Kind = Query;
 
-    /// # Errors
-    /// Returns an error if the data plane does not answer.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<ControlPlaneView, ControlError> {
-        control_plane_view(&mut router.lock())
+    async fn carry_out(self, router: &Reading) -> Result<ControlPlaneView, ControlError> {
+        control_plane_view(&mut router.lock().seen())
     }
 }
 
@@ -193,22 +167,16 @@ pub struct SetControlPlane {
 
 impl Operation for SetControlPlane {
     type Answer = ControlPlaneView;
+    type Kind = Change;
     const EFFECT: Effect = Effect::Protection;
+    const TAKES_MEMORY: bool = false;
 
     /// # Errors
     /// Returns an error for unknown settings or rates out of range. Nothing has changed then.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<ControlPlaneView, ControlError> {
+    async fn carry_out(self, router: &Changing) -> Result<ControlPlaneView, ControlError> {
         let Self { changes } = self;
-        router
-            .change(move |inner| {
-                let from = inner.model.control_plane.clone();
-                let to = patched_known("setting of the control plane", &from, &changes)?;
-                let to = checked(Config { control_plane: to, ..Config::default() })?.control_plane;
-                let change = Change::ControlPlane { from: Box::new(from.clone()), to: Box::new(to.clone()) };
-                Ok((if from == to { Vec::new() } else { vec![change] }, ()))
-            })
-            .await?;
-        control_plane_view(&mut router.lock())
+        let plan = move |inner: &mut Inner| Ok((plan_control_plane(&inner.model, &changes)?, ()));
+        router.change(plan, |inner, ()| control_plane_view(&mut inner.seen())).await
     }
 }
 
@@ -218,11 +186,9 @@ pub struct GetSettings;
 
 impl Operation for GetSettings {
     type Answer = RouterSettings;
-    const EFFECT: Effect = Effect::Look;
+    type Kind = Query;
 
-    /// # Errors
-    /// Returns no error at present.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<RouterSettings, ControlError> {
+    async fn carry_out(self, router: &Reading) -> Result<RouterSettings, ControlError> {
         Ok(own_settings(&router.lock().model).router)
     }
 }
@@ -236,21 +202,23 @@ pub struct SetSettings {
 
 impl Operation for SetSettings {
     type Answer = RouterSettings;
+    type Kind = Change;
     const EFFECT: Effect = Effect::Protection;
-    const TAKES_MEMORY: bool = true;
 
     /// # Errors
     /// Returns an error for unknown settings, values out of range, or settings that need a restart. Nothing
     /// has changed then.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<RouterSettings, ControlError> {
+    async fn carry_out(self, router: &Changing) -> Result<RouterSettings, ControlError> {
         let Self { changes } = self;
         let confirms_death = changes.get("on-death").is_some_and(|value| !value.is_null());
-        router.change(move |inner| Ok((plan_settings(&inner.model, &changes)?, ()))).await?;
-        let mut inner = router.lock();
-        if confirms_death {
-            inner.supervision.death.confirm();
-        }
-        Ok(own_settings(&inner.model).router)
+        let plan = move |inner: &mut Inner| Ok((plan_settings(&inner.model, &changes)?, ()));
+        let answer = move |inner: &mut Inner, ()| {
+            if confirms_death {
+                inner.supervision.death.confirm();
+            }
+            Ok(own_settings(&inner.model).router)
+        };
+        router.change(plan, answer).await
     }
 }
 
@@ -263,18 +231,15 @@ pub struct AddNeighbour(
 
 impl Operation for AddNeighbour {
     type Answer = NeighbourView;
-    const EFFECT: Effect = Effect::Forwarding;
-    const TAKES_MEMORY: bool = true;
+    type Kind = Change;
 
     /// # Errors
     /// Returns an error for an unknown port, a kernel port, or a neighbour that is already static. Nothing
     /// has changed then.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<NeighbourView, ControlError> {
+    async fn carry_out(self, router: &Changing) -> Result<NeighbourView, ControlError> {
         let Self(new) = self;
-        let (port, address) = (new.port.clone(), new.address);
-        router.change(move |inner| Ok((vec![plan_neighbour(&inner.model, &new)?], ()))).await?;
-        let found = find_neighbour(router, &port, address)?;
-        found.ok_or_else(|| ControlError::System("the neighbour was removed in the meantime".into()))
+        let plan = move |inner: &mut Inner| Ok((vec![plan_neighbour(&inner.model, &new)?], new));
+        router.change(plan, |inner, new| find_neighbour(&mut inner.seen(), &new.port, new.address)).await
     }
 }
 
@@ -287,66 +252,57 @@ pub struct RemoveNeighbour(
 
 impl Operation for RemoveNeighbour {
     type Answer = NeighbourView;
-    const EFFECT: Effect = Effect::Forwarding;
+    type Kind = Change;
+    const TAKES_MEMORY: bool = false;
 
     /// # Errors
     /// Returns an error if there is no such static neighbour. Nothing has changed then.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<NeighbourView, ControlError> {
+    async fn carry_out(self, router: &Changing) -> Result<NeighbourView, ControlError> {
         let Self(old) = self;
-        let before = find_neighbour(router, &old.port, old.address)?;
-        router.change(move |inner| Ok((vec![plan_forgetting(&inner.model, &old)?], ()))).await?;
-        before.ok_or_else(|| ControlError::System("the neighbour is removed, but its view is missing".into()))
+        let plan = move |inner: &mut Inner| {
+            let change = plan_forgetting(&inner.model, &old)?;
+            Ok((vec![change], find_neighbour(&mut inner.seen(), &old.port, old.address)?))
+        };
+        router.change(plan, |_, before| Ok(before)).await
     }
 }
 
 /// Returns the views of all ports.
-///
-/// # Errors
-/// Returns an error if the data plane does not answer.
-fn port_views(inner: &mut Inner) -> Result<Vec<PortView>, ControlError> {
+fn port_views(inner: &mut Seen<'_>) -> Result<Vec<PortView>, ControlError> {
     let snapshot = inner.snapshot()?;
-    let plans = inner.model.ports.clone();
+    let plans = &inner.model.ports;
     let view = |plan: &PortPlan| {
         let (share, on_death) = (inner.share(plan.id), inner.supervision.death.of_port(plan.id));
-        let parts = PortParts { devices: &inner.devices, share, on_death };
+        let parts = PortParts { devices: inner.devices, share, on_death };
         parts.view(plan, &snapshot, &mut inner.counters.rates)
     };
     let mut views: Vec<_> = plans.iter().map(view).collect();
-    let dropped = inner.counters.device_drops(device_drops_now(&inner.model));
-    for (view, plan) in views.iter_mut().zip(plans.iter()) {
+    let dropped = inner.counters.device_drops(device_drops_now(inner.model));
+    for (view, plan) in views.iter_mut().zip(plans) {
         view.device_drops = dropped.get(&plan.id).copied().unwrap_or_default();
     }
     Ok(views)
 }
 
 /// Returns the views of all neighbours.
-///
-/// # Errors
-/// Returns an error if the data plane does not answer.
-fn neighbours(inner: &mut Inner) -> Result<Vec<NeighbourView>, ControlError> {
+fn neighbours(inner: &mut Seen<'_>) -> Result<Vec<NeighbourView>, ControlError> {
     let snapshot = inner.snapshot()?;
-    Ok(neighbour_views(&snapshot, &inner.model, &inner.devices, &inner.kernel))
+    Ok(neighbour_views(&snapshot, inner.model, inner.devices, inner.kernel))
 }
 
-/// Returns the neighbour with this address at a port; `None` if there is none.
+/// Returns the static neighbour with this address at a port.
 ///
 /// # Errors
-/// Returns an error if the data plane does not answer.
-fn find_neighbour(
-    router: &Router,
-    port: &str,
-    address: IpAddr,
-) -> Result<Option<NeighbourView>, ControlError> {
-    let (neighbours, address) = (neighbours(&mut router.lock())?, address.to_string());
-    Ok(neighbours.into_iter().find(|one| one.port == port && one.address == address))
+/// Returns an error if the data plane does not answer, or does not know the neighbour.
+fn find_neighbour(inner: &mut Seen<'_>, port: &str, address: IpAddr) -> Result<NeighbourView, ControlError> {
+    let (neighbours, address) = (neighbours(inner)?, address.to_string());
+    let found = neighbours.into_iter().find(|one| one.port == port && one.address == address);
+    found.ok_or_else(|| ControlError::System(format!("static neighbour {address} at {port:?} has no view")))
 }
 
 /// Returns the view of control-plane policing.
-///
-/// # Errors
-/// Returns an error if the data plane does not answer.
-fn control_plane_view(inner: &mut Inner) -> Result<ControlPlaneView, ControlError> {
-    let snapshot = inner.counters()?;
+fn control_plane_view(inner: &mut Seen<'_>) -> Result<ControlPlaneView, ControlError> {
+    let snapshot = inner.light_snapshot()?;
     let mut ports = BTreeMap::new();
     for plan in &inner.model.ports {
         let mut counts: ClassCounts = inner.share(plan.id).classes;

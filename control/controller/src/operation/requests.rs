@@ -3,10 +3,8 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use millrace_config::SchedulerNode;
 use millrace_plugin_abi::{Request, RequestKinds};
 use serde::Deserialize;
-use serde_json::{Map, Value};
 
 use crate::ControlError;
 use crate::operation::{
@@ -14,7 +12,7 @@ use crate::operation::{
     Principal, RemoveFilters, RemoveRoute, RemoveSchedulerNode, SetQueue, SetSchedulerNode, Unbind,
 };
 use crate::request::reading::read;
-use crate::request::{NewBinding, NewFilter, NewRoute, NodeRemoval};
+use crate::request::{NewFilter, NodeRemoval};
 use crate::router::Router;
 
 /// Request of a plugin: a JSON object with one key.
@@ -26,33 +24,23 @@ enum PluginRequest {
     /// Removes filters and bindings by their ids.
     RemoveFilters(Vec<u64>),
     /// Adds a route.
-    AddRoute(NewRoute),
+    AddRoute(AddRoute),
     /// Removes the route to a prefix.
     RemoveRoute(String),
     /// Creates an instance.
-    CreateInstance {
-        plugin: String,
-        name: String,
-        #[serde(default)]
-        settings: Map<String, Value>,
-    },
+    CreateInstance(CreateInstance),
     /// Frees an instance.
     FreeInstance(String),
     /// Binds an instance.
-    Bind(NewBinding),
+    Bind(Bind),
     /// Removes a binding.
-    Unbind { instance: String, gate: String, filter: String },
+    Unbind(Unbind),
     /// Sends an instance a control message.
-    Control {
-        instance: String,
-        message: String,
-        #[serde(default)]
-        arguments: Map<String, Value>,
-    },
+    Control(ControlInstance),
     /// Adds a node to the scheduler of a port.
-    AddNode { port: String, node: Box<SchedulerNode> },
+    AddNode(Box<AddSchedulerNode>),
     /// Changes settings of a node.
-    SetNode { port: String, node: String, settings: Map<String, Value> },
+    SetNode(SetSchedulerNode),
     /// Removes a node; its queued packets move to leaf `to`, or are dropped.
     RemoveNode {
         port: String,
@@ -61,13 +49,7 @@ enum PluginRequest {
         to: Option<String>,
     },
     /// Changes settings of a queue, or of a flow's queue in it.
-    SetQueue {
-        port: String,
-        queue: String,
-        #[serde(default)]
-        flow: Option<String>,
-        settings: Map<String, Value>,
-    },
+    SetQueue(SetQueue),
 }
 
 impl PluginRequest {
@@ -140,34 +122,22 @@ async fn serve_request(router: &Router, caller: &Call, request: &Request) -> Res
     match PluginRequest::read(request)? {
         PluginRequest::AddFilter(new) => router.execute(caller, AddFilter(new)).await.map(drop),
         PluginRequest::RemoveFilters(ids) => router.execute(caller, RemoveFilters { ids }).await.map(drop),
-        PluginRequest::AddRoute(new) => router.execute(caller, AddRoute(new)).await.map(drop),
+        PluginRequest::AddRoute(new) => router.execute(caller, new).await.map(drop),
         PluginRequest::RemoveRoute(to) => router.execute(caller, RemoveRoute { to }).await.map(drop),
-        PluginRequest::CreateInstance { plugin, name, settings } => {
-            router.execute(caller, CreateInstance { plugin, name, settings }).await.map(drop)
-        }
+        PluginRequest::CreateInstance(new) => router.execute(caller, new).await.map(drop),
         PluginRequest::FreeInstance(name) => router.execute(caller, FreeInstance { name }).await.map(drop),
-        PluginRequest::Bind(new) => router.execute(caller, Bind(new)).await.map(drop),
-        PluginRequest::Unbind { instance, gate, filter } => {
-            router.execute(caller, Unbind { instance, gate, filter }).await.map(drop)
-        }
-        PluginRequest::Control { instance, message, arguments } => {
-            router.execute(caller, ControlInstance { instance, message, arguments }).await.map(drop)
-        }
-        PluginRequest::AddNode { port, node } => {
-            router.execute(caller, AddSchedulerNode { port, node: *node }).await.map(drop)
-        }
-        PluginRequest::SetNode { port, node: name, settings: changes } => {
-            router.execute(caller, SetSchedulerNode { port, name, changes }).await.map(drop)
-        }
+        PluginRequest::Bind(new) => router.execute(caller, new).await.map(drop),
+        PluginRequest::Unbind(old) => router.execute(caller, old).await.map(drop),
+        PluginRequest::Control(message) => router.execute(caller, message).await.map(drop),
+        PluginRequest::AddNode(node) => router.execute(caller, *node).await.map(drop),
+        PluginRequest::SetNode(changes) => router.execute(caller, changes).await.map(drop),
         PluginRequest::RemoveNode { port, node, to } => {
             // Filters are never removed with the node: if one would lose its queue, the request is
             // refused.
             let removal = NodeRemoval { to, with_filters: false };
             router.execute(caller, RemoveSchedulerNode { port, node, removal }).await.map(drop)
         }
-        PluginRequest::SetQueue { port, queue, flow, settings: changes } => {
-            router.execute(caller, SetQueue { port, queue, flow, changes }).await
-        }
+        PluginRequest::SetQueue(changes) => router.execute(caller, changes).await,
     }
 }
 

@@ -1,31 +1,21 @@
 //! Operations on routes.
 
-use crate::ControlError;
-use crate::Page;
-use crate::PageQuery;
-use crate::Wrong;
-use crate::configuration::lists::Numbered;
-use crate::configuration::lists::try_removals;
-use crate::configuration::lists::try_routes;
-use crate::operation::Authorized;
-use crate::operation::Effect;
-use crate::operation::Operation;
-use crate::request::NewRoute;
-use crate::request::RouteQuery;
-use crate::router::Inner;
-use crate::router::Router;
-use crate::routes::changes::parse_prefix;
-use crate::routes::changes::parse_route;
-use crate::routes::list::listed;
-use crate::routes::list::parse_cursor;
-use crate::show;
-use crate::view::RouteView;
+use std::net::IpAddr;
+
 use ipnet::IpNet;
-use millrace_config::Change;
 use millrace_host::PrefixRange;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use std::net::IpAddr;
+
+use crate::configuration::lists::{Numbered, try_removals, try_routes};
+use crate::operation::Operation;
+use crate::operation::kinds::{Change, Changing, Query, Reading};
+use crate::request::{NewRoute, RouteQuery};
+use crate::router::Inner;
+use crate::routes::changes::{parse_prefix, parse_route};
+use crate::routes::list::listed;
+use crate::view::RouteView;
+use crate::{ControlError, Page, PageQuery, Wrong, show};
 
 /// Adds a route. When the operation has succeeded, the next packet uses the route.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -36,17 +26,16 @@ pub struct AddRoute(
 
 impl Operation for AddRoute {
     type Answer = RouteView;
-    const EFFECT: Effect = Effect::Forwarding;
-    const TAKES_MEMORY: bool = true;
+    type Kind = Change;
 
     /// # Errors
     /// Returns an error for a prefix with host bits, unknown ports, next hops in no subnet of a port, a
     /// prefix with a configured route, or a refusal by the kernel. Nothing has changed then.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<RouteView, ControlError> {
+    async fn carry_out(self, router: &Changing) -> Result<RouteView, ControlError> {
         let route = parse_route(&self.0)?;
         let prefix = *route.to.value();
-        router.change_route(Change::AddRoute(route)).await?;
-        router.lock().route_views().added(prefix)
+        router.change_route(millrace_config::Change::AddRoute(route)).await?;
+        router.lock().seen().route_views().added(prefix)
     }
 }
 
@@ -60,23 +49,24 @@ pub struct RemoveRoute {
 
 impl Operation for RemoveRoute {
     type Answer = RouteView;
-    const EFFECT: Effect = Effect::Forwarding;
+    type Kind = Change;
+    const TAKES_MEMORY: bool = false;
 
     /// # Errors
     /// Returns an error if there is no such route, or if it is not a configured route; the error then names
     /// its owner.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<RouteView, ControlError> {
+    async fn carry_out(self, router: &Changing) -> Result<RouteView, ControlError> {
         let prefix = parse_prefix(&self.to)?;
         let (view, route) = {
-            let inner = router.lock();
-            let views = inner.route_views();
+            let mut inner = router.lock();
+            let seen = inner.seen();
+            let views = seen.route_views();
+            let route = views.ours(prefix)?;
             let view = views.installed(prefix).or_else(|| views.of_prefix(prefix));
-            let wanted = || Some(show::wanted_route(inner.model.routes.get(&prefix)?, &inner.model));
-            let view = view.or_else(wanted);
-            (view, views.ours(prefix)?)
+            (view.unwrap_or_else(|| show::wanted_route(&route, seen.model)), route)
         };
-        router.change_route(Change::RemoveRoute(route)).await?;
-        view.ok_or_else(|| ControlError::System("the route is removed, but its view is missing".into()))
+        router.change_route(millrace_config::Change::RemoveRoute(route)).await?;
+        Ok(view)
     }
 }
 
@@ -90,21 +80,21 @@ pub struct LookupRoute {
 
 impl Operation for LookupRoute {
     type Answer = RouteView;
-    const EFFECT: Effect = Effect::Look;
+    type Kind = Query;
 
     /// # Errors
     /// Returns an error for an invalid address, if there is no route, or if the data plane does not answer.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<RouteView, ControlError> {
+    async fn carry_out(self, router: &Reading) -> Result<RouteView, ControlError> {
         let wrong = |_| ControlError::invalid(format!("{:?} is not an IP address", self.address));
         let address: IpAddr = self.address.parse().map_err(wrong)?;
         let mut guard = router.lock();
-        let inner = &mut *guard;
+        let inner = guard.seen();
         let (Some(mut route), Some((prefix, _))) =
             (inner.route_views().to_address(address), inner.routes.table.prefix_of(address))
         else {
             return Err(ControlError::not_found(format!("no route to {address}")));
         };
-        let accounts = inner.routes.table.count(&[prefix], &mut inner.workers)?;
+        let accounts = inner.routes.table.count(&[prefix], inner.workers)?;
         route.queues = accounts.into_iter().flatten().next().as_ref().map(show::queues);
         Ok(route)
     }
@@ -119,21 +109,20 @@ pub struct ListRoutes(
 
 impl Operation for ListRoutes {
     type Answer = Page<RouteView>;
-    const EFFECT: Effect = Effect::Look;
+    type Kind = Query;
 
     /// # Errors
     /// Returns an error for an invalid prefix, limit or cursor, or if the data plane does not answer.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<Page<RouteView>, ControlError> {
+    async fn carry_out(self, router: &Reading) -> Result<Page<RouteView>, ControlError> {
         let RouteQuery { within, limit, cursor } = self.0;
         let within = within.as_deref().map(parse_prefix).transpose()?;
-        let after = cursor.as_deref().map(parse_cursor).transpose()?;
-        let range = PrefixRange { after, within };
         let query = PageQuery { limit, cursor };
+        let range = PrefixRange { after: query.after()?, within };
         let mut guard = router.lock();
-        let inner = &mut *guard;
+        let inner = guard.seen();
         let mut page = listed(&inner.route_views(), range, &query)?;
         let prefixes: Vec<IpNet> = page.rows.iter().map(|(prefix, _)| *prefix).collect();
-        let accounts = inner.routes.table.count(&prefixes, &mut inner.workers)?;
+        let accounts = inner.routes.table.count(&prefixes, inner.workers)?;
         for ((_, view), account) in page.rows.iter_mut().zip(accounts) {
             view.queues = account.as_ref().map(show::queues);
         }
@@ -148,15 +137,14 @@ pub struct AddRoutes(pub Vec<NewRoute>);
 
 impl Operation for AddRoutes {
     type Answer = usize;
-    const EFFECT: Effect = Effect::Forwarding;
-    const TAKES_MEMORY: bool = true;
+    type Kind = Change;
 
     /// Returns the number of added routes.
     ///
     /// # Errors
     /// Returns [`ControlError::List`] with the faulty entries, for the reasons of
     /// [`AddRoute`](crate::operation::AddRoute).
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<usize, ControlError> {
+    async fn carry_out(self, router: &Changing) -> Result<usize, ControlError> {
         let try_all = |inner: &mut Inner, routes: Numbered<millrace_config::Route>, wrong: &mut Wrong| {
             try_routes(&inner.model, &inner.routes, routes, wrong)
         };
@@ -171,16 +159,17 @@ pub struct RemoveRoutes(pub Vec<String>);
 
 impl Operation for RemoveRoutes {
     type Answer = usize;
-    const EFFECT: Effect = Effect::Forwarding;
+    type Kind = Change;
+    const TAKES_MEMORY: bool = false;
 
     /// Returns the number of removed routes.
     ///
     /// # Errors
     /// Returns [`ControlError::List`] with the faulty entries, for the reasons of
     /// [`RemoveRoute`](crate::operation::RemoveRoute).
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<usize, ControlError> {
+    async fn carry_out(self, router: &Changing) -> Result<usize, ControlError> {
         let try_all = |inner: &mut Inner, prefixes: Numbered<IpNet>, wrong: &mut Wrong| {
-            try_removals(&inner.route_views(), prefixes, wrong)
+            try_removals(&inner.seen().route_views(), prefixes, wrong)
         };
         router.make_list(self.0, |to| parse_prefix(&to), try_all, |_, changes| changes.len()).await
     }
@@ -196,24 +185,21 @@ pub struct ReplaceRoute(
 
 impl Operation for ReplaceRoute {
     type Answer = RouteView;
-    const EFFECT: Effect = Effect::Forwarding;
-    const TAKES_MEMORY: bool = true;
+    type Kind = Change;
 
     /// # Errors
     /// Returns the errors of [`AddRoute`](crate::operation::AddRoute), except for an existing configured
     /// route. Nothing has changed then.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<RouteView, ControlError> {
+    async fn carry_out(self, router: &Changing) -> Result<RouteView, ControlError> {
         let to = parse_route(&self.0)?;
         let prefix: IpNet = *to.to.value();
-        router
-            .change(move |inner| {
-                let change = match inner.model.routes.get(&prefix).cloned() {
-                    Some(from) => Change::SetRoute { from, to },
-                    None => Change::AddRoute(to),
-                };
-                Ok((vec![change], ()))
-            })
-            .await?;
-        router.lock().route_views().added(prefix)
+        let plan = move |inner: &mut Inner| {
+            let change = match inner.model.routes.get(&prefix).cloned() {
+                Some(from) => millrace_config::Change::SetRoute { from, to },
+                None => millrace_config::Change::AddRoute(to),
+            };
+            Ok((vec![change], ()))
+        };
+        router.change(plan, move |inner, ()| inner.seen().route_views().added(prefix)).await
     }
 }

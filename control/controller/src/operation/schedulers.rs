@@ -1,43 +1,29 @@
 //! Operations on schedulers and queues.
 
+use std::collections::HashMap;
+
+use millrace_classify::CompiledSelection;
+use millrace_config::{Scheduler, SchedulerKind, SchedulerNode, one_flow};
+use millrace_packet::FlowKey;
+use millrace_pipeline::{FlowCommand, FlowQueueReport, FlowReport};
+use millrace_units::{PortId, QueueId};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
 use crate::ControlError;
 use crate::model::packets::parse_packet;
 use crate::model::schedulers::unless_empty;
-use crate::operation::Authorized;
-use crate::operation::Effect;
 use crate::operation::Operation;
+use crate::operation::kinds::{Change, Changing, Query, Reading};
 use crate::request::NodeRemoval;
-use crate::request::merge_patch::all_known;
-use crate::request::merge_patch::patched;
-use crate::router::Inner;
-use crate::router::Router;
-use crate::schedulers::node_changes;
+use crate::request::merge_patch::{all_known, patched};
+use crate::router::{Inner, Seen};
 use crate::schedulers::node_changes::SETTINGS;
 use crate::schedulers::node_removal::plan_removal;
-use crate::schedulers::queues::flow_queue_reports;
-use crate::schedulers::queues::flow_queue_view;
-use crate::schedulers::queues::queues_of;
-use crate::schedulers::queues::tell_reserved;
-use crate::schedulers::schedule;
+use crate::schedulers::queues::{flow_queue_reports, flow_queue_view, queues_of, tell_reserved};
 use crate::schedulers::view::SchedulerViews;
-use crate::view::FlowQueueView;
-use crate::view::QueueView;
-use crate::view::RemovedNodeView;
-use crate::view::SchedulerView;
-use millrace_classify::CompiledSelection;
-use millrace_config::Scheduler;
-use millrace_config::SchedulerKind;
-use millrace_config::SchedulerNode;
-use millrace_config::one_flow;
-use millrace_packet::FlowKey;
-use millrace_pipeline::FlowCommand;
-use millrace_pipeline::FlowQueueReport;
-use millrace_pipeline::FlowReport;
-use millrace_units::PortId;
-use millrace_units::QueueId;
-use serde_json::Map;
-use serde_json::Value;
-use std::collections::HashMap;
+use crate::schedulers::{node_changes, schedule};
+use crate::view::{FlowQueueView, QueueView, RemovedNodeView, SchedulerView};
 
 /// Reads the scheduler settings of a port; `None` where it has no scheduler.
 #[derive(Clone, Debug)]
@@ -48,11 +34,11 @@ pub struct GetSchedulerSettings {
 
 impl Operation for GetSchedulerSettings {
     type Answer = Option<Scheduler>;
-    const EFFECT: Effect = Effect::Look;
+    type Kind = Query;
 
     /// # Errors
     /// Returns an error for an unknown port.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<Option<Scheduler>, ControlError> {
+    async fn carry_out(self, router: &Reading) -> Result<Option<Scheduler>, ControlError> {
         let inner = router.lock();
         let id = inner.model.port(&self.port)?.id;
         Ok(inner.model.schedulers.of(id).cloned())
@@ -61,7 +47,8 @@ impl Operation for GetSchedulerSettings {
 
 /// Adds a node to the scheduler of a port; the first node creates the scheduler. After the answer, the next
 /// packet meets the node.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct AddSchedulerNode {
     /// Name of the port.
     pub port: String,
@@ -71,43 +58,44 @@ pub struct AddSchedulerNode {
 
 impl Operation for AddSchedulerNode {
     type Answer = SchedulerView;
-    const EFFECT: Effect = Effect::Forwarding;
-    const TAKES_MEMORY: bool = true;
+    type Kind = Change;
 
     /// # Errors
     /// Returns an error for an unknown port or an invalid node: promises above the link's rate, an unknown
     /// parent, settings out of range.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<SchedulerView, ControlError> {
+    async fn carry_out(self, router: &Changing) -> Result<SchedulerView, ControlError> {
         let Self { port, node } = self;
         let mut inner = router.to_change()?;
         let id = inner.change_scheduler(&port, None, |scheduler| {
             scheduler.node.push(node);
             Ok(())
         })?;
-        scheduler_view(&mut inner, id)
+        scheduler_view(&mut inner.seen(), id)
     }
 }
 
 /// Changes settings of a node of a port's scheduler; `under` moves it to another parent. A leaf may become
 /// another kind of leaf, and keeps its packets.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SetSchedulerNode {
     /// Name of the port.
     pub port: String,
     /// Name of the node.
+    #[serde(rename = "node")]
     pub name: String,
     /// Changed settings; `null` removes a setting.
+    #[serde(rename = "settings")]
     pub changes: Map<String, Value>,
 }
 
 impl Operation for SetSchedulerNode {
     type Answer = SchedulerView;
-    const EFFECT: Effect = Effect::Forwarding;
-    const TAKES_MEMORY: bool = true;
+    type Kind = Change;
 
     /// # Errors
     /// Returns an error for an unknown port or node, or invalid settings. Nothing has changed then.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<SchedulerView, ControlError> {
+    async fn carry_out(self, router: &Changing) -> Result<SchedulerView, ControlError> {
         set_node(router, &self.port, &self.name, &self.changes)
     }
 }
@@ -124,13 +112,12 @@ pub struct SetScheduler {
 
 impl Operation for SetScheduler {
     type Answer = SchedulerView;
-    const EFFECT: Effect = Effect::Forwarding;
-    const TAKES_MEMORY: bool = true;
+    type Kind = Change;
 
     /// # Errors
     /// Returns an error if there is no scheduler, for a rate below the promises of its nodes, or for an
     /// unknown leaf or setting.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<SchedulerView, ControlError> {
+    async fn carry_out(self, router: &Changing) -> Result<SchedulerView, ControlError> {
         let Self { port, changes } = self;
         if changes.contains_key("node") {
             return Err(ControlError::invalid(
@@ -149,7 +136,7 @@ impl Operation for SetScheduler {
             *scheduler = patched(unless_empty(scheduler, &port)?, &changes)?;
             Ok(())
         })?;
-        scheduler_view(&mut inner, id)
+        scheduler_view(&mut inner.seen(), id)
     }
 }
 
@@ -159,12 +146,10 @@ pub struct ListQueues;
 
 impl Operation for ListQueues {
     type Answer = Vec<QueueView>;
-    const EFFECT: Effect = Effect::Look;
+    type Kind = Query;
 
-    /// # Errors
-    /// Returns an error if the data plane does not answer.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<Vec<QueueView>, ControlError> {
-        queue_views(&mut router.lock())
+    async fn carry_out(self, router: &Reading) -> Result<Vec<QueueView>, ControlError> {
+        queue_views(&mut router.lock().seen())
     }
 }
 
@@ -179,13 +164,13 @@ pub struct GetQueue {
 
 impl Operation for GetQueue {
     type Answer = QueueView;
-    const EFFECT: Effect = Effect::Look;
+    type Kind = Query;
 
     /// # Errors
     /// Returns an error for an unknown port or queue, or if the data plane does not answer.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<QueueView, ControlError> {
+    async fn carry_out(self, router: &Reading) -> Result<QueueView, ControlError> {
         let Self { port, queue } = self;
-        let mut view = queue_view(&mut router.lock(), &port, &queue)?;
+        let mut view = queue_view(&mut router.lock().seen(), &port, &queue)?;
         if view.node.kind == SchedulerKind::FlowQueues.name() {
             view.flows = flow_queues(router, &port, &queue, view.node.id).await?;
         }
@@ -194,7 +179,8 @@ impl Operation for GetQueue {
 }
 
 /// Changes settings of a queue of a port, or of a flow's queue in it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SetQueue {
     /// Name of the port.
     pub port: String,
@@ -203,17 +189,17 @@ pub struct SetQueue {
     /// Description of a packet of a flow; the settings then apply to the queue of this flow.
     pub flow: Option<String>,
     /// Changed settings; `null` removes a setting.
+    #[serde(rename = "settings")]
     pub changes: Map<String, Value>,
 }
 
 impl Operation for SetQueue {
     type Answer = ();
-    const EFFECT: Effect = Effect::Forwarding;
-    const TAKES_MEMORY: bool = true;
+    type Kind = Change;
 
     /// # Errors
     /// Returns an error for an unknown port or queue, or invalid settings. Nothing has changed then.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<(), ControlError> {
+    async fn carry_out(self, router: &Changing) -> Result<(), ControlError> {
         let Self { port, queue, flow, changes } = self;
         let Some(flow) = flow else { return set_node(router, &port, &queue, &changes).map(drop) };
         // Long texts are parsed without the lock.
@@ -251,21 +237,20 @@ pub struct RemoveSchedulerNode {
 
 impl Operation for RemoveSchedulerNode {
     type Answer = RemovedNodeView;
-    const EFFECT: Effect = Effect::Forwarding;
+    type Kind = Change;
+    const TAKES_MEMORY: bool = false;
 
     /// # Errors
     /// Returns an error if there is no such node, if the given leaf doesn't stay, or if filters would be left
     /// without a queue.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<RemovedNodeView, ControlError> {
+    async fn carry_out(self, router: &Changing) -> Result<RemovedNodeView, ControlError> {
         let Self { port, node, removal } = self;
-        router
-            .change(move |inner| {
-                let (changes, filters) =
-                    plan_removal(&inner.model, &mut inner.workers, &port, &node, &removal)?;
-                let NodeRemoval { to, with_filters } = removal;
-                Ok((changes, RemovedNodeView { port, node, to, with_filters, filters }))
-            })
-            .await
+        let plan = move |inner: &mut Inner| {
+            let (changes, filters) = plan_removal(&inner.model, &mut inner.workers, &port, &node, &removal)?;
+            let NodeRemoval { to, with_filters } = removal;
+            Ok((changes, RemovedNodeView { port, node, to, with_filters, filters }))
+        };
+        router.change(plan, |_, removed| Ok(removed)).await
     }
 }
 
@@ -275,16 +260,10 @@ pub struct ListSchedulers;
 
 impl Operation for ListSchedulers {
     type Answer = Vec<SchedulerView>;
-    const EFFECT: Effect = Effect::Look;
+    type Kind = Query;
 
-    /// # Errors
-    /// Returns an error if the data plane does not answer.
-    async fn carry_out(
-        self,
-        router: &Router,
-        _: &Authorized<'_>,
-    ) -> Result<Vec<SchedulerView>, ControlError> {
-        scheduler_views(&mut router.lock())
+    async fn carry_out(self, router: &Reading) -> Result<Vec<SchedulerView>, ControlError> {
+        scheduler_views(&mut router.lock().seen())
     }
 }
 
@@ -293,7 +272,7 @@ impl Operation for ListSchedulers {
 /// # Errors
 /// Returns the errors of [`SetSchedulerNode`].
 fn set_node(
-    router: &Router,
+    router: &Changing,
     port: &str,
     name: &str,
     changes: &Map<String, Value>,
@@ -306,32 +285,29 @@ fn set_node(
     let mut inner = router.to_change()?;
     let id = inner
         .change_scheduler(port, None, |scheduler| node_changes::set_node(scheduler, port, name, changes))?;
-    scheduler_view(&mut inner, id)
+    scheduler_view(&mut inner.seen(), id)
 }
 
 /// Returns the view of the scheduler of a port.
-fn scheduler_view(inner: &mut Inner, port: PortId) -> Result<SchedulerView, ControlError> {
+fn scheduler_view(inner: &mut Seen<'_>, port: PortId) -> Result<SchedulerView, ControlError> {
     let snapshot = inner.snapshot()?;
     views(inner).of(port, &snapshot)
 }
 
 /// Returns the views of all ports' schedulers.
-///
-/// # Errors
-/// Returns an error if the data plane does not answer.
-fn scheduler_views(inner: &mut Inner) -> Result<Vec<SchedulerView>, ControlError> {
+fn scheduler_views(inner: &mut Seen<'_>) -> Result<Vec<SchedulerView>, ControlError> {
     let snapshot = inner.snapshot()?;
     views(inner).all(&snapshot)
 }
 
 /// Returns the parts of the router that know of schedulers.
-fn views(inner: &mut Inner) -> SchedulerViews<'_> {
-    let Inner { model, devices, kernel, workers, queueing, .. } = inner;
+fn views<'a>(inner: &'a mut Seen<'_>) -> SchedulerViews<'a> {
+    let Seen { model, devices, kernel, workers, queueing, .. } = inner;
     SchedulerViews { model, devices, kernel, workers, rates: &mut queueing.rates }
 }
 
 /// Returns the views of all queues, without the queues of single flows.
-fn queue_views(inner: &mut Inner) -> Result<Vec<QueueView>, ControlError> {
+fn queue_views(inner: &mut Seen<'_>) -> Result<Vec<QueueView>, ControlError> {
     Ok(scheduler_views(inner)?.into_iter().flat_map(queues_of).collect())
 }
 
@@ -339,7 +315,7 @@ fn queue_views(inner: &mut Inner) -> Result<Vec<QueueView>, ControlError> {
 ///
 /// # Errors
 /// Returns an error for an unknown port or queue, or if the data plane does not answer.
-fn queue_view(inner: &mut Inner, port: &str, queue: &str) -> Result<QueueView, ControlError> {
+fn queue_view(inner: &mut Seen<'_>, port: &str, queue: &str) -> Result<QueueView, ControlError> {
     inner.model.port(port)?;
     let mut of_port: Vec<QueueView> =
         queue_views(inner)?.into_iter().filter(|view| view.port == port).collect();
@@ -351,7 +327,7 @@ fn queue_view(inner: &mut Inner, port: &str, queue: &str) -> Result<QueueView, C
 
 /// Returns the queues of flows in a leaf of a port.
 async fn flow_queues(
-    router: &Router,
+    router: &Reading,
     port: &str,
     queue: &str,
     leaf: u16,
@@ -361,8 +337,8 @@ async fn flow_queues(
     loop {
         let more = {
             let mut guard = router.lock();
-            let inner = &mut *guard;
-            flow_queue_reports(&inner.model, &mut inner.workers, id, QueueId(leaf), reports.len())?
+            let inner = guard.seen();
+            flow_queue_reports(inner.model, inner.workers, id, QueueId(leaf), reports.len())?
         };
         if more.is_empty() {
             break;

@@ -14,7 +14,8 @@ use serde_json::{Map, Value, json};
 use crate::ControlError;
 use crate::events::Events;
 use crate::model::Model;
-use crate::operation::{Authorized, Effect, Operation};
+use crate::operation::kinds::{Acting, Action};
+use crate::operation::{Effect, Operation};
 use crate::plugins::load::{admit, log, note_loaded, remember, take_back};
 use crate::plugins::upgrade::{Succeeded, handed_on, succeed_all};
 use crate::request::{NewPlugin, Upgrade};
@@ -36,15 +37,18 @@ pub struct UpgradePlugin {
 
 impl Operation for UpgradePlugin {
     type Answer = UpgradeView;
+    type Kind = Action;
     const EFFECT: Effect = Effect::Code;
     const TAKES_MEMORY: bool = true;
+    const NO_INVERSE: &'static str = "the earlier version is restored by a rollback of the plugin";
 
     /// # Errors
     /// Returns the errors of [`LoadPlugin`](super::LoadPlugin), and an error for a file of another plugin, for
     /// settings or state that the new version refuses, and for differences found in a trial. The old version
     /// continues then.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<UpgradeView, ControlError> {
+    async fn carry_out(self, acting: &Acting) -> Result<UpgradeView, ControlError> {
         let Self { name, upgrade } = self;
+        let router = acting.router();
         let upgraded = upgrade_to_file(router, &name, &upgrade).await;
         log(&upgrade.path, upgraded.as_ref().map(|_| (name.as_str(), "as an upgrade")));
         if let Ok(view) = &upgraded {
@@ -64,14 +68,16 @@ pub struct RollBackPlugin {
 
 impl Operation for RollBackPlugin {
     type Answer = UpgradeView;
+    type Kind = Action;
     const EFFECT: Effect = Effect::Code;
+    const NO_INVERSE: &'static str = "the later version is loaded from its file again";
 
     /// # Errors
     /// Returns an error for an unknown plugin, a plugin without an earlier version, or instances that can't
     /// be replaced.
-    async fn carry_out(self, router: &Router, _: &Authorized<'_>) -> Result<UpgradeView, ControlError> {
+    async fn carry_out(self, acting: &Acting) -> Result<UpgradeView, ControlError> {
         let name = self.name.as_str();
-        let mut inner = router.to_change()?;
+        let mut inner = acting.router().to_change()?;
         inner.model.plugins.plugin_named(name)?;
         let Some(previous) = inner.plugins.previous.get(name).cloned() else {
             let held = inner.quarantine().of_plugin(name)?;
@@ -79,7 +85,7 @@ impl Operation for RollBackPlugin {
         };
         let view = inner.replace(&previous, Inheritance::Tried)?;
         inner.model.repository.rolled_back(name);
-        note_version(router.events(), EventKind::PluginRolledBack, &view);
+        note_version(acting.events(), EventKind::PluginRolledBack, &view);
         Ok(view)
     }
 }

@@ -191,10 +191,9 @@ impl HostLevel {
                 let thread = std::thread::Builder::new().name("host-level".to_owned());
                 thread.spawn(move || run(&received, &said, limits))
             };
-            let failed =
-                |error: String| ControlError::system("start the thread of the host companions", error);
-            let begun = Privileges::Files.apart(begin).map_err(|error| failed(error.to_string()))?;
-            let thread = begun.map_err(|error| failed(error.to_string()))?;
+            let what = "start the thread of the host companions";
+            let begun = Privileges::Files.apart(begin).map_err(|error| ControlError::system(what, error))?;
+            let thread = begun.map_err(|error| ControlError::system(what, error))?;
             self.running = Some(Running { commands, thread });
         }
         self.running().ok_or_else(gone)

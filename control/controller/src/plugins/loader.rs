@@ -93,9 +93,9 @@ impl Loader {
         let settings = state.sandbox;
         // The sandbox has a thread that only counts time and needs no privileges.
         let made = Privileges::Files.apart(|| Sandbox::new(settings));
-        let failed = |error: String| ControlError::system("create the sandbox for plugins", error);
-        let sandbox = made.map_err(|error| failed(error.to_string()))?;
-        let sandbox = sandbox.map_err(|error| failed(error.to_string()))?;
+        let what = "create the sandbox for plugins";
+        let sandbox = made.map_err(|error| ControlError::system(what, error))?;
+        let sandbox = sandbox.map_err(|error| ControlError::system(what, error))?;
         let compiler = Compiler::new(sandbox, state.compiling.clone());
         Ok(state.compiler.insert(compiler).clone())
     }

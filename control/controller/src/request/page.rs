@@ -1,6 +1,7 @@
 //! Long lists, split into pages.
 
 use std::borrow::Cow;
+use std::str::FromStr;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
@@ -57,12 +58,20 @@ impl PageQuery {
 
     /// Returns the maximum number of entries of the page.
     pub fn most(&self) -> Result<usize, ControlError> {
-        match self.limit {
-            Some(limit) if !(1..=MOST).contains(&limit) => {
-                Err(ControlError::invalid(format!("limit {limit} is out of range: give 1 to {MOST}")))
-            }
-            limit => Ok(limit.unwrap_or(MOST)),
-        }
+        ControlError::in_range("limit", self.limit.unwrap_or(MOST), 1..=MOST)
+    }
+
+    /// Returns the key in the cursor, after which the page starts; `None` for the first page.
+    ///
+    /// # Errors
+    /// A cursor that is no such key.
+    pub(crate) fn after<K: FromStr>(&self) -> Result<Option<K>, ControlError> {
+        let wrong = |cursor: &str| {
+            ControlError::invalid(format!(
+                "cursor {cursor:?} is invalid: use the cursor of the previous page, or none"
+            ))
+        };
+        self.cursor.as_deref().map(|cursor| cursor.parse().map_err(|_| wrong(cursor))).transpose()
     }
 
     /// Returns the requested page of a list, ordered by unique keys.

@@ -4,7 +4,6 @@ use super::Inner;
 use crate::filters::gates::Gates;
 use crate::plugins::quarantine::Quarantine;
 use crate::routes::configured::ConfiguredRoutes;
-use crate::routes::views::RouteViews;
 
 impl Inner {
     pub fn gates(&mut self) -> Gates<'_> {
@@ -18,10 +17,5 @@ impl Inner {
     pub fn configured_routes(&mut self) -> ConfiguredRoutes<'_> {
         let Self { model, routes, kernel, devices, observation, .. } = self;
         ConfiguredRoutes { model, routes, kernel, devices, events: &observation.events }
-    }
-
-    pub fn route_views(&self) -> RouteViews<'_> {
-        let Self { model, routes, kernel, devices, .. } = self;
-        RouteViews { model, routes, kernel, devices }
     }
 }

@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use millrace_host::{HostNextHop, HostRoute, OwnRoute, RouteKind};
 
 use crate::ControlError;
-use crate::model::Model;
+use crate::model::{Model, in_no_subnet};
 use crate::ports::devices::{Devices, PortsByDevice};
 use crate::request::NewRoute;
 use crate::routes::from_kernel;
@@ -38,12 +38,13 @@ pub(super) fn own_route(
         plans.into_iter().find_map(|plan| devices.kernel.get(&plan.id)).map(|device| device.ifindex)
     };
     let hop = |gateway: Option<std::net::IpAddr>, ifindex: Option<u32>| {
-        let ifindex = ifindex.ok_or_else(|| {
-            let problem = match &route.port {
-                Some(port) => format!("port {:?} has no device now", &**port),
-                None => "its next hop is in no subnet of a port: give its `port` as well".to_owned(),
-            };
-            ControlError::invalid(format!("route {:?}: {problem}", route.to.written()))
+        let ifindex = ifindex.ok_or_else(|| match &route.port {
+            Some(port) => ControlError::invalid(format!(
+                "route {:?}: port {:?} has no device now",
+                route.to.written(),
+                &**port
+            )),
+            None => in_no_subnet(route),
         })?;
         let onlink = named.is_some() && gateway.is_some();
         Ok(HostNextHop { ifindex, gateway, weight: 1, onlink, dead: false, encap: false })

@@ -34,7 +34,7 @@ impl Base {
         overrides: &Overrides,
         runs: &Arc<Config>,
     ) -> Result<Vec<Draft>, ControlError> {
-        let newest = store.last_good().map_err(ControlError::refused)?;
+        let newest = store.last_good()?;
         let newest = newest.map(|(_, text)| text);
         let known = self.revision.is_some() || newest.as_ref() == Some(&self.draft.text);
         let (mut missing, newest) = match newest.filter(|_| known) {

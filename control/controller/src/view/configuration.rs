@@ -32,6 +32,20 @@ pub struct ConfigurationView {
     pub pending: Option<Pending>,
 }
 
+/// File with the running configuration written into it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Saved {
+    /// Text of the file.
+    pub text: String,
+}
+
+/// Confirmed revision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Confirmed {
+    /// Number of the revision.
+    pub revision: u64,
+}
+
 /// Changes from the running configuration to another one.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DifferenceView {

@@ -21,6 +21,13 @@ pub struct StepView {
     pub text: String,
 }
 
+/// Result of flushing flows.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct Flushed {
+    /// Number of flushed flows.
+    pub flushed: u64,
+}
+
 /// List of flows.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FlowsView {

@@ -8,6 +8,13 @@ use serde::Serialize;
 
 use super::{Pending, PluginInterfaceView};
 
+/// Result of clearing the counters.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct Cleared {
+    /// Always `true`.
+    pub cleared: bool,
+}
+
 /// Packet totals of the router.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SummaryView {

@@ -115,9 +115,9 @@ impl Watchdog {
         let (stop, stopped) = channel();
         let body = move || watch.go_on(&stopped);
         let begin = || std::thread::Builder::new().name("watchdog".to_owned()).spawn(body);
-        let failed = |error: String| ControlError::system("start the watchdog's thread", error);
-        let begun = Privileges::Files.apart(begin).map_err(|error| failed(error.to_string()))?;
-        begun.map_err(|error| failed(error.to_string()))?;
+        let what = "start the watchdog's thread";
+        let begun = Privileges::Files.apart(begin).map_err(|error| ControlError::system(what, error))?;
+        begun.map_err(|error| ControlError::system(what, error))?;
         Ok(Self { _stop: stop })
     }
 }

@@ -79,7 +79,7 @@ async fn apply(router: &Router, text: &str) -> Result<Vec<String>, ControlError>
 
 async fn save(router: &Router, text: &str, force: bool) -> Result<String, ControlError> {
     let order = Save { text: Some(text.to_owned()), origin: Some("router.toml".into()), force };
-    ask(router, order).await
+    ask(router, order).await.map(|saved| saved.text)
 }
 
 async fn add_filter(router: &Router, filter: &str) {
@@ -93,7 +93,7 @@ async fn running(router: &Router) -> String {
 }
 
 async fn compare(router: &Router, text: &str) -> DifferenceView {
-    let comparison = CompareConfiguration { text: text.to_owned(), origin: "text".to_owned() };
+    let comparison = CompareConfiguration { text: Some(text.to_owned()), origin: Some("text".to_owned()) };
     ask(router, comparison).await.unwrap()
 }
 
@@ -112,7 +112,7 @@ async fn apply_waiting(router: &Router, text: &str) -> u64 {
 }
 
 async fn confirm(router: &Router, revision: Option<u64>) -> Result<u64, ControlError> {
-    ask(router, Confirm { revision }).await
+    ask(router, Confirm { revision }).await.map(|confirmed| confirmed.revision)
 }
 
 async fn keep(router: &Router, order: Keep, role: Role) -> Result<Revision, ControlError> {

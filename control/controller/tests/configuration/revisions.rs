@@ -1,6 +1,6 @@
 //! Revisions: which of them there are, which one runs, and how a rollback returns to them.
 
-use millrace_controller::operation::{CompareWithBase, SetQueue, SetScheduler, SetSchedulerNode};
+use millrace_controller::operation::{CompareConfiguration, SetQueue, SetScheduler, SetSchedulerNode};
 use millrace_controller::{EventKind, EventQuery};
 
 use super::*;
@@ -14,7 +14,7 @@ fn single_commands_are_differences_and_a_revision_reverts_them() {
         let changes = object(serde_json::json!({"rate": "1mbit"}));
         let (port, queue, flow) = ("wan".into(), "flows".into(), Some(flow.into()));
         ask(&router, SetQueue { port, queue, flow, changes }).await.unwrap();
-        let difference = ask(&router, CompareWithBase).await.unwrap();
+        let difference = ask(&router, CompareConfiguration::default()).await.unwrap();
         assert_eq!(
             difference.changes,
             [
@@ -135,7 +135,7 @@ fn a_change_of_several_commands_counts_alike_in_differences_revisions_and_events
         ask(&router, SetScheduler { port: "wan".into(), changes: rate.clone() }).await.unwrap();
         let (port, name) = ("wan".into(), "flows".into());
         ask(&router, SetSchedulerNode { port, name, changes: rate }).await.unwrap();
-        let count = ask(&router, CompareWithBase).await.unwrap().changes.len();
+        let count = ask(&router, CompareConfiguration::default()).await.unwrap().changes.len();
         assert_eq!(count, 2);
         apply(&router, BASE).await.unwrap();
         let revisions = revisions(&router).await;
@@ -183,7 +183,7 @@ fn file_equal_to_the_running_configuration_becomes_a_revision_if_the_newest_diff
         assert_eq!((view.revision, view.changes.len()), (Some(3), 0));
         let newest = revision(&router, 3).await;
         assert_eq!((newest.text, newest.revision.comment.as_deref()), (file.clone(), Some("why")));
-        assert!(ask(&router, CompareWithBase).await.unwrap().changes.is_empty());
+        assert!(ask(&router, CompareConfiguration::default()).await.unwrap().changes.is_empty());
         // Applying the same text again changes nothing.
         apply(&router, &file).await.unwrap();
         assert_eq!(numbers().await.collect::<Vec<_>>(), [(3, true), (2, false), (1, false)]);

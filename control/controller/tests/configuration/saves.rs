@@ -1,6 +1,6 @@
 //! Saved configurations become revisions, and entries written into a file by hand are not overwritten.
 
-use millrace_controller::operation::CompareWithBase;
+use millrace_controller::operation::CompareConfiguration;
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn saved_configuration_is_a_revision_and_the_base_of_differences() {
             // Saving the same text again adds no revision.
             let kept = keep(&router, order(&text), Role::Operator).await.unwrap();
             assert_eq!((kept.number, kept.comment.as_deref()), (2, Some("saved")));
-            assert!(ask(&router, CompareWithBase).await.unwrap().changes.is_empty());
+            assert!(ask(&router, CompareConfiguration::default()).await.unwrap().changes.is_empty());
         }
         assert_eq!(revision(&router, 2).await.text, text);
         let runs = revisions(&router).await.into_iter().find(|one| one.runs).unwrap();

@@ -91,7 +91,7 @@ async fn explain(router: &Router, packet: &str) -> Result<Vec<GateExplanationVie
 }
 
 async fn flush_flows(router: &Router, filter: &str) -> Result<u64, ControlError> {
-    ask(router, FlushFlows { filter: Some(filter.to_owned()) }).await
+    ask(router, FlushFlows { filter: Some(filter.to_owned()) }).await.map(|done| done.flushed)
 }
 
 async fn remove_route(router: &Router, to: &str) -> Result<RouteView, ControlError> {

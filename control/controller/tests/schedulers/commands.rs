@@ -157,7 +157,7 @@ proptest! {
                 let read = Config::parse(&text, "saved").map_err(|error| error.to_string());
                 let checked = read.and_then(|config| check(&config).map_err(|error| error.to_string()));
                 assert!(checked.is_ok(), "step {number}, {step:?}, {done:?}: {checked:?}\n{text}");
-                let comparison = CompareConfiguration { text: text.clone(), origin: "saved".to_owned() };
+                let comparison = CompareConfiguration { text: Some(text.clone()), origin: Some("saved".to_owned()) };
                 let difference = ask(&router, comparison).await.unwrap();
                 assert!(difference.changes.is_empty(), "step {number}, {step:?}: {difference:?}\n{text}");
             }

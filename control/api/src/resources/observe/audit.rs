@@ -1,44 +1,20 @@
-//! Audit log: records changes and reads of packets, and serves the resource `/audit`.
+//! Audit log: records changes and reads of packets.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::{Extension, Query, Request, State};
 use axum::http::Uri;
 use axum::middleware::Next;
 use axum::response::Response;
-use millrace_controller::operation::ReadAudit;
-use millrace_controller::{AuditEntry, Call, Effect, Principal};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use millrace_controller::{Call, Effect, Principal};
 use serde_json::{Value, json};
 
-use crate::http::extract::Arguments;
-use crate::http::problem::{Detail, Problem};
-use crate::resources::Answer;
-use crate::served::{Served, Session};
+use crate::http::problem::Detail;
+use crate::served::Served;
 
 /// Maximum time that an answer waits until its line is written.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-/// Selection of audit log lines.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Wanted {
-    /// Number of latest lines, 1 to 10,000; 100 by default.
-    #[schemars(range(min = 1, max = 10_000))]
-    last: Option<usize>,
-}
-
-/// Returns the last lines of the audit log, the oldest first.
-pub(crate) async fn audit(session: Session, Arguments(wanted): Arguments<Wanted>) -> Answer<Vec<AuditEntry>> {
-    let last = wanted.last.unwrap_or(100);
-    if !(1..=10_000).contains(&last) {
-        return Err(Problem::bad_request(format!("last = {last} is out of range: give 1 to 10000")));
-    }
-    session.execute(ReadAudit { last }).await.map(Json)
-}
 
 /// Carries out a request as a call of its principal, and has its line written before the answer.
 pub(crate) async fn note(

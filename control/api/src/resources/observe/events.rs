@@ -48,9 +48,7 @@ pub(crate) async fn events(
 ) -> Result<Response, Problem> {
     let Wanted { since, last, limit, .. } = wanted;
     for (name, number) in [("last", last), ("limit", limit)] {
-        if let Some(number) = number.filter(|number| !(1..=10_000).contains(number)) {
-            return Err(Problem::bad_request(format!("{name} = {number} is out of range: give 1 to 10000")));
-        }
+        number.map(|number| ControlError::in_range(name, number, 1..=10_000)).transpose()?;
     }
     let query = EventQuery { since, last, limit, kinds: kinds(wanted.kind.as_deref())? };
     let query = resumed(query, &headers)?;

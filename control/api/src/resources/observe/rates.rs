@@ -86,10 +86,7 @@ pub(crate) async fn rates(
     Arguments(wanted): Arguments<Wanted>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let hz = wanted.hz.unwrap_or(1);
-    if !(1..=MOST_HZ).contains(&hz) {
-        return Err(Problem::bad_request(format!("hz = {hz} is out of range: give 1 to {MOST_HZ}")));
-    }
+    let hz = ControlError::in_range("hz", wanted.hz.unwrap_or(1), 1..=MOST_HZ)?;
     let mut watch = Watch::new(session, hz).await?;
     if accepts_stream(&headers) {
         let Session { served, call } = &watch.session;

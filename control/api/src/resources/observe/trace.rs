@@ -9,9 +9,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
 use millrace_controller::operation::StartTrace;
 use millrace_controller::view::TraceView;
-use millrace_controller::{PacketFile, Trace, TraceRequest, TraceTime};
-use schemars::JsonSchema;
-use serde::Deserialize;
+use millrace_controller::{PacketFile, Trace, TraceRequest};
 use serde_json::{Value, json};
 
 use crate::http::extract::Arguments;
@@ -24,31 +22,15 @@ use crate::served::Session;
 /// Interval between reads of traces.
 const POLL: Duration = Duration::from_millis(20);
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Wanted {
-    /// Filter of the arriving packets; all packets by default.
-    filter: Option<String>,
-    /// Number of packets to trace, 1 to 4,000; 10 by default.
-    #[schemars(range(min = 1, max = 4000))]
-    count: Option<u32>,
-    /// Considers one in this many arriving packets on average; every packet by default.
-    #[schemars(range(min = 1, max = 1_048_576))]
-    every: Option<u32>,
-    /// Time limit of the trace, 1 s to 1 h: `30s`, `10m`; 60 s by default.
-    time: Option<TraceTime>,
-}
-
 /// Traces packets, until there are enough, the time limit passes, the client disconnects, or the router
 /// stops.
 pub(crate) async fn trace(
     session: Session,
-    Arguments(wanted): Arguments<Wanted>,
+    Arguments(request): Arguments<TraceRequest>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let Wanted { filter, count, every, time } = wanted;
     let place = session.served.limits.streams.enter(session.call.principal())?;
-    let tracing = session.execute(StartTrace(TraceRequest { filter, every, count, time })).await?;
+    let tracing = session.execute(StartTrace(request)).await?;
     let running = Running { tracing, ending: Ending(session.served.ending), over: false, told: 0 };
     if accepts_stream(&headers) {
         return Ok(as_events(running, place, messages));

@@ -28,6 +28,31 @@ async fn body_declared_too_long_is_refused_before_arrival() {
 }
 
 #[tokio::test]
+async fn single_object_over_one_mebibyte_is_refused_but_lists_and_configurations_are_read() {
+    let server = Server::start().await;
+    let much = "1,".repeat(1 << 19);
+    let object = format!(r#"{{"unknown": [{much}1]}}"#);
+    for (method, path) in
+        [("POST", "/routes"), ("PUT", "/routes"), ("DELETE", "/routes"), ("POST", "/filters")]
+    {
+        let (status, problem) = server.ask(method, path, object.clone()).await;
+        assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE, "{method} {path}: {problem}");
+        assert!(problem["detail"].as_str().unwrap().contains("is 1048576 bytes"), "{problem}");
+    }
+    // A long object with a whole configuration is refused at its first fault, before its values are read.
+    let (status, problem) = server.ask("POST", "/configuration", object).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    assert!(problem["detail"].as_str().unwrap().contains("unknown field `unknown`"), "{problem}");
+    let (status, problem) = server.ask("POST", "/routes", format!("[{much}1]")).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    assert!(problem["detail"].as_str().unwrap().contains("524289 of 524289 entries"), "{problem}");
+    let text = format!("{CONFIG}#{}", " ".repeat(1 << 20));
+    let applied = server.ask("POST", "/configuration", json!({"text": text}).to_string()).await;
+    assert_eq!(applied.0, StatusCode::OK, "{}", applied.1);
+    server.end().await;
+}
+
+#[tokio::test]
 async fn long_bodies_share_a_memory_budget_and_short_bodies_pass() {
     let server = Server::start().await;
     let socket = server.socket();

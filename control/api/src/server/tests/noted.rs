@@ -59,7 +59,6 @@ async fn change_of_a_client_that_disconnects_is_audited() {
     let slow = axum::Router::new()
         .route("/configuration", never)
         .layer(middleware::from_fn_with_state(served, crate::resources::observe::audit::note))
-        .layer(Extension(crate::http::extract::Longest(1000)))
         .layer(Extension(Principal::user(Some(7), None)));
     let asked = Asked::post("/configuration").header("content-type", "application/json");
     let asked = asked.body(axum::body::Body::from(r#"{"text": "slow"}"#)).unwrap();

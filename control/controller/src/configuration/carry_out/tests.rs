@@ -96,7 +96,7 @@ async fn apply(router: &Router, text: &str) -> Result<Vec<String>, ControlError>
 
 /// Returns the changes that a configuration text would make.
 async fn planned(router: &Router, text: &str) -> Vec<String> {
-    let compared = CompareConfiguration { text: text.to_owned(), origin: "other".to_owned() };
+    let compared = CompareConfiguration { text: Some(text.to_owned()), origin: Some("other".to_owned()) };
     execute(router, compared).await.changes
 }
 

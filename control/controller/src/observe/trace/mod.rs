@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use millrace_config::Time;
 use millrace_pipeline::{TraceEvent, TraceSource, TraceStep};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 pub(crate) use words::with_link;
 
@@ -23,15 +25,18 @@ pub type TraceTime = Time<1_000_000, 3_600_000_000>;
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Selection of packets to trace.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct TraceRequest {
-    /// Filter of the arriving packets; `None` for all packets.
+    /// Filter of the arriving packets; all packets by default.
     pub filter: Option<String>,
-    /// Considers one of this many arriving packets, 1 to 1,048,576; every packet if `None`.
-    pub every: Option<u32>,
-    /// Number of packets to trace, 1 to 4,000; 10 if `None`.
+    /// Number of packets to trace, 1 to 4,000; 10 by default.
+    #[schemars(range(min = 1, max = 4000))]
     pub count: Option<u32>,
-    /// Time limit, after which the trace ends with fewer packets; 60 s if `None`.
+    /// Considers one in this many arriving packets on average; every packet by default.
+    #[schemars(range(min = 1, max = 1_048_576))]
+    pub every: Option<u32>,
+    /// Time limit of the trace, 1 s to 1 h: `30s`, `10m`; 60 s by default.
     pub time: Option<TraceTime>,
 }
 

@@ -40,6 +40,11 @@ impl Effect {
         }
     }
 
+    /// Whether an operation with this effect only reads.
+    pub const fn reads(self) -> bool {
+        matches!(self, Self::Look | Self::Packets | Self::DryRun | Self::ReadAccess)
+    }
+
     /// Whether the audit log records each request, and not only refusals.
     pub const fn is_audited(self) -> bool {
         !matches!(self, Self::Look | Self::ReadAccess)

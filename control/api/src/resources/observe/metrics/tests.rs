@@ -47,7 +47,11 @@ fn text(families: Vec<Family>) -> String {
 fn page_of_a_router() -> String {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let config = Config::parse(include_str!("../../../server/tests/router.toml"), "test.toml").unwrap();
+        let config = Config::parse(
+            include_str!("../../../../../controller/src/operation/tests/router.toml"),
+            "test.toml",
+        )
+        .unwrap();
         let router = millrace_controller::start(config, StartOptions::default()).await.unwrap();
         let page = page(&router, &Principal::router()).await.unwrap();
         router.shutdown().await.unwrap();

@@ -1,0 +1,259 @@
+//! Kinds of operations: queries, changes and actions. The kind of an operation decides what it can reach.
+//!
+//! - A [`Query`] gets [`Reading`], which has no way to a change.
+//! - A [`Change`] gets [`Changing`]. It reaches the configuration only while no transaction runs and no revision
+//!   waits for confirmation, so a rollback undoes no change but its own.
+//! - An [`Action`] gets [`Acting`], the whole router. It says why it has no inverse.
+
+use std::ops::Deref;
+use std::sync::MutexGuard;
+
+use millrace_classify::CompiledSelection;
+use millrace_config as config;
+use millrace_config::Config;
+use millrace_store::AuditLog;
+
+use super::{Effect, Principal};
+use crate::access::tokens::Tokens;
+use crate::configuration::keep::Kept;
+use crate::configuration::lists::Numbered;
+use crate::events::Events;
+use crate::filters::selection::ReadSelection;
+use crate::plugins::load::Loaded;
+use crate::request::NewPlugin;
+use crate::router::{Inner, Router, Seen};
+use crate::view::{DifferenceView, RevisionView, ShadowedView};
+use crate::{ControlError, Wrong};
+
+/// Kind of an operation.
+pub trait Kind {
+    /// Part of the router that operations of the kind can reach.
+    type Access: Send + Sync;
+    /// Effect of most operations of the kind.
+    const EFFECT: Effect;
+    /// Whether most operations of the kind take memory that they do not free at their end.
+    const TAKES_MEMORY: bool;
+    /// Whether the operations of the kind only read; `None` if only some do.
+    const READS: Option<bool>;
+    /// Whether the operations of the kind have an inverse, or need none.
+    const HAS_INVERSE: bool = true;
+
+    /// Returns the access of an admitted operation.
+    fn access(reading: Reading) -> Self::Access;
+}
+
+/// Kind of operations that read: they leave configuration, plugins and packets as they are.
+#[derive(Debug)]
+pub enum Query {}
+
+/// Kind of operations that change the running configuration, and that an inverse change undoes.
+#[derive(Debug)]
+pub enum Change {}
+
+/// Kind of operations without an inverse, each for a reason that it gives.
+#[derive(Debug)]
+pub enum Action {}
+
+impl Kind for Query {
+    type Access = Reading;
+    const EFFECT: Effect = Effect::Look;
+    const TAKES_MEMORY: bool = false;
+    const READS: Option<bool> = Some(true);
+
+    fn access(reading: Reading) -> Reading {
+        reading
+    }
+}
+
+impl Kind for Change {
+    type Access = Changing;
+    const EFFECT: Effect = Effect::Forwarding;
+    const TAKES_MEMORY: bool = true;
+    const READS: Option<bool> = Some(false);
+
+    fn access(reading: Reading) -> Changing {
+        Changing(reading)
+    }
+}
+
+impl Kind for Action {
+    type Access = Acting;
+    // An action that names no effect is left to administrators.
+    const EFFECT: Effect = Effect::Access;
+    const TAKES_MEMORY: bool = false;
+    const READS: Option<bool> = None;
+    const HAS_INVERSE: bool = false;
+
+    fn access(reading: Reading) -> Acting {
+        Acting(reading)
+    }
+}
+
+/// Access of a query: the state of the router, without a way to change it.
+#[derive(Debug)]
+pub struct Reading {
+    router: Router,
+    caller: Principal,
+}
+
+impl Reading {
+    /// Returns the access of a caller whose role suffices. Only [`Router::execute`] may give it to an operation.
+    pub(super) fn new(router: &Router, caller: &Principal) -> Self {
+        Self { router: router.clone(), caller: caller.clone() }
+    }
+
+    /// Returns the caller.
+    pub(crate) fn caller(&self) -> &Principal {
+        &self.caller
+    }
+
+    /// Locks the state for reading.
+    pub(crate) fn lock(&self) -> ReadGuard<'_> {
+        ReadGuard(self.router.lock())
+    }
+
+    /// Returns the event log.
+    pub(crate) fn events(&self) -> &Events {
+        self.router.events()
+    }
+
+    /// Returns the audit log.
+    pub(crate) fn audit(&self) -> AuditLog {
+        self.router.audit()
+    }
+
+    /// Returns the API tokens.
+    pub(crate) fn tokens(&self) -> &Tokens {
+        self.router.tokens()
+    }
+
+    /// Returns the running configuration, unless a transaction is half made.
+    pub(crate) fn whole_running(&self) -> Result<Config, ControlError> {
+        self.router.whole_running()
+    }
+
+    /// Returns the running configuration, with the stored revisions.
+    pub(crate) fn kept(&self) -> (Config, Kept) {
+        (self.router.running(), Kept::of(&self.router))
+    }
+
+    /// Returns all stored revisions, the newest first.
+    pub(crate) fn revisions(&self) -> Result<Vec<RevisionView>, ControlError> {
+        self.router.revisions()
+    }
+
+    /// Returns the changes that a configuration text would make, as commands.
+    pub(crate) async fn difference(&self, text: &str, origin: &str) -> Result<DifferenceView, ControlError> {
+        self.router.difference(text, origin).await
+    }
+
+    /// Refuses a text whose `[plugins]`, `[[plugin]]` or `[api]` differs from the running configuration.
+    pub(crate) async fn unless_privileged(&self, text: &str, origin: &str) -> Result<(), ControlError> {
+        self.router.unless_privileged(text, origin).await
+    }
+
+    /// Returns the filters and bindings that never win, of those whose numbers `is_meant` selects.
+    pub(crate) async fn never_winning(&self, is_meant: impl Fn(u64) -> bool) -> Vec<ShadowedView> {
+        self.router.never_winning(is_meant).await
+    }
+
+    /// Parses and compiles the selection of a request. Parsing and compiling 16 KiB of text takes milliseconds, so
+    /// the lock is held only while port names are looked up.
+    ///
+    /// # Errors
+    /// An invalid filter, an unknown port name.
+    pub(super) fn select(&self, text: Option<&str>) -> Result<Option<CompiledSelection>, ControlError> {
+        let read = ReadSelection::read(text)?;
+        let resolved = read.resolve(&self.lock().model)?;
+        resolved.compile()
+    }
+}
+
+/// Locked state of the router, for reading.
+pub(crate) struct ReadGuard<'a>(MutexGuard<'a, Inner>);
+
+impl ReadGuard<'_> {
+    /// Returns the state with the parts that answer questions to workers.
+    pub fn seen(&mut self) -> Seen<'_> {
+        self.0.seen()
+    }
+}
+
+impl Deref for ReadGuard<'_> {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+/// Access of a change: the state, while no transaction runs and no revision waits for confirmation.
+#[derive(Debug)]
+pub struct Changing(Reading);
+
+impl Deref for Changing {
+    type Target = Reading;
+
+    fn deref(&self) -> &Reading {
+        &self.0
+    }
+}
+
+impl Changing {
+    /// Locks the state for a single change.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Router::to_change`].
+    pub(crate) fn to_change(&self) -> Result<MutexGuard<'_, Inner>, ControlError> {
+        self.router.to_change()
+    }
+
+    /// Makes planned changes as a transaction, as [`Router::change`] does.
+    pub(crate) async fn change<P: Send + 'static, A: Send + 'static>(
+        &self,
+        plan: impl FnOnce(&mut Inner) -> Result<(Vec<config::Change>, P), ControlError> + Send + 'static,
+        answer: impl FnOnce(&mut Inner, P) -> Result<A, ControlError> + Send + 'static,
+    ) -> Result<A, ControlError> {
+        self.router.change(plan, answer).await
+    }
+
+    /// Makes the changes of a list as a transaction, as [`Router::make_list`] does.
+    pub(crate) async fn make_list<T: Send + 'static, U: Send + 'static, R: Send + 'static>(
+        &self,
+        entries: Vec<T>,
+        read: fn(T) -> Result<U, ControlError>,
+        try_all: fn(&mut Inner, Numbered<U>, &mut Wrong) -> Vec<config::Change>,
+        done: fn(&Inner, &[config::Change]) -> R,
+    ) -> Result<R, ControlError> {
+        self.router.make_list(entries, read, try_all, done).await
+    }
+
+    /// Makes a single change of a route.
+    pub(crate) async fn change_route(&self, change: config::Change) -> Result<(), ControlError> {
+        self.router.change_route(change).await
+    }
+
+    /// Loads a plugin file that is to be added.
+    pub(crate) async fn read_plugin(&self, new: &NewPlugin) -> Result<Loaded, ControlError> {
+        self.router.read_plugin(new, None).await
+    }
+}
+
+/// Access of an action: the whole router.
+#[derive(Debug)]
+pub struct Acting(Reading);
+
+impl Deref for Acting {
+    type Target = Reading;
+
+    fn deref(&self) -> &Reading {
+        &self.0
+    }
+}
+
+impl Acting {
+    /// Returns the router.
+    pub(crate) fn router(&self) -> &Router {
+        &self.router
+    }
+}

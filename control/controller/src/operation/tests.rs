@@ -1,0 +1,280 @@
+//! Tests of the execution of operations, and of what their kinds promise.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+
+use millrace_config::Config;
+use millrace_store::Outcome;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, from_value, json};
+use tokio::runtime::Handle;
+
+use super::*;
+use crate::configuration::Save;
+use crate::model::packets::ReadPacket;
+use crate::operation::kinds::{Change, Query};
+use crate::workers::memory_guard::MemoryGuard;
+use crate::{CaptureRequest, FlowQuery, RouteQuery, StartOptions, TraceRequest, start};
+
+/// Configuration with one object of each kind that can be changed.
+const CONFIG: &str = include_str!("tests/router.toml");
+
+async fn started() -> Router {
+    start(Config::parse(CONFIG, "test").unwrap(), StartOptions::default()).await.unwrap()
+}
+
+/// Returns the request in `json`.
+fn read<T: DeserializeOwned>(json: Value) -> T {
+    from_value(json).unwrap()
+}
+
+fn settings(json: Value) -> Map<String, Value> {
+    read(json)
+}
+
+#[tokio::test]
+async fn a_shortage_of_memory_refuses_what_takes_memory_and_nothing_else() {
+    let router = started().await;
+    let own = Principal::router();
+    let route = |to: &str| AddRoute(read(json!({"to": to, "via": ["10.1.0.9"]})));
+    router.execute(&own, route("10.19.0.0/16")).await.unwrap();
+    router.guard_memory(MemoryGuard { has_room: |_| false, recover: || false });
+    let refused = router.execute(&own, route("10.18.0.0/16")).await.unwrap_err();
+    assert!(matches!(refused, ControlError::NoRoom(_)), "{refused}");
+    let to = "10.19.0.0/16".to_owned();
+    router.execute(&own, RemoveRoute { to }).await.unwrap();
+    let left = router.execute(&own, ListRoutes(RouteQuery::default())).await.unwrap().rows;
+    assert!(left.iter().all(|route| !["10.18.0.0/16", "10.19.0.0/16"].contains(&&*route.to)), "{left:?}");
+    router.shutdown().await.unwrap();
+}
+
+/// Executes an operation up to its first pause, and drops it.
+async fn abandon(router: &Router, caller: &impl Caller) {
+    let mut work = pin!(router.execute(caller, FlushFlows::default()));
+    let is_pending = poll_fn(|context| Poll::Ready(work.as_mut().poll(context).is_pending())).await;
+    assert!(is_pending, "the operation pauses before its end");
+}
+
+#[tokio::test]
+async fn an_operation_that_is_dropped_before_its_end_is_recorded_as_abandoned() {
+    let router = started().await;
+    let own = Principal::router();
+    abandon(&router, &own).await;
+    let call = Call::new(&router, own, "DELETE /flows".to_owned(), Effect::Look);
+    abandon(&router, &call).await;
+    drop(call);
+    router.flush_audit().await;
+    let lines = router.audit().last(10).unwrap();
+    let lines: Vec<_> = lines.iter().map(|line| (&*line.operation, line.outcome)).collect();
+    assert_eq!(lines, [("FlushFlows", Outcome::Abandoned), ("DELETE /flows", Outcome::Abandoned)]);
+    router.shutdown().await.unwrap();
+}
+
+async fn is_refused<O: Operation>(router: &Router, operation: O) -> bool {
+    router.execute(&Principal::router(), operation).await.is_err()
+}
+
+/// An invalid filter is refused while another thread holds the lock: parsing takes no lock.
+#[tokio::test]
+async fn selections_are_read_while_the_lock_is_held() {
+    let router = started().await;
+    let mut long = String::from("dport 1");
+    (2..500).for_each(|port| write!(long, " or dport {}", 2 * port).unwrap());
+    let wrong = format!("{long} or nothing");
+    let (done, waits) = std::sync::mpsc::channel();
+    let held = router.lock();
+    let (caller, runtime) = (router.clone(), Handle::current());
+    let asked = std::thread::spawn(move || {
+        let filter = Some(wrong.clone());
+        let capture = CaptureRequest { filter: filter.clone(), ..CaptureRequest::default() };
+        let trace = TraceRequest { filter: filter.clone(), ..TraceRequest::default() };
+        let flows = FlowQuery { filter: filter.clone(), ..FlowQuery::default() };
+        let (port, queue) = ("lan".to_owned(), "q".to_owned());
+        let set_queue = SetQueue { port, queue, flow: filter, changes: Map::new() };
+        let refused = runtime.block_on(async {
+            [
+                is_refused(&caller, StartCapture(capture)).await,
+                is_refused(&caller, StartTrace(trace)).await,
+                is_refused(&caller, ListFlows(flows)).await,
+                is_refused(&caller, Lookup { packet: wrong.clone() }).await,
+                is_refused(&caller, ExplainFilters { packet: wrong.clone() }).await,
+                is_refused(&caller, set_queue).await,
+            ]
+        });
+        done.send(refused).unwrap();
+    });
+    let refused = waits.recv_timeout(std::time::Duration::from_secs(10)).expect("no lock is waited for");
+    assert_eq!(refused, [true; 6]);
+    drop(held);
+    asked.join().unwrap();
+    assert!(ReadPacket::read("proto udp or proto tcp").is_err());
+    router.shutdown().await.unwrap();
+}
+
+/// Returns the names of all operations of a kind, from the sources.
+fn of_kind(kind: &str) -> BTreeSet<String> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/operation");
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let sources = files.filter(|file| file.extension().is_some_and(|extension| extension == "rs"));
+    let text: String = sources.map(|file| std::fs::read_to_string(file).unwrap()).collect();
+    let operations = text.split("\nimpl Operation for ").skip(1);
+    let wanted = operations.filter(|one| {
+        one.lines().take_while(|line| *line != "}").any(|line| line == format!("    type Kind = {kind};"))
+    });
+    wanted.map(|one| one.split_whitespace().next().unwrap().to_owned()).collect()
+}
+
+/// Operations that were tried, and the router at which.
+struct Tried {
+    router: Router,
+    names: BTreeSet<String>,
+}
+
+impl Tried {
+    async fn new() -> Self {
+        Self { router: started().await, names: BTreeSet::new() }
+    }
+
+    fn note<O>(&mut self) -> String {
+        let name = std::any::type_name::<O>().rsplit("::").next().unwrap().to_owned();
+        self.names.insert(name.clone());
+        name
+    }
+
+    fn running(&self) -> String {
+        self.router.running().to_text().unwrap()
+    }
+
+    /// Makes a change, and undoes it by the inverses of what it changed.
+    async fn change<O: Operation<Kind = Change>>(&mut self, operation: O) {
+        let name = self.note::<O>();
+        let before = self.router.running();
+        if let Err(error) = self.router.execute(&Principal::router(), operation).await {
+            assert!(["LoadPlugin", "UnloadPlugin"].contains(&&*name), "{name}: {error}");
+        }
+        let changes = before.difference(&self.router.running()).changes;
+        assert!(!changes.is_empty() || name.ends_with("Plugin"), "{name} changes something");
+        let inverse = changes.into_iter().rev().map(millrace_config::Change::inverse).collect();
+        let undone = self.router.change(move |_| Ok((inverse, ())), |_, ()| Ok(())).await;
+        assert_eq!(undone, Ok(()), "{name}");
+        assert_eq!(self.running(), before.to_text().unwrap(), "{name}");
+    }
+
+    /// Executes a query, which must leave configuration and revision of the router as they are.
+    async fn query<O: Operation<Kind = Query>>(&mut self, operation: O) {
+        let name = self.note::<O>();
+        let before = (self.running(), self.router.lock().settings.base.revision);
+        self.router.execute(&Principal::router(), operation).await.map_or_else(
+            |error| assert!(["GetRevision", "GetInstanceMap"].contains(&&*name), "{name}: {error}"),
+            drop,
+        );
+        assert_eq!((self.running(), self.router.lock().settings.base.revision), before, "{name}");
+        assert!(self.router.to_change().is_ok(), "{name} leaves no transaction");
+    }
+
+    async fn end(self, kind: &str) {
+        assert_eq!(self.names, of_kind(kind));
+        self.router.shutdown().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn the_inverse_of_every_change_restores_the_configuration() {
+    let mut all = Tried::new().await;
+    let name = |name: &str| name.to_owned();
+    all.change(SetPort { name: name("lan"), changes: settings(json!({"input-weight": 3})) }).await;
+    all.change(SetControlPlane { changes: settings(json!({"icmp": 500})) }).await;
+    all.change(SetSettings { changes: settings(json!({"icmp-rate": 7})) }).await;
+    let neighbour = json!({"port": "wan", "address": "10.2.0.9", "mac": "02:00:00:00:00:09"});
+    all.change(AddNeighbour(read(neighbour))).await;
+    all.change(RemoveNeighbour(read(json!({"port": "wan", "address": "10.2.0.254"})))).await;
+    let route = |to: &str| json!({"to": to, "via": ["10.2.0.253"]});
+    all.change(AddRoute(read(route("10.6.0.0/16")))).await;
+    all.change(AddRoutes(vec![read(route("10.6.0.0/16"))])).await;
+    all.change(ReplaceRoute(read(route("10.9.0.0/16")))).await;
+    all.change(RemoveRoute { to: name("10.8.0.0/16") }).await;
+    all.change(RemoveRoutes(vec![name("10.7.0.0/16")])).await;
+    let filter = json!({"match": "proto udp dport 9", "action": "drop"});
+    all.change(AddFilter(read(filter.clone()))).await;
+    all.change(AddFilters(vec![read(filter)])).await;
+    let old = json!({"match": "proto tcp dport 25", "action": "drop"});
+    let old: crate::NewFilter = read(old);
+    let crate::NewFilter { filter, action, gate, .. } = old;
+    all.change(RemoveFilter(crate::OldFilter { filter, action, gate, priority: None })).await;
+    let listed = all.router.execute(&Principal::router(), ListBindings::default()).await.unwrap().rows;
+    all.change(RemoveFilters { ids: listed.iter().map(|one| one.id).collect() }).await;
+    let placed = json!({"flow": "proto udp dport 7", "level": "worker"});
+    all.change(PlaceFlows(read(placed))).await;
+    all.change(CreateGate { name: name("g"), position: name("late") }).await;
+    all.change(SetGateTable { name: name("audit"), table: name("linear") }).await;
+    all.change(RemoveGate { name: name("empty") }).await;
+    let bound = json!({"instance": "pf", "gate": "audit", "filter": "proto tcp", "priority": 2});
+    all.change(Bind(read(bound))).await;
+    all.change(Unbind { instance: name("pf"), gate: name("firewall"), filter: name("in lan") }).await;
+    all.change(CreateInstance { plugin: name("null"), name: name("o"), settings: Map::new() }).await;
+    all.change(SetInstance { name: name("pf"), settings: settings(json!({"ports": "81"})) }).await;
+    all.change(RenameInstance { name: name("n"), to: name("m") }).await;
+    all.change(FreeInstance { name: name("pf") }).await;
+    all.change(LoadPlugin(read(json!({"file": "/nowhere.wasm"})))).await;
+    all.change(UnloadPlugin { name: name("null") }).await;
+    let node = json!({"name": "more", "kind": "fifo", "under": "all", "quantum": "1500B"});
+    all.change(AddSchedulerNode { port: name("wan"), node: read(node) }).await;
+    let (port, changes) = (name("wan"), settings(json!({"rate": "20mbit"})));
+    all.change(SetScheduler { port, changes }).await;
+    let (port, changes) = (name("wan"), settings(json!({"quantum": "3000B"})));
+    all.change(SetSchedulerNode { port: port.clone(), name: name("bulk"), changes: changes.clone() }).await;
+    all.change(SetQueue { port: port.clone(), queue: name("bulk"), flow: None, changes }).await;
+    let removal = read(json!({"to": "bulk"}));
+    all.change(RemoveSchedulerNode { port, node: name("flows"), removal }).await;
+    all.end("Change").await;
+}
+
+#[tokio::test]
+async fn every_query_leaves_configuration_and_revision_as_they_are() {
+    let mut all = Tried::new().await;
+    let name = |name: &str| name.to_owned();
+    all.query(ListTokens).await;
+    all.query(ReadAudit { last: Some(10) }).await;
+    all.query(CompareConfiguration { text: Some(name(CONFIG)), origin: Some(name("test")) }).await;
+    all.query(CompareConfiguration::default()).await;
+    all.query(GetConfiguration).await;
+    all.query(ListRevisions).await;
+    all.query(GetRevision { number: 1 }).await;
+    all.query(Save::default()).await;
+    all.query(ListBindings::default()).await;
+    let packet = name("src 10.1.0.7 dst 10.9.0.1 proto udp in lan");
+    all.query(ExplainFilters { packet: packet.clone() }).await;
+    all.query(Lookup { packet }).await;
+    all.query(CheckFilters).await;
+    all.query(ListGates).await;
+    all.query(ListFlows::default()).await;
+    all.query(ListPlacements).await;
+    all.query(ListInstances).await;
+    all.query(ListEvents::default()).await;
+    all.query(FollowEvents).await;
+    all.query(ReadLastDrops::default()).await;
+    all.query(GetStatus).await;
+    all.query(GetSummary).await;
+    all.query(ListDrops).await;
+    all.query(ListPlugins).await;
+    all.query(GetPlugin { name: name("null") }).await;
+    all.query(ListInstanceMaps { instance: name("n") }).await;
+    all.query(GetInstanceMap { instance: name("pf"), map: name("ports") }).await;
+    all.query(ListQuarantine).await;
+    all.query(ListPorts).await;
+    all.query(GetCounters).await;
+    all.query(ListNeighbours).await;
+    all.query(GetHardware).await;
+    all.query(GetControlPlane).await;
+    all.query(GetSettings).await;
+    all.query(LookupRoute { address: name("10.9.0.1") }).await;
+    all.query(ListRoutes::default()).await;
+    all.query(GetSchedulerSettings { port: name("wan") }).await;
+    all.query(ListQueues).await;
+    all.query(GetQueue { port: name("wan"), queue: name("bulk") }).await;
+    all.query(ListSchedulers).await;
+    all.end("Query").await;
+}
