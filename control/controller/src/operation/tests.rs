@@ -36,7 +36,7 @@ fn settings(json: Value) -> Map<String, Value> {
 }
 
 #[tokio::test]
-async fn a_shortage_of_memory_refuses_what_takes_memory_and_nothing_else() {
+async fn memory_shortage_refuses_only_allocating_operations() {
     let router = started().await;
     let own = Principal::router();
     let route = |to: &str| AddRoute(read(json!({"to": to, "via": ["10.1.0.9"]})));
