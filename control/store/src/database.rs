@@ -83,7 +83,8 @@ impl Place {
             let Some(Open { database, _own }) = self.open()? else { return Ok(T::default()) };
             read(&database).map_err(|error| self.failed(error))
         };
-        let damaged = |_| Err(self.failed(io::Error::other("it is damaged; to start a new history, move it away")));
+        let damaged =
+            |_| Err(self.failed(io::Error::other("it is damaged; to start a new history, move it away")));
         catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(damaged)
     }
 

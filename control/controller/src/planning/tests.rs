@@ -140,7 +140,9 @@ fn placement_in_the_offload_is_refused_without_an_offload() {
     ] {
         let refused = crate::check(&Config::parse(&text, "f").unwrap()).unwrap_err().to_string();
         assert!(refused.contains(why), "{refused}");
-        assert!(crate::check(&Config::parse(&text.replace("\"offload\"", "\"worker\""), "f").unwrap()).is_ok());
+        assert!(
+            crate::check(&Config::parse(&text.replace("\"offload\"", "\"worker\""), "f").unwrap()).is_ok()
+        );
     }
     for there in [format!("{device}{place}"), format!("[router]\nworkers = 2\n{device}{place}")] {
         assert!(crate::check(&Config::parse(&there, "f").unwrap()).is_ok());
