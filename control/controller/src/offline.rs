@@ -16,9 +16,9 @@ use ipnet::IpNet;
 use millrace_classify::CompiledSelection;
 use millrace_config::{Config, one_flow};
 use millrace_pipeline::{
-    Command, FlowCommand, FlowCounts, FlowReport, FlowScan, GateTables, NeighbourChange, NeighbourCommand,
-    NeighbourKnowledge, OffloadCommand, OffloadPort, OffloadedFlowCounts, Piece, PluginCommand, PortCommand,
-    PortCount, ReversePath, SchedulerCommand, Snapshot, WorkerFlowCache,
+    Command, WorkerFlowCache, OffloadedFlowCounts, OffloadPort, FlowCommand, FlowCounts, FlowReport, FlowScan,
+    GateTables, NeighbourChange, NeighbourCommand, NeighbourKnowledge, OffloadCommand, Piece, PluginCommand,
+    PortCommand, PortCount, ReversePath, SchedulerCommand,
 };
 use millrace_plugin::{BindingCounts, BindingId};
 use millrace_plugin_abi::Plugin;
@@ -162,7 +162,7 @@ impl OfflineRouter {
 
     /// Returns the counts of offloaded flows.
     pub fn offloaded_flows(&mut self) -> OffloadedFlowCounts {
-        self.snapshot().offloaded_flows
+        self.workers.snapshot().offloaded_flows
     }
 
     fn handle(&self, port: &str) -> Option<&MemoryHandle> {
@@ -261,26 +261,22 @@ impl OfflineRouter {
         self.model.ports.iter().map(|plan| plan.settings.name.clone()).collect()
     }
 
-    fn snapshot(&mut self) -> Snapshot {
-        self.workers.snapshot()
-    }
-
     /// Returns the packet totals.
     pub fn summary(&mut self) -> SummaryView {
-        show::summary(&self.snapshot(), &[])
+        show::summary(&self.workers.snapshot(), &[])
     }
 
     /// Returns the number of dropped packets that arrived at a port, by drop reason.
     pub fn drops(&mut self, port: &str) -> BTreeMap<String, u64> {
         let Some(id) = self.model.port_id(port) else { return BTreeMap::new() };
-        let snapshot = self.snapshot();
+        let snapshot = self.workers.snapshot();
         let count = snapshot.ports.iter().find(|(own, _)| *own == id);
         count.map(|(_, count)| show::by_name(&count.drops)).unwrap_or_default()
     }
 
     /// Returns the counters of each port.
     pub fn counts(&mut self) -> Vec<(PortId, PortCount)> {
-        self.snapshot().ports
+        self.workers.snapshot().ports
     }
 
     /// Returns the counters of a binding.
@@ -434,7 +430,7 @@ impl OfflineRouter {
 
     /// Returns the counts of the flow table.
     pub fn flows(&mut self) -> FlowCounts {
-        self.snapshot().flows
+        self.workers.snapshot().flows
     }
 
     /// Returns reports of the known flows; for each worker only as many as fit a single answer.

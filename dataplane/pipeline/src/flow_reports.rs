@@ -135,7 +135,12 @@ fn report(router: &Router, index: FlowIndex, record: &FlowRecord, now: Instant) 
 }
 
 /// Returns the reason that keeps a flow at the worker; `None` if the flow is offloaded.
-fn stays_up(router: &Router, index: FlowIndex, record: &FlowRecord, now: Instant) -> Option<StaysUp> {
+pub(crate) fn stays_up(
+    router: &Router,
+    index: FlowIndex,
+    record: &FlowRecord,
+    now: Instant,
+) -> Option<StaysUp> {
     let flows = &router.classifier.flows;
     let key = flows.key(index);
     let offload = router.offload.as_deref();

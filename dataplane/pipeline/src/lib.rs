@@ -6,11 +6,11 @@
 //! A module imports only modules of earlier lines, and within a line from left to right:
 //!
 //! ```text
-//! each work options tsc wake route_number parse                   values
+//! each work subject options tsc wake route_number parse           values
 //! gate_tables accounts ports pending forward handover observe     tables and other state
 //! gates classify ingress fast_path punt offloaded_flows egress       stages
 //! router                                                          order of the stages
-//! explain snapshot flow_reports                                   reports on the whole router
+//! snapshot flow_reports lookup                                    reports on the whole router
 //! commands worker                                                 control, devices and the thread
 //! ```
 //!
@@ -32,7 +32,6 @@ mod commands;
 )]
 mod each;
 mod egress;
-mod explain;
 mod fast_path;
 #[cfg(test)]
 mod filter_consumers;
@@ -46,6 +45,7 @@ mod gates;
 )]
 mod handover;
 mod ingress;
+mod lookup;
 mod observe;
 mod offloaded_flows;
 mod options;
@@ -56,6 +56,7 @@ mod punt;
 mod route_number;
 mod router;
 mod snapshot;
+mod subject;
 mod tsc;
 mod wake;
 mod work;
@@ -68,7 +69,7 @@ pub use commands::{
     ObservationCommand, OffloadCommand, OpenDevice, OpenedDevice, PluginCommand, PortCommand, ReplyTo,
     RouteCommand, SchedulerCommand,
 };
-pub use explain::{Explanation, Question, Step};
+pub use egress::errors::ErrorSender;
 pub use flow_reports::{FlowPage, FlowReport, FlowScan};
 pub use forward::changes::{
     NeighbourChange, NeighbourKnowledge, NumberedRoutes, RouteChange, UsedNeighbours,
@@ -77,14 +78,15 @@ pub use gate_tables::links::GateLinks;
 pub use gate_tables::table::{GateTable, SharedTable, TableKind};
 pub use gate_tables::{GateTables, Published, WorkerTable};
 pub use handover::Handover;
+pub use lookup::{Lookup, LookupStep, Question, Verdict};
 pub use millrace_classify::flow_hash;
 pub use observe::capture::{CapturePlace, CaptureSink, CaptureSource, CapturedFrame, Direction, capture};
 pub use observe::drop_log::{DROPS_KEPT, DropQuery, DroppedPacket};
 pub use observe::event::Event;
 pub use observe::totals::{Created, Totals, wrapping_sum};
 pub use observe::trace::{
-    FlowFound, Head, MOST_TRACED, RouteTaken, StageOutcome, TraceEnd, TraceEvent, TraceOrder, TraceSink,
-    TraceSource, TraceStep, Waits, trace,
+    FlowFound, Head, MOST_TRACED, RouteEnd, RouteTaken, StageOutcome, TraceEnd, TraceEvent, TraceOrder,
+    TraceSink, TraceSource, TraceStep, Waits, trace,
 };
 pub use offloaded_flows::{
     ASK, BUDGET, FORWARD, Level, MOST_OF_FORM, OffloadPort, OffloadedFlowCounts, POLICE, Placement, StaysUp,

@@ -39,7 +39,7 @@ pub use execution::binding::{Action, BindingCounts, BindingCountsPage, BindingId
 pub use execution::bindings::{Bindings, WorkerGate};
 pub use execution::calls::{Group, Stop, Watch};
 pub use execution::change::{PluginChange, Remains};
-pub use execution::classify::Classified;
+pub use execution::classify::{Classified, GateResult, Standing};
 pub use execution::direction::Direction;
 pub use execution::health::Health;
 pub use execution::instances::{Failure, Given, InstanceReport, Instances, MessageCounts};
@@ -47,7 +47,7 @@ pub use execution::pulse::{Calling, Pulse};
 pub use execution::shadow::{Reported, ShadowReport};
 pub use execution::succession::{Inheritance, Inherited, Successed, Succession, Successor};
 pub use execution::waiting::{Answer, End, Kept, Place, Released, Taken, Ticket, Waiting};
-pub use execution::worker_plugins::WorkerPlugins;
+pub use execution::worker_plugins::{BindingTreatment, StageOfPath, WorkerPlugins};
 pub use flow_state::{FlowStateBlocks, FlowStateCounts, StateRef};
 pub use gate::{Gate, GateOrder};
 pub use offload_form::{LoadedForm, MOST_OFFLOAD_STEPS, OffloadForm, OffloadRefusal, OffloadStep};

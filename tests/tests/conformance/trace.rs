@@ -95,7 +95,7 @@ fn word(step: &TraceStep) -> String {
         TraceStep::Copied(copies) => format!("copied {copies}"),
         TraceStep::Routed(RouteTaken::Sent { noted, .. }) => if *noted { "express" } else { "routed" }.into(),
         TraceStep::Routed(RouteTaken::None) => "no route".into(),
-        TraceStep::Routed(RouteTaken::Ends(kind)) => format!("route {kind}"),
+        TraceStep::Routed(RouteTaken::Ends(end)) => format!("route {}", end.name()),
         TraceStep::Refused(_) => "refused".into(),
         TraceStep::Queued { .. } => "queued".into(),
         TraceStep::Waits(Waits::Neighbour(..)) => "waits for a neighbour".into(),

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use millrace_classify::{Candidate, FilterTable, Outcome};
-use millrace_plugin::BindingId;
+use millrace_plugin::{BindingId, Standing};
+use millrace_plugin_abi::Position;
 
 use crate::model::Model;
 use crate::show;
@@ -12,25 +13,36 @@ use crate::view::CandidateView;
 /// Maximum number of filters in a gate's explanation that don't match the packet; people read no longer list.
 const MISMATCHES: usize = 32;
 
-/// Whether the action of a binding at a gate of position `route` replaces the route. Instances and `accept`
-/// don't.
-pub(crate) fn chooses_way(model: &Model, id: BindingId) -> bool {
-    model.plugins.binding(id).is_some_and(|bound| bound.action.is_route())
+/// Filters that win at the gates so far, and the route of the packet.
+pub(crate) struct Winners<'a> {
+    /// Destination prefix of the packet's route; `None` without a route.
+    pub route: Option<&'a str>,
+    /// Whether a gate so far has chosen the route.
+    pub chosen: bool,
 }
 
-/// Returns the reason why the winning filter at a gate of position `route` doesn't determine the packet's
-/// route; `None` if it does.
-pub(crate) fn beaten(model: &Model, winner: BindingId, primary: bool, route: Option<&str>) -> Option<String> {
-    if !chooses_way(model, winner) {
-        return None;
+impl Winners<'_> {
+    /// Takes the winner of the next gate, which is at `position`. Returns the reason why it does not determine
+    /// the packet's route; `None` if it does, or if it determines none.
+    pub fn beaten(&mut self, model: &Model, position: Position, winner: BindingId) -> Option<String> {
+        let bound = model.plugins.binding(winner)?;
+        let priority = model.options.route_priority;
+        let route = self.route.map(|_| priority);
+        match Standing::of(position, &bound.action, bound.priority, (self.chosen, route)) {
+            Standing::RouteChosen => {
+                Some("matches, but a filter at an earlier gate has already chosen the route".to_owned())
+            }
+            Standing::BelowRoute => Some(format!(
+                "matches, but the route to {} has priority {priority}, which is higher",
+                self.route.unwrap_or("-")
+            )),
+            Standing::Route => {
+                self.chosen = true;
+                None
+            }
+            Standing::Stage | Standing::Inert => None,
+        }
     }
-    let bound = model.plugins.binding(winner)?;
-    let priority = model.options.route_priority;
-    if primary {
-        return Some("matches, but a filter at an earlier gate has already chosen the route".to_owned());
-    }
-    let route = route.filter(|_| bound.priority < priority)?;
-    Some(format!("matches, but the route to {route} has priority {priority}, which is higher"))
 }
 
 /// Returns the filters of a gate in the order in which they win: all that match, the winner, and up to

@@ -1,65 +1,156 @@
-//! Lookup: explains how the router would treat a described packet.
+//! Lookup: texts of the steps and the verdict of a described packet.
 
-use millrace_pipeline::Explanation;
-use millrace_plugin::BindingId;
-use millrace_units::{GateId, QueueId};
+use millrace_pipeline::{ErrorSender, Lookup, LookupStep, Verdict};
+use millrace_plugin::{BindingTreatment, Health, OnFault, Standing};
+use millrace_units::{PortId, QueueId};
 
-use crate::model::Model;
-use crate::show;
+use crate::flows::placement;
+use crate::observe::words::{Names, TO_KERNEL, TO_OWN_STACK, TO_ROUTER, dropped, icmp, parsed, refused};
 use crate::view::{LookupView, StepView};
-use crate::workers::route_table::RouteTable;
 
-/// Returns a worker's explanation with numbers replaced by names. `leaf` is the scheduler leaf in which the
-/// packet would wait.
-pub(crate) fn view(
-    explanation: Explanation,
+/// Returns the view of a worker's answer. `leaf` is the scheduler leaf in which the packet would wait.
+pub(crate) fn view(lookup: &Lookup, leaf: Option<QueueId>, names: &Names<'_>) -> LookupView {
+    let words = Words { names, lookup, leaf };
+    let mut steps: Vec<StepView> = lookup.steps.iter().map(|step| words.step(step)).collect();
+    steps.extend(words.end());
+    LookupView { steps, verdict: words.verdict() }
+}
+
+/// Names and numbers for the texts.
+struct Words<'a> {
+    names: &'a Names<'a>,
+    lookup: &'a Lookup,
     leaf: Option<QueueId>,
-    model: &Model,
-    routes: &RouteTable,
-) -> LookupView {
-    let port = explanation.queue.map(|(port, _)| port);
-    let place = || match (port, leaf) {
-        (Some(port), Some(leaf)) => model.schedulers.describe(port, leaf),
-        _ => "FIFO".to_owned(),
-    };
-    let steps = explanation
-        .steps
-        .into_iter()
-        .map(|step| StepView { stage: step.stage, text: named(&step.text, &place, model, routes) });
-    LookupView { steps: steps.collect(), verdict: explanation.verdict }
 }
 
-/// Replaces placeholders in a text: `{gate 3}` and `{binding 5}` by names, `{prefix 192.0.2.1}` by the prefix
-/// of the route to that address, and `{leaf}` by the result of `place`.
-fn named(text: &str, place: &dyn Fn() -> String, model: &Model, routes: &RouteTable) -> String {
-    let mut result = String::new();
-    let mut rest = text;
-    while let Some((before, behind)) = rest.split_once('{') {
-        let Some((inside, after)) = behind.split_once('}') else { break };
-        result += before;
-        result += &match inside {
-            "leaf" => place(),
-            other => name_of(other, model, routes),
-        };
-        rest = after;
-    }
-    result + rest
-}
-
-fn name_of(reference: &str, model: &Model, routes: &RouteTable) -> String {
-    if let Some(address) = reference.strip_prefix("prefix ").and_then(|address| address.parse().ok()) {
-        return routes.prefix_of(address).map_or_else(|| "-".to_owned(), |(prefix, _)| prefix.to_string());
-    }
-    let mut words = reference.split(' ');
-    let number = |word: Option<&str>| word.and_then(|word| word.parse::<u32>().ok());
-    match (words.next(), number(words.next())) {
-        (Some("gate"), Some(gate)) => format!("gate {}", model.plugins.gate_name(GateId(gate as u8))),
-        (Some("binding"), Some(binding)) => match model.plugins.binding(BindingId(binding)) {
-            Some(bound) => {
-                format!("{} by {:?}", show::action(&bound.action, model), bound.filter.to_string())
+impl Words<'_> {
+    fn step(&self, step: &LookupStep) -> StepView {
+        let (stage, text) = match *step {
+            LookupStep::Parsed => ("parse", self.parsed()),
+            LookupStep::Owner { worker, workers } => {
+                ("worker", format!("worker {worker} of {workers} forwards the flow"))
             }
-            None => format!("binding {binding}"),
-        },
-        _ => reference.to_owned(),
+            LookupStep::Offload(None) => ("offload", "the XDP program forwards this flow".to_owned()),
+            LookupStep::Offload(Some(why)) => {
+                let why = placement::words(why, self.names.model);
+                ("offload", format!("the worker forwards the flow: {why}"))
+            }
+            LookupStep::NoMatch { gate, bindings } => {
+                let name = self.names.model.plugins.gate_name(gate);
+                ("gate", format!("gate {name}: no filter of {bindings} matches"))
+            }
+            LookupStep::NoEffect { gate, binding, standing } => {
+                ("gate", format!("{}: {}", self.names.binding(gate, binding), self.no_effect(standing)))
+            }
+            LookupStep::Redirected { gate, binding, drops } => {
+                let end = if drops { "; the drop takes effect after the gates at position late" } else { "" };
+                ("gate", format!("{}: passes, and chooses the route{end}", self.names.binding(gate, binding)))
+            }
+            LookupStep::Bound { gate, binding, treatment, copies } => (
+                "gate",
+                format!("{}: {}", self.names.binding(gate, binding), self.treated(treatment, copies)),
+            ),
+            LookupStep::Routed(taken) => {
+                let destination = self.lookup.candidate.key.destination();
+                ("route", self.names.route(taken, Some(destination)).text)
+            }
+            LookupStep::Fragmented { port, length, mtu } => {
+                let name = self.names.port(port);
+                ("fragment", format!("{length} bytes, longer than the MTU of port {name}: {mtu} bytes"))
+            }
+            LookupStep::Link { source, destination, neighbour } => {
+                ("forward", format!("link header {source} to {destination} ({neighbour})"))
+            }
+            LookupStep::Refused { error, sender } => ("error", error_text(refused(error), icmp(error), sender)),
+            LookupStep::Queued { port, .. } => ("queue", self.names.queue(port, self.leaf)),
+        };
+        StepView { stage, text }
+    }
+
+    fn parsed(&self) -> String {
+        let candidate = &self.lookup.candidate;
+        let from = match candidate.key.port {
+            PortId::NONE => "made by the router".to_owned(),
+            port => format!("from port {}", self.names.port(port)),
+        };
+        format!("{}, {from}", parsed(candidate))
+    }
+
+    /// Returns the text of a binding that wins without an effect.
+    fn no_effect(&self, standing: Standing) -> String {
+        match standing {
+            Standing::RouteChosen => "passes; an earlier gate has chosen the route".to_owned(),
+            Standing::BelowRoute => {
+                let priority = self.names.model.options.route_priority;
+                format!("passes; the route has a higher priority, {priority}")
+            }
+            Standing::Inert => "passes; its instance does not exist".to_owned(),
+            Standing::Stage | Standing::Route => "passes".to_owned(),
+        }
+    }
+
+    /// Returns the text of a binding that treats the packet, or copies of it.
+    fn treated(&self, treatment: BindingTreatment, copies: bool) -> String {
+        match treatment {
+            BindingTreatment::Refuse(_) => dropped(millrace_packet::DropReason::Filter),
+            BindingTreatment::Queue(queue) => {
+                format!("passes, to queue {}", self.names.model.schedulers.name(queue))
+            }
+            BindingTreatment::Police { rate, burst } => format!(
+                "police to {rate} bit/s, burst {burst} bytes; drop the excess (policer)"
+            ),
+            BindingTreatment::Instance { health, on_fault } if health != Health::Well => {
+                unwell(health, on_fault, copies)
+            }
+            BindingTreatment::Instance { .. } if copies => "passes, and the instance gets a copy".to_owned(),
+            BindingTreatment::Instance { .. } => "passes, unless the instance decides otherwise".to_owned(),
+            BindingTreatment::Count if copies => "passes, and is copied".to_owned(),
+            BindingTreatment::Count => "passes".to_owned(),
+        }
+    }
+
+    /// Returns the last step of a packet that is not queued.
+    fn end(&self) -> Option<StepView> {
+        let (stage, text) = match self.lookup.verdict {
+            Verdict::Sent(_) => return None,
+            Verdict::Held(port, address) => ("wait", self.names.wait(port, address)),
+            Verdict::Dropped(reason) => ("drop", self.names.drop(reason, Some(&self.lookup.candidate))),
+            Verdict::Host => ("host", TO_KERNEL.to_owned()),
+            Verdict::Own => ("own", TO_OWN_STACK.to_owned()),
+        };
+        Some(StepView { stage, text })
+    }
+
+    fn verdict(&self) -> String {
+        match self.lookup.verdict {
+            Verdict::Sent(port) => self.names.sent(port),
+            Verdict::Held(port, address) => {
+                format!("held until {address} is resolved, then {}", self.names.sent(port))
+            }
+            Verdict::Dropped(reason) => dropped(reason),
+            Verdict::Host => TO_KERNEL.to_owned(),
+            Verdict::Own => TO_ROUTER.to_owned(),
+        }
+    }
+}
+
+/// Returns the text of an instance that is not well. With `copies`, the instance gets copies only.
+fn unwell(health: Health, on_fault: OnFault, copies: bool) -> String {
+    let health = health.name();
+    match on_fault {
+        OnFault::Bypass => format!("passes without the instance, which is {health}"),
+        OnFault::Drop if copies => format!("passes; the instance is {health}, and its copy is dropped"),
+        OnFault::Drop => {
+            format!("{}; the instance is {health}", dropped(millrace_packet::DropReason::PluginFailed))
+        }
+    }
+}
+
+/// Returns the text of an ICMP error by its sender.
+fn error_text(by_router: String, error: String, sender: ErrorSender) -> String {
+    match sender {
+        ErrorSender::Router(_) => by_router,
+        ErrorSender::Kernel => format!("the kernel sends the source an ICMP error: {error}"),
+        ErrorSender::Nobody => format!("the source gets no ICMP error: {error}"),
     }
 }

@@ -31,7 +31,7 @@ impl Model {
     pub(crate) fn reserved_flows(&self) -> Vec<FlowKey> {
         let reserved = self.schedulers.flows().filter(|flow| flow.rate.is_some());
         // The stored texts were parsed before, so parsing succeeds.
-        reserved.filter_map(|flow| parse_packet(&flow.flow, self).ok()).map(|packet| packet.key).collect()
+        reserved.filter_map(|flow| parse_packet(&flow.flow, self).ok()).map(|packet| *packet.key()).collect()
     }
 
     /// Returns the changes that create the schedulers of all ports, with the settings of single flows.
@@ -55,7 +55,7 @@ impl Model {
     ) -> Result<ScheduleChange, ControlError> {
         let id = self.port(port)?.id;
         let (leaf, node) = self.schedulers.leaf(id, port, queue)?;
-        let key = parse_packet(flow, self)?.key;
+        let key = *parse_packet(flow, self)?.key();
         if node.kind != SchedulerKind::FlowQueues {
             return Err(ControlError::invalid(format!(
                 "queue {queue:?} is a {}, and only flow-queues has a queue for each flow: leave out the flow",

@@ -42,8 +42,7 @@ impl<'a> ReadPacket<'a> {
 
     /// Returns the fields of the packet that filters match.
     pub fn candidate(&self, model: &Model) -> Result<Candidate, ControlError> {
-        let Question { key, tcp_flags, dscp, tag, exceptions, .. } = self.question(model)?;
-        Ok(Candidate { key, tcp_flags, tag, exceptions, dscp })
+        Ok(self.question(model)?.candidate)
     }
 }
 
@@ -86,14 +85,14 @@ fn question(filter: &Filter, text: &str, model: &Model) -> Result<Question, Cont
             )));
         }
     };
-    Ok(Question {
+    let candidate = Candidate {
         key,
         tcp_flags: filter.tcp_flags().map(|flags| flags.value()),
-        dscp: filter.dscp().map_or(0, |dscp| dscp.value()),
         tag: filter.tag().unwrap_or(0),
         exceptions: filter.exceptions().map_or(Exceptions::NONE, |exceptions| exceptions.value()),
-        length: LENGTH,
-    })
+        dscp: filter.dscp().map_or(0, |dscp| dscp.value()),
+    };
+    Ok(Question { candidate, length: LENGTH, dont_fragment: false })
 }
 
 /// Returns the filter that only packets of this flow match.

@@ -5,6 +5,7 @@ pub(crate) mod capture;
 pub(crate) mod counters;
 pub(crate) mod last_drops;
 pub(crate) mod trace;
+pub(crate) mod words;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;

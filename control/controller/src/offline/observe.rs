@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use millrace_pipeline::{
-    CapturePlace, CaptureSource, MOST_TRACED, ObservationCommand, SchedulerCommand, TraceOrder, TraceSource,
-    capture, trace,
+    CapturePlace, CaptureSource, Lookup, MOST_TRACED, ObservationCommand, Question, SchedulerCommand,
+    TraceOrder, TraceSource, capture, trace,
 };
 
 use super::OfflineRouter;
 use crate::ControlError;
 use crate::flows::lookup;
 use crate::model::packets::parse_packet;
+use crate::observe::words::Names;
 use crate::view::LookupView;
 use crate::workers::ask::Ask;
 
@@ -43,17 +44,20 @@ impl OfflineRouter {
 
     /// Explains how the router would treat a packet.
     pub fn lookup(&mut self, packet: &str) -> Result<LookupView, ControlError> {
-        let question = parse_packet(packet, &self.model)?;
-        let worker = self.workers.owner_of_flow(&question.key);
-        let explanation = self.workers.ask_one(worker, |reply| ObservationCommand::Explain(question, reply));
-        let explanation = explanation.unwrap_or_default();
-        let leaf = match explanation.queue {
+        let lookup = self.lookup_of(parse_packet(packet, &self.model)?)?;
+        let leaf = match lookup.queue() {
             Some((port, queue)) => {
                 self.workers.ask(|reply| SchedulerCommand::FindLeaf(port, queue, reply))?
             }
             None => Vec::new(),
         };
         let leaf = leaf.into_iter().flatten().next();
-        Ok(lookup::view(explanation, leaf, &self.model, &self.route_table))
+        Ok(lookup::view(&lookup, leaf, &Names { model: &self.model, routes: &self.route_table }))
+    }
+
+    /// Returns how the router would treat a packet, in numbers.
+    pub fn lookup_of(&mut self, question: Question) -> Result<Lookup, ControlError> {
+        let worker = self.workers.owner_of_flow(question.key());
+        self.workers.ask_one(worker, |reply| ObservationCommand::Lookup(question, reply))
     }
 }

@@ -4,7 +4,6 @@ use std::collections::{BTreeSet, HashSet};
 
 use millrace_classify::{FilterExpression, analyse};
 use millrace_plugin::BindingId;
-use millrace_plugin_abi::Position;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -12,7 +11,7 @@ use crate::background::blocking;
 use crate::configuration::lists::{AddedFilters, numbers_of, try_filters};
 use crate::filters::check::{Entries, PAIRS, entries, view};
 use crate::filters::conflicts::FilterConflicts;
-use crate::filters::explain::{beaten, chooses_way, explain_gate};
+use crate::filters::explain::{Winners, explain_gate};
 use crate::filters::{new_filter, parse_filter, refuse_unreachable};
 use crate::model::call_limits;
 use crate::model::packets::ReadPacket;
@@ -219,18 +218,14 @@ impl Operation for ExplainFilters {
         let mut inner = router.lock();
         let candidate = packet.candidate(&inner.model)?;
         let route = inner.seen().route_views().to_address(candidate.key.destination()).map(|route| route.to);
-        let mut primary = false;
+        let mut winners = Winners { route: route.as_deref(), chosen: false };
         let mut gates = Vec::new();
         for gate in inner.model.plugins.gates() {
-            let id = inner.model.plugins.gate(&gate.name)?.id;
+            let known = inner.model.plugins.gate(&gate.name)?;
+            let (id, position) = (known.id, known.position);
             let Some(table) = inner.tables.table(id).filter(|_| !gate.bindings.is_empty()) else { continue };
             let winner = table.lookup(&candidate);
-            let at_route = gate.position == Position::Route.name();
-            let beaten = winner.filter(|_| at_route).and_then(|winner| {
-                let beaten = beaten(&inner.model, winner, primary, route.as_deref());
-                primary |= beaten.is_none() && chooses_way(&inner.model, winner);
-                beaten
-            });
+            let beaten = winner.and_then(|winner| winners.beaten(&inner.model, position, winner));
             let (candidates, left_out) =
                 explain_gate(&inner.model, table.filters(), &candidate, winner, beaten.as_deref());
             gates.push(GateExplanationView {

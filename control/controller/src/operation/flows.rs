@@ -16,6 +16,7 @@ use crate::flows::placement::{Concerned, Count, Resolved, budget, counts_of, set
 use crate::flows::{AT_ONCE, LIMIT, MEASURE, MOST, Measured, Top, lookup, rate, view};
 use crate::model::packets::ReadPacket;
 use crate::model::placements::Placed;
+use crate::observe::words::Names;
 use crate::operation::kinds::{Acting, Action, Change, Changing, Query, Reading};
 use crate::operation::{Effect, Operation};
 use crate::request::{FlowOrder, FlowQuery, NewPlacement, WantedLevel};
@@ -105,18 +106,19 @@ impl Operation for Lookup {
         let mut guard = router.lock();
         let inner = guard.seen();
         let question = packet.question(inner.model)?;
-        let explanation = inner
+        let lookup = inner
             .workers
-            .owner_of_flow(&question.key)
-            .ask(|reply| ObservationCommand::Explain(question, reply))?;
-        let leaf = match explanation.queue {
+            .owner_of_flow(question.key())
+            .ask(|reply| ObservationCommand::Lookup(question, reply))?;
+        let leaf = match lookup.queue() {
             Some((port, queue)) => {
                 inner.workers.ask(|reply| SchedulerCommand::FindLeaf(port, queue, reply))?
             }
             None => Vec::new(),
         };
         let leaf = leaf.into_iter().flatten().next();
-        Ok(lookup::view(explanation, leaf, inner.model, &inner.routes.table))
+        let names = Names { model: inner.model, routes: &inner.routes.table };
+        Ok(lookup::view(&lookup, leaf, &names))
     }
 }
 

@@ -360,7 +360,7 @@ async fn flow_queues(
     let said = said
         .filter(|flow| flow.queue == queue)
         .filter_map(|flow| parse_packet(&flow.flow, &inner.model).ok());
-    keys.extend(said.map(|packet| (inner.workers.hash_of(&packet.key), packet.key)));
+    keys.extend(said.map(|packet| (inner.workers.hash_of(packet.key()), *packet.key())));
     let view = |report: FlowQueueReport| flow_queue_view(report, &keys, &inner.model);
     Ok(reports.into_iter().map(view).collect())
 }

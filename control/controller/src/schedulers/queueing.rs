@@ -35,7 +35,7 @@ impl Queueing {
         let left: HashSet<_> = after.iter().map(FlowQueue::of_queue).collect();
         for own in before.iter().filter(|own| !left.contains(&own.of_queue())) {
             if let Ok(packet) = parse_packet(&own.flow, model) {
-                self.add_former(packet.key);
+                self.add_former(*packet.key());
             }
         }
     }

@@ -48,6 +48,17 @@ pub enum Resolution {
     Unknown,
 }
 
+impl From<Option<NeighbourState>> for Resolution {
+    fn from(state: Option<NeighbourState>) -> Self {
+        match state {
+            Some(NeighbourState::Reachable(mac)) => Self::Reachable(mac),
+            Some(NeighbourState::Incomplete) => Self::Incomplete,
+            Some(NeighbourState::Failed) => Self::Failed,
+            None => Self::Unknown,
+        }
+    }
+}
+
 /// The table has its maximum number of resolved neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the neighbour table is full: all {capacity} entries are resolved; {key} was not added")]

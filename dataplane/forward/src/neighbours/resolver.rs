@@ -178,6 +178,18 @@ impl Resolver {
         actions.push(Action::Resolved { key, mac });
     }
 
+    /// Returns the result of a solicitation of a neighbour that the resolver knows, without a change; `None`
+    /// for other neighbours.
+    pub fn expected(&self, key: NeighbourKey) -> Option<Solicited> {
+        Some(match self.places.get(key)?.state {
+            State::Incomplete { .. } => Solicited::Pending,
+            State::Failed => Solicited::Failed,
+            State::Static(mac) | State::Reachable(mac) | State::Stale(mac) | State::Probe { mac, .. } => {
+                Solicited::Known(mac)
+            }
+        })
+    }
+
     /// Starts the resolution of a neighbour for a packet, because the neighbour table has no entry for it.
     pub fn solicit(
         &mut self,
@@ -186,14 +198,8 @@ impl Resolver {
         now: Instant,
         actions: &mut Vec<Action>,
     ) -> Solicited {
-        if let Some(entry) = self.places.get(key) {
-            return match entry.state {
-                State::Incomplete { .. } => Solicited::Pending,
-                State::Failed => Solicited::Failed,
-                State::Static(mac) | State::Reachable(mac) | State::Stale(mac) | State::Probe { mac, .. } => {
-                    Solicited::Known(mac)
-                }
-            };
+        if let Some(solicited) = self.expected(key) {
+            return solicited;
         }
         if !self.places.take_request(key.port, origin, now) || !self.make_room(key.port, actions) {
             return Solicited::Limited;

@@ -21,7 +21,7 @@ use crate::options::Options;
 use crate::parse::ROUTER;
 use crate::work::Work;
 
-pub(crate) use new_flow::comes_from_there;
+pub(crate) use new_flow::refuse_source;
 pub(crate) use stage::Classification;
 
 /// Number of successive full batches after which the worker is overloaded, and new flows have a budget.

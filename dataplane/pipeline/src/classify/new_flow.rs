@@ -11,8 +11,9 @@ use millrace_units::{Instant, PortId};
 use super::Classification;
 use crate::forward::fib::Fib;
 use crate::forward::route::admit;
+use crate::forward::tables::ForwardingTables;
 use crate::parse::ROUTER;
-use crate::ports::ReversePath;
+use crate::ports::{PortTable, ReversePath};
 use crate::route_number::{NO_ROUTE, is_filter};
 use crate::work::{Fate, Work};
 
@@ -150,13 +151,8 @@ impl Classification<'_> {
             if !fate.is_open() {
                 return Err(fate);
             }
-            if self.forwarding.own_addresses.contains(&key.source()) {
-                return Err(Fate::Drop(DropReason::MartianSource));
-            }
-            let mode =
-                self.ports.get(packet.port).map_or(ReversePath::Off, |entry| entry.settings.reverse_path);
-            if !comes_from_there(mode, &self.forwarding.fib, packet.port, key.source()) {
-                return Err(Fate::Drop(DropReason::ReversePath));
+            if let Some(reason) = refuse_source(self.forwarding, self.ports, packet.port, key.source()) {
+                return Err(Fate::Drop(reason));
             }
         }
         let candidate = work.candidate(index);
@@ -178,8 +174,24 @@ impl Classification<'_> {
     }
 }
 
+/// Returns the drop reason of a packet that a port receives from a source address of the router itself, or
+/// from one that the reverse path check refuses.
+#[inline(always)]
+pub(crate) fn refuse_source(
+    forwarding: &ForwardingTables,
+    ports: &PortTable,
+    port: PortId,
+    source: IpAddr,
+) -> Option<DropReason> {
+    if forwarding.own_addresses.contains(&source) {
+        return Some(DropReason::MartianSource);
+    }
+    let mode = ports.get(port).map_or(ReversePath::Off, |entry| entry.settings.reverse_path);
+    (!comes_from_there(mode, &forwarding.fib, port, source)).then_some(DropReason::ReversePath)
+}
+
 /// Returns whether the reverse path check admits a source address at a port (RFC 3704, 2.2 to 2.4).
-pub(crate) fn comes_from_there(mode: ReversePath, fib: &Fib, port: PortId, source: IpAddr) -> bool {
+fn comes_from_there(mode: ReversePath, fib: &Fib, port: PortId, source: IpAddr) -> bool {
     if mode == ReversePath::Off {
         return true;
     }

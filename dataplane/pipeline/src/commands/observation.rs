@@ -3,7 +3,7 @@
 use millrace_units::Instant;
 
 use super::{ReplyTo, answer};
-use crate::explain::{Explanation, Question, Tables};
+use crate::lookup::{Lookup, Question, look_up};
 use crate::observe::capture::CaptureSink;
 use crate::observe::drop_log::{DropQuery, DroppedPacket};
 use crate::observe::trace::{TraceSink, Tracer};
@@ -22,8 +22,8 @@ pub enum ObservationCommand {
     StopTrace(u32),
     /// Asks for the last dropped packets.
     LastDrops(DropQuery, ReplyTo<Vec<DroppedPacket>>),
-    /// Asks how the worker would forward a packet.
-    Explain(Question, ReplyTo<Explanation>),
+    /// Asks what the worker would do with a packet.
+    Lookup(Question, ReplyTo<Lookup>),
 }
 
 impl ObservationCommand {
@@ -32,7 +32,7 @@ impl ObservationCommand {
             // Observed flows stay at the worker; the others are offloaded again with their next packet.
             Self::StartCapture(_) | Self::StartTrace(_) => Invalidation::Entries,
             Self::StopCapture(_) | Self::StopTrace(_) => Invalidation::Nothing,
-            Self::LastDrops(..) | Self::Explain(..) => Invalidation::Nothing,
+            Self::LastDrops(..) | Self::Lookup(..) => Invalidation::Nothing,
         }
     }
 
@@ -40,7 +40,7 @@ impl ObservationCommand {
         match self {
             Self::StopCapture(_) | Self::StopTrace(_) => true,
             Self::StartCapture(_) | Self::StartTrace(_) => false,
-            Self::LastDrops(..) | Self::Explain(..) => false,
+            Self::LastDrops(..) | Self::Lookup(..) => false,
         }
     }
 
@@ -52,7 +52,7 @@ impl ObservationCommand {
             Self::StartTrace(sink) => start_trace(router, *sink, now),
             Self::StopTrace(id) => router.observation.stop_trace(id),
             Self::LastDrops(query, reply) => answer(&reply, router.observation.last_drops(&query)),
-            Self::Explain(question, reply) => answer(&reply, Tables::of(router).explain(&question)),
+            Self::Lookup(question, reply) => answer(&reply, look_up(router, &question, now)),
         }
     }
 }

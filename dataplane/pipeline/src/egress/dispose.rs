@@ -9,9 +9,10 @@ use millrace_packet::{DropReason, FlowKey, Packet};
 use millrace_units::Instant;
 use millrace_wire::{EtherType, MacAddr};
 
-use crate::egress::errors::{ErrorMaker, ErrorPath, IcmpErrors, source_of};
+use crate::egress::errors::{ErrorMaker, ErrorPath, ErrorTables, IcmpErrors, source_of};
 use crate::egress::queueing::Queueing;
 use crate::forward::tables::ForwardingTables;
+use crate::handover::Handover;
 use crate::observe::event::Event;
 use crate::observe::trace::{Probe, TraceEnd, TraceStep, Waits};
 use crate::options::Options;
@@ -20,7 +21,7 @@ use crate::pending::Pending;
 use crate::ports::{PortEntry, link_header};
 use crate::punt::own_stack::Outcome;
 use crate::punt::{Punt, PuntStage};
-use crate::route_number::{NO_ROUTE, is_copy};
+use crate::route_number::NO_ROUTE;
 use crate::work::{Fate, Work};
 
 /// Dispose stage: the state that fates change.
@@ -203,16 +204,11 @@ impl Disposal<'_> {
     /// Drops a packet and sends an ICMP error to its source, unless the rules or the rate limit forbid the
     /// error.
     pub fn refuse(&mut self, packet: Packet, error: IcmpError, reason: DropReason, now: Instant) {
-        // The source of a packet gets no errors about copies of the packet.
-        if packet.port == ROUTER || is_copy(packet.next_hop) {
-            return self.drop_packet(packet, reason);
-        }
         match self.error_maker().error_for(&packet, error, now) {
             ErrorPath::Made(made) => {
                 self.begin_error(made);
                 self.drop_packet(packet, reason);
             }
-            // The kernel routes the error, so the kernel makes it: its verdict on the packet is the same.
             ErrorPath::Kernel => self.punt(packet),
             ErrorPath::None => self.drop_packet(packet, reason),
         }
@@ -233,7 +229,8 @@ impl Disposal<'_> {
 
     fn error_maker(&mut self) -> ErrorMaker<'_> {
         let Queueing { pool, ports, .. } = &self.queueing;
-        ErrorMaker { errors: self.errors, pool, ports, forwarding: self.forwarding, options: self.options }
+        let tables = ErrorTables { ports, forwarding: self.forwarding, options: self.options };
+        ErrorMaker { errors: self.errors, pool, tables }
     }
 
     /// Queues a packet for the kernel.
@@ -275,9 +272,8 @@ impl Disposal<'_> {
         let key = NeighbourKey { port: packet.out_port, address: neighbour };
         self.queueing.gates.plugins_mut().paths.touch(packet.counts_for);
         let first = self.forwarding.hold.waiting_for(key) == 0;
-        let asks_control =
-            |entry: &PortEntry| entry.is_kernel() || !self.queueing.owns(entry.settings.device);
-        if self.queueing.ports.get(key.port).is_some_and(asks_control) {
+        let handover = self.queueing.handover.as_deref();
+        if self.queueing.ports.get(key.port).is_some_and(|entry| asks_control(entry, handover)) {
             if first {
                 self.queueing.observation.report_event(Event::Resolve(key.port, key.address));
             }
@@ -303,6 +299,12 @@ impl Disposal<'_> {
             self.drop_packet(packet, DropReason::PluginLoop);
         }
     }
+}
+
+/// Returns whether control is asked to resolve the neighbours of a port, which the kernel or another worker
+/// knows.
+pub(crate) fn asks_control(entry: &PortEntry, handover: Option<&Handover>) -> bool {
+    entry.is_kernel() || handover.is_some_and(|handover| !handover.owns(entry.settings.device))
 }
 
 #[cfg(test)]

@@ -12,8 +12,10 @@ use millrace_units::{Instant, PortId};
 
 use crate::forward::tables::ForwardingTables;
 use crate::options::Options;
+use crate::parse::ROUTER;
 use crate::ports::PortTable;
-use crate::route_number::{NO_ROUTE, is_filter};
+use crate::route_number::{NO_ROUTE, is_copy, is_filter};
+use crate::subject::Subject;
 
 /// Limit and numbering of the ICMP errors that the router makes.
 pub(crate) struct IcmpErrors {
@@ -34,41 +36,45 @@ impl IcmpErrors {
     }
 }
 
-/// Maker of ICMP errors and redirects about packets, with the tables that it reads.
-pub(super) struct ErrorMaker<'a> {
-    pub errors: &'a mut IcmpErrors,
-    pub pool: &'a Pool,
+/// Tables that decide who sends an ICMP error about a packet.
+#[derive(Clone, Copy)]
+pub(crate) struct ErrorTables<'a> {
     pub ports: &'a PortTable,
     pub forwarding: &'a ForwardingTables,
     pub options: &'a Options,
 }
 
-impl ErrorMaker<'_> {
-    /// Makes the ICMP error about a packet, unless the rules or the rate limit forbid the error.
-    pub fn error_for(&mut self, packet: &Packet, error: IcmpError, now: Instant) -> ErrorPath {
-        let group = packet.data().first().is_some_and(|first| first & 1 == 1) && packet.network_offset() > 0;
-        if !may_send_error(packet, &error, group) {
-            return ErrorPath::None;
+/// Sender of the ICMP error about a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ErrorSender {
+    /// The router, with this source address, within its rate limit.
+    Router(IpAddr),
+    /// The kernel, which gets the packet.
+    Kernel,
+    /// Nobody: the rules forbid the error, or the router has no way to the source.
+    Nobody,
+}
+
+impl ErrorTables<'_> {
+    /// Returns the sender of an error about a packet.
+    pub fn sender(&self, packet: &impl Subject, error: &IcmpError) -> ErrorSender {
+        // The source of a packet gets no errors about copies of the packet.
+        let is_unanswered = packet.port == ROUTER || is_copy(packet.next_hop);
+        if is_unanswered || !may_send_error(packet.network(), error, packet.is_link_group()) {
+            return ErrorSender::Nobody;
         }
-        let Some(peer) = source_of(packet) else { return ErrorPath::None };
+        let Some(peer) = source_of(packet) else { return ErrorSender::Nobody };
         let kernel = self.ports.get(packet.port).is_some_and(|entry| entry.is_kernel());
         let link_local = matches!(peer, IpAddr::V6(peer) if peer.is_unicast_link_local());
         let source = match self.forwarding.fib.lookup(peer).map(|index| self.forwarding.fib.route(index)) {
             _ if link_local => self.source_towards(NextHop::new(packet.port, None), peer),
             Some(Route::Forward(hops)) => self.source_towards(*hops.select(packet.hash), peer),
-            Some(Route::Kernel) if kernel => return ErrorPath::Kernel,
-            _ => return ErrorPath::None,
+            // The kernel routes the error, so the kernel makes it: its verdict on the packet is the same.
+            Some(Route::Kernel) if kernel => return ErrorSender::Kernel,
+            _ => return ErrorSender::Nobody,
         };
-        let Some(source) = source else { return ErrorPath::None };
-        if !self.errors.limiter.take(&error, now) {
-            return ErrorPath::None;
-        }
-        let options = ErrorOptions {
-            traffic_class: self.options.icmp_dscp << 2,
-            identification: self.errors.next_identification(),
-            ..ErrorOptions::default()
-        };
-        made(build_error(self.pool, packet, error, source, &options), packet.port)
+        let source = source.filter(|source| !source.is_unspecified());
+        source.map_or(ErrorSender::Nobody, ErrorSender::Router)
     }
 
     /// Returns the router's address at the egress port towards `peer`. If the port has none: for IPv4 the
@@ -88,6 +94,33 @@ impl ErrorMaker<'_> {
             IpAddr::V6(_) => own.or_else(any),
         }
     }
+}
+
+/// Maker of ICMP errors and redirects about packets, with the tables that it reads.
+pub(super) struct ErrorMaker<'a> {
+    pub errors: &'a mut IcmpErrors,
+    pub pool: &'a Pool,
+    pub tables: ErrorTables<'a>,
+}
+
+impl ErrorMaker<'_> {
+    /// Makes the ICMP error about a packet, unless the rules or the rate limit forbid the error.
+    pub fn error_for(&mut self, packet: &Packet, error: IcmpError, now: Instant) -> ErrorPath {
+        let source = match self.tables.sender(packet, &error) {
+            ErrorSender::Router(source) => source,
+            ErrorSender::Kernel => return ErrorPath::Kernel,
+            ErrorSender::Nobody => return ErrorPath::None,
+        };
+        if !self.errors.limiter.take(&error, now) {
+            return ErrorPath::None;
+        }
+        let options = ErrorOptions {
+            traffic_class: self.tables.options.icmp_dscp << 2,
+            identification: self.errors.next_identification(),
+            ..ErrorOptions::default()
+        };
+        made(build_error(self.pool, packet, error, source, &options), packet.port)
+    }
 
     /// Makes the redirect for the source of a packet that leaves by its ingress port, if the source should use
     /// another first hop.
@@ -95,11 +128,12 @@ impl ErrorMaker<'_> {
         if packet.next_hop == NO_ROUTE || is_filter(packet.next_hop) {
             return ErrorPath::None;
         }
-        let Route::Forward(hops) = self.forwarding.fib.route(packet.next_hop) else { return ErrorPath::None };
+        let route = self.tables.forwarding.fib.route(packet.next_hop);
+        let Route::Forward(hops) = route else { return ErrorPath::None };
         let hop = *hops.select(packet.hash);
         let query = RedirectQuery {
             arrival: packet.port,
-            subnet: self.ports.get(packet.port).and_then(|entry| entry.subnet_of(key.source())),
+            subnet: self.tables.ports.get(packet.port).and_then(|entry| entry.subnet_of(key.source())),
             next_hop: &hop,
             source: key.source(),
             destination: key.destination(),
@@ -117,7 +151,7 @@ impl ErrorMaker<'_> {
     /// Makes the IPv6 redirect to `target` for the sender of `packet`. Makes none if the port has no
     /// link-local address as source (RFC 4861, 8.1 and 8.2).
     fn redirect6(&mut self, packet: &Packet, target: Ipv6Addr, now: Instant) -> ErrorPath {
-        let Some(entry) = self.ports.get(packet.port) else { return ErrorPath::None };
+        let Some(entry) = self.tables.ports.get(packet.port) else { return ErrorPath::None };
         let link_local = |net: &IpNet| match net.addr() {
             IpAddr::V6(address) if address.is_unicast_link_local() => Some(address),
             _ => None,
@@ -127,11 +161,11 @@ impl ErrorMaker<'_> {
         };
         // IPv6 redirects share the rate limit of IPv4 redirects, which ignores the gateway.
         let kind = IcmpError::Redirect { gateway: Ipv4Addr::UNSPECIFIED };
-        if !may_send_error(packet, &kind, false) || !self.errors.limiter.take(&kind, now) {
+        if !may_send_error(packet.network(), &kind, false) || !self.errors.limiter.take(&kind, now) {
             return ErrorPath::None;
         }
         let key = NeighbourKey { port: packet.port, address: target.into() };
-        let station = match self.forwarding.neighbours.get(key) {
+        let station = match self.tables.forwarding.neighbours.get(key) {
             Some(NeighbourState::Reachable(mac)) => Some(mac),
             _ => None,
         };
@@ -156,7 +190,7 @@ fn made(error: Option<Packet>, port: PortId) -> ErrorPath {
     ErrorPath::Made(error)
 }
 
-pub(super) fn source_of(packet: &Packet) -> Option<IpAddr> {
+pub(super) fn source_of(packet: &impl Subject) -> Option<IpAddr> {
     let network = packet.network();
     match network.first()? >> 4 {
         4 => Some(IpAddr::from(<[u8; 4]>::try_from(network.get(12..16)?).ok()?)),

@@ -8,7 +8,7 @@ use millrace_units::NextHopIndex;
 use millrace_wire::{EtherType, MacAddr};
 
 use super::FastPath;
-use crate::forward::alive;
+use crate::forward::routing::alive;
 use crate::parse::ROUTER;
 use crate::ports::link_header;
 use crate::route_number::is_filter;

@@ -8,17 +8,17 @@ use millrace_packet::{DropReason, FlowKey, Packet};
 use crate::forward::fib::Fib;
 use crate::ports::PortTable;
 use crate::route_number::NO_ROUTE;
+use crate::subject::Subject;
 use crate::work::Fate;
 
 /// Returns the fate of a received packet by the checks of its addresses: open if it may be forwarded. Packets
 /// for the link itself go to the stack of the port: the kernel, or the router's own stack.
 #[inline]
-pub(crate) fn admit(ports: &PortTable, packet: &Packet, key: &FlowKey, policy: MartianPolicy) -> Fate {
-    // Packets made by plugins have no link header.
-    let link_group = packet.network_offset() > 0 && packet.data().first().is_some_and(|first| first & 1 == 1);
+pub(crate) fn admit(ports: &PortTable, packet: &impl Subject, key: &FlowKey, policy: MartianPolicy) -> Fate {
+    let is_link_group = packet.is_link_group();
     let refused = admit_addresses(ports, key, policy);
     match refused {
-        None if !link_group => Fate::Forward,
+        None if !is_link_group => Fate::Forward,
         None => Fate::Drop(DropReason::LinkBroadcast),
         Some(fate) => fate,
     }

@@ -13,4 +13,4 @@ pub(crate) mod stage;
 
 pub(crate) use outlet::Outlet;
 pub(crate) use run::GateRun;
-pub(crate) use stage::{Copies, Gates, Treatment};
+pub(crate) use stage::{Copies, Gates, Treatment, refused_by};

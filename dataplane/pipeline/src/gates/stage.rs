@@ -4,8 +4,8 @@ use millrace_classify::Candidate;
 use millrace_forward::{IcmpError, Route};
 use millrace_packet::{BATCH_SIZE, Batch, DropReason, FlowKey, Packet, Pool};
 use millrace_plugin::{
-    Action, Classified, Direction, EMPTY_PATH, End, Group, Kept, Place, PluginChange, Refusal, Released,
-    Taken, Ticket, Watch, Way, WorkerPlugins,
+    Action, BindingId, Classified, Direction, EMPTY_PATH, End, Group, Kept, Place, PluginChange, Refusal,
+    Released, Taken, Ticket, Watch, Way, WorkerPlugins,
 };
 use millrace_plugin_abi::{Position, Verdict};
 use millrace_units::{Instant, NextHopIndex, PathId, PortId};
@@ -13,7 +13,7 @@ use millrace_wire::MacAddr;
 
 use crate::forward::fib::Fib;
 use crate::forward::filter_route::FilterRoutes;
-use crate::forward::queue_backlog::Queues;
+use crate::forward::routing::Routing;
 use crate::gate_tables::{Published, WorkerTable};
 use crate::gates::groups::{Groups, PathGroup};
 use crate::gates::outlet::Outlet;
@@ -89,6 +89,13 @@ impl Gates {
         self.judges
     }
 
+    /// Returns the drop reason of a packet whose IPv6 extension headers hide its transport header from the
+    /// filters; `None` if no filter needs that header.
+    #[inline]
+    pub fn refuse_hidden(&self, hides_transport: bool) -> Option<DropReason> {
+        (hides_transport && self.judges).then_some(DropReason::Ip6HeaderChain)
+    }
+
     /// Returns whether a filter or an instance at any gate may end packets.
     #[inline]
     pub fn refuses(&self) -> bool {
@@ -135,12 +142,14 @@ impl Gates {
     fn treatment(&self, candidate: &Candidate, classified: Classified) -> Treatment {
         let gates = self.plugins.bindings.gates().iter().filter(|gate| gate.bindings() > 0);
         let varying_mask = gates.fold(0, |mask, gate| mask | gate.table().varying_mask(&candidate.key));
-        let action = classified.primary.and_then(|primary| self.plugins.bindings.action(primary));
-        Treatment {
-            path: classified.path,
-            route: action.and_then(|action| self.routes.index(action)),
-            varying_mask,
-        }
+        let route = classified.primary.and_then(|primary| self.route_of(primary));
+        Treatment { path: classified.path, route, varying_mask }
+    }
+
+    /// Returns the number of the route that a binding prescribes.
+    #[inline]
+    pub fn route_of(&self, binding: BindingId) -> Option<NextHopIndex> {
+        self.routes.index(self.plugins.bindings.action(binding)?)
     }
 
     /// Returns the plugins and the groups, for packets that join the group of their path.
@@ -182,7 +191,7 @@ impl Gates {
         now: Instant,
         watch: &mut impl Watch,
     ) {
-        let queues = &Queues { ports: outlet.ports, fib: outlet.fib, routes: &self.routes };
+        let queues = &Routing { fib: outlet.fib, filter_routes: &self.routes, ports: outlet.ports };
         for PathGroup { path, members, bytes, has_changed } in self.groups.iter_mut() {
             if !self.plugins.has_stages(*path, position) {
                 continue;
@@ -208,11 +217,7 @@ impl Gates {
             for (member, why) in taken.drain(..) {
                 fates[usize::from(member)] = fate(why);
             }
-            let filtered = match refused {
-                None => continue,
-                Some(Refusal::Drop) => Fate::Drop(DropReason::Filter),
-                Some(Refusal::Reject) => Fate::Refuse(IcmpError::AdminProhibited, DropReason::Filter),
-            };
+            let Some(filtered) = refused.map(refused_by) else { continue };
             members.drain(..).for_each(|member| fates[usize::from(member)] = filtered);
         }
         if !self.directed.is_empty() {
@@ -222,7 +227,7 @@ impl Gates {
 
     /// Runs suspended calls of instances, and takes the packets that instances have released.
     pub fn resume(&mut self, fib: &Fib, ports: &PortTable, released: &mut Vec<Released>, now: Instant) {
-        let queues = Queues { ports, fib, routes: &self.routes };
+        let queues = Routing { fib, filter_routes: &self.routes, ports };
         self.plugins.resume(now, &queues, released);
     }
 
@@ -426,7 +431,7 @@ impl Copies {
         self.verdicts.resize(self.packets.len(), Verdict::Pass);
         let Self { packets, keys, states, verdicts, members, taken, directed, whys } = self;
         let place = Place { path, position: Position::Copy, stage: 0 };
-        let queues = &Queues { ports: outlet.ports, fib: outlet.fib, routes: &gates.routes };
+        let queues = &Routing { fib: outlet.fib, filter_routes: &gates.routes, ports: outlet.ports };
         let bytes = &mut None;
         let mut group = Group { packets, keys, states, verdicts, members, bytes, taken, directed, queues };
         gates.plugins.run_watched(place, &mut group, now, watch);
@@ -456,6 +461,15 @@ impl Copies {
         keys.clear();
         states.clear();
         members.clear();
+    }
+}
+
+/// Returns the fate of a packet that a filter refuses.
+#[inline]
+pub(crate) fn refused_by(refusal: Refusal) -> Fate {
+    match refusal {
+        Refusal::Drop => Fate::Drop(DropReason::Filter),
+        Refusal::Reject => Fate::Refuse(IcmpError::AdminProhibited, DropReason::Filter),
     }
 }
 

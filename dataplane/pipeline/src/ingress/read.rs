@@ -9,6 +9,7 @@ use crate::forward::route::{admit, look_up};
 use crate::ingress::Ingress;
 use crate::parse::{Parsed, ROUTER, ether_type_of, parse};
 use crate::route_number::is_filter;
+use crate::subject::Subject;
 use crate::work::{Fate, Work};
 
 impl Ingress<'_> {
@@ -18,11 +19,7 @@ impl Ingress<'_> {
         let packet = work.packets.at_mut(index);
         match self.parse(packet, ether_type, now) {
             Ok(parsed) => {
-                let has_link = packet.network_offset() > 0;
-                if packet.port != ROUTER
-                    && has_link
-                    && packet.data().first().is_some_and(|first| first & 1 == 1)
-                {
+                if packet.port != ROUTER && packet.is_link_group() {
                     // A group link address forbids forwarding, and flow records don't contain link addresses.
                     work.fates[index] = admit(self.ports, packet, &parsed.key, self.options.martians);
                 }
@@ -44,8 +41,8 @@ impl Ingress<'_> {
         now: Instant,
     ) -> Result<Parsed, DropReason> {
         let mut parsed = parse(packet, ether_type)?;
-        if parsed.hides_transport && self.gates.judges() {
-            return Err(DropReason::Ip6HeaderChain);
+        if let Some(reason) = self.gates.refuse_hidden(parsed.hides_transport) {
+            return Err(reason);
         }
         if parsed.fragment.is_some() {
             self.classifier.join_fragments(packet, &mut parsed, self.gates, now)?;

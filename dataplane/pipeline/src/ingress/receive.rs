@@ -100,8 +100,10 @@ fn local_fate(entry: &PortEntry) -> Fate {
     if entry.is_kernel() { Fate::Host } else { Fate::Own }
 }
 
+/// Returns the drop reason of a frame that a port does not accept. `network_length`: length from the network
+/// header on, in bytes.
 #[inline]
-fn refusal(
+pub(crate) fn refusal(
     entry: &PortEntry,
     source: MacAddr,
     destination: MacAddr,

@@ -12,14 +12,13 @@ use millrace_wire::Protocol;
 use super::OffloadedFlows;
 use super::budget::{BUDGET, cost};
 use super::level::{Level, StaysUp};
-use crate::forward::alive;
 use crate::forward::filter_route::FilterRoute;
+use crate::forward::routing::{RouteOf, Routing, alive};
 use crate::forward::tables::ForwardingTables;
 use crate::gates::Gates;
 use crate::observe::Observation;
 use crate::parse::tags::Tags;
 use crate::ports::{PortEntry, PortTable};
-use crate::route_number::{NO_ROUTE, is_filter};
 
 /// A neighbour: its port and its address.
 pub(super) type Neighbour = (PortId, IpAddr);
@@ -93,16 +92,12 @@ impl Planner<'_> {
         hash: u32,
         route: NextHopIndex,
     ) -> Result<(OffloadEgress, IpAddr), StaysUp> {
-        if is_filter(route) {
-            return Err(match self.gates.routes().route(route) {
-                Some(FilterRoute::Forward(_)) => StaysUp::Sent,
-                _ => StaysUp::NotForwarded,
-            });
-        }
-        let Some(Route::Forward(hops)) = (route != NO_ROUTE).then(|| self.forwarding.fib.route(route)) else {
-            return Err(StaysUp::NotForwarded);
+        let (fib, filter_routes, ports) = (&self.forwarding.fib, self.gates.routes(), self.ports);
+        let hop = match (Routing { fib, filter_routes, ports }).route(route) {
+            RouteOf::Fib(Route::Forward(hops)) => alive(hops, hash, ports),
+            RouteOf::Filter(FilterRoute::Forward(_)) => return Err(StaysUp::Sent),
+            RouteOf::None | RouteOf::Fib(_) | RouteOf::Filter(_) => return Err(StaysUp::NotForwarded),
         };
-        let hop = alive(hops, hash, self.ports);
         let (port, neighbour) = (hop.port, hop.neighbour(key.destination()));
         let out = self.ports.get(port).ok_or(StaysUp::NotForwarded)?;
         may_pass(out, port, true)?;

@@ -6,6 +6,7 @@ use crate::egress::neighbours::NeighbourResolution;
 use crate::egress::queueing::Queueing;
 use crate::fast_path::FastPath;
 use crate::forward::Forwarder;
+use crate::forward::routing::Routing;
 use crate::gates::GateRun;
 use crate::ingress::Ingress;
 use crate::offloaded_flows::OffloadStage;
@@ -55,11 +56,18 @@ impl Router {
     #[inline(always)]
     pub(crate) fn forwarder(&mut self) -> Forwarder<'_> {
         Forwarder {
-            fib: &self.forwarding.fib,
-            filter_routes: self.gates.routes(),
+            routing: Routing {
+                fib: &self.forwarding.fib,
+                filter_routes: self.gates.routes(),
+                ports: &self.ports,
+            },
             neighbours: &mut self.forwarding.neighbours,
-            ports: &self.ports,
         }
+    }
+
+    /// Returns the tables that decide where a packet leaves.
+    pub(crate) fn routing(&self) -> Routing<'_> {
+        Routing { fib: &self.forwarding.fib, filter_routes: self.gates.routes(), ports: &self.ports }
     }
 
     /// Returns the gates stage.

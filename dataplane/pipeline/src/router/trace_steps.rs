@@ -1,15 +1,11 @@
 //! Steps of a traced packet: results of the classify and forward stages.
 
-use millrace_forward::Route;
 use millrace_plugin::EMPTY_PATH;
 use millrace_units::Instant;
 use millrace_wire::MacAddr;
 
 use crate::classify::ClassifyCounts;
-use crate::forward::alive;
-use crate::forward::filter_route::FilterRoute;
 use crate::observe::trace::{FlowFound, RouteTaken, TraceStep};
-use crate::route_number::{NO_ROUTE, is_filter};
 use crate::router::Router;
 use crate::work::{Fate, Work};
 
@@ -63,32 +59,11 @@ fn route_taken(router: &Router, work: &Work) -> RouteTaken {
     if packet.is_framed {
         return RouteTaken::Framed(packet.out_port);
     }
-    if packet.next_hop == NO_ROUTE {
-        return RouteTaken::None;
-    }
-    let hops = match router.gates.routes().route(packet.next_hop) {
-        Some(FilterRoute::Drop) => return RouteTaken::Ends("drop"),
-        Some(FilterRoute::Reject) => return RouteTaken::Ends("reject"),
-        Some(FilterRoute::Host) => return RouteTaken::Ends("host"),
-        Some(FilterRoute::Forward(hops)) => hops,
-        None => match router.forwarding.fib.route(packet.next_hop) {
-            Route::Forward(hops) => hops,
-            other => return RouteTaken::Ends(other.kind()),
-        },
-    };
-    let hop = alive(hops, packet.hash, &router.ports);
     let noted = work.fates[0] == Fate::Queue;
     let mac = match work.fates[0] {
         Fate::Queue => packet.data().first_chunk().map(|mac| MacAddr(*mac)),
         Fate::Forward => Some(work.destinations[0]),
         _ => None,
     };
-    RouteTaken::Sent {
-        by_filter: is_filter(packet.next_hop),
-        hops: hops.len() as u8,
-        port: hop.port,
-        neighbour: hop.neighbour(key.destination()),
-        mac,
-        noted,
-    }
+    RouteTaken::of(&router.routing(), packet, key, (mac, noted))
 }

@@ -95,13 +95,6 @@ impl Judgement {
     }
 }
 
-impl Binding {
-    /// Whether the route's priority `route`, if any, exceeds the binding's.
-    pub fn loses_against(&self, route: Option<i32>) -> bool {
-        route.is_some_and(|route| self.priority < route)
-    }
-}
-
 /// Gates of a worker in the order in which packets pass them, and the bindings at them. `T` is the type of
 /// the gates' filter tables.
 pub struct Bindings<T> {
@@ -174,24 +167,7 @@ impl<T: BindingTable> Bindings<T> {
         Some(&self.slab.at(binding.0)?.1.action)
     }
 
-    /// Returns the candidates of a classification: each gate that has bindings, with its winning binding, if
-    /// any filter matches. The flag states whether the binding loses against the flow's route.
-    pub fn winners(
-        &self,
-        candidate: &T::Candidate,
-        route: Option<i32>,
-    ) -> impl Iterator<Item = (&WorkerGate<T>, Option<(BindingId, bool)>)> {
-        self.gates.iter().filter(|gate| gate.bindings() > 0).map(move |gate| {
-            let found = gate.table().lookup(candidate).and_then(|id| {
-                let (_, binding) = self.slab.at(id.0)?;
-                let beside_route = gate.position() == Position::Route && binding.action.is_route();
-                Some((id, beside_route && binding.loses_against(route)))
-            });
-            (gate, found)
-        })
-    }
-
-    /// Returns the token bucket of an offload form if its binding still exists.
+    /// Returns the token bucket of a driver form if its binding still exists.
     pub fn offload_policer(&self, form: &OffloadForm) -> Option<&Arc<Policer>> {
         let word = *form.bindings.get(usize::from(form.polices_at?))?;
         match &self.get(Key::from_word(word))?.action {

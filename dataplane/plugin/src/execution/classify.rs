@@ -1,11 +1,12 @@
 //! Classification of a flow: finds its path, the list of bindings that apply to it.
 
 use millrace_plugin_abi::Position;
+use millrace_units::{GateId, PathId};
 
-use crate::execution::bindings::Bindings;
+use crate::execution::bindings::{Binding, Bindings};
 use crate::path::{EMPTY_PATH, Part, Paths, Stage, lay_out};
-use crate::{BindingId, BindingTable};
-use millrace_units::PathId;
+use crate::slab::Key;
+use crate::{Action, BindingId, BindingTable};
 
 /// Classification result of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,6 +15,106 @@ pub struct Classified {
     pub path: PathId,
     /// Binding that replaces the route of the flow. Its action is no instance.
     pub primary: Option<BindingId>,
+}
+
+/// Effect of a gate's winning binding on a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// The binding is a stage of the flow's path.
+    Stage,
+    /// The binding is a stage of the flow's path, and its action replaces the route.
+    Route,
+    /// The binding has no effect: a gate before this one has replaced the route.
+    RouteChosen,
+    /// The binding has no effect: the priority of the flow's route is higher.
+    BelowRoute,
+    /// The binding has no effect: its instance doesn't exist.
+    Inert,
+}
+
+impl Standing {
+    /// Returns the effect of a winning binding with an action and a priority at a position. `chosen` states
+    /// whether an earlier gate has replaced the route; `route` is the priority of the flow's route, if it has
+    /// one.
+    #[inline(always)]
+    pub fn of(
+        position: Position,
+        action: &Action,
+        priority: i32,
+        (chosen, route): (bool, Option<i32>),
+    ) -> Self {
+        if position != Position::Route || !action.is_route() {
+            return Self::Stage;
+        }
+        match chosen {
+            true => Self::RouteChosen,
+            false if route.is_some_and(|route| priority < route) => Self::BelowRoute,
+            false => Self::Route,
+        }
+    }
+}
+
+/// Result of a gate with bindings for a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GateResult {
+    /// Gate.
+    pub gate: GateId,
+    /// Position of the gate in the journey.
+    pub position: Position,
+    /// Number of bindings at the gate.
+    pub bindings: u32,
+    /// Winning binding and its effect; `None` if no filter matches.
+    pub winner: Option<(BindingId, Standing)>,
+}
+
+/// Selection of the winning bindings that take effect, gate by gate.
+struct Selection {
+    /// Priority of the flow's route, if it has one.
+    route: Option<i32>,
+    /// Binding that replaces the route, if any does so far.
+    primary: Option<BindingId>,
+}
+
+impl Selection {
+    /// Returns the winning binding of the next gate and its effect; `None` if the binding doesn't exist.
+    #[inline(always)]
+    fn meet<'a, T: BindingTable>(
+        &mut self,
+        bindings: &'a Bindings<T>,
+        position: Position,
+        id: BindingId,
+    ) -> Option<(Key, &'a Binding, Standing)> {
+        let (key, binding) = bindings.at(id)?;
+        let standing = match binding.step {
+            None => Standing::Inert,
+            Some(_) => {
+                let before = (self.primary.is_some(), self.route);
+                Standing::of(position, &binding.action, binding.priority, before)
+            }
+        };
+        if standing == Standing::Route {
+            self.primary = Some(id);
+        }
+        Some((key, binding, standing))
+    }
+}
+
+/// Returns the result of each gate with bindings. Creates no path.
+pub(crate) fn results<T: BindingTable>(
+    bindings: &Bindings<T>,
+    candidate: &T::Candidate,
+    route: Option<i32>,
+) -> Vec<GateResult> {
+    let mut selection = Selection { route, primary: None };
+    let bound = bindings.gates().iter().filter(|gate| gate.bindings() > 0);
+    let result = bound.map(|gate| {
+        let winner = gate.table().lookup(candidate).and_then(|id| {
+            let (.., standing) = selection.meet(bindings, gate.position(), id)?;
+            Some((id, standing))
+        });
+        GateResult { gate: gate.id(), position: gate.position(), bindings: gate.bindings(), winner }
+    });
+    result.collect()
 }
 
 /// Classifier of flows: its reused buffers.
@@ -92,17 +193,14 @@ fn select(
     found: &mut Vec<Stage>,
 ) -> Option<BindingId> {
     found.clear();
-    let (mut primary, mut keeps_state) = (None, false);
+    let (mut selection, mut keeps_state) = (Selection { route, primary: None }, false);
     for (position, winner) in winners {
         let Some(id) = winner else { continue };
-        let Some((key, binding)) = bindings.at(id) else { continue };
+        let Some((key, binding, Standing::Stage | Standing::Route)) = selection.meet(bindings, position, id)
+        else {
+            continue;
+        };
         let Some(step) = binding.step else { continue };
-        if position == Position::Route && binding.action.is_route() {
-            if primary.is_some() || binding.loses_against(route) {
-                continue;
-            }
-            primary = Some(id);
-        }
         let part = Part { offset: 0, bytes: binding.state };
         keeps_state |= binding.state > 0;
         found.push(Stage { position, binding: key, step, hears: binding.hears, part });
@@ -110,5 +208,5 @@ fn select(
     if keeps_state {
         lay_out(found);
     }
-    primary
+    selection.primary
 }

@@ -25,6 +25,14 @@ pub enum Health {
 }
 
 impl Health {
+    /// Returns the health at a time: an instance whose pause is over is well.
+    pub fn at(self, now: Instant) -> Self {
+        match self {
+            Self::Pausing(until) if until <= now => Self::Well,
+            other => other,
+        }
+    }
+
     /// Returns the name of the state for display.
     pub const fn name(self) -> &'static str {
         match self {
@@ -78,11 +86,9 @@ impl Record {
 
     /// Whether the pause is over. The instance is then well again, and the caller restarts it.
     pub fn is_due(&mut self, now: Instant) -> bool {
-        let due = matches!(self.health, Health::Pausing(until) if until <= now);
-        if due {
-            self.health = Health::Well;
-        }
-        due
+        let before = self.health;
+        self.health = before.at(now);
+        self.health != before
     }
 }
 

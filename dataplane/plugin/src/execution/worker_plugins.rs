@@ -8,17 +8,53 @@ use std::fmt;
 
 use millrace_packet::DropReason;
 use millrace_plugin_abi::{Backlogs, FlowEnd, FlowStates, Message, Position, Progress};
-use millrace_units::{InstanceId, Instant, PathId, PortId, QueueAccount};
+use millrace_units::{GateId, InstanceId, Instant, PathId, PortId, QueueAccount, QueueId};
 
 use crate::execution::bindings::{Bindings, NewBinding};
 use crate::execution::calls::{Calls, Resumption, Stop};
-use crate::execution::classify::{Classified, Classifier};
+use crate::execution::classify::{Classified, Classifier, GateResult, results};
 use crate::execution::instances::Instances;
 use crate::execution::succession::{Successed, Successor};
 use crate::execution::waiting::{Answer, Asked, Errand, Released};
 use crate::flow_state::FlowStateBlocks;
-use crate::path::{EMPTY_PATH, Part, Paths, Stage, Step};
+use crate::path::{EMPTY_PATH, Part, Paths, Refusal, Stage, Step};
 use crate::{Action, BindingId, BindingTable, CallLimits, Health, OnFault, PluginChange, Remains};
+
+/// Stage of a path, for explanations.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StageOfPath {
+    /// Gate of the stage.
+    pub gate: GateId,
+    /// Winning binding at the gate.
+    pub binding: BindingId,
+    /// Instance of the binding, if its action is one.
+    pub instance: Option<InstanceId>,
+}
+
+/// Treatment of packets by a binding.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BindingTreatment {
+    /// An instance of this health handles the packets. Unless it is well, `on_fault` applies.
+    Instance {
+        /// Health of the instance.
+        health: Health,
+        /// Treatment of packets while the instance is not well.
+        on_fault: OnFault,
+    },
+    /// The filter refuses the packets.
+    Refuse(Refusal),
+    /// The filter selects the queue of the packets.
+    Queue(QueueId),
+    /// The token bucket of the filter drops packets that don't conform.
+    Police {
+        /// Rate in bits per second.
+        rate: u64,
+        /// Burst in bytes.
+        burst: u32,
+    },
+    /// The packets pass. The route or the stage that makes copies executes the action, if any.
+    Count,
+}
 
 /// Gates, instances and bindings of a worker. `T` is the type of the gates' filter tables.
 pub struct WorkerPlugins<T> {
@@ -176,12 +212,30 @@ impl<T: BindingTable> WorkerPlugins<T> {
         classifier.classify_batch(bindings, paths, (candidates, routes), classified);
     }
 
-    /// Returns the health of a binding's instance, and the treatment of packets while the instance is not
-    /// well. Returns `None` for other actions.
-    pub fn health(&self, binding: BindingId) -> Option<(Health, OnFault)> {
+    /// Returns the result of each gate with bindings for a packet's flow, as
+    /// [`classify`](Self::classify) decides it. Creates no path.
+    pub fn gate_results(&self, candidate: &T::Candidate, route: Option<i32>) -> Vec<GateResult> {
+        results(&self.bindings, candidate, route)
+    }
+
+    /// Returns the treatment of packets by a binding at the time `now`; `None` if the binding has no effect.
+    pub fn treatment(&self, binding: BindingId, now: Instant) -> Option<BindingTreatment> {
         let (_, binding) = self.bindings.at(binding)?;
-        let Some(Step::Instance(key)) = binding.step else { return None };
-        Some((self.calls.instances.get(key)?.record.health, binding.call_limits.on_fault))
+        Some(match binding.step? {
+            Step::Instance(key) => {
+                let health = self.calls.instances.get(key)?.record.health.at(now);
+                BindingTreatment::Instance { health, on_fault: binding.call_limits.on_fault }
+            }
+            Step::Refuse(refusal) => BindingTreatment::Refuse(refusal),
+            Step::Queue(queue) => BindingTreatment::Queue(queue),
+            Step::Police => match &binding.action {
+                Action::Police(policer) => {
+                    BindingTreatment::Police { rate: policer.rate(), burst: policer.burst() }
+                }
+                _ => BindingTreatment::Count,
+            },
+            Step::Count => BindingTreatment::Count,
+        })
     }
 
     /// Returns the stages of a path, without removed bindings.

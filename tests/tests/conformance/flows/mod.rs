@@ -2,6 +2,6 @@
 
 mod counters;
 mod express;
-mod flow_table;
+pub(crate) mod flow_table;
 mod offloaded_flows;
 mod workers;

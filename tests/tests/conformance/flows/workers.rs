@@ -190,10 +190,10 @@ fn lookup_names_the_scheduler_node_of_a_packet_on_any_worker() {
             let looked = router.router.lookup(&packet).unwrap();
             looked.steps.into_iter().find(|step| step.stage == "queue").unwrap().text
         };
-        assert_eq!(waits("10.9.0.1", 5060), "node \"voice\" (fifo) of the scheduler at port b");
-        assert_eq!(waits("10.9.0.1", 53), "node \"rest\" (fq-codel) of the scheduler at port b");
+        assert_eq!(waits("10.9.0.1", 5060), "port b, node \"voice\" (fifo) of the scheduler");
+        assert_eq!(waits("10.9.0.1", 53), "port b, node \"rest\" (fq-codel) of the scheduler");
         // A port without a scheduler is as before.
-        assert_eq!(waits("10.3.0.2", 5060), "FIFO at port c");
+        assert_eq!(waits("10.3.0.2", 5060), "port c, FIFO");
     }
 }
 

@@ -44,7 +44,7 @@ fn packets_are_counted_before_and_behind_a_full_queue() {
     router.ask(&["scheduler", "set", "r2", "rate=1mbit", "host=direct"]);
     let id = router.json(&["filter", "add", "proto udp dport 9000", "--action", "queue all"])["id"].clone();
     let looked = router.ask(&["lookup", "src 10.1.0.2 dst 10.2.0.2 proto udp sport 9 dport 9000 in r1"]);
-    assert!(looked.contains("node \"all\" (fifo) of the scheduler at port r2"), "{looked}");
+    assert!(looked.contains("port r2, node \"all\" (fifo) of the scheduler"), "{looked}");
     router.ask(&["clear"]);
     let flow = Flow::start(&line.h1, &line.h2, to("10.2.0.2:9000"), 1000, 200);
     // A watching client at the same time.

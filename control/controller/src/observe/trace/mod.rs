@@ -13,6 +13,7 @@ use serde::Deserialize;
 pub(crate) use words::with_link;
 
 use crate::model::Model;
+use crate::observe::words::Names;
 use crate::ports::device::time_of_day;
 use crate::view::TraceView;
 use crate::workers::route_table::RouteTable;
@@ -155,7 +156,7 @@ impl Journeys {
     }
 
     pub fn render(&mut self, ended: Vec<Ended>, model: &Model, routes: &RouteTable) -> Vec<TraceView> {
-        let words = words::Words { model, routes, origin: self.origin };
+        let words = words::Words { names: Names { model, routes }, origin: self.origin };
         let render = |(events, is_over): Ended| {
             self.told += 1;
             words.view(self.told, &events, is_over)

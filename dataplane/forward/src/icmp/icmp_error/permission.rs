@@ -2,17 +2,15 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use millrace_packet::Packet;
 use millrace_wire::ipv6_ext::{self, End};
 use millrace_wire::{Protocol, ipv4, ipv6};
 
 use super::IcmpError;
 
-/// Whether `original`, whose network offset is set and which passed the sanity checks, may be answered with
-/// `error`. `link_broadcast` is set if the frame was broadcast or multicast, or the destination is a directed
-/// broadcast of a connected network.
-pub fn may_send_error(original: &Packet, error: &IcmpError, link_broadcast: bool) -> bool {
-    let network = original.network();
+/// Whether a packet that passed the sanity checks may be answered with `error`. `network` are its first bytes
+/// from the network header on. `link_broadcast` is set if the frame was broadcast or multicast, or the
+/// destination is a directed broadcast of a connected network.
+pub fn may_send_error(network: &[u8], error: &IcmpError, link_broadcast: bool) -> bool {
     match network.first().map(|octet| octet >> 4) {
         Some(4) => {
             ipv4::Packet::new_checked(network).is_ok_and(|packet| may_answer4(&packet, link_broadcast))

@@ -119,8 +119,7 @@ fn without_memory_there_is_no_error() {
 }
 
 fn may(bytes: &[u8], error: IcmpError, link_broadcast: bool) -> bool {
-    let pool = Pool::new(64).unwrap();
-    may_send_error(&pool.packet_from(bytes).unwrap(), &error, link_broadcast)
+    may_send_error(bytes, &error, link_broadcast)
 }
 
 /// Test case IE-01.

@@ -172,12 +172,12 @@ pub enum StageOutcome {
 }
 
 /// Route of a packet.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RouteTaken {
     /// The packet has no route.
     None,
-    /// The route does not forward: name of its kind, such as a blackhole or a filter's drop.
-    Ends(&'static str),
+    /// The route does not forward.
+    Ends(RouteEnd),
     /// The packet is forwarded.
     Sent {
         /// Whether a filter or an instance chose the route, not the FIB.
@@ -195,6 +195,36 @@ pub enum RouteTaken {
     },
     /// The kernel made the frame, which leaves unchanged out of this port.
     Framed(PortId),
+}
+
+/// Kind of a route that does not forward.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RouteEnd {
+    /// A filter drops the packet.
+    FilterDrop,
+    /// A filter drops the packet, and its source gets an ICMP error.
+    FilterReject,
+    /// A filter delivers the packet to this host.
+    FilterHost,
+    /// Route of the FIB, by the name of its kind.
+    Fib(&'static str),
+}
+
+impl RouteEnd {
+    /// Returns the name of the kind.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::FilterDrop => "drop",
+            Self::FilterReject => "reject",
+            Self::FilterHost => "host",
+            Self::Fib(kind) => kind,
+        }
+    }
+
+    /// Returns whether a filter chose the route.
+    pub fn is_filter(self) -> bool {
+        !matches!(self, Self::Fib(_))
+    }
 }
 
 /// Reason of a packet's wait.

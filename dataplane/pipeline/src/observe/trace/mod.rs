@@ -9,11 +9,14 @@
 mod event;
 mod probe;
 mod room;
+mod route;
 mod selection;
 mod steps;
 mod tracer;
 
-pub use event::{FlowFound, Head, RouteTaken, StageOutcome, TraceEnd, TraceEvent, TraceStep, Waits};
+pub use event::{
+    FlowFound, Head, RouteEnd, RouteTaken, StageOutcome, TraceEnd, TraceEvent, TraceStep, Waits,
+};
 pub(crate) use probe::{Mark, Probe};
 pub(crate) use room::{Room, Traced, Turn};
 pub(crate) use selection::Pick;

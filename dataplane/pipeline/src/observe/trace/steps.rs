@@ -143,13 +143,11 @@ impl PortTable {
     /// Returns the step of a packet's entry into the queue of its egress port.
     pub(crate) fn queue_of(&self, packet: &Packet) -> TraceStep {
         let entry = self.get(packet.out_port);
-        let scheduler = entry.and_then(|entry| entry.scheduler.as_ref());
-        let (leaf, before) = match scheduler.filter(|scheduler| scheduler.takes_packets()) {
-            Some(scheduler) => {
-                let leaf: QueueId = scheduler.leaf_for(packet.queue);
-                (Some(leaf), scheduler.backlog(packet).map_or(0, |(_, backlog)| backlog.packets))
-            }
-            None => (None, entry.map_or(0, |entry| entry.queue.len() as u32)),
+        let leaf = self.leaf(packet.out_port, packet.queue);
+        let scheduler = entry.and_then(|entry| entry.scheduler.as_ref()).filter(|_| leaf.is_some());
+        let before = match scheduler {
+            Some(scheduler) => scheduler.backlog(packet).map_or(0, |(_, backlog)| backlog.packets),
+            None => entry.map_or(0, |entry| entry.queue.len() as u32),
         };
         TraceStep::Queued { port: packet.out_port, leaf, before }
     }

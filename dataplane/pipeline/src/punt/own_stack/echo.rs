@@ -13,50 +13,72 @@ const ECHO_REPLY4: u8 = 0;
 const ECHO_REQUEST6: u8 = 128;
 const ECHO_REPLY6: u8 = 129;
 
-/// Answers an ICMPv4 echo request to an address of a port without a kernel, and refuses other protocols.
-pub(super) fn handle4(packet: &Packet, context: &mut Context<'_>) -> Outcome {
-    let Ok(header) = ipv4::Packet::new_checked(packet.network()) else {
-        return Outcome::Dropped(DropReason::Ip4Short);
+/// Returns the offset of an ICMPv4 echo request from the start of the network header.
+///
+/// # Errors
+/// The outcome of any other packet: other protocols are refused.
+pub(super) fn request4(network: &[u8]) -> Result<usize, Outcome> {
+    let Ok(header) = ipv4::Packet::new_checked(network) else {
+        return Err(Outcome::Dropped(DropReason::Ip4Short));
     };
     let (protocol, offset) = (header.protocol(), header.header_len());
     if header.is_fragment() {
-        return Outcome::Dropped(DropReason::LocalUnknown);
+        return Err(Outcome::Dropped(DropReason::LocalUnknown));
     }
     if !is_icmp(protocol) {
-        return refusal(protocol);
+        return Err(refusal(protocol));
     }
-    let is_request = message_type(packet, offset) == Some(ECHO_REQUEST4);
-    if !is_request || !checksum::sum_slices(message(packet, offset)).is_valid() {
+    match message_type(network, offset) {
+        Some(ECHO_REQUEST4) => Ok(offset),
+        _ => Err(Outcome::Dropped(DropReason::LocalUnknown)),
+    }
+}
+
+/// Answers an ICMPv4 echo request to an address of a port without a kernel.
+pub(super) fn answer4(packet: &Packet, offset: usize, context: &mut Context<'_>) -> Outcome {
+    if !checksum::sum_slices(message(packet, offset)).is_valid() {
         return Outcome::Dropped(DropReason::LocalUnknown);
     }
     answer(packet, context, |reply| reply4(reply, offset))
 }
 
-/// Answers an ICMPv6 echo request to an address of a port without a kernel, and refuses other protocols.
-pub(super) fn handle6(packet: &Packet, context: &mut Context<'_>) -> Outcome {
+/// Returns the offset of an ICMPv6 echo request from the start of the network header.
+///
+/// # Errors
+/// The outcome of any other packet: other protocols are refused.
+pub(super) fn request6(network: &[u8]) -> Result<usize, Outcome> {
+    let Ok(header) = ipv6::Packet::new_checked(network) else {
+        return Err(Outcome::Dropped(DropReason::Ip6Short));
+    };
+    let walk = ipv6_ext::walk(&header);
+    let is_multicast = header.dst().is_multicast();
+    if walk.end != End::UpperLayer || walk.fragment.is_some() {
+        return Err(Outcome::Dropped(DropReason::LocalUnknown));
+    }
+    if !is_icmp(walk.protocol) {
+        return Err(match is_multicast {
+            true => Outcome::Dropped(DropReason::Multicast),
+            false => refusal(walk.protocol),
+        });
+    }
+    let offset = walk.offset;
+    // RFC 4443, 4.2 permits a reply to a request for a multicast group; this router is in no multicast group
+    // and doesn't reply.
+    match message_type(network, offset) {
+        Some(ECHO_REQUEST6) if !is_multicast && offset == ipv6::HEADER_LEN => Ok(offset),
+        _ => Err(Outcome::Dropped(DropReason::LocalUnknown)),
+    }
+}
+
+/// Answers an ICMPv6 echo request to an address of a port without a kernel.
+pub(super) fn answer6(packet: &Packet, offset: usize, context: &mut Context<'_>) -> Outcome {
     let Ok(header) = ipv6::Packet::new_checked(packet.network()) else {
         return Outcome::Dropped(DropReason::Ip6Short);
     };
-    let walk = ipv6_ext::walk(&header);
-    let destination = header.dst();
-    if walk.end != End::UpperLayer || walk.fragment.is_some() {
-        return Outcome::Dropped(DropReason::LocalUnknown);
-    }
-    if !is_icmp(walk.protocol) {
-        return if destination.is_multicast() {
-            Outcome::Dropped(DropReason::Multicast)
-        } else {
-            refusal(walk.protocol)
-        };
-    }
-    let offset = walk.offset;
     let length = packet.network_len().saturating_sub(offset);
     let pseudo = header.pseudo_header(Protocol::ICMPV6, length as u32);
     let sum = message(packet, offset).fold(pseudo, |sum, bytes| sum.bytes(bytes));
-    let is_request = message_type(packet, offset) == Some(ECHO_REQUEST6);
-    // RFC 4443, 4.2 permits a reply to a request for a multicast group; this router is in no multicast group
-    // and doesn't reply.
-    if !is_request || destination.is_multicast() || !sum.is_valid() || offset != ipv6::HEADER_LEN {
+    if !sum.is_valid() {
         return Outcome::Dropped(DropReason::LocalUnknown);
     }
     answer(packet, context, |reply| reply6(reply, offset))
@@ -110,8 +132,8 @@ fn set_type(message: &mut [u8], to: u8) -> Option<()> {
 
 /// Returns the type of the ICMP message `offset` bytes after the start of the network header. Returns `None`
 /// unless the whole ICMP header (8 bytes in both versions) is in the first memory frame.
-fn message_type(packet: &Packet, offset: usize) -> Option<u8> {
-    let [kind, ..] = packet.network().get(offset..)?.first_chunk::<ICMP_HEADER_LEN>()?;
+fn message_type(network: &[u8], offset: usize) -> Option<u8> {
+    let [kind, ..] = network.get(offset..)?.first_chunk::<ICMP_HEADER_LEN>()?;
     Some(*kind)
 }
 

@@ -25,6 +25,18 @@ pub(crate) enum Outcome {
     Refused(millrace_forward::IcmpError),
 }
 
+/// Service of the stack for a packet.
+pub(crate) enum Service {
+    /// ARP.
+    Arp,
+    /// Neighbour discovery, with the offset of the message from the start of the network header.
+    Discovery(usize),
+    /// ICMPv4 echo, with the offset of the request.
+    Echo4(usize),
+    /// ICMPv6 echo, with the offset of the request.
+    Echo6(usize),
+}
+
 /// Frame that the stack sends, without link header and VLAN tags.
 pub(crate) struct Outgoing {
     /// Egress port.
@@ -65,14 +77,12 @@ impl OwnStack {
         let Some(entry) = context.ports.get(packet.port) else {
             return Outcome::Dropped(DropReason::PortDown);
         };
-        match ether_type(packet) {
-            EtherType::ARP => arp::handle(self, packet, entry, context),
-            EtherType::IPV4 => echo::handle4(packet, context),
-            _ => match ndp::message(packet) {
-                Some(offset) => ndp::handle(self, packet, offset, entry, context),
-                None if is_of_another(packet, entry) => Outcome::Dropped(DropReason::MartianDestination),
-                None => echo::handle6(packet, context),
-            },
+        match service_for(ether_type(packet), packet.network(), entry) {
+            Ok(Service::Arp) => arp::handle(self, packet, entry, context),
+            Ok(Service::Discovery(offset)) => ndp::handle(self, packet, offset, entry, context),
+            Ok(Service::Echo4(offset)) => echo::answer4(packet, offset, context),
+            Ok(Service::Echo6(offset)) => echo::answer6(packet, offset, context),
+            Err(outcome) => outcome,
         }
     }
 
@@ -95,6 +105,27 @@ impl OwnStack {
     }
 }
 
+/// Returns the service for a packet that a port has received. `network`: first bytes of the packet from the
+/// network header on.
+///
+/// # Errors
+/// The outcome of a packet for which the stack has no service.
+pub(crate) fn service_for(
+    ether_type: EtherType,
+    network: &[u8],
+    entry: &PortEntry,
+) -> Result<Service, Outcome> {
+    match ether_type {
+        EtherType::ARP => Ok(Service::Arp),
+        EtherType::IPV4 => echo::request4(network).map(Service::Echo4),
+        _ => match ndp::message(network) {
+            Some(offset) => Ok(Service::Discovery(offset)),
+            None if is_of_another(network, entry) => Err(Outcome::Dropped(DropReason::MartianDestination)),
+            None => echo::request6(network).map(Service::Echo6),
+        },
+    }
+}
+
 /// Returns whether the port has the address.
 fn has(entry: &PortEntry, address: IpAddr) -> bool {
     entry.settings.addresses.iter().any(|net| net.addr() == address)
@@ -107,8 +138,8 @@ fn is_of_prefix(entry: &PortEntry, address: IpAddr) -> bool {
 
 /// Returns whether the packet is for a link-local address that the port doesn't have. Routes can't decide
 /// that, as they have no link scope.
-fn is_of_another(packet: &Packet, entry: &PortEntry) -> bool {
-    let destination = ipv6::Packet::new_checked(packet.network()).map(|header| header.dst());
+fn is_of_another(network: &[u8], entry: &PortEntry) -> bool {
+    let destination = ipv6::Packet::new_checked(network).map(|header| header.dst());
     destination.is_ok_and(|address| address.is_unicast_link_local() && !has(entry, address.into()))
 }
 

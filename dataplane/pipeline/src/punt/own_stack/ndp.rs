@@ -15,15 +15,15 @@ use crate::ports::PortEntry;
 
 /// Returns the offset of the ICMPv6 message from the start of the IPv6 header, in bytes. Returns `None`
 /// unless the message is of neighbour or router discovery.
-pub(super) fn message(packet: &Packet) -> Option<usize> {
-    let header = ipv6::Packet::new_checked(packet.network()).ok()?;
+pub(super) fn message(network: &[u8]) -> Option<usize> {
+    let header = ipv6::Packet::new_checked(network).ok()?;
     let walk = ipv6_ext::walk(&header);
     let is_icmp = walk.end == End::UpperLayer && walk.protocol == Protocol::ICMPV6;
     // RFC 6980: discovery messages in fragmented packets are ignored.
     if !is_icmp || walk.fragment.is_some() {
         return None;
     }
-    let kind = Type(*packet.network().get(walk.offset)?);
+    let kind = Type(*network.get(walk.offset)?);
     kind.is_ndp().then_some(walk.offset)
 }
 

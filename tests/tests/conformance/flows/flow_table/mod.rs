@@ -1,7 +1,7 @@
 //! Flow table compared with filters and routes: a router with a history of packets and changes, against a new
 //! router with the same configuration and without a flow table.
 
-mod packets;
+pub(crate) mod packets;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -88,12 +88,12 @@ enum Change {
 }
 
 /// Returns a strategy for one of the texts, which are separated by bars.
-fn one_of(texts: &'static str) -> impl Strategy<Value = &'static str> {
+pub(crate) fn one_of(texts: &'static str) -> impl Strategy<Value = &'static str> {
     prop::sample::select(texts.split('|').map(str::trim).collect::<Vec<_>>())
 }
 
 /// Returns a strategy for conditions that don't contradict each other.
-fn any_match() -> impl Strategy<Value = String> {
+pub(crate) fn any_match() -> impl Strategy<Value = String> {
     let addresses = prop_oneof![
         4 => Just(""),
         1 => one_of("src 10.1.0.2 | dst 10.9.0.0/16 | src 10.1.0.0/24 dst 10.9.0.1 | src 203.0.113.0/24"),
@@ -130,7 +130,7 @@ fn any_action() -> impl Strategy<Value = &'static str> {
     ]
 }
 
-fn any_filter() -> impl Strategy<Value = String> {
+pub(crate) fn any_filter() -> impl Strategy<Value = String> {
     (any_match(), any_action(), -1..=1).prop_filter_map("IPv6 needs an IPv6 neighbour", |parts| {
         let (matches, (action, gate), priority) = (parts.0, parts.1.rsplit_once(" at ")?, parts.2);
         if matches.contains("fd00") && action.contains("10.") {
@@ -142,7 +142,7 @@ fn any_filter() -> impl Strategy<Value = String> {
     })
 }
 
-const PREFIXES: [&str; 10] = [
+pub(crate) const PREFIXES: [&str; 10] = [
     "10.9.0.0/17",
     "10.9.1.0/24",
     "10.9.0.1/32",
@@ -155,7 +155,7 @@ const PREFIXES: [&str; 10] = [
     "2001:db8::/40",
 ];
 
-fn any_route() -> impl Strategy<Value = (&'static str, String)> {
+pub(crate) fn any_route() -> impl Strategy<Value = (&'static str, String)> {
     let ways = one_of(
         "via = '10.2.0.2' | via = '10.3.0.2' | via = ['10.2.0.2', '10.3.0.2'] | kind = 'blackhole' | kind = 'prohibit'
         | via = '10.1.0.3'",
@@ -390,7 +390,7 @@ proptest! {
     }
 }
 
-fn filter(text: &str) -> Filter {
+pub(crate) fn filter(text: &str) -> Filter {
     toml::from_str(text).expect("a filter")
 }
 

@@ -3,9 +3,9 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use millrace_classify::CompiledSelection;
+use millrace_classify::{Candidate, CompiledSelection};
 use millrace_forward::Route;
-use millrace_packet::{Exceptions, Pool};
+use millrace_packet::Pool;
 use millrace_plugin::{Action, BindingId, GateOrder, Inheritance, PluginChange, Successor};
 use millrace_plugin_abi::{Message, Position};
 use millrace_port::Memory;
@@ -20,14 +20,14 @@ use crate::commands::{
     Command, CounterCommand, DeviceCommand, FilterCommand, FlowCommand, NeighbourCommand, ObservationCommand,
     OffloadCommand, OpenedDevice, PluginCommand, PortCommand, RouteCommand, SchedulerCommand,
 };
-use crate::explain::Question;
+use crate::offloaded_flows::OffloadPort;
 use crate::flow_reports::FlowScan;
 use crate::forward::changes::{NeighbourChange, NeighbourKnowledge};
 use crate::gate_tables::WorkerTable;
+use crate::lookup::Question;
 use crate::observe::capture::{CapturePlace, capture};
 use crate::observe::drop_log::DropQuery;
 use crate::observe::trace::{TraceOrder, trace};
-use crate::offloaded_flows::OffloadPort;
 use crate::options::Options;
 use crate::ports::DeviceId;
 use crate::ports::host_output::{HostFilters, HostSettings};
@@ -229,11 +229,11 @@ const OBSERVATION: &[Row] = &[
         NEITHER,
     ),
     (
-        "explain a packet",
+        "look up a packet",
         |_| {
-            let (key, exceptions) = (key(0), Exceptions::NONE);
-            let question = Question { key, tcp_flags: None, dscp: 0, tag: 0, exceptions, length: 46 };
-            ObservationCommand::Explain(question, nobody()).into()
+            let candidate = Candidate::plain(key(0));
+            let question = Question { candidate, length: 46, dont_fragment: false };
+            ObservationCommand::Lookup(question, nobody()).into()
         },
         NEITHER,
     ),

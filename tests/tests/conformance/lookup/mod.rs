@@ -1,5 +1,6 @@
 //! `lookup` predicts the path of a packet: each case looks up a packet, sends it, and compares both paths.
 
+
 use std::sync::Arc;
 
 use millrace_controller::view::LookupView;
@@ -38,7 +39,7 @@ fn look(router: &mut Scenario) -> LookupView {
 /// Returns the gates that a lookup names, in its order.
 fn gates(looked: &LookupView) -> Vec<&str> {
     let at_gates = looked.steps.iter().filter(|step| step.stage == "gate");
-    at_gates.map(|step| step.text.split_once(':').map_or("", |(gate, _)| gate)).collect()
+    at_gates.map(|step| step.text.split_once([':', ',']).map_or("", |(gate, _)| gate)).collect()
 }
 
 fn has_stage(looked: &LookupView, stage: &str) -> bool {
@@ -69,7 +70,7 @@ fn lookup_keeps_the_decision_of_the_first_route_gate() {
         assert_eq!(looked.verdict, "sent out of port c", "{looked:?}");
         assert_eq!(gates(&looked), ["gate route", "gate second", "gate monitor"]);
         let text = &looked.steps.iter().find(|step| step.text.starts_with("gate second")).unwrap().text;
-        assert!(text.ends_with("; an earlier gate has chosen the route"), "{text}");
+        assert!(text.ends_with("; a gate before this one has already chosen the route"), "{text}");
         router.expect_forwarded("a", &Ipv4Frame::udp(), "c");
     }
     // An instance and `accept` choose no output port, so the next gate does.
