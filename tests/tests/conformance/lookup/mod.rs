@@ -1,5 +1,7 @@
 //! `lookup` predicts the path of a packet: each case looks up a packet, sends it, and compares both paths.
 
+mod packets;
+mod random;
 
 use std::sync::Arc;
 
