@@ -96,7 +96,7 @@ impl World {
         if let Some(filter) = self.bound.remove(&number) {
             return self.change(PluginChange::Unbind { binding, gate, filter });
         }
-        let text = flow.map_or("any".to_owned(), |flow| format!("dst 10.0.0.{flow}/32"));
+        let text = flow.map_or("dst 10.0.0.0/24".to_owned(), |flow| format!("dst 10.0.0.{flow}/32"));
         let filter: CompiledExpression = text.parse::<Filter>().unwrap().compile(|_| None).unwrap().into();
         self.bound.insert(number, filter.clone());
         let action = match number % 3 {
