@@ -16,9 +16,9 @@ use ipnet::IpNet;
 use millrace_classify::CompiledSelection;
 use millrace_config::{Config, one_flow};
 use millrace_pipeline::{
-    Command, WorkerFlowCache, OffloadedFlowCounts, OffloadPort, FlowCommand, FlowCounts, FlowReport, FlowScan,
-    GateTables, NeighbourChange, NeighbourCommand, NeighbourKnowledge, OffloadCommand, Piece, PluginCommand,
-    PortCommand, PortCount, ReversePath, SchedulerCommand,
+    Command, FlowCommand, FlowCounts, FlowReport, FlowScan, GateTables, NeighbourChange, NeighbourCommand,
+    NeighbourKnowledge, OffloadCommand, OffloadPort, OffloadedFlowCounts, Piece, PluginCommand, PortCommand,
+    PortCount, ReversePath, SchedulerCommand, WorkerFlowCache,
 };
 use millrace_plugin::{BindingCounts, BindingId};
 use millrace_plugin_abi::Plugin;

@@ -61,7 +61,9 @@ impl Words<'_> {
             LookupStep::Link { source, destination, neighbour } => {
                 ("forward", format!("link header {source} to {destination} ({neighbour})"))
             }
-            LookupStep::Refused { error, sender } => ("error", error_text(refused(error), icmp(error), sender)),
+            LookupStep::Refused { error, sender } => {
+                ("error", error_text(refused(error), icmp(error), sender))
+            }
             LookupStep::Queued { port, .. } => ("queue", self.names.queue(port, self.leaf)),
         };
         StepView { stage, text }
@@ -96,9 +98,9 @@ impl Words<'_> {
             BindingTreatment::Queue(queue) => {
                 format!("passes, to queue {}", self.names.model.schedulers.name(queue))
             }
-            BindingTreatment::Police { rate, burst } => format!(
-                "police to {rate} bit/s, burst {burst} bytes; drop the excess (policer)"
-            ),
+            BindingTreatment::Police { rate, burst } => {
+                format!("police to {rate} bit/s, burst {burst} bytes; drop the excess (policer)")
+            }
             BindingTreatment::Instance { health, on_fault } if health != Health::Well => {
                 unwell(health, on_fault, copies)
             }

@@ -95,7 +95,11 @@ impl Names<'_> {
     pub fn drop(&self, reason: DropReason, packet: Option<&Candidate>) -> String {
         let meaning = match (reason, packet) {
             (DropReason::ReversePath, Some(Candidate { key, .. })) => {
-                format!("port {} checks sources, and no route to {} leads out of it", self.port(key.port), key.source())
+                format!(
+                    "port {} checks sources, and no route to {} leads out of it",
+                    self.port(key.port),
+                    key.source()
+                )
             }
             (DropReason::ForwardingOff, Some(Candidate { key, .. })) => {
                 let family = if key.family() == Family::V4 { "IPv4" } else { "IPv6" };

@@ -13,9 +13,9 @@ use millrace_plugin::{BindingId, BindingTreatment, Standing};
 use millrace_units::{GateId, Instant, PortId, QueueId};
 use millrace_wire::{MacAddr, Protocol};
 
-use crate::offloaded_flows::StaysUp;
 use crate::egress::errors::ErrorSender;
 use crate::observe::trace::RouteTaken;
+use crate::offloaded_flows::StaysUp;
 use crate::router::Router;
 
 /// Packet of a lookup. Its link header is the usual one: addressed to the port, without errors.

@@ -76,7 +76,7 @@ const SETTINGS: &str = "frames = 1024\nflows-max = 1024\nicmp-rate = 1000000\nic
                         [control-plane]\npolice = false\n";
 
 /// Number of packets looked up and sent for each router.
-const PACKETS: usize = 200;
+const PACKETS: usize = 215;
 
 /// Configuration of a router.
 #[derive(Clone, Debug)]

@@ -20,7 +20,6 @@ use crate::commands::{
     Command, CounterCommand, DeviceCommand, FilterCommand, FlowCommand, NeighbourCommand, ObservationCommand,
     OffloadCommand, OpenedDevice, PluginCommand, PortCommand, RouteCommand, SchedulerCommand,
 };
-use crate::offloaded_flows::OffloadPort;
 use crate::flow_reports::FlowScan;
 use crate::forward::changes::{NeighbourChange, NeighbourKnowledge};
 use crate::gate_tables::WorkerTable;
@@ -28,6 +27,7 @@ use crate::lookup::Question;
 use crate::observe::capture::{CapturePlace, capture};
 use crate::observe::drop_log::DropQuery;
 use crate::observe::trace::{TraceOrder, trace};
+use crate::offloaded_flows::OffloadPort;
 use crate::options::Options;
 use crate::ports::DeviceId;
 use crate::ports::host_output::{HostFilters, HostSettings};
