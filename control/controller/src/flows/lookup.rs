@@ -1,5 +1,6 @@
 //! Lookup: texts of the steps and the verdict of a described packet.
 
+use millrace_packet::DropReason;
 use millrace_pipeline::{ErrorSender, Lookup, LookupStep, Verdict};
 use millrace_plugin::{BindingTreatment, Health, OnFault, Standing};
 use millrace_units::{PortId, QueueId};
@@ -30,7 +31,7 @@ impl Words<'_> {
             LookupStep::Owner { worker, workers } => {
                 ("worker", format!("worker {worker} of {workers} forwards the flow"))
             }
-            LookupStep::Offload(None) => ("offload", "the XDP program forwards this flow".to_owned()),
+            LookupStep::Offload(None) => ("offload", "the flow is offloaded".to_owned()),
             LookupStep::Offload(Some(why)) => {
                 let why = placement::words(why, self.names.model);
                 ("offload", format!("the worker forwards the flow: {why}"))
@@ -44,7 +45,7 @@ impl Words<'_> {
             }
             LookupStep::Redirected { gate, binding, drops } => {
                 let end = if drops { "; the drop takes effect after the gates at position late" } else { "" };
-                ("gate", format!("{}: passes, and chooses the route{end}", self.names.binding(gate, binding)))
+                ("gate", format!("{}: pass, and choose the route{end}", self.names.binding(gate, binding)))
             }
             LookupStep::Bound { gate, binding, treatment, copies } => (
                 "gate",
@@ -56,7 +57,7 @@ impl Words<'_> {
             }
             LookupStep::Fragmented { port, length, mtu } => {
                 let name = self.names.port(port);
-                ("fragment", format!("{length} bytes, longer than the MTU of port {name}: {mtu} bytes"))
+                ("fragment", format!("{length} bytes exceed the MTU of port {name}, {mtu} bytes"))
             }
             LookupStep::Link { source, destination, neighbour } => {
                 ("forward", format!("link header {source} to {destination} ({neighbour})"))
@@ -81,22 +82,22 @@ impl Words<'_> {
     /// Returns the text of a binding that wins without an effect.
     fn no_effect(&self, standing: Standing) -> String {
         match standing {
-            Standing::RouteChosen => "passes; an earlier gate has chosen the route".to_owned(),
+            Standing::RouteChosen => "pass; an earlier gate has chosen the route".to_owned(),
             Standing::BelowRoute => {
                 let priority = self.names.model.options.route_priority;
-                format!("passes; the route has a higher priority, {priority}")
+                format!("pass; the route has a higher priority, {priority}")
             }
-            Standing::Inert => "passes; its instance does not exist".to_owned(),
-            Standing::Stage | Standing::Route => "passes".to_owned(),
+            Standing::Inert => "pass; its instance does not exist".to_owned(),
+            Standing::Stage | Standing::Route => "pass".to_owned(),
         }
     }
 
     /// Returns the text of a binding that treats the packet, or copies of it.
     fn treated(&self, treatment: BindingTreatment, copies: bool) -> String {
         match treatment {
-            BindingTreatment::Refuse(_) => dropped(millrace_packet::DropReason::Filter),
+            BindingTreatment::Refuse(_) => dropped(DropReason::Filter),
             BindingTreatment::Queue(queue) => {
-                format!("passes, to queue {}", self.names.model.schedulers.name(queue))
+                format!("pass, to queue {}", self.names.model.schedulers.name(queue))
             }
             BindingTreatment::Police { rate, burst } => {
                 format!("police to {rate} bit/s, burst {burst} bytes; drop the excess (policer)")
@@ -104,10 +105,10 @@ impl Words<'_> {
             BindingTreatment::Instance { health, on_fault } if health != Health::Well => {
                 unwell(health, on_fault, copies)
             }
-            BindingTreatment::Instance { .. } if copies => "passes, and the instance gets a copy".to_owned(),
-            BindingTreatment::Instance { .. } => "passes, unless the instance decides otherwise".to_owned(),
-            BindingTreatment::Count if copies => "passes, and is copied".to_owned(),
-            BindingTreatment::Count => "passes".to_owned(),
+            BindingTreatment::Instance { .. } if copies => "pass, and the instance gets a copy".to_owned(),
+            BindingTreatment::Instance { .. } => "pass, unless the instance decides otherwise".to_owned(),
+            BindingTreatment::Count if copies => "pass, with a copy".to_owned(),
+            BindingTreatment::Count => "pass".to_owned(),
         }
     }
 
@@ -140,10 +141,10 @@ impl Words<'_> {
 fn unwell(health: Health, on_fault: OnFault, copies: bool) -> String {
     let health = health.name();
     match on_fault {
-        OnFault::Bypass => format!("passes without the instance, which is {health}"),
-        OnFault::Drop if copies => format!("passes; the instance is {health}, and its copy is dropped"),
+        OnFault::Bypass => format!("pass without the instance, which is {health}"),
+        OnFault::Drop if copies => format!("pass; the instance is {health}, and its copy is dropped"),
         OnFault::Drop => {
-            format!("{}; the instance is {health}", dropped(millrace_packet::DropReason::PluginFailed))
+            format!("{}; the instance is {health}", dropped(DropReason::PluginFailed))
         }
     }
 }

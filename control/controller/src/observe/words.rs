@@ -74,7 +74,7 @@ impl Names<'_> {
         };
         let prefix = if by_filter { None } else { prefix() };
         let whose = match &prefix {
-            _ if by_filter => "the filter's: ".to_owned(),
+            _ if by_filter => "route of the filter: ".to_owned(),
             Some(prefix) => format!("{prefix}: "),
             None => String::new(),
         };

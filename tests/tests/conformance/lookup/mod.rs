@@ -72,7 +72,7 @@ fn lookup_keeps_the_decision_of_the_first_route_gate() {
         assert_eq!(looked.verdict, "sent out of port c", "{looked:?}");
         assert_eq!(gates(&looked), ["gate route", "gate second", "gate monitor"]);
         let text = &looked.steps.iter().find(|step| step.text.starts_with("gate second")).unwrap().text;
-        assert!(text.ends_with("; a gate before this one has already chosen the route"), "{text}");
+        assert!(text.ends_with("; an earlier gate has chosen the route"), "{text}");
         router.expect_forwarded("a", &Ipv4Frame::udp(), "c");
     }
     // An instance and `accept` choose no output port, so the next gate does.

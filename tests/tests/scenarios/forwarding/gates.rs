@@ -104,7 +104,7 @@ fn filters_name_groups_and_count_drops_until_cleared() {
     for (packet, verdict) in [
         ("src 10.1.0.2 dst 127.0.0.1 proto udp in r1", "martian_destination"),
         ("src 127.0.0.1 dst 10.2.0.2 proto udp in r1", "martian_source"),
-        ("src 10.1.0.2 dst 239.1.1.1 proto udp in r1", "given to the kernel"),
+        ("src 10.1.0.2 dst 239.1.1.1 proto udp in r1", "punted to the kernel"),
     ] {
         let answer = router.json(&["lookup", packet]);
         assert!(answer["verdict"].as_str().unwrap().contains(verdict), "{packet}: {answer}");

@@ -373,7 +373,7 @@ fn forwarding_off_at_one_device_drops_its_packets_with_a_warning() {
     assert!(router.drops("forwarding_off") >= 2, "{:#}", router.json(&["show", "drops"]));
     let question = "src 10.1.0.2 dst 10.2.0.2 proto udp sport 1 dport 2 in r1";
     let answer = router.ask(&["lookup", question]);
-    assert!(answer.contains("forwarding_off: forwarding of IPv4 is off at port r1"), "{answer}");
+    assert!(answer.contains("forwarding_off: IPv4 forwarding is off at port r1"), "{answer}");
     let doctor = doctor(&line, &router);
     let advice = "sysctl -w net.ipv4.conf.r1.forwarding=1: forwarding of IPv4 is off at r1 alone, so neither";
     assert!(doctor.contains(advice), "{doctor}");
