@@ -88,7 +88,7 @@ class Operations(Transport):
 
     def post_configuration_diff(
         self,
-        body: types.Compared,
+        body: types.CompareConfiguration,
     ) -> types.DifferenceView:
         """POST /configuration/diff: lists the changes that a configuration file would make; without a text, the changes since the last apply. Role: operator."""
         return self.json('POST', '/configuration/diff', body=body)

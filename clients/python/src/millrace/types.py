@@ -134,10 +134,13 @@ class Cleared(TypedDict):
     """Always `true`."""
 
 
-class Compared(TypedDict):
-    """Configuration to compare with the running one; without a text, the base is compared."""
+class CompareConfiguration(TypedDict):
+    """Returns the changes that a configuration would make, as commands. No code of shared objects runs. For a
+    role below `admin`, no file that the text names is read."""
     origin: NotRequired[str | None]
+    """Name of the file, for messages."""
     text: NotRequired[str | None]
+    """Text of the configuration; without it, the base is compared: last applied or saved, or used at the start."""
 
 
 class ConfigurationView(TypedDict):
