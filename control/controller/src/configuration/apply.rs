@@ -192,8 +192,8 @@ impl Transaction {
             changes: commands(&changes).len(),
             text: order.text.clone(),
         };
-        let revision = match self.remember(draft.clone(), missing).await {
-            Ok(revision) => revision,
+        let Remembered { revision, before: ran } = match self.remember(draft.clone(), missing).await {
+            Ok(remembered) => remembered,
             Err(error) => {
                 let remains = except_for(&self.unmake(&changes).await);
                 let whole =
@@ -204,7 +204,6 @@ impl Transaction {
                 });
             }
         };
-        let Remembered { revision, before: ran } = revision;
         let base = Base { draft, revision: Some(revision.number) };
         let earlier = std::mem::replace(&mut self.0.lock().settings.base, base);
         let earlier = Base { revision: ran.or(earlier.revision), ..earlier };

@@ -69,11 +69,8 @@ fn statistics_count_each_packet_once_at_either_level() {
     // The flow is offloaded without a command.
     comes_to(&router, "offload");
     let instance = router.row("instances", "name", "stats");
-    assert_eq!(
-        (&instance["level"], &instance["why_worker"]),
-        (&"offload".into(), &Value::Null),
-        "{instance:#}"
-    );
+    let level = (&instance["level"], &instance["why_worker"]);
+    assert_eq!(level, (&"offload".into(), &Value::Null), "{instance:#}");
     move_to_worker_and_back(&router, &there);
     // The gathered statistics and other settings change while packets flow.
     router.ask(&["control", "stats", "configure", "what=size"]);

@@ -12,7 +12,7 @@ use super::table::{Granted, during};
 use crate::declaration::declared::{arguments, parse_reply, settings_json};
 use crate::fault::{Fault, FaultKind};
 use crate::runtime::exchange::{Call, Exchange, Shared};
-use crate::runtime::file::methods_without_plugin_code;
+use crate::runtime::file::{impl_plugin, methods_without_plugin_code};
 use crate::runtime::raw_packet::{raw_flow_end, settle};
 use crate::{MOST_FLOW_STATE, Manifest};
 
@@ -100,6 +100,14 @@ impl NativeInstance {
         PluginError::setting(self.plugin.declared().name, what, problem)
     }
 }
+
+impl NativePlugin {
+    fn instance(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, Fault> {
+        Ok(Box::new(NativeInstance::new(self, settings)?))
+    }
+}
+
+impl_plugin!(NativePlugin, Trusted);
 
 impl Instance for NativeInstance {
     methods_without_plugin_code!();

@@ -3,17 +3,12 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use millrace_plugin_abi::Instance;
 use millrace_plugin_abi::binary::ABI_VERSION;
-use serde_json::{Map, Value};
 
 use super::elf::{MAGIC, ObjectError, manifest_bytes};
-use super::instance::NativeInstance;
 use super::object::Object;
 use crate::Manifest;
 use crate::declaration::declared::Declared;
-use crate::fault::Fault;
-use crate::runtime::file::impl_plugin;
 
 /// Whether the bytes begin with the magic number of a shared object.
 pub fn is_object(bytes: &[u8]) -> bool {
@@ -71,15 +66,9 @@ impl NativePlugin {
         &self.0.declared
     }
 
-    fn instance(&self, settings: &Map<String, Value>) -> Result<Box<dyn Instance>, Fault> {
-        Ok(Box::new(NativeInstance::new(self, settings)?))
-    }
-
     /// Returns an unused copy of the object.
     pub(super) fn copy(&self) -> Result<Object, ObjectError> {
         let spare = self.0.spare.lock().unwrap_or_else(PoisonError::into_inner).take();
         spare.map_or_else(|| Object::load(&self.0.bytes), Ok)
     }
 }
-
-impl_plugin!(NativePlugin, Trusted);
