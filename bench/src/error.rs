@@ -6,11 +6,11 @@ use millrace_lab::LabError;
 use millrace_offload::InjectError;
 use thiserror::Error;
 
-/// Reason for a benchmark without a result.
+/// Error that ends a benchmark without a result.
 #[derive(Debug, Error)]
 pub enum BenchError {
     /// No benchmark has this name.
-    #[error("no benchmark `{name}`; benchmarks here: {known}")]
+    #[error("no benchmark `{name}`; benchmarks: {known}")]
     Unknown {
         /// Requested name.
         name: String,

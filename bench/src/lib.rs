@@ -180,9 +180,7 @@ pub fn run(name: &str, options: &mut Options<'_>) -> Result<Vec<Measurement>, Be
     if let Some(result) = PARTS.iter().find_map(|part| part(name)) {
         return result.map(|()| Vec::new());
     }
-    // `driver` is the earlier name of `offload`.
-    let wanted = if name == "driver" { "offload" } else { name };
-    let Some(bench) = list().iter().find(|bench| bench.name == wanted) else {
+    let Some(bench) = list().iter().find(|bench| bench.name == name) else {
         let known = list().iter().map(|bench| bench.name).collect::<Vec<_>>().join(", ");
         return Err(BenchError::Unknown { name: name.to_owned(), known });
     };

@@ -46,7 +46,7 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     results.push(first.promising(Bound::AtMost, COLD_LIMIT));
     let first = report(format!("{size} KB to the first packet, from the cache"), &kept);
     results.push(first.promising(Bound::AtMost, KEPT_LIMIT));
-    results.push(report(format!("{size} KB to its optimised code"), &better));
+    results.push(report(format!("{size} KB module, until its optimised code is ready"), &better));
     let alone = report("the baseline compiler alone, in this process".to_owned(), &baseline);
     results.push(alone.beside("the optimising one", median(&optimised)));
     results.push(report("an instance, made and begun".to_owned(), &create));

@@ -199,7 +199,7 @@ While a revision is unconfirmed, only `save -` works.")]
     /// Create, change, remove and list plugin instances.
     #[command(
         subcommand,
-        after_help = "Examples:\n  millrace instance create statistics stats1              # create `stats1` of the plugin `statistics`\n  millrace instance create port-filter web ports=80,443   # create `web` with a setting\n  millrace instance list\n\nAn instance gets packets once `millrace bind` or a filter action names it."
+        after_help = "Examples:\n  millrace instance create statistics stats1              # instance `stats1` of `statistics`\n  millrace instance create port-filter web ports=80,443   # create `web` with a setting\n  millrace instance list\n\nAn instance gets packets once `millrace bind` or a filter action names it."
     )]
     Instance(InstanceAction),
     /// Create, change, remove and list gates.
@@ -306,7 +306,7 @@ Examples:
   timeout 10s millrace capture lan --filter 'not port 22' -w lan.pcapng    # for 10 seconds
 
 At a gate or an instance, arriving packets are inbound frames, and departing packets are outbound frames.
-During a capture, matching flows are not offloaded: TCP slows down.
+During a capture, matching flows are not offloaded, and workers use only the general path: throughput falls.
 If the reader is more than 4 MiB behind, the router discards frames and logs their number.")]
     Capture(Capture),
     /// Trace packets stage by stage.
@@ -317,7 +317,7 @@ Examples:
   millrace trace --filter 'src 10.1.0.2' -w - | tshark -r - -T fields -e frame.comment
 
 For each stage, a trace shows CPU cycles, decision and reason. Only one trace runs at a time.
-During a trace, matching flows are not offloaded; a trace without --filter ends the offload of all flows meanwhile.
+During a trace, flows that match --filter are not offloaded; without --filter, no flow is.
 Packets that stay in the kernel, such as those to its own addresses, are not traced.")]
     Trace(Trace),
     /// Show drop counters and the last dropped packets.

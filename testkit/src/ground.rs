@@ -84,7 +84,7 @@ impl Machine {
     }
 }
 
-/// Scenario's use of the machine. Dropping it ends the use.
+/// Lock on the machine, shared or exclusive. Dropping it releases the lock.
 #[derive(Debug)]
 struct Turn {
     machine: &'static Machine,

@@ -100,7 +100,10 @@ impl Case<'_, '_> {
             {
                 if peers_sum != sum {
                     let case = self.family.to_string();
-                    return Err(BenchError::measurement(&case, "the peer's answers differ from ours"));
+                    return Err(BenchError::measurement(
+                        &case,
+                        "DPDK's lookup results differ from Millrace's",
+                    ));
                 }
                 peers.push(peers_time);
             }

@@ -156,9 +156,8 @@ impl Bed<'_> {
         Ok(rate)
     }
 
-    /// Measures the kernel's forwarding in the better of two setups. Packets from `r1` are received on the
-    /// generator's processor, as is usual on veth, or by a kernel thread on the processor of the other
-    /// forwarders.
+    /// Measures the kernel's forwarding in the better of two setups: NAPI of `r1` in softirq on the generator's
+    /// processor, which is the default of veth, or threaded NAPI on the processor of the other forwarders.
     fn kernel_runs(&mut self, options: &mut Options<'_>) -> Result<Vec<f64>, BenchError> {
         let r = &self.network.r;
         // A veth device receives redirected frames only with GRO or an XDP program.

@@ -1,9 +1,15 @@
 //! Arguments of the commands that measure, test and replay without an existing router.
 
+use std::convert::Infallible;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use millrace_bench::{Amount, Distribution, EmptyGates, Family, Size, Stages, Workers, word};
+
+/// Reads the name of a benchmark. `driver` is the earlier name of `offload`.
+pub fn benchmark_name(text: &str) -> Result<String, Infallible> {
+    Ok(if text == "driver" { "offload" } else { text }.to_owned())
+}
 
 /// Arguments of `replay`.
 #[derive(Debug, Args)]
@@ -78,6 +84,7 @@ Needs root. The exit status is that of the command.")]
 #[derive(Debug, Args)]
 pub struct Bench {
     /// Benchmark to run, or `all` (default: list the benchmarks).
+    #[arg(value_parser = benchmark_name)]
     pub name: Option<String>,
     /// Baseline file of `instructions` (default: bench/instructions.json).
     #[arg(long, value_name = "FILE")]

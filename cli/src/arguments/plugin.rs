@@ -24,7 +24,7 @@ The project contains the SDK: the build needs no other sources.")]
         #[arg(long, value_name = "DIR")]
         dir: Option<PathBuf>,
     },
-    /// Build a plugin as WebAssembly module or shared object.
+    /// Build a plugin as a WebAssembly module or shared object.
     #[command(after_help = "\
 Examples:
   millrace plugin build hello                    # hello/hello.wasm, sandboxed
@@ -147,7 +147,7 @@ If the upgrade fails, the old version continues. `millrace plugin rollback` rest
         /// Name of the plugin.
         name: String,
     },
-    /// Unload a plugin without instances.
+    /// Unload a plugin that has no instances.
     #[command(
         after_help = "Examples:\n  millrace plugin unload hello\n\nBuilt-in plugins can't be unloaded."
     )]

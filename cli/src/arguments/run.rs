@@ -13,7 +13,7 @@ pub struct Run {
     /// Configuration file.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Start from the newest good revision, which needs no confirmation; without one, from the file of --config.
+    /// Start from the newest confirmed revision, else from --config.
     #[arg(long, conflicts_with = "ports")]
     pub last_good: bool,
     /// State directory, or `none` (default for root: /var/lib/millrace); overrides the file.

@@ -151,7 +151,7 @@ Examples:
         /// Show only this queue, with the queues of its flows.
         queue: Option<String>,
     },
-    /// Change settings of a queue, or of the queue of one flow.
+    /// Change settings of a queue, or of one flow's own queue.
     #[command(after_help = "\
 Examples:
   millrace queue set wan voice threshold=64KiB

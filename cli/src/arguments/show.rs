@@ -84,9 +84,9 @@ pub enum Noun {
     /// Built-in and loaded plugins.
     #[value(alias = "plugin")]
     Plugins,
-    /// Instances whose quarantine survives a restart.
+    /// Instances in persistent quarantine after a hang or crash.
     Quarantine,
-    /// Packet totals: received, sent, dropped, and held (queued or waiting).
+    /// Packet totals: received, sent, dropped, held in the router.
     Summary,
     /// Drops by reason.
     #[value(alias = "drop")]

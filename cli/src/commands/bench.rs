@@ -278,7 +278,17 @@ fn readable(measurement: &Value) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::arguments::{Arguments, Command};
+
+    #[test]
+    fn earlier_names_of_benchmarks_are_read() {
+        let arguments = Arguments::try_parse_from(["millrace", "bench", "driver"]).unwrap();
+        let Command::Bench(bench) = arguments.command else { panic!("{arguments:?}") };
+        assert_eq!(bench.name.as_deref(), Some("offload"));
+    }
 
     #[test]
     fn measurements_are_formatted_for_people() {

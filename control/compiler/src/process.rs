@@ -115,7 +115,7 @@ impl Drop for Running {
         // missing) is left to its own limits, since waiting for it could take long.
         match self.child.kill() {
             Ok(()) => _ = self.child.wait(),
-            Err(error) => tracing::error!("can't kill a compiling process: {error}"),
+            Err(error) => tracing::error!("can't kill a compiler process: {error}"),
         }
     }
 }

@@ -35,9 +35,9 @@ impl Overrides {
         Ok(config.normalized())
     }
 
-    /// Returns the running configuration without the overrides: each overridden value that still runs is
-    /// replaced by the value in `said`, the base configuration. The router's `on-death` stays, because a
-    /// configuration with bindings must state it.
+    /// Removes the overrides from the running configuration: a value that still equals its override is replaced
+    /// by the value of the base configuration, `said`. `on-death` stays, because a configuration with bindings
+    /// must state it.
     pub(crate) fn taken_out(&self, mut runs: Config, said: &Config) -> Config {
         let (router, api) = (&mut runs.router, &mut runs.api);
         if self.mode == Some(router.mode) {

@@ -73,16 +73,19 @@ impl Place {
         StoreError::File { path: self.path(), problem }
     }
 
-    /// Reads from the open file; returns the default if there is no file. redb panics at some damages, so a
-    /// panic is an error of the file.
+    /// Reads from the open file; returns the default if there is no file.
     fn read<T: Default>(
         &self,
         read: impl FnOnce(&Database) -> Result<T, redb::Error>,
     ) -> Result<T, StoreError> {
-        let work = || {
+        self.guarded(|| {
             let Some(Open { database, _own }) = self.open()? else { return Ok(T::default()) };
             read(&database).map_err(|error| self.failed(error))
-        };
+        })
+    }
+
+    /// Runs work on the file. redb panics at some damages, so a panic is an error of the file.
+    fn guarded<T>(&self, work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
         let damaged =
             |_| Err(self.failed(io::Error::other("it is damaged; to start a new history, move it away")));
         catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(damaged)
@@ -114,17 +117,19 @@ impl Place {
 
     /// Makes changes atomically. On return they are synced to disk.
     pub fn change(&self, changes: &Changes) -> Result<(), StoreError> {
-        if let Some(Open { mut database, _own }) = self.open()? {
-            write(&database, changes).map_err(|error| self.failed(error))?;
-            if !changes.forget.is_empty() {
-                self.shorten(&mut database);
+        self.guarded(|| {
+            if let Some(Open { mut database, _own }) = self.open()? {
+                write(&database, changes).map_err(|error| self.failed(error))?;
+                if !changes.forget.is_empty() {
+                    self.shorten(&mut database);
+                }
+                return Ok(());
             }
-            return Ok(());
-        }
-        // A new file is written beside its path and renamed, so that it is complete from the start.
-        let new = self.directory.join(NEW);
-        let made = self.make(&new, changes);
-        made.inspect_err(|_| drop(fs::remove_file(&new)))
+            // A new file is written beside its path and renamed, so that it is complete from the start.
+            let new = self.directory.join(NEW);
+            let made = self.make(&new, changes);
+            made.inspect_err(|_| drop(fs::remove_file(&new)))
+        })
     }
 
     /// Compacts the file if it is too large. After a failure the file is unchanged, and the next change tries

@@ -42,6 +42,6 @@ pub enum StoreError {
 fn known(oldest: u64, newest: u64) -> String {
     match oldest {
         0 => ": no configuration was applied yet".to_owned(),
-        _ => format!("; revisions here: {oldest} to {newest}"),
+        _ => format!("; stored revisions: {oldest} to {newest}"),
     }
 }

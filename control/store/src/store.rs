@@ -259,7 +259,7 @@ mod tests {
             assert_eq!((revision.number, &*text, &*revision.who.name), (2, "b", "root"));
             assert_eq!(
                 store.revision(7).unwrap_err().to_string(),
-                "there is no revision 7; revisions here: 1 to 2"
+                "there is no revision 7; stored revisions: 1 to 2"
             );
             let again = store.path().map(|path| Store::open(path.parent()));
             assert_eq!(numbers(again.as_ref().unwrap_or(&store)), [1, 2]);

@@ -1,6 +1,6 @@
 //! Packet pipeline: the stages that a batch passes from port to port, and the worker that runs them.
 //!
-//! The stages are receive, parse, classify, gates, route, forward, queue and transmit. A stage decides, and
+//! The stages are receive, parse, steer, classify, gates, forward, queue and transmit. A stage decides, and
 //! `dispose` carries out the decisions. So every packet ends in exactly one place and is counted there.
 //!
 //! A module imports only modules of earlier lines, and within a line from left to right:

@@ -36,7 +36,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Returns the predefined gates, in the order of the journey.
+    /// Returns the predefined gates, in the order in which packets pass them.
     pub(crate) fn defaults() -> Vec<Self> {
         let mut gates: Vec<Self> = Vec::with_capacity(DEFAULT_GATES.len());
         for (id, (name, position)) in (0..).map(GateId).zip(DEFAULT_GATES) {

@@ -47,7 +47,7 @@ pub use execution::pulse::{Calling, Pulse};
 pub use execution::shadow::{Reported, ShadowReport};
 pub use execution::succession::{Inheritance, Inherited, Successed, Succession, Successor};
 pub use execution::waiting::{Answer, End, Kept, Place, Released, Taken, Ticket, Waiting};
-pub use execution::worker_plugins::{BindingTreatment, StageOfPath, WorkerPlugins};
+pub use execution::worker_plugins::{BindingTreatment, WorkerPlugins};
 pub use flow_state::{FlowStateBlocks, FlowStateCounts, StateRef};
 pub use gate::{Gate, GateOrder};
 pub use offload_form::{LoadedForm, MOST_OFFLOAD_STEPS, OffloadForm, OffloadRefusal, OffloadStep};

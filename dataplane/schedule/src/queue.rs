@@ -98,8 +98,7 @@ impl Queue {
         self.sent_bytes += bytes;
     }
 
-    /// Continues the counters of another queue: its sent packets and bytes, and its peak of bytes and
-    /// packets.
+    /// Takes over the counters of another queue: `sent` is (packets, bytes), `peak` is (bytes, packets).
     pub fn count_on(&mut self, sent: (u64, u64), peak: (u32, u32)) {
         (self.sent_packets, self.sent_bytes) = sent;
         (self.peak_bytes, self.peak_packets) = peak;

@@ -58,9 +58,13 @@ fn applied(value: &Value, json: bool) {
     let lines: String = changes.iter().map(|change| format!("  {}\n", plain(change))).collect();
     let (what, origin) = (count(changes.len(), "change"), plain(&value["origin"]));
     let line = match (value["revision"].as_u64(), value["confirm"].as_str()) {
-        (None, _) if changes.is_empty() => format!("{origin} is what runs: nothing is changed"),
+        (None, _) if changes.is_empty() => {
+            format!("{origin} equals the running configuration: nothing changed")
+        }
         (Some(revision), None) if changes.is_empty() => {
-            format!("{origin} is what runs: nothing is changed; it is revision {revision} now")
+            format!(
+                "{origin} equals the running configuration: nothing changed; it is revision {revision} now"
+            )
         }
         (None, _) => format!("{lines}went back to {origin}: {what}"),
         (Some(revision), None) => format!("{lines}revision {revision} runs: {what}"),
@@ -122,14 +126,15 @@ pub fn diff(client: &Client, diff: &Diff, json: bool) -> Result<ExitCode, Failur
         let notes = waits(&pending).into_iter().chain(missing(&status)).map(|note| format!("# {note}\n"));
         let mut text: String = notes.collect();
         if same {
-            return text + &format!("# {origin} is what runs\n");
+            return text + &format!("# {origin} equals the running configuration\n");
         }
         if diff.file.is_none() {
-            text +=
-                &format!("# what would make of what runs {origin} again, as it was last applied or saved:\n");
+            text += &format!(
+                "# changes that would return the running configuration to {origin}, as last applied or saved:\n"
+            );
         }
         text.extend(changes.iter().map(|change| plain(change) + "\n"));
-        text.extend(restart.iter().map(|sentence| format!("# takes a restart: {}\n", plain(sentence))));
+        text.extend(restart.iter().map(|sentence| format!("# needs a restart: {}\n", plain(sentence))));
         text
     });
     Ok(if same { ExitCode::SUCCESS } else { ExitCode::FAILURE })

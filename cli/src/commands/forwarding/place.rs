@@ -8,7 +8,7 @@ use crate::client::Client;
 use crate::commands::forwarding::flow::flows_path;
 use crate::output::{Failure, done, plain, rows, show, table};
 
-const PLACEMENTS: &str = "flows=flow | wanted=level | in the driver=driver | at a worker=worker \
+const PLACEMENTS: &str = "flows=flow | wanted=level | offloaded=offload | at a worker=worker \
     | because=why_worker";
 const FLOWS: &str = "flow | level | placed | packets | because=why_not_offloaded";
 
@@ -80,10 +80,12 @@ mod tests {
     #[test]
     fn list_gives_reasons_for_flows_at_a_worker() {
         let value = json!({
-            "placements": [], "offload": 3, "worker": 1, "why_worker": {"a filter copies its packets": 1},
+            "placements": [{"flow": "dport 9", "level": "worker", "offload": 7, "worker": 2, "why_worker": {}}], "offload": 3, "worker": 1, "why_worker": {"a filter copies its packets": 1},
             "budget": {"instructions": 10, "forward": 5, "longest_way": 4, "police": 2, "ask": 1, "form": 3},
         });
         let text = listed(&value);
+        let row: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
+        assert_eq!(row, ["dport", "9", "worker", "7", "2", "-"], "{text}");
         assert!(
             text.contains("all flows: 3 offloaded, 1 at a worker\n  1 because a filter copies its packets\n"),
             "{text}"

@@ -217,7 +217,8 @@ fn table(bytes: &[u8]) -> Result<Tree, ControlError> {
 /// a tree of its values, so that its first fault ends the reading before it takes much memory.
 fn long_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ControlError> {
     match bytes.len() > SHORT_BODY {
-        true => from_json(bytes),
+        true if bytes.trim_ascii_start().first() == Some(&b'{') => from_json(bytes),
+        true => Err(no_object()),
         false => object(bytes),
     }
 }

@@ -38,9 +38,9 @@ impl RemoteLimit {
     fn refusal(&self, token: &str, is_own: bool) -> Problem {
         let busy = match is_own {
             true => {
-                format!("{EACH} requests of {token} are in progress, the limit of one token")
+                format!("{token} has {EACH} requests in progress, the limit for a token")
             }
-            false => format!("{ALL} remote requests are in progress, the limit of the router"),
+            false => format!("{ALL} remote requests are in progress, the limit for all tokens"),
         };
         let seconds = self.0.patience.as_secs();
         let detail = format!(

@@ -8,7 +8,7 @@ use super::{At, Checker};
 /// Device files that several ports may write to.
 const SINKS: [&str; 3] = ["/dev/null", "/dev/zero", "/dev/full"];
 
-/// Port and its key that names a file.
+/// Use of a file by a port: the port, and the key that names the file.
 struct Use<'a> {
     port: &'a str,
     index: usize,

@@ -29,7 +29,7 @@ impl FromStr for Overhead {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "{text:?} is no link overhead: write \"ethernet\", \"atm\", \"atm 10\", \"bytes 18\", \
+                "{text:?} is not a link overhead: write \"ethernet\", \"atm\", \"atm 10\", \"bytes 18\", \
                  \"bytes 18 minimum 64\" or \"none\""
             )
         };
@@ -88,12 +88,12 @@ mod tests {
             assert_eq!((text.parse(), &*overhead.to_string()), (Ok(overhead), text));
         }
         for (wrong, problem) in [
-            ("adsl", "is no link overhead: write \"ethernet\""),
-            ("atm ten", "is no link overhead"),
+            ("adsl", "is not a link overhead: write \"ethernet\""),
+            ("atm ten", "is not a link overhead"),
             ("atm -40000", "give -1000 to 1000 bytes"),
             ("bytes 70000", "give -1000 to 1000 bytes"),
             ("bytes 18 minimum 70000", "a minimum of 0 to 65535 bytes"),
-            ("bytes 18 minimum", "is no link overhead"),
+            ("bytes 18 minimum", "is not a link overhead"),
             ("bytes 1001", "give -1000 to 1000 bytes"),
         ] {
             let refused = wrong.parse::<Overhead>().unwrap_err();

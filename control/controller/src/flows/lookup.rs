@@ -79,7 +79,7 @@ impl Words<'_> {
         format!("{}, {from}", parsed(candidate))
     }
 
-    /// Returns the text of a binding that wins without an effect.
+    /// Returns the text of a winning binding that leaves the packet unchanged, with the reason.
     fn no_effect(&self, standing: Standing) -> String {
         match standing {
             Standing::RouteChosen => "pass; an earlier gate has chosen the route".to_owned(),

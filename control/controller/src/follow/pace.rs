@@ -33,7 +33,7 @@ impl Pace {
                 let problem = other.to_string();
                 if self.told.as_ref() != Some(&problem) {
                     tracing::error!(
-                        "a change of the kernel could not be applied, and the router continues without the change: {problem}"
+                        "can't apply a kernel change (address, route, neighbour or link): {problem}; the router continues without it"
                     );
                     self.told = Some(problem);
                 }

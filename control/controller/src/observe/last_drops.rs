@@ -12,7 +12,7 @@ use crate::ports::headers::Headers;
 use crate::show::{self, hexadecimal};
 use crate::view::{DroppedView, RawFrame};
 
-/// Number of the last dropped packet that a reader has seen at each worker.
+/// For each worker, the number of the last dropped packet that the reader has seen.
 #[derive(Clone, Debug, Default)]
 pub struct DropCursor(pub(crate) Vec<u64>);
 

@@ -70,8 +70,8 @@ pub struct AppliedView {
     pub confirm: Option<ConfirmTime>,
     /// Origin of the configuration: name of a file or revision.
     pub origin: String,
-    /// Number of the revision that runs now, which may be an earlier one; absent if nothing changed. The
-    /// audit log records it.
+    /// Number of the revision that now runs, for the audit log. After a return to the previous revision, it is
+    /// the number of that one. `None` if the request stored and changed nothing.
     #[serde(skip)]
     pub runs: Option<u64>,
     /// Filters and bindings that never win, each with the filters that shadow it; empty if nothing changed.

@@ -36,7 +36,7 @@ fn single_commands_are_differences_and_a_revision_reverts_them() {
         assert_eq!(numbers().await.find(|(_, runs)| *runs), Some((5, true)));
         let order = RollBack { revision: Some(9), ..RollBack::default() };
         let unknown = ask(&router, order).await.unwrap_err();
-        assert_eq!(unknown.to_string(), "there is no revision 9; revisions here: 1 to 5");
+        assert_eq!(unknown.to_string(), "there is no revision 9; stored revisions: 1 to 5");
     });
 }
 

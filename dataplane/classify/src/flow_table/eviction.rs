@@ -30,7 +30,7 @@ impl Eviction {
         Self { share: (maximum / PROBATION_SHARE).max(1), hand: 1 }
     }
 
-    /// Recycles a record for a new one. If probation has its share, recycles the oldest record on probation,
+    /// Evicts a record to make room for a new one: the oldest record on probation if probation has its share,
     /// else about the least recently used record.
     ///
     /// # Errors

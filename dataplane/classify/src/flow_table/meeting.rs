@@ -81,7 +81,7 @@ pub(super) struct BatchMeeting<'a, M, P, N> {
     sought: Sought<'a>,
     found: &'a mut [Option<FlowIndex>],
     packets: (&'a mut [P], &'a mut [N]),
-    /// Coarse time that the records of the batch's packets get.
+    /// Time of the batch in ticks, written to the matched flow records as their last use.
     used: u32,
     meeting: M,
     rest: &'a mut Vec<u16>,

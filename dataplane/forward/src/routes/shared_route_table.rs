@@ -40,7 +40,7 @@ const BELOW: u16 = 1 << 15;
 #[error("the route table is full")]
 pub struct FibFull;
 
-/// Table of the writer.
+/// Route table as its writer holds it: the prefixes, and the nodes that readers look up.
 #[derive(Debug)]
 pub(crate) struct SharedTable<A> {
     prefixes: RouteTable<A>,

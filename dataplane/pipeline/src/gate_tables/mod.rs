@@ -153,7 +153,7 @@ pub struct GateTables {
     /// Links that a worker may still read. Control keeps them, so that it and not the worker frees their
     /// memory.
     retired: Vec<Arc<GateLinks>>,
-    /// Number of stamps given so far.
+    /// Last version number given to a copy of a table. Links hold only for the versions that they were built from.
     stamps: u64,
 }
 

@@ -50,8 +50,8 @@ const FRAMES_AHEAD: usize = 6;
 #[derive(Clone, Copy)]
 struct Arrival {
     port: PortId,
-    /// MAC address of the port as in the first word of a frame; [`NOBODY`] if the port accepts no plain
-    /// frames.
+    /// MAC address of the port in the low 48 bits, in the byte order of a frame's first 8 bytes; [`NOBODY`] if
+    /// the port accepts no plain frames.
     mac: u64,
     mtu: usize,
     /// Last word of the flow keys of the port's IPv4 packets, without the packet's fields.

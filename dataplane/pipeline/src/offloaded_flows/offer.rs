@@ -186,8 +186,8 @@ impl OffloadStage<'_> {
     }
 }
 
-/// Returns whether a packet of a batch has no exceptions, and is forwarded unchanged or dropped by a filter
-/// or a plugin.
+/// Returns whether a packet of a batch has no exception bits (TTL, options, fragment, cut), and is either
+/// forwarded unchanged or dropped by a filter or a plugin.
 fn is_plain(work: &Work, index: usize) -> bool {
     let packet = work.packets.at(index);
     let is_settled = match work.fates[index] {

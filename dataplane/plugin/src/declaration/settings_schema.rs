@@ -9,11 +9,15 @@ const MOST_PARTS: usize = 1 << 16;
 const MOST_DEPTH: usize = 128;
 /// Maximum bytes of a compiled pattern.
 const MOST_PATTERN: usize = 1 << 18;
+/// Maximum number of patterns, with references followed.
+const MOST_PATTERNS: usize = 256;
+/// Dialect of schemas.
+const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
 
 /// Compiles a schema. The error continues a sentence about the schema.
 pub(crate) fn compile(schema: &Map<String, Value>) -> Result<Validator, String> {
     let schema = Value::Object(schema.clone());
-    Walk { schema: &schema, left: MOST_PARTS }.follow(&schema, MOST_DEPTH)?;
+    Walk { schema: &schema, left: MOST_PARTS, patterns: MOST_PATTERNS }.follow(&schema, MOST_DEPTH)?;
     let patterns = PatternOptions::fancy_regex().size_limit(MOST_PATTERN);
     jsonschema::options().with_pattern_options(patterns).build(&schema).map_err(|error| {
         format!("is not a valid JSON Schema: at {:?}: {error}", error.instance_path().to_string())
@@ -25,6 +29,8 @@ struct Walk<'a> {
     schema: &'a Value,
     /// Number of parts that may follow.
     left: usize,
+    /// Number of patterns that may follow.
+    patterns: usize,
 }
 
 impl<'a> Walk<'a> {
@@ -47,12 +53,28 @@ impl<'a> Walk<'a> {
 
     fn follow_member(&mut self, key: &str, value: &'a Value, depth: usize) -> Result<(), String> {
         match (key, value) {
+            // Values of settings, not schemas.
+            ("const" | "default" | "enum" | "examples", _) => Ok(()),
+            // The keys are names, not keywords.
+            ("properties" | "patternProperties" | "dependentSchemas" | "$defs", Value::Object(parts)) => {
+                let patterns = if key == "patternProperties" { parts.len() } else { 0 };
+                self.count_patterns(patterns)?;
+                parts.values().try_for_each(|part| self.follow(part, depth - 1))
+            }
+            ("pattern", _) => self.count_patterns(1),
+            // The validator decodes percent signs, and resolves references against the nearest `$id`. The walk
+            // would follow another reference than the validator.
             ("$ref", Value::String(to)) => {
-                let target = to.strip_prefix('#').and_then(|pointer| self.schema.pointer(pointer));
+                let pointer = to.strip_prefix('#').filter(|pointer| !pointer.contains('%'));
+                let target = pointer.and_then(|pointer| self.schema.pointer(pointer));
                 let target = target.ok_or_else(|| {
                     format!("refers to {to:?}, which it lacks: write references as #/$defs/NAME")
                 })?;
                 self.follow(target, depth - 1)
+            }
+            ("$id", _) => Err("has the keyword $id: remove it".to_owned()),
+            ("$schema", dialect) if dialect != DIALECT => {
+                Err(format!("has the dialect {dialect}: write JSON Schema 2020-12, or remove $schema"))
             }
             ("$dynamicRef" | "$recursiveRef", Value::String(_)) => {
                 Err(format!("has the keyword {key}: write $ref instead"))
@@ -63,6 +85,14 @@ impl<'a> Walk<'a> {
             }
             _ => self.follow(value, depth - 1),
         }
+    }
+
+    fn count_patterns(&mut self, count: usize) -> Result<(), String> {
+        let left = self.patterns.checked_sub(count);
+        self.patterns = left.ok_or_else(|| {
+            format!("has more than {MOST_PATTERNS} patterns with its references followed: remove some")
+        })?;
+        Ok(())
     }
 }
 
@@ -114,6 +144,34 @@ mod tests {
         let found = problem((0..40).fold(json!({}), level));
         assert!(found.starts_with("has the keyword unevaluatedProperties"), "{found}");
         assert_eq!(accepts(level(json!({}), 0), json!({"a": "b"})), Ok(true));
+    }
+
+    #[test]
+    fn references_that_the_validator_reads_in_another_way_are_refused() {
+        let twice = json!({"allOf": [{"$ref": "#/$defs/%31"}, {"$ref": "#/$defs/%31"}]});
+        let encoded = json!({"$ref": "#/$defs/%30", "$defs": {"%30": {}, "%31": {}, "0": twice, "1": {}}});
+        assert!(problem(encoded).starts_with("refers to \"#/$defs/%3"));
+        let based = json!({"$ref": "#/$defs/a", "$defs": {"a": {"$id": "b", "$defs": {"a": {}}}}});
+        assert!(problem(based).starts_with("has the keyword $id"));
+        let old = json!({"$schema": "http://json-schema.org/draft-04/schema#"});
+        assert!(problem(old).starts_with("has the dialect \"http://json-schema.org/draft-04"));
+        assert_eq!(accepts(json!({"$schema": DIALECT}), json!({})), Ok(true));
+    }
+
+    #[test]
+    fn names_and_values_of_settings_are_not_keywords() {
+        let schema = json!({"properties": {
+            "unevaluatedItems": {"type": "integer"}, "$ref": {"default": {"$ref": "x"}, "enum": [{"$id": 1}]}}});
+        assert_eq!(accepts(schema, json!({"unevaluatedItems": 1})), Ok(true));
+    }
+
+    #[test]
+    fn many_patterns_are_refused() {
+        let properties =
+            |count: usize| (0..count).map(|at| (at.to_string(), json!({"pattern": format!("^{at}$")})));
+        let schema = |count| json!({"properties": properties(count).collect::<Map<_, _>>()});
+        assert_eq!(accepts(schema(MOST_PATTERNS), json!({"1": "1"})), Ok(true));
+        assert!(problem(schema(MOST_PATTERNS + 1)).starts_with("has more than 256 patterns"));
     }
 
     #[test]

@@ -133,7 +133,7 @@ fn in_words(verdict: Verdict) -> String {
     match verdict {
         Verdict::Pass => "it passes".to_owned(),
         Verdict::Drop(reason) => format!("it is dropped for reason {reason}"),
-        Verdict::Consume => "it is used up".to_owned(),
+        Verdict::Consume => "it is consumed".to_owned(),
         Verdict::Hold(until) => format!("it is held until {} ms", until.as_nanos() / 1_000_000),
         Verdict::Port(port) => format!("it leaves by port {}", port.0),
         Verdict::Ports(ports) => format!("it leaves by the ports of the bits {ports:#x}"),
@@ -153,7 +153,7 @@ fn difference(number: u64, key: &FlowKey, old: Treated<'_>, new: Treated<'_>) ->
         format!("tag {} has become {}", old.2, new.2)
     } else {
         let at = old.1.iter().zip(new.1).position(|(old, new)| old != new);
-        format!("byte {} has become another", at.unwrap_or_else(|| old.1.len().min(new.1.len())))
+        format!("byte {} differs", at.unwrap_or_else(|| old.1.len().min(new.1.len())))
     };
     let (source, destination) = (key.source(), key.destination());
     format!("packet {number}, from {source} to {destination}: {what}")

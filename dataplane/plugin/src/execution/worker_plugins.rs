@@ -8,7 +8,7 @@ use std::fmt;
 
 use millrace_packet::DropReason;
 use millrace_plugin_abi::{Backlogs, FlowEnd, FlowStates, Message, Position, Progress};
-use millrace_units::{GateId, InstanceId, Instant, PathId, PortId, QueueAccount, QueueId};
+use millrace_units::{InstanceId, Instant, PathId, PortId, QueueAccount, QueueId};
 
 use crate::execution::bindings::{Bindings, NewBinding};
 use crate::execution::calls::{Calls, Resumption, Stop};
@@ -19,17 +19,6 @@ use crate::execution::waiting::{Answer, Asked, Errand, Released};
 use crate::flow_state::FlowStateBlocks;
 use crate::path::{EMPTY_PATH, Part, Paths, Refusal, Stage, Step};
 use crate::{Action, BindingId, BindingTable, CallLimits, Health, OnFault, PluginChange, Remains};
-
-/// Stage of a path, for explanations.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct StageOfPath {
-    /// Gate of the stage.
-    pub gate: GateId,
-    /// Winning binding at the gate.
-    pub binding: BindingId,
-    /// Instance of the binding, if its action is one.
-    pub instance: Option<InstanceId>,
-}
 
 /// Treatment of packets by a binding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -72,9 +72,9 @@ fn apply_costs_unrelated_flows_no_packet() {
     assert_eq!((applied["revision"].as_u64(), applied["changes"].as_array().unwrap().len()), (Some(2), 2));
     assert!(kernel_has(&line, "10.9.0.0/16 via 10.2.0.2"));
     // Applying the same file again changes nothing.
-    assert!(router.ask(&["apply", &more]).contains("nothing is changed"));
-    assert!(router.ask(&["diff", &more]).contains("is what runs"));
-    assert!(router.ask(&["diff"]).contains("is what runs"));
+    assert!(router.ask(&["apply", &more]).contains("nothing changed"));
+    assert!(router.ask(&["diff", &more]).contains("equals the running configuration"));
+    assert!(router.ask(&["diff"]).contains("equals the running configuration"));
     // A single command makes a difference, and applying the file removes it.
     router.ask(&["route", "add", "10.8.0.0/16", "via", "10.2.0.2"]);
     let told = router.try_ask(&["diff"]).stdout;
@@ -119,7 +119,7 @@ fn apply_that_cannot_complete_changes_nothing() {
     let refused = |name: &str, text: &str, words: &[&str]| {
         let path = file(&line, name, text);
         router.try_ask(&["apply", &path]).assert_refused(1, words);
-        assert!(router.ask(&["diff", &base]).contains("is what runs"), "after {name}");
+        assert!(router.ask(&["diff", &base]).contains("equals the running configuration"), "after {name}");
     };
     // An error in the file itself: the message names the place and the correct key.
     let slip = format!("{BASE}{MORE}").replace("action = \"reject\"", "acton = \"reject\"");
@@ -240,7 +240,7 @@ fn commands_of_a_difference_produce_it() {
             let ended = Command::new("sh").args(["-c", &format!("{millrace} {command}")]).output().unwrap();
             assert!(ended.status.success(), "{command}: {ended:?}");
         }
-        assert!(router.ask(&["diff", wanted]).contains("is what runs"));
+        assert!(router.ask(&["diff", wanted]).contains("equals the running configuration"));
     }
     // A wrong setting in a command changes nothing.
     for (command, words) in [
@@ -261,7 +261,7 @@ fn commands_of_a_difference_produce_it() {
     ] {
         router.try_ask(command).assert_refused(1, words);
     }
-    assert!(router.ask(&["diff", &less]).contains("is what runs"));
+    assert!(router.ask(&["diff", &less]).contains("equals the running configuration"));
 }
 
 #[test]
@@ -270,12 +270,12 @@ fn unconfirmed_configuration_is_reverted() {
     let line = Line::new();
     let (router, base) = start(&line, BASE);
     let more = file(&line, "more.toml", &format!("{BASE}{MORE}"));
-    let back = || router.ask(&["diff", &base]).contains("is what runs").then_some(());
+    let back = || router.ask(&["diff", &base]).contains("equals the running configuration").then_some(());
 
     router.ask(&["apply", &more, "--confirm", "1h"]);
     assert!(router.ask(&["history"]).contains("waiting, 3"));
-    assert!(router.ask(&["show", "status"]).contains("revision 2 waits to be confirmed"));
-    assert!(router.ask(&["diff", &more]).starts_with("# revision 2 waits to be confirmed"));
+    assert!(router.ask(&["show", "status"]).contains("revision 2 is unconfirmed"));
+    assert!(router.ask(&["diff", &more]).starts_with("# revision 2 is unconfirmed"));
     router.try_ask(&["save"]).assert_refused(1, &["revision 2 waits to be confirmed"]);
     assert_eq!(fs::read_to_string(&base).unwrap(), BASE);
     router.ask(&["rollback"]);
@@ -326,7 +326,7 @@ fn full_disk_is_reported_and_forwarding_continues() {
     router
         .try_ask(&["apply", &long])
         .assert_refused(1, &["store the revision", "No space left", "all changes are undone"]);
-    assert!(router.ask(&["diff", &base]).contains("is what runs"));
+    assert!(router.ask(&["diff", &base]).contains("equals the running configuration"));
     assert!(!kernel_has(&line, "10.9.0.0/16"));
     let report = flow.finish();
     assert_eq!(report.lost(), 0, "{report:?}");
@@ -349,7 +349,10 @@ fn a_router_starts_from_the_last_revision_that_counts() {
     drop(router);
     let router = Millrace::start(&line.r, &format!("--config {base} --last-good"));
     assert!(router.log().contains("starting from revision 2"), "{}", router.log());
-    assert!(kernel_has(&line, "10.9.0.0/16") && router.ask(&["diff", &more]).contains("is what runs"));
+    assert!(
+        kernel_has(&line, "10.9.0.0/16")
+            && router.ask(&["diff", &more]).contains("equals the running configuration")
+    );
     drop(router);
     // `boot` in the file itself has the same effect.
     let boot = format!("{BASE}{state}").replace("[router]", "[router]\nboot = \"last-good\"");

@@ -246,7 +246,7 @@ fn starts_after_deaths_at(calls: &[&str], revisions: Revisions) -> [u32; 2] {
             assert!(is_old != is_new, "at {call} {time}: {}", router.log());
             starts[usize::from(is_new)] += 1;
             // The router continues from there, and `diff` reports the revision that it started from.
-            assert!(router.ask(&["diff"]).contains("is what runs"), "at {call} {time}");
+            assert!(router.ask(&["diff"]).contains("equals the running configuration"), "at {call} {time}");
             router.ask(&["apply", if is_new { &old } else { &new }]);
         }
     }

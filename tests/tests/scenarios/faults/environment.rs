@@ -38,7 +38,7 @@ fn assert_survives_disk(
     router
         .try_ask(&["apply", &more])
         .assert_refused(1, &["store the revision", reason, "all changes are undone"]);
-    assert!(router.ask(&["diff", &config]).contains("is what runs"));
+    assert!(router.ask(&["diff", &config]).contains("equals the running configuration"));
     let apply = json!({"text": more_text, "origin": "more.toml"}).to_string();
     let token = json!({"name": "t", "role": "viewer"}).to_string();
     let post = |path: &str, body: &str| post(&line, &router, path, body);

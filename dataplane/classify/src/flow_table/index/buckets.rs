@@ -47,7 +47,8 @@ pub(in crate::flow_table) struct Buckets {
     used: u32,
     /// Number of buckets wanted, a power of two.
     wanted: u32,
-    /// Number of buckets at the end of the current or last doubling, a power of two.
+    /// Number of buckets once the current doubling is complete (linear hashing), or now if none is under way; a
+    /// power of two.
     round: u32,
     /// Mask of an entry's slot bits: a power of two, minus one.
     slots: u32,

@@ -58,11 +58,11 @@ pub struct TraceSink {
     /// event.
     heads: Producer<Head>,
     lost: Arc<AtomicU64>,
-    /// Marked packets of a queue that are about to leave, and their number. Reused allocation.
+    /// Traced packets that are about to leave their queue, and their number. Reused allocation.
     leaving: (Box<[Leaving]>, usize),
 }
 
-/// Marked packet of a queue that is about to leave: its position, mark, length and first bytes.
+/// Traced packet that is about to leave its queue: its position, trace mark, length and first bytes.
 #[derive(Clone)]
 struct Leaving {
     place: u64,

@@ -52,7 +52,7 @@ pub struct Group<'a> {
     pub verdicts: &'a mut [Verdict],
     /// Indices of the packets on the path. Packets that don't pass are removed; the others keep their order.
     pub members: &'a mut Vec<u16>,
-    /// Bytes of the members; `None` if the number may have changed.
+    /// Total bytes of the members; `None` if the total may have changed.
     pub bytes: &'a mut Option<u64>,
     /// Receives the removed members with the reason for their removal.
     pub taken: &'a mut Vec<(u16, Taken)>,

@@ -232,7 +232,7 @@ impl Finished<'_> {
         }
     }
 
-    /// Releases a packet, and counts the end of its journey.
+    /// Returns a packet to the pipeline. If the call ended it (`end`), counts that for the binding.
     fn release(&mut self, waiting: Waiting, direction: Option<Direction>, end: Option<End>) {
         self.counts.end(end);
         self.released.push(Released { waiting, direction, end });

@@ -18,7 +18,8 @@ impl Hfsc {
         self.set_demand(index, length, now);
     }
 
-    /// Counts `bytes` that the real-time criterion sent from a leaf, and updates its demand.
+    /// Counts `bytes` that the real-time criterion sent from a leaf, and computes eligible time and deadline of
+    /// its next packet. `next`: length of that packet; `None` if the leaf is empty.
     #[inline]
     pub(super) fn demand_served(&mut self, index: u32, bytes: u32, next: Option<u32>, now: u64) {
         let class = &mut self.classes[index];

@@ -212,8 +212,8 @@ impl<T: Item> Leaves<T> {
         }
     }
 
-    /// Changes the maximum number of queues of the port. Queues that hold packets, or are kept for one flow,
-    /// stay in excess of it.
+    /// Changes the maximum number of queues of the port. Queues that hold packets, or have settings for one
+    /// flow, stay even if they exceed the new maximum.
     pub fn set_most_queues(&mut self, most: u32) {
         self.take_back_queues(usize::MAX);
         self.limits.queues = most;
