@@ -129,9 +129,7 @@ pub fn diff(client: &Client, diff: &Diff, json: bool) -> Result<ExitCode, Failur
             return text + &format!("# {origin} equals the running configuration\n");
         }
         if diff.file.is_none() {
-            text += &format!(
-                "# changes that would return the running configuration to {origin}, as last applied or saved:\n"
-            );
+            text += &format!("# changes that would restore {origin}, as last applied or saved:\n");
         }
         text.extend(changes.iter().map(|change| plain(change) + "\n"));
         text.extend(restart.iter().map(|sentence| format!("# needs a restart: {}\n", plain(sentence))));
