@@ -126,7 +126,7 @@ fn judge(report: &Report) -> Result<(), Failure> {
     if !broken.is_empty() {
         let promises = report.results.iter().filter(|entry| entry.measurement.holds.is_some()).count();
         let verb = by_number(broken.len(), "is", "are");
-        lines.push(format!("{} of {} {verb} not kept:", broken.len(), count(promises, "promise")));
+        lines.push(format!("{} of {} {verb} missed:", broken.len(), count(promises, "performance target")));
         lines.extend(broken);
     }
     if !failed.is_empty() {
