@@ -11,7 +11,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("[router]\nnew-flows = 0", "2:13", "1 to 256"),
     ("[control-plane]\nicmp = 0", "2:8", "1 to 10000000 packets per second"),
     ("[router]\nplugin-weight = 257", "2:17", "1 to 256 packets"),
-    ("[router]\noffloaded-flows = 4194305", "2:16", "0 to 4194304"),
+    ("[router]\noffloaded-flows = 4194305", "2:19", "0 to 4194304"),
     ("[router]\nflow-idle = \"0s\"", "2:13", "1s to 24h"),
     ("[router]\nicmp-rate = 0", "2:13", "1 or more"),
     ("[router]\nicmp-rate = 5\nicmp-burst = 0", "3:14", "1 or more"),

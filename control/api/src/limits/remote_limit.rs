@@ -79,7 +79,7 @@ mod tests {
         for one in more {
             let refused = one.await.unwrap().unwrap_err();
             assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
-            assert!(refused.detail.to_string().starts_with("8 requests of token a"), "{}", refused.detail);
+            assert!(refused.detail.to_string().starts_with("token a has 8 requests"), "{}", refused.detail);
         }
         held.pop();
         assert!(remote.enter("token a").await.is_ok());
