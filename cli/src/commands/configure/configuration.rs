@@ -66,7 +66,7 @@ fn applied(value: &Value, json: bool) {
                 "{origin} equals the running configuration: nothing changed; it is revision {revision} now"
             )
         }
-        (None, _) => format!("{lines}went back to {origin}: {what}"),
+        (None, _) => format!("{lines}reverted to {origin}: {what}"),
         (Some(revision), None) => format!("{lines}revision {revision} runs: {what}"),
         (Some(revision), Some(time)) => format!(
             "{lines}revision {revision} runs: {what}; the router reverts it in {time} unless you run `millrace confirm`"
