@@ -305,7 +305,7 @@ fn unconfirmed_configuration_is_reverted() {
     back().expect("what ran before runs");
     // There is no rollback after `confirm`.
     router.ask(&["apply", &more, "--confirm", "2s"]);
-    assert_eq!(router.ask(&["confirm"]), "revision 5 stays\n");
+    assert_eq!(router.ask(&["confirm"]), "revision 5 confirmed\n");
     std::thread::sleep(Duration::from_secs(3));
     assert!(kernel_has(&line, "10.9.0.0/16"));
     assert_eq!(router.json(&["history"])[0]["state"], "good");
