@@ -97,7 +97,7 @@ fn again(bytes: usize, try_it: impl Fn() -> *mut u8) -> *mut u8 {
 /// Ends the process with a line that states the reason, without running any other code.
 fn end(bytes: usize) -> ! {
     let rest = match FORWARDS.load(Ordering::Relaxed) {
-        true => "more bytes, and what was kept back is used up: the router ends",
+        true => "more bytes, and the memory reserve is used up: the router ends",
         false => "bytes (see ulimit -v, the limit of the control group and vm.overcommit_memory)",
     };
     let mut line = Cursor::new([0; 256]);

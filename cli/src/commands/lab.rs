@@ -59,9 +59,9 @@ fn down(word: &str, json: bool) -> Result<(), Failure> {
     let Some(removed) = removed else { return Err(Failure::new(not_up(&name)?)) };
     let ended = removed.ended.iter().map(|(name, pid)| json!({"name": name, "pid": pid}));
     let value = json!({"name": name, "removed": true, "ended": Value::from_iter(ended)});
-    let line = |(name, pid): &(_, _)| format!("ended {name} (process {pid}), which ran there\n");
+    let line = |(name, pid): &(_, _)| format!("ended {name} (process {pid}), which ran in the lab\n");
     show(&value, json, || {
-        removed.ended.iter().map(line).collect::<String>() + &format!("lab {name} is removed\n")
+        removed.ended.iter().map(line).collect::<String>() + &format!("lab {name} removed\n")
     });
     Ok(())
 }

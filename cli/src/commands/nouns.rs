@@ -1,4 +1,4 @@
-//! What each noun of `show` is: its resource, the columns of its table, and the commands that show it.
+//! Nouns of `show`: the resource, the table columns and the commands of each noun.
 
 use crate::arguments::Noun;
 

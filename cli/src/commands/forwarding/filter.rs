@@ -213,13 +213,13 @@ fn findings(value: &Value) -> String {
             format!("  {} never wins: {}\n", named(&finding["filter"]), before(rows(&finding["by"])))
         };
         let undecided = |filter: &Value| {
-            let what = "not decided whether several others together come before it always";
+            let what = "the check could not decide whether several filters together shadow it";
             format!("  {}: {what}\n", named(filter))
         };
         let ambiguous = |pair: &Value| {
             let [winner, loser] = ["winner", "loser"].map(|key| named(&pair[key]));
             let by = plain(&pair["decided_by"]);
-            format!("  {winner} wins over {loser} by {by}: a priority would make plain what is meant\n")
+            format!("  {winner} wins over {loser} by {by}: give the filters different priorities\n")
         };
         let below =
             |filter: &Value| format!("  {} loses against every route: raise its priority\n", named(filter));

@@ -8,9 +8,9 @@ use crate::client::Client;
 use crate::commands::forwarding::flow::flows_path;
 use crate::output::{Failure, done, plain, rows, show, table};
 
-const PLACEMENTS: &str = "flows=flow | wanted=level | offloaded=offload | at a worker=worker \
-    | because=why_worker";
-const FLOWS: &str = "flow | level | placed | packets | because=why_not_offloaded";
+const PLACEMENTS: &str = "flows=flow | placed at=level | offloaded=offload | at a worker=worker \
+    | at a worker, because=why_worker";
+const FLOWS: &str = "flow | level | placed | packets | not offloaded, because=why_not_offloaded";
 
 /// Places flows, or shows their levels.
 pub fn place(client: &Client, place: &Place, json: bool) -> Result<(), Failure> {

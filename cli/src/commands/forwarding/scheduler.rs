@@ -68,7 +68,7 @@ pub fn scheduler(client: &Client, action: &SchedulerAction, json: bool) -> Resul
         SchedulerAction::Show { port: None } => {
             let value = client.get("/schedulers")?;
             show(&value, json, || match rows(&value) {
-                [] => "no port has a scheduler: all send at once, first in first out\n".to_owned(),
+                [] => "no port has a scheduler: all ports send FIFO, without a rate limit\n".to_owned(),
                 all => all.iter().map(tree).collect(),
             });
         }
@@ -181,8 +181,8 @@ fn tree(scheduler: &Value) -> String {
     text.extend(host(&scheduler["host"]).map(|host| host + "\n"));
     let nodes = rows(&scheduler["nodes"]);
     if scheduler["default"].is_null() {
-        text += "it has no leaf yet, where packets could wait: until then the port sends as if it had no \
-                 scheduler\n";
+        text += "warning: the scheduler has no leaf, so the port sends FIFO without a rate limit; add a leaf: \
+                 `millrace scheduler add`\n";
     }
     let lines: Vec<Value> = nodes.iter().zip(depths(nodes)).map(|(node, depth)| line(node, depth)).collect();
     text + &table(&lines, COLUMNS)

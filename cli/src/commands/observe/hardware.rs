@@ -5,8 +5,8 @@ use serde_json::Value;
 use crate::output::{plain, rows, table};
 
 const PORTS: &str = "port=name | device | driver | xdp | sockets | rx queues=rx_queues \
-    | tx queues=tx_queues | mtu | features | no better mode=why";
-const PROCESSORS: &str = "processor=name | level | cpus | treats | no flows, because=why_not";
+    | tx queues=tx_queues | mtu | features | reason for the mode=why";
+const PROCESSORS: &str = "processor=name | level | cpus | treats | no offload, because=why_not";
 const SWITCHES: &str = "switch=name | from | to | works | how";
 const CPUS: &str = "cpu | core | package | node";
 
@@ -82,6 +82,6 @@ host
    └─ port b (b, veth, copy)
 ";
         assert_eq!(tree(&hardware), drawing);
-        assert!(drawn(&hardware).contains("no better mode"));
+        assert!(drawn(&hardware).contains("reason for the mode"));
     }
 }
