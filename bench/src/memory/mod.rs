@@ -175,8 +175,8 @@ impl Run<'_, '_> {
         }
         let source = sample_source(*case, *setup)?;
         for (spread, how, limit) in [
-            (Spread::AtTheirs, "2 workers, flows come to the one that has them", Some(SPEED_UP)),
-            (Spread::Anywhere, "2 workers, flows come to any", None),
+            (Spread::AtTheirs, "2 workers, each flow arrives at its worker", Some(SPEED_UP)),
+            (Spread::Anywhere, "2 workers, flows arrive at either worker", None),
         ] {
             let (mut ours, mut one) = (Vec::new(), Vec::new());
             for _ in 0..REPETITIONS {

@@ -174,8 +174,8 @@ impl Classification<'_> {
     }
 }
 
-/// Returns the drop reason of a packet that a port receives from a source address of the router itself, or
-/// from one that the reverse path check refuses.
+/// Returns the drop reason of a received packet whose source is an address of the router itself, or fails
+/// reverse path filtering at the port.
 #[inline(always)]
 pub(crate) fn refuse_source(
     forwarding: &ForwardingTables,

@@ -60,8 +60,8 @@ fn add_drops(sum: &mut DropCounts, more: &DropCounts) {
     more.iter().for_each(|(reason, count)| sum.add(reason, count));
 }
 
-/// Adds fields of a struct to those of `sum`. The fields behind the semicolon are left to the caller, so that
-/// none is forgotten.
+/// Adds counters of a struct to `sum`. The caller adds the fields listed after the semicolon. The pattern names
+/// all fields, so a new counter does not compile until it is added.
 macro_rules! add_fields {
     ($sum:expr, $more:expr, $type:ident { $($field:ident),*; $($other:ident),* }) => {
         let $type { $($field,)* $($other),* } = $more;

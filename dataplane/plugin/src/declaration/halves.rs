@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::Manifest;
 
-/// Plugin with its host companion. The methods of [`Plugin`] are those of the worker's plugin.
+/// Plugin with its host companion. [`Plugin`] methods are forwarded to the plugin at the workers.
 pub struct Halves {
     fast: Arc<dyn Plugin>,
     slow: Arc<dyn Plugin>,

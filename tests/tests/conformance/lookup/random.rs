@@ -279,7 +279,7 @@ fn route(taken: &RouteTaken) -> String {
 /// Leaf `voice` of port `c`, once a lookup has named it.
 type Voice = Option<millrace_units::QueueId>;
 
-/// Asserts that the effects of a packet are those of its lookup.
+/// Compares what happened to a packet with what its lookup predicted.
 fn assert_agree(lookup: &Lookup, effects: &Effects, voice: &mut Voice) -> Result<(), String> {
     let agree = |what: &str, agrees: bool| if agrees { Ok(()) } else { Err(what.to_owned()) };
     let (expected, met) = (bindings(lookup), effects.bindings());
