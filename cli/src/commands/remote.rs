@@ -76,7 +76,7 @@ fn show_map(client: &Client, name: &str, map: &str, json: bool) -> Result<(), Fa
     let path = format!("/instances/{}/maps/{}", segment(name), segment(map));
     let shown = client.get(&path)?;
     let more = || match shown["more"] == true {
-        true => format!("and more: {} entries in total\n", shown["entries"]),
+        true => format!("more entries exist: {} in total\n", shown["entries"]),
         false => String::new(),
     };
     output::show(&shown, json, || table(rows(&shown["content"]), "worker | key | value") + &more());
