@@ -1,5 +1,5 @@
-//! Catalogue of all resources: for each path its methods, with arguments, answers and handlers. Each file of
-//! the folder holds a group of nouns.
+//! Catalogue of all API resources. For each path it lists the methods with arguments, answers and handlers.
+//! Each file of the folder holds one group of resources.
 
 mod access;
 mod configurations;
@@ -39,8 +39,8 @@ pub(crate) fn needs() -> Vec<(&'static str, Needs)> {
     catalogue().into_iter().map(needs).collect()
 }
 
-/// Returns the table of all operations for `docs/roles.md`: needed role, effect, and whether requests are
-/// audited.
+/// Returns the Markdown table of all operations for `docs/roles.md`. Its columns are the needed role, the
+/// effect, and whether requests are audited.
 pub(crate) fn table() -> String {
     let mut rows = String::from("| operation | role | can cause | audited |\n|---|---|---|---|\n");
     for resource in catalogue() {
@@ -52,7 +52,7 @@ pub(crate) fn table() -> String {
     rows
 }
 
-/// Returns the service that answers requests.
+/// Returns the HTTP service of control: all resources, with memory budget, memory check and audit log.
 pub(crate) fn router(served: Served) -> axum::Router {
     let all = catalogue();
     let effects = all.iter().flat_map(|resource| {
@@ -96,7 +96,7 @@ async fn list(State(served): State<Served>) -> Json<Option<ListView>> {
 
 async fn description(State(served): State<Served>) -> Result<Response, Problem> {
     let documents = served.documents;
-    // Making the description takes long, so it runs on a blocking thread.
+    // Generating the description takes long, so it runs on a blocking thread.
     let make = move || documents.openapi(|| openapi::document(&catalogue()).to_string().into());
     let made = tokio::task::spawn_blocking(make).await;
     let bytes = made.map_err(|error| ControlError::system("make the API description", error))?;
@@ -114,7 +114,7 @@ async fn wrong_method(method: Method, uri: Uri) -> Problem {
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)
 }
 
-/// Returns all resources.
+/// Returns all resources of the API, group by group.
 pub(crate) fn catalogue() -> Vec<Resource> {
     let groups = [
         router::router(),

@@ -1,5 +1,5 @@
-//! Endpoints: the methods of resources, each with its operation, request and answer. Service and OpenAPI
-//! description are made from the same list.
+//! Endpoints: the methods of resources, each with its operation, request and answer. HTTP service and OpenAPI
+//! description are generated from the same list.
 
 use axum::handler::Handler;
 use axum::middleware;
@@ -11,7 +11,7 @@ use crate::http::extract::{refuse_arguments, refuse_body};
 use crate::http::tag::{refuse_condition, spare};
 use crate::served::Served;
 
-/// Function that makes the schema of a type and of the types in it.
+/// Function that generates the JSON Schema of a type, including the types of its fields.
 pub(crate) type Describe = fn(&mut SchemaGenerator) -> Schema;
 
 /// Method of a resource, as described to clients.
@@ -50,9 +50,9 @@ pub(crate) struct Endpoint {
 /// Content of a request's body.
 #[derive(Clone, Copy)]
 pub(crate) enum Content {
-    /// Object.
+    /// One JSON object.
     One(Describe),
-    /// Object, or a list of such objects.
+    /// One JSON object, or a list of such objects.
     OneOrList(Describe),
 }
 
@@ -91,12 +91,12 @@ impl Endpoint {
         Self::new::<O::Answer>((method, status), (O::ROLE, O::EFFECT), summary)
     }
 
-    /// Returns an endpoint that reads.
+    /// Returns the endpoint of a read: GET, answered with 200.
     pub fn get<O: Operation<Answer: JsonSchema>>(summary: &'static str) -> Self {
         Self::of::<O>("GET", 200, summary)
     }
 
-    /// Returns an endpoint that reads, and answers with a `T` that it makes of the operation's answer.
+    /// Returns an endpoint that reads, and answers with a `T` made from the operation's answer.
     pub fn get_as<O: Operation, T: JsonSchema>(summary: &'static str) -> Self {
         Self::new::<T>(("GET", 200), (O::ROLE, O::EFFECT), summary)
     }
@@ -126,12 +126,12 @@ impl Endpoint {
         Self::of::<O>("DELETE", 200, summary)
     }
 
-    /// Sets the schema of the answer, where it is not the operation's answer itself.
+    /// Sets the schema of the answer, if it differs from the operation's answer.
     pub fn answers<T: JsonSchema>(self) -> Self {
         Self { answer: SchemaGenerator::subschema_for::<T>, ..self }
     }
 
-    /// Returns an endpoint that reads state of the interface itself.
+    /// Returns an endpoint that reads state of the API itself.
     pub fn own<T: JsonSchema>(summary: &'static str) -> Self {
         Self::new::<T>(("GET", 200), (Role::Viewer, Effect::Look), summary)
     }
@@ -172,7 +172,7 @@ impl Endpoint {
         Self { resumes: true, ..self.streams() }
     }
 
-    /// Adds an `ETag` to the answer. A change is made only if its `If-Match` holds; a read answers 304 if its
+    /// Adds an `ETag` to the answer. A change with a false `If-Match` is refused. A read answers 304 if its
     /// `If-None-Match` has the current tag.
     pub fn tagged(self) -> Self {
         Self { tagged: true, ..self }
@@ -184,7 +184,7 @@ impl Endpoint {
     }
 }
 
-/// Path with its endpoints and their handlers.
+/// Path of the API, with its endpoints and their handlers.
 pub(crate) struct Resource {
     /// Path; names in braces match any segment.
     pub path: &'static str,
@@ -194,7 +194,7 @@ pub(crate) struct Resource {
 }
 
 impl Resource {
-    /// Returns a resource without methods.
+    /// Returns a resource without methods yet.
     pub fn new(path: &'static str) -> Self {
         Self { path, endpoints: Vec::new(), router: MethodRouter::new() }
     }
@@ -227,7 +227,7 @@ impl Resource {
         self
     }
 
-    /// Returns the handlers of the methods.
+    /// Returns the axum router of this path, with the handlers of all methods.
     pub fn into_router(self) -> MethodRouter<Served> {
         self.router
     }

@@ -1,10 +1,10 @@
-//! Errors of opening the sockets of the interface.
+//! Errors of opening the API's sockets.
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Error of opening the interface.
+/// Reason why the API can't be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
     /// Path that is too long for a socket address.

@@ -1,4 +1,4 @@
-//! Interface without sockets and threads, for fuzz targets: they send requests as callers with any role.
+//! API without sockets and threads, for fuzz targets. They send requests as callers with any role.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -19,7 +19,7 @@ use crate::limits::Limits;
 use crate::served::{Interface, Served};
 use crate::server::take;
 
-/// Number of user ids that requests rotate through, so that none exceeds the rate limit.
+/// Number of user ids that requests rotate through, so that no user exceeds the rate limit.
 const CALLERS: u32 = 1000;
 
 /// Paths of all resources, with the role that each method needs.
@@ -28,13 +28,13 @@ static NEEDS: LazyLock<Vec<(&'static str, Needs)>> = LazyLock::new(catalogue::ne
 /// Caller of a request at the Unix socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asking {
-    /// Caller with a given role.
+    /// Caller with the given role; `None` for a caller without a role.
     Role(Option<Role>),
-    /// User of this machine; its groups determine the role.
+    /// User of this machine, by uid; the user's groups determine the role.
     User(u32),
 }
 
-/// Interface of a router, in this process.
+/// API of a router, in this process.
 #[derive(Debug)]
 pub struct InProcess {
     access: TowerToHyperService<axum::Router>,
@@ -43,12 +43,12 @@ pub struct InProcess {
     control: Router,
     users: Users,
     caller: u32,
-    /// Dropping it ends the streams.
+    /// Sender whose drop ends all streams.
     _end: watch::Sender<bool>,
 }
 
 impl InProcess {
-    /// Returns the interface of a router. `groups` assigns roles to the members of groups.
+    /// Returns the API of a router. `groups` assigns roles to the members of groups.
     pub fn new(control: Router, groups: BTreeMap<String, Role>) -> Self {
         let (end, ending) = watch::channel(false);
         let (channel, asked) = ControlChannel::new();
@@ -76,8 +76,8 @@ impl InProcess {
         catalogue().into_iter().flat_map(of).collect()
     }
 
-    /// Sends a request. Returns the status, and the body unless it is a stream; `None` if the input is no
-    /// valid request.
+    /// Sends a request. Returns status and body; the body is empty for a stream. Returns `None` if the input
+    /// is no valid HTTP request.
     pub async fn ask(
         &mut self,
         asking: Asking,
@@ -110,7 +110,7 @@ impl InProcess {
             Ok(response) => response.into_parts(),
             Err(never) => match never {},
         };
-        // A stream is not read, because it may never end.
+        // Don't read a stream: it may never end.
         let body = match body.size_hint().exact() {
             Some(_) => body.collect().await.map(|whole| whole.to_bytes().to_vec()).unwrap_or_default(),
             None => Vec::new(),

@@ -1,13 +1,13 @@
-//! HTTP interface: JSON resources, one for each noun, on a Unix socket, and over TCP with TLS.
+//! HTTP API: JSON resources, one for each noun, on a Unix socket, and over TCP with TLS.
 //!
 //! [`Listener`] holds the Unix socket, and [`Remote`] the TCP sockets. [`start`] starts the client threads
 //! (`entrance/serving.rs`), which have no privileges. Each request passes access control
-//! (`entrance/access_control.rs`). It identifies the caller, by the user at the Unix socket or by a token
-//! over TCP, and checks its role and rate. An admitted request crosses to control
-//! (`entrance/control_channel.rs`), which alone carries it out: [`Server::run`] answers it.
+//! (`entrance/access_control.rs`). Access control identifies the caller: by the user at the Unix socket, by a
+//! token over TCP. Then it checks the caller's role and rate. An admitted request crosses to control
+//! (`entrance/control_channel.rs`), which alone carries out requests: [`Server::run`] answers it.
 //!
-//! `catalogue.rs` has all resources with their roles, arguments and answers. The service, the list at `/`,
-//! and the description at `/openapi.json` are made from it.
+//! `catalogue.rs` has all resources with their roles, arguments and answers. The HTTP service, the list at
+//! `/`, and the description at `/openapi.json` are generated from it.
 //!
 //! Errors are problem details (RFC 9457) whose `detail` is one sentence for people.
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Server of the interface: client threads talk to clients, and control answers the requests.
+//! Server of the API: client threads talk to clients, and control answers the requests.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -26,19 +26,19 @@ const LOOK: Duration = Duration::from_secs(30);
 /// Interval between checks for changed certificate files.
 const RENEWAL: Duration = Duration::from_secs(1);
 
-/// Sockets of the interface.
+/// Sockets of the API.
 #[derive(Debug)]
 pub struct Entrances {
     /// Unix socket.
     pub local: Listener,
-    /// Roles of the members of groups, at the Unix socket. Other users may do nothing, except root and the
-    /// router's own user.
+    /// Roles of the members of groups, at the Unix socket. Other users may do nothing, apart from root and
+    /// the router's own user.
     pub groups: BTreeMap<String, Role>,
     /// TCP sockets with TLS, for holders of tokens.
     pub remote: Option<Remote>,
 }
 
-/// Running interface.
+/// Running API server.
 #[derive(Debug)]
 pub struct Server {
     control: Router,
@@ -108,7 +108,7 @@ impl Server {
         end.send_replace(true);
         let ended = async {
             for thread in threads {
-                // An error also means that the thread has ended.
+                // A closed channel also means that the thread has ended.
                 let _ = thread.await;
             }
         };
@@ -154,7 +154,7 @@ pub(crate) fn take(
             let request: Request = *request;
             tokio::spawn(carry_out(resources.clone(), control.events().clone(), request, reply));
         }
-        // Nobody waits until the line is written.
+        // Don't wait until the line is written.
         Message::Note(entry) => drop(control.note(*entry)),
         Message::Find(uid, reply) => {
             let users = users.clone();

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Directory that is removed with the test.
+/// Temporary directory, removed when dropped.
 pub(crate) struct TestDirectory(pub PathBuf);
 
 impl TestDirectory {

@@ -67,7 +67,8 @@ pub(super) fn revisions() -> Vec<Resource> {
                 )
                 .arguments::<PageQuery>()
                 .paged(),
-                // The highest number has the lowest key, so the newest revision comes first.
+                // Pages are ordered by ascending key. The key falls with the revision's number, so the newest
+                // revision comes first.
                 pages::<ListRevisions>(|one| format!("{:020}", u64::MAX - one.revision.number)),
             )
             .on(

@@ -23,7 +23,7 @@ use crate::limits::places::{Source, StrangersPlace};
 use crate::limits::shares::Slot;
 use crate::limits::{Key, Limits};
 
-/// Client of a connection.
+/// Client at the other end of a connection.
 #[derive(Debug)]
 pub(crate) enum Caller {
     /// Process of this machine, connected to the Unix socket.
@@ -34,7 +34,7 @@ pub(crate) enum Caller {
         pid: Option<i32>,
         /// Name and role of the user; set by the first request.
         known: OnceLock<Principal>,
-        /// Slot of the connection.
+        /// Connection slot, which this client holds.
         place: Standing<Option<u32>>,
     },
     /// Remote client.
@@ -43,18 +43,19 @@ pub(crate) enum Caller {
         address: SocketAddr,
         /// Holder of the token of the last request.
         holder: Mutex<Option<Holder>>,
-        /// Slot of the connection.
+        /// Connection slot, which this client holds.
         place: Standing<IpAddr>,
     },
 }
 
-/// Slot of a connection, exchanged when the caller is authenticated.
+/// Connection slot. A stranger's slot is exchanged for a known caller's slot when the caller is
+/// authenticated.
 #[derive(Debug)]
 pub(crate) struct Standing<S: Source>(Mutex<Stands<S>>);
 
 #[derive(Debug)]
 enum Stands<S: Source> {
-    /// Slot of a stranger, which is a caller not yet authenticated.
+    /// Slot of a stranger: a caller that is not yet authenticated.
     Stranger(StrangersPlace<S>),
     /// Slot of an authenticated caller.
     Known(#[expect(dead_code, reason = "kept as long as the connection")] Slot),
@@ -63,20 +64,21 @@ enum Stands<S: Source> {
 }
 
 impl<S: Source> Standing<S> {
-    /// Returns the slot of a stranger.
+    /// Wraps the connection slot of a stranger.
     pub fn stranger(place: StrangersPlace<S>) -> Self {
         Self(Mutex::new(Stands::Stranger(place)))
     }
 
-    /// Returns the slot of root or the router's own user.
+    /// Returns a reserved slot, for root or the router's own user.
     pub fn reserved() -> Self {
         Self(Mutex::new(Stands::Reserved))
     }
 
-    /// Exchanges a stranger's slot for that of an authenticated caller. Keeps any other slot.
+    /// Exchanges a stranger's slot for a slot of the authenticated caller `caller`. Does nothing for other
+    /// slots.
     ///
     /// # Errors
-    /// Returns 503 if no such slot is free.
+    /// Returns 503 if no slot for authenticated callers is free.
     fn know(&self, caller: &str, role: Role) -> Result<(), Problem> {
         let mut stands = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Stands::Stranger(stranger) = &*stands else { return Ok(()) };
@@ -90,7 +92,7 @@ impl<S: Source> Standing<S> {
         Ok(())
     }
 
-    /// Returns the signal that a stranger is displaced; `None` for an authenticated caller.
+    /// Returns the signal that displaces this stranger's connection; `None` for an authenticated caller.
     fn displaced(&self) -> Option<Arc<Notify>> {
         match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             Stands::Stranger(stranger) => Some(stranger.displaced()),
@@ -108,13 +110,13 @@ impl Caller {
         }
     }
 
-    /// Returns a remote client, which is a stranger until it sends a valid token.
+    /// Returns a remote client. It is a stranger until it sends a valid token.
     pub fn remote(address: SocketAddr, place: StrangersPlace<IpAddr>) -> Self {
         Self::Remote { address, holder: Mutex::default(), place: Standing::stranger(place) }
     }
 
-    /// Waits until the caller is displaced, or is still a stranger after `patience`. Never returns for an
-    /// authenticated caller.
+    /// Waits until this stranger is displaced, or `patience` has passed without authentication. Never returns
+    /// for an authenticated caller.
     pub async fn remains_stranger(&self, patience: Duration) {
         let Some(displaced) = self.displaced() else { return std::future::pending().await };
         tokio::select! {
@@ -126,8 +128,8 @@ impl Caller {
         }
     }
 
-    /// Returns the maximum number of bytes to read of an unread request body, after the answer was sent. This
-    /// lets the client read the answer. A remote stranger gets a lower maximum.
+    /// Returns how many bytes of an unread request body to discard after the answer, at most. A client can
+    /// read the answer only after it has sent its body. A remote stranger gets a lower maximum.
     pub fn unread(&self) -> u64 {
         match self {
             Self::Remote { place, .. } if place.displaced().is_some() => STRANGERS_UNREAD,
@@ -143,13 +145,13 @@ impl Caller {
     }
 }
 
-/// Maximum number of bytes to read of a remote stranger's request, after the answer was sent.
+/// Maximum number of bytes to discard of a remote stranger's request, after the answer was sent.
 const STRANGERS_UNREAD: u64 = 1 << 20;
 
-/// Roles that the methods of a path need.
+/// Roles that the methods of one path need: method and role.
 pub(crate) type Needs = Arc<[(&'static str, Role)]>;
 
-/// Admits or refuses requests.
+/// Access control of the client threads: admits or refuses each request.
 #[derive(Clone, Debug)]
 pub(crate) struct AccessControl {
     pub channel: ControlChannel,
@@ -158,8 +160,8 @@ pub(crate) struct AccessControl {
 }
 
 impl AccessControl {
-    /// Returns the service that admits requests and passes them to control. `resources` are the paths, with
-    /// the role that each method needs.
+    /// Returns the HTTP service of the client threads, which admits requests and passes them to control.
+    /// `resources` holds all paths, with the role that each method needs.
     pub fn service(self, resources: Vec<(&'static str, Needs)>) -> axum::Router {
         let guarded = |access: Self, needs: Needs| {
             move |request: Request| {
@@ -248,7 +250,7 @@ impl AccessControl {
         })?;
         let found = self.channel.find(uid).await?;
         let principal = Principal { who: found.who, role: found.role, pid, from: None };
-        // A connection has one request at a time, so no other request sets it.
+        // A connection has one request at a time, so no other request can have set the user.
         let _ = known.set(principal.clone());
         Ok(principal)
     }
@@ -342,7 +344,8 @@ mod tests {
             let needs: Needs = Arc::new([("DELETE", Role::Operator)]);
             while access.limits.request(Key::User(Some(7)), Instant::now()).is_ok() {}
             let answer = access.clone().pass(request, &needs);
-            // A refilled bucket may admit a request, which then waits for control.
+            // If the bucket has refilled, the request is admitted and waits for control. The test then tries
+            // again.
             let Ok(answer) = tokio::time::timeout(Duration::from_millis(200), answer).await else { continue };
             assert_eq!(answer.status(), StatusCode::TOO_MANY_REQUESTS);
             refused += 1;

@@ -1,4 +1,4 @@
-//! TLS certificate of the interface: configured, or self-signed by the router.
+//! TLS certificate of the API: configured, or self-signed by the router.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::Write as _;
@@ -24,14 +24,14 @@ use crate::ApiError;
 
 /// Files of the self-signed certificate and its key, in the state directory.
 const OWN: [&str; 2] = ["interface.crt", "interface.key"];
-/// Prefix of the line above a self-signed certificate that lists its names.
+/// Prefix of the comment line that lists the names of a self-signed certificate, above its PEM text.
 const NAMES: &str = "# for: ";
-/// Action named in errors about configured files.
+/// Name of the failed action in errors about configured files.
 const READ: &str = "read the certificate";
 /// Lifetime of a self-signed certificate, in years.
 const YEARS: i32 = 20;
 
-/// Source of a certificate.
+/// Source of the API's TLS certificate.
 #[derive(Clone, Debug)]
 pub enum Place {
     /// Configured PEM files: the certificate with its chain, and its key.
@@ -41,12 +41,12 @@ pub enum Place {
     Own(Option<PathBuf>, Vec<String>),
 }
 
-/// Certificate in use. A configured one is read again when its files change.
+/// Certificate in use. If it is a configured one, it is read again when its files change.
 #[derive(Debug)]
 pub(crate) struct Certificate {
     place: Place,
     used: RwLock<Used>,
-    /// Whether the expiry of the certificate in use was reported.
+    /// Whether the expiry of the certificate in use was already reported.
     is_told: AtomicBool,
 }
 
@@ -55,20 +55,20 @@ struct Used {
     /// Certificate and key; `None` if the configured certificate has expired, in which case no TLS client can
     /// connect.
     key: Option<Arc<CertifiedKey>>,
-    /// Stamps of the files when they were last read; `None` for a self-signed certificate.
+    /// Stamps of certificate and key file when they were last read; `None` for a self-signed certificate.
     changed: Option<[Stamp; 2]>,
 }
 
-/// State of a file that changes with its content: inode, length, and times of change in seconds and
-/// nanoseconds.
+/// Stamp of a file, which changes with the content: inode, length, and times of modification and status
+/// change (seconds, nanoseconds).
 type Stamp = (u64, u64, [i64; 4]);
 
 impl Certificate {
-    /// Reads or makes the certificate. If a configured certificate has expired, the router still starts and
-    /// logs the expiry, but no TLS client can connect.
+    /// Reads or generates the certificate. If a configured certificate has expired, the router still starts
+    /// and logs the expiry, but no TLS client can connect.
     ///
     /// # Errors
-    /// Returns an error for files that can't be read or written, or don't belong together.
+    /// Returns an error if a file can't be read or written, or if certificate and key don't match.
     pub fn open(place: Place) -> Result<Self, ApiError> {
         let (changed, key) = match &place {
             Place::Given(chain, key) => (stamps(chain, key), read(chain, key)),
@@ -119,15 +119,15 @@ impl Certificate {
     /// Reads a configured certificate again if its files have changed. Returns whether it did.
     ///
     /// # Errors
-    /// Returns an error if the files can't be read or don't belong together, or if the new certificate has
-    /// expired. The old certificate then stays in use until the files change again.
+    /// Returns an error if the files can't be read, if certificate and key don't match, or if the new
+    /// certificate has expired. The old certificate then stays in use until the files change again.
     pub fn renew(&self) -> Result<bool, ApiError> {
         let Place::Given(chain, key) = &self.place else { return Ok(false) };
         let now = stamps(chain, key);
         if now.is_none() || now == self.used.read().unwrap_or_else(PoisonError::into_inner).changed {
             return Ok(false);
         }
-        // The lock is not held while the disk is read, so that no handshake waits.
+        // Read the files before taking the lock, so that no TLS handshake waits for the disk.
         let read = read(chain, key);
         let mut used = self.used.write().unwrap_or_else(PoisonError::into_inner);
         used.changed = now;
@@ -160,8 +160,8 @@ fn now() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// Returns the time of expiry of a certificate, in seconds since 1970. It comes from the error of a
-/// validation at a time in the far future.
+/// Returns the time of expiry of a certificate, in seconds since 1970. Validates the certificate at a time in
+/// the far future; the error of the validation contains the time of expiry.
 fn end_of(chain: &[CertificateDer<'_>]) -> Option<u64> {
     let certificate = ParsedCertificate::try_from(chain.first()?).ok()?;
     let known = rustls::crypto::ring::default_provider().signature_verification_algorithms.all;
@@ -176,8 +176,8 @@ fn end_of(chain: &[CertificateDer<'_>]) -> Option<u64> {
     }
 }
 
-/// Checks whether configured certificate files can be used. The error contains the key of `[api]`: that of
-/// the unreadable file, or `certificate` if the contents are invalid.
+/// Checks whether configured certificate files can be used. The error names a key of `[api]`: the key of the
+/// unreadable file, or `certificate` if the contents are invalid.
 ///
 /// # Errors
 /// The errors of [`Certificate::open`], and [`ApiError::Expired`].
@@ -212,8 +212,8 @@ fn parsed([chain, key]: &[Vec<u8>; 2], path: &Path) -> Result<Arc<CertifiedKey>,
     Ok(Arc::new(certified))
 }
 
-/// Returns the self-signed certificate: the stored one if it is valid for all these names, or a new one, with
-/// the stored key if there is one.
+/// Returns the self-signed certificate. Uses the stored one if it is valid for all `names`. Otherwise
+/// generates a certificate, with the stored key if there is one.
 fn own(directory: &Path, names: &[String]) -> Result<Arc<CertifiedKey>, ApiError> {
     let [chain, key] = OWN.map(|name| directory.join(name));
     let old_key = fs::read(&key).ok();
@@ -226,20 +226,20 @@ fn own(directory: &Path, names: &[String]) -> Result<Arc<CertifiedKey>, ApiError
     let made = make(names, old_key.as_deref())?;
     let failed = ApiError::system("create the directory", directory);
     DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
-    // The key is written first, because a certificate without its key is useless.
+    // Write the key first: a certificate without its key is useless.
     write(&key, &made[1], 0o600)?;
     write(&chain, &made[0], 0o644)?;
     parsed(&made, &chain)
 }
 
-/// Whether a self-signed certificate is for all these names.
+/// Whether a self-signed certificate covers all `names`.
 fn is_for(text: &[u8], names: &[String]) -> bool {
     let text = String::from_utf8_lossy(text);
     let said = text.lines().find_map(|line| line.strip_prefix(NAMES));
     said.is_some_and(|said| names.iter().all(|name| said.split(' ').any(|one| one == name)))
 }
 
-/// Makes a self-signed certificate for these names, with the old key if it is usable. Returns certificate and
+/// Generates a self-signed certificate for `names`, with the old key if it is usable. Returns certificate and
 /// key as PEM.
 fn make(names: &[String], old_key: Option<&[u8]>) -> Result<[Vec<u8>; 2], ApiError> {
     let failed = |error: rcgen::Error| ApiError::OwnCertificate { why: error.to_string() };
@@ -251,7 +251,7 @@ fn make(names: &[String], old_key: Option<&[u8]>) -> Result<[Vec<u8>; 2], ApiErr
     params.distinguished_name.push(DnType::CommonName, name);
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    // The clock of a machine may be wrong at its first start.
+    // At the first start of a machine, its clock may be in the past.
     let year = (1970 + (now().as_secs() / 31_556_952) as i32).max(2026);
     params.not_before = rcgen::date_time_ymd(2026, 1, 1);
     params.not_after = rcgen::date_time_ymd(year + YEARS, 1, 1);
@@ -295,7 +295,7 @@ mod tests {
         assert_eq!((mode("interface.key"), mode("interface.crt")), (0o600, 0o644));
     }
 
-    /// Makes a certificate that expires on the first day of a year, and its key.
+    /// Generates a certificate that expires on the first day of `year`, and its key.
     fn ended(year: i32) -> [String; 2] {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec!["router".to_owned()]).unwrap();
@@ -343,7 +343,7 @@ mod tests {
         let [made, its_key] = make(&["b".to_owned()], None).unwrap();
         fs::write(&chain, &made).unwrap();
         assert!(certificate.renew().is_err(), "it is not this key's");
-        // The key is written in parts, within one tick of the clock.
+        // The key is written in parts, so quickly that file times may not change in between.
         for length in [0, 1, its_key.len() / 2, its_key.len() - 2] {
             fs::write(&key, &its_key[..length]).unwrap();
             assert!(certificate.renew().is_err(), "{length}");
@@ -362,7 +362,7 @@ mod tests {
             let [made, its_key] = make(&[name.to_owned()], None).unwrap();
             fs::write(&chain, made).unwrap();
             fs::write(&key, its_key).unwrap();
-            // A later time than any tick of the clock.
+            // Advance the file time by whole seconds, so that it surely changes.
             let later = SystemTime::now() + std::time::Duration::from_secs(name.len() as u64);
             fs::File::open(&chain).unwrap().set_modified(later).unwrap();
         };

@@ -1,8 +1,8 @@
-//! Control channel: carries requests from the client threads to control, which alone has privileges, and
-//! answers back.
+//! Control channel. It carries requests from the client threads to control, and answers back. Only control
+//! has privileges.
 //!
-//! Heads of requests and complete answers cross as a whole; bodies of requests and streaming answers cross
-//! piece by piece. All handlers run at control.
+//! The head of a request and a complete answer cross the channel in one message. Request bodies and streaming
+//! answers cross in chunks. All handlers run at control.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -25,13 +25,13 @@ use crate::http::problem::Problem;
 use crate::limits::remote_limit::RemoteLimit;
 use millrace_controller::Principal;
 
-/// Maximum number of messages in the channel.
+/// Maximum number of messages waiting in the channel.
 const WAITING: usize = 64;
 
 /// Message from a client thread to control.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// Request to carry out, and the sender for its answer.
+    /// Request to carry out, and the sender that takes its answer.
     Carry(Box<Request>, oneshot::Sender<Response>),
     /// Refusal to record in the audit log.
     Note(Box<AuditEntry>),
@@ -39,7 +39,7 @@ pub(crate) enum Message {
     Find(u32, oneshot::Sender<Known>),
 }
 
-/// Sending end, for the client threads.
+/// Sending end of the channel, used by the client threads.
 #[derive(Clone, Debug)]
 pub(crate) struct ControlChannel {
     control: mpsc::Sender<Message>,
@@ -48,13 +48,13 @@ pub(crate) struct ControlChannel {
 }
 
 impl ControlChannel {
-    /// Returns both ends of the channel.
+    /// Returns sender and receiver of a new channel.
     pub fn new() -> (Self, mpsc::Receiver<Message>) {
         let (sender, receiver) = mpsc::channel(WAITING);
         (Self { control: sender, limit: None }, receiver)
     }
 
-    /// Returns a sender for remote requests, with a limit.
+    /// Returns a sender for remote requests, which limits their number at control.
     pub fn for_remote(&self) -> Self {
         Self { limit: Some(RemoteLimit::default()), ..self.clone() }
     }
@@ -69,12 +69,12 @@ impl ControlChannel {
             },
         };
         let (mut parts, body) = request.into_parts();
-        // No other extension of the client thread crosses.
+        // Drop all other extensions of the client thread: control gets only the principal.
         parts.extensions = Extensions::new();
         parts.extensions.insert(principal);
         let plain = Request::from_parts(parts, body);
         let (reply, answer) = oneshot::channel();
-        // If control has ended, `answer` fails as well.
+        // If control has ended, `answer` below reports the error.
         let _ = self.control.send(Message::Carry(Box::new(plain), reply)).await;
         answer.await.unwrap_or_else(|_| ending().into_response())
     }
@@ -121,7 +121,7 @@ pub(crate) async fn carry_out(
     let _ = reply.send(piecemeal(response));
 }
 
-/// Notes an event for a handler that panicked, and returns the answer for its client.
+/// Records an event about a handler that panicked, and returns the answer for its client.
 fn panicked(operation: &str, panic: &(dyn Any + Send), events: &Events) -> Problem {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let message = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
@@ -135,7 +135,7 @@ fn panicked(operation: &str, panic: &(dyn Any + Send), events: &Events) -> Probl
     )
 }
 
-/// Returns the same answer, but with a streaming body that crosses the channel piece by piece.
+/// Returns the answer with its body read chunk by chunk through a channel, if the body is a stream.
 fn piecemeal(response: Response) -> Response {
     if response.body().size_hint().exact().is_some() {
         return response;

@@ -1,4 +1,5 @@
-//! Unix socket of the daemon: one router per path. Replaces a stale socket, and removes the file at the end.
+//! Unix socket of the daemon: one router per path. Starting replaces a stale socket; ending removes the
+//! socket's file.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
@@ -19,12 +20,13 @@ use crate::ApiError;
 
 /// Maximum length of a socket path in bytes, without the terminating zero.
 const LONGEST: usize = 107;
-/// Maximum time to wait for the lock on the directory, which another starting router may hold.
+/// Maximum time to wait for the lock on the directory. Another router that starts at the same time may hold
+/// it.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Mode of the socket: owner and group may connect.
 const MODE: Mode = Mode::from_bits_truncate(0o660);
 
-/// Listening socket. Dropping it removes its file, and the directory if it was created for it.
+/// Listening socket. Dropping it removes its file, and the directory if [`Listener::bind`] created it.
 #[derive(Debug)]
 pub struct Listener {
     listener: net::UnixListener,
@@ -71,7 +73,7 @@ impl Listener {
         &self.file.path
     }
 
-    /// Lets every user connect, because access control checks each request.
+    /// Makes the socket writable for every user, since access control checks each request.
     pub(crate) fn open_to_all(&self) -> Result<(), ApiError> {
         let opened = fs::set_permissions(self.path(), Permissions::from_mode(0o666));
         opened.map_err(ApiError::system("let all users connect at", self.path()))
@@ -110,7 +112,7 @@ impl Drop for SocketFile {
     fn drop(&mut self) {
         let ours = fs::symlink_metadata(&self.path).is_ok_and(|now| (now.dev(), now.ino()) == self.identity);
         if ours {
-            // Nobody gets an error any more, and the next router replaces the file.
+            // A failed removal is harmless: the next router replaces the file.
             let _ = fs::remove_file(&self.path);
         }
         unmake(&self.made);
@@ -156,7 +158,7 @@ fn make_room(path: &Path) -> Result<(), ApiError> {
     }
 }
 
-/// Whether there is a socket at `path` that nobody listens at; false without a file.
+/// Whether `path` is a socket at which no process listens; false if there is no file.
 fn is_dead(path: &Path) -> Result<bool, ApiError> {
     let metadata = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -172,7 +174,7 @@ fn is_dead(path: &Path) -> Result<bool, ApiError> {
             let pid = getsockopt(&probe, sockopt::PeerCredentials).ok().map(|peer| peer.pid());
             Err(ApiError::Occupied { path: path.to_owned(), pid })
         }
-        // The queue of the listener is full, so there is one.
+        // A full backlog means that a process listens.
         Err(Errno::EAGAIN) => Err(ApiError::Occupied { path: path.to_owned(), pid: None }),
         Err(Errno::ECONNREFUSED) => Ok(true),
         Err(Errno::ENOENT) => Ok(false),
@@ -187,7 +189,7 @@ fn new_socket() -> nix::Result<OwnedFd> {
 
 fn open(path: &Path) -> io::Result<net::UnixListener> {
     let socket = new_socket()?;
-    // The file gets this mode less the umask, so it is never more open than `MODE`.
+    // The umask may clear bits of this mode, so the file is never more open than `MODE`.
     fchmod(&socket, MODE)?;
     bind(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
     let listening = fs::set_permissions(path, Permissions::from_mode(MODE.bits()))

@@ -1,4 +1,5 @@
-//! Entrances: sockets, client threads and access control. They carry out no operation themselves.
+//! Entrances: sockets, client threads and access control. They pass requests to control, and carry out no
+//! operation themselves.
 
 pub(crate) mod access_control;
 pub(crate) mod certificate;

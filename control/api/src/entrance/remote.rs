@@ -16,7 +16,7 @@ use rustls::version::{TLS12, TLS13};
 use crate::ApiError;
 use crate::entrance::certificate::{self, Certificate, Place};
 
-/// Listening sockets and their certificate.
+/// Listening TCP sockets with their TLS certificate.
 #[derive(Debug)]
 pub struct Remote {
     pub(crate) listeners: Vec<TcpListener>,
@@ -24,19 +24,19 @@ pub struct Remote {
     pub(crate) certificate: Arc<Certificate>,
 }
 
-/// Invalid setting of the interface.
+/// Invalid setting of the API.
 #[derive(Debug)]
 pub struct Unservable {
-    /// Key in `[api]`.
+    /// Key of the setting in `[api]`.
     pub key: &'static str,
-    /// Cause.
+    /// Reason why the setting is invalid.
     pub error: ApiError,
 }
 
 impl Remote {
-    /// Checks whether [`open`](Self::open) can succeed, without writing or listening: reads the configured
-    /// certificate, and binds each address briefly. Returns problems that prevent no start or may pass: an
-    /// expired certificate, and addresses in use.
+    /// Checks whether [`open`](Self::open) can succeed. Reads the configured certificate, and binds each
+    /// address briefly; writes nothing and doesn't listen. Returns the problems that don't prevent a start:
+    /// an expired certificate, and addresses in use.
     ///
     /// # Errors
     /// Returns the invalid setting.
@@ -92,11 +92,11 @@ fn listen(address: SocketAddr) -> Result<TcpListener, ApiError> {
     Ok(listener)
 }
 
-/// Refuses two addresses with the same port, if they are equal, or if one is the wildcard address and covers
-/// the other.
+/// Refuses two listening addresses with the same port if they are equal, or if one of them is a wildcard
+/// address that covers the other.
 fn unless_covered(addresses: &[SocketAddr]) -> Result<(), ApiError> {
     let covers = |one: &SocketAddr, other: &SocketAddr| {
-        // An IPv6 wildcard socket accepts IPv4 as well.
+        // An IPv6 wildcard socket also accepts IPv4 connections.
         let is_within = one.is_ipv6() || other.is_ipv4();
         one.port() == other.port() && (one.ip() == other.ip() || (one.ip().is_unspecified() && is_within))
     };
@@ -113,7 +113,7 @@ fn unless_covered(addresses: &[SocketAddr]) -> Result<(), ApiError> {
 fn take(address: SocketAddr) -> nix::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
     let taken = socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
-    // As for a listener, connections that were closed recently don't prevent binding.
+    // As for a listener: connections in TIME_WAIT don't prevent binding.
     setsockopt(&taken, sockopt::ReuseAddr, &true)?;
     bind(taken.as_raw_fd(), &SockaddrStorage::from(address))?;
     Ok(taken)
@@ -187,7 +187,7 @@ mod tests {
         drop(listening);
         assert!(Remote::check(&settings).unwrap().is_empty());
         assert!(TcpListener::bind(busy).is_ok(), "it was let go of");
-        // This address is reserved for documentation (RFC 5737), so no machine has it.
+        // 192.0.2.1 is reserved for documentation (RFC 5737), so no machine has this address.
         settings.listen = vec![address("192.0.2.1:8443")];
         let wrong = Remote::check(&settings).unwrap_err();
         assert!(wrong.key == "listen" && wrong.error.to_string().contains("192.0.2.1:8443"), "{wrong:?}");

@@ -1,4 +1,4 @@
-//! Client threads. Each serves the sockets of one kind and has no privileges; control carries out the
+//! Client threads. Each serves the sockets of one kind, and has no privileges; control carries out the
 //! requests.
 
 use std::future::poll_fn;
@@ -29,7 +29,7 @@ use crate::entrance::access_control::{Caller, Standing};
 use crate::limits::places::{Places, Sizes};
 use crate::limits::{Patient, network};
 
-/// Time limit for receiving the head of a request, also while a connection is idle.
+/// Time limit for the arrival of a request's head. It also limits the idle time between two requests.
 const HEAD_PATIENCE: Duration = Duration::from_secs(10);
 /// Time limit for authenticating the caller of a connection, including the TLS handshake.
 const STRANGERS_PATIENCE: Duration = Duration::from_secs(10);
@@ -47,9 +47,10 @@ const LOCAL: Sizes =
 /// Limits on connections over TCP.
 const REMOTE: Sizes =
     Sizes { strangers: 128, each_source: 32, known: 320, administrators: 64, each_caller: 80 };
-/// Pause after a failed accept. The process lacks file descriptors, so an immediate retry would fail too.
+/// Pause after a failed accept. It fails when the process lacks file descriptors, so an immediate retry would
+/// fail too.
 const REST: Duration = Duration::from_millis(100);
-/// Interval between checks of the token of a connection.
+/// Interval between checks whether a connection's token is still valid.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Listening sockets of a thread.
@@ -71,7 +72,7 @@ impl Sockets {
     }
 }
 
-/// Client thread.
+/// Handle of a running client thread.
 #[derive(Debug)]
 pub(crate) struct Serving {
     /// Name of the thread.
@@ -82,7 +83,7 @@ pub(crate) struct Serving {
     pub ended: oneshot::Receiver<()>,
 }
 
-/// Service of a client thread, and the signal that the server stops.
+/// HTTP service and limits that a client thread uses.
 #[derive(Clone)]
 pub(crate) struct Service {
     pub access: axum::Router,
@@ -92,7 +93,7 @@ pub(crate) struct Service {
 }
 
 impl Serving {
-    /// Starts a client thread. When this returns, the thread is confined.
+    /// Starts a client thread. The thread is confined when this function returns.
     ///
     /// # Errors
     /// Returns an error if the thread can't be started or confined.
@@ -119,7 +120,7 @@ impl Serving {
     }
 }
 
-/// Does everything that needs privileges, then drops them.
+/// Does the part of a client thread's start that needs privileges, then drops the privileges.
 fn begin(sockets: Sockets) -> Result<(tokio::runtime::Runtime, Vec<Acceptor>), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
@@ -146,7 +147,7 @@ struct LocalPlaces {
     users: Places<Option<u32>>,
 }
 
-/// Serves clients until the server stops; unfinished answers then get half a second.
+/// Serves clients until the server stops. Unfinished answers then have half a second to end.
 async fn serve(acceptors: Vec<Acceptor>, service: Service) {
     let acceptors: JoinSet<()> = acceptors.into_iter().map(|one| one.serve(service.clone())).collect();
     acceptors.join_all().await;
@@ -191,7 +192,7 @@ impl Acceptor {
         }
     }
 
-    /// Accepts the next client. Returns the work that serves it.
+    /// Accepts the next client. Returns the future that serves this client.
     async fn accept(&self, service: &Service) -> io::Result<BoxFuture<'static, ()>> {
         match self {
             Self::Unix(listener, places) => {
@@ -227,7 +228,7 @@ async fn serve_local(stream: UnixStream, places: LocalPlaces, service: Service) 
 }
 
 async fn serve_remote(stream: TcpStream, tls: TlsAcceptor, caller: Caller, service: Service) {
-    // Each answer is written as a whole, so Nagle's algorithm would only delay it.
+    // TCP_NODELAY: each answer is one write, so waiting for more data only adds delay.
     let _ = stream.set_nodelay(true);
     keep_alive(&stream);
     let caller = Arc::new(caller);
@@ -275,18 +276,19 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin>(stream: S, caller: Arc<Ca
     linger(connection.into_parts().io.into_inner(), caller.unread()).await;
 }
 
-/// Closes a connection in such a way that the client can read the answer. A client that still sends would get
-/// a reset, so up to `most` bytes are read from it first.
+/// Closes a connection without losing the answer. A client that is still sending would get a reset, so first
+/// up to `most` bytes of its data are discarded.
 async fn linger<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, most: u64) {
     let drained = async {
         stream.shutdown().await?;
         tokio::io::copy(&mut stream.take(most), &mut tokio::io::sink()).await
     };
-    // A client that sends for longer gets a reset.
+    // After `LINGER`, the connection is closed even if the client still sends, so the client may get a reset.
     let _ = tokio::time::timeout(LINGER, drained).await;
 }
 
-/// Waits until the token of a connection is revoked or expires; then the connection and its streams end.
+/// Returns when the token of a connection is revoked or expires. The caller then ends the connection and its
+/// streams.
 async fn locked_out(caller: &Caller, tokens: &Tokens) {
     if matches!(caller, Caller::Local { .. }) {
         return std::future::pending().await;
@@ -317,7 +319,7 @@ mod tests {
     use crate::entrance::control_channel::{ControlChannel, Message};
     use crate::limits::{Key, Limits};
 
-    /// Running client thread, with the handles that keep it alive.
+    /// Service of a client thread, with the handles that keep it running.
     struct Served {
         service: Service,
         limits: Limits,
@@ -337,7 +339,7 @@ mod tests {
     #[tokio::test]
     async fn client_that_sends_a_large_body_after_its_head_reads_429() {
         let Served { service, limits, .. } = &served();
-        // At a time one hour ahead, the bucket stays empty during the test.
+        // Empty the bucket at a time one hour ahead, so that it can't refill during the test.
         let late = Instant::now() + Duration::from_secs(3600);
         while limits.request(Key::User(Some(7)), late).is_ok() {}
         let caller =

@@ -10,7 +10,7 @@ use nix::unistd::{Gid, Group, Uid, User, geteuid, getgrouplist};
 
 /// Time for which a user lookup stays valid.
 const FRESH: Duration = Duration::from_secs(60);
-/// Maximum number of remembered users.
+/// Maximum number of users in the cache.
 const MOST: usize = 1000;
 
 /// Name and role of a user; the role is `None` if no group grants one.

@@ -1,9 +1,9 @@
 //! Memory budget for all request bodies together.
 //!
-//! The first 64 KiB of each body are free, so that short commands pass despite the load of other clients.
+//! The first 64 KiB of each body are free, so short commands pass while other clients send long bodies.
 //! Further bytes are taken from the budget as they arrive, and returned when the request is answered. When
-//! the budget is used up, requests are refused at once: if they waited, they would hold memory that others
-//! wait for.
+//! the budget is used up, further requests are refused at once. If they waited instead, the bytes that they
+//! hold could block each other.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use millrace_controller::Principal;
 
 use crate::http::problem::Problem;
 
-/// Total budget in bytes, for all bodies being received or processed, without their free parts.
+/// Total budget in bytes. It covers all bodies being received or processed, without their free bytes.
 const ALL: usize = 128 << 20;
-/// Maximum that remote requests may take of the budget, in bytes.
+/// Maximum number of bytes of the budget that remote requests may take.
 const ELSEWHERE: usize = 64 << 20;
-/// Free bytes of each body.
+/// Number of bytes of each body that don't count.
 const FREE: usize = 64 << 10;
 
-/// Bytes taken from the budget. Clones share them.
+/// Number of bytes taken from the budget. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BodyBudget(Arc<Taken>);
 
@@ -81,14 +81,15 @@ impl BodyBudget {
     }
 }
 
-/// Adds `bytes` to `taken`, unless the sum would exceed `most`. Returns whether it did.
+/// Adds `bytes` to `taken`, unless the sum would exceed `most`. Returns whether the bytes were added.
 fn take(taken: &AtomicUsize, bytes: usize, most: usize) -> bool {
     let add = |taken: usize| taken.checked_add(bytes).filter(|sum| *sum <= most);
     taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
 }
 
 impl Share {
-    /// Takes arriving bytes from the budget, except the free ones. Returns false if the budget is used up.
+    /// Takes arriving bytes from the budget, except the body's free bytes. Returns false if the budget is
+    /// used up.
     fn take(&self, bytes: usize) -> bool {
         let before = self.arrived.fetch_add(bytes, Ordering::Relaxed);
         let cost = (before + bytes).saturating_sub(FREE.max(before));
@@ -100,7 +101,7 @@ impl Share {
         false
     }
 
-    /// Returns the problem of a request whose body exceeded the budget; `None` if it did not.
+    /// Returns the problem of a request whose body exceeded the budget; `None` within the budget.
     pub fn problem(&self) -> Option<Problem> {
         let detail = "other requests use up the memory budget for request bodies: try again in a second";
         let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).with_retry(1);

@@ -75,7 +75,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Send + 'static> FromRequest<S> for Lo
     }
 }
 
-/// Runs `read` on a blocking thread, because parsing a long body takes long.
+/// Runs `read` on a blocking thread, since parsing a long body takes long.
 async fn on_blocking_thread<T: Send + 'static>(
     read: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
@@ -83,7 +83,7 @@ async fn on_blocking_thread<T: Send + 'static>(
     read.map_err(|error| ControlError::system("read the request", error))?
 }
 
-/// Returns the content type of a body if it is declared and is not JSON.
+/// Returns the declared content type of a body if it is not JSON.
 fn is_no_json(request: &Request) -> Option<String> {
     let kind = request.headers().get(header::CONTENT_TYPE)?;
     let text = kind.to_str().unwrap_or_default();
@@ -100,8 +100,8 @@ fn present(bytes: Bytes) -> Result<Bytes, Problem> {
     }
 }
 
-/// Returns the bytes of a request's body, `most` at most. A body whose declared length exceeds the maximum is
-/// refused before it arrives.
+/// Returns a request's body of up to `most` bytes. Refuses a body with a greater declared length before it
+/// arrives.
 async fn bytes(request: Request, most: usize) -> Result<Bytes, Problem> {
     if let Some(kind) = is_no_json(&request) {
         let detail = format!("Content-Type {kind:?} is not supported: send application/json");
@@ -131,12 +131,12 @@ fn too_long(of: &str, limit: usize) -> Problem {
     Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
 }
 
-/// Arguments of an operation that has none.
+/// Query arguments of an operation without arguments.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Nothing {}
 
-/// Refuses query arguments at an operation that has none, because the client expects them to have an effect.
+/// Refuses query arguments at an operation without arguments: the client would expect an effect.
 pub(crate) async fn refuse_arguments(request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     match Arguments::<Nothing>::from_request_parts(&mut parts, &()).await {
@@ -152,7 +152,7 @@ fn late() -> Problem {
     )
 }
 
-/// Refuses a body at an operation that has none, because the client expects it to have an effect.
+/// Refuses a body at an operation without a body: the client would expect an effect.
 pub(crate) async fn refuse_body(request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     match tokio::time::timeout(BODY_PATIENCE, to_bytes(body, 0)).await {
@@ -202,19 +202,19 @@ impl<T: DeserializeOwned> OneOrList<T> {
     }
 }
 
-/// Parses the object in `bytes`.
+/// Parses the JSON object in `bytes` into a `T`.
 fn object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ControlError> {
     read(table(bytes)?)
 }
 
-/// Parses the object in `bytes`, without reading a type from it.
+/// Parses the JSON object in `bytes` into a tree of values.
 fn table(bytes: &[u8]) -> Result<Tree, ControlError> {
     let json: Tree = from_json(bytes)?;
     if json.is_table() { Ok(json) } else { Err(no_object()) }
 }
 
-/// Parses the object in a body that may be long. An object beyond the limit of single objects is read without
-/// a tree of its values, so that its first fault ends the reading before it takes much memory.
+/// Parses the JSON object in a body that may be long. An object longer than [`SHORT_BODY`] is parsed directly
+/// into a `T`, without a tree of values. Its first error thus ends the parsing before much memory is used.
 fn long_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ControlError> {
     match bytes.len() > SHORT_BODY {
         true if bytes.trim_ascii_start().first() == Some(&b'{') => from_json(bytes),
@@ -229,7 +229,7 @@ fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ControlError> {
         .map_err(|error| ControlError::invalid(format!("the request can't be read: {error}")))
 }
 
-/// Reads a type from JSON or arguments. An error names the path of the faulty value.
+/// Converts a tree of JSON values or query arguments into a `T`. An error names the path of the faulty value.
 fn read<T: DeserializeOwned>(tree: Tree) -> Result<T, ControlError> {
     answered(tree.read())
 }

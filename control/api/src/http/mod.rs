@@ -1,4 +1,4 @@
-//! Requests and answers in the terms of HTTP: bodies, arguments, tags, problem details and streams.
+//! Requests and answers as HTTP has them: bodies, arguments, entity tags, problem details and streams.
 
 pub(crate) mod body_budget;
 pub(crate) mod extract;

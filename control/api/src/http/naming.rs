@@ -1,5 +1,5 @@
-//! JSON keys that differ from internal names: settings, whose keys have hyphens in configuration files, and
-//! the flows of a filter.
+//! Types whose JSON keys differ from the internal names. Settings have hyphens in configuration files and
+//! underscores in JSON. The field `filter` of a filter has the JSON key `match`.
 //!
 //! `docs/decisions.md` explains why keys have underscores in JSON but hyphens in files and commands.
 
@@ -14,11 +14,11 @@ use serde_json::Value;
 
 use crate::http::tag::Tagged;
 
-/// Settings with underscores in their JSON keys, instead of the hyphens in files.
+/// Settings as JSON: with underscores in the keys, where configuration files have hyphens.
 #[derive(Debug)]
 pub(crate) struct Settings<T>(pub T);
 
-/// View of a filter: a binding whose flows have the key `match`.
+/// View of a filter as JSON: a binding whose field `filter` has the key `match`.
 #[derive(Debug)]
 pub(crate) struct FilterView(pub BindingView);
 
@@ -30,7 +30,7 @@ fn match_of(key: &str) -> String {
     if key == "filter" { "match" } else { key }.to_owned()
 }
 
-/// Returns an object with its keys renamed by `name`.
+/// Returns a JSON object with each key renamed by `name`.
 fn renamed(value: Value, name: impl Fn(&str) -> String) -> Value {
     match value {
         Value::Object(keys) => keys.into_iter().map(|(key, value)| (name(&key), value)).collect(),
@@ -38,7 +38,7 @@ fn renamed(value: Value, name: impl Fn(&str) -> String) -> Value {
     }
 }
 
-/// Returns the schema of an object with its keys renamed by `name`.
+/// Returns the schema of an object with each property renamed by `name`.
 fn renamed_schema(schema: Schema, name: impl Fn(&str) -> String) -> Schema {
     let mut schema = schema.to_value();
     if let Some(properties) = schema.get_mut("properties") {

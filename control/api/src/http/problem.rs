@@ -103,7 +103,7 @@ impl DetailPart {
     }
 }
 
-/// Returns the status for an error. For a list it is the status of the first faulty entry.
+/// Returns the HTTP status of an error. The error of a list has the status of its first faulty entry.
 fn status(error: &ControlError) -> StatusCode {
     match error {
         ControlError::Invalid(_) | ControlError::Config(_) => StatusCode::BAD_REQUEST,
@@ -123,7 +123,7 @@ impl WrongEntry {
     fn of(error: &ConfigError) -> Self {
         let ConfigError { place: Place { origin, line, column }, problem } = error;
         let (line, column) = (*line > 0).then_some((*line, *column)).unzip();
-        // The keys of a file have the spelling of files.
+        // Errors in a file spell keys as the file does, with hyphens.
         let detail = problem.spelled(Spelling::File);
         Self { entry: None, file: Some(origin.clone()), line, column, detail }
     }
@@ -150,7 +150,7 @@ impl Problem {
         Self { challenge: Some(challenge), ..self }
     }
 
-    /// Closes the connection after the answer.
+    /// Lets the connection end with this answer.
     pub fn closing(self) -> Self {
         Self { closes: true, ..self }
     }
@@ -184,7 +184,7 @@ impl From<ControlError> for Problem {
     }
 }
 
-/// Detail of a problem, passed to the audit log.
+/// Detail text of a problem, passed to the audit log with the response.
 #[derive(Clone, Debug)]
 pub(crate) struct Detail(pub String);
 
@@ -193,7 +193,7 @@ impl IntoResponse for Problem {
         let detail = Detail(self.detail.spelled(Spelling::Json));
         let (tag, current) = self.current.map(|current| *current).unzip();
         let body = ProblemBody {
-            // The type of problems that are only HTTP errors (RFC 9457, 4.2.1).
+            // `about:blank` is the type of a problem that the HTTP status describes (RFC 9457, 4.2.1).
             r#type: "about:blank",
             title: self.status.canonical_reason().unwrap_or("Error"),
             status: self.status.as_u16(),
@@ -214,7 +214,7 @@ impl IntoResponse for Problem {
             response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
         }
         if self.closes || [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&self.status) {
-            // The connection of a refused caller ends.
+            // The connection of a refused caller ends with the answer.
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         if let Some(challenge) = self.challenge.and_then(|challenge| challenge.try_into().ok()) {

@@ -1,5 +1,6 @@
-//! Streaming answers. Events, rates, traces, drops and captures are each a [`Source`]. It is sent as
-//! server-sent events or as a capture file, until it ends, the client disconnects, or the router stops.
+//! Streaming answers. Events, rates, traces, drops and captures are each a [`Source`]. A source is sent as
+//! server-sent events or as a capture file. It ends by itself, when the client disconnects, or when the
+//! router stops.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -17,8 +18,7 @@ use tokio::sync::watch;
 
 /// Media type of capture files.
 pub(crate) const PCAPNG: &str = "application/x-pcapng";
-/// Time after which a comment is sent if there is no message, so that both ends know that the connection is
-/// alive.
+/// Time without a message after which a comment is sent, so that both ends know that the connection is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Source of a streaming answer.
@@ -30,7 +30,7 @@ pub(crate) trait Source: Send + 'static {
     fn next(&mut self) -> impl Future<Output = Option<Self::Piece>> + Send;
 }
 
-/// Returns the pieces of a source. The stream holds its slot `place` until it ends.
+/// Returns a source as a stream of pieces. The stream holds the stream slot `place` until it ends.
 pub(crate) fn pieces<S: Source, P: Send + 'static>(
     source: S,
     place: P,
@@ -66,7 +66,7 @@ pub(crate) fn message(name: &str, data: &impl Serialize) -> Message {
     continued(Message::default(), name, data)
 }
 
-/// Adds name and data to a server-sent event that may already have an id.
+/// Adds name and data to a server-sent event, which may already have an id.
 pub(crate) fn continued(begun: Message, name: &str, data: &impl Serialize) -> Message {
     begun.event(name).data(json!(data).to_string())
 }
@@ -84,7 +84,7 @@ pub(crate) fn accepts(headers: &HeaderMap, media: &str) -> bool {
         .any(|kind| kind.split(';').next().is_some_and(|kind| kind.trim() == media))
 }
 
-/// Signal that the router stops.
+/// Watch on the end of the server: becomes true when the router stops.
 #[derive(Clone, Debug)]
 pub(crate) struct Ending(pub watch::Receiver<bool>);
 
@@ -94,7 +94,7 @@ impl Ending {
         *self.0.borrow()
     }
 
-    /// Waits for `other`; returns `None` if the router stops first.
+    /// Waits for `other`. Returns `None` if the router stops first.
     pub async fn or<T>(&mut self, other: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             other = other => Some(other),

@@ -1,5 +1,5 @@
-//! Limits on clients: requests per second, simultaneous streams (`streams.rs`), and the time to read an
-//! answer.
+//! Limits on clients: rate of requests, number of simultaneous streams (`streams.rs`), connections, memory,
+//! and the time to read an answer.
 
 pub(crate) mod places;
 pub(crate) mod remote_limit;
@@ -29,22 +29,23 @@ const BURST: f64 = 4000.0;
 /// Long-term rate of a caller's audited refusals, per second (12 per minute). It keeps a caller from flooding
 /// the audit log.
 const REFUSALS: f64 = 0.2;
-/// Burst of a caller's audited refusals.
+/// Burst of a caller's audited refusals, in refusals.
 const REFUSALS_BURST: f64 = 20.0;
-/// Maximum number of buckets: for requests, and again for refusals.
+/// Maximum number of token buckets: for requests, and again for refusals.
 const BUCKETS: usize = 10_000;
-/// Time after which an unused bucket of requests is full again.
+/// Time after which an unused request bucket is full again.
 const FILLED: Duration = Duration::from_secs(4);
-/// Time after which an unused bucket of refusals is full again.
+/// Time after which an unused refusal bucket is full again.
 const FORGIVEN: Duration = Duration::from_secs(100);
 /// Time limit for a client that doesn't read its answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Limits on clients, with their current state. Clones share it.
+/// Limits on clients, with their current state. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Limits {
     requests: Buckets,
-    /// Buckets of refusals. They are separate, so that refused callers don't use up the buckets of requests.
+    /// Token buckets of refusals. They are separate from the request buckets, so refusals take no tokens from
+    /// these.
     refusals: Buckets,
     /// Streams in progress.
     pub streams: Streams,
@@ -52,7 +53,7 @@ pub(crate) struct Limits {
 
 type Buckets = Arc<Mutex<HashMap<Key, Bucket>>>;
 
-/// Caller to which a bucket belongs.
+/// Owner of a token bucket.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Key {
     /// User at the Unix socket.
@@ -100,14 +101,15 @@ impl Limits {
         Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).with_retry(1))
     }
 
-    /// Whether to audit another refusal of a caller.
+    /// Returns whether to audit another refusal of a caller, and takes a token for it.
     pub fn refusal(&self, who: Key, now: Instant) -> bool {
         take(&self.refusals, who, (REFUSALS, REFUSALS_BURST), FORGIVEN, now)
     }
 }
 
 /// Takes a token from a caller's bucket. Returns false if the bucket is empty, or if there are too many
-/// buckets. Buckets unused for `full_after` are full, like new ones, so they are removed then.
+/// buckets. At the maximum number of buckets, removes those unused for `full_after`: they are full, as new
+/// ones are.
 fn take(buckets: &Buckets, key: Key, (rate, burst): (f64, f64), full_after: Duration, now: Instant) -> bool {
     let mut buckets = buckets.lock().unwrap_or_else(PoisonError::into_inner);
     if buckets.len() >= BUCKETS && !buckets.contains_key(&key) {
@@ -127,12 +129,12 @@ fn take(buckets: &Buckets, key: Key, (rate, burst): (f64, f64), full_after: Dura
     true
 }
 
-/// Connection that fails if its client doesn't read the answer for too long.
+/// Connection on which a write fails if the client doesn't read its answer for [`PATIENCE`].
 #[derive(Debug)]
 pub(crate) struct Patient<S> {
     stream: S,
     patience: Duration,
-    /// Timer of the failure, running while a write is blocked.
+    /// Timer until the write fails; `None` while no write is blocked.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 

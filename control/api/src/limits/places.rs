@@ -1,10 +1,10 @@
 //! Slots for connections, so that unauthenticated callers can't keep authenticated callers out.
 //!
-//! A connection begins as a *stranger*: it has a stranger's slot for a few seconds, within which its caller
-//! must authenticate. Strangers never wait. If all their slots are taken, the newcomer displaces the oldest
-//! stranger of the source with the most slots, at the site with the most. So a caller that opens many
-//! connections displaces its own. When a caller has authenticated, its connection exchanges the slot for one
-//! reserved for *known* callers.
+//! A connection begins as a *stranger*. It has a stranger's slot for a few seconds, and its caller must
+//! authenticate in this time. Strangers never wait: if all strangers' slots are taken, a new connection
+//! displaces an old one. The displaced connection is the oldest one of the source with the most strangers, at
+//! the site with the most strangers. So a caller that opens many connections displaces its own. When a caller
+//! has authenticated, its connection exchanges the stranger's slot for a slot of a *known* caller.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -16,12 +16,12 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::limits::shares::{Shares, Slot};
 
-/// Limits on slots.
+/// Limits on the numbers of connection slots.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
     /// Maximum number of strangers.
     pub strangers: usize,
-    /// Maximum number of strangers of one source.
+    /// Maximum number of strangers from one source.
     pub each_source: usize,
     /// Maximum number of known callers, not counting the further slots of administrators.
     pub known: usize,
@@ -31,13 +31,13 @@ pub(crate) struct Sizes {
     pub each_caller: usize,
 }
 
-/// Source of a connection.
+/// Source of a connection: a local user, or a remote address.
 pub(crate) trait Source: Clone + Eq + Hash {
-    /// Returns the site of the source: the larger network, whose owner may have many sources.
+    /// Returns the site of the source: the larger network around it, whose owner may have many sources.
     fn site(&self) -> Self;
 }
 
-/// User of this machine, who is a site too.
+/// User of this machine, by uid. Each user is a site of its own.
 impl Source for Option<u32> {
     fn site(&self) -> Self {
         *self
@@ -83,7 +83,7 @@ pub(crate) struct StrangersPlace<S: Source> {
 }
 
 impl<S: Source> Places<S> {
-    /// Returns free slots within these limits.
+    /// Returns connection slots with these limits, all of them free.
     pub fn new(sizes: Sizes) -> Self {
         let strangers = Strangers { sizes, next: 0, all: HashMap::new(), of: HashMap::new() };
         Self {
@@ -105,8 +105,8 @@ impl<S: Source> Places<S> {
         StrangersPlace { places: self.clone(), number, displaced }
     }
 
-    /// Returns a slot for a known caller; `None` if all slots for its role are taken, or the caller has its
-    /// maximum.
+    /// Returns a slot for a known caller. `None` if all slots for the caller's role are taken, or if the
+    /// caller already has its maximum.
     pub fn know(&self, caller: &str, role: Role) -> Option<Slot> {
         let own = self.callers.of(caller.to_owned()).try_acquire_owned().ok()?;
         let reserved =
@@ -117,12 +117,13 @@ impl<S: Source> Places<S> {
 }
 
 impl<S: Source> StrangersPlace<S> {
-    /// Returns the signal that a newcomer displaces this stranger.
+    /// Returns the signal that tells this stranger's connection to end.
     pub fn displaced(&self) -> Arc<Notify> {
         self.displaced.clone()
     }
 
-    /// Returns a slot for the same connection, after its caller has authenticated; `None` if none is free.
+    /// Returns a known caller's slot for this connection, after its caller has authenticated; `None` if none
+    /// is free.
     pub fn know(&self, caller: &str, role: Role) -> Option<Slot> {
         self.places.know(caller, role)
     }
@@ -150,7 +151,7 @@ impl<S: Source> Strangers<S> {
         number
     }
 
-    /// Returns the source with the most strangers, at the site with the most.
+    /// Returns the source with the most strangers, within the site with the most strangers.
     fn source_with_most(&self) -> Option<S> {
         let mut sites: HashMap<S, usize> = HashMap::new();
         for (source, count) in &self.of {

@@ -1,4 +1,5 @@
-//! Limit on remote requests at control: local requests wait for few of them, and no token blocks the others.
+//! Limit on the number of remote requests at control. Local requests wait for few remote ones, and no token
+//! takes the slots of other tokens.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crate::limits::shares::{Slot, Slots};
 const ALL: usize = 32;
 /// Maximum number of requests of one token at control at a time.
 const EACH: usize = ALL / 4;
-/// Expected maximum number of tokens with requests, which is the number of possible clients.
+/// Expected maximum number of tokens with requests at a time: the number of possible remote clients.
 const TOKENS: usize = 512;
 /// Maximum time that a request waits for a slot.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -67,7 +68,7 @@ mod tests {
         for _ in 0..EACH {
             held.push(remote.enter("token a").await.unwrap());
         }
-        // Further requests of the token wait, without delaying others.
+        // Further requests of the token wait, and don't delay other tokens.
         let more: Vec<_> = (0..100)
             .map(|_| {
                 let remote = remote.clone();

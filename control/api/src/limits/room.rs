@@ -1,4 +1,5 @@
-//! Memory shortage: refuses requests that take memory, but not requests that free memory or read the status.
+//! Memory shortage. Refuses requests that allocate memory. Still accepts requests that free memory or read
+//! the status.
 
 use axum::body::HttpBody as _;
 use axum::extract::{Request, State};
@@ -9,14 +10,15 @@ use millrace_controller::Router;
 
 use crate::http::problem::Problem;
 
-/// Paths of small answers that stay available during a shortage.
+/// Paths that can still be read during a shortage, since their answers are small.
 const SPARED: [&str; 3] = ["/status", "/summary", "/events"];
 /// Assumed length of a body whose length is not declared, in bytes.
 const UNSAID: u64 = 1 << 20;
-/// Seconds until a retry makes sense: memory is checked once a second.
+/// Seconds until a retry makes sense, since the router checks memory once a second.
 const AGAIN: u64 = 2;
 
-/// Carries out a request if there is enough memory for it; otherwise answers 503 or 507.
+/// Carries out a request if there is enough memory for it. Otherwise answers 503 to reads, and 507 to
+/// changes.
 pub(crate) async fn look(State(router): State<Router>, request: Request, next: Next) -> Response {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     let is_spared = reads && SPARED.contains(&request.uri().path()) && !is_stream(&request);
@@ -37,7 +39,7 @@ pub(crate) async fn look(State(router): State<Router>, request: Request, next: N
     }
 }
 
-/// Whether a request asks for a stream.
+/// Whether a request accepts a stream of server-sent events.
 fn is_stream(request: &Request) -> bool {
     let wanted = request.headers().get(axum::http::header::ACCEPT);
     wanted.and_then(|wanted| wanted.to_str().ok()).is_some_and(|wanted| wanted.contains("event-stream"))

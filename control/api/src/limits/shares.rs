@@ -1,4 +1,4 @@
-//! Slots for each address, token or user, so that none takes all slots.
+//! Slots shared by addresses, tokens or users, so that no one of them takes all slots.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Number of slots that each key has. Clones share them.
+/// Slots of each key: the same number for all keys. Clones share the slots.
 #[derive(Debug)]
 pub(crate) struct Shares<K> {
     each: Arc<Mutex<HashMap<K, Weak<Semaphore>>>>,
     places: usize,
-    /// Expected maximum number of keys in use. Unused keys are removed when twice as many are remembered.
+    /// Expected maximum number of keys in use. At twice this number of stored keys, unused keys are removed.
     most: usize,
 }
 
@@ -24,12 +24,12 @@ impl<K> Clone for Shares<K> {
 }
 
 impl<K: Eq + Hash> Shares<K> {
-    /// Gives each key this number of slots. `most` keys are expected to be in use at a time.
+    /// Gives each key `places` slots. `most` keys are expected to be in use at a time.
     pub fn new(places: usize, most: usize) -> Self {
         Self { each: Arc::default(), places, most }
     }
 
-    /// Returns the slots of a key.
+    /// Returns the slots of a key, as a semaphore.
     pub fn of(&self, key: K) -> Arc<Semaphore> {
         let mut each = self.each.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(places) = each.get(&key).and_then(Weak::upgrade) {
@@ -43,14 +43,14 @@ impl<K: Eq + Hash> Shares<K> {
         places
     }
 
-    /// Returns the number of remembered keys.
+    /// Returns the number of stored keys.
     #[cfg(test)]
     pub fn remembered(&self) -> usize {
         self.each.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 }
 
-/// Slots of all callers together, each of whom has a share. Clones share them.
+/// Slots of all callers together, with a maximum for each caller. Clones share the slots.
 #[derive(Clone, Debug)]
 pub(crate) struct Slots {
     all: Arc<Semaphore>,
@@ -67,15 +67,16 @@ pub(crate) struct Slot {
 }
 
 impl Slots {
-    /// Returns `all` free slots, of which each caller has `each`. `most` callers are expected at a time.
+    /// Returns `all` free slots, of which one caller may hold `each`. `most` callers are expected at a time.
     pub fn new(all: usize, (each, most): (usize, usize), patience: Duration) -> Self {
         Self { all: Arc::new(Semaphore::new(all)), each: Shares::new(each, most), patience }
     }
 
-    /// Waits for a slot for the caller `who`. A caller that waits for its own share delays no other.
+    /// Waits for a slot for the caller `who`. A caller that has reached its own maximum delays no other
+    /// caller.
     ///
     /// # Errors
-    /// If no slot becomes free in time, returns whether the caller's own share is used up.
+    /// If no slot becomes free in time, returns whether the caller holds its own maximum.
     pub async fn enter(&self, who: &str) -> Result<Slot, bool> {
         let share = self.each.of(who.to_owned());
         let entered = async {

@@ -1,4 +1,4 @@
-//! Limits on simultaneous streams, so that no owner takes all of them.
+//! Limits on simultaneous streams, so that no user or token takes all of them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,19 +10,19 @@ use crate::http::problem::Problem;
 
 /// Maximum number of streams: of events, rates, traces, drops and captures.
 const ALL: usize = 64;
-/// Maximum number of streams of all owners except administrators at the Unix socket; the rest is reserved for
-/// these.
+/// Maximum number of streams that guests have together. Guests are all owners except administrators at the
+/// Unix socket, for whom the other streams are reserved.
 const GUESTS: usize = 48;
 /// Maximum number of remote streams.
 const ELSEWHERE: usize = 32;
 /// Maximum number of streams of a user or token; administrators at the Unix socket have no such limit.
 const EACH: usize = 16;
 
-/// Streams in progress. Clones share them.
+/// Numbers of streams in progress. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Streams(Arc<Mutex<Taken>>);
 
-/// Numbers of streams in progress.
+/// Numbers of streams in progress: in total, and for each owner.
 #[derive(Debug, Default)]
 struct Taken {
     all: usize,
@@ -123,7 +123,7 @@ impl Taken {
 }
 
 impl Owner {
-    /// Returns whether the owner is a guest, meaning no administrator at the Unix socket, and whether it is
+    /// Returns whether the owner is a guest (not an administrator at the Unix socket), and whether it is
     /// remote.
     const fn kind(&self) -> (bool, bool) {
         match self {

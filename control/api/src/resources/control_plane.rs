@@ -10,7 +10,7 @@ use crate::endpoint::{Endpoint, Resource};
 use crate::http::naming::Settings;
 use crate::served::Session;
 
-/// Returns the resource.
+/// Returns the resource of control-plane policing.
 pub(crate) fn resource() -> Resource {
     Resource::new("/control-plane")
         .on(

@@ -1,4 +1,4 @@
-//! Handlers of the resources: Filters.
+//! Handlers of filters.
 
 use axum::Json;
 use axum::http::{StatusCode, Uri};
@@ -52,7 +52,7 @@ pub(crate) struct OldFilters {
     filter: Option<String>,
     action: Option<String>,
     gate: Option<String>,
-    /// Priority of the filter; may be absent if only one filter has the other fields.
+    /// Priority of the filter; may be omitted if no other filter has the same match, action and gate.
     priority: Option<i32>,
 }
 
@@ -102,7 +102,7 @@ async fn filter(session: &Session, id: u64) -> Result<FilterView, Problem> {
     Ok(FilterView(found))
 }
 
-/// Parses the id in a path.
+/// Parses the filter id in a path.
 fn number(id: &str) -> Result<u64, Problem> {
     id.parse().map_err(|_| Problem::bad_request(format!("filter id {id:?} is not a number")))
 }

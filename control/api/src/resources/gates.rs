@@ -1,4 +1,4 @@
-//! Handlers of the resources: Gates and bindings.
+//! Handlers of gates and bindings.
 
 use axum::Json;
 use axum::http::Uri;
@@ -16,7 +16,7 @@ use crate::http::tag::{Condition, WithTag};
 use crate::served::Session;
 use crate::served::paging::paged;
 
-/// Settings of a gate to change.
+/// Request body that changes settings of a gate.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct GateSettings {

@@ -24,12 +24,12 @@ use crate::served::Session;
 type Answer<T> = Result<Json<T>, Problem>;
 type Created<T> = Result<(StatusCode, Json<T>), Problem>;
 
-/// Handler that executes an operation without arguments.
+/// Handler that executes an operation without arguments. Its answer is the response.
 pub(crate) async fn show<O: Operation + Default>(session: Session) -> Answer<O::Answer> {
     session.execute(O::default()).await.map(Json)
 }
 
-/// Handler that executes the operation in the query arguments.
+/// Handler that executes an operation whose fields are the query arguments.
 pub(crate) async fn ask<O: Operation>(
     session: Session,
     Arguments(operation): Arguments<O>,
@@ -37,17 +37,18 @@ pub(crate) async fn ask<O: Operation>(
     session.execute(operation).await.map(Json)
 }
 
-/// Handler that executes the operation in the path.
+/// Handler that executes an operation whose fields are the names in the path.
 pub(crate) async fn at<O: Operation>(session: Session, InPath(operation): InPath<O>) -> Answer<O::Answer> {
     session.execute(operation).await.map(Json)
 }
 
-/// Handler that executes the operation in the body.
+/// Handler that executes an operation whose fields are in the JSON body.
 pub(crate) async fn run<O: Operation>(session: Session, Body(operation): Body<O>) -> Answer<O::Answer> {
     session.execute(operation).await.map(Json)
 }
 
-/// Handler that executes the operation in the body, which has a whole configuration.
+/// Handler that executes an operation whose fields are in the JSON body, which may hold a whole
+/// configuration.
 pub(crate) async fn run_long<O: Operation>(
     session: Session,
     LongBody(operation): LongBody<O>,
@@ -55,7 +56,8 @@ pub(crate) async fn run_long<O: Operation>(
     session.execute(operation).await.map(Json)
 }
 
-/// Handler that executes the operation in the body, if there is one, or else its default.
+/// Handler that executes an operation whose fields are in the JSON body. Without a body, all fields have
+/// their defaults.
 pub(crate) async fn run_default<O: Operation>(
     session: Session,
     MaybeBody(operation): MaybeBody<O>,
@@ -63,12 +65,12 @@ pub(crate) async fn run_default<O: Operation>(
     session.execute(operation).await.map(Json)
 }
 
-/// Handler that executes the operation in the body, which creates an object.
+/// Handler that executes an operation that creates an object (status 201), with its fields in the JSON body.
 pub(crate) async fn create<O: Operation>(session: Session, Body(operation): Body<O>) -> Created<O::Answer> {
     Ok((StatusCode::CREATED, Json(session.execute(operation).await?)))
 }
 
-/// Returns the object of that name.
+/// Returns the object with the name `name` from a list, or 404.
 pub(crate) fn named<V>(
     noun: &'static str,
     mut all: Vec<V>,

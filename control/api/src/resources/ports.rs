@@ -10,12 +10,12 @@ use crate::http::extract::InPath;
 use crate::http::naming::Settings;
 use crate::served::Session;
 
-/// Returns a port.
+/// Returns the port with this name.
 pub(crate) async fn find_port(session: Session, InPath(name): InPath<String>) -> Answer<PortView> {
     named("port", session.execute(ListPorts).await?, |port| &port.name, &name).map(Json)
 }
 
-/// Changes settings of a port.
+/// Changes settings of a port atomically.
 pub(crate) async fn set_port(
     session: Session,
     InPath(name): InPath<String>,

@@ -1,4 +1,4 @@
-//! Handlers of the resources: Routes.
+//! Handlers of routes.
 
 use axum::Json;
 use axum::http::{StatusCode, Uri};

@@ -23,7 +23,7 @@ use crate::served::Session;
 
 type TaggedScheduler = Result<WithTag<SchedulerView>, Problem>;
 
-/// Adds a node.
+/// Adds a node to a port's scheduler.
 pub(crate) async fn add(
     session: Session,
     InPath(port): InPath<String>,
@@ -46,7 +46,7 @@ pub(crate) async fn set(
     session.execute(SetScheduler { port, changes: given }).await.map(WithTag)
 }
 
-/// Changes a node.
+/// Changes settings of a scheduler node.
 pub(crate) async fn set_node(
     session: Session,
     InPath((port, name)): InPath<(String, String)>,
@@ -57,7 +57,7 @@ pub(crate) async fn set_node(
     session.execute(SetSchedulerNode { port, name, changes: given }).await.map(WithTag)
 }
 
-/// Removes a node.
+/// Removes a scheduler node and its children.
 pub(crate) async fn remove_node(
     session: Session,
     InPath((port, node)): InPath<(String, String)>,
@@ -68,7 +68,7 @@ pub(crate) async fn remove_node(
     session.execute(RemoveSchedulerNode { port, node, removal }).await.map(Json)
 }
 
-/// Returns a queue with the queues of flows in it.
+/// Returns a queue with its flow queues.
 pub(crate) async fn queue(
     session: Session,
     InPath((port, queue)): InPath<(String, String)>,
@@ -108,7 +108,7 @@ pub(crate) async fn set_queue(
         let before = scheduler_settings(&session, &port).await?;
         let current = session.execute(GetQueue { port: port.clone(), queue: queue.clone() }).await?;
         condition.check_this(&current)?;
-        // The scheduler may have changed while the queue was read; then the check is repeated.
+        // Repeat the check if the scheduler changed while the queue was read.
         if scheduler_settings(&session, &port).await? == before {
             break;
         }
@@ -131,7 +131,7 @@ async fn scheduler(session: &Session, port: &str) -> Result<SchedulerView, Probl
     match schedulers.into_iter().find(|one| one.port == port) {
         Some(scheduler) => Ok(scheduler),
         None => {
-            // For an unknown port, this returns the error.
+            // Query the scheduler to return the error for an unknown port.
             scheduler_settings(session, port).await?;
             Err(ControlError::no_scheduler(port).into())
         }

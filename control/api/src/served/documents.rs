@@ -1,4 +1,4 @@
-//! Documents about the interface: the list of resources, and the OpenAPI description.
+//! Documents about the API: the list of resources, and the OpenAPI description.
 
 use std::sync::OnceLock;
 
@@ -8,7 +8,7 @@ use millrace_controller::{Effect, Role};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Resource in the list of resources.
+/// Entry of the list of resources.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct ResourceView {
     /// Path of the resource.
@@ -17,14 +17,14 @@ pub(crate) struct ResourceView {
     pub methods: Vec<&'static str>,
     /// Role that each method needs, in the order of the methods.
     pub roles: Vec<Role>,
-    /// Summaries of the methods, in the same order.
+    /// Summaries of the methods, in the order of the methods.
     pub summary: String,
 }
 
-/// List of resources.
+/// List of the API's resources, as served at `/`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct ListView {
-    /// `millrace`.
+    /// Name of the product: `millrace`.
     pub name: &'static str,
     /// Version of the router.
     pub version: &'static str,
@@ -32,7 +32,7 @@ pub(crate) struct ListView {
     pub resources: Vec<ResourceView>,
 }
 
-/// Documents about the interface: the list of resources, and the OpenAPI description.
+/// Documents about the API: the list of resources, and the OpenAPI description.
 #[derive(Debug, Default)]
 pub(crate) struct Documents {
     /// List of resources.
@@ -59,8 +59,8 @@ impl Documents {
         self.openapi.get_or_init(make).clone()
     }
 
-    /// Returns the effect of a request with this method and path. For a path with names in it, GET counts as
-    /// a look, and other methods as a change of forwarding.
+    /// Returns the effect of a request with this method and path. For a path with parameters, GET and OPTIONS
+    /// count as reading, and other methods as a change of forwarding.
     pub fn effect(&self, method: &Method, path: &str) -> Effect {
         let method = if *method == Method::HEAD { &Method::GET } else { method };
         let found = self.effects.iter().find(|(known, of, _)| *known == method.as_str() && *of == path);

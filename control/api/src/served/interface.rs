@@ -1,4 +1,4 @@
-//! Status of the interface itself: sockets, certificate and threads.
+//! Status of the API itself: sockets, certificate and threads.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::entrance::certificate::Certificate;
 use crate::entrance::remote::Remote;
 
-/// Sockets, certificate and threads of the interface.
+/// Sockets, certificate and threads of the API.
 #[derive(Debug)]
 pub(crate) struct Interface {
     socket: String,
@@ -22,8 +22,7 @@ pub(crate) struct Interface {
 }
 
 impl Interface {
-    /// Returns the status of an interface at the Unix socket `socket`, and at remote sockets if there are
-    /// any.
+    /// Returns the status of an API at the Unix socket `socket`, and at remote sockets if there are any.
     pub fn at(socket: &Path, remote: Option<&Remote>) -> Self {
         let listeners = remote.map(|remote| &remote.listeners).into_iter().flatten();
         let listen: Vec<SocketAddr> = listeners.filter_map(|listener| listener.local_addr().ok()).collect();
@@ -50,7 +49,7 @@ impl Interface {
         }
     }
 
-    /// Whether the interface is served over TLS.
+    /// Whether the API is served over TLS.
     pub fn has_certificate(&self) -> bool {
         self.certificate.is_some()
     }
@@ -87,12 +86,12 @@ fn list(addresses: &[SocketAddr]) -> String {
     addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Status of the interface.
+/// Status of the API.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct InterfaceView {
     /// Path of the Unix socket.
     socket: String,
-    /// Addresses at which the interface listens with TLS.
+    /// Addresses at which the API listens with TLS.
     listen: Vec<String>,
     /// SHA-256 fingerprint of the TLS certificate; absent without TLS, or if the certificate has expired.
     fingerprint: Option<String>,

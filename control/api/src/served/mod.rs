@@ -26,15 +26,15 @@ pub(crate) struct Served {
     pub control: Router,
     /// Whether the server stops.
     pub ending: watch::Receiver<bool>,
-    /// List of resources, and description of the interface.
+    /// List of resources, and OpenAPI description.
     pub documents: Arc<Documents>,
-    /// Recent counters.
+    /// Sampler of the port counters.
     pub sampler: Sampler,
     /// Limits of requests and streams.
     pub limits: Limits,
     /// Slots for slow answers.
     pub long: LongAnswers,
-    /// Status of the interface.
+    /// Status of the API.
     pub interface: Arc<Interface>,
 }
 

@@ -10,8 +10,8 @@ use serde::Serialize;
 use crate::http::extract::Arguments;
 use crate::served::Session;
 
-/// Returns the handler that executes an operation without arguments, which lists many objects. Pages are
-/// ordered by `key`.
+/// Returns a handler for the operation `O`, which lists many objects and has no arguments. The list is paged,
+/// in the order of `key`.
 pub(crate) fn pages<O>(
     key: fn(&<O::Answer as IntoIterator>::Item) -> String,
 ) -> impl Fn(Session, Uri, Arguments<PageQuery>) -> BoxFuture<'static, Response> + Clone

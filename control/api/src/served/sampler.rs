@@ -8,7 +8,7 @@ use millrace_controller::view::CountersView;
 use millrace_controller::{Call, ControlError, Operation, Router};
 use tokio::sync::Mutex;
 
-/// Maximum age of a shared sample, so that many clients cost the data plane no more than one.
+/// Maximum age of a shared sample. Many clients thus cost the data plane no more than one client.
 const FRESH: Duration = Duration::from_millis(80);
 
 /// Shared sample of the counters.
@@ -23,14 +23,14 @@ struct Sample {
 }
 
 impl Sampler {
-    /// Returns the shared sample, which is read again if it is older than [`FRESH`].
+    /// Returns the shared sample. Reads a new one if the sample is older than [`FRESH`].
     ///
     /// # Errors
     /// Returns an error if the caller may not read the counters, or if the data plane does not answer.
     pub async fn sample(&self, control: &Router, call: &Call) -> Result<Arc<CountersView>, ControlError> {
         // A shared sample needs the same role as a new one.
         call.principal().may(GetCounters::ROLE)?;
-        // The lock is held while the counters are read, so that other callers wait for this sample.
+        // Hold the lock while reading the counters, so that other callers wait for this sample.
         let mut last = self.0.lock().await;
         if let Some(sample) = last.as_ref().filter(|sample| sample.at.elapsed() < FRESH) {
             return Ok(sample.counters.clone());

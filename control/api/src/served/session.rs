@@ -1,4 +1,4 @@
-//! Session: the router as the caller of a request may use it.
+//! Session: the router, used with the rights of a request's caller.
 
 use axum::extract::{Extension, FromRequestParts};
 use axum::http::request::Parts;
@@ -10,7 +10,7 @@ use crate::http::problem::Problem;
 use crate::served::Served;
 use crate::served::long::long;
 
-/// Extractor of the router and the call of a request.
+/// Router and call of a request, extracted for its handler.
 pub(crate) struct Session {
     pub served: Served,
     pub call: Call,
@@ -36,7 +36,8 @@ impl Session {
         self.served.control.execute(&self.call, operation).await.map_err(Problem::from)
     }
 
-    /// Executes a slow operation on a blocking thread when the caller gets a slot, and makes the response there.
+    /// Waits for a slot of the caller, then executes a slow operation on a blocking thread. Also makes the
+    /// response on that thread.
     pub async fn execute_long<O: Operation + 'static, T: IntoResponse>(
         &self,
         operation: O,

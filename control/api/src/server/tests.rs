@@ -26,10 +26,10 @@ mod resources;
 mod streams;
 mod words;
 
-/// Configuration with ports, and with one object of each kind that can be changed.
+/// Configuration with ports, and with one object of each changeable kind.
 const CONFIG: &str = include_str!("../../../controller/src/operation/tests/router.toml");
 
-/// Router with its own socket.
+/// Router with its API at a Unix socket of the test.
 struct Server {
     directory: TestDirectory,
     control: Router,
@@ -60,7 +60,6 @@ impl Server {
         Self { directory, control, stop, task }
     }
 
-    /// Ends the router.
     async fn end(self) {
         self.control.shutdown().await.unwrap();
     }
@@ -99,8 +98,8 @@ async fn request_with(
     headers: &[(&str, &str)],
     body: Bytes,
 ) -> Response<Incoming> {
-    // A caller that is refused while it still sends may see a closed connection instead of the reason. The
-    // test repeats such a request.
+    // The router may refuse a request while the client still sends it. The client then may see a closed
+    // connection instead of the answer, so the request is repeated.
     for _ in 0..100 {
         let stream = UnixStream::connect(socket).await.unwrap();
         let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
@@ -128,7 +127,7 @@ async fn nonsense_on_the_socket_harms_no_other_client() {
     server.end().await;
 }
 
-/// Simulated free memory in bytes, for the test of memory.
+/// Simulated free memory in bytes, for the test of a memory shortage.
 static ROOM: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 #[tokio::test]
@@ -137,7 +136,7 @@ async fn memory_shortage_refuses_only_operations_that_allocate() {
     let has_room = |bytes| bytes <= ROOM.load(Ordering::SeqCst);
     server.control.guard_memory(MemoryGuard { has_room, recover: || true });
     let body = json!({"plugin": "statistics", "name": "i1"}).to_string();
-    // A byte of a body takes several bytes of memory.
+    // A body needs several bytes of memory for each of its bytes.
     ROOM.store(body.len(), Ordering::SeqCst);
     let (status, headers, problem) = server.answer("POST", "/instances", body.clone()).await;
     assert_eq!(status, StatusCode::INSUFFICIENT_STORAGE, "{problem}");

@@ -1,4 +1,4 @@
-//! Audit log: records changes and reads of packets.
+//! Middleware of the audit log, which records changes and reads of packets.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use crate::http::problem::Detail;
 use crate::served::Served;
 
-/// Maximum time that an answer waits until its line is written.
+/// Maximum time that an answer waits for the disk to take its audit line.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Carries out a request as a call of its principal, and has its line written before the answer.
+/// Carries out a request as a call of its principal. Writes the call's audit line before the answer.
 pub(crate) async fn note(
     State(served): State<Served>,
     Extension(principal): Extension<Principal>,
@@ -36,7 +36,7 @@ pub(crate) async fn note(
     let response = next.run(request).await;
     let why = response.extensions().get::<Detail>().map(|Detail(text)| text.clone());
     let Some(written) = call.close(Some(response.status().as_u16()), why) else { return response };
-    // The answer normally follows the line. A slow disk delays it only briefly.
+    // The answer normally waits for the audit line. A slow disk delays it for [`PATIENCE`] at most.
     if tokio::time::timeout(PATIENCE, written.done()).await.is_err() {
         tracing::warn!(
             "the disk is too slow for the audit log: an answer was sent before its line was written"

@@ -76,7 +76,7 @@ struct Running {
 impl Source for Running {
     type Piece = Vec<u8>;
 
-    /// Returns the next piece that is not empty; `None` at the end.
+    /// Returns the next non-empty piece of the capture file; `None` at the end of the capture.
     async fn next(&mut self) -> Option<Vec<u8>> {
         while !self.ended {
             let (mut bytes, frames, over) = self.recording.take();

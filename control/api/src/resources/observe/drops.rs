@@ -55,7 +55,7 @@ pub(crate) async fn packets(
     }))
 }
 
-/// Client of a stream of drops, with its position.
+/// Stream of drops for one client, with the position in the drop log.
 struct Following {
     session: Session,
     reason: Option<String>,

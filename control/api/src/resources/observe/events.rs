@@ -18,12 +18,12 @@ use crate::http::problem::Problem;
 use crate::http::streaming::{Ending, Source, accepts_stream, as_events, continued, message};
 use crate::served::Session;
 
-/// Time after which a disconnected client should reconnect.
+/// Time after which a disconnected client should reconnect (field `retry` of server-sent events).
 const RETRY: Duration = Duration::from_secs(1);
-/// Maximum number of events in one reading of the log.
+/// Maximum number of events that are read from the event log at a time.
 const PORTION: usize = 64;
 
-/// Selection of events.
+/// Query arguments that select events.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Wanted {
@@ -61,7 +61,7 @@ pub(crate) async fn events(
     Ok(Json(session.execute(ListEvents(query)).await?).into_response())
 }
 
-/// Parses the names of kinds, separated by commas.
+/// Parses names of event kinds, separated by commas.
 fn kinds(named: Option<&str>) -> Result<Vec<EventKind>, Problem> {
     let kind = |name: &str| {
         name.parse().map_err(|()| {
@@ -84,8 +84,8 @@ fn resumed(query: EventQuery, headers: &HeaderMap) -> Result<EventQuery, Problem
     Ok(EventQuery { since: Some(number), last: None, ..query })
 }
 
-/// Client that reads the log at its own pace. If events are removed before it reads them, it gets their
-/// number.
+/// Reader of the event log for one client, at the client's own pace. For events removed before they were
+/// read, the client gets their number.
 struct Follower {
     events: Events,
     newest: watch::Receiver<u64>,
@@ -100,7 +100,7 @@ impl Follower {
         let newest = events.newest();
         query.limit = Some(PORTION);
         if let Some(last) = query.last.take() {
-            // The query starts just before the first of the latest events.
+            // Start just before the first of the last `last` events.
             let all = EventQuery { last: Some(last), limit: None, ..query.clone() };
             let first = events.page(&all).events.first().map(|event| event.number - 1);
             query.since = first.or(Some(*newest.borrow()));
@@ -120,11 +120,11 @@ impl Source for Follower {
             return Some(vec![greeting]);
         }
         loop {
-            // The mark precedes the reading, so that no event in between is missed.
+            // Mark before reading, so that an event in between is noticed.
             self.newest.mark_unchanged();
             let page = self.events.page(&self.query);
             self.query.since = Some(page.next);
-            // Message about removed events.
+            // Message about events removed before they were read.
             let missed = (page.missed > 0).then(|| message("missed", &json!({"missed": page.missed})));
             let told: Vec<Message> = missed.into_iter().chain(page.events.iter().map(told)).collect();
             if !told.is_empty() {

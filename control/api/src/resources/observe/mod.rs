@@ -1,4 +1,4 @@
-//! Handlers of the resources by which one observes the router.
+//! Handlers of the resources that observe the router: events, rates, metrics, drops, traces and captures.
 
 pub(crate) mod audit;
 pub(crate) mod capture;

@@ -20,7 +20,7 @@ use crate::served::Session;
 /// Maximum number of samples per second.
 const MOST_HZ: u8 = 10;
 
-/// Frequency of samples.
+/// Query arguments of `/rates`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Wanted {
@@ -62,7 +62,7 @@ impl RatesView {
         let seconds = (now.seconds - before.seconds).max(1e-3);
         let ports = now.ports.iter().map(|port| {
             let old = before.ports.iter().find(|old| old.name == port.name);
-            // A counter that was cleared has counted from 0 since.
+            // If the counter was cleared since the previous sample, its value is the growth.
             let rate = |counter: fn(&PortCountersView) -> u64| {
                 let (now, old) = (counter(port), old.map_or(counter(port), counter));
                 now.checked_sub(old).unwrap_or(now) as f64 / seconds
@@ -97,7 +97,7 @@ pub(crate) async fn rates(
     Ok(Json(watch.look().await.ok_or_else(stopping)??).into_response())
 }
 
-/// Client of the rates, with the previous sample.
+/// Stream of rates for one client, with the previous sample.
 struct Watch {
     session: Session,
     before: Arc<CountersView>,
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!((rates.ports[0].rx_rate, rates.ports[0].rx_bits), (100.0, 80_000.0));
         let cleared = RatesView::between(&counters(1.0, 100), &counters(1.5, 10));
         assert_eq!(cleared.ports[0].rx_rate, 20.0);
-        // A wrapped counter counts from 0, so no rate is negative.
+        // If the counter was cleared, its growth counts from 0, so no rate is negative.
         let before = CountersView {
             ports: vec![PortCountersView {
                 rx_bytes: u64::MAX - 9,

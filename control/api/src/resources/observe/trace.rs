@@ -1,4 +1,4 @@
-//! Resource `/trace`: journeys of traced packets, each when it has ended.
+//! Resource `/trace`: journeys of traced packets, sent when each journey has ended.
 
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ use crate::served::Session;
 /// Interval between reads of traces.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Traces packets, until there are enough, the time limit passes, the client disconnects, or the router
-/// stops.
+/// Streams traces, until the requested number is reached, the time limit passes, the client disconnects, or
+/// the router stops.
 pub(crate) async fn trace(
     session: Session,
     Arguments(request): Arguments<TraceRequest>,
@@ -46,7 +46,7 @@ pub(crate) async fn trace(
     Ok(Json(packets.concat()).into_response())
 }
 
-/// Piece of the stream.
+/// Piece of a trace stream.
 struct Part {
     /// Journeys that have ended.
     packets: Vec<TraceView>,

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Sends a request with a body of `length` bytes, except the last byte.
+/// Sends a request with a body of `length` bytes, but without the body's last byte.
 async fn almost_sent(socket: &Path, length: usize) -> UnixStream {
     let mut client = UnixStream::connect(socket).await.unwrap();
     let head = format!("POST /routes HTTP/1.1\r\nhost: m\r\ncontent-length: {length}\r\n\r\n");
@@ -39,7 +39,7 @@ async fn single_object_over_one_mebibyte_is_refused_but_lists_and_configurations
         assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE, "{method} {path}: {problem}");
         assert!(problem["detail"].as_str().unwrap().contains("is 1048576 bytes"), "{problem}");
     }
-    // A long object with a whole configuration is refused at its first fault, before its values are read.
+    // A long configuration object is refused at its first error, before its values are read.
     let (status, problem) = server.ask("POST", "/configuration", object).await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
     assert!(problem["detail"].as_str().unwrap().contains("unknown field `unknown`"), "{problem}");
@@ -64,7 +64,8 @@ async fn long_bodies_share_a_memory_budget_and_short_bodies_pass() {
         if answer.status() == StatusCode::SERVICE_UNAVAILABLE {
             break (waiting, answer);
         }
-        // The request was admitted before the second one had ended; then the second one is refused instead.
+        // The router took this request's bytes before the second long body had arrived, so it refused that
+        // one instead. Try again.
         assert!(Instant::now() < deadline, "{}", answer.status());
     };
     assert_eq!(refused.headers()["retry-after"], "1");
@@ -113,7 +114,7 @@ async fn body_is_refused_where_none_is_read() {
         }
     }
     assert!(count > 40, "{count}");
-    // The keys of an optional body are checked too.
+    // An optional body is checked for unknown keys, too.
     let (status, problem) = server.ask("POST", "/configuration/confirm", r#"{"revison": 1}"#).await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
     assert!(problem["detail"].as_str().unwrap().contains("did you mean \"revision\""), "{problem}");

@@ -139,7 +139,7 @@ async fn every_change_is_refused_while_a_configuration_waits_to_be_confirmed() {
         let (status, answer) = ask(&server, other).await;
         assert_ne!(status, StatusCode::CONFLICT, "{other:?}: {answer}");
     }
-    // The same changes are made at the resulting router, except those of plugins.
+    // After the confirmation has ended, the same changes succeed, except those of plugins.
     for change in CHANGES.iter().filter(|(operation, ..)| !operation.contains("plugins")) {
         let (status, answer) = ask(&server, change).await;
         let is_no_error =

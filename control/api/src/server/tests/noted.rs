@@ -74,7 +74,7 @@ async fn change_is_answered_after_its_audit_line_or_a_short_wait_for_a_stalled_d
     let folder = TestDirectory::new();
     let path = folder.join("audit.jsonl");
     nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    // A write to a full pipe blocks.
+    // The audit log is a full pipe, so writing to it blocks.
     let mut pipe = std::fs::OpenOptions::new();
     let mut pipe = pipe.read(true).write(true).custom_flags(nix::libc::O_NONBLOCK).open(&path).unwrap();
     while pipe.write(&[b'\n'; 4096]).is_ok() {}
@@ -108,7 +108,7 @@ async fn change_is_answered_after_its_audit_line_or_a_short_wait_for_a_stalled_d
     assert_eq!(first.await.unwrap(), StatusCode::CREATED);
     let (text, _full) = reading.join().unwrap();
     assert!(text.contains("POST /instances"), "{text}");
-    // The pipe is full again: the answer is sent nevertheless.
+    // The pipe is full again: the answer is sent after a wait, without the audit line.
     let second = tokio::time::timeout(Duration::from_secs(20), change("s2")).await;
     assert_eq!(second.expect("an answer").unwrap(), StatusCode::CREATED);
     server.end().await;

@@ -1,5 +1,5 @@
-//! Tests of error messages at every operation and for every key: they use the product's words, and name the
-//! place of the error.
+//! Tests of error messages at every operation and for every key. Each message has the product's own words,
+//! and names the key.
 
 use schemars::SchemaGenerator;
 
@@ -7,7 +7,7 @@ use super::every_operation::{CHANGES, OTHERS, ask};
 use super::*;
 use crate::endpoint::{Content, Describe, Endpoint};
 
-/// Words that only parsers of libraries use.
+/// Words that occur only in messages of parser libraries.
 const NOT_OURS: &[&str] = &[
     "missing field",
     "unknown field",
@@ -25,7 +25,7 @@ const NOT_OURS: &[&str] = &[
     "invalid IP address syntax",
 ];
 
-/// Words that introduce a remedy.
+/// Words with which an error message introduces its remedy.
 const RIGHT: &[&str] = &[
     " right",
     "lacks the key",
@@ -42,7 +42,7 @@ fn schema(describe: Describe) -> Value {
     describe(&mut SchemaGenerator::default()).to_value()
 }
 
-/// Returns a value of another type.
+/// Returns a value of a type other than the given value's.
 fn wrong(value: &Value) -> Value {
     match value {
         Value::Number(_) | Value::Bool(_) => json!("many"),
@@ -94,7 +94,7 @@ fn wrong_arguments(schema: &Value) -> Vec<(String, String)> {
     all
 }
 
-/// Returns the defect of the answer to an error in `key`; `None` if the answer is good.
+/// Returns what is wrong with the answer to a request with an error in `key`; `None` for a good answer.
 fn problem(key: &str, (status, answer): &(StatusCode, Value)) -> Option<String> {
     let detail = answer["detail"].as_str().unwrap_or_default();
     let why = if *status != StatusCode::BAD_REQUEST {
@@ -138,7 +138,7 @@ async fn argument_errors_name_the_key_in_the_projects_wording() {
     let (server, mut problems) = (Server::start().await, Vec::new());
     for resource in catalogue() {
         for Endpoint { method, arguments, .. } in resource.endpoints {
-            // An operation without arguments has no schema for them.
+            // An operation without arguments has no argument schema.
             let schema = arguments.map_or(Value::Null, schema);
             if method != "GET" && arguments.is_none() {
                 continue;

@@ -1,4 +1,4 @@
-//! End of a capture after a number of frames.
+//! End of a capture after a given number of frames.
 
 /// Type of a pcapng block with a frame (draft-ietf-opsawg-pcapng, 4.3).
 const ENHANCED_PACKET: u32 = 6;
@@ -21,15 +21,15 @@ impl FramesLeft {
     }
 }
 
-/// Returns the length of `blocks` up to the end of the frame with number `count`; the whole length if there
-/// are fewer. `blocks` are complete pcapng blocks in this machine's byte order.
+/// Returns the length of `blocks` up to the end of the frame number `count`. With fewer frames, returns the
+/// whole length. `blocks` are complete pcapng blocks in this machine's byte order.
 fn bytes_of_first(count: u64, blocks: &[u8]) -> usize {
     let (mut at, mut left) = (0, count);
     while left > 0 {
         let (Some(kind), Some(length)) = (word(blocks, at), word(blocks, at + 4)) else {
             return blocks.len();
         };
-        // A block can't be shorter than its own head.
+        // A block has at least 12 bytes, so a wrong length can't stop the loop from advancing.
         at = at.saturating_add((length as usize).max(12));
         left -= u64::from(kind == ENHANCED_PACKET);
     }

@@ -5,13 +5,13 @@ use super::*;
 
 fn noted(events: &Events, count: u64) {
     for number in 0..count {
-        // Distinct subjects keep the events separate; there are up to 16 of each kind.
+        // Distinct subjects keep the events from being merged. Each kind has up to 16 events.
         let kind = EventKind::ALL[number as usize / 16];
         events.note(kind, &format!("s{number}"), "it happened", json!({"number": number}));
     }
 }
 
-/// Returns all messages of a follower as they are sent, until it would wait.
+/// Returns the text of all messages of a follower, until the follower has no further message for 100 ms.
 async fn heard(events: &Events, query: EventQuery) -> String {
     let (_end, ending) = watch::channel(false);
     let follower = Follower::new(events.clone(), query, Ending(ending));
@@ -68,7 +68,7 @@ async fn late_follower_gets_the_number_of_discarded_events() {
     let all = MOST_EVENTS as u64 + 100;
     for number in 0..all {
         let (kind, subject, text) = (EventKind::LinkUp, "lan".to_owned(), String::new());
-        // Events two seconds apart are not merged.
+        // Events two seconds apart are not merged into one entry.
         log.note(Occurrence { kind, subject, text, details: serde_json::Map::new() }, 2000 * number);
     }
     let events = Events::from(log);
