@@ -1,11 +1,11 @@
-//! Records the compiler's version, on which instruction counts depend, and translates the plugins of the
-//! benchmarks from text to WebAssembly.
+//! Records the compiler's version, since instruction counts depend on it. Translates the plugins of the
+//! benchmarks from WebAssembly text to modules.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Plugins: name of the module, its text in `plugins`, and keys of its manifest.
+/// Plugins: name of the module, name of its text in `plugins`, and additional keys of its manifest.
 const PLUGINS: [(&str, &str, &str); 8] = [
     ("nothing", "nothing", ""),
     ("writes", "nothing", r#""capabilities": ["packet-write"],"#),
@@ -16,7 +16,7 @@ const PLUGINS: [(&str, &str, &str); 8] = [
     ("counter", "counter", r#""messages": {"read": "packets", "begun": "flows"}, "flow-state": 8,"#),
     ("large", "large", ""),
 ];
-/// Functions of the large plugin, which make it a module of 100 KB.
+/// Number of functions of the large plugin, which give its module a size of 100 KB.
 const FUNCTIONS: usize = 840;
 
 fn main() {
@@ -42,7 +42,7 @@ fn read(name: &str) -> String {
         .unwrap_or_else(|error| panic!("plugins/{name}.wat: {error}"))
 }
 
-/// Returns a module with a manifest.
+/// Returns the text of a module with `body` and a manifest with `keys`.
 fn text(body: &str, keys: &str) -> String {
     let manifest = format!(
         r#"{{{keys} "abi": 1, "name": "bench", "version": "1.0.0", "summary": "For benches.", "positions": ["late"]}}"#
@@ -52,8 +52,8 @@ fn text(body: &str, keys: &str) -> String {
     format!("(module (@custom \"millrace.manifest\" \"{manifest}\")\n{body}\n{})", read("frame"))
 }
 
-/// Returns a function of the large plugin, which has the number `number + 1` in the module. Each function calls
-/// the next one, up to eight functions deep.
+/// Returns the text of a function of the large plugin. Its number in the module is `number + 1`. Each
+/// function calls the next one, up to eight functions deep.
 fn function(number: usize) -> String {
     let is_last = number % 8 == 7 || number + 1 == FUNCTIONS;
     let result = match is_last {

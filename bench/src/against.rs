@@ -13,14 +13,14 @@ use crate::interrupt::wait_until;
 use crate::testbed::process::Running;
 use crate::{BenchError, Measurement, Options};
 
-/// Name of the other build in results.
+/// Name of the other build in the peer column of results.
 const NAME: &str = "the other build";
 /// Time limit of one run, which may include all benchmarks.
 const PATIENCE: Duration = Duration::from_secs(4 * 3600);
-/// Time limit for an interrupted build to remove its setup.
+/// Time limit for an interrupted build to remove its network namespaces.
 const GRACE: Duration = Duration::from_secs(15);
 
-/// Result of one case. The fields are limited to those that builds of any age print.
+/// Result of one case, as a build prints it. Has only fields that builds of any age print.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 struct Said {
     case: String,
@@ -55,7 +55,7 @@ pub fn against(
     let ours = options.binary.clone();
     let mut said: [Vec<Vec<Said>>; 2] = Default::default();
     for round in 0..rounds as usize {
-        // The first build alternates, too.
+        // In every other round, the other build runs first.
         for turn in 0..2 {
             let build = (round + turn) % 2;
             let (binary, name) = [(ours.as_path(), "this build"), (other, NAME)][build];
@@ -87,7 +87,7 @@ fn results_of(binary: &Path, arguments: &[String]) -> Result<Vec<Said>, BenchErr
     if !ended? {
         return Err(running.failure(&format!("still running after {PATIENCE:?}")));
     }
-    // A benchmark may fail for its figures alone; its output still has results.
+    // A benchmark may fail only because it breaks a promise; its output then still has results.
     parse(&running.output()).ok_or_else(|| running.failure("the program printed no results"))
 }
 

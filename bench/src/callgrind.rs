@@ -1,7 +1,7 @@
-//! Instructions and cache misses of a part of a run of this binary, counted by valgrind's callgrind.
+//! Counts instructions and cache misses of a part of this binary's run, by valgrind's callgrind.
 //!
-//! Cache misses are counted in two simulated eight-way caches, of 32 KiB and 512 KiB, without prefetching.
-//! They differ from the machine's caches, but are the same for all code and in every run.
+//! Callgrind counts cache misses in two simulated caches of 32 KiB and 512 KiB, both eight-way and without
+//! prefetching. They differ from the machine's caches, but are the same for all code and in every run.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,38 +14,38 @@ use crate::BenchError;
 use crate::testbed::process::Running;
 use crate::testbed::scratch::Scratch;
 
-/// Units of the counts within `callgrind_measured`: instructions, and read misses of each simulated cache.
+/// Units of the counts: instructions, and read misses of each simulated cache.
 pub(crate) const UNITS: [&str; 3] = ["instructions", "misses of 32 KiB", "misses of 512 KiB"];
 
-/// Returns the name of a part of a benchmark that runs in a process of its own: `BENCH/PART`, with the part as
-/// JSON.
+/// Returns the command-line name for a part of a benchmark that runs in its own process: `BENCH/PART`, with
+/// the part as JSON.
 pub(crate) fn name_of(bench: &str, part: &impl Serialize) -> String {
     format!("{bench}/{}", serde_json::to_string(part).unwrap_or_default())
 }
 
-/// Parses a name made by [`name_of`]; returns `None` for any other name.
+/// Parses a name that [`name_of`] has returned; returns `None` for any other name.
 pub(crate) fn part_of<T: DeserializeOwned>(bench: &str, name: &str) -> Option<T> {
     serde_json::from_str(name.strip_prefix(bench)?.strip_prefix('/')?).ok()
 }
 
-/// Counts the cost of `millrace bench NAME` within functions named `callgrind_measured`. Returns `None` if
-/// the binary has no function names.
+/// Counts the cost of `millrace bench NAME` within functions named `callgrind_measured`, in [`UNITS`].
+/// Returns `None` if the binary has no function names.
 pub(crate) fn count(binary: &Path, name: &str, patience: Duration) -> Result<Option<[f64; 3]>, BenchError> {
     run(binary, name, &["--cache-sim=yes", "--D1=32768,8,64", "--LL=524288,8,64"], patience)
 }
 
-/// Counts instructions alone, without simulated caches.
+/// Counts only instructions, without simulated caches.
 pub(crate) fn instructions(binary: &Path, name: &str, patience: Duration) -> Result<Option<f64>, BenchError> {
     Ok(run(binary, name, &[], patience)?.map(|[instructions, ..]| instructions))
 }
 
-/// Runs a piece of work. Callgrind counts only inside this function; [`parts`] counts here part by part.
+/// Runs `work`. Callgrind counts only inside this function.
 #[inline(never)]
 pub(crate) fn callgrind_measured<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Marks the end of one counted part.
+/// Marks the end of a part of the work for [`parts`].
 #[inline(never)]
 pub(crate) fn callgrind_part_ends(part: usize) {
     std::hint::black_box(part);
@@ -68,11 +68,12 @@ pub(crate) fn parts(binary: &Path, name: &str, patience: Duration) -> Result<Vec
     Ok(parts_of(&text))
 }
 
-/// Environment variable that makes the C library copy memory by the same code on every processor.
+/// Environment variable by which the C library copies memory with the same code on every processor.
 const LIBRARY: (&str, &str) =
     ("GLIBC_TUNABLES", "glibc.cpu.hwcaps=-AVX2,-AVX,-ERMS,-FSRM,-AVX512VL,-AVX512F");
 
-/// Returns the counts of callgrind's dumps, except the last, which is written at the end of the program.
+/// Returns the counts of callgrind's dumps. Omits the last dump, which callgrind writes at the end of the
+/// program.
 fn parts_of(text: &str) -> Vec<f64> {
     let mut parts: Vec<f64> =
         text.lines().filter_map(|line| line.strip_prefix("summary:")?.trim().parse().ok()).collect();
@@ -97,7 +98,7 @@ fn run(
 fn collected(output: &str) -> Option<[f64; 3]> {
     let line = output.lines().find_map(|line| line.split_once("Collected :"))?.1;
     let mut counts: Vec<f64> = line.split_ascii_whitespace().map_while(|word| word.parse().ok()).collect();
-    // Columns: Ir Dr Dw I1mr D1mr D1mw ILmr DLmr DLmw, without zeros at the end.
+    // Columns: Ir Dr Dw I1mr D1mr D1mw ILmr DLmr DLmw. Callgrind omits zeros at the end.
     counts.resize(9, 0.0);
     let [instructions, _, _, _, first, _, _, last, _] = counts[..] else { return None };
     (instructions > 0.0).then_some([instructions, first, last])

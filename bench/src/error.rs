@@ -17,7 +17,7 @@ pub enum BenchError {
         /// Names of the existing benchmarks.
         known: String,
     },
-    /// Network namespaces need root.
+    /// The benchmark creates network namespaces, which needs root.
     #[error("benchmark `{name}` builds network namespaces: run it as root")]
     NotRoot {
         /// Name of the benchmark.
@@ -56,7 +56,7 @@ pub enum BenchError {
     /// The traffic generator failed.
     #[error("traffic generator: {0}")]
     Generator(#[from] InjectError),
-    /// The measured value makes no sense, so the benchmark doesn't report it as a figure.
+    /// The measured value is impossible, so the benchmark reports no figure.
     #[error("{case}: {problem}")]
     Measurement {
         /// Case that was measured.

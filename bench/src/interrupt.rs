@@ -1,4 +1,5 @@
-//! SIGINT and SIGTERM during a benchmark: both raise a flag, so that the benchmark removes its setup.
+//! SIGINT and SIGTERM during a benchmark. Both set a flag; the benchmark then removes its network namespaces
+//! and ends.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -9,14 +10,14 @@ use crate::BenchError;
 
 static RAISED: AtomicBool = AtomicBool::new(false);
 const SIGNALS: [Signal; 2] = [Signal::SIGINT, Signal::SIGTERM];
-/// Longest delay before an idle benchmark notices an interruption.
+/// Maximum delay until a waiting benchmark notices an interruption.
 const LOOK: Duration = Duration::from_millis(20);
 
 extern "C" fn raise(_: libc::c_int) {
     RAISED.store(true, Ordering::Relaxed);
 }
 
-/// Guard that makes the signals raise the flag. Dropping it restores the earlier signal actions.
+/// Guard during which SIGINT and SIGTERM set the flag. Dropping it restores the previous signal actions.
 pub(crate) struct Interrupt {
     before: Vec<(Signal, SigAction)>,
 }
@@ -26,7 +27,7 @@ impl Interrupt {
         RAISED.store(false, Ordering::Relaxed);
         let action = SigAction::new(SigHandler::Handler(raise), SaFlags::empty(), SigSet::empty());
         let set = |signal| {
-            // SAFETY: the handler only stores to an atomic, which is safe at any moment.
+            // SAFETY: the handler only stores to an atomic, which a signal handler may do at any time.
             let before = unsafe { sigaction(signal, &action) };
             before.ok().map(|before| (signal, before))
         };
@@ -43,12 +44,12 @@ impl Drop for Interrupt {
     }
 }
 
-/// Returns an error if the flag is raised.
+/// Returns an error if the benchmark was interrupted.
 pub(crate) fn check() -> Result<(), BenchError> {
     if RAISED.load(Ordering::Relaxed) { Err(BenchError::Interrupted) } else { Ok(()) }
 }
 
-/// Sleeps for a given time; returns early with an error when interrupted.
+/// Sleeps for `duration`. If interrupted, returns early with an error.
 pub(crate) fn pause(duration: Duration) -> Result<(), BenchError> {
     let end = Instant::now() + duration;
     loop {
@@ -61,7 +62,7 @@ pub(crate) fn pause(duration: Duration) -> Result<(), BenchError> {
     }
 }
 
-/// Waits until `done` returns true, for at most `patience`; returns whether it did.
+/// Waits until `done` returns true, for at most `patience`. Returns whether `done` returned true.
 pub(crate) fn wait_until(
     patience: Duration,
     mut done: impl FnMut() -> Result<bool, BenchError>,
@@ -78,7 +79,7 @@ pub(crate) fn wait_until(
     }
 }
 
-/// Lock held by tests that raise the flag, and by tests that the flag would disturb.
+/// Lock for tests that set the flag, and for tests that a set flag would disturb.
 #[cfg(test)]
 pub(crate) static FLAG_IN_USE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 

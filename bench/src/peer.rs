@@ -1,5 +1,4 @@
-//! Peers that are libraries: for each, a small C program is compiled on demand and controlled by lines of
-//! text.
+//! Peers that are libraries. For each, a small C program is compiled on demand, and driven by lines of text.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -10,7 +9,7 @@ use crate::interrupt::check;
 use crate::testbed::process::{is_installed, run};
 use crate::testbed::scratch::Scratch;
 
-/// Header that the C programs share.
+/// Header file that the peers' C programs share.
 const DPDK: &str = include_str!("../peers/dpdk.h");
 
 /// Compiles a C program with a library for this machine's processor. Returns `None` without a compiler or the
@@ -36,7 +35,7 @@ pub(crate) fn compile(
     Ok(Some(program))
 }
 
-/// Running peer process. Dropping it ends the process.
+/// Running peer process. Dropping this kills the process.
 #[derive(Debug)]
 pub(crate) struct Peer {
     name: String,
@@ -93,7 +92,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // Both calls fail only after the process has ended and was waited for.
+        // Ignore errors: both calls fail only if the process was already waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

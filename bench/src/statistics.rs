@@ -1,7 +1,7 @@
 //! Medians and extremes of a few repetitions.
 
-/// Returns the median of some figures: the middle figure, or the mean of the two middle figures. 0 without
-/// figures.
+/// Returns the median of some figures; for an even number, the mean of the two middle figures. Returns 0
+/// without figures.
 pub(crate) fn median(figures: &[f64]) -> f64 {
     let mut sorted = figures.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -12,12 +12,12 @@ pub(crate) fn median(figures: &[f64]) -> f64 {
     }
 }
 
-/// Returns the ratios of figures to the figures beside them.
+/// Returns the ratio of each figure to the figure at the same index in `beside`.
 pub(crate) fn ratios(figures: &[f64], beside: &[f64]) -> Vec<f64> {
     figures.iter().zip(beside).map(|(figure, other)| figure / other).collect()
 }
 
-/// Returns the median ratio of figures to the figures beside them.
+/// Returns the median of the [`ratios`].
 pub(crate) fn median_ratio(figures: &[f64], beside: &[f64]) -> f64 {
     median(&ratios(figures, beside))
 }

@@ -1,4 +1,4 @@
-//! DPDK's ACL library, `rte_acl`.
+//! Peer: DPDK's access control library, `rte_acl`.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -18,7 +18,7 @@ use crate::testbed::scratch::Scratch;
 
 const SOURCE: &str = include_str!("../../peers/dpdk_acl.c");
 const LIBRARY: &str = "libdpdk";
-/// Time limit to build a table.
+/// Time limit for the peer to build a table.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Name of the peer in results.
 pub(super) const NAME: &str = "DPDK rte_acl";
@@ -37,7 +37,8 @@ impl Program {
         Ok(path.map(|path| Self { files, path }))
     }
 
-    /// Builds a table of the filters, sorted from best to worst. Returns `None` if DPDK fails.
+    /// Starts the program, which builds a table of the filters; they are sorted from best to worst. Returns
+    /// `None` if DPDK fails.
     pub fn start(
         &self,
         filters: &[Filter],
@@ -50,7 +51,7 @@ impl Program {
         }
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let mut peer = Peer::start(&self.path, &arguments)?;
-        // Binding needs root; without it both sides are equally noisy.
+        // Binding to a processor needs root. Without it, both sides are equally noisy.
         let _ = dedicate(Pid::from_raw(peer.pid().cast_signed()), processor);
         let built = build(&mut peer);
         crate::interrupt::check()?;
@@ -68,7 +69,7 @@ fn build(peer: &mut Peer) -> Option<Vec<u64>> {
     std::thread::scope(|scope| {
         scope.spawn(move || {
             if wait.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-                // The peer is an unreaped child, so its process ID is still valid.
+                // The peer is a child that nobody has waited for, so its process id is still valid.
                 let _ = kill(process, Signal::SIGKILL);
             }
         });
@@ -78,7 +79,7 @@ fn build(peer: &mut Peer) -> Option<Vec<u64>> {
     })
 }
 
-/// DPDK table in a separate process.
+/// Table of DPDK's ACL library, in a process of its own.
 pub(super) struct Acl {
     peer: Peer,
     /// Time to build the table in milliseconds.
@@ -93,7 +94,7 @@ impl Acl {
         Ok(self.peer.ask_number(&format!("lookup {trace}"))? as f64)
     }
 
-    /// Returns the digest of the lookup results of a trace: see [`digest`].
+    /// Returns the digest ([`digest`]) of the lookup results of a trace.
     pub fn digest(&mut self, trace: usize) -> Result<u64, BenchError> {
         self.peer.ask_number(&format!("digest {trace}"))
     }
@@ -131,7 +132,7 @@ fn rules_text(filters: &[Filter]) -> String {
     text
 }
 
-/// Returns a record of 48 bytes for each packet.
+/// Returns the trace in the C program's format: a record of 48 bytes for each packet.
 fn trace_bytes(trace: &[Candidate]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(48 * trace.len());
     for packet in trace {

@@ -1,22 +1,22 @@
-//! Simulated caches, to which lookups report their reads.
+//! Simulated caches, which count the memory reads of lookups.
 //!
 //! The first cache has 32 KiB and the last one 512 KiB. Both are eight-way, evict the least recently used
 //! line, and don't prefetch. They differ from the machine's caches, but are the same for all tables, all
-//! sizes, and in every run. An access without an address, such as an unsuccessful probe of a hash map, counts
-//! as a hit.
+//! sizes, and in every run. A read without a known address, such as an unsuccessful probe of a hash map,
+//! counts as a hit.
 
 use millrace_classify::prefix_match::Count;
 
-/// Bytes of a cache line.
+/// Size of a cache line in bytes.
 const LINE: usize = 64;
-/// Lines per cache set.
+/// Number of lines per cache set.
 const WAYS: usize = 8;
 
-/// Bytes of the first cache.
+/// Size of the first cache in bytes.
 const FIRST: usize = 32 << 10;
 const LAST: usize = 512 << 10;
 
-/// Both caches and the counts.
+/// Both caches, and the counts since the last [`Caches::take_counts`].
 #[derive(Debug)]
 pub(super) struct Caches {
     first: Cache,
@@ -27,11 +27,11 @@ pub(super) struct Caches {
 /// Counts of memory accesses in lookups.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct Counts {
-    /// Dependent accesses: each waits for the result of the access before.
+    /// Number of dependent accesses: each waits for the result of the previous one.
     pub accesses: u64,
-    /// Lines missing in the first cache.
+    /// Number of lines that missed in the first cache.
     pub first_misses: u64,
-    /// Lines missing in both caches.
+    /// Number of lines that missed in both caches.
     pub last_misses: u64,
 }
 
@@ -73,7 +73,7 @@ impl Count for Caches {
     }
 }
 
-/// Cache. Each set lists its lines, the most recently used first.
+/// Cache as a list of sets. Each set lists its lines, the most recently used first.
 #[derive(Debug)]
 struct Cache {
     sets: Vec<[usize; WAYS]>,
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!((again.accesses, again.first_misses), (half.len() as u64, 0));
         all(&mut caches, &lines);
         let again = all(&mut caches, &lines);
-        // Cyclic reads of twice the cache's size: the cache evicts each line before its next read.
+        // Cyclic reads of twice the cache's size miss: the cache evicts each line before it is read again.
         assert!(again.first_misses >= lines.len() as u64 && again.last_misses == 0, "{again:?}");
     }
 
@@ -124,7 +124,7 @@ mod tests {
         caches.read_lines(&places[..]);
         caches.access(3);
         let counts = caches.take_counts();
-        // The memory need not start at a cache line.
+        // The memory may start within a cache line, so it may span one more line.
         assert!(counts.accesses == 7 && (4..=5).contains(&counts.last_misses), "{counts:?}");
     }
 }

@@ -18,9 +18,10 @@ const PACKETS: usize = 128 * BATCH;
 /// Time limit of one run, including the time to fill the table.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Run that only fills a table and looks up a trace, for callgrind: index of the filter set, and kind of table.
+/// Run for callgrind, which only fills a table and looks up a trace: index of the filter set, and kind of
+/// table.
 type Part = (usize, String);
-/// Benchmark that the runs belong to.
+/// Name of the benchmark that the runs belong to.
 const BENCH: &str = "classify";
 
 /// Counts the instructions per lookup; returns `None` if the binary has no function names.
@@ -31,7 +32,7 @@ pub(super) fn count(binary: &Path, source: Source, kind: &Kind) -> Result<Option
     Ok(instructions.map(|instructions| instructions / PACKETS as f64))
 }
 
-/// Runs only lookups, for a tool that counts their cost; returns `None` if `name` isn't the name of such a
+/// Runs only lookups, under a tool that counts their cost. Returns `None` if `name` isn't the name of such a
 /// run.
 pub(crate) fn run_measured(name: &str) -> Option<Result<(), BenchError>> {
     let (source, kind): Part = part_of(BENCH, name)?;
@@ -41,17 +42,17 @@ pub(crate) fn run_measured(name: &str) -> Option<Result<(), BenchError>> {
     Some(counted.map(|found| _ = std::hint::black_box(found)))
 }
 
-/// Returns a table of a kind, filled with a set.
+/// Returns a table of this kind, filled with the filters of a set.
 fn filled(kind: &str, set: &FilterSet) -> Result<Box<dyn Table>, BenchError> {
     let unfit = || BenchError::measurement(kind, "the table can't be filled");
     let known = KINDS.iter().find(|known| known.name == kind).ok_or_else(unfit)?;
     known.fill(&ranked(set)?).map(|(table, _)| table).map_err(|_| unfit())
 }
 
-/// Filters per table in runs that count only instructions.
+/// Number of filters per table in runs that count only instructions.
 const FILTERS: usize = 1000;
 
-/// Looks up packets in batches in a table of a given kind, with filters in the style of access lists.
+/// Looks up packets in batches in a table of the given kind. Its filters are in the style of access lists.
 pub(crate) fn look_up(kind: &str, family: Family, packets: u64, meter: &mut Meter) -> Result<(), BenchError> {
     let set = generate(Style::Acl, family.into(), FILTERS, 1);
     let trace = trace(&set, Popularity::Uniform, packets as usize, 2);

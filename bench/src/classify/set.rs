@@ -7,10 +7,10 @@ use millrace_testkit::classbench::{FilterSet, Style, generate, read};
 use super::table::Ranked;
 use crate::BenchError;
 
-/// Seed that gives every run the same sets.
+/// Seed of the generated sets: every run has the same sets.
 const SEED: u64 = 1;
 
-/// Compiles the filters of a set, with their priorities.
+/// Compiles the filters of a set; returns them with their priorities.
 pub(super) fn ranked(set: &FilterSet) -> Result<Vec<Ranked>, BenchError> {
     let compile = |(place, filter): (usize, &Filter)| Ok((filter.compile(|_| None)?, set.priority(place)));
     let compiled: Result<_, UnknownPort> = set.filters.iter().enumerate().map(compile).collect();
@@ -20,9 +20,9 @@ pub(super) fn ranked(set: &FilterSet) -> Result<Vec<Ranked>, BenchError> {
 /// Source of a filter set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Source {
-    /// File of ClassBench, with its family and size.
+    /// ClassBench file: style, such as `acl1`, and size, such as `10k`.
     File(&'static str, &'static str),
-    /// Set generated in a style.
+    /// Generated set: style, IP version and number of filters.
     Generated(Style, Family, usize),
 }
 
@@ -41,7 +41,7 @@ impl Source {
         all
     }
 
-    /// Returns the filters; `None` if the file is absent.
+    /// Returns the filter set; `None` if its file is absent.
     pub fn load(self) -> Option<FilterSet> {
         match self {
             Self::File(family, size) => read(family, size),
@@ -49,8 +49,8 @@ impl Source {
         }
     }
 
-    /// Whether the promises apply to this set: it has 10,000 filters, and is a file, or an IPv4 set if the
-    /// files are absent.
+    /// Whether the promises apply to this set. It must have 10,000 filters, and be a ClassBench file. If the
+    /// files are absent, the promises apply to generated IPv4 sets.
     pub fn is_judged(self) -> bool {
         match self {
             Self::File(_, size) => size == "10k",

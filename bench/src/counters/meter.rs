@@ -1,4 +1,4 @@
-//! Instruction counts of pieces of work, by callgrind (from outside) or by the processor's counter.
+//! Instruction counts of pieces of work: counted from outside by callgrind, or by the processor's counter.
 
 use super::{Counter, Event};
 use crate::callgrind::{callgrind_measured, callgrind_part_ends};
@@ -6,13 +6,13 @@ use crate::callgrind::{callgrind_measured, callgrind_part_ends};
 /// Instruction counter for pieces of work.
 #[derive(Debug)]
 pub(crate) struct Meter {
-    /// Processor's counter; `None` in a program that callgrind runs and counts.
+    /// Processor's counter; `None` if callgrind counts this program.
     counter: Option<Counter>,
     counts: Vec<Option<u64>>,
 }
 
 impl Meter {
-    /// Returns a meter for a program that runs under callgrind.
+    /// Returns a meter for a program that callgrind counts.
     pub fn callgrind() -> Self {
         Self { counter: None, counts: Vec::new() }
     }
@@ -22,7 +22,7 @@ impl Meter {
         Some(Self { counter: Some(Counter::open(Event::INSTRUCTIONS)?), counts: Vec::new() })
     }
 
-    /// Runs a piece of work and counts its instructions.
+    /// Runs `work`, and counts its instructions.
     pub fn measure<T>(&mut self, work: impl FnOnce() -> T) -> T {
         let (done, count) = match &self.counter {
             Some(counter) => counter.count(|| callgrind_measured(work)),

@@ -47,12 +47,13 @@ struct Attributes {
     extension: u64,
 }
 
-/// Flag of a counter that the kernel never multiplexes; reading it fails if the processor has no room for it.
+/// Flag of a counter that is always on the processor (never multiplexed). Reading it fails if the processor
+/// has no free counter.
 const PINNED: u64 = 1 << 2;
 const NOT_KERNEL: u64 = 1 << 5;
 const NOT_HYPERVISOR: u64 = 1 << 6;
 
-/// Counter of the calling thread, which counts from now on.
+/// Counter of the calling thread's events since it was opened.
 #[derive(Debug)]
 pub(crate) struct Counter(OwnedFd);
 
@@ -79,15 +80,15 @@ impl Counter {
             )
         };
         let descriptor = i32::try_from(answer).ok().filter(|descriptor| *descriptor >= 0)?;
-        // SAFETY: the kernel has just created this descriptor, and no other code knows of it.
+        // SAFETY: the kernel has just created this descriptor, and no other code owns it.
         let counter = Self(unsafe { OwnedFd::from_raw_fd(descriptor) });
         counter.read().ok().map(|_| counter)
     }
 
-    /// Returns the events counted so far.
+    /// Returns the number of events so far.
     ///
     /// # Errors
-    /// The processor has no room for the counter.
+    /// The processor has no free counter.
     pub fn read(&self) -> io::Result<u64> {
         let mut bytes = [0; 8];
         let read = nix::unistd::read(self.0.as_fd(), &mut bytes)?;
@@ -98,7 +99,7 @@ impl Counter {
         }
     }
 
-    /// Runs a piece of work and counts its events.
+    /// Runs `work`. Returns its result, and the number of its events; `None` if they could not be counted.
     pub fn count<T>(&self, work: impl FnOnce() -> T) -> (T, Option<u64>) {
         let before = self.read();
         let done = work();

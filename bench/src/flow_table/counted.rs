@@ -17,21 +17,21 @@ use crate::memory::traffic::Distribution;
 use crate::testbed::process::is_installed;
 use crate::{BenchError, Measurement, Options, callgrind};
 
-/// Packets in the counted lookups.
+/// Number of packets in the counted lookups.
 const PACKETS: usize = 128 * BATCH;
-/// Time limit of one run. Filling the largest table takes most of it.
+/// Time limit of one run. Filling the largest table takes most of this time.
 const PATIENCE: Duration = Duration::from_secs(400);
 
-/// Flows of the table in runs that count only instructions; the count does not depend on the number of flows.
+/// Number of flows in runs that count only instructions. The count does not depend on it.
 const FLOWS: u32 = 1024;
 
-/// Run that only fills a table with flows and looks up packets.
+/// Run for callgrind, which only fills a table and looks up packets: IP version and number of flows.
 type Part = (Family, u32);
-/// Benchmark that the runs belong to.
+/// Name of the benchmark that the runs belong to.
 const BENCH: &str = "flow-table";
 
-/// Counts hits in tables of all sizes. Without valgrind or function names there are no figures; a progress
-/// line reports the reason.
+/// Counts hits in tables of all sizes. Without valgrind, or if the binary has no function names, there are no
+/// figures. A progress line then reports the reason.
 pub(super) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     if !is_installed("valgrind") {
         (options.progress)("valgrind is not installed: cache misses are not counted");
@@ -60,7 +60,7 @@ pub(super) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     Ok(results)
 }
 
-/// Runs only lookups, for a tool that counts their cost; returns `None` if `name` isn't the name of such a
+/// Runs only lookups, under a tool that counts their cost. Returns `None` if `name` isn't the name of such a
 /// run.
 pub(crate) fn run_measured(name: &str) -> Option<Result<(), BenchError>> {
     let (family, flows): Part = part_of(BENCH, name)?;
@@ -85,7 +85,7 @@ pub(crate) fn run_measured(name: &str) -> Option<Result<(), BenchError>> {
     }))
 }
 
-/// Looks up packets in batches; each packet's flow has a record.
+/// Looks up packets in batches. Each packet's flow has a record, so each lookup is a hit.
 pub(crate) fn hits(family: Family, packets: u64, meter: &mut Meter) -> Result<(), BenchError> {
     let mut table = filled(FLOWS, |number| key(family, number))?;
     let order = Distribution::Uniform.order(FLOWS, packets as usize);

@@ -8,13 +8,13 @@ use millrace_units::PortId;
 
 use crate::family::Family;
 
-/// Returns the key of flow `number`. Different flows have different keys, without a pattern.
+/// Returns the flow key of flow `number`. Different numbers have different keys, which show no pattern.
 #[inline]
 pub(super) fn key(family: Family, number: u32) -> FlowKey {
     let (first, second) = (scramble(u64::from(number)), scramble(u64::from(number) ^ 1 << 40));
     let ports = ((number >> 16) as u16, second as u16);
     match family {
-        // The address has the low 16 bits of the number, and the port has the other bits: all keys differ.
+        // The low 16 bits of the number are in the address, the other bits in the port. So all keys differ.
         Family::V4 => {
             let (source, destination) = ((first as u32) & !0xffff | number & 0xffff, (first >> 32) as u32);
             FlowKey::v4(Ipv4Addr::from(source), Ipv4Addr::from(destination), 6, ports, PortId(1))
@@ -26,7 +26,7 @@ pub(super) fn key(family: Family, number: u32) -> FlowKey {
     }
 }
 
-/// Maps a number to a random-looking number; different numbers stay different.
+/// Maps a number to a random-looking one. Different numbers have different results.
 #[inline]
 pub(super) fn scramble(number: u64) -> u64 {
     Random::new(number).bits()

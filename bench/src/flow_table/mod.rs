@@ -1,8 +1,8 @@
-//! `flow-table`: cost of lookups in the flow table and of its changes, in this process.
+//! `flow-table`: cost of lookups in the flow table, and of changes to the table, in this process.
 //!
 //! Packets come in batches of 256 as in the pipeline, with freshly written keys. The popularity of flows is
-//! uniform or follows Zipf's law. A hit's time covers the lookup and the count of the packet, and one clock
-//! reading per batch. It excludes generating the keys and, unless a case says otherwise, the hash.
+//! uniform or follows Zipf's law. The time of a hit covers the lookup, the count of the packet, and one clock
+//! reading per batch. It excludes generating the keys. It excludes the hash, unless a case says otherwise.
 
 mod attack;
 mod changes;
@@ -16,12 +16,12 @@ pub(crate) use self::counted::run_measured;
 
 use crate::{BenchError, Measurement, Options};
 
-/// Repetitions; the result is their median.
+/// Number of repetitions; the result is their median.
 const REPETITIONS: usize = 7;
-/// Packets per batched lookup.
+/// Number of packets per batched lookup.
 const BATCH: usize = 256;
 
-/// Runs all cases.
+/// Runs all cases of the benchmark `flow-table`.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let mut results = Vec::new();
     for part in [lookups::run, attack::run, changes::run] {
@@ -35,12 +35,13 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     Ok(results)
 }
 
-/// Returns an empty table with its memory allocated. Its seed is used nowhere else.
+/// Returns an empty table whose memory is already allocated. Its seed differs from that of the attacker's
+/// table.
 fn table(initial: u32, maximum: u32) -> Result<FlowTable, BenchError> {
     table_with(initial, maximum, true)
 }
 
-/// Returns an empty table. `populate` allocates its memory at once instead of on demand.
+/// Returns an empty table. `populate` allocates its memory at once, otherwise on demand.
 fn table_with(initial: u32, maximum: u32, populate: bool) -> Result<FlowTable, BenchError> {
     let config =
         FlowTableConfig { initial, maximum, populate, seed: 0x0bad_5eed, ..FlowTableConfig::default() };

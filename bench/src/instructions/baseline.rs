@@ -9,14 +9,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::BenchError;
 
-/// Relative increase over the baseline that a path may have.
+/// Relative increase over the baseline that a path is allowed.
 pub(super) const TOLERANCE: f64 = 0.02;
 
-/// Source of instruction counts.
+/// Method of counting instructions.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Counter {
-    /// Valgrind. It hides the widest vector instructions, so the portable code is counted.
+    /// Valgrind's callgrind. It hides the widest vector instructions from the program, so it counts the
+    /// portable code.
     Callgrind,
     /// Processor's counter. It counts the code that this machine runs.
     Processor,
@@ -31,7 +32,7 @@ impl fmt::Display for Counter {
     }
 }
 
-/// Instruction counts of one counter.
+/// Instruction counts of all paths by one method, with their circumstances.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Counts {
@@ -68,7 +69,7 @@ impl Baseline {
     }
 }
 
-/// Count of a path in the baseline and now.
+/// Count of a path in the baseline, and its count now.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Change {
     pub path: String,
@@ -82,12 +83,12 @@ impl Change {
         Some(self.after? / self.before.filter(|before| *before > 0.0)?)
     }
 
-    /// Whether the count of the path rose beyond the tolerance, or is missing in the baseline or now.
+    /// Whether the count rose beyond the tolerance, or is missing in the baseline or now.
     pub fn fails(&self) -> bool {
         self.ratio().is_none_or(|ratio| ratio > 1.0 + TOLERANCE)
     }
 
-    /// Whether the path costs so much less that the baseline should be renewed.
+    /// Whether the count fell so much that the baseline should be renewed.
     pub fn is_cheaper(&self) -> bool {
         self.ratio().is_some_and(|ratio| ratio < 1.0 - TOLERANCE)
     }
@@ -108,8 +109,8 @@ impl fmt::Display for Change {
 }
 
 impl Counts {
-    /// Returns the difference in compiler or vectors that makes the counts incomparable; `None` if there is
-    /// none.
+    /// Returns the difference in compiler or vector instructions that makes the counts incomparable; `None`
+    /// if they are comparable.
     pub fn made_otherwise(&self, before: &Self) -> Option<String> {
         if self.compiler != before.compiler {
             return Some(format!(
@@ -122,7 +123,7 @@ impl Counts {
         (self.vectors != before.vectors).then(vectors)
     }
 
-    /// Returns the changes of all paths that either side has, sorted by name.
+    /// Returns the changes of all paths in the baseline or in the new counts, sorted by name.
     pub fn changes(&self, before: &Self) -> Vec<Change> {
         let mut paths: Vec<&String> = before.instructions.keys().chain(self.instructions.keys()).collect();
         paths.sort();

@@ -1,9 +1,9 @@
 //! `instructions`: instruction counts of the hot paths, compared with a committed baseline.
 //!
-//! The workload is fixed and the counts don't depend on the machine's load, so a difference of 2 % comes from
-//! the code. Callgrind hides the widest vector instructions and counts the portable code. If the processor
-//! has a counter, the benchmark also judges the code that this machine runs. The cost of the generator or of
-//! the loop is subtracted.
+//! The workload is fixed, and the counts don't depend on the machine's load. So a difference of 2 % comes
+//! from the code. Callgrind hides the widest vector instructions, and so counts the portable code. If the
+//! processor has an instruction counter, the benchmark also judges the code that this machine runs. The cost
+//! of the generator or of the loop is subtracted.
 
 mod baseline;
 mod paths;
@@ -18,11 +18,11 @@ use crate::counters::Meter;
 use crate::testbed::process::is_installed;
 use crate::{BenchError, Bound, Measurement, Options, callgrind};
 
-/// Name of a run through all paths, for callgrind.
+/// Name of the run for callgrind, which runs all paths.
 const RUN: &str = "instructions/all";
 /// Time limit of callgrind.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// Factor that rounds a count to one decimal; further decimals are noise from addresses.
+/// Factor to round a count to one decimal. Further decimals vary with memory addresses.
 const PRECISION: f64 = 10.0;
 
 /// Path of the baseline in the repository.
@@ -35,20 +35,20 @@ pub struct Comparison {
     pub measurements: Vec<Measurement>,
     /// Notes for the user, one per line.
     pub notes: Vec<String>,
-    /// Paths that exceed the tolerance or are missing on either side, one per line.
+    /// Paths whose count exceeds the tolerance, or is missing in the baseline or now. One per line.
     pub failures: Vec<String>,
     /// Reasons why counts could not be judged, one per line.
     pub not_judged: Vec<String>,
-    /// Number of counters whose counts were judged.
+    /// Number of counting methods whose counts were judged.
     judged: usize,
 }
 
 impl Comparison {
-    /// Checks that the comparison judged enough counters to find an increase: at least one counter; with
-    /// `all`, every counter that both this machine and the baseline have.
+    /// Checks that enough methods were judged to find an increase. At least one must be judged. With `all`,
+    /// each method that this machine and the baseline have must be judged.
     ///
     /// # Errors
-    /// Reasons why the comparison judged too few counters, in one line.
+    /// Reasons why the comparison judged too few methods, in one line.
     pub fn check_judged(&self, all: bool) -> Result<(), String> {
         if self.judged == 0 {
             let reasons = self.not_judged.iter().chain(&self.notes).map(String::as_str).collect::<Vec<_>>();
@@ -109,7 +109,7 @@ pub fn accept(options: &mut Options<'_>, file: &Path) -> Result<Vec<String>, Ben
     Ok(changes)
 }
 
-/// Runs all paths, for callgrind; returns `None` if `name` isn't this run.
+/// Runs all paths, under callgrind. Returns `None` if `name` isn't the name of this run.
 pub(crate) fn run_measured(name: &str) -> Option<Result<(), BenchError>> {
     (name == RUN).then(|| run_paths(&mut Meter::callgrind()))
 }
@@ -127,7 +127,7 @@ fn run_paths(meter: &mut Meter) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Returns the instruction counts of each counter of this machine.
+/// Returns the instruction counts by each method that this machine has.
 fn count(options: &mut Options<'_>) -> Result<Vec<(Counter, Counts)>, BenchError> {
     let mut found = Vec::new();
     if is_installed("valgrind") {
@@ -165,7 +165,7 @@ fn count(options: &mut Options<'_>) -> Result<Vec<(Counter, Counts)>, BenchError
     Ok(found)
 }
 
-/// Returns counts per packet or call, from the counts of all paths in order.
+/// Converts the counts of all paths, in the order of [`PATHS`](paths::PATHS), to counts per packet or call.
 fn counts(parts: &[f64], vectors: &str) -> Counts {
     let each: BTreeMap<&str, f64> =
         PATHS.iter().zip(parts).map(|(path, part)| (path.name, part / path.times as f64)).collect();
@@ -181,7 +181,8 @@ fn counts(parts: &[f64], vectors: &str) -> Counts {
     }
 }
 
-/// Returns the widest vectors of the processor; without `all`, the widest that callgrind doesn't hide.
+/// Returns the name of the processor's widest vector instructions. Without `all`, returns the widest that
+/// callgrind doesn't hide.
 pub(crate) fn vectors(all: bool) -> &'static str {
     #[cfg(target_arch = "x86_64")]
     {
@@ -204,7 +205,7 @@ fn compare_counts(comparison: &mut Comparison, counter: Counter, counts: &Counts
     let Some(before) = before else {
         let path_count = |(path, count): (&String, &f64)| measurement(counter, path, *count);
         comparison.measurements.extend(counts.instructions.iter().map(path_count));
-        // Few machines have this counter, so the baseline may lack it.
+        // Few machines have an instruction counter, so the baseline may lack its counts.
         comparison.notes.push(format!(
             "the baseline has no counts by {counter}: the counts by {counter} are not compared"
         ));

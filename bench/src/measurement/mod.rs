@@ -1,4 +1,4 @@
-//! Figure of a benchmark, with the peer's figure and the promise.
+//! Measured figure of a benchmark, with the peer's figure and the promise.
 
 mod samples;
 
@@ -15,31 +15,31 @@ pub struct Measurement {
     pub case: String,
     /// Millrace's figure in `unit`.
     pub ours: f64,
-    /// Smallest and largest of the repetitions whose median is `ours`; `None` if `ours` is not a median, or
-    /// its repetitions are unknown.
+    /// Smallest and largest of the repetitions whose median is `ours`. `None` if `ours` is not a median, or
+    /// if its repetitions are unknown.
     pub spread: Option<[f64; 2]>,
     /// Unit of `ours` and `peer`: `Mpps`, `Gbit/s`, `ms`, `ns/packet`, …
     pub unit: String,
     /// Peer's figure in the same run; `None` without a peer or if the peer is not installed.
     pub peer: Option<f64>,
-    /// Smallest and largest of the repetitions whose median is `peer`.
+    /// Smallest and largest of the repetitions whose median is `peer`; `None` if unknown.
     pub peer_spread: Option<[f64; 2]>,
-    /// Name of the peer.
+    /// Name of the peer; `None` without a peer.
     pub peer_name: Option<String>,
-    /// Ratio of `ours` to `peer`. If runs alternate, it is the median of the ratios of the pairs, which may
-    /// differ from the ratio of the medians `ours` and `peer`.
+    /// Ratio of `ours` to `peer`; `None` without a peer. If the runs alternate, it is the median of the
+    /// ratios of run pairs. This may differ from the ratio of the medians.
     pub ratio: Option<f64>,
-    /// Promised bound of `ratio` or of `ours`.
+    /// Promised limit of `ratio` or of `ours`; `None` without a promise.
     pub limit: Option<f64>,
-    /// Whether `limit` bounds `ratio`.
+    /// Whether `limit` limits `ratio`; otherwise it limits `ours`.
     #[serde(default)]
     pub of_ratio: bool,
     /// Whether this run kept the promise; `None` without a promise, or if it could not be judged.
     pub holds: Option<bool>,
-    /// Origin of `ours`, if it is a reference measured without Millrace.
+    /// Subject of `ours`: Millrace, or a reference measured without Millrace.
     #[serde(default, skip_serializing_if = "is_ours")]
     pub subject: Subject,
-    /// Origin of `peer`.
+    /// Subject of `peer`.
     #[serde(default = "a_peer", skip_serializing_if = "is_peer")]
     pub peer_subject: Subject,
     /// Samples behind the figure, if the benchmark keeps them.
@@ -64,12 +64,12 @@ fn is_peer(subject: &Subject) -> bool {
     *subject == Subject::Peer
 }
 
-/// Side from which a limit bounds a figure.
+/// Direction of a limit: minimum or maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// Lower bound, for throughput: the figure must reach the limit.
+    /// Minimum, as for throughput: the figure must reach the limit.
     AtLeast,
-    /// Upper bound, for times and processor use: the figure must not exceed the limit.
+    /// Maximum, as for times and processor use: the figure must not exceed the limit.
     AtMost,
 }
 
@@ -83,7 +83,7 @@ impl Bound {
 }
 
 impl Measurement {
-    /// Returns a figure of Millrace, without a peer and a promise.
+    /// Returns a figure of Millrace, without peer and promise.
     pub fn of(case: impl Into<String>, ours: f64, unit: &str) -> Self {
         Self {
             case: case.into(),
@@ -94,27 +94,27 @@ impl Measurement {
         }
     }
 
-    /// Returns the median of repetitions, with their spread.
+    /// Returns the median of repetitions, with their smallest and largest value.
     pub fn median_of(case: impl Into<String>, figures: &[f64], unit: &str) -> Self {
         Self::of(case, median(figures), unit).within(figures)
     }
 
-    /// Sets the spread from repetitions; none for an empty list.
+    /// Sets the smallest and largest value from repetitions; changes nothing for an empty list.
     #[must_use]
     pub fn within(mut self, figures: &[f64]) -> Self {
         self.spread = spread(figures);
         self
     }
 
-    /// Sets the spread of the peer's repetitions.
+    /// Sets the smallest and largest value of the peer's repetitions.
     #[must_use]
     pub fn peer_within(mut self, figures: &[f64]) -> Self {
         self.peer_spread = spread(figures);
         self
     }
 
-    /// Sets the peer's figure and the ratio; without a peer, changes nothing. The ratio is absent if the peer's
-    /// figure is 0.
+    /// Sets the peer's figure and the ratio. Changes nothing without a figure of the peer. Sets no ratio if
+    /// the peer's figure is 0.
     #[must_use]
     pub fn beside(mut self, peer_name: &str, peer: impl Into<Option<f64>>) -> Self {
         let Some(peer) = peer.into() else { return self };
@@ -137,21 +137,21 @@ impl Measurement {
         self.beside_runs(peer_name, peers).with_ratio(median_ratio(ours, peers))
     }
 
-    /// Replaces the ratio, for example by the median over alternating pairs.
+    /// Replaces the ratio, for example by the median of the ratios of run pairs.
     #[must_use]
     pub fn with_ratio(mut self, ratio: f64) -> Self {
         self.ratio = Some(ratio);
         self
     }
 
-    /// Sets the origin of `ours`, if it isn't Millrace.
+    /// Sets the subject of `ours`, if it isn't Millrace.
     #[must_use]
     pub fn about(mut self, subject: Subject) -> Self {
         self.subject = subject;
         self
     }
 
-    /// Sets the origin of `peer`, if it isn't a peer.
+    /// Sets the subject of `peer`, if it isn't another program.
     #[must_use]
     pub fn peer_about(mut self, subject: Subject) -> Self {
         self.peer_subject = subject;
@@ -172,7 +172,8 @@ impl Measurement {
         self
     }
 
-    /// Describes a broken promise: the figure and the missed limit. Returns `None` for any other measurement.
+    /// Describes a broken promise: the figure and the missed limit. Returns `None` if there is no promise, or
+    /// if it is kept.
     pub fn broken_promise(&self) -> Option<String> {
         if self.holds != Some(false) {
             return None;
@@ -191,11 +192,11 @@ impl Measurement {
             }
             _ => (self.ours, format!(" {}", self.unit)),
         };
-        // The figure misses the limit on one side, which shows the side of the promise.
+        // A figure above its limit misses a maximum; a figure below its limit misses a minimum.
         let bound = if figure > limit { "at most" } else { "at least" };
         let (mut said, mut promised) = (shown(figure), shown(limit));
         if said == promised {
-            // The figure misses the limit by less than the digits of a table.
+            // Both look equal with the digits of a table, so show more digits.
             (said, promised) = (format!("{figure:.6}"), format!("{limit:.6}"));
         }
         Some(format!("{}: {said}{unit}, promised {bound} {promised}", self.case))
@@ -206,7 +207,8 @@ impl Measurement {
         self.limit.is_some() && self.of_ratio
     }
 
-    /// Sets the promise for the ratio, if there is one, and judges it. Without a ratio it is not judged.
+    /// Sets the promised limit of the ratio, if there is one, and checks it. Without a ratio, the promise is
+    /// not judged.
     #[must_use]
     pub fn promising_ratio(mut self, bound: Bound, limit: impl Into<Option<f64>>) -> Self {
         let Some(limit) = limit.into() else { return self };
@@ -216,7 +218,7 @@ impl Measurement {
         self
     }
 
-    /// Sets the promise for `ours`, if there is one, and judges it.
+    /// Sets the promised limit of `ours`, if there is one, and checks it.
     #[must_use]
     pub fn promising(mut self, bound: Bound, limit: impl Into<Option<f64>>) -> Self {
         let Some(limit) = limit.into() else { return self };

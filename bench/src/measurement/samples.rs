@@ -4,19 +4,19 @@ use serde::{Deserialize, Serialize};
 
 /// Maximum number of values per curve of a distribution. The smallest and the largest sample are always kept.
 const MOST_VALUES: usize = 500;
-/// Significant digits of a kept value.
+/// Number of significant digits of a kept value.
 const DIGITS: i32 = 5;
 
-/// Origin of a figure or of samples.
+/// Subject of a figure or of samples: what was measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Subject {
-    /// Figure of Millrace.
+    /// Millrace.
     #[default]
     Millrace,
-    /// Figure of a peer or a reference.
+    /// Peer program or reference.
     Peer,
-    /// Figure of the traffic generator and the receiver, without a router.
+    /// Traffic generator and receiver, without a router between them.
     Generator,
 }
 
@@ -32,11 +32,11 @@ pub struct Quantiles {
 /// Samples of one subject.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Samples {
-    /// Origin of the samples.
+    /// Subject of the samples.
     pub subject: Subject,
     /// Name in the legend.
     pub name: String,
-    /// Values in ascending order, at equal distances in rank.
+    /// Values in ascending order, at equal intervals in rank.
     pub values: Vec<f64>,
 }
 
@@ -52,16 +52,16 @@ pub struct Timeline {
 /// Values of one subject over time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Series {
-    /// Origin of the values.
+    /// Subject of the values.
     pub subject: Subject,
     /// Name in the legend.
     pub name: String,
-    /// Seconds and value, in order of time.
+    /// Points in order of time: seconds, and value.
     pub points: Vec<[f64; 2]>,
 }
 
 impl Quantiles {
-    /// Returns quantiles without curves.
+    /// Returns quantiles of a quantity, without curves yet.
     pub fn of(quantity: &str) -> Self {
         Self { quantity: quantity.to_owned(), curves: Vec::new() }
     }
@@ -83,7 +83,7 @@ impl Quantiles {
 }
 
 impl Timeline {
-    /// Returns a timeline without curves.
+    /// Returns a timeline of a quantity, without curves yet.
     pub fn of(quantity: &str) -> Self {
         Self { quantity: quantity.to_owned(), curves: Vec::new() }
     }

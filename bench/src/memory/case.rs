@@ -1,4 +1,4 @@
-//! Packets through the pipeline: IP version and number of flows.
+//! Packets that a benchmark sends through the pipeline: IP version and number of flows.
 
 use std::fmt;
 

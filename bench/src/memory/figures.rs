@@ -5,22 +5,24 @@ use super::setup::{GatesSetup, QueueSetup, Setup};
 use super::workload::Workload;
 use crate::family::Family;
 
-/// Measured case: packets, router setup, and the promised nanoseconds per packet.
+/// Case to measure: packets, router setup, and the promised nanoseconds per packet.
 pub(super) struct Figure {
     pub name: String,
     pub case: Case,
     pub setup: Setup,
     pub limit: Option<f64>,
-    /// Promised maximum: additional nanoseconds compared with the previous case.
+    /// Promised maximum: additional nanoseconds per packet compared with the previous case; `None` without a
+    /// promise.
     pub beyond: Option<f64>,
 }
 
-/// Flows of large cases.
+/// Number of flows in large cases.
 const MANY_FLOWS: u32 = 128_000;
 const MOST_FLOWS: u32 = 1_000_000;
 const ROUTES4: u32 = 500_000;
 const ROUTES6: u32 = 200_000;
-/// Promised maximum: additional nanoseconds of a queue per flow, compared with one queue for all flows.
+/// Promised maximum: additional nanoseconds per packet of a queue per flow, compared with one queue for all
+/// flows.
 const QUEUES: f64 = 12.0;
 
 /// Returns all cases.
@@ -76,7 +78,7 @@ pub(super) fn figures() -> Vec<Figure> {
     ]
 }
 
-/// Returns the case of a workload. It has the promise of the equal case in [`figures`], if there is one.
+/// Returns the case of a workload, with the promise of the equal case in [`figures`] if there is one.
 pub(super) fn of(workload: &Workload) -> Figure {
     let (case, setup) = (workload.case(), workload.setup());
     let promised = figures().into_iter().find(|figure| figure.case == case && figure.setup == setup);

@@ -1,4 +1,4 @@
-//! Instructions per packet, counted by valgrind's callgrind, which noise does not affect.
+//! Instructions per packet, counted by valgrind's callgrind. The machine's load does not affect them.
 //!
 //! The binary runs itself under callgrind, with a name that [`super::run_measured`] parses. Callgrind counts
 //! only inside `callgrind_measured`. It hides some vector instructions from the program, which then runs the
@@ -18,20 +18,20 @@ pub(crate) const PACKETS: u64 = 25_600;
 /// Time limit of one run.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Code to run under callgrind.
+/// Code that callgrind counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) enum What {
     Source,
     Pipeline,
 }
 
-/// Run that only forwards a number of packets.
+/// Run for callgrind, which only forwards packets: code, packets, router setup, number of packets.
 pub(super) type Part = (What, Case, Setup, u64);
-/// Benchmark that the runs belong to.
+/// Name of the benchmark that the runs belong to.
 pub(super) const BENCH: &str = "memory";
 
-/// Counts the pipeline's instructions per packet over a number of packets, minus the source's instructions.
-/// Returns `None` if the binary has no function names.
+/// Counts the pipeline's instructions per packet, as the mean of a number of packets. The source's
+/// instructions are subtracted. Returns `None` if the binary has no function names.
 pub(crate) fn count(
     binary: &Path,
     case: Case,

@@ -1,5 +1,5 @@
-//! Peer of plain IPv4 forwarding: DPDK's libraries in a plain loop over packets in memory, without
-//! classification.
+//! Peer of plain IPv4 forwarding: a plain loop over packets in memory with DPDK's libraries. It classifies no
+//! packets.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -15,10 +15,10 @@ use crate::testbed::scratch::Scratch;
 
 const SOURCE: &str = include_str!("../../peers/dpdk_forward.c");
 const LIBRARY: &str = "libdpdk";
-/// Bytes of a frame.
+/// Size of a frame in bytes.
 const FRAME: usize = 60;
 const STRIDE: usize = 64;
-/// Batch sizes to try; the fastest is used.
+/// Batch sizes that the peer tries; the fastest one counts.
 const BATCHES: [u32; 3] = [32, 64, 256];
 
 /// Name of the peer in results.
@@ -58,7 +58,7 @@ impl Forwarder {
         Ok(Some(forwarder))
     }
 
-    /// Returns the nanoseconds per packet, without the packet source.
+    /// Returns the peer's nanoseconds per packet, without its packet source.
     pub fn forward(&mut self, packets: u64) -> Result<f64, BenchError> {
         let source = self.run("source", packets, self.batch)?;
         Ok(self.run("forward", packets, self.batch)? - source)

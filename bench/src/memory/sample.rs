@@ -7,7 +7,7 @@ use millrace_workbench::cycles;
 use crate::counters::{Counter, Event};
 use crate::statistics::median;
 
-/// Units of [`Costs`].
+/// Names of the units in [`Costs`].
 pub(super) const UNITS: [&str; 5] = [
     "ns/packet",
     "cycles of the time stamp counter/packet",
@@ -18,7 +18,7 @@ pub(super) const UNITS: [&str; 5] = [
 /// Processor events that give the units from index 2 on.
 const EVENTS: [Event; 3] = [Event::CYCLES, Event::INSTRUCTIONS, Event::CACHE_MISSES];
 
-/// Costs of a packet; `None` for a unit without a counter.
+/// Cost of a packet in each unit; `None` for a unit that this machine can't count.
 pub(super) type Costs = [Option<f64>; UNITS.len()];
 
 /// Event counters of this machine.
@@ -34,7 +34,7 @@ impl Counters {
         self.0.iter().any(Option::is_some)
     }
 
-    /// Measures the cost per packet of a function that returns its number of packets.
+    /// Runs `work`, which returns its number of packets. Returns the cost per packet.
     pub fn count(&self, work: impl FnOnce() -> u64) -> Costs {
         let events =
             || self.0.each_ref().map(|counter| counter.as_ref().and_then(|counter| counter.read().ok()));
@@ -48,7 +48,7 @@ impl Counters {
     }
 }
 
-/// Costs of repetitions: the source alone, and the remaining code.
+/// Costs per repetition: of the source alone, and of the other code.
 #[derive(Default)]
 pub(super) struct Sample {
     source: Vec<Costs>,
@@ -63,7 +63,7 @@ impl Sample {
         self.net.push(std::array::from_fn(less));
     }
 
-    /// Returns the costs in a unit without the source; empty without a counter.
+    /// Returns the costs without the source, in a unit. Empty if this machine can't count the unit.
     pub fn net(&self, unit: usize) -> Vec<f64> {
         self.net.iter().filter_map(|costs| costs[unit]).collect()
     }

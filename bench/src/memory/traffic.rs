@@ -1,4 +1,4 @@
-//! Frequency of flows and length of their packets.
+//! Frequencies of flows, and lengths of their packets.
 
 use std::fmt;
 
@@ -7,23 +7,23 @@ use serde::{Deserialize, Serialize};
 
 use super::words::Words;
 
-/// Frequency of each flow's packets.
+/// Frequency of each flow among the packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Distribution {
     /// Equal frequency of all flows.
     Uniform,
-    /// Frequency of the n-th most frequent flow in proportion to 1/n.
+    /// Zipf's law: the frequency of the n-th most frequent flow is proportional to 1/n.
     Zipf,
 }
 
 impl Distribution {
-    /// Returns the flow numbers of `packets` packets, out of `flows` flows.
+    /// Returns the flow number of each of `packets` packets. There are `flows` flows.
     pub(crate) fn order(self, flows: u32, packets: usize) -> Vec<u32> {
         let random = |packet: usize| Random::new(packet as u64 ^ 1 << 50).bits() >> 11;
         match self {
             Self::Uniform => (0..packets).map(|packet| (random(packet) % u64::from(flows)) as u32).collect(),
-            // Approximates Zipf's law: finds the x up to which the integral of 1/x from 1/2 is a random part of
-            // the whole.
+            // Approximate Zipf's law: take a random part of the integral of 1/x from 1/2 on, and find the x
+            // at which it ends.
             Self::Zipf => {
                 let span = (f64::from(flows) + 0.5).ln() - 0.5_f64.ln();
                 let rank = |packet| {
@@ -49,10 +49,10 @@ impl Words for Distribution {
 /// Packet size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Size {
-    /// Frames of 64 bytes on the wire; 74 for IPv6.
+    /// Shortest frames: 64 bytes on the wire, 74 for IPv6.
     Shortest,
-    /// Mix of twelve flows: seven of 64, four of 570 and one of 1,518 bytes on the wire, about 350 bytes on
-    /// average.
+    /// Mix of frame lengths, by flow. Of twelve flows, seven have 64 bytes on the wire, four 570 and one
+    /// 1,518: about 350 bytes on average.
     Imix,
     /// Packets of 1,500 bytes.
     Longest,
@@ -62,12 +62,12 @@ impl Words for Size {
     const WORDS: &[(&str, Self)] = &[("64", Self::Shortest), ("imix", Self::Imix), ("1500", Self::Longest)];
 }
 
-/// Frame lengths of the mix in memory, in bytes, without the frame check sequence.
+/// Frame lengths of the mix in bytes, without the frame check sequence.
 const IMIX: [usize; 12] = [60, 566, 60, 60, 566, 60, 1514, 60, 566, 60, 566, 60];
 const LONGEST: usize = 1514;
 
 impl Size {
-    /// Returns the frame length of a flow in bytes, by its index. 0 means the shortest frame of the IP
+    /// Returns the frame length in bytes of the flow with this index. 0 means the shortest frame of the IP
     /// version.
     pub(crate) fn of(self, place: usize) -> usize {
         match self {
@@ -104,7 +104,7 @@ mod tests {
             order.iter().filter(|&&other| other == flow).count() as f64 / 200_000.0
         };
         assert!((0.0005..0.0015).contains(&share(Distribution::Uniform, 0)));
-        // Reference: the sum of 1/n up to 1,000 is 7.485.
+        // Expected shares: the sum of 1/n for n up to 1,000 is 7.485.
         assert!((0.10..0.17).contains(&share(Distribution::Zipf, 0)), "{}", share(Distribution::Zipf, 0));
         assert!((0.011..0.016).contains(&share(Distribution::Zipf, 9)));
     }

@@ -1,4 +1,4 @@
-//! Words of the command line that stand for values.
+//! Words on the command line that stand for values of a type.
 
 /// Type whose values are words on the command line.
 pub trait Words: Copy + PartialEq + 'static {

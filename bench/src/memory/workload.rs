@@ -1,4 +1,4 @@
-//! Workload of a router in memory, in the terms of the command line.
+//! Workload of a router in memory, as given by options on the command line.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,12 +11,12 @@ use super::traffic::{Distribution, Size};
 use super::words::Words;
 use crate::family::Family;
 
-/// Requested workload; each part has a default.
+/// Requested workload; each field has a default.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Workload {
     /// Number of flows, by default 1,000.
     pub flows: Amount,
-    /// Frequency of each flow's packets.
+    /// Frequency of each flow among the packets.
     pub distribution: Distribution,
     /// IP version.
     pub ip: Family,
@@ -107,7 +107,7 @@ impl fmt::Display for Workload {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Amount(pub(super) u32);
 
-/// Largest number of flows and routes in a workload.
+/// Maximum number of flows, and of routes, in a workload.
 const MOST: u32 = 1_000_000;
 
 impl FromStr for Amount {

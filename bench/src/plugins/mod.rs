@@ -1,4 +1,5 @@
-//! Cost and containment of plugins, in the pipeline alone: `plugin-call`, `hot-swap` and `containment`.
+//! Cost and containment of plugins, in the pipeline without devices: `plugin-call`, `hot-swap` and
+//! `containment`.
 
 pub(crate) mod call;
 mod containment;
@@ -18,15 +19,15 @@ fn failed(error: impl std::fmt::Display) -> BenchError {
     BenchError::measurement("plugins", error.to_string())
 }
 
-/// Creates a sandbox. With `short_calls`, calls move to the worker's stack after the default number of short
-/// calls; without it, never.
+/// Creates a sandbox. With `short_calls`, an instance's calls move to the worker's stack after the default
+/// number of short calls. Without it, they never do.
 fn sandbox(short_calls: bool) -> Result<Sandbox, BenchError> {
     let usual = SandboxSettings::default();
     let short_calls = if short_calls { usual.short_calls } else { 0 };
     Sandbox::new(SandboxSettings { short_calls, ..usual }).map_err(failed)
 }
 
-/// Returns the module of a plugin in the folder `plugins`, which the build script translates.
+/// Expands to the bytes of a module that the build script has translated from the folder `plugins`.
 macro_rules! module {
     ($name:literal) => {
         include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".wasm")) as &[u8]

@@ -1,4 +1,5 @@
-//! Ports that generate packets at a fixed pace, and measure the delay of each packet from one to the other.
+//! Two ports in memory: one generates packets at a fixed pace, the other receives them and measures each
+//! packet's delay.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -9,15 +10,15 @@ use millrace_port::{Capabilities, Mode, Port, PortCounters};
 use millrace_units::Instant;
 use millrace_wire::MacAddr;
 
-/// State shared by both ports.
+/// State that the generating and the receiving port share.
 struct Wire {
     start: Clock,
     /// Template of each flow; each flow sends one packet per interval.
     templates: Vec<Vec<u8>>,
     interval: Duration,
-    /// Packets of each flow so far.
+    /// Number of packets of each flow so far.
     sent: u64,
-    /// Packets of the current interval that are still to be sent.
+    /// Number of packets of the current interval that are not sent yet.
     left: usize,
     /// Delays of the first flow's packets in nanoseconds.
     delays: Vec<u64>,
@@ -26,17 +27,18 @@ struct Wire {
 /// Port that generates packets at a fixed pace, or that receives them.
 pub(super) struct Paced {
     wire: Rc<RefCell<Wire>>,
-    /// Whether the port generates packets.
+    /// Whether the port generates packets; otherwise it receives them.
     gives: bool,
     capabilities: Capabilities,
     counters: PortCounters,
 }
 
-/// Results of the packets.
+/// Counts and delays of the packets.
 pub(super) struct Arrivals(Rc<RefCell<Wire>>);
 
-/// Creates a port that generates one packet per template in each interval, and a port that receives the
-/// packets. The last 8 bytes of each template hold the port's time stamp. [`Arrivals`] has the results.
+/// Creates two ports. The first generates one packet per template in each interval; the second receives the
+/// packets. The first port writes a time stamp into the last 8 bytes of each packet. [`Arrivals`] has the
+/// results.
 pub(super) fn paced(
     templates: Vec<Vec<u8>>,
     interval: Duration,
@@ -63,15 +65,15 @@ pub(super) fn paced(
 }
 
 impl Arrivals {
-    /// Restarts the measurement from now on.
+    /// Discards the results so far, and restarts the measurement.
     pub fn restart(&self) {
         let mut wire = self.0.borrow_mut();
         (wire.start, wire.sent, wire.left) = (Clock::now(), 0, 0);
         wire.delays.clear();
     }
 
-    /// Returns the sent and the arrived packets of the first flow, and the median and 99th percentile of
-    /// their delay in microseconds.
+    /// Returns the results of the first flow: number of sent and of arrived packets, median delay, and 99th
+    /// percentile of the delay. Delays are in microseconds.
     pub fn of_first(&self) -> (u64, u64, f64, f64) {
         let mut wire = self.0.borrow_mut();
         wire.delays.sort_unstable();

@@ -1,5 +1,6 @@
-//! Ring in memory shared by two processes, to find the minimum cost of a plugin in another process. One side
-//! sends the window of a packet, the other returns the verdict. Both sides poll, without system calls.
+//! Ring in memory shared by two processes. It measures the minimum cost of a plugin in another process. One
+//! process sends the window of a packet (its first bytes), the other returns the verdict. Both poll, without
+//! system calls.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -19,27 +20,28 @@ use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use crate::BenchError;
 use crate::testbed::process::Running;
 
-/// Words of a packet's window.
+/// Size of a packet's window, in words of 8 bytes.
 pub(super) const WINDOW: usize = 16;
-/// Prefix of the benchmark name that starts the other side; the path of the memory follows.
+/// Prefix of the benchmark name that starts the other process. The path of the shared file follows.
 const OTHER_SIDE: &str = "plugin-call/other-side:";
 
 const SLOTS: u64 = 64;
-/// Words per slot: the window, the verdict, and padding to a full cache line.
+/// Words per slot: the window, the verdict, and padding to full cache lines.
 const STRIDE: usize = WINDOW + 8;
-/// Word index of the request number; the response number has the next cache line.
+/// Index of the word with the request number. The response number is in the next cache line.
 const THERE: usize = 0;
 const BACK: usize = 8;
 const FIRST_SLOT: usize = 16;
 const WORDS: usize = FIRST_SLOT + SLOTS as usize * STRIDE;
 
-/// Value in place of a request number that ends the other process.
+/// Request number that ends the other process.
 const END: u64 = u64::MAX;
 /// Verdict that lets the packet pass.
 const PASS: u64 = 1;
-/// Maximum time that the other process waits for a request; after it, the first process must have ended.
+/// Maximum time that the other process waits for a request. After this time, it assumes that the first
+/// process has ended.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Polls between two checks of the clock.
+/// Number of polls between two readings of the clock.
 const LOOKS: u64 = 1 << 20;
 
 /// Mapping of the shared memory in one process.
@@ -53,15 +55,16 @@ impl Ring {
         let bytes = NonZeroUsize::new(WORDS * size_of::<u64>())
             .ok_or_else(|| BenchError::measurement("plugin-call", "the shared ring is empty"))?;
         let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice; the call unmaps nothing.
+        // SAFETY: this is a new mapping at an address that the kernel chooses, so it replaces no existing
+        // one.
         let start = unsafe { mmap(None, bytes, protection, MapFlags::MAP_SHARED, file.as_fd(), 0) };
         Ok(Self { start: start.map_err(BenchError::system("map shared memory"))?, bytes })
     }
 
     #[inline]
     fn words(&self) -> &[AtomicU64; WORDS] {
-        // SAFETY: the mapping has as many words, is aligned to a page, lives as long as `self`, and both
-        // processes access it only by atomic words.
+        // SAFETY: the mapping has this number of words, is page-aligned, and lives as long as `self`. Both
+        // processes access it only by atomic operations.
         unsafe { self.start.cast::<[AtomicU64; WORDS]>().as_ref() }
     }
 
@@ -92,12 +95,12 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: exactly the mapping made in `map`, to which no reference exists any more.
+        // SAFETY: `map` created exactly this mapping, and no reference to it exists any more.
         let _ = unsafe { munmap(self.start, self.bytes.get()) };
     }
 }
 
-/// Process on the other side, which lets every packet pass, and the ring to it.
+/// Handle of the other process, which passes every packet, with the ring to it.
 pub(super) struct OtherSide {
     ring: Ring,
     number: u64,
@@ -105,7 +108,7 @@ pub(super) struct OtherSide {
 }
 
 impl OtherSide {
-    /// Starts the process from `binary`.
+    /// Starts the other process as a run of `binary`.
     pub fn start(binary: &Path) -> Result<Self, BenchError> {
         let memory = memfd_create(c"ring", MFdFlags::MFD_CLOEXEC)
             .map_err(BenchError::system("make a file in memory"))?;
@@ -117,12 +120,12 @@ impl OtherSide {
         let mut command = Command::new(binary);
         command.arg("bench").arg(format!("{OTHER_SIDE}{path}"));
         let mut other = Self { ring: Ring::map(&memory)?, number: 0, process: Running::start(&mut command)? };
-        // The answer shows that the process has opened the memory.
+        // The first response shows that the process has opened the ring.
         other.ask(&[0; WINDOW])?;
         Ok(other)
     }
 
-    /// Lets the other side inspect a packet.
+    /// Sends a packet's window to the other process, and waits for the verdict.
     #[inline]
     pub fn ask(&mut self, window: &[u64; WINDOW]) -> Result<(), BenchError> {
         let (last, number) = (self.number, self.number + 1);
@@ -144,7 +147,7 @@ impl Drop for OtherSide {
     }
 }
 
-/// Runs the other side if `name` requests it.
+/// Runs the other process's side of the ring; `None` if `name` is not the name of such a run.
 pub(crate) fn run_other_side(name: &str) -> Option<Result<(), BenchError>> {
     let path = PathBuf::from(name.strip_prefix(OTHER_SIDE)?);
     let opened = File::options().read(true).write(true).open(&path);
@@ -155,7 +158,7 @@ pub(crate) fn run_other_side(name: &str) -> Option<Result<(), BenchError>> {
     Some(opened.and_then(|memory| Ring::map(&memory)).map(|ring| answer(&ring)))
 }
 
-/// Lets packets pass until the end value arrives or requests stop.
+/// Answers requests with [`PASS`] until [`END`] arrives, or until no request has come for [`PATIENCE`].
 fn answer(ring: &Ring) {
     let mut last = 0;
     while let Some(number) = ring.wait(THERE, last)

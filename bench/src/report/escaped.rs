@@ -1,6 +1,6 @@
-//! Escaping of text for HTML.
+//! Escaping of special characters in HTML.
 
-/// Escapes text for HTML and its attributes.
+/// Escapes the special characters of a text for use in HTML, including attributes.
 pub(super) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for letter in text.chars() {

@@ -20,7 +20,7 @@ pub enum Platform {
     Virtual(String),
 }
 
-/// Machine and its software.
+/// Machine and software with which a benchmark ran.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Machine {
@@ -28,7 +28,7 @@ pub struct Machine {
     pub processor: String,
     /// Number of processors.
     pub processors: usize,
-    /// Widest vectors of the processor.
+    /// Widest vector instructions of the processor.
     pub vectors: String,
     /// Memory size in MiB.
     pub memory: u64,
@@ -45,7 +45,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Returns the description of this machine now.
+    /// Returns the description of this machine, with the current time.
     pub fn this() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -75,7 +75,7 @@ impl Machine {
         }
     }
 
-    /// Describes the machine, and its effect on the figures, in sentences.
+    /// Describes the machine and its effect on the figures, in a few sentences.
     pub fn sentence(&self) -> String {
         let noun = if self.processors == 1 { "processor" } else { "processors" };
         let (place, meaning) = match &self.platform {
@@ -108,14 +108,14 @@ impl Machine {
     }
 }
 
-/// Returns the product that the firmware names: `QEMU Standard PC`. Empty if it names none.
+/// Returns the product name in the firmware, such as `QEMU Standard PC`. Empty if there is none.
 fn product() -> String {
     let read = |name: &str| fs::read_to_string(format!("/sys/class/dmi/id/{name}")).unwrap_or_default();
     let words = [read("sys_vendor"), read("product_name")].map(|text| text.trim().to_owned());
     words.join(" ").trim().to_owned()
 }
 
-/// Returns the kind of machine: on x86 a processor flag shows a hypervisor.
+/// Returns the kind of machine. On x86, a processor flag in `cpuinfo` shows a hypervisor.
 fn platform(cpuinfo: &str, product: &str) -> Platform {
     let Some(flags) = value(cpuinfo, "flags") else { return Platform::Unknown };
     match flags.split_ascii_whitespace().any(|flag| flag == "hypervisor") {
@@ -124,7 +124,7 @@ fn platform(cpuinfo: &str, product: &str) -> Platform {
     }
 }
 
-/// Returns the first value of a name, from lines of `name : value`.
+/// Returns the value of `name` in the first matching line `name : value`.
 fn value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     Some(line.trim_start().strip_prefix(':')?.trim())

@@ -17,7 +17,7 @@ use crate::{BenchError, Measurement, Options, interrupt, list, run_one};
 /// Results of a benchmark run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// Machine of the run; default values if unknown.
+    /// Machine of the run; all fields are default values if it is unknown.
     #[serde(default)]
     pub machine: Machine,
     /// Measurements in the order of their execution.
@@ -27,7 +27,7 @@ pub struct Report {
     pub failures: Vec<FailedBench>,
 }
 
-/// Measurement and its benchmark.
+/// Measurement with the name of its benchmark.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
     /// Name of the benchmark; empty if unknown.
@@ -38,14 +38,15 @@ pub struct Entry {
     pub measurement: Measurement,
 }
 
-/// Benchmark without results.
+/// Benchmark that has no results, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedBench {
     /// Name of the benchmark.
     pub bench: String,
     /// Reason for the missing results.
     pub error: String,
-    /// Whether the benchmark only lacks a resource of this machine or a right of its user.
+    /// Whether the benchmark only lacked a resource of this machine or a right of its user, so that this is
+    /// no failure.
     pub left_out: bool,
 }
 
@@ -62,7 +63,7 @@ impl Report {
         self.results.extend(measurements.into_iter().map(entry));
     }
 
-    /// Returns the broken promises, one per line: benchmark, case, figure and limit.
+    /// Returns the broken promises, one per line: benchmark, case, figure, and limit.
     pub fn broken_promises(&self) -> Vec<String> {
         let broken = |Entry { bench, measurement }: &Entry| {
             let promise = measurement.broken_promise()?;
@@ -77,13 +78,13 @@ impl Report {
     }
 
     /// Returns a bar chart of the first benchmark as an SVG file; `None` without results. It shows the
-    /// measurements that have the unit of the first one.
+    /// measurements that have the same unit as the first one.
     pub fn picture(&self) -> Option<String> {
         picture::picture(self)
     }
 }
 
-/// Runs all benchmarks one after the other, and continues after a failed benchmark.
+/// Runs all benchmarks one after the other. Continues with the next one if one fails.
 ///
 /// # Errors
 /// The run was interrupted.

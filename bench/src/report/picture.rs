@@ -5,7 +5,7 @@ use super::page::{sections, units};
 use super::plot::{PLOT_STYLE, chart};
 use crate::Measurement;
 
-/// Attribute that a page does not need, and a file does.
+/// XML namespace attribute, which a separate SVG file needs and an HTML page does not.
 const NAMESPACE: &str = " xmlns=\"http://www.w3.org/2000/svg\"";
 
 /// Returns the bars of the first benchmark that have the unit of its first measurement; `None` without results.

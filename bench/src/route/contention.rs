@@ -1,4 +1,4 @@
-//! Lookups while another thread changes the table.
+//! Route lookups on one processor while another one updates the table.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -10,11 +10,11 @@ use crate::interrupt::check;
 use crate::statistics::median;
 use crate::testbed::process::{Processor, dedicate};
 
-/// Duration of each part.
+/// Duration of each measurement.
 const SPAN: Duration = Duration::from_secs(2);
 /// Promised minimum: updates per second.
 pub(super) const PROMISED: f64 = 100_000.0;
-/// Updates between two checks of the clock and of the reader's progress.
+/// Number of updates between two checks of the clock and of the reader's progress.
 const PORTION: u64 = 100;
 const THIS: nix::unistd::Pid = nix::unistd::Pid::from_raw(0);
 
@@ -28,7 +28,7 @@ pub(super) enum Pace {
     Full,
 }
 
-/// Results of reader and writer.
+/// Results of the reading and the writing thread.
 pub(super) struct Seen {
     /// Median nanoseconds per lookup.
     pub lookup: f64,
@@ -36,8 +36,8 @@ pub(super) struct Seen {
     pub updates: f64,
 }
 
-/// Measures lookups on one processor while another updates the table. The writer reuses nodes only after a
-/// grace period of the reader.
+/// Measures lookups on one processor while another one updates the table. The writer reuses nodes only after
+/// a grace period of the reader.
 pub(super) fn run(
     ours: &mut Ours,
     table: &[Prefix],
@@ -95,7 +95,7 @@ fn write(
             ours.insert(prefix)?;
         }
         updates += PORTION;
-        // The grace period ends when the reader finishes a pass that began after the end of the epoch.
+        // The grace period ends when the reader completes a pass that it began after the epoch's end.
         match open {
             None => {
                 told.store(updates, Ordering::Release);

@@ -8,7 +8,8 @@ use crate::BenchError;
 use crate::counters::Meter;
 use crate::family::Family;
 
-/// Prefixes of the table. Their number affects the time to fill it, but not the instructions of a lookup.
+/// Number of prefixes in the table. It affects the time to fill the table, but not the instructions of a
+/// lookup.
 const PREFIXES: usize = 20_000;
 
 /// Looks up addresses in batches, IPv4 or IPv6.

@@ -1,4 +1,4 @@
-//! DPDK's forwarding tables, `rte_fib` and `rte_fib6`.
+//! Peer: DPDK's forwarding tables, `rte_fib` and `rte_fib6`.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -16,7 +16,7 @@ use crate::testbed::scratch::Scratch;
 const SOURCE: &str = include_str!("../../peers/dpdk_fib.c");
 const LIBRARY: &str = "libdpdk";
 
-/// DPDK table in a separate process.
+/// DPDK route table in a process of its own.
 pub(super) struct Fib {
     peer: Peer,
     family: Family,
@@ -25,7 +25,7 @@ pub(super) struct Fib {
     _files: Scratch,
 }
 
-/// Lookup function and batch size.
+/// Way to look up addresses: DPDK's lookup function and the batch size.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
     function: u32,
@@ -48,8 +48,8 @@ impl Way {
 }
 
 impl Fib {
-    /// Creates and fills the table; returns `None` if DPDK or a compiler is absent. Streams hold addresses as
-    /// bits, in the format of the tables.
+    /// Starts the program, which creates and fills the table. Returns `None` if DPDK or a compiler is absent.
+    /// Streams hold addresses as numbers, in the format of the tables.
     pub fn start(
         family: Family,
         table: &[Prefix],
@@ -64,7 +64,7 @@ impl Fib {
         let before = resident(peer.pid());
         peer.ask("build")?;
         let memory = resident(peer.pid()).saturating_sub(before);
-        // Binding needs root; without it both sides are equally noisy.
+        // Binding to a processor needs root. Without it, both sides are equally noisy.
         let _ = dedicate(nix::unistd::Pid::from_raw(peer.pid().cast_signed()), processor);
         Ok(Some(Self { peer, family, memory, _files: files }))
     }
@@ -85,8 +85,8 @@ impl Fib {
         best.map(|(_, way)| way).ok_or_else(none)
     }
 
-    /// Looks up a stream. Returns the nanoseconds per lookup, and the sum of the found route numbers, which
-    /// start at 1. Returns `None` if this machine doesn't support the function.
+    /// Looks up a stream of addresses. Returns the nanoseconds per lookup, and the sum of the found route
+    /// numbers, which start at 1. Returns `None` if this machine doesn't support the lookup function.
     pub fn look_up(&mut self, stream: usize, way: Way) -> Result<Option<(f64, u64)>, BenchError> {
         let line = format!("lookup {stream} {} {}", way.function, way.batch);
         match self.peer.ask_numbers(&line)?.as_deref() {
@@ -96,7 +96,7 @@ impl Fib {
         }
     }
 
-    /// Removes and adds again a number of prefixes; returns the seconds.
+    /// Removes `count` prefixes and adds them again; returns the seconds that this took.
     pub fn update(&mut self, count: usize) -> Result<f64, BenchError> {
         let time = self.peer.ask_number(&format!("update {count}"))?;
         Ok(time as f64 / 1e9)

@@ -10,12 +10,12 @@ use super::tables::{Prefix, ROUTES, net};
 use crate::BenchError;
 use crate::family::Family;
 
-/// Addresses per call, as in a worker's batch.
+/// Number of addresses per lookup call, as in a worker's batch.
 const BATCH: usize = 256;
-/// Number of updates per grace period without a reader.
+/// Number of updates per grace period, if no reader runs.
 const EPOCH: usize = 1000;
 
-/// Addresses to look up one after the other.
+/// Stream of addresses to look up.
 pub(super) enum Addresses {
     V4(Vec<Ipv4Addr>),
     V6(Vec<Ipv6Addr>),
@@ -79,7 +79,7 @@ fn sum<A>(addresses: &[A], look_up: impl Fn(&[A], &mut [Option<RouteIndex>])) ->
     sum
 }
 
-/// Millrace's route table.
+/// Millrace's route table, with the routes to which its prefixes lead.
 pub(super) struct Ours {
     pub fib: SharedFib,
     family: Family,
@@ -110,7 +110,7 @@ impl Ours {
         self.fib.remove(net(self.family, prefix.bits, prefix.length));
     }
 
-    /// Removes and adds again `count` prefixes of the table; returns the duration.
+    /// Removes `count` prefixes of the table and adds them again; returns the duration.
     pub fn update(&mut self, table: &[Prefix], count: usize) -> Result<Duration, BenchError> {
         let start = Instant::now();
         for (number, prefix) in table.iter().step_by(table.len() / count).take(count).enumerate() {
@@ -124,8 +124,8 @@ impl Ours {
         Ok(start.elapsed())
     }
 
-    /// Adds and removes new prefixes of `length` bits, spread over the table. Returns the duration of the
-    /// slowest single change.
+    /// Adds and removes new prefixes of `length` bits, which are spread over the table. Returns the duration
+    /// of the slowest single change.
     pub fn slowest(&mut self, table: &[Prefix], length: u8) -> Result<Duration, BenchError> {
         let mut slowest = Duration::ZERO;
         for prefix in table.iter().step_by((table.len() / 20).max(1)) {

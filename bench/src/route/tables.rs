@@ -1,5 +1,5 @@
-//! Route tables of the Internet's size, generated from the distribution of its prefix lengths, and addresses
-//! to look up.
+//! Route tables of the Internet's size, and addresses to look up. The tables are generated from the
+//! Internet's distribution of prefix lengths.
 
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -9,18 +9,18 @@ use millrace_testkit::Random;
 
 use crate::family::Family;
 
-/// Prefix of a table. An address of either family is stored in the leading bits of a number.
+/// Prefix of a table. Its address, IPv4 or IPv6, is in the leading bits of a number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Prefix {
     pub bits: u128,
     pub length: u8,
-    /// Number of the route, below [`ROUTES`].
+    /// Number of the prefix's route, below [`ROUTES`].
     pub route: u32,
 }
 
-/// Number of different routes in a table, as many as a large router has neighbours.
+/// Number of different routes in a table: about as many as a large router has neighbours.
 pub(super) const ROUTES: u32 = 256;
-/// Number of addresses in a stream; they don't fit into a cache.
+/// Number of addresses in a stream: too many for a cache.
 pub(super) const ADDRESSES: usize = 1 << 20;
 
 /// Converts bits and length to an [`IpNet`].
@@ -47,7 +47,7 @@ fn below(random: &mut Random, end: usize) -> usize {
     ((u128::from(random.bits()) * end as u128) >> 64) as usize
 }
 
-/// Appends random bits to the first `length` bits of `bits`.
+/// Keeps the first `length` bits of `bits`, and sets the others at random.
 fn inside(random: &mut Random, bits: u128, length: u8) -> u128 {
     let any = u128::from(random.bits()) << 64 | u128::from(random.bits());
     bits | any & !mask(length)
@@ -58,8 +58,8 @@ fn mask(length: u8) -> u128 {
     u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0)
 }
 
-/// Number of prefixes per length in the former classes A, B and C: 1,076,801 in all, as counted for DPDK's
-/// LPM test (app/test/test_lpm_perf.c).
+/// Number of IPv4 prefixes by length, in each of the former classes A, B and C. There are 1,076,801 in all,
+/// as counted for DPDK's LPM test (app/test/test_lpm_perf.c).
 const LENGTHS4: [(u8, [usize; 3]); 29] = [
     (3, [1, 0, 0]),
     (5, [2, 1, 0]),
@@ -95,11 +95,12 @@ const SUM4: usize = 1_076_801;
 /// First address and prefix length of each class. Class A includes network 0, which real tables lack.
 const CLASSES: [(u128, u8); 3] = [(0, 1), (0x8 << 124, 2), (0xc << 124, 3)];
 
-/// Prefix lengths of allocations by registries to providers, per mille of the IPv6 prefixes; no other prefix
-/// contains them.
+/// Lengths of the prefixes that registries allocate to providers, and their share of all IPv6 prefixes in per
+/// mille. No other prefix contains them.
 const PROVIDERS6: [(u8, usize); 8] =
     [(20, 1), (24, 1), (26, 1), (28, 1), (29, 23), (30, 3), (31, 2), (32, 120)];
-/// Prefix lengths of the parts of allocations that are announced separately, per mille of the IPv6 prefixes.
+/// Lengths of the prefixes inside allocations that are announced separately, and their share of all IPv6
+/// prefixes in per mille.
 const PIECES6: [(u8, usize); 19] = [
     (33, 9),
     (34, 8),
@@ -121,7 +122,7 @@ const PIECES6: [(u8, usize); 19] = [
     (64, 8),
     (128, 2),
 ];
-/// Address ranges of the registries.
+/// IPv6 address ranges of the registries.
 const REGISTRIES6: [(u128, u8); 6] = [
     (0x2001 << 112, 16),
     (0x2400 << 112, 12),
@@ -151,8 +152,8 @@ impl Made {
     fn ipv4(&mut self, count: usize) {
         for (length, classes) in LENGTHS4 {
             for ((class, class_length), wanted) in CLASSES.into_iter().zip(classes) {
-                // The counts come from a router with several tables, and exceed the number of existing 16-bit
-                // prefixes.
+                // Take at most three quarters of the existing prefixes. The counts come from a router with
+                // several tables, and exceed the number of existing 16-bit prefixes.
                 let room = 1usize << length.saturating_sub(class_length).min(30);
                 let wanted = (wanted * count / SUM4).min(room * 3 / 4);
                 let end = self.prefixes.len() + wanted;
@@ -181,10 +182,11 @@ impl Made {
         let mut providers: Vec<_> = self.prefixes.iter().map(|prefix| (prefix.bits, prefix.length)).collect();
         self.random.shuffle(&mut providers);
         for (length, per_mille) in PIECES6 {
-            // One more than the share lets the last length reach the count.
+            // The shares of both tables add up to 1,000 per mille, so the last length ends near `count`, and
+            // never above.
             let end = (self.prefixes.len() + per_mille * count / 1000).min(count);
             while self.prefixes.len() < end {
-                // Few providers announce many parts.
+                // The third power favours few providers, which announce many of these prefixes.
                 let which = self.random.fraction().powi(3) * providers.len() as f64;
                 let (bits, provider_length) = providers[which as usize];
                 let bits = inside(&mut self.random, bits, provider_length);
@@ -204,8 +206,8 @@ pub(super) fn random(table: &[Prefix], count: usize) -> Vec<u128> {
     (0..count).map(|_| one()).collect()
 }
 
-/// Returns one address per prefix, repeated by Zipf's law: the n-th most frequent is n times rarer than the
-/// first.
+/// Returns one address per prefix, repeated by Zipf's law: the n-th most frequent address is n times rarer
+/// than the most frequent one.
 pub(super) fn zipf(table: &[Prefix]) -> Vec<u128> {
     let mut sum = 0.0;
     let sums: Vec<f64> = (1..=table.len()).map(|rank| (sum += 1.0 / rank as f64, sum).1).collect();

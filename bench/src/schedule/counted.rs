@@ -1,4 +1,4 @@
-//! Link schedulers for instruction counts.
+//! Link schedulers whose instructions are counted.
 
 use millrace_schedule::{FqCodelSettings, NodeKind, Share};
 
@@ -8,13 +8,13 @@ use super::{
 use crate::BenchError;
 use crate::counters::Meter;
 
-/// Leaves of H-FSC.
+/// Number of leaves in the H-FSC tree.
 const LEAVES: u32 = 1000;
 
-/// Scheduler of the packets.
+/// Scheduler that the packets pass.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Scheduler {
-    /// Loop without a scheduler.
+    /// None: only the loop around a scheduler.
     None,
     Fifo,
     Priority,

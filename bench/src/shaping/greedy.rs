@@ -1,4 +1,4 @@
-//! Flows that each send more than their share of the link.
+//! Greedy flows, each of which sends more than its share of the link.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -12,19 +12,19 @@ use crate::BenchError;
 use crate::testbed::network::{Network, RECEIVER};
 use crate::testbed::process::dedicate;
 
-/// Port of the first flow; the other flows use the following ports.
+/// UDP or TCP port of the first flow. The other flows use the following ports.
 pub(super) const FIRST_PORT: u16 = 9000;
 const FLOWS: u16 = 3;
 /// Payload bytes of a packet: the maximum for an Ethernet frame.
 const PAYLOAD: usize = 1472;
-/// Sending rate as a multiple of the link rate. `ORDER` distributes eight packets over the flows, by shares
-/// of 1, 2 and 5.
+/// Total sending rate as a multiple of the link rate. `ORDER` distributes eight packets over the flows, by
+/// their shares of 1, 2 and 5.
 const EXCESS: f64 = 1.4;
 const ORDER: [u16; 8] = [2, 1, 2, 0, 2, 1, 2, 2];
-/// Sleep of the sender between bursts.
+/// Time that the sender sleeps between two bursts.
 const INTERVAL: Duration = Duration::from_micros(300);
 const BURST: u64 = 64;
-/// Timeout of a connection, after which its thread checks whether to end.
+/// Read timeout of a connection. After a timeout, the thread checks whether to end.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Transport protocol of the flows.
@@ -45,7 +45,7 @@ impl Greedy {
     }
 }
 
-/// Runs `work` while all flows together send more than a link of `link` Mb/s carries.
+/// Runs `work` while the flows together send more than the link's rate of `link` Mb/s.
 pub(super) fn while_greedy<T>(
     network: &Network,
     greedy: Greedy,
@@ -61,7 +61,7 @@ pub(super) fn while_greedy<T>(
     }
 }
 
-/// Runs `work` while one UDP flow sends more than a link of `link` Mb/s carries.
+/// Runs `work` while one UDP flow sends more than the link's rate of `link` Mb/s.
 pub(super) fn while_one_floods<T>(
     network: &Network,
     link: u32,
@@ -71,7 +71,7 @@ pub(super) fn while_one_floods<T>(
     while_flooded(network, link, &[FIRST_PORT], work)
 }
 
-/// Opens sockets that receive packets but are never read.
+/// Opens a socket per flow. The sockets receive packets, but nobody reads them.
 fn unread(network: &Network) -> Result<Vec<UdpSocket>, BenchError> {
     let bind = |port: u16| UdpSocket::bind((RECEIVER, port));
     network.s.within(|| ports().map(bind).collect::<Result<_, _>>())?.map_err(socket)
@@ -85,7 +85,8 @@ fn ports() -> impl Iterator<Item = u16> {
     FIRST_PORT..FIRST_PORT + FLOWS
 }
 
-/// Runs `work` while UDP packets exceed a link of `link` Mb/s, sent to the given ports in rotation.
+/// Runs `work` while UDP packets exceed the link's rate of `link` Mb/s. They go to the given ports in
+/// rotation.
 pub(super) fn while_flooded<T>(
     network: &Network,
     link: u32,
@@ -104,7 +105,7 @@ pub(super) fn while_flooded<T>(
                 sent = sent.max(due.saturating_sub(BURST));
                 for packet in sent..due {
                     let port = to[packet as usize % to.len()];
-                    // A packet that can't be sent now would only be dropped by the router.
+                    // Ignore errors: a packet that can't be sent now would only be dropped at the router.
                     let _ = sender.send_to(&[0; PAYLOAD], (RECEIVER, port));
                 }
                 sent = due;
@@ -119,7 +120,7 @@ pub(super) fn while_flooded<T>(
 
 /// Binds the calling thread to the processor of senders and receivers.
 fn at_ends() {
-    // If the binding is refused, the figures are noisier.
+    // Without permission to bind, the figures are only noisier.
     let _ = dedicate(Pid::from_raw(0), ENDS);
 }
 
@@ -143,7 +144,7 @@ fn while_transferred<T>(
     std::thread::scope(|scope| {
         for mut stream in &senders {
             let done = &done;
-            // Errors come from the timeout or the end of the connection.
+            // Ignore errors: they come from the timeout, or from the end of the connection.
             scope.spawn(move || {
                 at_ends();
                 while !done.load(Ordering::Relaxed) {

@@ -1,4 +1,5 @@
-//! `shaping`: rates and shares of a port's scheduler on the wire, compared with the kernel's.
+//! `shaping`: rates and shares of a port's scheduler, measured on the wire and compared with the kernel's
+//! qdiscs.
 
 mod bursts;
 mod greedy;
@@ -11,12 +12,12 @@ use crate::testbed::process::{Processor, is_installed};
 use crate::testbed::router::Router;
 use crate::{BenchError, Measurement, Options};
 
-/// Processor of senders and receivers, on which the kernel also shapes.
+/// Processor of senders and receivers. The kernel's qdiscs also run there.
 const ENDS: Processor = 0;
-/// Processor of the router. If senders preempted the worker, it might not catch up.
+/// Processor of the router. On the senders' processor, the worker could fall behind.
 const ROUTER: Processor = 1;
 
-/// Runs all cases.
+/// Runs all cases of the benchmark `shaping`.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     if std::thread::available_parallelism().map_or(1, usize::from) <= ROUTER {
         return Err(BenchError::measurement("shaping", "this benchmark needs two processors"));
@@ -32,11 +33,11 @@ pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchEr
     Ok(results)
 }
 
-/// Queue discipline of the kernel on the router's second device. Dropping it removes the discipline.
+/// Kernel qdisc on the router's second device. Dropping it removes the qdisc.
 struct Discipline<'n>(&'n Network);
 
 impl<'n> Discipline<'n> {
-    /// Sets up the discipline with lines of `tc` for the device.
+    /// Sets up the qdisc by `tc` commands for the device.
     fn set(network: &'n Network, lines: &[String]) -> Result<Self, BenchError> {
         let discipline = Self(network);
         for line in lines {
@@ -48,13 +49,13 @@ impl<'n> Discipline<'n> {
 
 impl Drop for Discipline<'_> {
     fn drop(&mut self) {
-        // The discipline is absent if its setup failed.
+        // Ignore errors: after a failed setup there is no qdisc.
         let _ = self.0.r.shell("tc qdisc del dev r2 root");
     }
 }
 
-/// Returns lines of `tc` for a hierarchical token bucket on Ethernet. Class 1 has the given rate; `default`
-/// is the class of other packets.
+/// Returns `tc` commands for HTB on Ethernet. Class 1 has the given rate; `default` is the class of packets
+/// without a filter.
 fn htb(megabits: u32, default: u32) -> Vec<String> {
     vec![
         format!("qdisc add dev r2 root handle 1: htb default {default}"),
@@ -64,7 +65,7 @@ fn htb(megabits: u32, default: u32) -> Vec<String> {
     ]
 }
 
-/// Shaper of the link's rate.
+/// Shaper that limits the link's rate: Millrace's, or a qdisc of the kernel.
 #[derive(Clone, Copy, PartialEq)]
 enum Shaper {
     Millrace,
@@ -72,7 +73,7 @@ enum Shaper {
     Tbf,
 }
 
-/// Runs `work` while the port to the second host sends at a rate in megabits per second.
+/// Runs `work` while a shaper limits the port to the second host to a rate in Mb/s.
 fn shaped<T>(
     network: &Network,
     options: &Options<'_>,
@@ -90,7 +91,7 @@ fn shaped<T>(
         }
         Shaper::Htb => discipline = Some(Discipline::set(network, &htb(megabits, 1))?),
         Shaper::Tbf => {
-            // Burst that a late worker may catch up: 200 us, or two packets.
+            // Burst that a late sender may catch up: 200 us at the rate, but at least two packets.
             let burst = (megabits * 25).max(3076);
             let line = format!(
                 "qdisc add dev r2 root tbf rate {megabits}mbit burst {burst} latency 200ms overhead 24 mpu 84"

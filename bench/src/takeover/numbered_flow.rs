@@ -1,4 +1,4 @@
-//! Flow of numbered packets at a steady pace, with the arrival time of each.
+//! Flow of numbered packets at a steady pace. Records the arrival time of each packet.
 
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
@@ -15,37 +15,37 @@ use crate::testbed::network::Namespace;
 /// Interval between two packets: 10,000 packets per second.
 pub(super) const INTERVAL: Duration = Duration::from_micros(100);
 const PORT: u16 = 7000;
-/// Timeout of the receiver, after which it checks whether to stop.
+/// Read timeout of the receiver. After a timeout, it checks whether to end.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Arrived packet.
+/// Packet that has arrived, by number and time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
-    /// Packet number: packets are numbered in sending order, from 0.
+    /// Number of the packet, in sending order from 0.
     pub number: u64,
     /// Time at which the packet was read from the socket.
     pub at: Instant,
 }
 
-/// Interruption of a flow.
+/// Interruption of a flow: its length, and the lost packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Interruption {
-    /// Longest time without an arrival minus the interval, or the longest run of lost packets times the
-    /// interval, whichever is longer.
+    /// Length of the interruption. It is the longest time without an arrival, minus the interval between
+    /// packets. If the longest run of lost packets takes longer at that interval, its time counts.
     pub gap: Duration,
-    /// Lost packets.
+    /// Number of lost packets.
     pub lost: u64,
 }
 
 impl Interruption {
-    /// Evaluates the packets that arrived between two times.
+    /// Returns the interruption of a flow between two times, from its arrivals.
     pub fn between(arrivals: &[Arrival], from: Instant, to: Instant) -> Self {
         let within = |arrival: &&Arrival| arrival.at >= from && arrival.at <= to;
         let inside: Vec<Arrival> = arrivals.iter().filter(within).copied().collect();
         let (Some(first), Some(last)) = (inside.first(), inside.last()) else {
             return Self { gap: to - from, lost: packets(to - from) };
         };
-        // Silence at the ends counts, too.
+        // Times without arrivals at the begin and the end count, too.
         let ends = (first.at - from).max(to - last.at);
         let silence =
             inside.windows(2).map(|pair| pair[1].at - pair[0].at).max().unwrap_or_default().max(ends);
@@ -58,8 +58,8 @@ impl Interruption {
     }
 }
 
-/// Returns the arrivals per second between two times, for intervals of 10 ms. Each point is the middle of an
-/// interval in seconds since `zero`, and its rate.
+/// Returns the arrival rate between two times, for intervals of 10 ms. Each point has the middle of the
+/// interval in seconds since `zero`, and packets per second.
 pub(super) fn arrival_rate(
     arrivals: &[Arrival],
     (from, to): (Instant, Instant),
@@ -94,7 +94,7 @@ pub(super) struct NumberedFlow {
 }
 
 impl NumberedFlow {
-    /// Starts to send from one host to an address of another.
+    /// Starts a flow from the host `from` to the `address` of the host `to`.
     pub fn start(from: &Namespace, to: &Namespace, address: Ipv4Addr) -> Result<Self, BenchError> {
         let mut flow = Self { stop: Arc::default(), sent: Arc::default(), threads: Vec::new() };
         let target = SocketAddrV4::new(address, PORT);
@@ -135,23 +135,23 @@ impl Drop for NumberedFlow {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // The error that led to this drop is reported instead.
+            // Ignore the thread's error: the error that caused this drop is reported instead.
             let _ = thread.join();
         }
     }
 }
 
-/// Sends a packet at each multiple of the interval. After a delay, it sends the missed packets at once.
+/// Sends a packet at each multiple of the interval. After a delay, sends the missed packets at once.
 fn send(target: SocketAddrV4, stop: &AtomicBool, sent: &AtomicU64) -> io::Result<()> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
-    // The default timer slack makes a sleep 50 µs longer than requested.
+    // With the default timer slack, a sleep takes 50 µs longer than requested.
     let _ = nix::sys::prctl::set_timerslack(1);
     let (start, mut number) = (Instant::now(), 0u64);
     while !stop.load(Ordering::Relaxed) {
         let due = packets(start.elapsed());
         while number <= due {
             match socket.send_to(&number.to_be_bytes(), target) {
-                // A starting or stopping router may answer with an error, which counts as a lost packet.
+                // While the router starts or stops, sending may fail. The packet then counts as lost.
                 Ok(_) => {}
                 Err(error) if is_passing(&error) => {}
                 Err(error) => return Err(error),
@@ -191,8 +191,8 @@ fn receive(socket: &UdpSocket, stop: &AtomicBool) -> io::Result<Vec<Arrival>> {
 mod tests {
     use super::*;
 
-    /// Returns the arrivals of a steady flow, each `late` microseconds late, without the packets for which
-    /// `lost` is true.
+    /// Returns the arrivals of a steady flow. Packet n is `late(n)` microseconds late; it is missing if
+    /// `lost(n)` is true.
     fn flow(start: Instant, lost: impl Fn(u64) -> bool, late: impl Fn(u64) -> u64) -> Vec<Arrival> {
         let at = |number: u64| start + INTERVAL * number as u32 + Duration::from_micros(late(number));
         (0..1000).filter(|number| !lost(*number)).map(|number| Arrival { number, at: at(number) }).collect()

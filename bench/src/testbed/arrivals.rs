@@ -1,6 +1,7 @@
-//! Rate of packets that arrive at a device, for benchmarks on veth.
+//! Rate of packets that arrive at a veth device.
 //!
-//! One processor generates the frames and, on veth, also runs the XDP programs. The other runs the worker.
+//! One processor generates the frames; on veth, it also runs the XDP programs. The other processor runs the
+//! worker.
 
 use std::time::{Duration, Instant};
 
@@ -17,12 +18,12 @@ use crate::testbed::router::Router;
 pub(crate) const GENERATOR_PROCESSOR: Processor = 0;
 /// Processor of the router's threads.
 pub(crate) const WORKER: Processor = 1;
-/// Duration of the traffic before counting starts.
+/// Duration of the traffic before counting begins.
 pub(crate) const WARM_UP: Duration = Duration::from_millis(500);
 pub(crate) const COUNTED: Duration = Duration::from_secs(1);
-/// Frames that the sender generates per call.
+/// Number of frames that the sender generates per call.
 pub(crate) const FRAMES_OF_A_CALL: u32 = 4096;
-/// Time limit for the offload of the flows.
+/// Time limit until the flows are offloaded.
 const GOING_DOWN: Duration = Duration::from_secs(30);
 const GOING_DOWN_RATE: u64 = 200_000;
 
@@ -59,7 +60,7 @@ pub(crate) fn count_for(namespace: &Namespace, device: &str, time: Duration) -> 
     }
 }
 
-/// Sends traffic until the wanted number of flows is offloaded.
+/// Sends traffic of `all` flows until at least `wanted` of them are offloaded.
 pub(crate) fn go_down(router: &Router, load: &Load, wanted: u64, all: u64) -> Result<(), BenchError> {
     load.set_rate(GOING_DOWN_RATE);
     let mut there = 0;

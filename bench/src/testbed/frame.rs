@@ -6,8 +6,8 @@ use millrace_wire::checksum::Sum;
 
 use super::network::{GENERATOR, GENERATOR_MAC, GENERATOR6, ROUTER_MAC};
 
-/// Length in bytes of the shortest Ethernet frame in memory. The frame check sequence is never in memory; on
-/// the wire, the frame has 64 bytes.
+/// Length of the shortest Ethernet frame in memory, in bytes. The frame check sequence is only on the wire,
+/// where the frame has 64 bytes.
 pub(crate) const SHORTEST: usize = 60;
 
 /// UDP packet in an Ethernet frame, padded to the shortest length.
@@ -50,7 +50,7 @@ impl UdpFrame {
         [ethernet, packet].concat()
     }
 
-    /// Returns the bytes of the frame with another TTL; IPv4 only.
+    /// Returns the bytes of the frame with the given TTL; IPv4 only.
     pub fn with_ttl(&self, ttl: u8) -> Vec<u8> {
         let mut frame = self.bytes();
         frame[14 + 8] = ttl;
@@ -73,7 +73,7 @@ impl UdpFrame {
     }
 
     fn ipv6(&self, source: [u8; 16], destination: [u8; 16], length: usize) -> Vec<u8> {
-        // The packet has room for at least a UDP header and a few bytes.
+        // The frame has room for at least a UDP header and a few bytes of data.
         let udp_length = length.saturating_sub(14 + 40).max(16);
         let [high, low] = (udp_length as u16).to_be_bytes();
         let mut header = vec![0x60, 0, 0, 0, high, low, 17, 64];

@@ -17,7 +17,7 @@ pub(crate) fn server(network: &Network, processor: Option<Processor>) -> Result<
         None => Ok(server.output().contains("listening")),
     })?;
     if !listening {
-        // Some versions buffer their output until they end.
+        // Some versions print "listening" only when they end, so wait a while instead.
         pause(Duration::from_millis(300))?;
     }
     Ok(server)

@@ -13,12 +13,13 @@ use crate::BenchError;
 use crate::testbed::network::Network;
 use crate::testbed::process::{Processor, dedicate};
 
-/// Frames per batch handed to the kernel. Larger batches cost less, but their bursts overrun a socket's ring.
+/// Number of frames per batch handed to the kernel. Larger batches cost less, but their bursts overrun a
+/// socket's ring.
 const BATCH: u32 = 64;
-/// Delay beyond which the sender skips missed batches instead of catching up in a burst.
+/// Delay from which the sender skips missed batches. With a shorter delay, it catches up in a burst.
 const LATEST: Duration = Duration::from_millis(1);
 
-/// Rate without a limit: full speed.
+/// Rate of a sender at full speed.
 pub(crate) const UNLIMITED: u64 = u64::MAX;
 
 /// Thread that sends frames from `g` through the router to the sink. Dropping this value ends the thread.
@@ -30,20 +31,19 @@ pub(crate) struct Load {
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// Frames per second; 0 pauses the sender.
+    /// Sending rate in frames per second; 0 pauses the sender.
     rate: AtomicU64,
-    /// Frames per call; ignored if it is below the size of a batch.
+    /// Number of frames per call. Ignored if it is below [`BATCH`].
     run: AtomicU32,
     /// Number of generated frames.
     sent: AtomicU64,
-    /// Total time of the generating calls in nanoseconds.
+    /// Total time of the calls that generate frames, in nanoseconds.
     busy: AtomicU64,
     stop: AtomicBool,
 }
 
 impl Load {
-    /// Starts the thread with the given frames, sent in rotation, and the given flows of each frame. The thread
-    /// is paused at first.
+    /// Starts the sending thread, paused at first. It sends `frames` in rotation, each with the given flows.
     pub fn of(
         network: &Network,
         processor: Processor,
@@ -62,9 +62,9 @@ impl Load {
         self.shared.rate.store(rate, Ordering::Relaxed);
     }
 
-    /// Sets the number of frames generated per call. The frames still leave in batches, without a pause in
-    /// between. A call has a fixed cost of 30 to 60 frames, which would dominate the sender's time with one
-    /// batch per call.
+    /// Sets the number of frames generated per call. The frames still leave in batches, without a pause
+    /// between batches. A call has a fixed cost of 30 to 60 frames. With one batch per call, this cost would
+    /// dominate the sender's time.
     pub fn set_run(&self, frames: u32) {
         self.shared.run.store(frames, Ordering::Relaxed);
     }
@@ -74,8 +74,8 @@ impl Load {
         self.shared.sent.load(Ordering::Relaxed)
     }
 
-    /// Returns the total time of the generating calls. It includes other work on the sender's processor
-    /// during the calls.
+    /// Returns the total time of the calls that generate frames. It includes other work on the sender's
+    /// processor during the calls.
     pub fn busy(&self) -> Duration {
         Duration::from_nanos(self.shared.busy.load(Ordering::Relaxed))
     }
@@ -95,7 +95,7 @@ impl Drop for Load {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // The caller did not check for this error, so it is ignored.
+            // Ignore the thread's error: the owner did not call `check`.
             let _ = thread.join();
         }
     }
@@ -133,11 +133,11 @@ fn send(
     Ok(())
 }
 
-/// Due time of the next call at a given rate.
+/// Clock of a sender: computes when the next call is due at a given rate.
 #[derive(Debug)]
 struct Pace {
     rate: u64,
-    /// Frames per call.
+    /// Number of frames per call.
     run: u32,
     interval: Duration,
     next: Instant,
@@ -152,7 +152,7 @@ impl Pace {
         Self { rate, run, interval, next: now }
     }
 
-    /// Whether a call is due. If so, the due time moves to the next call.
+    /// Whether a call is due at `now`. If so, the due time advances to the next call.
     fn is_due(&mut self, now: Instant) -> bool {
         if now < self.next {
             return false;

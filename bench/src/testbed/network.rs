@@ -45,7 +45,7 @@ pub(crate) const GENERATOR_MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
 /// MAC address of `r1`.
 pub(crate) const ROUTER_MAC: [u8; 6] = [2, 0, 0, 0, 1, 2];
 
-/// Options that give a device one queue, so that a single socket receives every packet.
+/// Options for a device with one queue: a single socket then receives all packets.
 const QUEUES: &str = "numrxqueues 1 numtxqueues 1";
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -62,7 +62,7 @@ impl Namespace {
         Ok(Self { name })
     }
 
-    /// Returns the name in `ip netns`.
+    /// Returns the name of the namespace, as in `ip netns`.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -89,7 +89,7 @@ impl Namespace {
         Ok(self.carried(device)?.1)
     }
 
-    /// Returns the bytes and packets that a device has received.
+    /// Returns the numbers of bytes and packets that a device has received.
     pub fn carried(&self, device: &str) -> Result<(u64, u64), BenchError> {
         let table = self.read("/proc/thread-self/net/dev")?;
         let column = |number| column(&table, device, number);
@@ -108,7 +108,7 @@ impl Namespace {
         self.within(|| fs::read_to_string(path))?.map_err(BenchError::system(format!("read {path}")))
     }
 
-    /// Runs a shell command, in which `/sys` shows the namespace's devices.
+    /// Runs a shell command in the namespace. `/sys` shows the namespace's devices to the command.
     pub fn shell(&self, text: &str) -> Result<String, BenchError> {
         run("ip", &["netns", "exec", &self.name, "sh", "-c", text])
     }
@@ -145,7 +145,7 @@ fn forwarded(table: &str) -> Option<u64> {
     lines.next()?.split_ascii_whitespace().nth(column)?.parse().ok()
 }
 
-/// Two hosts and a router between them.
+/// Test network: two hosts and a router between them.
 #[derive(Debug)]
 pub(crate) struct Network {
     /// Sending host.
@@ -177,7 +177,7 @@ impl Network {
         ))
     }
 
-    /// Adds a second link between the router's `r3` and the receiving host's `s1`. Only the router's kernel
+    /// Adds a second link, from the router's `r3` to the receiving host's `s1`. Only the router's kernel
     /// sends on this link.
     pub fn connect_beside(&self) -> Result<(), BenchError> {
         self.s.ip(&format!(
@@ -220,7 +220,8 @@ impl Network {
     }
 }
 
-/// Whether tests that build namespaces are skipped here; prints the reason. In CI a skip is a failure.
+/// Whether tests that create namespaces must be skipped here; prints the reason. With CI=true, a skip is a
+/// failure.
 #[cfg(test)]
 pub(crate) fn is_skipped() -> bool {
     let skipped = !nix::unistd::geteuid().is_root();

@@ -1,4 +1,4 @@
-//! Programs of a measurement. Each runs in a namespace, may be bound to a processor, and is ended with the
+//! Programs of a measurement. Each runs in a namespace, and may be bound to a processor. It ends with the
 //! measurement.
 
 use std::ffi::{CStr, OsStr};
@@ -26,8 +26,8 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Processor number.
 pub(crate) type Processor = usize;
 
-/// Returns a command that runs inside a namespace, given by its open file. With `processor`, the command runs
-/// only on that processor and with the highest priority there.
+/// Returns a command that runs in a namespace, given by its open file. With `processor`, the command runs
+/// only on that processor, with the highest priority there.
 pub(crate) fn command(
     namespace: File,
     program: &str,
@@ -36,11 +36,11 @@ pub(crate) fn command(
     let processors = processor.map(processor_set).transpose()?;
     let mut command = Command::new(program);
     let prepare = move || -> io::Result<()> {
-        // A separate session also protects the program from the benchmark's Ctrl-C, which would end it during
-        // the cleanup.
+        // A session of its own also keeps Ctrl-C from the program. Otherwise Ctrl-C would end it before the
+        // cleanup.
         take_precedence_as_session();
         setns(&namespace, CloneFlags::CLONE_NEWNET)?;
-        // The program dies with the benchmark, even if the benchmark is killed.
+        // The kernel kills the program when the benchmark dies.
         nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
         if let Some(processors) = &processors {
             sched_setaffinity(Pid::from_raw(0), processors)?;
@@ -48,7 +48,8 @@ pub(crate) fn command(
         }
         Ok(())
     };
-    // SAFETY: between fork and exec only system calls are made: no memory is allocated and no lock is taken.
+    // SAFETY: between fork and exec, `prepare` makes only system calls. It allocates no memory and takes no
+    // lock.
     unsafe { command.pre_exec(prepare) };
     Ok(command)
 }
@@ -60,7 +61,7 @@ const PRIORITY: i32 = 50;
 pub(crate) fn prefer(thread: i32, is_preferred: bool) -> Result<(), BenchError> {
     let (policy, priority) = if is_preferred { (libc::SCHED_FIFO, PRIORITY) } else { (libc::SCHED_OTHER, 0) };
     let parameters = libc::sched_param { sched_priority: priority };
-    // SAFETY: the kernel reads the parameters only during the call.
+    // SAFETY: the kernel reads `parameters` only during the call.
     match unsafe { libc::sched_setscheduler(thread, policy, &raw const parameters) } {
         0 => Ok(()),
         _ => Err(BenchError::system("give a thread a priority")(std::io::Error::last_os_error())),
@@ -81,7 +82,7 @@ pub(crate) fn on_processor<T: Send>(
 ) -> Result<T, BenchError> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
-            // Binding needs root; without it the figures are noisier.
+            // Binding to a processor needs root. Without it, the figures are noisier.
             let _ = dedicate(Pid::from_raw(0), processor);
             work()
         });
@@ -89,21 +90,23 @@ pub(crate) fn on_processor<T: Send>(
     })
 }
 
-/// Priority file of a session's autogroup. The scheduler compares autogroups before the priorities in them.
+/// File with the priority of this session's autogroup. The scheduler compares autogroups first, then the
+/// priorities within them.
 const GROUP: &CStr = c"/proc/self/autogroup";
 
-/// Raises the calling process's session above others. It makes only system calls, so a newly forked child may
+/// Raises the priority of the calling process's session. Makes only system calls, so a newly forked child may
 /// call it.
 fn take_precedence_as_session() {
-    // The call fails only for the leader of a process group; a newly forked child is no leader.
+    // Ignore errors: the call fails only for the leader of a process group, which a newly forked child is
+    // not.
     let _ = nix::unistd::setsid();
-    // Kernels without autogroups have no such file: there the thread's priority suffices.
+    // A kernel without autogroups has no such file. There, the thread's priority suffices.
     if let Ok(file) = nix::fcntl::open(GROUP, OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty()) {
         let _ = nix::unistd::write(&file, b"-20");
     }
 }
 
-/// Guard that raises the benchmark's own session above others. Dropping it restores the earlier priority.
+/// Guard that raises the priority of the benchmark's own session. Dropping it restores the previous priority.
 #[derive(Debug)]
 pub(crate) struct SessionFirst {
     before: Option<String>,
@@ -114,7 +117,7 @@ impl SessionFirst {
         let path = OsStr::from_bytes(GROUP.to_bytes());
         let text = fs::read_to_string(path).ok();
         let before = text.and_then(|text| Some(text.trim().rsplit_once(' ')?.1.to_owned()));
-        // Without permission or autogroups, the measurement is only noisier.
+        // Without permission or autogroups, the figures are only noisier.
         let _ = fs::write(path, "-20");
         Self { before }
     }
@@ -128,9 +131,9 @@ impl Drop for SessionFirst {
     }
 }
 
-/// Gives a thread precedence over all threads of normal priority, so that other work disturbs it less.
+/// Raises the priority of a thread above all threads of normal priority, so that other work disturbs it less.
 fn take_precedence(thread: Pid) -> io::Result<()> {
-    // SAFETY: the call only sets a number that the scheduler reads.
+    // SAFETY: the call only sets a priority, and accesses no memory of this process.
     let answer = unsafe { libc::setpriority(libc::PRIO_PROCESS, thread.as_raw().cast_unsigned(), -20) };
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -141,7 +144,7 @@ fn processor_set(processor: Processor) -> Result<CpuSet, BenchError> {
     Ok(set)
 }
 
-/// Running program. Dropping it kills the program.
+/// Running program with its output. Dropping it kills the program.
 #[derive(Debug)]
 pub(crate) struct Running {
     child: Child,
@@ -157,7 +160,8 @@ impl Running {
             .map_err(BenchError::system("make a file in memory"))?;
         let output = File::from(output);
         let duplicate = || output.try_clone().map_err(BenchError::system("duplicate a descriptor"));
-        // The stdin pipe stays open as long as the child exists: some programs end with their input.
+        // Keep a pipe as standard input open while the program runs: some programs end at the end of their
+        // input.
         command.stdin(Stdio::piped()).stdout(duplicate()?).stderr(duplicate()?);
         let program = command.get_program().to_string_lossy().into_owned();
         let child = command.spawn().map_err(|source| BenchError::Program { program, source })?;
@@ -189,7 +193,8 @@ impl Running {
         BenchError::Command { command: self.name.clone(), said: format!("{what}: {last}") }
     }
 
-    /// Waits until the program has ended successfully, and returns its output.
+    /// Waits until the program has ended, for at most `patience`. Returns its output, or an error if it
+    /// failed.
     pub fn finish(mut self, patience: Duration) -> Result<String, BenchError> {
         match self.wait(patience)? {
             Some(status) if status.success() => Ok(self.output()),
@@ -214,7 +219,7 @@ impl Running {
         Ok(status)
     }
 
-    /// Waits until `ready` returns true; returns an error if the program ends before, or after `patience`.
+    /// Waits until `ready` returns true. Returns an error if the program ends first, or after `patience`.
     pub fn wait_ready(
         &mut self,
         patience: Duration,
@@ -236,7 +241,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both calls fail only after the process has ended and was waited for.
+        // Ignore errors: both calls fail only if the process was already waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -252,9 +257,10 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<String, BenchErro
     Running::start(Command::new(program).args(arguments))?.finish(GRACE * 4)
 }
 
-/// Parses the user and the kernel time of a process or thread from its `stat`, fields 14 and 15.
+/// Parses the user and the kernel time of a process or thread from the text of its file `stat`, fields 14 and
+/// 15.
 pub(crate) fn processor_times(stat: &str) -> Option<[Duration; 2]> {
-    // The name in parentheses may contain any character.
+    // Skip the process name, which is in parentheses and may contain any character.
     let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace().skip(11);
     let ticks = [fields.next()?.parse::<u64>().ok()?, fields.next()?.parse::<u64>().ok()?];
     let per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100);

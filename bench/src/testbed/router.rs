@@ -1,4 +1,4 @@
-//! The measured router, as a process.
+//! Process of the router that is measured.
 
 use std::fs::File;
 use std::io::Read;
@@ -15,7 +15,7 @@ use crate::BenchError;
 use crate::testbed::network::Network;
 use crate::testbed::process::{Processor, Running, command, run};
 
-/// Time limit until the router forwards. Adding 100,000 routes takes a while.
+/// Time limit until the router forwards. Adding 100,000 routes takes some seconds.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// `millrace run` on both ports of the router. Dropping it kills the process.
@@ -36,7 +36,8 @@ impl Router {
         Self::launch(command, binary, socket)
     }
 
-    /// Starts `command`, which runs a router, with a socket; waits until the router reports that it forwards.
+    /// Starts `command`, which runs a router with the given socket. Waits until the router reports that it
+    /// forwards.
     pub fn launch(mut command: Command, binary: &Path, socket: PathBuf) -> Result<Self, BenchError> {
         let socket = SocketFile(socket);
         let (ready, announce) =
@@ -70,19 +71,19 @@ impl Router {
         self.running.stop(Signal::SIGTERM).map(drop)
     }
 
-    /// Kills the router. The namespace's kernel is on its own from now on.
+    /// Kills the router. From now on, only the kernel forwards in the namespace.
     pub fn kill(self) -> Result<(), BenchError> {
         self.running.signal(Signal::SIGKILL)
     }
 }
 
-/// Socket file of a daemon. Dropping it removes the file, because a killed daemon leaves it behind.
+/// Socket file of a daemon. Dropping it removes the file, since a killed daemon leaves it behind.
 #[derive(Debug)]
 struct SocketFile(PathBuf);
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // A daemon that ended by itself has removed the file.
+        // Ignore errors: a daemon that ended normally has already removed the file.
         let _ = std::fs::remove_file(&self.0);
     }
 }

@@ -1,4 +1,4 @@
-//! Temporary directory.
+//! Temporary directory of a benchmark.
 
 use std::fs;
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Remaining files are in the system's folder for temporary files.
+        // Ignore errors: remaining files are in the system's directory for temporary files.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -1,4 +1,4 @@
-//! Far end that drops all arriving packets in an XDP program.
+//! Far end of a measurement: an XDP program drops all arriving packets.
 
 use millrace_offload::{FrameSink, OffloadError};
 

@@ -1,4 +1,4 @@
-//! TCP goodput through the router and through the kernel, with offloads off on all devices.
+//! TCP goodput through the router and through the kernel, with all device offloads off.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use crate::testbed::process::is_installed;
 use crate::testbed::router::Router;
 use crate::{BenchError, Measurement, Options};
 
-/// Pairs of runs, one through the router and one through the kernel.
+/// Number of pairs of runs: one through the router and one through the kernel each.
 const PAIRS: usize = 3;
-/// Seconds per transfer.
+/// Duration of a transfer in seconds.
 const SECONDS: u64 = 3;
 
 pub(super) fn measure(network: &Network, options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
@@ -46,7 +46,7 @@ fn transfer(network: &Network) -> Result<f64, BenchError> {
         .ok_or_else(|| BenchError::measurement("iperf3", "the report of iperf3 has no rate"))
 }
 
-/// Parses the received rate in Gbit/s.
+/// Parses the received rate from iperf3's report; returns Gbit/s.
 fn received_rate(report: &str) -> Option<f64> {
     let report: Value = serde_json::from_str(report).ok()?;
     Some(report.pointer("/end/sum_received/bits_per_second")?.as_f64()? / 1e9)

@@ -1,4 +1,4 @@
-//! `veth`: the router between two hosts on veth devices, beside DPDK's testpmd and the kernel.
+//! `veth`: the router between two hosts on veth devices, compared with DPDK's testpmd and with the kernel.
 
 mod forwarding;
 mod goodput;
@@ -9,7 +9,7 @@ use crate::testbed::network::Network;
 use crate::testbed::process::SessionFirst;
 use crate::{BenchError, Measurement, Options};
 
-/// Runs all cases.
+/// Runs all cases of the benchmark `veth`.
 pub(crate) fn run(options: &mut Options<'_>) -> Result<Vec<Measurement>, BenchError> {
     let network = Network::new()?;
     let _first = SessionFirst::begin();

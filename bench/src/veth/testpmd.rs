@@ -1,5 +1,5 @@
-//! DPDK's testpmd, which rewrites the MAC addresses and forwards through the same kind of sockets as
-//! Millrace.
+//! Peer: DPDK's testpmd. It rewrites the MAC addresses, and forwards through AF_XDP sockets, as Millrace
+//! does.
 
 use std::time::Duration;
 
@@ -10,24 +10,24 @@ use crate::BenchError;
 use crate::testbed::network::{GENERATOR_MAC, Network, SINK_MAC};
 use crate::testbed::process::{Processor, Running, command};
 
-/// Program of testpmd, from package dpdk-dev.
+/// Program file of testpmd, from the package dpdk-dev.
 pub(super) const PROGRAM: &str = "dpdk-testpmd";
 /// Time limit until testpmd forwards.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Maximum number of packets that arrive without a forwarder: the kernels' own neighbour and multicast
-/// packets.
+/// Number of packets at the far end up to which no forwarder is running: neighbour and multicast packets of
+/// the kernels.
 const STRAYS: u64 = 100;
 
-/// testpmd between `r1` and `r2`. Dropping it kills the process.
+/// Running testpmd, which forwards between `r1` and `r2`. Dropping it kills the process.
 #[derive(Debug)]
 pub(super) struct Testpmd {
     running: Running,
 }
 
 impl Testpmd {
-    /// Starts testpmd and waits until packets arrive at the far end; its output would come too late. Both
-    /// threads of testpmd are bound to `processor`, but one of them only waits.
+    /// Starts testpmd, and waits until packets arrive at the far end, since testpmd's output is delayed. Both
+    /// threads of testpmd are bound to `processor`; one of them only waits.
     pub fn start(network: &Network, processor: Processor) -> Result<Self, BenchError> {
         let mut command = command(network.r.open()?, PROGRAM, Some(processor))?;
         command.args(["--lcores", &format!("0@{processor},1@{processor}"), "--main-lcore", "0"]);

@@ -13,7 +13,7 @@ const GATES: [&str; 3] = ["security-in", "process", "monitor"];
 
 pub(super) type Unit = PluginControlUnit<Filter, CompiledExpression>;
 
-/// Returns a control unit with the gates and all bindings.
+/// Returns a plugin control unit with the gates and all bindings.
 pub(super) fn gates(family: Family, setup: Setup) -> Result<Unit, BenchError> {
     let mut unit = Unit::new();
     unit.add_plugin(std::sync::Arc::new(millrace_plugin_null::Null)).map_err(failed)?;
@@ -35,7 +35,7 @@ pub(super) fn gates(family: Family, setup: Setup) -> Result<Unit, BenchError> {
     for gate in GATES {
         unit.create_instance("null", gate, serde_json::Map::new()).map_err(failed)?;
         for filter in &filters {
-            // A generated set may contain a filter twice.
+            // Ignore errors: a generated set may contain a filter twice.
             let _ = bind(&mut unit, gate, filter, 0);
         }
     }
@@ -57,7 +57,7 @@ pub(super) fn of_established(family: Family) -> Result<Filter, BenchError> {
     filter.parse().map_err(failed)
 }
 
-/// Binds the instance of a gate.
+/// Binds the instance of a gate to a filter.
 pub(super) fn bind(
     unit: &mut Unit,
     gate: &str,

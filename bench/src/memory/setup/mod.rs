@@ -1,4 +1,4 @@
-//! Router between ports in memory, with routes and a neighbour, and its packets.
+//! Setup of a router with ports in memory, routes and a neighbour, and of its packets.
 
 mod asked;
 mod gates;
@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use super::traffic::{Distribution, Size};
 use crate::BenchError;
 
-/// Device and its port.
+/// Device in memory with its port: their numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
     pub device: DeviceId,
@@ -42,7 +42,7 @@ pub(crate) const OUT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 pub(crate) const MTU: u16 = 1500;
 /// Default number of routes.
 const ROUTES: u32 = 1000;
-/// Flows with interleaved packets.
+/// Number of flows whose packets are interleaved.
 pub(crate) const ABREAST: usize = 64;
 /// Advance of the virtual clock per iteration.
 const STEP: Duration = Duration::from_micros(10);
@@ -52,28 +52,29 @@ const STEP: Duration = Duration::from_micros(10);
 pub(crate) struct Setup {
     /// Gates of the router.
     pub gates: GatesSetup,
-    /// Consecutive packets of a flow, interleaved with the packets of [`ABREAST`] flows.
+    /// Number of packets that a flow sends before it ends. They are interleaved with the packets of other
+    /// flows, [`ABREAST`] in total.
     pub flow_packets: u32,
-    /// Largest number of flow records; 0 disables the flow table.
+    /// Maximum number of flow records; 0 disables the flow table.
     pub flows_max: u32,
-    /// Number of further flows, which send every fourth packet.
+    /// Number of further flows, which together send every fourth packet.
     pub established: u32,
-    /// Largest number of new flows per batch to classify under load.
+    /// Maximum number of new flows that the router classifies per batch under load.
     pub new_flows: u16,
-    /// Number of routes with 24-bit prefixes (IPv6: 64 bits). All use one next hop, and flows go to all of
-    /// them.
+    /// Number of routes, with 24-bit prefixes (IPv6: 64 bits). All use one next hop. Flows are distributed
+    /// over all routes.
     pub routes: u32,
     /// Output queue of the packets.
     pub queue: QueueSetup,
     /// Tracing interval: one packet in this number is traced; 0 disables tracing.
     pub traced: u32,
-    /// Frequency of each flow's packets.
+    /// Frequency of each flow among the packets.
     pub distribution: Distribution,
     /// Packet size.
     pub size: Size,
 }
 
-/// Queue of the output port.
+/// Kind of queue at the output port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum QueueSetup {
     /// FIFO queue of the port.
@@ -82,7 +83,7 @@ pub(crate) enum QueueSetup {
     PerFlow,
 }
 
-/// Gates of a router.
+/// Gates of the router, and their bindings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum GatesSetup {
     /// No gates.
@@ -91,7 +92,7 @@ pub(crate) enum GatesSetup {
     Empty,
     /// Three gates that each bind every flow to an instance of `null`.
     Null,
-    /// Three gates that each have a number of filters in the style of access lists, bound to `null`.
+    /// Three gates. Each has this number of filters in the style of access lists, bound to `null`.
     Filters(usize),
 }
 

@@ -15,20 +15,21 @@ use crate::memory::traffic::Distribution;
 use crate::testbed::frame::UdpFrame;
 
 const HOST_MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
-/// Protocol of all packets; their destination port is the discard service.
+/// IP protocol of all packets. Their destination port is 9, the discard service.
 const UDP: u8 = 17;
 const DISCARD: u16 = 9;
-/// First address byte of the flows' source network, and of the established flows' network below.
+/// First byte of the flows' source network; the constant below is that of the established flows.
 const NET: u8 = 30;
 const ESTABLISHED: u8 = 31;
-/// Minimum period of the packet order in packets, if flows have different frequencies.
+/// Minimum number of packets until the order of flows repeats, if flows have different frequencies.
 const FEWEST: usize = 1 << 16;
 
-/// Flows whose packets a generator makes.
+/// Selection of the flows whose packets a generator makes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Chosen {
     All,
-    /// Flows that one of several workers owns and whose output port is its own, as with ideal RSS of a NIC.
+    /// Flows of one worker among several: it owns them, and they leave by its port, as with ideal RSS of a
+    /// NIC.
     Of {
         worker: usize,
         workers: usize,
@@ -36,7 +37,7 @@ pub(crate) enum Chosen {
     },
 }
 
-/// Returns host `host` in the network of a route.
+/// Returns the address of host `host` in the network of route number `route`.
 pub(super) fn destination(family: Family, route: u32, host: u32) -> IpAddr {
     match family {
         Family::V4 => Ipv4Addr::from((32 << 24) + (route << 8) + host % 256).into(),
@@ -61,7 +62,7 @@ pub(crate) fn network(family: Family, route: u32) -> IpAddr {
     destination(family, route, 0)
 }
 
-/// Returns a packet of a flow from a network.
+/// Returns a packet of flow number `flow` from the network `net`.
 pub(crate) fn frame(family: Family, net: u8, flow: u32) -> Vec<u8> {
     udp_frame(family, net, flow, ROUTES).bytes()
 }
@@ -84,7 +85,7 @@ fn key(frame: &UdpFrame) -> Option<FlowKey> {
     }
 }
 
-/// Returns a packet of a flow in a router with a given number of routes.
+/// Returns a packet of a flow whose destination is one of `routes` networks.
 fn udp_frame(family: Family, net: u8, flow: u32, routes: u32) -> UdpFrame {
     UdpFrame {
         source_mac: HOST_MAC,
@@ -101,7 +102,7 @@ pub(super) fn generator(case: Case, setup: Setup, chosen: Chosen) -> Generator {
     Generator::new(MacAddr(IN_MAC), MTU, frames(case, setup, chosen), u64::MAX)
 }
 
-/// Returns the packets of one period of a case.
+/// Returns the packets of a case, until their order repeats.
 pub(crate) fn frames(case: Case, setup: Setup, chosen: Chosen) -> Vec<Vec<u8>> {
     let frame = |net, (place, flow): (usize, u32)| {
         udp_frame(case.family, net, flow, setup.routes).bytes_of(setup.size.of(place))

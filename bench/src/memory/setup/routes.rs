@@ -14,8 +14,8 @@ use super::{OUT, Place};
 use crate::BenchError;
 use crate::family::Family;
 
-/// Maximum number of retired parts of the route table that wait for reuse. Then the writer starts a grace
-/// period.
+/// Maximum number of replaced parts of the route table that wait for reuse. At this number, the writer starts
+/// a grace period.
 const WAITING: usize = 1024;
 
 /// Writer that changes routes while the router forwards.
@@ -26,12 +26,12 @@ pub(crate) struct RouteWriter<'a> {
 }
 
 impl RouteWriter<'_> {
-    /// Whether the measurement is over.
+    /// Whether the measurement has ended.
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Adds or removes routes to prefixes. Their next hop is that of all other routes.
+    /// Adds or removes routes to `prefixes`. They use the same next hop as all other routes.
     pub fn change(&mut self, family: Family, prefixes: &[IpNet], add: bool) -> Result<(), BenchError> {
         for prefix in prefixes {
             if add {
@@ -75,12 +75,12 @@ pub(super) fn gateway(family: Family, place: usize) -> IpAddr {
     }
 }
 
-/// Returns the subnet number in the addresses of an input port.
+/// Returns the subnet number of an input port's addresses.
 pub(super) fn in_subnet(place: usize) -> u8 {
     1 + 2 * place as u8
 }
 
-/// Returns the subnet number in the addresses of an output port.
+/// Returns the subnet number of an output port's addresses.
 pub(super) fn out_subnet(place: usize) -> u8 {
     2 + 2 * place as u8
 }

@@ -10,10 +10,10 @@ use super::packets::{Chosen, generator};
 use crate::BenchError;
 use crate::memory::case::Case;
 
-/// Frames of packet memory.
+/// Number of memory frames in the pool.
 const FRAMES: u32 = 4096;
 
-/// Packet source without a router, whose cost benchmarks subtract.
+/// Packet source without a router. Benchmarks subtract its cost.
 pub(crate) struct Source {
     generator: Generator,
     pool: Pool,
@@ -30,7 +30,7 @@ impl Source {
         Ok(Self { generator, pool: pool()?, batch: Batch::new() })
     }
 
-    /// Generates and frees a number of packets in whole batches; returns the actual number.
+    /// Generates and frees `packets` packets in whole batches; returns the actual number.
     pub fn make(&mut self, packets: u64) -> u64 {
         let mut done = 0;
         while done < packets {

@@ -8,7 +8,7 @@ use super::{WIDTH, class};
 use crate::report::escaped::escaped;
 use crate::{Quantiles, Subject, Timeline};
 
-/// Edges of the plotted area and height of the plot, in pixels.
+/// Left edge of the plotted area, in pixels. Below: the other edges, and the height of the plot.
 const LEFT: f64 = 70.0;
 const RIGHT: f64 = WIDTH - 40.0;
 const TOP: f64 = 22.0;
@@ -53,14 +53,14 @@ pub(in crate::report) fn over_time(case: &str, timeline: &Timeline) -> String {
     figure(&format!("{case}: over time"), ("time, s", &timeline.quantity), &scales, &curves)
 }
 
-/// Returns the points of the steps by which sorted values rise from 0 to 100 %.
+/// Returns the corner points of a step curve, which rises from 0 to 100 % at the sorted values.
 fn steps(sorted: &[f64]) -> Vec<[f64; 2]> {
     let part = |count: usize| 100.0 * count as f64 / sorted.len() as f64;
     let step = |(index, value): (usize, &f64)| [[*value, part(index)], [*value, part(index + 1)]];
     sorted.iter().enumerate().flat_map(step).collect()
 }
 
-/// Draws a plot with its title and keys; returns an empty string without points.
+/// Draws a plot with its title and legend. Returns an empty string if there are no points.
 fn figure(title: &str, (across, up): (&str, &str), scales: &[Scale; 2], curves: &[Curve<'_>]) -> String {
     if curves.iter().all(|curve| curve.points.is_empty()) {
         return String::new();
@@ -68,7 +68,7 @@ fn figure(title: &str, (across, up): (&str, &str), scales: &[Scale; 2], curves: 
     let (mut keys, mut svg) = (String::new(), String::new());
     axes(&mut svg, (across, up), scales);
     for (index, curve) in curves.iter().enumerate() {
-        // Curves of the same colour have different dashes.
+        // Give curves of the same colour different dashes.
         let before = curves[..index].iter().filter(|other| other.subject == curve.subject).count();
         let class = format!("{} dash{}", class(curve.subject), before % 3);
         let points: Vec<String> = curve
@@ -76,7 +76,7 @@ fn figure(title: &str, (across, up): (&str, &str), scales: &[Scale; 2], curves: 
             .iter()
             .map(|[x, y]| format!("{:.1},{:.1}", x_of(&scales[0], *x), y_of(&scales[1], *y)))
             .collect();
-        // Writing to a string can't fail, here and below.
+        // Writing to a string can't fail.
         let _ = writeln!(svg, "<polyline points=\"{}\" class=\"{class}\"/>", points.join(" "));
         let _ = write!(
             keys,
@@ -104,7 +104,7 @@ fn axes(svg: &mut String, (across, up): (&str, &str), [horizontal, vertical]: &[
             BOTTOM + 4.0
         );
         let half = width(&text) / 2.0;
-        // A number that would touch the previous number is left out.
+        // Omit a number that would touch the previous one.
         if x - half > free {
             let _ =
                 writeln!(svg, "<text x=\"{x:.1}\" y=\"{:.1}\" class=\"tick\">{text}</text>", BOTTOM + 16.0);
@@ -172,7 +172,7 @@ mod tests {
         let all = curves(&svg);
         let [ours, peer] = &all[..] else { panic!("{svg}") };
         assert_eq!((ours[0][1], ours[ours.len() - 1][1]), (BOTTOM, TOP));
-        // Half of the samples are at most 2 of an axis that ends at 8.
+        // Half of the samples are at most 2; the axis ends at 8.
         assert!(ours.contains(&[LEFT + (RIGHT - LEFT) / 4.0, f64::midpoint(TOP, BOTTOM)]), "{svg}");
         assert_eq!(peer[..], [[RIGHT, BOTTOM], [RIGHT, TOP]]);
         assert!(svg.contains("class=\"ours dash0\"") && svg.contains("class=\"peer dash0\""));
@@ -191,7 +191,7 @@ mod tests {
         for number in ["0.2", "1.0", "10"] {
             assert!(svg.contains(&format!(">{number}</text>")), "{number}: {svg}");
         }
-        // Two peers have one colour, and different dashes.
+        // Two peers have the same colour but different dashes.
         assert!(svg.contains("class=\"peer dash0\"") && svg.contains("class=\"peer dash1\""));
     }
 

@@ -1,4 +1,4 @@
-//! Axes: positions of figures, and round numbers as ticks.
+//! Axes of plots: positions of figures, and round numbers as ticks.
 
 /// Ratio of the largest to the smallest figure above which the axis is logarithmic.
 const LINEAR: f64 = 60.0;
@@ -6,12 +6,12 @@ const LINEAR: f64 = 60.0;
 const STEPS: f64 = 6.0;
 const LOGARITHMIC_TICKS: usize = 8;
 
-/// Axis between two round numbers.
+/// Axis of a plot, between two round numbers.
 #[derive(Debug, PartialEq)]
 pub(super) struct Scale {
     /// Whether the axis is logarithmic.
     pub logarithmic: bool,
-    /// Smallest and largest figure of the axis.
+    /// Smallest and largest value on the axis.
     pub ends: [f64; 2],
     /// Round numbers on the axis, ascending.
     pub ticks: Vec<f64>,
@@ -39,7 +39,7 @@ impl Scale {
             finite.fold((0.0_f64, 0.0_f64), |(least, most), figure| (least.min(figure), most.max(figure)));
         let most = if least == most { 1.0 } else { most };
         let step = round_up((most - least) / STEPS);
-        // The small margin keeps rounding errors, as in 3.0000004 steps, from adding a step.
+        // The margin absorbs rounding errors: 3.0000004 steps must not become 4.
         let (first, last) = ((least / step + 1e-6).floor() as i64, (most / step - 1e-6).ceil() as i64);
         let ticks: Vec<f64> = (first..=last).map(|number| number as f64 * step).collect();
         Self {
@@ -51,7 +51,7 @@ impl Scale {
     }
 
     fn logarithmic(least: f64, most: f64) -> Self {
-        // The axis starts below the smallest figure, so that its bar is visible.
+        // Start below the smallest figure, so that its bar is visible.
         let ends = [round_down(least / 1.5), round_up(most)];
         let within = |tick: &f64| *tick >= ends[0] * 0.999 && *tick <= ends[1] * 1.001;
         let powers = ends[0].log10().floor() as i32..=ends[1].log10().ceil() as i32;
@@ -98,21 +98,23 @@ impl Scale {
     }
 }
 
-/// Returns the smallest number of 1, 2 or 5 times a power of ten that is at least a positive figure.
+/// Returns the smallest round number that is at least `figure`. Round numbers are 1, 2 or 5 times a power of
+/// ten; `figure` is positive.
 fn round_up(figure: f64) -> f64 {
     let power = 10_f64.powf(figure.log10().floor());
     let digit = [1.0, 2.0, 5.0].into_iter().find(|digit| digit * power >= figure * (1.0 - 1e-9));
     digit.unwrap_or(10.0) * power
 }
 
-/// Returns the largest number of 1, 2 or 5 times a power of ten that is at most a positive figure.
+/// Returns the largest round number that is at most `figure`. Round numbers are 1, 2 or 5 times a power of
+/// ten; `figure` is positive.
 fn round_down(figure: f64) -> f64 {
     let power = 10_f64.powf(figure.log10().floor());
     let digit = [5.0, 2.0].into_iter().find(|digit| digit * power <= figure * (1.0 + 1e-9));
     digit.unwrap_or(1.0) * power
 }
 
-/// Returns the decimals that a round number needs.
+/// Returns the number of decimals that a round number needs.
 fn decimals(round: f64) -> usize {
     if round >= 1.0 || round <= 0.0 { 0 } else { (-round.log10() - 1e-9).ceil() as usize }
 }
@@ -131,7 +133,7 @@ mod tests {
         assert_eq!(texts(&Scale::of(&[0.031, 0.142])), ["0.00", "0.05", "0.10", "0.15"]);
         assert_eq!(texts(&Scale::of(&[12_345.0])), ["0", "5000", "10,000", "15,000"]);
         assert_eq!(texts(&Scale::of(&[-3.0, 4.0])), ["-4", "-2", "0", "2", "4"]);
-        // Zeros alone have an axis, too.
+        // A figure of 0 alone has an axis, too.
         assert_eq!(Scale::of(&[0.0]).ends, [0.0, 1.0]);
         assert_eq!(Scale::of(&[]).ends, [0.0, 1.0]);
     }
