@@ -1,14 +1,15 @@
-//! The fields of a packet that filters match.
+//! Candidate: the fields of a packet that filters match.
 
 use millrace_packet::{Exceptions, Family, FlowKey};
 use millrace_wire::Protocol;
 
-/// Packet as filters see it: its flow key, and the fields that may differ between packets of one flow.
+/// Fields of a packet that filters match: its flow key, and fields that may differ between packets of one
+/// flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Candidate {
     /// Six-tuple of the packet's flow.
     pub key: FlowKey,
-    /// Lower eight TCP flags: FIN is 1, CWR is 128. `None` when the packet has no TCP header or its flags
+    /// Lower eight TCP flags: FIN is 1, CWR is 128. `None` if the packet has no TCP header, or if its flags
     /// can't be read.
     pub tcp_flags: Option<u8>,
     /// Tag set by a plugin, 0 to 31.
@@ -21,7 +22,7 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// Returns a packet of flow `key` without known TCP flags; its tag, exceptions and DSCP are zero.
+    /// Returns a packet of flow `key` with unknown TCP flags. Its tag, exceptions and DSCP are 0.
     pub fn plain(key: FlowKey) -> Self {
         Self { key, tcp_flags: None, tag: 0, exceptions: Exceptions::NONE, dscp: 0 }
     }
@@ -34,7 +35,8 @@ impl Candidate {
     }
 
     /// Returns the bits of [`varying`](Self::varying) that separate packets with unreadable ports from
-    /// packets with ports of zero. Both have the same flow key. Returns 0 if the flow can't have both.
+    /// packets with ports of 0. Both have the same flow key. Returns 0 if the flow can't have packets of both
+    /// kinds.
     #[inline]
     pub fn unread_ports_mask(key: &FlowKey) -> u32 {
         if (key.source_port, key.destination_port) == (0, 0) && Protocol(key.protocol).has_ports() {
@@ -44,11 +46,11 @@ impl Candidate {
         }
     }
 
-    /// Returns the keys that packets with unreadable ports may really have.
+    /// Returns the flow keys that packets with unreadable ports may really have.
     ///
-    /// Such a packet has the key's protocol, if that protocol has ports. If the key's protocol is an IPv6
-    /// extension header, at which the readable headers end, the packet may have any protocol with ports. All
-    /// other packets yield no key.
+    /// If the key's protocol has ports, the packets have this protocol. If the key's protocol is an IPv6
+    /// extension header, the readable headers end there, and the packet may have any protocol with ports.
+    /// Other keys yield none.
     pub fn hidden_keys(key: &FlowKey) -> impl Iterator<Item = FlowKey> + use<> {
         let key = *key;
         let own = Protocol(key.protocol).has_ports();
@@ -67,8 +69,8 @@ impl Candidate {
     /// Packs the fields that may differ between packets of one flow into one word.
     ///
     /// A filter treats two packets alike if their keys are equal and their words agree under its
-    /// [`varying_mask`](crate::CompiledFilter::varying_mask). A flow table may store this word, under the
-    /// union of all filters' masks, beside the key. No such field is then hidden from a filter.
+    /// [`varying_mask`](crate::CompiledFilter::varying_mask). Therefore a flow table stores this word beside
+    /// the key, under the union of all filters' masks.
     #[inline]
     pub fn varying(&self) -> u32 {
         let flags = self.tcp_flags.map_or(0, |flags| u32::from(flags) << FLAGS_SHIFT | FLAGS_KNOWN);
@@ -94,7 +96,7 @@ fn is_extension(protocol: u8) -> bool {
     )
 }
 
-/// Exceptions under which a packet's transport ports are unknown.
+/// Exceptions of packets whose transport ports are unknown.
 pub(crate) const PORTS_UNKNOWN: Exceptions = Exceptions::FRAGMENT.with(Exceptions::CUT);
 
 pub(crate) const FLAGS_SHIFT: u32 = 0;
@@ -145,7 +147,7 @@ mod tests {
         };
         assert_eq!((protocols(candidate(17).key), protocols(v6(6))), (vec![17], vec![6]));
         assert_eq!(protocols(v6(60)), [6, 17, 132, 136]);
-        // IPv4 has no extension headers; ESP and ICMP have no ports; the ports of `known` are readable.
+        // IPv4 has no extension headers, ESP and ICMP have no ports, and the ports of `known` are readable.
         let mut known = v6(6);
         known.source_port = 1;
         assert!([candidate(60).key, v6(50), v6(58), known].iter().all(|key| protocols(*key).is_empty()));

@@ -1,11 +1,13 @@
-//! Log of the latest changes. Only flows that a change concerns are classified again; all other flows cost
-//! one look into the log.
+//! Log of the latest changes to filters and routes. Only flows that a change concerns are classified again;
+//! for all other flows, one look into the log suffices.
 //!
 //! Every change gets a generation. A flow record stores the generation in which its answer was last valid. If
-//! that is not the current generation, [`ChangeLog::touches`] reports whether a later change concerns the
-//! flow's key. The log stores the latest filter changes one by one. Routes may change 100,000 times a second,
-//! so the log stores route changes by coarse regions of the address space. After a change in a flow's region,
-//! the worker looks up the flow's route again.
+//! this is not the current generation, [`ChangeLog::touches`] reports whether a later change concerns the
+//! flow's key.
+//!
+//! The log stores the latest filter changes one by one. Routes may change 100,000 times a second, so it
+//! stores route changes by coarse regions of the address space. After a change in a flow's region, the worker
+//! looks up the flow's route again.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -15,22 +17,22 @@ use millrace_packet::FlowKey;
 
 use crate::{Candidate, CompiledFilter};
 
-/// Number of filter changes in the log. A flow that missed more of them is classified again.
+/// Number of filter changes that the log stores. A flow record older than all of them is classified again.
 const FILTERS: usize = 64;
-/// Number of leading bits of an IPv4 address that name its region.
+/// Number of leading bits of an IPv4 address that determine its region.
 const REGION4: u8 = 12;
-/// Number of leading bits of an IPv6 address that are hashed into its region.
+/// Number of leading bits of an IPv6 address that determine its region, by a hash.
 const REGION6: u8 = 24;
 const REGIONS: usize = 4096;
 /// Number of generations between two renewals of the log.
 const RENEWAL: u32 = 1 << 30;
 
-/// Effect of changes on the answer of a flow.
+/// Effect of changes on the answer in a flow record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Touch {
     /// No effect: the answer is still valid.
     Nothing,
-    /// Routes to the destination or the source of the flow may have changed.
+    /// The route to the flow's destination or source may have changed.
     Route,
     /// Any part of the answer may have changed.
     All,
@@ -38,17 +40,16 @@ pub enum Touch {
 
 /// Log of the latest changes.
 ///
-/// Generations are 32-bit counts that wrap. A record must be checked or removed at least once in 2^31
+/// Generations are 32-bit counters that wrap. A record must be checked or removed at least once in 2^31
 /// generations, which take 59 hours at 10,000 a second. The log renews its own generations before they reach
 /// that age.
 #[derive(Debug)]
 pub struct ChangeLog {
     current: u32,
     filters: VecDeque<(u32, CompiledFilter)>,
-    /// Oldest generation since which the log has all changes. Flows with records of older generations are
-    /// classified again.
+    /// The log has all changes after this generation. Flows with older records are classified again.
     complete_from: u32,
-    /// Generation of the last route change in each region.
+    /// Generation of the last route change in each region. A wide IPv4 route changes several regions.
     regions4: Box<[u32]>,
     regions6: Box<[u32]>,
     /// Generation of the last change of an IPv6 route whose prefix is wider than a region.
@@ -82,9 +83,9 @@ impl ChangeLog {
         self.current
     }
 
-    /// Begins a generation. Once in 2^30 generations, it makes all flows stale and sets all stored
-    /// generations to the current one. Otherwise a generation that stays for 2^31 generations would seem
-    /// later than any record.
+    /// Begins a generation. Once in 2^30 generations, makes all flow records stale, and sets all stored
+    /// generations to the current one. Without this renewal, a stored generation would seem later than any
+    /// record once it is 2^31 generations old.
     fn begin_generation(&mut self) {
         self.current = self.current.wrapping_add(1);
         if self.current.is_multiple_of(RENEWAL) {
@@ -107,7 +108,7 @@ impl ChangeLog {
         }
     }
 
-    /// Begins a generation for route changes, which [`route_changed`](Self::route_changed) records.
+    /// Begins a generation for route changes. Record them with [`route_changed`](Self::route_changed).
     pub fn begin_routes(&mut self) {
         self.begin_generation();
     }
@@ -135,7 +136,7 @@ impl ChangeLog {
         self.filters.clear();
     }
 
-    /// Returns the effect on the flow of all changes after generation `since`.
+    /// Returns the effect of all changes after generation `since` on a flow.
     pub fn touches(&self, key: &FlowKey, since: u32) -> Touch {
         if later(self.complete_from, since) {
             return Touch::All;
@@ -155,8 +156,8 @@ impl ChangeLog {
     }
 }
 
-/// Whether some packet of the flow can match the filter. In a flow of packets with unreadable transport
-/// headers, these headers may hold anything.
+/// Whether some packet of the flow can match the filter. If the flow's transport headers are unreadable, they
+/// may hold any values.
 fn concerns(filter: &CompiledFilter, key: &FlowKey) -> bool {
     let hidden = |filter: CompiledFilter| Candidate::hidden_keys(key).any(|key| filter.may_match_flow(&key));
     filter.may_match_flow(key)
@@ -181,7 +182,7 @@ mod tests {
     use super::*;
     use crate::filter::tests::{any_candidate, any_filter, resolve};
 
-    /// Change, as the reference model stores it.
+    /// Change, as the test's reference model stores it.
     #[derive(Clone, Debug)]
     enum Change {
         Filter(crate::Filter),
@@ -271,7 +272,7 @@ mod tests {
         let key =
             FlowKey::v4([10, 1, 0, 1].into(), [10, 2, 0, 1].into(), 17, (1, 2), millrace_units::PortId(0));
         for renewals in 1..=6_u32 {
-            // Most of these generations are route changes in other regions.
+            // Skip to the last generation before a renewal, as after many route changes in other regions.
             log.current = renewals.wrapping_mul(RENEWAL).wrapping_sub(1);
             let before = log.current();
             log.begin_routes();

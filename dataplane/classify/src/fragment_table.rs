@@ -1,10 +1,10 @@
-//! Assignment of later fragments to the flow of their packet. Only the first fragment has the transport
+//! Fragment table: finds the flow of a later fragment, since only the first fragment has the transport
 //! header.
 //!
 //! The table stores each first fragment under the fields that all fragments of a packet share (RFC 791, 3.2;
-//! RFC 8200, 4.5): the addresses, the identification, in IPv4 the protocol, and here the port of arrival.
-//! Later fragments of the packet get the flow of the first one. In IPv6 only the first fragment names the
-//! transport protocol of the packet.
+//! RFC 8200, 4.5): addresses, identification, and for IPv4 the protocol. Here the ingress port is another
+//! such field. Later fragments of the packet get the flow of the first one. In IPv6, only the first fragment
+//! contains the packet's transport protocol.
 
 use std::time::Duration;
 
@@ -14,29 +14,30 @@ use millrace_wire::Protocol;
 
 use crate::Candidate;
 
-/// Lifetime of an entry. Hosts wait as long for the fragments of a packet (RFC 8200, 4.5; RFC 1122, 3.3.2).
+/// Lifetime of an entry: the time that hosts wait for the fragments of a packet (RFC 8200, 4.5; RFC 1122,
+/// 3.3.2).
 const LIFETIME: Duration = Duration::from_secs(60);
-/// Number of sets of the table, with [`WAYS`] packets each.
+/// Number of sets of the table. Each set holds [`WAYS`] packets.
 const SETS: usize = 1024;
 const WAYS: usize = 4;
 
-/// A fragment of a larger packet.
+/// Fragment of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fragment {
     /// Identification that all fragments of the packet share.
     pub identification: u32,
     /// Whether this is the first fragment of the packet.
     pub first: bool,
-    /// Offset of the fragment's data in the fragmented part, in octets.
+    /// Offset of the fragment's data in the fragmentable part of the packet, in octets.
     pub offset: u16,
-    /// End of the transport header in the fragmented part, in octets. Set in first fragments; 0 where no
+    /// End of the transport header in the fragmentable part, in octets. Only set for first fragments; 0 if no
     /// stage needs it.
     pub headers_end: u16,
 }
 
 #[derive(Clone, Copy)]
 struct Entry {
-    /// Key that all fragments of the packet share.
+    /// Flow key that all fragments of the packet share, as [`fragment_key`] returns it.
     shared: FlowKey,
     /// Flow key of the first fragment.
     key: FlowKey,
@@ -46,7 +47,7 @@ struct Entry {
     until: Instant,
 }
 
-/// Fragmented packets in transit: at most 4,096. A full set drops its oldest entry.
+/// First fragments of up to 4,096 packets. A new packet displaces the oldest entry of a full set.
 pub struct FragmentTable {
     sets: Box<[[Option<Entry>; WAYS]]>,
 }
@@ -64,7 +65,7 @@ impl Default for FragmentTable {
 }
 
 impl FragmentTable {
-    /// Stores a first fragment; `hash` is a keyed hash of its [`fragment_key`].
+    /// Stores a first fragment. `hash` is a keyed hash of its [`fragment_key`].
     pub fn begin(&mut self, first: &Candidate, hash: u64, fragment: Fragment, now: Instant) {
         let Fragment { identification, headers_end, .. } = fragment;
         let shared = fragment_key(&first.key);
@@ -80,11 +81,11 @@ impl FragmentTable {
         }
     }
 
-    /// Gives a later fragment the flow key and TCP flags of the first fragment, so that filters treat both
-    /// alike. If the packet's protocol has ports, the ports are known afterwards.
+    /// Gives a later fragment the flow key and TCP flags of its packet's first fragment, so filters treat
+    /// both alike. The ports of the later fragment are then known, if its protocol has ports.
     ///
-    /// Returns the end of the first fragment's headers in the fragmented part. Returns `None` and leaves the
-    /// fragment unchanged if the table has no first fragment.
+    /// Returns the end of the transport header in the fragmentable part. Returns `None`, and leaves the
+    /// fragment unchanged, if the table lacks the first fragment.
     pub fn follow(&self, later: &mut Candidate, hash: u64, identification: u32, now: Instant) -> Option<u16> {
         let shared = fragment_key(&later.key);
         let set = self.sets.get(place(hash, identification))?;
@@ -100,7 +101,8 @@ impl FragmentTable {
     }
 }
 
-/// Returns the key that all fragments of a packet share.
+/// Returns the flow key under which all fragments of a packet agree: without ports, and for IPv6 without the
+/// protocol.
 pub fn fragment_key(key: &FlowKey) -> FlowKey {
     let mut shared = *key;
     (shared.source_port, shared.destination_port) = (0, 0);

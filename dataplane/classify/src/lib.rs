@@ -1,15 +1,15 @@
-//! Filters and the tables that match packets against them.
+//! Filters, the tables that match packets against them, and the flow table.
 //!
-//! A [`Filter`] is the text form that users write. A [`CompiledFilter`] has port names resolved to ids and
+//! A [`Filter`] is the form that users write. A [`CompiledFilter`] has port names resolved to ids, and
 //! matches [`Candidate`]s. A [`FilterTable`] finds the best of many filters. [`LinearOracle`] defines *best*,
 //! and tests compare every faster table with it.
 //!
 //! # Flows
-//! A record of the [`FlowTable`] holds the answer for the packets of a flow key. Some filters match fields
-//! that vary inside a flow: TCP flags, DSCP, tag and exceptions. If such a filter can match a flow, its
-//! record states the bits that matter, and packets with other bits have *variants*, further records of the
-//! same key. All other flows have one record. The [`FragmentTable`] gives later fragments the flow of the
-//! first one.
+//! A record of the [`FlowTable`] holds the answer for packets with one flow key. Some filters match fields
+//! that vary inside a flow: TCP flags, DSCP, tag and exceptions. If such a filter can match a flow, the
+//! flow's record states the relevant bits. Packets with other values of these bits get *variant records*,
+//! further records of the same key. All other flows have one record. The [`FragmentTable`] gives later
+//! fragments the flow of the first one.
 #![forbid(unsafe_code)]
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]

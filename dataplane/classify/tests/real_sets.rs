@@ -1,5 +1,5 @@
-//! Tests of the fast tables against the oracle, on realistic sets of filters: ClassBench's files if they are
-//! available, and generated sets.
+//! Tests of the fast filter tables, compared with the linear oracle on realistic sets of filters: those of
+//! ClassBench if available, and generated ones.
 
 use millrace_classify::{
     Candidate, CompiledFilter, CuttingTree, FilterId, FilterTable, LinearOracle, TupleSpace, analyse,
@@ -32,7 +32,8 @@ fn filters(set: &FilterSet) -> Vec<CompiledFilter> {
     set.filters.iter().map(|filter| filter.compile(|_| None).unwrap()).collect()
 }
 
-/// Fills a table: with falling priorities, or with equal priorities, so that specificity and age decide.
+/// Fills a table: with decreasing priorities if `falling` is set; otherwise with equal priorities, so
+/// specificity and age decide.
 fn fill<F: FilterTable<usize>>(mut table: F, set: &FilterSet, falling: bool) -> F {
     fill_all(&mut table, set, falling);
     table
@@ -44,7 +45,7 @@ fn fill_all(table: &mut dyn FilterTable<usize>, set: &FilterSet, falling: bool) 
     }
 }
 
-/// Returns empty tables of the kinds for large sets.
+/// Returns an empty table of each kind that suits large sets.
 fn tables() -> [(&'static str, Box<dyn FilterTable<usize>>); 2] {
     [("tuple space", Box::new(TupleSpace::new())), ("cutting tree", Box::new(CuttingTree::default()))]
 }
@@ -93,7 +94,7 @@ fn comes_and_goes(set: &FilterSet, name: &str, table: &mut dyn FilterTable<usize
     fill_all(table, set, true);
     let packets = trace(set, Popularity::Uniform, PACKETS / 3, 5);
     let ids: Vec<FilterId> = in_order(oracle.entries()).iter().map(|entry| entry.id).collect();
-    // Removal of most filters, in an order without a pattern, then insertion of half of them again.
+    // Remove most filters in an irregular order, then add half of them again.
     let gone: Vec<_> = (0..ids.len() * 9 / 10).map(|turn| ids[turn * 7919 % ids.len()]).collect();
     let mut values = Vec::new();
     for id in &gone {
@@ -119,7 +120,7 @@ fn filters_reported_as_shadowed_never_win_in_a_trace() {
     for set in sets().into_iter().filter(|set| set.filters.len() < 4000) {
         let table = fill(TupleSpace::new(), &set, true);
         let found = analyse(table.entries(), 10, |entry| entry.id);
-        // With a distinct priority for each filter, no two are ambiguous.
+        // Each filter has another priority, so no two are ambiguous.
         assert_eq!(found.ambiguous_pairs, 0);
         for packet in trace(&set, Popularity::Uniform, 20_000, 6) {
             let winner = table.lookup(&packet).map(|(id, _)| id);

@@ -7,7 +7,8 @@ use ipnet::{IpNet, Ipv4Net};
 use super::error::Refusal;
 use super::port_range::number;
 
-/// Reads `*` (both families), an address, a prefix, or the papers' `129.252.*`.
+/// Reads `*` (any address of both families), an address, a prefix, or the form `129.252.*` of *Router
+/// Plugins*.
 pub(super) fn parse(text: &str) -> Result<Option<IpNet>, Refusal> {
     if text == "*" {
         return Ok(None);
@@ -54,7 +55,7 @@ fn starred(text: &str) -> Result<IpNet, Refusal> {
     let parts: Vec<_> = text.split('.').collect();
     let leading = parts.iter().take_while(|part| **part != "*").count();
     let (bytes, stars) = parts.split_at_checked(leading).ok_or_else(wrong)?;
-    // Only 129.* or 129.*.*.*, with no other number of stars.
+    // Allow one star in place of all remaining octets, or one star for each of them.
     if bytes.len() > 3 || stars.iter().any(|part| *part != "*") || (stars.len() > 1 && parts.len() != 4) {
         return Err(wrong());
     }
@@ -73,7 +74,7 @@ fn no_prefix(text: &str) -> Refusal {
     )
 }
 
-/// Prints a prefix in the syntax of filters: a host without its length.
+/// Prints a prefix in the syntax of filters: a single address without a prefix length.
 pub(super) fn print(net: &IpNet) -> String {
     if net.prefix_len() == net.max_prefix_len() { net.addr().to_string() } else { net.to_string() }
 }

@@ -1,4 +1,4 @@
-//! Filter with its port name resolved to an id, in the form that matches packets.
+//! Compiled filter: its port name is resolved to an id, and it matches packets by values and masks.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use crate::candidate::{DSCP_SHIFT, EXCEPTIONS_SHIFT, FLAGS_KNOWN, FLAGS_SHIFT, P
 
 use super::{Field, Filter, PortRange, Specificity};
 
-/// Error: no port has the name that a filter gives.
+/// Error for a port name in a filter that no port has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("filter names the unknown port {name:?} after `in`: `show ports` lists the ports")]
 pub struct UnknownPort {
@@ -21,8 +21,7 @@ pub struct UnknownPort {
     pub name: String,
 }
 
-/// Filter in the form that matches packets: ids, values and masks. The filter tables of this crate read its
-/// fields.
+/// Compiled filter: ids, values and masks. The filter tables of this crate read its fields.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CompiledFilter {
     pub(crate) source: Masked,
@@ -36,7 +35,7 @@ pub struct CompiledFilter {
     specificity: Specificity,
 }
 
-/// Address prefix as a number: IPv4 in the upper 32 bits, as in a [`FlowKey`].
+/// Address prefix as value and mask. An IPv4 prefix is in the upper 32 bits, as in a [`FlowKey`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub(crate) struct Masked {
     /// Family of the prefix; `None` for both families.
@@ -63,7 +62,7 @@ impl Masked {
 }
 
 impl Filter {
-    /// Compiles the filter into the form that matches packets; `resolve` returns the id of a port name.
+    /// Compiles the filter. `resolve` returns the id of a port name.
     pub fn compile(
         &self,
         resolve: impl FnOnce(&str) -> Option<PortId>,
@@ -75,7 +74,7 @@ impl Filter {
         Ok(self.compile_at(incoming))
     }
 
-    /// Compiles the filter with the id of its port.
+    /// Compiles the filter with the id of its ingress port; `None` for any port.
     pub(super) fn compile_at(&self, incoming: Option<PortId>) -> CompiledFilter {
         let (varying_value, varying_mask) = self.varying();
         CompiledFilter {
@@ -91,7 +90,7 @@ impl Filter {
         }
     }
 
-    /// Returns value and mask of the conditions on [`Candidate::varying`].
+    /// Returns value and mask of the conditions on the word [`Candidate::varying`].
     fn varying(&self) -> (u32, u32) {
         let (mut value, mut mask) = (0, 0);
         if self.asks_for_ports() {
@@ -124,9 +123,9 @@ impl CompiledFilter {
         self.matches_key(&candidate.key) && candidate.varying() & self.varying_mask == self.varying_value
     }
 
-    /// Whether some packet of the flow can match, as far as the key tells. The test ignores conditions on
-    /// varying fields, with one exception: if the key has ports, no packet is a later fragment or has a cut
-    /// transport header.
+    /// Whether some packet of the flow can match, as far as the flow key tells. Ignores conditions on varying
+    /// fields, except one: if the key has ports, the flow's packets are no later fragments, and their
+    /// transport headers are not cut.
     #[inline]
     pub fn may_match_flow(&self, key: &FlowKey) -> bool {
         let unknown = u32::from(PORTS_UNKNOWN.bits()) << EXCEPTIONS_SHIFT;
@@ -134,7 +133,7 @@ impl CompiledFilter {
             && (self.varying_value & unknown == 0 || (key.source_port, key.destination_port) == (0, 0))
     }
 
-    /// Whether the key meets the conditions on it.
+    /// Whether the key meets the filter's conditions on it.
     #[inline]
     fn matches_key(&self, key: &FlowKey) -> bool {
         self.source.holds(key.family(), key.source_bytes())
@@ -145,8 +144,7 @@ impl CompiledFilter {
             && holds(self.destination_port, key.destination_port, key.protocol)
     }
 
-    /// Returns the first field, in the order of significance, whose condition the packet fails; `None` when
-    /// it matches.
+    /// Returns the most significant field whose condition the packet fails; `None` if the packet matches.
     pub fn mismatch(&self, candidate: &Candidate) -> Option<Field> {
         let key = &candidate.key;
         let unknown = self.asks_for_ports() && !candidate.ports_known();
@@ -173,7 +171,8 @@ impl CompiledFilter {
         Field::ALL.into_iter().find(|field| missed(*field))
     }
 
-    /// Returns the specificity of the filter: among equal priorities the greater one wins.
+    /// Returns the specificity of the filter. Among filters with equal priority, the one with the greater
+    /// specificity wins.
     #[inline]
     pub fn specificity(&self) -> Specificity {
         self.specificity
@@ -185,15 +184,14 @@ impl CompiledFilter {
         self.varying_mask
     }
 
-    /// Returns the filter without its conditions on varying fields; `None` when it has no such condition.
+    /// Returns the filter without its conditions on varying fields; `None` if it has no such condition.
     pub fn without_varying(&self) -> Option<Self> {
         let ports =
             if self.asks_for_ports() { u32::from(PORTS_UNKNOWN.bits()) << EXCEPTIONS_SHIFT } else { 0 };
         (self.varying_mask != ports).then_some(Self { varying_mask: ports, varying_value: 0, ..*self })
     }
 
-    /// Returns the filter without its conditions on the transport header (ports and flags); `None` when it
-    /// has none.
+    /// Returns the filter without its conditions on ports and TCP flags; `None` if it has no such condition.
     pub fn without_transport(&self) -> Option<Self> {
         let flags = 0xff << FLAGS_SHIFT | FLAGS_KNOWN;
         let mut hidden = flags;
@@ -209,7 +207,7 @@ impl CompiledFilter {
         })
     }
 
-    /// Whether the filter has a condition on the protocol or on the transport header.
+    /// Whether the filter has a condition on protocol, ports or TCP flags.
     pub fn names_transport(&self) -> bool {
         self.protocol.is_some() || self.without_transport().is_some()
     }
@@ -219,7 +217,7 @@ impl CompiledFilter {
     }
 }
 
-/// Whether `range` admits `port` of a packet of `protocol`, as far as the flow key tells.
+/// Whether `range` admits `port` in a flow key of `protocol`.
 #[inline]
 fn holds(range: PortRange, port: u16, protocol: u8) -> bool {
     match range {

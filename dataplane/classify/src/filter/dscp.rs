@@ -11,7 +11,7 @@ use super::port_range::number;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Dscp(pub(super) u8);
 
-/// Names of code points: RFC 2474 (cs), RFC 2597 (af), RFC 3246 (ef), RFC 5865 (voice-admit), RFC 8622 (le).
+/// Names of DSCP values: RFC 2474 (cs), RFC 2597 (af), RFC 3246 (ef), RFC 5865 (voice-admit), RFC 8622 (le).
 const NAMES: [(&str, u8); 23] = [
     ("cs0", 0),
     ("cs1", 8),
@@ -39,7 +39,7 @@ const NAMES: [(&str, u8); 23] = [
 ];
 
 impl Dscp {
-    /// Returns the code point as a number.
+    /// Returns the DSCP as a number, 0 to 63.
     pub fn value(self) -> u8 {
         self.0
     }

@@ -6,7 +6,7 @@
 pub struct FilterError {
     /// Start of the wrong part, in bytes from the start of the text.
     pub offset: usize,
-    /// Length of the wrong part in bytes; zero when something is missing there.
+    /// Length of the wrong part in bytes; 0 if a part is missing at this position.
     pub length: usize,
     /// Description of the problem.
     pub problem: String,
@@ -14,7 +14,7 @@ pub struct FilterError {
     pub help: String,
 }
 
-/// Problem of a value, and the remedy; [`at`](Self::at) adds the position.
+/// Problem and remedy of a wrong part, without its position, which [`at`](Self::at) adds.
 #[derive(Debug)]
 pub(super) struct Refusal {
     pub problem: String,
@@ -31,7 +31,7 @@ impl Refusal {
     }
 }
 
-/// Part of a filter's text.
+/// Part of a filter's text, with its position.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Token<'a> {
     pub text: &'a str,

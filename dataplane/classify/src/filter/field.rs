@@ -2,20 +2,20 @@
 
 use std::fmt;
 
-/// Field of a filter. The order of the variants is the order in which filters are compared for specificity.
+/// Field of a filter. The variants are in the order in which filters are compared for specificity.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Field {
-    /// Source prefix.
+    /// Prefix of the source address.
     Source,
-    /// Destination prefix.
+    /// Prefix of the destination address.
     Destination,
     /// IP protocol.
     Protocol,
-    /// Source port range.
+    /// Range of source ports.
     SourcePort,
-    /// Destination port range.
+    /// Range of destination ports.
     DestinationPort,
-    /// Incoming port of the packet.
+    /// Ingress port.
     Incoming,
     /// TCP flags.
     Flags,
@@ -28,7 +28,7 @@ pub enum Field {
 }
 
 impl Field {
-    /// All fields, in the order of significance.
+    /// All fields, the most significant first.
     pub const ALL: [Self; 10] = [
         Self::Source,
         Self::Destination,

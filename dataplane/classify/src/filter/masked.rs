@@ -1,7 +1,7 @@
-//! Named bits under a mask: TCP flags and exceptions.
+//! Conditions on named bits: TCP flags and exceptions.
 //!
-//! The syntax is `value/mask`. Without a mask, the named bits must be set and the others don't matter. `none`
-//! without a mask requires all bits to be clear.
+//! The syntax is `value/mask`: the bits of `mask` must equal `value`. Without a mask, the named bits must be
+//! set, and all others are ignored. `none` without a mask requires all bits to be clear.
 
 use std::fmt;
 
@@ -10,14 +10,14 @@ use millrace_units::nearest;
 
 use super::error::Refusal;
 
-/// TCP flags that a filter requires.
+/// Condition on TCP flags.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TcpFlagsMatch {
     pub(super) value: u8,
     pub(super) mask: u8,
 }
 
-/// Exception bits that a filter requires.
+/// Condition on the exceptions of a packet: some must be set and others clear.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ExceptionsMatch {
     pub(super) value: u8,

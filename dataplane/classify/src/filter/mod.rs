@@ -70,9 +70,9 @@ pub use masked::{ExceptionsMatch, TcpFlagsMatch};
 pub use port_range::PortRange;
 pub use specificity::Specificity;
 
-/// Conditions on a packet. A filter is made from checked text, so its fields never contradict each other.
+/// Conditions on a packet. A filter is made from checked text, so its conditions never contradict each other.
 ///
-/// A filter prints in the keyword form, and the printed form reads back as the same filter. Equal filters
+/// A filter prints in the keyword form, and the printed text reads back as the same filter. Equal filters
 /// match the same packets.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Filter {
@@ -100,8 +100,8 @@ impl Filter {
     }
 
     /// Returns a filter for packets whose [varying fields](crate::Candidate::varying) equal `value` in the
-    /// bits of `mask`. Leaves out conditions that a filter can't express: unknown TCP flags, and single bits
-    /// of a number.
+    /// bits of `mask`. Leaves out conditions that a filter can't express: that the TCP flags are unknown, or
+    /// that a tag or DSCP has certain bits.
     pub fn of_varying(value: u32, mask: u32) -> Self {
         let part = |shift: u32, bits: u32| (value >> shift & mask >> shift & bits, mask >> shift & bits);
         let number = |(value, mask): (u32, u32), all: u32| (mask == all).then_some(value as u8);
@@ -127,7 +127,7 @@ impl Filter {
         self.destination
     }
 
-    /// Returns the IP protocol, in IPv6 that of the upper layer; `None` for any protocol.
+    /// Returns the IP protocol, for IPv6 the upper-layer protocol; `None` for any protocol.
     pub fn protocol(&self) -> Option<Protocol> {
         self.protocol
     }
@@ -142,27 +142,28 @@ impl Filter {
         self.destination_port
     }
 
-    /// Returns the name of the incoming port; `None` for any port.
+    /// Returns the name of the ingress port; `None` for any port.
     pub fn incoming(&self) -> Option<&str> {
         self.incoming.as_deref()
     }
 
-    /// Returns the TCP flags condition; `None` for any flags, and for packets without TCP.
+    /// Returns the condition on TCP flags; `None` if there is none: any packet meets it, even without a TCP
+    /// header.
     pub fn tcp_flags(&self) -> Option<TcpFlagsMatch> {
         self.tcp_flags
     }
 
-    /// Returns the tag, 0 to 31, that a plugin set; `None` for any tag.
+    /// Returns the required tag, 0 to 31; `None` for any tag.
     pub fn tag(&self) -> Option<u8> {
         self.tag
     }
 
-    /// Returns the exceptions condition; `None` for any exceptions.
+    /// Returns the condition on exceptions; `None` for any exceptions.
     pub fn exceptions(&self) -> Option<ExceptionsMatch> {
         self.exceptions
     }
 
-    /// Returns the DSCP condition; `None` for any DSCP.
+    /// Returns the required DSCP; `None` for any DSCP.
     pub fn dscp(&self) -> Option<Dscp> {
         self.dscp
     }

@@ -1,10 +1,10 @@
-//! Construction of a filter field by field, for both syntaxes.
+//! Construction of a filter field by field, for keyword and six-tuple syntax.
 
 use super::error::{FilterError, Refusal, Token};
 use super::port_range::{PortRange, number};
 use super::{Dscp, ExceptionsMatch, Field, Filter, TcpFlagsMatch, address, protocol};
 
-/// Filter under construction, with the position of each field's value.
+/// Filter under construction, with the text of each given value.
 #[derive(Default)]
 pub(super) struct Draft<'a> {
     filter: Filter,
@@ -12,7 +12,7 @@ pub(super) struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    /// Whether the text gave this field before.
+    /// Whether the text has given this field already.
     pub fn has(&self, field: Field) -> bool {
         self.value(field).is_some()
     }
@@ -21,7 +21,7 @@ impl<'a> Draft<'a> {
         self.values.get(field as usize).copied().flatten()
     }
 
-    /// Reads the value of a field.
+    /// Reads and sets the value of a field.
     pub fn set(&mut self, field: Field, value: Token<'a>) -> Result<(), FilterError> {
         if let Some(place) = self.values.get_mut(field as usize) {
             *place = Some(value);
@@ -46,12 +46,12 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Returns the filter; its fields may contradict each other.
+    /// Returns the filter. Its conditions may contradict each other.
     pub fn unchecked(self) -> Filter {
         self.filter
     }
 
-    /// Returns the filter after a check that its fields don't contradict each other.
+    /// Returns the filter if its conditions don't contradict each other.
     pub fn finish(self) -> Result<Filter, FilterError> {
         let contradiction = self
             .families()
@@ -59,7 +59,7 @@ impl<'a> Draft<'a> {
             .or_else(|| self.unknown_ports())
             .or_else(|| self.flags());
         match contradiction {
-            // The text gave the field that contradicts another.
+            // The refused field was given in the text, so its position is known.
             Some((field, refusal)) => {
                 Err(refusal.at(self.value(field).unwrap_or(Token { text: "", offset: 0 })))
             }
@@ -128,7 +128,8 @@ fn tag(text: &str) -> Result<u8, Refusal> {
         .ok_or_else(|| Refusal::new(format!("{text:?} is not a tag"), "write a number from 0 to 31"))
 }
 
-/// Reads a port name that both syntaxes can hold. Compilation checks whether the port exists.
+/// Reads a port name without characters that have a meaning in the two syntaxes. Whether the port exists is
+/// checked later, by compilation.
 fn port_name(text: &str) -> Result<String, Refusal> {
     let strange = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '*' | '<' | '>' | ',');
     if text.is_empty() || text.contains(strange) {

@@ -7,11 +7,10 @@ use super::error::Refusal;
 /// Transport ports that a filter admits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum PortRange {
-    /// Any port, and packets without ports or with unknown ports.
+    /// Any port, even if the packet has none or an unknown one.
     #[default]
     Any,
-    /// Ports from the first to the last, both included. The packet's ports must be known, even for 0 to
-    /// 65535.
+    /// Ports from `first` to `last`, both included. The packet's ports must be known, even for 0 to 65535.
     Ports {
         /// Lowest port.
         first: u16,
@@ -21,7 +20,8 @@ pub enum PortRange {
 }
 
 impl PortRange {
-    /// Returns the number of admitted ports; 65,537 for [`Any`](Self::Any), which also admits unknown ports.
+    /// Returns the number of admitted ports. [`Any`](Self::Any) counts as 65,537, because it also admits
+    /// unknown ports.
     pub fn width(self) -> u32 {
         match self {
             Self::Any => 1 << 16 | 1,
@@ -29,7 +29,7 @@ impl PortRange {
         }
     }
 
-    /// Whether the range is a wildcard.
+    /// Whether the range is [`Any`](Self::Any).
     pub fn is_any(self) -> bool {
         self == Self::Any
     }
@@ -59,7 +59,7 @@ fn port(digits: &str, text: &str) -> Result<u16, Refusal> {
     })
 }
 
-/// Reads a number of decimal digits alone, up to `limit`.
+/// Reads a decimal number without a sign, up to `limit`.
 pub(super) fn number(digits: &str, limit: u32) -> Option<u32> {
     // Rust's own parser accepts a leading plus sign.
     let valid = digits.bytes().all(|byte| byte.is_ascii_digit());

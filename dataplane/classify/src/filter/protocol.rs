@@ -6,7 +6,7 @@ use millrace_wire::Protocol;
 use super::error::Refusal;
 use super::port_range::number;
 
-/// Aliases of some protocols.
+/// Further names of some protocols.
 const ALIASES: [(&str, Protocol); 3] =
     [("ipv6-icmp", Protocol::ICMPV6), ("icmp6", Protocol::ICMPV6), ("ospfigp", Protocol::OSPF)];
 

@@ -1,4 +1,4 @@
-//! Comparison of two filters by specificity.
+//! Specificity: order of filters with equal priority.
 
 use std::cmp::Reverse;
 
@@ -6,17 +6,18 @@ use super::{Field, Filter};
 
 /// Specificity of a filter; the greater value is more specific.
 ///
-/// The comparison goes field by field in the order of [`Field::ALL`]; the first field that differs decides:
+/// Two filters are compared field by field in the order of [`Field::ALL`]; the first field that differs
+/// decides:
 ///
-/// - Address: a longer prefix is more specific; no prefix (both families) is the least specific.
-/// - Protocol and incoming port: a given value is more specific than any.
-/// - Port range: the narrower range is more specific, from one port down to any port.
+/// - Address: a longer prefix is more specific. No prefix (both families) is the least specific.
+/// - Protocol and ingress port: a given value is more specific than any value.
+/// - Port range: a narrower range is more specific. Any port is the least specific.
 /// - Flags, tag, exceptions and DSCP: more bits in the mask are more specific.
 ///
-/// Filters that are equal in all fields may still differ; among these the oldest wins.
+/// Different filters may have equal specificity. Among these, the oldest wins.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Specificity {
-    /// Prefix length + 1; 0 for no prefix.
+    /// Prefix length plus 1; 0 without a prefix.
     source: u8,
     destination: u8,
     protocol: bool,
@@ -32,7 +33,7 @@ pub struct Specificity {
 
 impl Specificity {
     pub(super) fn of(filter: &Filter) -> Self {
-        // The result is at most 129.
+        // The result fits into a byte: it is at most 129.
         let length = |net: Option<ipnet::IpNet>| net.map_or(0, |net| net.prefix_len() + 1);
         Self {
             source: length(filter.source),
@@ -48,7 +49,7 @@ impl Specificity {
         }
     }
 
-    /// Packs the specificity into 62 bits: the greater number is more specific.
+    /// Packs the specificity into 62 bits. The greater number is more specific.
     pub(crate) fn packed(self) -> u64 {
         const WIDEST: u32 = 1 << 16 | 1;
         let fields = [
@@ -66,7 +67,7 @@ impl Specificity {
         fields.into_iter().fold(0, |packed, (field, bits)| packed << bits | u64::from(field))
     }
 
-    /// Returns the field that decides between the two; `None` when they are equally specific.
+    /// Returns the field that decides between two specificities; `None` if they are equal.
     pub fn decided_by(&self, other: &Self) -> Option<Field> {
         let differs = [
             self.source != other.source,
@@ -98,7 +99,7 @@ mod tests {
 
     #[test]
     fn the_first_field_that_differs_decides() {
-        // Each filter is more specific than the next.
+        // Each filter is more specific than the next one.
         let falling = [
             "src 1.2.3.4",
             "src 1.2.3.0/24 dst 1.2.3.4",

@@ -28,7 +28,7 @@ pub(crate) fn compiled(text: &str) -> CompiledFilter {
     filter(text).compile(resolve).unwrap()
 }
 
-/// Filters of few values, so that they overlap and match often.
+/// Random filters with few different values, so they overlap and match often.
 pub(crate) fn any_filter() -> impl Strategy<Value = Filter> {
     let v4 = || {
         option::of((0u32..4, prop_oneof![Just(0u8), 30u8..=32]).prop_map(|(host, length)| {
@@ -81,7 +81,7 @@ fn range((a, b): (u16, u16)) -> PortRange {
     PortRange::Ports { first: a.min(b), last: a.max(b) }
 }
 
-/// Removes conditions that contradict others.
+/// Removes the conditions on ports or flags if other conditions contradict them.
 fn consistent(mut filter: Filter) -> Filter {
     let unknown = filter.exceptions.is_some_and(|exceptions| exceptions.value & 12 != 0);
     if unknown || filter.protocol.is_some_and(|protocol| !protocol.has_ports()) {
@@ -94,7 +94,7 @@ fn consistent(mut filter: Filter) -> Filter {
     filter
 }
 
-/// Packets of the same few values.
+/// Random packets with the same few values as in [`any_filter`].
 pub(crate) fn any_candidate() -> impl Strategy<Value = Candidate> {
     let key = (any::<bool>(), (0u32..4, 0u32..4), 0usize..4, (0u16..4, 0u16..4), 1u16..4);
     let flags = option::of(0u8..4);
@@ -113,7 +113,8 @@ pub(crate) fn any_candidate() -> impl Strategy<Value = Candidate> {
     })
 }
 
-/// Returns the conditions that the packet fails, by a simple evaluation of the module's description.
+/// Returns the conditions that a packet fails. This simple evaluation of the module's description is the
+/// reference.
 pub(crate) fn misses(filter: &Filter, candidate: &Candidate) -> Vec<Field> {
     let key = &candidate.key;
     let inside = |net: Option<IpNet>, address| net.is_none_or(|net| net.contains(&address));
@@ -158,7 +159,7 @@ proptest! {
         let misses = misses(&filter, &candidate);
         prop_assert_eq!(compiled.matches(&candidate), misses.is_empty());
         prop_assert_eq!(compiled.mismatch(&candidate), misses.first().copied());
-        // Ports in the key were read, so they are known.
+        // A key with ports belongs to packets with readable ports; skip impossible combinations.
         let is_read = (candidate.key.source_port, candidate.key.destination_port) != (0, 0);
         let is_possible = !is_read || candidate.exceptions.bits() & PORTS_UNKNOWN.bits() == 0;
         let matches = compiled.matches(&candidate) && is_possible;

@@ -1,4 +1,4 @@
-//! Test of any filter table: after every change it finds the same filters as the linear oracle.
+//! Test of any filter table: after every change it must find the same filters as the linear oracle.
 
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -6,7 +6,7 @@ use proptest::sample::Index;
 use crate::filter::tests::{any_filter, resolve};
 use crate::{Candidate, Filter, FilterId, FilterTable, LinearOracle};
 
-/// Addition of a filter, or removal of a present one.
+/// Addition of a filter, or removal of a filter in the table.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
     Insert(Box<Filter>, i32),
@@ -20,7 +20,8 @@ pub(super) fn any_change() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// Applies changes to an empty table and to the oracle, and compares them. Returns the remaining filters.
+/// Applies changes to an empty table and to the linear oracle, and compares their results. Returns the
+/// filters that remain.
 pub(super) fn change_and_compare(
     table: &mut impl FilterTable<usize>,
     changes: &[Change],

@@ -1,17 +1,18 @@
 //! Analysis of a filter table: filters that never win, and pairs whose winner is hard to predict.
 //!
-//! A filter **covers** another when it matches every packet that the other matches. A filter is **shadowed**,
-//! and never wins, when better filters cover it, alone or together. To detect cover by several filters, the
-//! analysis subtracts them from the filter piece by piece ([`cover`](super::cover)). If that takes too long,
-//! it reports the filter as undecided.
+//! A filter **covers** another if it matches every packet that the other matches.
 //!
-//! Alternatives of one expression share their action, so [`analyse`] doesn't compare them with each other.
+//! A filter is **shadowed**, and never wins, if better filters cover it, alone or together. To detect a joint
+//! cover, the analysis subtracts these filters from the filter piece by piece ([`cover`](super::cover)). If
+//! that takes too long, it reports the filter as undecided. Alternatives of one expression have the same
+//! action, so [`analyse`] doesn't compare them with each other.
 //!
-//! Two filters are **ambiguous** when they have the same priority, some packet matches both, and neither
-//! covers the other. Neither is then a special case of the other. Only the order of the fields in
-//! [`Specificity`](crate::Specificity), or else their age, decides between them. (If one of two filters of
-//! equal priority covers the other, the covered one wins, unless it is shadowed.) These are the ambiguous
+//! Two filters are **ambiguous** if they have the same priority, some packet matches both, and neither covers
+//! the other. So neither is a special case of the other, and only the order of the fields in
+//! [`Specificity`](crate::Specificity), or else their age, decides between them. These are the ambiguous
 //! filters of *Router Plugins* (section 5.1.2). Different priorities resolve the ambiguity.
+//!
+//! If one of two filters of equal priority covers the other, the covered filter wins, unless it is shadowed.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -25,12 +26,11 @@ use super::{Entry, FilterId, in_order};
 /// Result of [`analyse`].
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Analysis {
-    /// Filters that never win, the best first.
+    /// Filters that never win, in the order of the table (the best first).
     pub shadowed: Vec<Shadowed>,
-    /// Filters that no other filter covers alone, and for which a search for a joint cover would take too
-    /// long.
+    /// Filters that no single filter covers, and for which the search for a joint cover would take too long.
     pub undecided: Vec<FilterId>,
-    /// First ambiguous pairs, as many as the caller asked for. Shadowed filters are in no pair.
+    /// Ambiguous pairs, up to the number that the caller requested. A shadowed filter is in no pair.
     pub ambiguous: Vec<Ambiguous>,
     /// Number of all ambiguous pairs.
     pub ambiguous_pairs: usize,
@@ -39,27 +39,26 @@ pub struct Analysis {
 /// Filter that never wins.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Shadowed {
-    /// Filter that is shadowed.
+    /// The shadowed filter.
     pub filter: FilterId,
-    /// The first better filter that covers it, or a minimal set of better filters that cover it together.
+    /// The first better filter that covers the shadowed filter, or a minimal set of better filters that cover
+    /// it together.
     pub by: Vec<FilterId>,
 }
 
-/// Two filters of equal priority that some packet matches both. Neither is a special case of the other.
+/// Two filters of equal priority, of which neither covers the other, although some packet matches both.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Ambiguous {
     /// Filter that wins.
     pub winner: FilterId,
     /// Filter that loses.
     pub loser: FilterId,
-    /// Field in which the winner is more specific; `None` when the winner is only older.
+    /// Field in which the winner is more specific; `None` if the winner is only older.
     pub decided_by: Option<Field>,
 }
 
-/// Returns better filters that cover each filter selected by `is_meant`, alone or together. Returns `None`
-/// unless all selected filters are covered.
-///
-/// Compares each selected filter only with better filters.
+/// Returns the better filters that cover the filters selected by `is_meant`, alone or together. Returns
+/// `None` unless all selected filters are covered.
 pub fn shadowed_by<'a, T: 'a>(
     entries: impl IntoIterator<Item = &'a Entry<T>>,
     is_meant: impl Fn(&Entry<T>) -> bool,
@@ -80,13 +79,14 @@ pub fn shadowed_by<'a, T: 'a>(
     (!meant.is_empty()).then_some(all)
 }
 
-/// Finds shadowed and ambiguous filters; lists the first `most` ambiguous pairs.
+/// Finds shadowed and ambiguous filters. Lists the first `most` ambiguous pairs.
 ///
-/// Filters of one owner are the alternatives of one expression. They share an action, so they are never
-/// compared with each other. A pair of owners counts once, however many of their filters are ambiguous.
+/// `owner` returns the expression to which a filter belongs as an alternative. Filters of one owner have the
+/// same action, and are not compared with each other. A pair of owners counts once, however many of their
+/// filters are ambiguous.
 ///
 /// The analysis compares all pairs: 10,000 filters take about a second, 100,000 filters a hundred times as
-/// long. The number of comparisons for joint cover is bounded for each filter.
+/// long. The number of comparisons for a joint cover is limited for each filter.
 pub fn analyse<'a, T: 'a, K: Copy + Eq + Hash>(
     entries: impl IntoIterator<Item = &'a Entry<T>>,
     most: usize,
@@ -96,12 +96,13 @@ pub fn analyse<'a, T: 'a, K: Copy + Eq + Hash>(
     let shapes: Vec<Shape> = sorted.iter().map(|entry| Shape::of(&entry.filter)).collect();
     let owners: Vec<K> = sorted.iter().map(|entry| owner(entry)).collect();
     let mut analysis = Analysis::default();
-    // Filters that can win, by index.
+    // Indexes of the filters that can win.
     let mut alive: Vec<usize> = Vec::new();
-    // Owners of filters that can win.
+    // Owners of the filters that can win.
     let mut can_win: HashSet<K> = HashSet::new();
     for (place, shape) in shapes.iter().enumerate() {
-        // If a shadowed filter covers another, the filters that shadow it cover that other filter as well.
+        // Shadowed filters can be left out: if one of them covers this filter, the filters that shadow it do
+        // so as well.
         let is_other = |other: &usize| owners[*other] != owners[place];
         let others: Vec<usize>;
         let before = if can_win.contains(&owners[place]) {
@@ -133,8 +134,8 @@ pub fn analyse<'a, T: 'a, K: Copy + Eq + Hash>(
     analysis
 }
 
-/// Records ambiguous pairs: equal priority, different owners, a common packet, and no cover. `alive` has the
-/// indexes of filters that can win.
+/// Records ambiguous pairs of filters with different owners. `alive` holds the indexes of the filters that
+/// can win.
 fn note_ambiguous_pairs<T, K: Copy + Eq + Hash>(
     analysis: &mut Analysis,
     (sorted, shapes, owners): (&[&Entry<T>], &[Shape], &[K]),
@@ -148,7 +149,7 @@ fn note_ambiguous_pairs<T, K: Copy + Eq + Hash>(
                 let pairs = own
                     .iter()
                     .flat_map(|one| others.iter().map(move |other| (one.min(other), one.max(other))));
-                // The winner can't cover the loser: the loser would be shadowed.
+                // The winner can't cover the loser: the loser would be shadowed, and not in `alive`.
                 let is_ambiguous = |(winner, loser): &(&usize, &usize)| {
                     let (first, second) = (&shapes[**winner], &shapes[**loser]);
                     first.overlaps(second) && !second.covers(first)
@@ -163,7 +164,7 @@ fn note_ambiguous_pairs<T, K: Copy + Eq + Hash>(
     }
 }
 
-/// Groups indexes by the owners of their filters, in the order of each owner's first filter.
+/// Groups indexes of filters by owner, in the order of each owner's first filter.
 fn by_owner<K: Copy + Eq + Hash>(places: &[usize], owners: &[K]) -> Vec<Vec<usize>> {
     let (mut groups, mut numbers): (Vec<Vec<usize>>, HashMap<K, usize>) = Default::default();
     for place in places {
@@ -228,10 +229,11 @@ mod tests {
         assert_eq!(shadowed(&[("src 10.0.0.1", 2), ("src 10.0.0.0/8", 1), ("*", 0)]), []);
         assert_eq!(shadowed(&[("proto tcp dport 7", 0), ("proto tcp dport 7", 0)]), [(1, 0)]);
         assert_eq!(shadowed(&[("dport 5-9", 1), ("proto tcp dport 7", 0)]), [(1, 0)]);
-        // TCP packets without exceptions have known ports; other TCP packets may not.
+        // TCP packets without exceptions have known ports; other TCP packets may have unknown ports.
         assert_eq!(shadowed(&[("dport 0-65535", 1), ("proto tcp", 0)]), []);
         assert_eq!(shadowed(&[("dport 0-65535", 1), ("proto tcp exceptions none", 0)]), [(1, 0)]);
-        // A destination restricts the filter to IPv4. The given source is the more specific field.
+        // A destination prefix restricts the filter to IPv4. The other filter wins, because the source is the
+        // more significant field.
         assert_eq!(shadowed(&[("dst 10.0.0.0/8", 0), ("src 0.0.0.0/0", 0)]), [(0, 1)]);
     }
 
@@ -247,12 +249,12 @@ mod tests {
         assert_eq!(shadowed_by(&halves), [(2, vec![0, 1])]);
         let versions = [("src 0.0.0.0/0", 2), ("dst ::/0", 1), ("proto udp", 0)];
         assert_eq!(shadowed_by(&versions), [(2, vec![0, 1])]);
-        // Some packets of a protocol with ports have ports that can't be read.
+        // TCP packets may have unreadable ports, which no port range matches.
         let all_ports = [("sport 0-99", 1), ("sport 100-65535", 1)];
         let with = |more| shadowed_by(&[&all_ports[..], &[more]].concat());
         assert_eq!(with(("proto tcp", 0)), []);
         assert_eq!(with(("proto tcp exceptions none", 0)), [(2, vec![0, 1])]);
-        // The first two filters already cover it; the report names no third.
+        // Filters 1 and 2 already cover it, so the report doesn't name filter 0.
         let crossed = [("src 10.0.0.0/8", 1), ("dport 5-9", 1), ("dport 1-4", 1), ("proto udp dport 1-9", 0)];
         assert_eq!(shadowed_by(&crossed), [(3, vec![1, 2])]);
     }
@@ -292,16 +294,16 @@ mod tests {
             found.ambiguous_pairs
         };
         assert_eq!(pairs(|entry| entry.id.0), 3);
-        // The two ports are one expression, the address another.
+        // The first two filters belong to one owner, the third to another.
         assert_eq!(pairs(|entry| entry.id.0 / 2), 1);
         assert_eq!(pairs(|_| 0), 0);
-        // Filters of the same owner don't shadow each other: they have the same action.
+        // Filters of the same owner don't shadow each other.
         let covered = [("src 10.0.0.0/8", 0), ("src 10.0.0.1", 0), ("src 10.0.0.0/9", 1)];
         let found = analyse(self::table(&covered).entries(), 0, |_| 0);
         assert_eq!((found.shadowed, found.undecided), (vec![], vec![]));
     }
 
-    /// Returns packets of every kind that the filters of [`few_filters`] distinguish.
+    /// Returns one packet of every kind that the filters of [`few_filters`] distinguish.
     fn all_packets() -> Vec<Candidate> {
         let v4 = |last| IpAddr::from(Ipv4Addr::new(10, 0, 0, last));
         let v6 = |first| IpAddr::from(Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 1));
@@ -391,8 +393,8 @@ mod tests {
                 let matching: Vec<_> = table.iter().filter(|entry| entry.filter.matches(candidate)).collect();
                 for (number, loser) in matching.iter().enumerate() {
                     for winner in &matching[..number] {
-                        // Of two matching filters, one covers the other, or priority decides, or one is
-                        // shadowed, or they are a pair.
+                        // A pair is reported exactly if the priorities are equal, neither filter covers the
+                        // other, and neither is shadowed.
                         let (first, second) = (Shape::of(&winner.filter), Shape::of(&loser.filter));
                         let pair = found.ambiguous.iter().any(|pair| (pair.winner, pair.loser) == (winner.id, loser.id));
                         let dead = |id| found.shadowed.iter().any(|shadowed| shadowed.filter == id);
@@ -403,7 +405,7 @@ mod tests {
             }
         }
 
-        /// Tests filters of few distinct packets with all of these packets.
+        /// Compares with the winners of all packets that the filters can distinguish.
         #[test]
         fn shadowing_sets_are_found_and_minimal(
             filters in prop::collection::vec((few_filters(), 0i32..2), 0..12),
@@ -427,7 +429,7 @@ mod tests {
                 for left_out in 0..=shadowed.by.len() {
                     let by = || shadowed.by.iter().enumerate().filter(|(number, _)| *number != left_out);
                     let all = matched.iter().all(|packet| by().any(|(_, by)| filter(*by).matches(packet)));
-                    // The named filters together cover it, and none can be left out.
+                    // The reported filters cover it together, and don't if one of them is left out.
                     prop_assert_eq!(all, left_out == shadowed.by.len());
                 }
             }

@@ -1,4 +1,4 @@
-//! Split of a batch by address family. Tables store the filters of each family separately.
+//! Lookup of a batch, split by address family: tables store the filters of each family separately.
 
 use millrace_packet::Family;
 
@@ -6,11 +6,11 @@ use super::groups::Found;
 use super::key::Key;
 use crate::Candidate;
 
-/// Number of packets in one joint lookup.
+/// Maximum number of packets that are looked up together.
 pub(super) const LANES: usize = 32;
 
-/// Looks up packets in pieces of [`LANES`]. Calls `find` for each family with the packets of a piece, the
-/// slots for the results, and the numbers of the family's packets.
+/// Looks up packets in chunks of [`LANES`]. For each family in a chunk, calls `find` with the chunk's
+/// packets, the slots for their results, and the indexes of the family's packets.
 #[inline(always)]
 pub(super) fn by_family<F>(
     candidates: &[Candidate],
@@ -27,8 +27,8 @@ pub(super) fn by_family<F>(
     }
 }
 
-/// Looks up the packets of one family, whose numbers in the piece are `numbers`. `search` finds the filters of
-/// their keys, and `result` turns each into a result of the table.
+/// Looks up those packets of a chunk whose indexes are in `numbers`. `search` finds the filters for their
+/// keys, and `result` converts each into a result of the table.
 #[inline(always)]
 pub(super) fn find_some<const W: usize, F>(
     candidates: &[Candidate],
@@ -49,7 +49,7 @@ pub(super) fn find_some<const W: usize, F>(
     }
 }
 
-/// Numbers of the packets of each family in a piece of a batch.
+/// Indexes of the packets of each family in a chunk.
 struct ByFamily {
     numbers: [[u8; LANES]; 2],
     counts: [usize; 2],
@@ -68,13 +68,13 @@ impl ByFamily {
         parted
     }
 
-    /// Returns the numbers of the IPv4 packets.
+    /// Returns the indexes of the IPv4 packets.
     #[inline(always)]
     fn v4(&self) -> &[u8] {
         &self.numbers[0][..self.counts[0].min(LANES)]
     }
 
-    /// Returns the numbers of the IPv6 packets.
+    /// Returns the indexes of the IPv6 packets.
     #[inline(always)]
     fn v6(&self) -> &[u8] {
         &self.numbers[1][..self.counts[1].min(LANES)]

@@ -1,5 +1,5 @@
-//! Filter table that changes its kind at a memory bound. It starts as a kind whose memory may grow with the
-//! product of its filters.
+//! Filter table with a memory limit. It starts as a kind of table whose memory may grow with the product of
+//! its filters. At the limit, it becomes another kind.
 
 use std::fmt;
 
@@ -10,9 +10,9 @@ use crate::Candidate;
 use super::memory_bound::{MemoryBound, OverMemory};
 use super::{DagTable, Entry, Explanation, FilterId, FilterTable, TupleSpace};
 
-/// Filters in a table of kind `B`. When a filter would exceed the bound of that table, all filters move
-/// permanently to a table of kind `O`. Filters keep their ids, and so their ages. So lookups have the same
-/// results before and after.
+/// Filter table of kind `B` with a memory limit. If a filter would exceed the limit, all filters move
+/// permanently to a table of kind `O`. Filters keep their ids, and with them their ages, so lookups have the
+/// same results before and after.
 #[derive(Clone, Debug)]
 pub struct BoundedTable<T, B = DagTable<T>, O = TupleSpace<T>> {
     table: Table<B, O>,
@@ -27,14 +27,14 @@ enum Table<B, O> {
     Other(Box<O>),
 }
 
-/// Record of a move of all filters out of a bounded table. It prints as a sentence for the operator.
+/// Record of the move of all filters to another table. Prints as a sentence for users.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Moved {
-    /// Name of the table that held the filters.
+    /// Name of the kind of table that held the filters before.
     pub from: &'static str,
-    /// Filter that would have exceeded the bound.
+    /// Filter that would have exceeded the limit.
     pub by: FilterId,
-    /// Memory of the table and its bound.
+    /// Memory of the table, and its limit.
     pub reason: OverMemory,
 }
 
@@ -58,7 +58,7 @@ impl<T, B: Default, O> Default for BoundedTable<T, B, O> {
 }
 
 impl<T, B, O> BoundedTable<T, B, O> {
-    /// Makes a table that starts as `bounded`, which must be empty.
+    /// Creates a table that starts as `bounded`, which must be empty.
     pub fn new(bounded: B) -> Self {
         Self {
             table: Table::Bounded(Box::new(bounded)),
@@ -68,7 +68,7 @@ impl<T, B, O> BoundedTable<T, B, O> {
         }
     }
 
-    /// Returns the bounded table; `None` after the filters have moved.
+    /// Returns the table with the memory limit; `None` after the move.
     #[inline]
     pub fn bounded(&self) -> Option<&B> {
         match &self.table {
@@ -77,7 +77,7 @@ impl<T, B, O> BoundedTable<T, B, O> {
         }
     }
 
-    /// Returns the reason of the move to the other table; `None` before a move.
+    /// Returns the record of the move; `None` before a move.
     pub fn moved(&self) -> Option<&Moved> {
         self.moved.as_ref()
     }
@@ -180,7 +180,8 @@ mod tests {
         DagTable::new(DagConfig { max_bytes, ..DagConfig::default() })
     }
 
-    /// Filter of a source range and a destination range; each pair of such filters may overlap.
+    /// Filter of a source prefix and destination ports, or of a destination prefix and source ports. Filters
+    /// of the two kinds may overlap.
     fn ambiguous(number: u32) -> String {
         let (net, length) = (number / 2 % 256, 16 + number % 9);
         let (host, ports) = (number % 251, number * 37 % 60_000);
@@ -230,7 +231,7 @@ mod tests {
         assert!(table.restore(Entry { id: ids[1], filter: compiled("*"), priority: 0, value: 9 }));
     }
 
-    /// Compares with the linear table through a sequence of changes that reaches the bound.
+    /// Compares a table with the linear oracle through changes that reach the memory limit.
     fn finds_what_the_linear_table_finds<B: MemoryBound<usize> + Default>(
         bounded: B,
         steps: &[(crate::Filter, i32, Option<Index>)],

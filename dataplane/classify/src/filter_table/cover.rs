@@ -1,28 +1,31 @@
-//! Test whether several filters together cover another filter.
+//! Test whether several filters cover another filter together.
 //!
-//! The search subtracts the filters one after the other. It cuts the rest into pieces that overlap no
-//! subtracted filter (as constructive solid geometry subtracts boxes). A piece that no filter overlaps
-//! contains a packet for which the filter wins. The number of pieces may be very large, so the search has a
-//! bound. A trial of random packets comes first, and shows for most filters that they win.
+//! The search subtracts the filters from that filter one after the other, as constructive solid geometry
+//! subtracts boxes. The rest consists of pieces that overlap none of the subtracted filters. If a piece is
+//! left at the end, it contains packets for which the filter wins.
+//!
+//! The number of pieces may become very large, so the search has a limit. Random packets are tried first: for
+//! most filters, one of them shows that the filter wins.
 
 use super::shape::Shape;
 use super::witness::is_alone;
 
-/// Maximum number of comparisons of shapes with pieces, for one filter.
+/// Maximum number of comparisons between pieces and filters, for one filter.
 pub(super) const MOST: usize = 1 << 17;
 
-/// Filters that cover a filter.
+/// Result of a search for filters that cover a given filter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Cover {
-    /// No cover.
+    /// No filters cover it.
     None,
-    /// Cover by one filter, or by several together, by index.
+    /// Index of the filter that covers it alone, or indexes of filters that cover it together.
     By(Vec<usize>),
-    /// No single filter covers it, and a search for a joint cover would take too long.
+    /// No single filter covers it, and the search for a joint cover would take too long.
     Undecided,
 }
 
-/// Finds the filters that cover a shape, among others by index, with at most `most` comparisons of pieces.
+/// Finds the filters that cover `shape`, among those with the indexes `places`. Makes at most `most`
+/// comparisons with pieces.
 pub(super) fn cover(shape: &Shape, shapes: &[Shape], places: &[usize], most: usize) -> Cover {
     let mut overlapping = Vec::new();
     for place in places {
@@ -37,7 +40,7 @@ pub(super) fn cover(shape: &Shape, shapes: &[Shape], places: &[usize], most: usi
     if is_alone(shape, shapes, &overlapping) {
         return Cover::None;
     }
-    // Larger overlaps first: the rest of the shape then has fewer pieces.
+    // Subtract the largest overlaps first: fewer pieces are then left.
     overlapping.sort_by_cached_key(|place| shapes[*place].bits_beyond(shape));
     let mut budget = most;
     let by = |places: &[usize], budget: &mut usize| taken_away(shape, shapes, places, budget);
@@ -52,9 +55,9 @@ pub(super) fn cover(shape: &Shape, shapes: &[Shape], places: &[usize], most: usi
     }
 }
 
-/// Reduces a joint cover to the filters that it needs. Keeps filters that the remaining budget can't test.
+/// Reduces a joint cover to the filters that it needs. Filters that the limit leaves untested stay.
 fn needed(mut places: Vec<usize>, mut cover: impl FnMut(&[usize]) -> Option<bool>) -> Vec<usize> {
-    // Removal in halves, then quarters and so on soon finds a few needed filters among many.
+    // Trying to remove halves, then quarters and so on, soon finds a few needed filters among many.
     let mut size = places.len();
     loop {
         let mut from = 0;
@@ -73,9 +76,10 @@ fn needed(mut places: Vec<usize>, mut cover: impl FnMut(&[usize]) -> Option<bool
     }
 }
 
-/// Whether the other shapes cover a shape completely; `None` when the budget of comparisons is used up.
+/// Whether other shapes, those with the indexes `places`, cover a shape completely. `None` if the budget of
+/// comparisons is used up.
 fn taken_away(shape: &Shape, shapes: &[Shape], places: &[usize], budget: &mut usize) -> Option<bool> {
-    // Pieces of the shape, each with the first index of another shape that may overlap it.
+    // Pieces of the shape. Each has the position in `places` from which shapes may overlap it.
     let mut pieces = vec![(*shape, 0)];
     while let Some((piece, from)) = pieces.pop() {
         let found = places[from..].iter().position(|place| shapes[*place].overlaps(&piece));
@@ -83,7 +87,7 @@ fn taken_away(shape: &Shape, shapes: &[Shape], places: &[usize], budget: &mut us
         *budget = budget.checked_sub(compared.max(1))?;
         let Some(found) = found else { return Some(false) };
         let other = &shapes[places[from + found]];
-        // The first pieces are the largest, and most likely to show an uncovered rest.
+        // Take the largest pieces first: they are the most likely to show a rest.
         let left = piece.without(other).into_iter().rev();
         pieces.extend(left.map(|piece| (piece, from + found + 1)));
     }

@@ -1,5 +1,5 @@
-//! Groups of filters that a search tries one after the other, best first, contiguous in memory. A group has
-//! the filters of one key in tuple space search, or of one leaf of a cutting tree.
+//! Groups of filters that a search tries one after the other, the best first. A group is contiguous in
+//! memory. It holds the filters of one key in tuple space search, or those of one leaf of a cutting tree.
 
 use millrace_memory::prefetch_slice_element;
 
@@ -10,7 +10,7 @@ use crate::prefix_match::Count;
 /// Flag in [`Record::slot`]: the group continues with the next record.
 const MORE: u32 = 1 << 31;
 
-/// Filter in its searchable form: one cache line for IPv4, two for IPv6.
+/// Filter in the form for searches: one cache line for IPv4, two for IPv6.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(super) struct Record<const W: usize> {
@@ -22,7 +22,7 @@ pub(super) struct Record<const W: usize> {
 }
 
 impl<const W: usize> Record<W> {
-    /// Makes the record of a filter stored in `slot`, which is below 2³¹.
+    /// Creates the record of a filter. `slot` is its index in the table's entries, below 2³¹.
     pub fn new(condition: Condition<W>, rank: Rank, slot: u32) -> Self {
         Self { upper: rank.upper, id: rank.id, lower: rank.lower, slot, condition }
     }
@@ -41,7 +41,7 @@ impl<const W: usize> Record<W> {
         self.slot & !MORE
     }
 
-    /// Returns the filter as a search result.
+    /// Returns the filter as the result of a search.
     #[inline(always)]
     pub fn found(&self) -> Found {
         Found { id: self.id, slot: self.slot() }
@@ -53,7 +53,7 @@ impl<const W: usize> Record<W> {
     }
 }
 
-/// Result of a search.
+/// Filter that a search found, or [`NONE`](Self::NONE).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Found {
     pub id: FilterId,
@@ -61,15 +61,15 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// No filter: there is no such slot.
+    /// Result of a search without a match: no slot has this number.
     pub const NONE: Self = Self { id: FilterId(u64::MAX), slot: u32::MAX };
 }
 
-/// All groups of a table, for one family. A group of n filters takes the next power of two of places.
+/// All groups of a table, for one family. A group of n filters takes the next power of two of record places.
 #[derive(Clone, Debug)]
 pub(super) struct Groups<const W: usize> {
     records: Vec<Record<W>>,
-    /// Free places, by the binary logarithm of their number.
+    /// Free ranges of record places, by the binary logarithm of their length.
     free: [Vec<u32>; 32],
 }
 
@@ -86,7 +86,8 @@ impl<const W: usize> Groups<W> {
         prefetch_slice_element(&self.records, group as usize);
     }
 
-    /// Returns the first filter of the group that matches, if it is better than `best`.
+    /// Returns the first filter of the group that matches. Returns `None` if none matches, or if it isn't
+    /// better than `best`.
     #[inline(always)]
     pub fn find(&self, group: u32, key: &Key<W>, best: &Rank, count: &mut impl Count) -> Option<&Record<W>> {
         for record in &self.records[group as usize..] {
@@ -111,7 +112,7 @@ impl<const W: usize> Groups<W> {
         &from[..=last]
     }
 
-    /// Adds a filter to a group. The group may move; returns its new place.
+    /// Adds a filter to a group, and returns the group's place, which may change.
     pub fn insert(&mut self, group: u32, record: Record<W>) -> u32 {
         let mut records = self.records(group).to_vec();
         let place = records.partition_point(|other| other.rank() < record.rank());
@@ -119,8 +120,8 @@ impl<const W: usize> Groups<W> {
         self.replace(group, &records)
     }
 
-    /// Removes the filter in `slot` from its group. Returns the group's place, or `None` if the group is now
-    /// empty and gone.
+    /// Removes the filter in `slot` from its group. Returns the group's place, which may change; `None` if
+    /// the group is now empty, and freed.
     pub fn remove(&mut self, group: u32, slot: u32) -> Option<u32> {
         let mut records = self.records(group).to_vec();
         records.retain(|record| record.slot() != slot);
@@ -146,10 +147,10 @@ impl<const W: usize> Groups<W> {
         self.create(records)
     }
 
-    /// Makes a group of filters, the best first.
+    /// Creates a group of filters, sorted by rank.
     ///
     /// # Panics
-    /// When `records` is empty.
+    /// If `records` is empty.
     pub fn create(&mut self, records: &[Record<W>]) -> u32 {
         let class = size_class(records.len());
         let group = self.free[class].pop().unwrap_or_else(|| {
@@ -170,7 +171,8 @@ impl<const W: usize> Groups<W> {
         places[records.len() - 1].slot &= !MORE;
     }
 
-    /// Changes a filter's slot in a group from `from` to `to`; returns false if the group has no such filter.
+    /// Changes the slot of a group's filter from `from` to `to`. Returns `false` if the group has no filter
+    /// with the slot `from`.
     pub fn renumber(&mut self, group: u32, from: u32, to: u32) -> bool {
         let length = self.records(group).len();
         let records = &mut self.records[group as usize..][..length];
@@ -185,7 +187,7 @@ impl<const W: usize> Groups<W> {
     }
 }
 
-/// Returns the binary logarithm of the number of places for a group of `length` filters.
+/// Returns the binary logarithm of the number of record places for `length` filters.
 fn size_class(length: usize) -> usize {
     length.next_power_of_two().trailing_zeros() as usize
 }

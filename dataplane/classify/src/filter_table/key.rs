@@ -1,4 +1,4 @@
-//! Packets and filters as words that are compared under masks, for tuple space search and the cutting tree.
+//! Packets and filters as words, which are compared under masks; for tuple space search and the cutting tree.
 
 use millrace_packet::Family;
 use millrace_wire::Protocol;
@@ -6,11 +6,11 @@ use millrace_wire::Protocol;
 use crate::candidate::{EXCEPTIONS_SHIFT, PORTS_UNKNOWN};
 use crate::{Candidate, CompiledFilter, PortRange};
 
-/// Flag in the meta half of a key's word: the transport ports are known. That half also holds the protocol
-/// (bits 0 to 7) and the incoming port (bits 16 to 31).
+/// Flag in the *meta* half of a key's last word: the transport ports are known. This half also holds the
+/// protocol (bits 0 to 7) and the ingress port (bits 16 to 31).
 const PORTS_KNOWN: u32 = 1 << 8;
 
-/// [`PORTS_KNOWN`] for each protocol with ports, 0 for the others.
+/// [`PORTS_KNOWN`] for each protocol with ports, 0 for other protocols.
 const HAVING_PORTS: [u32; 256] = {
     let (mut known, mut protocol) = ([0; 256], 0);
     while protocol < 256 {
@@ -20,9 +20,11 @@ const HAVING_PORTS: [u32; 256] = {
     known
 };
 
-/// Packet as words: source and destination address, then the halves meta and varying, then both ports.
+/// Packet as words: source and destination address; then a word of *meta* and
+/// [`varying`](Candidate::varying); then both ports.
 ///
-/// `W` is 2 for IPv4, where both addresses share a word, and 5 for IPv6, where each takes two.
+/// `W` is the number of 64-bit words: 2 for IPv4, where both addresses share one, and 5 for IPv6, where each
+/// takes two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Key<const W: usize> {
     pub words: [u64; W],
@@ -40,7 +42,7 @@ pub(super) const fn family(words: usize) -> Family {
     if words == V4 { Family::V4 } else { Family::V6 }
 }
 
-/// Packs two addresses (IPv4 in the upper 32 bits), meta and varying into words.
+/// Packs two addresses (IPv4 in the upper 32 bits), *meta* and *varying* into words.
 #[inline(always)]
 fn pack<const W: usize>(source: u128, destination: u128, meta: u32, varying: u32) -> [u64; W] {
     let mut words = [0; W];
@@ -57,16 +59,16 @@ fn pack<const W: usize>(source: u128, destination: u128, meta: u32, varying: u32
 }
 
 impl<const W: usize> Key<W> {
-    /// Key of all zeros, a placeholder for no packet.
+    /// Key of zeros, a placeholder for unused places.
     pub const ZERO: Self = Self { words: [0; W], ports: 0 };
 
-    /// Makes the key of a packet, which must be of this family.
+    /// Creates the key of a packet, which must belong to this family.
     #[inline(always)]
     pub fn of(candidate: &Candidate) -> Self {
         let key = &candidate.key;
         let address = |bytes: &[u8; 16]| u128::from_be_bytes(*bytes);
         let unread = candidate.exceptions.bits() & PORTS_UNKNOWN.bits();
-        // Same as `Candidate::ports_known`, without a branch.
+        // Computes `Candidate::ports_known` without a branch.
         let known = if unread == 0 { HAVING_PORTS[usize::from(key.protocol)] } else { 0 };
         let meta = u32::from(key.protocol) | known | u32::from(key.port.0) << 16;
         Self {
@@ -81,19 +83,19 @@ impl<const W: usize> Key<W> {
     }
 }
 
-/// Conditions of a filter on the packets of one family.
+/// Conditions of a filter, for packets of one family.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Condition<const W: usize> {
     value: [u64; W],
     mask: [u64; W],
     /// Lowest source port and lowest destination port.
     first: [u16; 2],
-    /// Highest minus lowest port, for source and destination.
+    /// Highest minus lowest port, for source and destination ports.
     width: [u16; 2],
 }
 
 impl<const W: usize> Condition<W> {
-    /// Returns the conditions of `filter` on packets of this family; `None` when the filter matches only the
+    /// Returns the conditions of `filter` for packets of this family; `None` if the filter matches only the
     /// other family.
     pub fn of(filter: &CompiledFilter) -> Option<Self> {
         let other = |own: Option<Family>| own.is_some_and(|own| own != family(W));
@@ -139,7 +141,7 @@ impl<const W: usize> Condition<W> {
         (differs == 0) & !outside(key.ports >> 16, 0) & !outside(key.ports, 1)
     }
 
-    /// Returns the words that a packet must have under the mask, and the mask.
+    /// Returns required value and mask of the key's words.
     pub fn words(&self) -> (&[u64; W], &[u64; W]) {
         (&self.value, &self.mask)
     }
@@ -149,12 +151,12 @@ impl<const W: usize> Condition<W> {
         [0, 1].map(|side| (self.first[side], self.first[side] + self.width[side]))
     }
 
-    /// Returns a packet with the required value in each bit that a tuple can contain.
+    /// Returns a key that has the required value in all bits of the condition's tuple.
     pub fn example(&self) -> Key<W> {
         Key { words: self.value, ports: u32::from(self.first[0]) << 16 | u32::from(self.first[1]) }
     }
 
-    /// Returns all bits in which the packets that meet the conditions agree.
+    /// Returns the bits of the key in which all matching packets agree.
     pub fn tuple(&self) -> Tuple<W> {
         let agree = |side: usize| {
             let (first, last) = (self.first[side], self.first[side] + self.width[side]);
@@ -165,7 +167,7 @@ impl<const W: usize> Condition<W> {
     }
 }
 
-/// Set of key bits that a hash table of the tuple space reads.
+/// Set of key bits, which select the hash table of a filter in tuple space search.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Tuple<const W: usize> {
     pub words: [u64; W],
@@ -176,13 +178,13 @@ impl<const W: usize> Tuple<W> {
     /// Empty set of bits.
     pub const NONE: Self = Self { words: [0; W], ports: 0 };
 
-    /// Returns the leading bits of both addresses, as many as given for each.
+    /// Returns a set of leading address bits: `source` of the source, `destination` of the destination.
     fn prefixes(source: u32, destination: u32) -> Self {
         let mask = |length: u32| u128::MAX.checked_shl(128 - length).unwrap_or(0);
         Self { words: pack(mask(source), mask(destination), 0, 0), ports: 0 }
     }
 
-    /// Returns the number of source bits and of destination bits.
+    /// Returns the number of source address bits and of destination address bits.
     pub fn lengths(&self) -> (u32, u32) {
         let bits = |words: &[u64]| words.iter().map(|word| word.count_ones()).sum();
         match W {
@@ -197,13 +199,13 @@ impl<const W: usize> Tuple<W> {
         words && other.ports & !self.ports == 0
     }
 
-    /// Returns a reduced set of bits: address bits rounded down to a step of the `ladder` of prefix lengths,
-    /// and only ports that are given exactly.
+    /// Returns a smaller set. The number of address bits is rounded down to a step of `ladder`, and only
+    /// exact ports are kept.
     pub fn rounded(&self, ladder: &[u32]) -> Self {
         let step = |own: u32| ladder.iter().copied().filter(|step| *step <= own).max().unwrap_or(0);
         let (source, destination) = self.lengths();
         let mut rounded = Self::prefixes(step(source), step(destination));
-        // The flags for known ports hardly separate filters, but every filter with a port condition has them.
+        // Every filter with a port condition has the flags for known ports, which hardly separate filters.
         let known = u64::from(PORTS_KNOWN) << 32 | u64::from(PORTS_UNKNOWN.bits()) << EXCEPTIONS_SHIFT;
         rounded.words[W - 1] = self.words[W - 1] & !known;
         for half in [0xffff, 0xffff << 16] {
@@ -214,7 +216,7 @@ impl<const W: usize> Tuple<W> {
         rounded
     }
 
-    /// Returns only the address bits of this set.
+    /// Returns the address bits of this set.
     pub fn addresses(&self) -> Self {
         let mut words = self.words;
         words[W - 1] = 0;
@@ -226,7 +228,7 @@ impl<const W: usize> Tuple<W> {
         self.words.iter().map(|word| word.count_ones()).sum::<u32>() + self.ports.count_ones()
     }
 
-    /// Returns a hash of the key under these bits. Keys that agree in these bits have the same hash.
+    /// Returns a hash of these bits of a key.
     #[inline(always)]
     pub fn hash(&self, key: &Key<W>) -> u32 {
         let mut sum = u64::from(key.ports & self.ports).wrapping_mul(FACTORS[W]);
@@ -238,8 +240,8 @@ impl<const W: usize> Tuple<W> {
     }
 }
 
-/// Odd constants without a pattern: the first words of SHA-512 (digits of the square roots of 2, 3, 5, 7, 11,
-/// 13), made odd.
+/// Odd constants without a pattern: the initial values of SHA-512 (fractional digits of the square roots of
+/// 2, 3, 5, 7, 11, 13), made odd.
 const FACTORS: [u64; 6] = [
     0x6a09_e667_f3bc_c909,
     0xbb67_ae85_84ca_a73b,

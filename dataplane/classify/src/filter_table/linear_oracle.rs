@@ -1,11 +1,12 @@
-//! Reference table for all others: a sorted list in which the first match wins.
+//! Linear oracle: the reference for all other filter tables. It is a sorted list in which the first match
+//! wins.
 
 use crate::Candidate;
 
 use super::{Entry, Explanation, FilterId, FilterTable, explain_in_order};
 
-/// Filters sorted by rank. The time of a lookup grows with the number of filters before the first match. The
-/// time of an insertion grows with the number of all filters.
+/// Filter table as a list sorted by rank. The time of a lookup grows with the number of filters before the
+/// first match, the time of an insertion with the number of all filters.
 #[derive(Clone, Debug)]
 pub struct LinearOracle<T> {
     entries: Vec<Entry<T>>,
@@ -148,7 +149,7 @@ mod tests {
         );
     }
 
-    /// Finds the winner by comparing all pairs: the match that no other match beats.
+    /// Finds the winner by comparing all pairs of filters: the match that no other match beats.
     fn brute_force(filters: &[(Filter, i32)], candidate: &Candidate) -> Option<usize> {
         let specificity = |filter: &Filter| filter.compile(resolve).unwrap().specificity();
         let beats = |a: usize, b: usize| {

@@ -1,27 +1,26 @@
-//! Filter tables with a memory bound.
+//! Filter tables with a memory limit.
 
 use millrace_units::count;
 
 use super::{Entry, FilterId, FilterTable};
 use crate::CompiledFilter;
 
-/// Filter table with a memory bound. It refuses a filter that would exceed the bound.
+/// Filter table with a memory limit. It can refuse a filter that would exceed the limit.
 pub trait MemoryBound<T>: FilterTable<T> + Sized {
-    /// Name of the table in messages.
+    /// Name of the kind of table in messages.
     const NAME: &'static str;
 
-    /// Adds a filter as [`restore`](FilterTable::restore) does, within the bound. Takes the filter out of
-    /// `entry` if it adds it, else leaves it there. Returns false if the table has a filter of that id, or
-    /// `entry` is empty.
+    /// Adds a filter like [`restore`](FilterTable::restore), within the memory limit. Takes the filter out of
+    /// `entry` if it adds it. Returns `false` if the table has a filter of this id, or if `entry` is empty.
     ///
     /// # Errors
-    /// [`OverMemory`] when the table would exceed its bound. The table is then unchanged.
+    /// [`OverMemory`] if the table would exceed its limit. The table is then unchanged.
     fn try_restore(&mut self, entry: &mut Option<Entry<T>>) -> Result<bool, OverMemory>;
 
-    /// Adds a filter as [`insert`](FilterTable::insert) does, within the bound.
+    /// Adds a filter like [`insert`](FilterTable::insert), within the memory limit.
     ///
     /// # Errors
-    /// [`OverMemory`] when the table would exceed its bound. The table is then unchanged.
+    /// [`OverMemory`] if the table would exceed its limit. The table is then unchanged.
     fn try_insert(
         &mut self,
         filter: CompiledFilter,
@@ -36,7 +35,7 @@ pub trait MemoryBound<T>: FilterTable<T> + Sized {
     fn into_entries(self) -> Vec<Entry<T>>;
 }
 
-/// Error: a filter would exceed the table's memory bound. The table is unchanged.
+/// Error: a filter would exceed the table's memory limit. The table is unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "filter not added: the filter table would exceed its limit of {limit} bytes (now {bytes} bytes with {}); \
@@ -46,7 +45,7 @@ pub trait MemoryBound<T>: FilterTable<T> + Sized {
 pub struct OverMemory {
     /// Memory of the table without the filter, in bytes.
     pub bytes: usize,
-    /// Memory bound, in bytes.
+    /// Memory limit in bytes.
     pub limit: usize,
     /// Number of filters in the table.
     pub filters: usize,

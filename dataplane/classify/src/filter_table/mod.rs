@@ -1,7 +1,7 @@
-//! Filter tables, which find the best of many filters that match a packet.
+//! Filter tables: find the best of many filters that match a packet.
 //!
-//! Of several matching filters, the one of highest priority wins. Among equal priorities the most specific
-//! filter wins ([`Specificity`](crate::Specificity)), and among equally specific filters the oldest.
+//! Of several matching filters, the one with the highest priority wins. Among equal priorities, the most
+//! specific filter wins ([`Specificity`](crate::Specificity)); among equally specific filters, the oldest.
 
 #[cfg(test)]
 mod against_oracle;
@@ -54,8 +54,8 @@ pub use rank::Rank;
 pub use tuple_space::TupleSpace;
 pub use varying::VaryingBits;
 
-/// Id of a filter in a table. Ids grow with each filter and are never reused, so the smaller id is the older
-/// filter.
+/// Id of a filter in a table. Each new filter gets a greater id, and ids are never reused, so of two filters
+/// the one with the smaller id is older.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FilterId(pub u64);
 
@@ -68,7 +68,7 @@ pub struct Entry<T> {
     pub filter: CompiledFilter,
     /// Priority of the filter; the higher priority wins.
     pub priority: i32,
-    /// Value that the table's owner stored with the filter.
+    /// Value that belongs to the filter, such as a binding.
     pub value: T,
 }
 
@@ -79,19 +79,19 @@ impl<T> Entry<T> {
     }
 }
 
-/// Reason why a lookup chose a filter or not.
+/// Reason that a lookup chose a filter, or didn't.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// The filter matches, and no better filter matches.
     Chosen,
     /// The filter matches, but the chosen filter has a higher priority.
     LowerPriority,
-    /// The filter matches, but the chosen filter is more specific in this field, and equal in the fields
-    /// before.
+    /// The filter matches, but the chosen filter is more specific in this field. All more significant fields
+    /// are equal.
     LessSpecific(Field),
-    /// The filter matches, but the chosen filter, equally specific, is older.
+    /// The filter matches, but the chosen filter is equally specific and older.
     Younger,
-    /// The filter doesn't match: this is the first field whose condition fails.
+    /// The filter doesn't match: this is the first field whose condition the packet fails.
     Mismatch(Field),
 }
 
@@ -109,49 +109,49 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Result of a lookup for one filter of a table.
+/// Explanation of a lookup's result, for one filter of the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Explanation<'a, T> {
-    /// Filter that this explanation is about.
+    /// The filter.
     pub entry: &'a Entry<T>,
-    /// Reason why the lookup chose the filter or not.
+    /// Reason that the lookup chose the filter, or didn't.
     pub outcome: Outcome,
 }
 
 /// Table of filters, each with a value.
 ///
-/// Only the owner changes a table. [`lookup`](Self::lookup) and all other methods with `&self` change
-/// nothing, so many threads may search a table while nobody changes it.
+/// Methods with `&self`, such as [`lookup`](Self::lookup), change nothing. So many threads may search a table
+/// while no thread changes it.
 pub trait FilterTable<T> {
-    /// Adds a filter with a priority; the higher priority wins.
+    /// Adds a filter with a priority and a value, and returns its id. A higher priority wins.
     fn insert(&mut self, filter: CompiledFilter, priority: i32, value: T) -> FilterId {
         let id = self.next_id();
         self.restore(Entry { id, filter, priority, value });
         id
     }
 
-    /// Adds a filter that had its id in another table. Later ids are greater. Returns false, and changes
-    /// nothing, if the table has a filter of that id.
+    /// Adds a filter with the id that it has in another table. Later filters get greater ids. Returns
+    /// `false`, and changes nothing, if the table has a filter of this id.
     fn restore(&mut self, entry: Entry<T>) -> bool;
 
-    /// Returns the id of the next filter: greater than all ids that the table has seen.
+    /// Returns the id that the next filter gets: greater than all ids so far.
     fn next_id(&self) -> FilterId;
 
-    /// Removes a filter and returns its value; `None` if the table has no filter of that id.
+    /// Removes a filter, and returns its value; `None` if the table has no filter of this id.
     fn remove(&mut self, id: FilterId) -> Option<T>;
 
     /// Returns the best filter that matches the packet; `None` if no filter matches.
     fn lookup(&self, candidate: &Candidate) -> Option<(FilterId, &T)>;
 
-    /// Looks up many packets: `found[i]` becomes the result of [`lookup`](Self::lookup) for `candidates[i]`,
-    /// up to the length of the shorter slice. Tables that interleave several lookups are faster here.
+    /// Looks up many packets: sets `found[i]` to the result of [`lookup`](Self::lookup) for `candidates[i]`,
+    /// up to the length of the shorter slice. Tables that interleave lookups are faster here.
     fn lookup_batch<'a>(&'a self, candidates: &[Candidate], found: &mut [Option<(FilterId, &'a T)>]) {
         for (candidate, found) in candidates.iter().zip(found) {
             *found = self.lookup(candidate);
         }
     }
 
-    /// Returns every filter, best first, with the reason why the lookup chose it or not.
+    /// Returns an explanation for every filter, the best filter first.
     fn explain(&self, candidate: &Candidate) -> Vec<Explanation<'_, T>> {
         explain_in_order(in_order(self.entries()), candidate)
     }
@@ -167,22 +167,22 @@ pub trait FilterTable<T> {
         self.len() == 0
     }
 
-    /// Returns the memory of the table in bytes, without memory that the values point to.
+    /// Returns the memory of the table in bytes, without the memory behind pointers in the values.
     fn memory(&self) -> usize;
 
-    /// Returns the bits of [`Candidate::varying`] on which any of the filters has a condition. Two packets
-    /// with equal keys that agree in these bits have the same lookup result.
+    /// Returns the bits of [`Candidate::varying`] on which any filter has a condition. Packets with equal
+    /// keys and equal values of these bits have the same lookup result.
     fn varying_mask(&self) -> u32;
 }
 
-/// Returns the filters sorted by rank, the best first.
+/// Returns filters sorted by rank, the best first.
 pub fn in_order<'a, T>(entries: impl IntoIterator<Item = &'a Entry<T>>) -> Vec<&'a Entry<T>> {
     let mut sorted: Vec<_> = entries.into_iter().collect();
     sorted.sort_by_cached_key(|entry| entry.rank());
     sorted
 }
 
-/// Explains the lookup of a packet for each filter; `entries` are all filters of a table, the best first.
+/// Explains the lookup of a packet for each filter. `entries` are all filters of a table, sorted by rank.
 pub fn explain_in_order<'a, T>(
     entries: impl IntoIterator<Item = &'a Entry<T>>,
     candidate: &Candidate,
@@ -195,7 +195,7 @@ pub fn explain_in_order<'a, T>(
     entries.into_iter().map(|entry| Explanation { entry, outcome: explain(entry) }).collect()
 }
 
-/// Returns the outcome of `entry`, which matches; `chosen` is the best matching filter.
+/// Returns the outcome for `entry`, a matching filter. `chosen` is the best matching filter.
 fn outcome_beside<T>(chosen: &Entry<T>, entry: &Entry<T>) -> Outcome {
     if chosen.id == entry.id {
         return Outcome::Chosen;

@@ -1,4 +1,4 @@
-//! Order in which filters win, as numbers.
+//! Ranks: the order in which filters win, as numbers.
 
 use crate::Specificity;
 
@@ -6,12 +6,12 @@ use super::FilterId;
 
 const LOWER: u32 = (1 << 30) - 1;
 
-/// Rank of a filter; the filter with the smaller rank wins. Priority decides, then [`Specificity`], then age.
+/// Rank of a filter; the smaller rank wins. Priority decides first, then [`Specificity`], then age.
 ///
-/// A rank depends on its filter alone, so it stays the same when other filters are added or removed.
+/// A rank depends only on its own filter, so additions and removals of other filters don't change it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Rank {
-    /// Upper 64 of the 94 bits of priority and specificity, inverted so that the smaller number wins.
+    /// Upper 64 of the 94 bits of priority and specificity, inverted: the smaller number wins.
     pub(super) upper: u64,
     /// Lower 30 bits of priority and specificity, inverted.
     pub(super) lower: u32,
@@ -19,12 +19,12 @@ pub struct Rank {
 }
 
 impl Rank {
-    /// Rank after the ranks of all possible filters.
+    /// Rank behind the ranks of all possible filters.
     pub const LAST: Self = Self { upper: u64::MAX, lower: u32::MAX, id: FilterId(u64::MAX) };
 
     /// Computes the rank of a filter from its priority, specificity and id.
     pub fn new(priority: i32, specificity: Specificity, id: FilterId) -> Self {
-        // With the sign bit flipped, signed numbers keep their order as unsigned numbers.
+        // Flip the sign bit: unsigned numbers then have the order of the signed numbers.
         let priority = priority.cast_unsigned() ^ 1 << 31;
         let specificity = specificity.packed();
         let upper = !(u64::from(priority) << 32 | specificity >> 30);

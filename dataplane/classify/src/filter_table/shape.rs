@@ -1,4 +1,4 @@
-//! Filters as sets of packets, with comparison and subtraction of these sets.
+//! Shapes: filters as sets of packets, which can be compared and subtracted.
 
 use millrace_packet::Family;
 use millrace_wire::Protocol;
@@ -6,19 +6,19 @@ use millrace_wire::Protocol;
 use crate::candidate::{EXCEPTIONS_SHIFT, FLAGS_KNOWN, FLAGS_SHIFT, PORTS_UNKNOWN};
 use crate::{CompiledFilter, PortRange};
 
-/// Filter as a set of packets: bits with a required value, and port ranges.
+/// Filter as a set of packets: conditions on bits, and port ranges.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     /// Families of the packets: bit 0 for IPv4, bit 1 for IPv6.
     pub families: u8,
-    /// Condition on the varying word, the protocol, the incoming port, and whether ports are known.
+    /// Condition on the varying word, the protocol, the ingress port, and the flag for known ports.
     pub other: Bits<u64>,
     pub source: Bits<u128>,
     pub destination: Bits<u128>,
     pub ports: [(u16, u16); 2],
 }
 
-/// Condition on bits: the bits of `mask` must equal the ones in `value`.
+/// Condition on bits: the bits of `mask` must equal those of `value`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bits<B> {
     pub value: B,
@@ -28,7 +28,7 @@ pub(super) struct Bits<B> {
 pub(super) const PROTOCOL_SHIFT: u32 = 32;
 pub(super) const INCOMING_SHIFT: u32 = 40;
 pub(super) const PORTS_KNOWN: u64 = 1 << 56;
-/// Bit for known TCP flags; the flags follow.
+/// Bit for known TCP flags. The bits of the flags follow.
 pub(super) const FLAGS_KNOWN_BIT: u64 = FLAGS_KNOWN as u64;
 pub(super) const FLAG_BITS: u64 = 0xff << FLAGS_SHIFT;
 pub(super) const NO_PORTS: u64 = (PORTS_UNKNOWN.bits() as u64) << EXCEPTIONS_SHIFT;
@@ -53,8 +53,9 @@ macro_rules! relations {
                 (self.value ^ other.value) & self.mask & other.mask == 0
             }
 
-            /// Adds the highest bit of `other`'s condition that this condition lacks. Returns the complement:
-            /// packets with the opposite value of this bit. Returns `None` if no such bit is left.
+            /// Adds one bit of `other`'s condition that this condition lacks, the highest one. Returns the
+            /// condition for packets with the opposite value of this bit. Returns `None` if no such bit is
+            /// left.
             fn split(&mut self, other: &Self) -> Option<Self> {
                 let more = other.mask & !self.mask;
                 let bit = (more != 0).then(|| 1 << more.ilog2())?;
@@ -86,7 +87,7 @@ impl Shape {
             other.require(u64::from(port.0) << INCOMING_SHIFT, 0xffff << INCOMING_SHIFT);
         }
         let asks_for_ports = !filter.source_port.is_any() || !filter.destination_port.is_any();
-        // Ports are also known where the filter has a protocol with ports and no condition against readable
+        // Ports are also known if the protocol has ports and the filter excludes packets with unreadable
         // ports.
         let has_ports = filter.protocol.is_some_and(|protocol| Protocol(protocol).has_ports());
         let readable = other.mask & NO_PORTS == NO_PORTS && other.value & NO_PORTS == 0;
@@ -129,13 +130,13 @@ impl Shape {
 
     /// Whether all packets of the set have a protocol without ports.
     fn lacks_ports(&self) -> bool {
-        // In a piece of a shape only some of the bits may be given.
+        // A piece of a shape may fix only some bits of the protocol.
         let given = self.other.mask >> PROTOCOL_SHIFT & 0xff == 0xff;
         given && !Protocol((self.other.value >> PROTOCOL_SHIFT) as u8).has_ports()
     }
 
-    /// Returns the number of bits that this shape fixes and `other`, which it overlaps, leaves open. Fewer
-    /// bits mean that the overlap is a larger part of `other`.
+    /// Returns the number of bits that this shape fixes and `other` leaves open; both must overlap. The fewer
+    /// bits, the larger is the overlap's part of `other`.
     pub fn bits_beyond(&self, other: &Self) -> u32 {
         let addresses = (self.source.mask & !other.source.mask).count_ones()
             + (self.destination.mask & !other.destination.mask).count_ones();
@@ -148,7 +149,8 @@ impl Shape {
         (self.other.mask & !other.other.mask).count_ones() + addresses + ports(0) + ports(1) + families
     }
 
-    /// Returns the packets of this shape outside `other`, which overlaps it, as disjoint pieces.
+    /// Returns the packets of this shape that are outside `other`, as disjoint pieces. Both shapes must
+    /// overlap.
     pub fn without(&self, other: &Self) -> Vec<Self> {
         let (mut pieces, mut rest) = (Vec::new(), *self);
         if rest.families & !other.families != 0 {
@@ -183,8 +185,8 @@ impl Shape {
         pieces
     }
 
-    /// Whether the conditions contradict each other, so that the set is empty. Detects some contradictions,
-    /// not all.
+    /// Whether the conditions contradict each other, so no packet is in the set. Detects only some
+    /// contradictions.
     fn is_impossible(&self) -> bool {
         let asked = |bits: u64| (self.other.mask & bits == bits).then_some(self.other.value & bits);
         let flags_unknown = asked(FLAGS_KNOWN_BIT) == Some(0);

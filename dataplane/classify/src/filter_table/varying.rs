@@ -1,8 +1,9 @@
-//! Varying fields on which the filters of a table have conditions.
+//! Counts of filters by the varying fields on which they have conditions.
 
 use crate::CompiledFilter;
 
-/// Number of filters with a condition on each bit of [`Candidate::varying`](crate::Candidate::varying).
+/// For each bit of [`Candidate::varying`](crate::Candidate::varying), the number of filters with a condition
+/// on this bit.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct VaryingBits {
     filters: [u32; 32],
@@ -15,7 +16,7 @@ impl VaryingBits {
         self.count(filter.varying_mask(), |count| *count += 1);
     }
 
-    /// Removes a counted filter from the counts.
+    /// Removes a filter from the counts; it must have been added.
     pub fn remove(&mut self, filter: &CompiledFilter) {
         self.count(filter.varying_mask(), |count| *count -= 1);
     }
@@ -27,7 +28,7 @@ impl VaryingBits {
         }
     }
 
-    /// Returns the bits on which some filter has a condition.
+    /// Returns the bits on which any filter has a condition.
     #[inline]
     pub fn mask(&self) -> u32 {
         self.mask

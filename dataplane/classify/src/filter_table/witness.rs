@@ -1,4 +1,4 @@
-//! Random packets that match a filter. A packet that matches no other filter proves that the filter can win.
+//! Random packets that match a filter. A packet that no better filter matches proves that the filter can win.
 
 use millrace_wire::Protocol;
 
@@ -6,12 +6,13 @@ use super::shape::{
     Bits, FLAG_BITS, FLAGS_KNOWN_BIT, INCOMING_SHIFT, NO_PORTS, PORTS_KNOWN, PROTOCOL_SHIFT, Shape,
 };
 
-/// Number of packets to try for a filter.
+/// Number of random packets that are tried for a filter.
 const TRIES: usize = 64;
 /// Bits of an IPv4 address in a shape.
 const IPV4_BITS: u128 = (u32::MAX as u128) << 96;
 
-/// Whether a random packet matched the shape and none of the other shapes.
+/// Tries random packets of a shape. Returns whether one of them is outside all shapes with the indexes
+/// `places`.
 pub(super) fn is_alone(shape: &Shape, shapes: &[Shape], places: &[usize]) -> bool {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     (0..TRIES).any(|number| {
@@ -20,7 +21,7 @@ pub(super) fn is_alone(shape: &Shape, shapes: &[Shape], places: &[usize]) -> boo
     })
 }
 
-/// Makes a random packet of a shape; `None` if the random fields contradict each other.
+/// Creates a random packet of a shape; `None` if the random fields contradict each other.
 fn packet(shape: &Shape, number: usize, random: &mut Random) -> Option<Shape> {
     let families = match shape.families {
         0b11 => 1 << (number & 1),
@@ -40,7 +41,8 @@ fn packet(shape: &Shape, number: usize, random: &mut Random) -> Option<Shape> {
     Some(Shape { families, other, source, destination, ports })
 }
 
-/// Makes the other fields of a packet. Sets no exception that the shape does not ask for.
+/// Creates the fields of a packet other than addresses and ports. Sets only exceptions that the shape
+/// requires.
 fn other(asked: &Bits<u64>, number: usize, random: &mut Random) -> Option<Bits<u64>> {
     let free = |bits: u64, value: u64| value & bits & !asked.mask;
     let protocols = [Protocol::UDP.0, Protocol::TCP.0, Protocol::ICMP.0, random.next() as u8];
@@ -50,7 +52,7 @@ fn other(asked: &Bits<u64>, number: usize, random: &mut Random) -> Option<Bits<u
     value |= free(0xffff << INCOMING_SHIFT, (random.next() as u64 & 0xffff) << INCOMING_SHIFT);
     let protocol = Protocol((value >> PROTOCOL_SHIFT) as u8);
     if protocol == Protocol::TCP && value & NO_PORTS == 0 {
-        // A TCP packet with a readable header has known flags.
+        // A TCP packet with a readable transport header has known flags.
         value |= free(FLAGS_KNOWN_BIT, FLAGS_KNOWN_BIT);
         value |= free(FLAG_BITS, random.next() as u64);
     }

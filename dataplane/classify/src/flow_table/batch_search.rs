@@ -1,8 +1,9 @@
-//! Lookup of the records of many flows at once.
+//! Lookup of the flow records of many keys at once.
 //!
-//! Keys pass three stages in blocks. The first stage prefetches buckets. The second stage guesses records by
-//! their tags in the buckets and prefetches them. The third stage compares keys. Each iteration runs the
-//! three stages on three different blocks, so the processor has work while cache lines arrive.
+//! Keys pass three stages in blocks. The first stage prefetches the buckets of the hash table. The second
+//! stage compares the tags in the buckets, and prefetches the record that probably belongs to the key. The
+//! third stage compares the key with the record. Each iteration runs the stages on three different blocks, so
+//! the processor has work while cache lines arrive.
 
 use millrace_memory::{Operation, Vectors, prefetch};
 use millrace_packet::{Family, FlowKey};
@@ -10,14 +11,14 @@ use millrace_packet::{Family, FlowKey};
 use super::lookup::Lookup;
 use super::storage::{FlowIndex, FlowRecord, NearKey};
 
-/// Number of keys of a block.
+/// Number of keys in a block.
 const BLOCK: usize = 32;
-/// Number of iterations between the prefetch of a line and its use.
+/// Number of iterations between the prefetch of a cache line and its use.
 const AHEAD: usize = 1;
-/// Number of blocks in flight, rounded up to a power of two.
+/// Number of blocks between first and last stage, rounded up to a power of two.
 const UNDER_WAY: usize = (2 * AHEAD + 1).next_power_of_two();
 
-/// Batch to look up; see [`FlowTable::find_batch`](super::FlowTable::find_batch).
+/// Arguments of a batch lookup; see [`FlowTable::find_batch`](super::FlowTable::find_batch).
 pub(super) struct BatchSearch<'a> {
     lookup: Lookup<'a>,
     keys: &'a [FlowKey],
@@ -34,10 +35,10 @@ struct Aims<'a> {
 }
 
 impl<'a> BatchSearch<'a> {
-    /// Returns a search over a batch.
+    /// Creates the lookup of a batch.
     ///
     /// # Panics
-    /// When the slices differ in length.
+    /// If the slices differ in length.
     #[inline(always)]
     pub fn new(
         lookup: Lookup<'a>,
@@ -86,7 +87,7 @@ impl Operation for BatchSearch<'_> {
     }
 }
 
-/// Runs the first stage, for up to a block of hashes.
+/// First stage, for up to a block of hashes: prefetches the buckets.
 #[inline(always)]
 fn aim(lookup: Lookup<'_>, hashes: &[u64], aims: &mut Aims<'_>) {
     let places = aims.homes.iter_mut().zip(&mut aims.tags);
@@ -96,7 +97,7 @@ fn aim(lookup: Lookup<'_>, hashes: &[u64], aims: &mut Aims<'_>) {
     aims.homes.iter().take(hashes.len()).for_each(|&home| lookup.buckets.prefetch(home));
 }
 
-/// Runs the second stage.
+/// Second stage: prefetches the records that probably belong to the keys.
 #[inline(always)]
 fn guess<'a>(
     lookup: Lookup<'a>,
@@ -117,7 +118,7 @@ fn guess<'a>(
     }
 }
 
-/// Runs the third stage.
+/// Third stage: compares the keys with these records.
 #[inline(always)]
 fn check(
     lookup: Lookup<'_>,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Largest maximum of records of a table.
+/// Maximum of [`FlowTableConfig::maximum`]: number of records of the largest table.
 pub const LARGEST: u32 = 1 << 24;
 
 /// Configuration of a [`FlowTable`](super::FlowTable).
@@ -10,21 +10,21 @@ pub const LARGEST: u32 = 1 << 24;
 pub struct FlowTableConfig {
     /// Initial number of records: 1 to `maximum`. 1,024 by default.
     pub initial: u32,
-    /// Maximum number of records: up to [`LARGEST`]. A million by default, which take 136 MiB when all are
-    /// used.
+    /// Maximum number of records, up to [`LARGEST`]. A million (2^20) by default; they take 136 MiB when all
+    /// are used.
     pub maximum: u32,
-    /// Idle time of a record, after which it ends: up to 26 days, in steps of 17 ms. 30 s by default. If
-    /// [`FlowTable::maintain`](super::FlowTable::maintain) keeps up, a record ends after at most five
-    /// quarters of this time.
+    /// Time without a packet after which a record ends: up to 26 days, in steps of 17 ms; 30 s by default. A
+    /// record ends at the latest after five quarters of this time, if
+    /// [`FlowTable::maintain`](super::FlowTable::maintain) is called often enough.
     pub idle: Duration,
-    /// Time from the creation of a record to its end if no second packet arrives. 5 s by default.
+    /// Time after which a new record ends if no second packet has arrived; 5 s by default.
     pub probation_idle: Duration,
-    /// Whether the table populates memory for `maximum` records when it is made. If not, it populates memory
-    /// as records need it. About one new record in 30,000 then waits a few tenths of a millisecond for the
+    /// Whether the table populates the memory of all `maximum` records at its creation. If not, it populates
+    /// memory on demand: about one new record in 30,000 then waits a few tenths of a millisecond for the
     /// kernel to clear a huge page.
     pub populate: bool,
-    /// Seed of the hash, drawn at random when the router starts. So no sender can choose flows whose keys
-    /// collide.
+    /// Seed of the flow hash, drawn at random when the router starts. Without it, a sender can't choose flows
+    /// whose keys collide.
     pub seed: u64,
 }
 

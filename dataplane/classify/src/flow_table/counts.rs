@@ -1,18 +1,18 @@
-//! Counts of records made, ended and refused.
+//! Counts of created, ended and refused records.
 
 use super::error::Full;
 use super::removal::RemovalReason;
 
-/// Numbers of records made, ended and refused since the table was made.
+/// Number of created, ended and refused records since the table's creation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FlowTableCounts {
-    /// Number of records made.
+    /// Number of created records.
     pub inserted: u64,
-    /// Number of recycled records that were on probation.
+    /// Number of records that new flows displaced while on probation.
     pub recycled_on_probation: u64,
-    /// Number of recycled records that were off probation.
+    /// Number of records that new flows displaced when off probation.
     pub recycled: u64,
-    /// Number of records that expired.
+    /// Number of records that ended because no packet arrived in time.
     pub expired: u64,
     /// Number of records that [`FlowTable::remove`](super::FlowTable::remove) removed.
     pub removed: u64,

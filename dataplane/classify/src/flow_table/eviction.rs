@@ -1,4 +1,4 @@
-//! Eviction: choice of the record that makes room for a new one.
+//! Eviction: chooses the record that makes room for a new one.
 
 use millrace_units::Instant;
 
@@ -8,33 +8,35 @@ use super::removal::RemovalReason;
 use super::storage::Slots;
 use super::storage::record::ticks_since;
 
-/// Divisor of the maximum that gives the share of records on probation.
+/// Divisor of the maximum number of records. The quotient is the share of records on probation.
 pub(super) const PROBATION_SHARE: u32 = 8;
-/// Number of records from which the table recycles the least recently used, below the share of probation.
+/// Number of records among which eviction chooses the least recently used one, if fewer than the share are on
+/// probation.
 pub(super) const SAMPLE: usize = 24;
-/// Maximum number of slots that a search for a record to recycle visits.
+/// Maximum number of slots that a search for such a record visits.
 const LOOK_AT: u32 = 256;
 
 /// Eviction from a full table.
 #[derive(Debug)]
 pub(super) struct Eviction {
-    /// Number of records on probation from which on new flows recycle only these.
+    /// Share: with at least this number of records on probation, new flows displace only records on
+    /// probation.
     share: u32,
-    /// Slot at which the next sample begins.
+    /// Slot behind which the next search begins.
     hand: u32,
 }
 
 impl Eviction {
-    /// Returns the eviction of a table with a maximum of records.
+    /// Creates the eviction for a table with at most `maximum` records.
     pub fn new(maximum: u32) -> Self {
         Self { share: (maximum / PROBATION_SHARE).max(1), hand: 1 }
     }
 
-    /// Evicts a record to make room for a new one: the oldest record on probation if probation has its share,
-    /// else about the least recently used record.
+    /// Ends a record to make room for a new one. This is the oldest record on probation if their share is
+    /// reached, otherwise approximately the least recently used record.
     ///
     /// # Errors
-    /// [`Full::Protected`] if the search finds no record that may go.
+    /// [`Full::Protected`] if the search finds no record that may be displaced.
     pub fn recycle(&mut self, set: &mut RecordSet, now: Instant) -> Result<(), Full> {
         let has_share = set.probation().len() >= self.share;
         let unused = if has_share { None } else { self.least_recently_used(&set.slots, now) };
@@ -48,8 +50,8 @@ impl Eviction {
         Ok(())
     }
 
-    /// Returns the least recently used of the next [`SAMPLE`] records that may be recycled and are off
-    /// probation; `None` if the search finds no such record.
+    /// Returns the least recently used among the next [`SAMPLE`] records that are off probation and may be
+    /// displaced. `None` if the search finds no such record.
     fn least_recently_used(&mut self, slots: &Slots, now: Instant) -> Option<u32> {
         let (mut oldest, mut seen) = (None, 0);
         for _ in 0..LOOK_AT.min(slots.end()) {
@@ -71,8 +73,8 @@ impl Eviction {
     }
 }
 
-/// Prefetches the bucket of the oldest record on probation, and all parts of the next one. Their recycling
-/// will need both.
+/// Prefetches the bucket of the oldest record on probation, and all parts of the second oldest: the next
+/// evictions need them.
 fn prefetch_oldest(set: &RecordSet) {
     if let Some(oldest) = set.probation().oldest() {
         set.buckets.prefetch(set.buckets.home(set.slots.records.far(oldest).hash));
@@ -80,11 +82,12 @@ fn prefetch_oldest(set: &RecordSet) {
     }
 }
 
-/// Recycles a record of the group of buckets of `hash`: one on probation, else the least recently used.
-/// Random hashes practically never lead here: the group and the overflow would have to be full.
+/// Ends a record in the group of buckets of `hash` or in the overflow: one on probation, otherwise the least
+/// recently used one. Called only if the group and the overflow are full, which practically never happens
+/// with random hashes.
 ///
 /// # Errors
-/// [`Full::Collisions`] if none of these records may go.
+/// [`Full::Collisions`] if none of these records may be displaced.
 #[cold]
 pub(super) fn recycle_colliding(set: &mut RecordSet, hash: u64, now: Instant) -> Result<(), Full> {
     let slots = &set.slots;

@@ -1,4 +1,4 @@
-//! Expiry of records: at once for the oldest on probation, by a cyclic scan for all others.
+//! Expiry of records: those on probation end in the order of their creation, all others by a cyclic scan.
 
 use std::time::Duration;
 
@@ -9,24 +9,24 @@ use super::removal::RemovalReason;
 use super::storage::Slots;
 use super::storage::record::{LIVE, PROBATION, tick, ticks, ticks_since};
 
-/// Maximum number of records that end in one step.
+/// Maximum number of records that end in one call of `expire`.
 pub(super) const ENDS_AT_ONCE: usize = 128;
 
-/// Expiry of a table's records.
+/// Ends a table's records that got no packet in time.
 #[derive(Debug)]
 pub(super) struct Expiry {
     sweep: Sweep,
-    /// Idle time of a record off probation, in ticks.
+    /// Idle time after which a record off probation ends, in ticks.
     idle: u32,
 }
 
 impl Expiry {
-    /// Returns the expiry of records off probation after `idle`.
+    /// Creates the expiry of a table. `idle` is the idle time of records off probation.
     pub fn new(idle: Duration) -> Self {
         Self { sweep: Sweep::new(idle), idle: ticks(idle) }
     }
 
-    /// Ends expired records: visits about `budget` at most, and ends at most [`ENDS_AT_ONCE`].
+    /// Ends expired records: at most [`ENDS_AT_ONCE`]. Visits about `budget` slots at most.
     pub fn expire(&mut self, set: &mut RecordSet, now: Instant, budget: usize) {
         let ended = expire_on_probation(set, now, budget.min(ENDS_AT_ONCE));
         self.sweep.advance(tick(now), set.slots.end() - 1);
@@ -38,13 +38,13 @@ impl Expiry {
         }
     }
 
-    /// Whether records are due for a visit, or the oldest on probation has expired.
+    /// Whether slots are due for a visit, or a record on probation has expired.
     pub fn is_due(&self, set: &RecordSet, now: Instant) -> bool {
         self.sweep.due > 0 || set.probation().expired(&set.slots, now).is_some()
     }
 }
 
-/// Ends at most `most` records that got no second packet in time; returns their number.
+/// Ends records that got no second packet in time, at most `most`. Returns their number.
 fn expire_on_probation(set: &mut RecordSet, now: Instant, most: usize) -> usize {
     let mut ended = 0;
     while ended < most
@@ -56,18 +56,18 @@ fn expire_on_probation(set: &mut RecordSet, now: Instant, most: usize) -> usize 
     ended
 }
 
-/// Cyclic scan for expired records. It visits all slots four times in the idle time.
+/// Cyclic scan for expired records. It visits every slot four times during the idle time.
 #[derive(Clone, Copy, Debug)]
 struct Sweep {
     /// Next slot to visit.
     slot: u32,
     /// Number of slots that are due for a visit.
     due: u32,
-    /// Fraction of a due slot, in units of 1/`round`.
+    /// Fraction of a further due slot, in units of 1/`round`.
     remainder: u64,
-    /// Coarse time up to which `due` is computed.
+    /// Tick up to which `due` is computed.
     tick: u32,
-    /// Number of ticks in which the scan visits every slot once.
+    /// Number of ticks in which the scan visits every slot once: a quarter of the idle time.
     round: u32,
 }
 
@@ -76,7 +76,7 @@ impl Sweep {
         Self { slot: 1, due: 0, remainder: 0, tick: 0, round: ticks(idle / 4).max(1) }
     }
 
-    /// Adds the slots that are due by `tick`: at most all of `slots`.
+    /// Adds the slots that become due by `tick`. At most `slots`, the number of all slots, are due.
     fn advance(&mut self, tick: u32, slots: u32) {
         let passed = tick.wrapping_sub(self.tick).min(self.round);
         if passed == 0 {
@@ -89,8 +89,8 @@ impl Sweep {
         self.due = due.min(u64::from(slots)) as u32;
     }
 
-    /// Visits up to `visits` slots, and lowers `visits` by the number of visited slots. Stops at the first
-    /// record without a packet for more than `idle` ticks, and returns its slot.
+    /// Visits up to `visits` slots, and decreases `visits` by the number of visited slots. Stops at the first
+    /// record that got no packet for more than `idle` ticks, and returns its slot.
     fn next(&mut self, slots: &Slots, now: Instant, idle: u32, visits: &mut u32) -> Option<u32> {
         while *visits > 0 {
             *visits -= 1;

@@ -1,4 +1,4 @@
-//! Search for single records.
+//! Lookup of single records.
 
 use millrace_packet::{Family, FlowKey};
 
@@ -14,7 +14,8 @@ pub(super) struct Lookup<'a> {
 }
 
 impl Lookup<'_> {
-    /// Finds the record of a flow and a variant; `None` if there is none. `hash` is the hash of both.
+    /// Finds a variant of a flow's record; `None` if there is none. `hash` is the hash of flow and variant
+    /// together.
     #[inline(always)]
     pub fn find(self, key: &FlowKey, hash: u64, variant: u32) -> Option<FlowIndex> {
         let Self { buckets, records } = self;
@@ -26,8 +27,8 @@ impl Lookup<'_> {
         FlowIndex::from_slot(buckets.find(hash, is_it)?)
     }
 
-    /// Searches all buckets for the base record of a flow, after the first guess found no record or the record
-    /// of another flow. Few flows need this search.
+    /// Searches all buckets for the base record of a flow. Used after `guessed`, the record with the right
+    /// tag, turned out to be missing or that of another flow, which is rare.
     #[cold]
     #[inline(never)]
     pub fn find_again(self, guessed: Option<FlowIndex>, key: &FlowKey, hash: u64) -> Option<FlowIndex> {

@@ -1,9 +1,9 @@
 //! Lookup of the flows of a batch, and treatment of their packets in the same loop, while their data is in
-//! cache.
+//! the cache.
 //!
-//! The loop has two passes. The first pass guesses each record by its tag and prefetches it;
-//! [`FlowTable::prefetch`](super::FlowTable::prefetch) has prefetched the buckets before. The second pass
-//! compares keys and gives each answer to the [`Meeting`].
+//! The loop has two passes. The first pass finds the record that probably belongs to each packet, by its tag,
+//! and prefetches it. ([`FlowTable::prefetch`](super::FlowTable::prefetch) has prefetched the buckets
+//! before.) The second pass compares the keys, and passes each packet with its record to the [`Meeting`].
 
 use std::ops::Range;
 
@@ -16,25 +16,25 @@ use super::record_set::RecordSet;
 use super::storage::record::{FLAG_BITS, FLAGS, PROBATION, tick};
 use super::storage::{FlowIndex, FlowRecord, NearKey};
 
-/// Number of packets of a block. Each pass handles a block at a time.
+/// Number of packets in a block. Each pass handles a block at a time.
 const BLOCK: usize = 32;
-/// Number of blocks by which the first pass precedes the second.
+/// Number of blocks by which the first pass is ahead of the second.
 const AHEAD: usize = 2;
 
-/// Treatment of the packets of known flows, with one note per packet. The method must be `inline(always)`:
-/// the compiler builds it for each kind of vectors.
+/// Treatment of packets of known flows. Each packet has a note, a value of the caller. The method must be
+/// `inline(always)`: the compiler builds it for each kind of vector instructions.
 pub trait Meeting<Packet, Note> {
-    /// Treats the packet number `index`, whose flow has this record. Returns the bytes to count for the flow.
-    /// Returns `None`, and changes nothing, if it does not treat the packet.
+    /// Treats packet `index`, whose flow has this record. Returns the number of bytes to count for the flow.
+    /// Returns `None`, and changes nothing, if it doesn't treat the packet.
     fn meet(&mut self, index: usize, packet: (&mut Packet, &mut Note), record: &FlowRecord) -> Option<u32>;
 }
 
-/// Keys and hashes of the flows of a batch, for a lookup.
+/// Flow keys and hashes of the packets of a batch, for a lookup.
 #[derive(Clone, Copy, Debug)]
 pub struct Sought<'a> {
-    /// Near parts of the keys, which distinguish most flows.
+    /// Near parts of the keys, which are enough to distinguish most flows.
     pub nears: &'a [NearKey],
-    /// Whole keys. The lookup ignores the ones of IPv4 packets.
+    /// Whole keys. The lookup doesn't read those of IPv4 packets.
     pub keys: &'a [FlowKey],
     /// Hashes of the keys.
     pub hashes: &'a [u64],
@@ -50,7 +50,7 @@ impl Sought<'_> {
         Self { nears: &nears[part.clone()], keys, hashes: &hashes[part], has_v6 }
     }
 
-    /// Runs the first pass: guesses records by their tags and prefetches them.
+    /// First pass: finds records by their tags, and prefetches them.
     #[inline(always)]
     fn guess(&self, vectors: impl Vectors, lookup: Lookup<'_>, found: &mut [Option<FlowIndex>]) {
         let aim = lookup.buckets.aim();
@@ -75,23 +75,24 @@ impl Sought<'_> {
     }
 }
 
-/// Batch to look up and treat; see [`FlowTable::meet_batch`](super::FlowTable::meet_batch).
+/// Arguments for the lookup and treatment of a batch; see
+/// [`FlowTable::meet_batch`](super::FlowTable::meet_batch).
 pub(super) struct BatchMeeting<'a, M, P, N> {
     set: &'a mut RecordSet,
     sought: Sought<'a>,
     found: &'a mut [Option<FlowIndex>],
     packets: (&'a mut [P], &'a mut [N]),
-    /// Time of the batch in ticks, written to the matched flow records as their last use.
+    /// Time of the batch in the format of [`FlowRecord::used`], stored in the records that are found.
     used: u32,
     meeting: M,
     rest: &'a mut Vec<u16>,
 }
 
 impl<'a, M, P, N> BatchMeeting<'a, M, P, N> {
-    /// Returns the lookup and treatment of a batch at `now`.
+    /// Creates the lookup and treatment of a batch at the time `now`.
     ///
     /// # Panics
-    /// When the slices differ in length.
+    /// If the slices differ in length.
     #[inline(always)]
     pub fn new(
         set: &'a mut RecordSet,
@@ -130,7 +131,7 @@ impl<P, N, M: Meeting<P, N>> Operation for BatchMeeting<'_, M, P, N> {
                 let index = begin + place;
                 let slot = found.map_or(0, FlowIndex::slot);
                 let record = &mut set.slots.records[slot];
-                // The key in slot 0 equals the key of no flow.
+                // If no record was found, `slot` is 0. The key stored there differs from every flow's key.
                 if !record.is_near(near, 0)
                     || sought.has_v6
                         && !near.is_v4()

@@ -11,12 +11,12 @@ use super::storage::{List, Slots};
 #[derive(Debug)]
 pub(super) struct Probation {
     list: List,
-    /// Time from the creation of a record to its end if no second packet arrives.
+    /// Time after which a record ends if no second packet has arrived.
     idle: Duration,
 }
 
 impl Probation {
-    /// Returns an empty list of records that expire after `idle`.
+    /// Creates an empty list. Its records expire `idle` after their creation.
     pub fn new(idle: Duration) -> Self {
         Self { list: List::default(), idle }
     }
@@ -34,17 +34,17 @@ impl Probation {
         (oldest != 0).then_some(oldest)
     }
 
-    /// Returns the slot of the oldest record, if that has expired.
+    /// Returns the slot of the oldest record if it has expired.
     pub fn expired(&self, slots: &Slots, now: Instant) -> Option<u32> {
         self.oldest().filter(|&oldest| now >= slots.created(oldest) + self.idle)
     }
 
-    /// Adds a new record, whose flags say that it is on probation.
+    /// Appends a new record. The caller sets its flag for probation.
     pub fn add(&mut self, slots: &mut Slots, slot: u32) {
         self.list.push_back(&mut slots.upkeep, slot);
     }
 
-    /// Removes a live record, if it is on probation.
+    /// Ends the probation of a live record, if it is on probation.
     #[inline]
     pub fn end(&mut self, slots: &mut Slots, slot: u32) {
         let record = &mut slots.records[slot];

@@ -13,15 +13,15 @@ use super::removal::{RemovalReason, RemovedFlow};
 use super::storage::record::{FLAG_BITS, FLAGS, FarKey, FarRecord, LIVE, PROBATION, Upkeep, tick};
 use super::storage::{FlowAnswer, FlowIndex, FlowRecord, List, NearKey, Slots};
 
-/// Number of ended records that may wait for [`FlowTable::pop_removed`](super::FlowTable::pop_removed) in a
-/// full table before it refuses new flows.
+/// Maximum number of ended records of a full table that may wait for
+/// [`FlowTable::pop_removed`](super::FlowTable::pop_removed). Beyond it, the table refuses new flows.
 pub(super) const UNREAD: u32 = 4096;
-/// Number of records per group of buckets. A full table uses 32 of the 64 entries of a group on average. By
+/// Average number of records per group of buckets in a full table, half of the 64 entries of a group. By
 /// Poisson's law, one in 150 tables of a million records then has a group that needs more than 64 (see
 /// [`index`](super::index)). One entry in 1,000 is outside its home bucket.
 const RECORDS_PER_GROUP: u32 = 32;
 
-/// Records of a table. The buckets find the live records. The ended records wait, in order, for
+/// Live and ended records of a table. The buckets find only live records. Ended records wait for
 /// [`pop_ended`](Self::pop_ended).
 #[derive(Debug)]
 pub(super) struct RecordSet {
@@ -29,13 +29,13 @@ pub(super) struct RecordSet {
     pub slots: Slots,
     live: u32,
     probation: Probation,
-    /// Ended records that `pop_ended` has not returned yet, in the order of their ends.
+    /// Ended records that `pop_ended` hasn't returned yet, in the order of their ends.
     ended: List,
     pub counts: FlowTableCounts,
 }
 
 impl RecordSet {
-    /// Maps memory for the maximum of records of a valid configuration.
+    /// Maps memory for the maximum number of records. The configuration must be valid.
     pub fn new(config: &FlowTableConfig) -> Result<Self, FlowTableError> {
         let &FlowTableConfig { initial, maximum, .. } = config;
         let slots = maximum + UNREAD + 1;
@@ -63,7 +63,7 @@ impl RecordSet {
         self.live
     }
 
-    /// Returns the number of ended records that [`pop_ended`](Self::pop_ended) has yet to return.
+    /// Returns the number of ended records that [`pop_ended`](Self::pop_ended) hasn't returned yet.
     #[inline]
     pub fn unread(&self) -> u32 {
         self.ended.len()
@@ -75,14 +75,14 @@ impl RecordSet {
         &self.probation
     }
 
-    /// Returns the parts that a lookup needs.
+    /// Returns buckets and records, for a lookup.
     #[inline(always)]
     pub fn lookup(&self) -> Lookup<'_> {
         Lookup { buckets: &self.buckets, records: &self.slots.records }
     }
 
-    /// Adds a record, on probation, under the hash of its key and variant. There must be room in the buckets.
-    /// Returns `None`, and adds nothing, if no slot is free.
+    /// Adds a record on probation. `hash` is the hash of key and variant together; the buckets must have room
+    /// for it. Returns `None`, and adds nothing, if no slot is free.
     #[inline(always)]
     pub fn add(
         &mut self,
@@ -121,8 +121,8 @@ impl RecordSet {
         }
     }
 
-    /// Completes the count of a packet: carries into the upper half of the count, and ends the probation at
-    /// the second packet.
+    /// Completes the count of a packet in the rare cases: `carry` into the upper half of the packet count, or
+    /// end of the probation with the second packet.
     #[cold]
     #[inline(never)]
     pub fn touch_rarely(&mut self, slot: u32, carry: bool) {
@@ -135,7 +135,7 @@ impl RecordSet {
         }
     }
 
-    /// Counts packets of a live record's flow, the last of them by `now`.
+    /// Counts several packets of a live record's flow. Sets `now` as the time of the last packet.
     pub fn touch_many(&mut self, slot: u32, packets: u64, bytes: u64, now: Instant) {
         let sum = self.slots.packets(slot).wrapping_add(packets);
         let record = &mut self.slots.records[slot];
@@ -166,7 +166,8 @@ impl RecordSet {
         self.live -= 1;
     }
 
-    /// Returns the next ended record, in the order of their ends, and frees its slot; `None` if none is left.
+    /// Frees the slot of the record that ended first, and returns a copy of the record; `None` if no ended
+    /// record is left.
     #[inline(always)]
     pub fn pop_ended(&mut self, now: Instant) -> Option<RemovedFlow> {
         let slot = self.ended.pop_front(&mut self.slots.upkeep)?;
@@ -190,7 +191,7 @@ impl RecordSet {
         Some(removed)
     }
 
-    /// Splits up to `count` groups of buckets, as far as splits are due; returns the number of splits.
+    /// Splits up to `count` groups of buckets, if splits are due. Returns the number of splits.
     pub fn split_buckets(&mut self, count: u32) -> u32 {
         let Self { buckets, slots: Slots { records, .. }, .. } = self;
         let mut made = 0;

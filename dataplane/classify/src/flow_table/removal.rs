@@ -1,4 +1,4 @@
-//! Ended records: the reason for the end, and the copy that the caller gets.
+//! Ended records: the reason for the end, and the copy for the caller.
 
 use millrace_packet::FlowKey;
 use millrace_units::Instant;
@@ -11,37 +11,38 @@ use super::storage::{FlowAnswer, FlowIndex};
 pub enum RemovalReason {
     /// [`FlowTable::remove`](super::FlowTable::remove) removed the record.
     Removed,
-    /// A new flow took the record's place.
+    /// A new flow displaced the record.
     Recycled,
-    /// No packet arrived for the idle time.
+    /// No packet arrived during the idle time.
     Expired,
 }
 
 impl RemovalReason {
-    /// Returns the reason of a code, which is the reason as a number.
+    /// Returns the reason with this number.
     pub(super) fn from_code(code: u8) -> Self {
         [Self::Removed, Self::Recycled, Self::Expired][usize::from(code) % 3]
     }
 }
 
-/// Copy of a record that ended.
+/// Copy of an ended record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RemovedFlow {
-    /// Index of the record. After the next [`insert`](super::FlowTable::insert) it may name another record.
+    /// Index of the record. After the next [`insert`](super::FlowTable::insert) it may stand for another
+    /// record.
     pub index: FlowIndex,
     /// Flow key of the record.
     pub key: FlowKey,
-    /// Number of the record among the flow's records: 0 for the base record.
+    /// Number of the record's variant: 0 for the base record.
     pub variant: u32,
-    /// Last answer that the pipeline stored.
+    /// Answer that the pipeline stored last.
     pub answer: FlowAnswer,
-    /// Word that the pipeline stored for plugin state.
+    /// Word in which the pipeline stores the flow state; 0 without flow state.
     pub state: u32,
     /// Number of packets of the flow.
     pub packets: u64,
     /// Number of bytes of the flow's packets.
     pub bytes: u64,
-    /// Time at which the record was made.
+    /// Time of the record's creation.
     pub created: Instant,
     /// Time of the flow's last packet, with a resolution of 17 ms.
     pub last_used: Instant,

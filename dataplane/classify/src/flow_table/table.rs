@@ -1,4 +1,4 @@
-//! The flow table: lookup, count, insertion and end of records.
+//! The flow table: lookup, counting, insertion and end of records.
 
 use std::ops::Range;
 
@@ -19,12 +19,12 @@ use super::removal::{RemovalReason, RemovedFlow};
 use super::storage::record::RESERVED;
 use super::storage::{FlowAnswer, FlowIndex, FlowRecord};
 
-/// Number of groups that the table splits with each new record while it grows.
+/// Number of groups of buckets that the table splits with each new record while it grows.
 const SPLITS: u32 = 1;
-/// Cost of a split, in visits of records.
+/// Cost of a split, counted as this number of visited records.
 const SPLIT_COST: usize = 32;
 
-/// Table of flow records. The module's description states its guarantees.
+/// Table of flow records. The description of this module states its guarantees.
 #[derive(Debug)]
 pub struct FlowTable {
     hash: FlowHash,
@@ -33,7 +33,7 @@ pub struct FlowTable {
     maximum: u32,
     eviction: Eviction,
     expiry: Expiry,
-    /// Latest time that a caller passed.
+    /// Latest time that a caller has passed.
     now: Instant,
 }
 
@@ -67,7 +67,7 @@ impl FlowTable {
         self.set.len() == 0
     }
 
-    /// Returns the number of records that the table holds before it grows or recycles.
+    /// Returns the number of records up to which the table neither grows nor displaces records.
     #[inline]
     pub fn capacity(&self) -> u32 {
         self.capacity
@@ -85,29 +85,29 @@ impl FlowTable {
         self.set.probation().len()
     }
 
-    /// Returns the number of ended records that [`pop_removed`](Self::pop_removed) has yet to return.
+    /// Returns the number of ended records that [`pop_removed`](Self::pop_removed) hasn't returned yet.
     #[inline]
     pub fn unread(&self) -> u32 {
         self.set.unread()
     }
 
-    /// Returns the counts of records made, ended and refused so far.
+    /// Returns the numbers of created, ended and refused records so far.
     #[inline]
     pub fn counts(&self) -> FlowTableCounts {
         self.set.counts
     }
 
-    /// Returns the record at `index`. The record is live, or it has ended and
-    /// [`pop_removed`](Self::pop_removed) has not returned it yet.
+    /// Returns the record at `index`: a live record, or an ended one that [`pop_removed`](Self::pop_removed)
+    /// hasn't returned yet.
     ///
     /// # Panics
-    /// With an index of another, larger table.
+    /// If the index is from another, larger table.
     #[inline(always)]
     pub fn record(&self, index: FlowIndex) -> &FlowRecord {
         &self.set.slots.records[index.slot()]
     }
 
-    /// Returns the answer of the record at `index`, for changes.
+    /// Returns the answer of the record at `index`, to be changed.
     #[inline(always)]
     pub fn answer_mut(&mut self, index: FlowIndex) -> &mut FlowAnswer {
         &mut self.set.slots.records[index.slot()].answer
@@ -125,7 +125,7 @@ impl FlowTable {
         self.set.slots.packets(index.slot())
     }
 
-    /// Returns the time at which the record was made.
+    /// Returns the time of the record's creation.
     #[inline]
     pub fn created(&self, index: FlowIndex) -> Instant {
         self.set.slots.created(index.slot())
@@ -137,21 +137,20 @@ impl FlowTable {
         self.set.slots.last_used(index.slot(), self.now)
     }
 
-    /// Returns the word that the pipeline stores for the plugin state of the flow. It starts as 0, for no
-    /// state.
+    /// Returns the word in which the pipeline stores the flow state. It is 0 at first, for no flow state.
     #[inline]
     pub fn state(&self, index: FlowIndex) -> u32 {
         self.record(index).state
     }
 
-    /// Sets the word for the plugin state of the flow. A record with a word other than 0 has state. The table
-    /// never recycles such a record once it is off probation.
+    /// Sets the word for the flow state. With a word other than 0, new flows displace the record only while
+    /// it is on probation.
     #[inline]
     pub fn set_state(&mut self, index: FlowIndex, state: u32) {
         self.set.slots.records[index.slot()].state = state;
     }
 
-    /// Sets whether the record belongs to a reservation. A reserved record is no longer on probation.
+    /// Sets whether the record belongs to a flow with a reservation. This ends the record's probation.
     pub fn set_reserved(&mut self, index: FlowIndex, reserved: bool) {
         let slot = index.slot();
         let used = &mut self.set.slots.records[slot].used;
@@ -166,74 +165,76 @@ impl FlowTable {
         self.range(1..self.slots())
     }
 
-    /// Iterates over the live records in a range of slots. A caller can so walk a large table in pieces.
-    /// Slots from [`slots`](Self::slots) on hold no record.
+    /// Iterates over the live records in a range of slots, so a caller can walk a large table in parts. There
+    /// are no records from slot [`slots`](Self::slots) on.
     pub fn range(&self, slots: Range<u32>) -> impl Iterator<Item = (FlowIndex, &FlowRecord)> {
         self.set.slots.live(slots)
     }
 
-    /// Returns the largest slot ever used, plus one.
+    /// Returns the largest slot used so far, plus one.
     #[inline]
     pub fn slots(&self) -> u32 {
         self.set.slots.end()
     }
 
-    /// Returns the hash under which a flow's records are stored: of all six fields, with this table's secret
-    /// key.
+    /// Returns the keyed hash of all six fields of a flow key, under which the table holds the flow's
+    /// records.
     #[inline(always)]
     pub fn hash(&self, key: &FlowKey) -> u64 {
         self.hash.of(key)
     }
 
-    /// Returns the table's hash of a key, and its [`flow_hash`](crate::flow_hash), which ignores the incoming
-    /// port.
+    /// Returns the [`hash`](Self::hash) of a key, and its [`flow_hash`](crate::flow_hash), which ignores the
+    /// ingress port.
     #[inline(always)]
     pub fn hashes(&self, key: &FlowKey) -> (u64, u32) {
         self.hash.of_both(key)
     }
 
-    /// Returns both hashes of an IPv4 key. Takes its addresses, its last word without the port, and the [hash
-    /// of the port](Self::hash_of_port).
+    /// Returns both hashes of an IPv4 key. `last` is the key's last word without the ingress port, `port` the
+    /// [term of the ingress port](Self::hash_of_port).
     #[inline(always)]
     pub fn hashes4(&self, addresses: u64, last: u64, port: u64) -> (u64, u32) {
         self.hash.of_both4(addresses, last, port)
     }
 
-    /// Returns the term that the incoming port adds to a packet's hash.
+    /// Returns the term that an ingress port adds to the hash of all six fields.
     #[inline(always)]
     pub fn hash_of_port(&self, port: PortId) -> u64 {
         self.hash.of_port(port)
     }
 
-    /// Prefetches the bucket at which the search for a flow's base record begins.
+    /// Prefetches the home bucket of a flow's base record.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
         self.set.buckets.prefetch(self.set.buckets.home(hash));
     }
 
-    /// Finds the record of a flow; `None` if it has none. Variant 0 is its base record. `hash` is the key's
-    /// hash.
+    /// Finds a record of a flow; `None` if there is none. `variant` is 0 for the base record. `hash` is the
+    /// key's hash.
     #[inline]
     pub fn find(&self, key: &FlowKey, hash: u64, variant: u32) -> Option<FlowIndex> {
         self.set.lookup().find(key, self.hash.with_variant(hash, variant), variant)
     }
 
-    /// Finds the base records of a batch's flows: `found[i]` becomes the record of `keys[i]`, whose hash is
-    /// `hashes[i]`. Prefetches the memory that the search needs.
+    /// Finds the base records of a batch's flows: sets `found[i]` to the record of `keys[i]`, whose hash is
+    /// `hashes[i]`. Prefetches the memory that the search reads.
     ///
     /// # Panics
-    /// When the slices differ in length.
+    /// If the slices differ in length.
     pub fn find_batch(&self, keys: &[FlowKey], hashes: &[u64], found: &mut [Option<FlowIndex>]) {
         with_widest(BatchSearch::new(self.set.lookup(), keys, hashes, found));
     }
 
-    /// Finds the base records of a batch's flows as [`find_batch`](Self::find_batch) does, and lets `meeting`
-    /// treat the packets of known flows, each with its note. Counts each treated packet in its flow at `now`,
-    /// as [`touch`](Self::touch) does. Adds the numbers of all other packets to `rest`. The caller should
-    /// have [prefetched](Self::prefetch) the buckets. Returns `meeting`.
+    /// Finds the base records of a batch's flows like [`find_batch`](Self::find_batch), and lets `meeting`
+    /// treat the packets of known flows, each with its note.
+    ///
+    /// Counts each treated packet like [`touch`](Self::touch), at the time `now`. Appends the indexes of all
+    /// other packets to `rest`. The caller should have [prefetched](Self::prefetch) the buckets. Returns
+    /// `meeting`.
     ///
     /// # Panics
-    /// When the slices differ in length.
+    /// If the slices differ in length.
     pub fn meet_batch<P, N, M: Meeting<P, N>>(
         &mut self,
         sought: Sought<'_>,
@@ -245,25 +246,26 @@ impl FlowTable {
         with_widest(BatchMeeting::new(&mut self.set, sought, found, packets, now, (meeting, rest)))
     }
 
-    /// Counts a packet of `bytes` at `now` in the record at `index`. The caller also counts the first packet
-    /// of a flow. The second packet ends the record's probation.
+    /// Counts a packet of `bytes` bytes at the time `now` in the record at `index`. The caller must also
+    /// count a flow's first packet. The second packet ends the record's probation.
     #[inline(always)]
     pub fn touch(&mut self, index: FlowIndex, bytes: u32, now: Instant) {
         self.set.touch(index.slot(), bytes, now);
     }
 
-    /// Counts packets of a live record's flow that the offload forwarded, the last of them by `now`.
+    /// Counts packets of a live record's flow that the offload forwarded. Sets `now` as the time of the last
+    /// packet.
     pub fn touch_many(&mut self, index: FlowIndex, packets: u64, bytes: u64, now: Instant) {
         self.set.touch_many(index.slot(), packets, bytes, now);
     }
 
-    /// Inserts a record, on probation and with no packets. [`touch`](Self::touch) counts the first packet,
-    /// too. If there is already a record of that key and variant, only its answer changes.
+    /// Inserts a record on probation, without a packet: [`touch`](Self::touch) counts the first packet, too.
+    /// If there is a record of this key and variant already, only its answer changes.
     ///
-    /// A full table may recycle another record, which [`pop_removed`](Self::pop_removed) then returns.
+    /// A full table may displace another record, which [`pop_removed`](Self::pop_removed) then returns.
     ///
     /// # Errors
-    /// [`Full`]; the table counts each refusal.
+    /// [`Full`]. The table counts each refusal.
     #[inline]
     pub fn insert(
         &mut self,
@@ -280,11 +282,11 @@ impl FlowTable {
         self.insert_absent(key, hash, variant, answer, now)
     }
 
-    /// Inserts a record as [`insert`](Self::insert) does, for a caller that has just found no such record. A
-    /// second record of a key would never be found.
+    /// Inserts a record like [`insert`](Self::insert). The caller must know that there is no record of this
+    /// key and variant: lookups would not find a second one.
     ///
     /// # Errors
-    /// [`Full`]; the table counts each refusal.
+    /// [`Full`]. The table counts each refusal.
     pub fn insert_absent(
         &mut self,
         key: &FlowKey,
@@ -302,7 +304,7 @@ impl FlowTable {
         Ok(index)
     }
 
-    /// Ensures that one more record has a slot and a bucket entry.
+    /// Ensures that a slot and a bucket entry are free for one more record.
     fn make_room(&mut self, hash: u64) -> Result<(), Full> {
         if !self.set.slots.has_free() {
             return Err(Full::Unread);
@@ -316,7 +318,7 @@ impl FlowTable {
         Ok(())
     }
 
-    /// Doubles the capacity, up to the maximum; returns false if the table is at the maximum.
+    /// Doubles the capacity, up to the maximum. Returns `false` if the table is at the maximum.
     fn grow(&mut self) -> bool {
         if self.capacity == self.maximum {
             return false;
@@ -326,7 +328,7 @@ impl FlowTable {
         true
     }
 
-    /// Ends the record at `index`; returns false if it had ended before.
+    /// Ends the record at `index`. Returns `false` if it had ended before.
     pub fn remove(&mut self, index: FlowIndex) -> bool {
         let live = self.record(index).is_live();
         if live {
@@ -335,15 +337,16 @@ impl FlowTable {
         live
     }
 
-    /// Returns the next ended record, in the order of their ends, and frees its slot; `None` if none is left.
+    /// Frees the slot of the record that ended first, and returns a copy of the record; `None` if no ended
+    /// record is left.
     #[inline]
     pub fn pop_removed(&mut self) -> Option<RemovedFlow> {
         self.set.pop_ended(self.now)
     }
 
-    /// Does a bounded part of the work between batches: splits of buckets, and expiry of records. Visits
-    /// about `budget` records at most. Ends at most 128 of them, so that the notification of plugins stays
-    /// short. Returns whether more work is due, for a worker that has time.
+    /// Does a bounded part of the work between batches: splits buckets, and ends expired records. Visits
+    /// about `budget` records at most, and ends at most 128, so notifying plugins of these ends takes little
+    /// time. Returns whether more work is due, which a worker without packets can do at once.
     pub fn maintain(&mut self, now: Instant, budget: usize) -> bool {
         self.now = self.now.max(now);
         let splits = u32::try_from(budget / SPLIT_COST).unwrap_or(u32::MAX);

@@ -2,17 +2,17 @@
 
 /// Counter that a lookup calls for each memory access.
 pub trait Count {
-    /// Counts `accesses` accesses in sequence.
+    /// Counts `accesses` dependent accesses.
     fn access(&mut self, accesses: u32);
 
-    /// Counts one access to this place.
+    /// Counts one access to `place`.
     #[inline(always)]
     fn read<P: ?Sized>(&mut self, place: &P) {
         let _ = place;
         self.access(1);
     }
 
-    /// Counts an access to each cache line of this place.
+    /// Counts one access for each cache line of `place`.
     #[inline(always)]
     fn read_lines<P: ?Sized>(&mut self, place: &P) {
         self.access(size_of_val(place).div_ceil(LINE) as u32);

@@ -1,9 +1,10 @@
 //! Binary search on prefix lengths (Waldvogel, Varghese, Turner and Plattner 1997).
 //!
-//! The search halves the list of lengths in use. A hash probe for the address's leading bits decides between
-//! longer and shorter lengths. A prefix has *markers* at the shorter lengths that its search visits. Each
-//! entry, marker or prefix, stores the longest prefix that covers it, so a search misled by a marker needs no
-//! backtracking. A search ends at an entry with no longer prefix below it.
+//! The search halves the list of prefix lengths in use. A hash probe for the address's leading bits decides
+//! between longer and shorter lengths. To make the search go on to longer lengths, a prefix has *markers* at
+//! the shorter lengths that its search visits. Each entry, marker or prefix, stores the longest prefix that
+//! covers it. Therefore a search that a marker misled needs no backtracking. A search ends at an entry
+//! without longer prefixes below it.
 //!
 //! One hash table holds all lengths; the length is part of the key. The maximum number of probes is log2
 //! (lengths in use + 1), rounded up: 1 if all prefixes are hosts, 5 for up to 31 lengths, 7 for up to 127.
@@ -15,26 +16,26 @@ use foldhash::fast::FixedState;
 use super::lengths::Lengths;
 use super::{AddressBits, Count, NONE, Patricia, Prefix, PrefixMatch};
 
-/// Prefixes in a hash table by length, with markers.
+/// Set of prefixes in a hash table, with markers.
 ///
-/// The time of an insertion or removal is proportional to the number of prefixes directly below the prefix.
-/// The first insertion of a length, and the last removal, take time proportional to all prefixes.
+/// Adding or removing a prefix takes time proportional to the number of prefixes directly below it. Adding
+/// the first prefix of a length, or removing the last, takes time proportional to the number of all prefixes.
 #[derive(Clone, Debug)]
 pub struct BinarySearchOnLengths<A> {
     entries: HashMap<Prefix<A>, Entry, FixedState>,
     lengths: Lengths,
-    /// Prefixes in the order of addresses, for changes.
+    /// The same prefixes in the order of addresses, which changes need.
     known: Patricia<A>,
 }
 
-/// Entry of the hash table at the leading bits of an address.
+/// Entry of the hash table: a prefix, or a marker, or both.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     /// Value of the longest prefix that covers the entry, or [`NONE`].
     best: u32,
-    /// Length of that prefix; 0 for no prefix.
+    /// Length of the longest prefix that covers the entry; 0 without one.
     best_length: u8,
-    /// Number of longer prefixes with a marker here.
+    /// Number of longer prefixes that have a marker here.
     markers: u32,
 }
 
@@ -63,14 +64,14 @@ impl<A: AddressBits> BinarySearchOnLengths<A> {
         visited.into_iter().take(shorter).map(move |length| Prefix::new(prefix.bits(), length))
     }
 
-    /// Returns an entry for the longest known prefix that covers `at`.
+    /// Returns an entry with the longest prefix of the set that covers `at`.
     fn best_at(&self, at: Prefix<A>) -> Entry {
         let covering = self.known.covering(at, true);
         let (length, best) = covering.map_or((0, NONE), |(prefix, value)| (prefix.length(), value));
         Entry { best, best_length: length, markers: 0 }
     }
 
-    /// Adds a known prefix and its markers to the hash table.
+    /// Adds a prefix of the set, and its markers, to the hash table.
     fn enter(&mut self, prefix: Prefix<A>) {
         let own = self.best_at(prefix);
         self.entries
@@ -90,8 +91,8 @@ impl<A: AddressBits> BinarySearchOnLengths<A> {
         all.into_iter().for_each(|prefix| self.enter(prefix));
     }
 
-    /// Corrects the markers below a prefix that was added, removed or changed. These are the longer markers
-    /// of the prefixes directly below it. Markers further down have a longer covering prefix.
+    /// Corrects markers after `prefix` was added, removed or changed: those markers of the prefixes directly
+    /// below it that are longer than `prefix`. All other markers have a longer covering prefix.
     fn correct_below(&mut self, prefix: Prefix<A>) {
         let mut below = Vec::new();
         self.known.next_below(prefix, &mut |next| below.push(next));
@@ -111,7 +112,7 @@ impl<A: AddressBits> BinarySearchOnLengths<A> {
         }
     }
 
-    /// Removes a prefix that is no longer known, and its markers, from the hash table.
+    /// Removes a prefix that the set no longer has, and its markers, from the hash table.
     fn leave(&mut self, prefix: Prefix<A>) {
         let best = self.best_at(prefix);
         if let Some(entry) = self.entries.get_mut(&prefix) {
@@ -169,7 +170,7 @@ impl<A: AddressBits> PrefixMatch<A> for BinarySearchOnLengths<A> {
         let lengths = self.lengths.as_slice();
         let (mut best, mut low, mut high) = (NONE, 0, lengths.len());
         if self.lengths.are_many() {
-            // Halving at most 129 bytes reads one or two cache lines.
+            // A binary search in at most 129 bytes reads one or two cache lines.
             count.read(lengths);
         }
         while low < high {
@@ -184,7 +185,7 @@ impl<A: AddressBits> PrefixMatch<A> for BinarySearchOnLengths<A> {
                     low = middle + 1;
                 }
                 None => {
-                    // The hash map does not report the address of its access.
+                    // The hash map doesn't tell the address of its access.
                     count.access(1);
                     high = middle;
                 }
@@ -206,9 +207,9 @@ impl<A: AddressBits> PrefixMatch<A> for BinarySearchOnLengths<A> {
     }
 
     fn heap(&self) -> usize {
-        // A place of the table, and its control byte.
+        // Slot of the hash map, with its control byte.
         let slot = size_of::<(Prefix<A>, Entry)>() + 1;
-        // A hash map leaves one place in eight free.
+        // A hash map keeps one slot in eight free.
         self.entries.capacity() * 8 / 7 * slot + self.lengths.heap() + self.known.heap()
     }
 }

@@ -7,18 +7,18 @@ use std::hash::Hash;
 pub trait AddressBits: Copy + Eq + Ord + Hash + Default + Debug {
     /// Number of bits of an address.
     const WIDTH: u8;
-    /// Returns the first `length` bits; the other bits are 0.
+    /// Returns the address with all bits behind the first `length` bits cleared.
     #[must_use]
     fn masked(self, length: u8) -> Self;
-    /// Returns the length of the common prefix.
+    /// Returns the number of leading bits that both addresses share.
     fn common(self, other: Self) -> u8;
-    /// Returns the bit at `position`, 0 or 1, counted from the first bit; `position` is below
-    /// [`WIDTH`](Self::WIDTH).
+    /// Returns the bit at `position`, 0 or 1. Position 0 is the most significant bit; `position` must be
+    /// below [`WIDTH`](Self::WIDTH).
     fn bit(self, position: u8) -> usize;
-    /// Returns six bits from `position` on, which is below [`WIDTH`](Self::WIDTH), with zeros after the end
-    /// of the address.
+    /// Returns six bits from `position` on, which must be below [`WIDTH`](Self::WIDTH). Bits beyond the end
+    /// of the address are 0.
     fn six_bits(self, position: u8) -> usize;
-    /// Returns the address with six bits set at `position`, where it has zeros.
+    /// Returns the address with the six bits `bits` at `position`, where it must have zeros.
     #[must_use]
     fn with_six_bits(self, position: u8, bits: usize) -> Self;
 }
@@ -66,13 +66,14 @@ pub struct Prefix<A> {
 }
 
 impl<A: AddressBits> Prefix<A> {
-    /// Makes a prefix of the first `length` bits of `bits`, at most the whole address.
+    /// Creates a prefix of the first `length` bits of `bits`. A greater length than that of an address counts
+    /// as the whole address.
     #[inline]
     pub fn new(bits: A, length: u8) -> Self {
         Self { bits: bits.masked(length), length: length.min(A::WIDTH) }
     }
 
-    /// Returns the bits, with zeros after the prefix.
+    /// Returns the bits of the prefix, followed by zeros.
     #[inline]
     pub fn bits(self) -> A {
         self.bits
@@ -90,7 +91,7 @@ impl<A: AddressBits> Prefix<A> {
         self.bits.common(address) >= self.length
     }
 
-    /// Whether this prefix covers `other`: `other` is the same prefix or a longer one that begins with it.
+    /// Whether this prefix covers `other`: `other` is equal, or longer and begins with this prefix.
     #[inline]
     pub fn covers(self, other: Self) -> bool {
         self.length <= other.length && self.holds(other.bits)

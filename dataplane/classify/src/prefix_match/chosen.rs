@@ -1,8 +1,8 @@
-//! Longest prefix match of a kind that a configuration names.
+//! Longest prefix match of a configurable kind.
 
 use super::{AddressBits, BinarySearchOnLengths, Count, Patricia, Prefix, PrefixMatch, TreeBitmap};
 
-/// Kinds of longest prefix match.
+/// Kind of longest prefix match.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PrefixMatchKind {
@@ -20,19 +20,19 @@ impl PrefixMatchKind {
     pub const ALL: [Self; 3] = [Self::Patricia, Self::BinarySearchOnLengths, Self::TreeBitmap];
 }
 
-/// Set of prefixes, searched by the kind of match that was chosen when it was made.
+/// Set of prefixes of a configured kind.
 #[derive(Clone, Debug)]
 pub enum AnyMatch<A: AddressBits> {
-    /// Set for [`PrefixMatchKind::Patricia`].
+    /// Set of the kind [`PrefixMatchKind::Patricia`].
     Patricia(Patricia<A>),
-    /// Set for [`PrefixMatchKind::BinarySearchOnLengths`].
+    /// Set of the kind [`PrefixMatchKind::BinarySearchOnLengths`].
     BinarySearchOnLengths(BinarySearchOnLengths<A>),
-    /// Set for [`PrefixMatchKind::TreeBitmap`].
+    /// Set of the kind [`PrefixMatchKind::TreeBitmap`].
     TreeBitmap(TreeBitmap<A>),
 }
 
 impl<A: AddressBits> AnyMatch<A> {
-    /// Returns an empty set for a kind of match.
+    /// Returns an empty set of a kind.
     pub fn new(kind: PrefixMatchKind) -> Self {
         match kind {
             PrefixMatchKind::Patricia => Self::Patricia(Patricia::default()),
@@ -44,7 +44,7 @@ impl<A: AddressBits> AnyMatch<A> {
     }
 }
 
-/// Evaluates an expression on the chosen kind of set.
+/// Evaluates an expression on the set, whatever its kind.
 macro_rules! ask {
     ($self:ident, $way:ident => $answer:expr) => {
         match $self {

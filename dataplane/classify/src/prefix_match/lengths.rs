@@ -1,12 +1,12 @@
 //! Prefix lengths in use.
 
-/// Ascending prefix lengths. Up to [`FEW`] lengths are in the structure itself, so that a lookup reads them
-/// without another access.
+/// Prefix lengths in use, in ascending order. Up to [`FEW`] lengths are in this structure, so a lookup needs
+/// no further access for them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lengths {
     few: [u8; FEW],
     number: u8,
-    /// All lengths, when there are more than [`FEW`].
+    /// All lengths, if there are more than [`FEW`].
     many: Box<[u8]>,
     /// Number of prefixes of each length.
     prefixes: Vec<u32>,
@@ -20,13 +20,13 @@ impl Lengths {
         self.few.get(..usize::from(self.number)).unwrap_or(&self.many)
     }
 
-    /// Whether a read of the lengths is an additional memory access.
+    /// Whether reading the lengths takes a further memory access.
     #[inline]
     pub fn are_many(&self) -> bool {
         usize::from(self.number) > FEW
     }
 
-    /// Counts an added prefix of this length; returns whether it is the first.
+    /// Counts an added prefix of this length. Returns whether it is the only one.
     pub fn add(&mut self, length: u8) -> bool {
         match self.as_slice().binary_search(&length) {
             Ok(place) => {
@@ -43,7 +43,7 @@ impl Lengths {
         }
     }
 
-    /// Counts a removed prefix of this length; returns whether it was the last.
+    /// Counts a removed prefix of this length. Returns whether it was the only one.
     pub fn remove(&mut self, length: u8) -> bool {
         let Ok(place) = self.as_slice().binary_search(&length) else { return false };
         self.prefixes[place] -= 1;
@@ -58,7 +58,7 @@ impl Lengths {
     }
 
     fn set(&mut self, lengths: Vec<u8>) {
-        // The result is at most 129.
+        // The number fits into a byte: there are at most 129 lengths.
         self.number = lengths.len() as u8;
         if let Some(few) = self.few.get_mut(..lengths.len()) {
             few.copy_from_slice(&lengths);

@@ -1,9 +1,9 @@
-//! Longest prefix match of selectable kinds: the match function of the address levels in the filter table's
+//! Longest prefix match of configurable kinds: the match function of the address levels in the filter table's
 //! DAG.
 //!
-//! One trait has three implementations: [`Patricia`], [`BinarySearchOnLengths`] and [`TreeBitmap`].
-//! [`AnyMatch`] is the implementation that a configuration names. A value is a number below [`NONE`].
-//! Prefixes may be added and removed at any time.
+//! The trait [`PrefixMatch`] has three implementations: [`Patricia`], [`BinarySearchOnLengths`] and
+//! [`TreeBitmap`]. [`AnyMatch`] is the configured one. Prefixes may be added and removed at any time. Each
+//! has a value, a number below [`NONE`].
 
 mod accesses;
 mod binary_search_on_lengths;
@@ -22,31 +22,32 @@ pub use chosen::{AnyMatch, PrefixMatchKind};
 pub use patricia::Patricia;
 pub use tree_bitmap::TreeBitmap;
 
-/// Placeholder for no value.
+/// Number that stands for no value.
 pub const NONE: u32 = u32::MAX;
 
-/// Set of prefixes with a value each. A lookup finds the longest prefix that contains an address.
+/// Set of prefixes, each with a value. A lookup finds the longest prefix that contains an address.
 pub trait PrefixMatch<A: AddressBits> {
-    /// Adds a prefix; returns its previous value, if it was in the set.
+    /// Adds a prefix, or changes its value. Returns its previous value; `None` for a new prefix.
     ///
     /// # Panics
-    /// When the value is [`NONE`].
+    /// If the value is [`NONE`].
     fn insert(&mut self, prefix: Prefix<A>, value: u32) -> Option<u32>;
 
-    /// Removes a prefix; returns its value, if it was in the set.
+    /// Removes a prefix, and returns its value; `None` if it was not in the set.
     fn remove(&mut self, prefix: Prefix<A>) -> Option<u32>;
 
-    /// Returns the value of exactly this prefix; `None` if it is not in the set.
+    /// Returns the value of this prefix; `None` if it is not in the set.
     fn get(&self, prefix: Prefix<A>) -> Option<u32>;
 
     /// Returns the value of the longest prefix that contains the address; `None` if no prefix does. Counts
-    /// each dependent memory access; a hash probe counts as one.
+    /// each dependent memory access. A hash probe counts as one.
     fn lookup(&self, address: A, count: &mut impl Count) -> Option<u32>;
 
-    /// Returns the value of the longest prefix that is shorter than this one and covers it, if there is one.
+    /// Returns the value of the longest prefix that is shorter than this one and covers it; `None` if there
+    /// is none.
     fn above(&self, prefix: Prefix<A>) -> Option<u32>;
 
-    /// Calls `found` for every prefix in the set that this one covers, itself included, with its value.
+    /// Calls `found` for every prefix of the set that `prefix` covers, including itself.
     fn within(&self, prefix: Prefix<A>, found: &mut dyn FnMut(Prefix<A>, u32));
 
     /// Returns the number of prefixes.

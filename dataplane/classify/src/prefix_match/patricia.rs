@@ -1,18 +1,18 @@
 //! PATRICIA (Morrison 1968): a binary trie without nodes that have a single child.
 //!
 //! Each node stores its whole prefix, which the lookup compares on the way down. So a lookup ends where the
-//! address leaves the trie, and needs no second pass upwards. A node is a stored prefix, or the branching
+//! address leaves the trie, and needs no second pass upwards. A node is a prefix of the set, or the branching
 //! point of two prefixes.
 
 use super::{AddressBits, Count, NONE, Prefix, PrefixMatch};
 
-/// Prefixes in a binary trie with compressed paths. A lookup takes one access per node on its path. That is
-/// at most one per bit, and about log2 of the number of prefixes if they are spread evenly.
+/// Set of prefixes in a binary trie with compressed paths. A lookup takes one access per node on its path: at
+/// most one per bit, and about log2 of the number of prefixes if they are spread evenly.
 #[derive(Clone, Debug)]
 pub struct Patricia<A> {
     nodes: Vec<Node<A>>,
     root: u32,
-    /// First unused node. Unused nodes are linked by their first child.
+    /// First unused node. Unused nodes form a list through their first child.
     unused: u32,
     length: usize,
 }
@@ -20,7 +20,7 @@ pub struct Patricia<A> {
 #[derive(Clone, Copy, Debug)]
 struct Node<A> {
     prefix: Prefix<A>,
-    /// Value of the prefix; [`NONE`] for a branching point without a stored prefix.
+    /// Value of the prefix; [`NONE`] for a branching point.
     value: u32,
     children: [u32; 2],
 }
@@ -31,7 +31,7 @@ impl<A> Default for Patricia<A> {
     }
 }
 
-/// Reference to a node: its parent and the side, or `None` for the root.
+/// Link to a node: its parent and the side (0 or 1); `None` for the root.
 type Link = Option<(u32, usize)>;
 
 impl<A: AddressBits> Patricia<A> {
@@ -61,7 +61,7 @@ impl<A: AddressBits> Patricia<A> {
         index
     }
 
-    /// Removes a node and puts its only child, or [`NONE`], in its place.
+    /// Removes a node. Puts its only child, or [`NONE`], in its place.
     fn take_out(&mut self, link: Link, index: u32) {
         let [left, right] = self.node(index).children;
         self.set(link, if left == NONE { right } else { left });
@@ -69,8 +69,8 @@ impl<A: AddressBits> Patricia<A> {
         self.unused = index;
     }
 
-    /// Returns the link to the first node that `prefix` covers, or to an empty place, and the link to its
-    /// parent.
+    /// Follows the path to `prefix`. Returns the link behind its last node that is above `prefix`, and the
+    /// link to that node.
     fn way_to(&self, prefix: Prefix<A>) -> (Link, Link) {
         let (mut before, mut link) = (None, None);
         loop {
@@ -95,7 +95,8 @@ impl<A: AddressBits> Patricia<A> {
         (index != NONE && self.node(index).prefix == prefix).then_some((index, link, before))
     }
 
-    /// Returns the longest stored prefix that covers this one, itself included if `itself` is set.
+    /// Returns the longest prefix of the set that covers this one. It may be this one only if `itself` is
+    /// set.
     pub fn covering(&self, prefix: Prefix<A>, itself: bool) -> Option<(Prefix<A>, u32)> {
         let (mut best, mut index) = (None, self.root);
         while index != NONE {
@@ -115,7 +116,7 @@ impl<A: AddressBits> Patricia<A> {
         best
     }
 
-    /// Calls `found` for the stored prefixes directly below this one.
+    /// Calls `found` for the prefixes of the set that are directly below this one.
     pub fn next_below(&self, prefix: Prefix<A>, found: &mut dyn FnMut(Prefix<A>)) {
         let mut todo = vec![self.at(self.way_to(prefix).0)];
         while let Some(index) = todo.pop() {

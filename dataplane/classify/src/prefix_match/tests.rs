@@ -1,4 +1,4 @@
-//! Tests of all kinds of longest prefix match against a linear list.
+//! Tests of all kinds of longest prefix match, compared with a linear list.
 
 use millrace_testkit::Random;
 use proptest::prelude::*;
@@ -40,7 +40,7 @@ fn within<A: AddressBits>(way: &impl PrefixMatch<A>, prefix: Prefix<A>) -> Vec<(
     all
 }
 
-/// Insertion or removal of a prefix.
+/// Addition (`true`) or removal of a prefix, with its value.
 type Change<A> = (bool, Prefix<A>, u32);
 
 fn compare<A: AddressBits>(kind: PrefixMatchKind, changes: &[Change<A>]) -> Result<(), TestCaseError> {
@@ -68,7 +68,7 @@ fn compare<A: AddressBits>(kind: PrefixMatchKind, changes: &[Change<A>]) -> Resu
     Ok(())
 }
 
-/// Few different octets, so that prefixes nest and repeat; lengths include both ends.
+/// Random changes with few different octets, so prefixes nest and repeat. Lengths include 0 and 32.
 fn changes4() -> impl Strategy<Value = Vec<Change<u32>>> {
     let octet = prop::sample::select(vec![0u8, 1, 127, 128, 129, 255]);
     let address = prop::array::uniform4(octet).prop_map(u32::from_be_bytes);
@@ -117,7 +117,7 @@ proptest! {
     }
 }
 
-/// A misleading marker: the lookup finds 10.0.0.0/8 after a failed search at longer lengths.
+/// A marker misleads the search: it goes on to longer lengths, fails there, and must still find 10.0.0.0/8.
 #[test]
 fn a_search_misled_by_a_marker_still_finds_the_shorter_prefix() {
     let mut way = BinarySearchOnLengths::<u32>::default();
@@ -131,7 +131,8 @@ fn a_search_misled_by_a_marker_still_finds_the_shorter_prefix() {
     assert_eq!(way.lookup(0x0b01_0201, &mut NotCounted), None);
 }
 
-/// The paper's 5 and 7 probes (2 * log2(32) and 2 * log2(128) for two addresses).
+/// The bounds are those of *Router Plugins*: 5 and 7 probes per address (2 * log2(32) and 2 * log2(128) for
+/// both addresses).
 #[test]
 fn probes_are_at_most_the_logarithm_of_the_lengths() {
     let mut four = BinarySearchOnLengths::<u32>::default();
@@ -150,7 +151,7 @@ fn probes_are_at_most_the_logarithm_of_the_lengths() {
     }
 }
 
-/// Removed prefixes leave no entries.
+/// Fills and empties a set several times. Removed prefixes must leave nothing behind.
 #[test]
 fn emptied_set_matches_nothing_and_returns_its_values() {
     for kind in PrefixMatchKind::ALL {

@@ -1,38 +1,40 @@
 //! Tree bitmap (Eatherton, Varghese and Dittia 2004) in strides of six bits, with compressed paths.
 //!
-//! A node has the prefixes that end inside its stride, as bits of one word in the order of a binary heap. It
-//! has child nodes by the six bits of the stride, as bits of another word. Values and child nodes are in
-//! dense arrays, indexed by counting bits (as in Poptrie, Asai and Ohara 2015). A path skips strides without
-//! branches: a node stores all bits that lead to it. So 50,000 IPv6 hosts take few accesses, not the 22 of
-//! all strides.
+//! A node holds the prefixes that end inside its stride, as bits of one word in the order of a binary heap.
+//! Another word holds a bit for each child node, by the six bits of the stride. Values and child nodes are in
+//! dense arrays, indexed by counting bits (as in Poptrie, Asai and Ohara 2015).
+//!
+//! A path skips strides without branches: a node stores all bits that lead to it. So lookups among 50,000
+//! IPv6 hosts take few accesses, not the 22 for all strides.
 
 use super::{AddressBits, Count, NONE, Prefix, PrefixMatch};
 
 const STRIDE: u8 = 6;
 
-/// Prefixes in a multibit trie. A lookup takes one access per node on its path and one for the value. An
-/// insertion changes one node.
+/// Set of prefixes in a multibit trie. A lookup takes one access per node on its path, and one for the value.
+/// Adding a prefix changes one node.
 #[derive(Clone, Debug)]
 pub struct TreeBitmap<A> {
     root: Node<A>,
     length: usize,
-    /// Heap memory below the root in bytes.
+    /// Heap memory below the root, in bytes.
     heap: usize,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Node<A> {
-    /// Prefix bits above the stride; the length is a multiple of [`STRIDE`].
+    /// Prefix above the node's stride. Its length is a multiple of [`STRIDE`].
     above: Prefix<A>,
-    /// Prefixes of this node: bit `2^l + b` is the prefix that continues with the `l` bits `b`.
+    /// Prefixes that end in this node. Bit `2^l + b`, a heap position, stands for the prefix that continues
+    /// with the `l` bits `b`.
     prefixes: u64,
-    /// Child nodes, by the bits of the stride.
+    /// Child nodes: bit N stands for the child whose stride bits are N.
     below: u64,
     values: Vec<u32>,
     children: Vec<Node<A>>,
 }
 
-/// Heap positions of all prefixes of a stride's bits, by these bits.
+/// For each value of the six stride bits, the heap positions of all prefixes of these bits.
 const BEGINNINGS: [u64; 64] = {
     let mut masks = [0; 64];
     let mut bits = 0;
@@ -47,7 +49,7 @@ const BEGINNINGS: [u64; 64] = {
     masks
 };
 
-/// Returns the number of bits of `set` below `place`, which is the array index of its element.
+/// Returns the number of bits of `set` below `place`: the array index of the element for `place`.
 #[inline]
 fn rank(set: u64, place: usize) -> usize {
     (set & ((1 << place) - 1)).count_ones() as usize
@@ -66,7 +68,7 @@ impl<A: AddressBits> Node<A> {
         Self { above, ..Self::default() }
     }
 
-    /// Returns the heap position of a prefix that ends in this stride; `None` for a longer prefix.
+    /// Returns the heap position of a prefix that ends in this node's stride; `None` for a longer prefix.
     fn place_of(&self, prefix: Prefix<A>) -> Option<usize> {
         let length = prefix.length() - self.above.length();
         (length < STRIDE)
@@ -101,7 +103,7 @@ impl<A: AddressBits> Node<A> {
         let child = &mut self.children[index];
         let common = child.above.bits().common(prefix.bits()).min(prefix.length());
         if common < child.above.length() {
-            // The prefix and the child diverge above the child: a new node goes between.
+            // The prefix and the child diverge above the child: put a new node between.
             let parting = Node::new(Prefix::new(prefix.bits(), common / STRIDE * STRIDE));
             let old = std::mem::replace(child, parting);
             child.below = 1 << old.above.bits().six_bits(child.above.length());
@@ -143,7 +145,7 @@ impl<A: AddressBits> Node<A> {
         Some(value)
     }
 
-    /// Returns the value of the longest prefix of this node among the heap positions `among`.
+    /// Returns the value of the longest prefix of this node whose heap position is in the set `among`.
     #[inline]
     fn longest(&self, among: u64) -> Option<u32> {
         let here = self.prefixes & among;
@@ -167,7 +169,7 @@ impl<A: AddressBits> Node<A> {
 }
 
 impl<A: AddressBits> TreeBitmap<A> {
-    /// Iterates over the nodes on the path to a prefix, from the root to the node in whose stride it ends or
+    /// Iterates over the nodes on the path to a prefix. The last one is the node in which the prefix ends, or
     /// would end.
     fn way_to(&self, prefix: Prefix<A>) -> impl Iterator<Item = &Node<A>> {
         std::iter::successors(Some(&self.root), move |node| {

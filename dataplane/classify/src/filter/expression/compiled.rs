@@ -1,10 +1,10 @@
-//! Expression with its port names resolved to ids, in the form for filter tables.
+//! Compiled filter expression: the compiled filters of its alternatives.
 
 use std::sync::Arc;
 
 use super::super::{CompiledFilter, Filter};
 
-/// Alternatives of a [`FilterExpression`](super::FilterExpression): at least one, at most
+/// Compiled alternatives of a [`FilterExpression`](super::FilterExpression): at least one, at most
 /// [`MOST_ALTERNATIVES`](super::MOST_ALTERNATIVES).
 ///
 /// A clone shares the alternatives.
@@ -21,7 +21,7 @@ impl CompiledExpression {
         Filter::any().compile_at(None).into()
     }
 
-    /// Returns the alternatives. A packet matches the expression if it matches one of them.
+    /// Returns the alternatives. A packet matches the expression if it matches any of them.
     pub fn alternatives(&self) -> &[CompiledFilter] {
         &self.0
     }

@@ -46,13 +46,13 @@ use term::Term;
 
 use super::{Filter, FilterError, UnknownPort, keywords, tuple};
 
-/// Maximum number of alternatives of an expression. `not host ADDRESS` has 1,025 alternatives for an IPv4
-/// address, and no smaller number of filters can match the same packets.
+/// Maximum number of alternatives of an expression. `not host ADDRESS` needs 1,025 for an IPv4 address; no
+/// smaller number of filters matches the same packets.
 pub const MOST_ALTERNATIVES: usize = 1280;
 
-/// Filter as the user writes it, with the compiled set of alternatives.
+/// Filter expression as the user writes it, with its alternatives.
 ///
-/// An expression of one alternative prints in the keyword form of [`Filter`]; other expressions print as they
+/// An expression of one alternative prints in the keyword form of [`Filter`]. Other expressions print as they
 /// were written.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct FilterExpression {
@@ -61,12 +61,12 @@ pub struct FilterExpression {
 }
 
 impl FilterExpression {
-    /// Returns the alternatives, at least one. A packet matches the expression if it matches one of them.
+    /// Returns the alternatives, at least one. A packet matches the expression if it matches any of them.
     pub fn alternatives(&self) -> &[Filter] {
         &self.alternatives
     }
 
-    /// Returns the only filter, if there is one alternative.
+    /// Returns the filter if the expression has only one alternative.
     pub fn single(&self) -> Option<&Filter> {
         match &*self.alternatives {
             [filter] => Some(filter),
@@ -74,7 +74,7 @@ impl FilterExpression {
         }
     }
 
-    /// Compiles each alternative; `resolve` returns the id of a port name.
+    /// Compiles each alternative. `resolve` returns the id of a port name.
     pub fn compile(
         &self,
         resolve: impl Fn(&str) -> Option<PortId>,
@@ -109,11 +109,11 @@ impl FromStr for FilterExpression {
     }
 }
 
-/// Result of parsing a text.
+/// Result of reading a text.
 enum Read {
-    /// Single filter in one of the two simple syntaxes.
+    /// Single filter in keyword or six-tuple syntax.
     Plain(Filter),
-    /// Terms of an expression.
+    /// Terms of an expression in disjunctive normal form.
     Terms(Vec<Term>),
 }
 
@@ -126,7 +126,7 @@ fn read(text: &str) -> Result<Read, FilterError> {
     if trimmed.starts_with('<') {
         return tuple::parse(text).map(Read::Plain);
     }
-    // Keyword syntax without words of expressions: its errors name single fields.
+    // Try the keyword syntax first: for a text without words of expressions, its errors name the wrong field.
     let plain = keywords::parse(text);
     if plain.is_ok() || !parse::is_expression(text) {
         return plain.map(Read::Plain);
@@ -135,12 +135,12 @@ fn read(text: &str) -> Result<Read, FilterError> {
     normal::terms(&parsed, parse::whole(text)).map(Read::Terms)
 }
 
-/// Returns the text of an expression with single blanks.
+/// Returns the text of an expression with single spaces.
 fn written(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Reads a filter; refuses an expression of several alternatives.
+/// Reads a single filter. Refuses an expression of several alternatives.
 pub(super) fn parse_single(text: &str) -> Result<Filter, FilterError> {
     let expression: FilterExpression = text.parse()?;
     let count = expression.alternatives.len();

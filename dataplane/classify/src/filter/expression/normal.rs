@@ -1,4 +1,4 @@
-//! Conversion of an expression to its disjunctive normal form, and of the terms to filters.
+//! Conversion of an expression into the terms of its disjunctive normal form, and of the terms into filters.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -17,25 +17,27 @@ use crate::candidate::PORTS_UNKNOWN;
 /// Maximum number of terms of an expression.
 const MOST_TERMS: usize = MOST_ALTERNATIVES;
 
-/// Remedy for an expression with too many conditions.
+/// Remedy in the error for an expression with too many conditions.
 const SEVERAL: &str =
     "split the expression into several filters, or add a filter of lower priority for the rest";
 
-/// Remedy for a complement of addresses that needs too many filters.
+/// Remedy in the error for a complement of addresses that needs too many filters.
 const ADDRESSES: &str = "replace `not`: add a filter of higher priority with the action accept for these \
                          addresses, and a filter for the rest";
 
-/// Maximum number of terms within a step. At the end of each step, terms that others cover are removed.
+/// Maximum number of terms during a step of the conversion. The end of each step removes terms that other
+/// terms cover.
 const MOST_BETWEEN: usize = 1 << 17;
 
-/// Maximum number of combinations and comparisons of filters for one expression: some tenths of a second.
+/// Maximum number of steps for one expression; they take some tenths of a second. A step combines or compares
+/// two filters.
 const MOST_STEPS: u64 = 1 << 24;
 
-/// Remaining steps for an expression.
+/// Number of steps that remain for an expression.
 struct Budget(Cell<u64>);
 
 impl Budget {
-    /// Charges the steps of a comparison of `conditions` with `others`.
+    /// Subtracts the steps that compare each of `conditions` conditions with each of `others`.
     fn take(&self, conditions: usize, others: usize) -> Result<(), Refusal> {
         let steps = (conditions as u64).saturating_mul(others as u64);
         let left = self.0.get().checked_sub(steps).ok_or_else(too_many)?;
@@ -44,7 +46,7 @@ impl Budget {
     }
 }
 
-/// Returns the terms of an expression. A packet matches the expression if it matches one of them.
+/// Returns the terms of an expression. A packet matches the expression if it matches any of them.
 pub(super) fn terms(expression: &Expression<'_>, whole: Token<'_>) -> Result<Vec<Term>, FilterError> {
     let budget = Budget(Cell::new(MOST_STEPS));
     let made = of(expression, false, &budget).map_err(|(refusal, at)| refusal.at(at.unwrap_or(whole)))?;
@@ -66,7 +68,8 @@ pub(super) fn terms(expression: &Expression<'_>, whole: Token<'_>) -> Result<Vec
     Ok(made)
 }
 
-/// Returns the filters of the terms. A packet matches one of the terms if it matches one of the filters.
+/// Returns filters for the terms. A packet matches any of the terms if and only if it matches any of the
+/// filters.
 ///
 /// # Errors
 /// More than [`MOST_ALTERNATIVES`] filters.
@@ -79,7 +82,7 @@ pub(super) fn filters(terms: &[Term], whole: Token<'_>) -> Result<Vec<Filter>, F
         let is_outside = terms.iter().any(|term| term.weight() > 1);
         Refusal::new(problem, if is_outside { ADDRESSES } else { SEVERAL }).at(whole)
     };
-    // Filters of different terms may cover each other.
+    // Allow twice as many before the removal of covered filters, if several terms may have such filters.
     let most = MOST_ALTERNATIVES as u64 * if terms.len() > 1 { 2 } else { 1 };
     if count > most {
         return Err(refused(count));
@@ -93,14 +96,14 @@ pub(super) fn filters(terms: &[Term], whole: Token<'_>) -> Result<Vec<Filter>, F
     Ok(made)
 }
 
-/// Refusal, with the position of the condition if it concerns one condition.
+/// Refusal, with the position of the condition if it concerns a single condition.
 type Refused<'a> = (Refusal, Option<Token<'a>>);
 
 fn too_many() -> Refusal {
     Refusal::new("the expression combines too many conditions", SEVERAL)
 }
 
-/// Returns the terms of an expression, or of its complement.
+/// Returns the terms of an expression, or of its complement if `complement` is set.
 fn of<'a>(expression: &Expression<'a>, complement: bool, budget: &Budget) -> Result<Vec<Term>, Refused<'a>> {
     match expression {
         Expression::Is(filter, _) if !complement => Ok(vec![with_protocol(filter.clone()).into()]),
@@ -116,7 +119,8 @@ fn of<'a>(expression: &Expression<'a>, complement: bool, budget: &Budget) -> Res
     }
 }
 
-/// Returns the terms for packets that meet a term of every part.
+/// Returns the terms for packets that match every part. With `complement`, every part is replaced by its
+/// complement.
 fn all<'a>(parts: &[Expression<'a>], complement: bool, budget: &Budget) -> Result<Vec<Term>, Refused<'a>> {
     let mut made = vec![Term::from(Filter::any())];
     for part in parts {
@@ -146,7 +150,7 @@ fn cost(terms: &[Term]) -> usize {
     terms.iter().map(cost).sum()
 }
 
-/// Adds the TCP protocol to a filter with flags: only TCP has flags.
+/// Adds the condition "protocol is TCP" to a filter on TCP flags.
 fn with_protocol(mut filter: Filter) -> Filter {
     if filter.tcp_flags.is_some() {
         filter.protocol = Some(Protocol::TCP);
@@ -154,14 +158,14 @@ fn with_protocol(mut filter: Filter) -> Filter {
     filter
 }
 
-/// Removes terms that another term covers; keeps the order of the others.
+/// Removes terms that another term covers. The others keep their order.
 fn uncovered(terms: Vec<Term>, budget: &Budget) -> Result<Vec<Term>, Refusal> {
     let covers =
         |wide: &Term, narrow: &Term| covers(&wide.filter, &narrow.filter) && wide.outside_covers(narrow);
     without_covered(terms, Term::weight, covers, budget)
 }
 
-/// Removes elements that another element covers; keeps the order of the others.
+/// Removes elements that another element covers. The others keep their order.
 fn without_covered<T: Clone + Eq + Hash>(
     all: Vec<T>,
     weight: impl Fn(&T) -> usize,
@@ -170,7 +174,7 @@ fn without_covered<T: Clone + Eq + Hash>(
 ) -> Result<Vec<T>, Refusal> {
     let mut seen = HashSet::new();
     let all: Vec<T> = all.into_iter().filter(|one| seen.insert(one.clone())).collect();
-    // The search compares all pairs.
+    // The number is limited, because the code below compares all pairs.
     if all.len() > 4 * MOST_ALTERNATIVES {
         return Err(too_many());
     }
@@ -180,7 +184,7 @@ fn without_covered<T: Clone + Eq + Hash>(
     Ok(all.iter().filter(|narrow| !is_covered(narrow)).cloned().collect())
 }
 
-/// Whether every packet that matches the second filter matches the first.
+/// Whether every packet that matches `narrow` also matches `wide`.
 fn covers(wide: &Filter, narrow: &Filter) -> bool {
     let ports = |wide: PortRange, narrow: PortRange| wide.is_any() || ports(wide, narrow) == Some(narrow);
     let bits =
@@ -201,7 +205,7 @@ fn covers(wide: &Filter, narrow: &Filter) -> bool {
         && covers_value(wide.dscp, narrow.dscp, |wide, narrow| wide == narrow)
 }
 
-/// Whether a condition covers another. `None` is no condition, which covers all conditions.
+/// Whether the condition `wide` covers `narrow`. `None` is no condition, which covers every condition.
 fn covers_value<T>(wide: Option<T>, narrow: Option<T>, covers: impl FnOnce(T, T) -> bool) -> bool {
     match (wide, narrow) {
         (None, _) => true,
@@ -243,8 +247,8 @@ fn is_possible(filter: &Filter) -> bool {
         && (!filter.asks_for_ports() || has_ports && !unknown)
 }
 
-/// Returns the intersection of two conditions on a field: `None` if it is empty, `Some(None)` if there is no
-/// condition.
+/// Returns the intersection of two conditions on a field. `None` if no value meets both; `Some(None)` if both
+/// are no condition.
 fn both<T>(one: Option<T>, other: Option<T>, meet: impl FnOnce(T, T) -> Option<T>) -> Option<Option<T>> {
     match (one, other) {
         (Some(one), Some(other)) => meet(one, other).map(Some),
@@ -280,14 +284,15 @@ fn bits((value, mask): (u8, u8), (other_value, other_mask): (u8, u8)) -> Option<
     ((value ^ other_value) & mask & other_mask == 0).then_some((value | other_value, mask | other_mask))
 }
 
-/// Returns the terms for packets that fail a condition.
+/// Returns the terms for packets that fail the single condition of `filter`.
 fn outside(filter: &Filter) -> Result<Vec<Term>, Refusal> {
     let nets = filter.source.map(Term::outside_source);
     let nets = nets.into_iter().chain(filter.destination.map(Term::outside_destination));
     Ok(nets.chain(outside_others(filter)?.into_iter().map(Term::from)).collect())
 }
 
-/// Returns the filters for packets that fail a condition on another field than the addresses.
+/// Returns the filters for packets that fail the condition of `filter`, if it is on another field than an
+/// address.
 fn outside_others(filter: &Filter) -> Result<Vec<Filter>, Refusal> {
     let any = Filter::any;
     let mut made = Vec::new();

@@ -39,7 +39,7 @@ pub(super) fn parse(text: &str) -> Result<Expression<'_>, FilterError> {
     }
 }
 
-/// Whether a text has words of expressions in the position of a keyword, or a list.
+/// Whether a text has a value list, or a word of expressions in the position of a keyword.
 pub(super) fn is_expression(text: &str) -> bool {
     let operators = ["or", "and", "not", "||", "&&", "!", "(", ")"];
     let lower = |token: &Token<'_>| token.text.to_ascii_lowercase();
@@ -63,8 +63,7 @@ pub(super) fn whole(text: &str) -> Token<'_> {
     Token { text: trimmed, offset: trimmed.as_ptr() as usize - text.as_ptr() as usize }
 }
 
-/// Splits a text into words at white space. Parentheses and `!` are separate words, and a value list may have
-/// blanks after commas.
+/// Splits a text into words at white space. Parentheses and `!` are words of their own.
 fn tokens(text: &str) -> Vec<Token<'_>> {
     let mut tokens: Vec<Token<'_>> = Vec::new();
     for word in text.split_whitespace() {
@@ -133,7 +132,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// Reads a chain: parts side by side that must all hold.
+    /// Reads a chain: parts without an operator between them, which must all hold.
     fn chain(&mut self) -> Result<Expression<'a>, FilterError> {
         let mut parts: Vec<Expression<'a>> = Vec::new();
         let mut seen: Vec<Field> = Vec::new();
@@ -231,7 +230,7 @@ impl<'a> Parser<'a> {
         any_of(field, &self.values(field)?)
     }
 
-    /// Reads the values after a keyword, separated by commas; blanks may follow a comma.
+    /// Reads the values after a keyword, separated by commas. White space may follow a comma.
     fn values(&mut self, field: Field) -> Result<Vec<Token<'a>>, FilterError> {
         let value = self.next().ok_or_else(|| missing(field, self.text))?;
         if field == Field::Exceptions {

@@ -1,5 +1,5 @@
-//! Expressions that only select packets and flows, for captures, traces, scans of the flow table and
-//! placements.
+//! Selections: expressions that only select packets or flows, for captures, traces, scans of the flow table
+//! and placements.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,10 +15,10 @@ use super::term::Term;
 use super::{Read, read, written};
 use crate::Candidate;
 
-/// Expression that selects packets: a [`FilterExpression`](super::FilterExpression), or an expression with
-/// complements of addresses that exceed the limit of a filter table.
+/// Expression that only selects packets. Unlike a [`FilterExpression`](super::FilterExpression), it may have
+/// complements of addresses that need more filters than a filter table takes.
 ///
-/// A selection prints as a filter expression does.
+/// A selection prints like a filter expression.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Selection {
     text: String,
@@ -26,23 +26,23 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Returns the number of terms.
+    /// Returns the number of terms in the disjunctive normal form.
     pub fn terms(&self) -> usize {
         self.terms.len()
     }
 
-    /// Returns the maximum number of comparisons per packet: one for each term, and one for each excluded
+    /// Returns the maximum number of comparisons for a packet: one for each term, and one for each excluded
     /// prefix.
     pub fn comparisons(&self) -> usize {
         self.terms.iter().map(Term::weight).sum()
     }
 
-    /// Returns the names of incoming ports in the terms.
+    /// Returns the names of the ingress ports that the terms require.
     pub fn incoming(&self) -> impl Iterator<Item = &str> {
         self.terms.iter().filter_map(|term| term.filter.incoming())
     }
 
-    /// Compiles each term; `resolve` returns the id of a port name.
+    /// Compiles each term. `resolve` returns the id of a port name.
     pub fn compile(
         &self,
         resolve: impl Fn(&str) -> Option<PortId>,
@@ -80,7 +80,7 @@ impl fmt::Display for Selection {
     }
 }
 
-/// Term with its port name resolved to an id.
+/// Compiled term: its port name is resolved to an id.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct CompiledTerm {
     filter: CompiledFilter,
@@ -98,7 +98,7 @@ impl CompiledTerm {
         })
     }
 
-    /// Whether the addresses are outside the excluded prefixes.
+    /// Whether source and destination are outside the term's excluded prefixes.
     #[inline]
     fn is_outside(&self, key: &FlowKey) -> bool {
         let family = key.family();
@@ -107,15 +107,14 @@ impl CompiledTerm {
     }
 }
 
-/// [`Selection`] with its port names resolved to ids, in the form that matches packets. It has at least one
-/// term.
+/// Compiled [`Selection`], with at least one term: its port names are resolved to ids.
 ///
-/// A packet is compared with the terms that name its protocol or no protocol. `not port 80` has one term for
-/// each of the 252 protocols without ports; a packet is compared with one of these. Only compilation
-/// allocates memory; a clone shares the terms.
+/// A packet is compared only with the terms that name its protocol or no protocol. For example, `not port 80`
+/// has one term for each of the 252 protocols without ports, of which a packet is compared with one. Only
+/// compilation allocates memory; a clone shares the terms.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CompiledSelection {
-    /// Terms without a condition on the protocol, then the others by protocol.
+    /// Terms without a condition on the protocol; behind them the other terms, sorted by protocol.
     terms: Arc<[CompiledTerm]>,
     /// Number of terms without a condition on the protocol.
     of_any_protocol: usize,
@@ -133,20 +132,20 @@ impl CompiledSelection {
         Filter::any().compile_at(None).into()
     }
 
-    /// Whether the selection contains the packet.
+    /// Whether the packet matches the selection.
     #[inline]
     pub fn matches(&self, candidate: &Candidate) -> bool {
         let mut terms = self.of_protocol(candidate.key.protocol);
         terms.any(|term| term.filter.matches(candidate) && term.is_outside(&candidate.key))
     }
 
-    /// Whether the selection may contain some packet of the flow.
+    /// Whether some packet of the flow may match the selection.
     #[inline]
     pub fn may_match_flow(&self, key: &FlowKey) -> bool {
         self.of_protocol(key.protocol).any(|term| term.filter.may_match_flow(key) && term.is_outside(key))
     }
 
-    /// Returns the terms that packets of a protocol can meet.
+    /// Returns the terms that packets of a protocol can match.
     #[inline]
     fn of_protocol(&self, protocol: u8) -> impl Iterator<Item = &CompiledTerm> {
         let (any, named) = self.terms.split_at(self.of_any_protocol);
@@ -155,7 +154,7 @@ impl CompiledSelection {
         any.iter().chain(own)
     }
 
-    /// Returns the number of terms that a packet of a protocol is compared with.
+    /// Returns the number of terms with which a packet of a protocol is compared.
     #[cfg(test)]
     pub(super) fn compared(&self, protocol: u8) -> usize {
         self.of_protocol(protocol).count()

@@ -1,8 +1,9 @@
 //! Terms of an expression's disjunctive normal form: a filter, and excluded address prefixes.
 //!
-//! In filters, a prefix has no complement: `not src 10.0.0.1` takes a filter for each of 32 sibling prefixes,
-//! and `not host 10.0.0.1` takes one for each pair. One term expresses either, so a
-//! [`Selection`](super::Selection) stays small. Only filter tables need the [filters](Term::filters).
+//! A single filter can't exclude a prefix: `not src 10.0.0.1` takes a filter for each of 32 sibling prefixes,
+//! and `not host 10.0.0.1` takes one for each pair of them. One term expresses either condition, so a
+//! [`Selection`](super::Selection) stays small. Only filter tables need the [filters](Term::filters) of a
+//! term.
 
 use std::fmt;
 
@@ -10,16 +11,17 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::super::Filter;
 
-/// Maximum weight of a term, in comparisons per packet.
+/// Maximum number of comparisons that a term needs for a packet.
 pub(super) const MOST_WEIGHT: usize = 1024;
 
-/// Conditions that must all hold.
+/// Filter with excluded prefixes. A packet matches the term if it matches the filter and is outside these
+/// prefixes.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct Term {
     pub filter: Filter,
-    /// Excluded source prefixes, sorted, none inside another.
+    /// Excluded source prefixes, sorted. None contains another.
     pub outside_source: Vec<IpNet>,
-    /// Excluded destination prefixes, sorted, none inside another.
+    /// Excluded destination prefixes, sorted. None contains another.
     pub outside_destination: Vec<IpNet>,
 }
 
@@ -46,13 +48,13 @@ impl Term {
         Self { outside_destination: vec![net], ..Filter::any().into() }
     }
 
-    /// Returns the maximum number of comparisons per packet, which is the term's cost in a budget.
+    /// Returns the maximum number of comparisons for a packet.
     pub fn weight(&self) -> usize {
         1 + self.outside_source.len() + self.outside_destination.len()
     }
 
-    /// Returns the term for packets that match a filter and are outside the prefixes of both terms; `None` if
-    /// there are no such packets.
+    /// Returns the term for packets that match `filter` and are outside the prefixes excluded by either term;
+    /// `None` if there are no such packets.
     pub fn meet(&self, other: &Self, filter: Filter) -> Option<Self> {
         let is_left = |one: &Self, other: &Self| {
             other.weight() == 1
@@ -66,13 +68,14 @@ impl Term {
         (is_known || made.has_packets()).then_some(made)
     }
 
-    /// Whether `narrow` excludes every address that this term excludes.
+    /// Whether `narrow` excludes every address that this term excludes, as far as the filter of `narrow`
+    /// matches it.
     pub fn outside_covers(&self, narrow: &Self) -> bool {
         implied(&self.outside_source, narrow.filter.source(), &narrow.outside_source)
             && implied(&self.outside_destination, narrow.filter.destination(), &narrow.outside_destination)
     }
 
-    /// Whether any addresses remain, in some family.
+    /// Whether a family has source and destination addresses that the term doesn't exclude.
     pub fn has_packets(&self) -> bool {
         let families = |net: Option<IpNet>, outside: &[IpNet]| -> [bool; 2] {
             let mut families = [false; 2];
@@ -88,7 +91,7 @@ impl Term {
         source.iter().zip(&destination).any(|(one, other)| *one && *other)
     }
 
-    /// Returns the number of filters that together match the packets of the term.
+    /// Returns the number of filters that match the packets of the term together.
     pub fn count(&self) -> u64 {
         let count = |net: Option<IpNet>, outside: &[IpNet]| -> Option<[u64; 2]> {
             (net.is_some() || !outside.is_empty()).then(|| {
@@ -113,7 +116,7 @@ impl Term {
         }
     }
 
-    /// Returns the filters that together match the packets of the term: [`count`](Self::count) of them.
+    /// Returns filters that match the packets of the term together; their number is [`count`](Self::count).
     pub fn filters(&self) -> Vec<Filter> {
         let nets = |net: Option<IpNet>, outside: &[IpNet]| -> Vec<Option<IpNet>> {
             if outside.is_empty() {
@@ -139,13 +142,13 @@ impl Term {
     }
 }
 
-/// Returns the prefix; for `None`, 0.0.0.0/0 and ::/0.
+/// Returns the prefix as a list; for `None`, the prefixes 0.0.0.0/0 and ::/0.
 fn whole(net: Option<IpNet>) -> Vec<IpNet> {
     let all = || vec![IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())];
     net.map_or_else(all, |net| vec![net])
 }
 
-/// Merges two lists of prefixes. Removes prefixes inside another prefix, and prefixes that don't overlap
+/// Merges two lists of prefixes. Drops prefixes that another one contains, and prefixes that don't overlap
 /// `net`.
 fn merged(one: &[IpNet], other: &[IpNet], net: Option<IpNet>) -> Vec<IpNet> {
     let mut all: Vec<IpNet> = one.iter().chain(other).copied().collect();
@@ -156,13 +159,14 @@ fn merged(one: &[IpNet], other: &[IpNet], net: Option<IpNet>) -> Vec<IpNet> {
     all
 }
 
-/// Whether `narrow` excludes every address of `net` (every address for `None`) that `wide` excludes.
+/// Whether the prefixes `narrow` contain all addresses of `net` that the prefixes `wide` contain. `None` as
+/// `net` is every address.
 fn implied(wide: &[IpNet], net: Option<IpNet>, narrow: &[IpNet]) -> bool {
     let is_apart = |outside: &IpNet| net.is_some_and(|net| !net.contains(outside) && !outside.contains(&net));
     wide.iter().all(|outside| is_apart(outside) || narrow.iter().any(|other| other.contains(outside)))
 }
 
-/// Returns the prefixes of a sorted list that are inside `net` or contain it.
+/// Returns the prefixes of a sorted list that `net` contains or that contain `net`.
 fn within(net: IpNet, outside: &[IpNet]) -> &[IpNet] {
     let is_before = |other: &IpNet| *other < net && !other.contains(&net);
     let first = outside.partition_point(is_before);
@@ -182,8 +186,8 @@ fn halves(net: IpNet) -> Option<[IpNet; 2]> {
     Some([halves.next()?, halves.next()?])
 }
 
-/// Whether `net` has addresses outside the excluded prefixes. The search stops at halves without excluded
-/// prefixes, so its depth is bounded by the excluded prefixes.
+/// Whether `net` has addresses outside the excluded prefixes. The search stops at a half without excluded
+/// prefixes, so the longest excluded prefix bounds its depth.
 fn has_rest(net: IpNet, outside: &[IpNet]) -> bool {
     match outside.first() {
         None => true,
@@ -196,7 +200,7 @@ fn has_rest(net: IpNet, outside: &[IpNet]) -> bool {
     }
 }
 
-/// Returns the number of prefixes that cover `net` without the excluded prefixes.
+/// Returns the number of prefixes that [`split`] appends.
 fn left(net: IpNet, outside: &[IpNet]) -> u64 {
     match outside.first() {
         None => 1,
@@ -206,7 +210,7 @@ fn left(net: IpNet, outside: &[IpNet]) -> u64 {
     }
 }
 
-/// Appends the prefixes that cover `net` without the excluded prefixes.
+/// Appends prefixes that cover all of `net` except the excluded prefixes.
 fn split(net: IpNet, outside: &[IpNet], made: &mut Vec<IpNet>) {
     match outside.first() {
         None => made.push(net),

@@ -1,4 +1,4 @@
-//! Tests of expressions against a simple evaluator.
+//! Tests of expressions, compared with a simple evaluation.
 
 use std::net::IpAddr;
 
@@ -22,12 +22,12 @@ fn selection(text: &str) -> Selection {
     text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// Whether one of the compiled alternatives matches.
+/// Whether a packet matches any of the compiled alternatives.
 fn matches(expression: &FilterExpression, candidate: &Candidate) -> bool {
     expression.compile(resolve).unwrap().alternatives().iter().any(|filter| filter.matches(candidate))
 }
 
-/// Expression of a property test: its text, and its meaning.
+/// Expression of a property test, which prints as text and evaluates itself.
 #[derive(Clone, Debug)]
 enum Said {
     Is(Filter),
@@ -49,7 +49,7 @@ impl Said {
         }
     }
 
-    /// Evaluates the expression condition by condition.
+    /// Evaluates the expression condition by condition, as the reference.
     fn holds(&self, candidate: &Candidate) -> bool {
         match self {
             Self::Is(filter) => misses(filter, candidate).is_empty(),
@@ -289,7 +289,7 @@ fn expressions_that_combine_many_filters_are_refused_before_combination() {
     let many = format!("udp sport {} dport {}", ports(100), ports(1000));
     let text = format!("({many}){}", " and udp".repeat(1500));
     assert!(refused(&text).contains("combines too many conditions"), "{}", refused(&text));
-    // The parser reads a long expression of few filters.
+    // An expression of the same length with few filters is accepted.
     assert!(format!("udp dport 53{}", " and udp".repeat(1500)).parse::<FilterExpression>().is_ok());
 }
 
@@ -317,7 +317,7 @@ fn packet_is_compared_only_with_alternatives_of_its_protocol() {
     assert!(compiled.may_match_flow(&flow(22)) && !compiled.may_match_flow(&flow(80)));
 }
 
-/// Returns packets between hosts, one of which an expression may name.
+/// Returns one packet for each pair of hosts of the same family.
 fn between(hosts: &[&str]) -> Vec<Candidate> {
     let hosts: Vec<IpAddr> = hosts.iter().map(|host| host.parse().unwrap()).collect();
     let pairs = hosts.iter().flat_map(|source| hosts.iter().map(move |destination| (*source, *destination)));
@@ -353,8 +353,8 @@ fn the_complement_of_an_address_fits_into_a_filter_table() {
         ("not src 10.0.0.0/8", 9),
         ("not host 10.0.0.1,10.0.0.9", 1157),
         ("not src 2001:db8::1", 129),
-        // A rectangle of prefixes without the host in either direction lies in one pair of siblings: 32 times
-        // 32, and IPv6.
+        // Neither source nor destination prefix of a filter may contain the host. So each is one of 32
+        // sibling prefixes: 32 times 32 filters for IPv4, and one for IPv6.
         ("not host 10.0.0.1", 1025),
         ("tcp and not host 10.0.0.1", 1025),
         ("not net 10.0.0.0/8", 65),

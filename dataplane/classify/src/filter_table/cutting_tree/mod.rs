@@ -2,21 +2,23 @@
 //! filters.
 //!
 //! A filter is a box in that space, with a range in each dimension ([`point`]). A node cuts its region along
-//! one dimension into up to 14 parts. It chooses the bounds freely, as *HyperSplit* does (Qi, Xu, Yang, Xue,
-//! Li, INFOCOM 2009). It makes many cuts at once, as *HyperCuts* does (Singh, Baboescu, Varghese, Wang,
-//! SIGCOMM 2003): one comparison of a cache line with one value finds the part of a packet. So a tree of
-//! 10,000 filters is three or four nodes deep.
+//! one dimension into up to 14 parts. It chooses the bounds of the parts freely, as *HyperSplit* does (Qi,
+//! Xu, Yang, Xue, Li, INFOCOM 2009). It makes many cuts at once, as *HyperCuts* does (Singh, Baboescu,
+//! Varghese, Wang, SIGCOMM 2003): one comparison of a cache line with one value finds the part of a packet.
+//! So a tree of 10,000 filters has a depth of three or four nodes.
 //!
-//! Filters that span many parts are copied to each part, and such copies make these trees explode. *EffiCuts*
-//! (Vamanan, Voskuilen, Vijaykumar, SIGCOMM 2010) therefore separates filters that are wide where others are
-//! narrow. Here any node may have a *rest* for such filters, cut along other dimensions. Each node copies a
-//! filter or puts it into the rest, whichever makes the expected lookup shorter ([`plan`]). The number of
-//! copies in all is limited. A lookup descends to one leaf. It then searches the rests on its path, unless
-//! their best filter is worse than the match it has.
+//! A filter that spans several parts is copied to each of them, and many such copies make trees explode.
+//! Therefore *EffiCuts* (Vamanan, Voskuilen, Vijaykumar, SIGCOMM 2010) separates filters that are wide in a
+//! dimension where others are narrow. Here any node may put such filters into a *rest*, which is cut along
+//! other dimensions. Each node either copies a filter or puts it into the rest, whichever makes the expected
+//! lookup shorter ([`plan`]). The total number of copies is limited.
 //!
-//! A change updates the affected leaves. When a subtree has twice the filters it was built for, or a quarter,
-//! the tree rebuilds it. That costs about two microseconds per filter. While filters are added, the whole
-//! tree is rebuilt at each doubling.
+//! A lookup descends to one leaf. Then it searches the rests of the nodes on its path, except those whose
+//! best filter is worse than the match so far.
+//!
+//! A change updates the affected leaves. If the filters of a subtree have doubled since it was built, or
+//! fallen to a quarter, the tree rebuilds the subtree. That costs about two microseconds per filter. While
+//! filters are added, the whole tree is rebuilt at each doubling.
 
 mod node;
 mod plan;
@@ -41,7 +43,7 @@ use super::{Entry, FilterId, FilterTable};
 use crate::prefix_match::{Count, NotCounted};
 use crate::{Candidate, CompiledFilter};
 
-/// Filters in one cutting tree for each address family.
+/// Filter table with a cutting tree for each address family.
 #[derive(Clone, Debug)]
 pub struct CuttingTree<T> {
     v4: Tree<V4>,
@@ -62,7 +64,7 @@ impl<T> Default for CuttingTree<T> {
 }
 
 impl<T> CuttingTree<T> {
-    /// Returns an empty table that may take `max_bytes` bytes; the default is 128 MiB.
+    /// Returns an empty table with a memory limit of `max_bytes` bytes; the default is 128 MiB.
     pub fn new(max_bytes: usize) -> Self {
         Self {
             v4: Tree::default(),
@@ -76,7 +78,7 @@ impl<T> CuttingTree<T> {
         }
     }
 
-    /// Does a [`lookup`](FilterTable::lookup) that counts the cache lines it reads.
+    /// Does a [`lookup`](FilterTable::lookup), and counts the cache lines that it reads.
     pub fn lookup_counted(&self, candidate: &Candidate, count: &mut impl Count) -> Option<(FilterId, &T)> {
         let found = match candidate.key.family() {
             Family::V4 => self.v4.find(Portable, &Key::of(candidate), count),
@@ -109,7 +111,6 @@ impl<T> CuttingTree<T> {
         }
     }
 
-    /// Removes a filter from the table and returns it.
     fn take(&mut self, id: FilterId) -> Option<Entry<T>> {
         let slot = self.slots.remove(&id)?;
         self.unused.push(slot);
@@ -153,8 +154,8 @@ impl<T> MemoryBound<T> for CuttingTree<T> {
     }
 }
 
-/// Only [`MemoryBound`] enforces the bound: [`insert`](FilterTable::insert) and
-/// [`restore`](FilterTable::restore) add filters whatever memory they take.
+/// Only [`MemoryBound`] enforces the memory limit: [`insert`](FilterTable::insert) and
+/// [`restore`](FilterTable::restore) always add the filter.
 impl<T> FilterTable<T> for CuttingTree<T> {
     fn restore(&mut self, entry: Entry<T>) -> bool {
         if self.slots.contains_key(&entry.id) {
@@ -219,7 +220,7 @@ impl<T> FilterTable<T> for CuttingTree<T> {
     }
 
     fn memory(&self) -> usize {
-        // A hash map leaves one place in eight free, and has a control byte per place.
+        // A hash map keeps one slot in eight free, and has a control byte per slot.
         let slots = self.slots.capacity() * 8 / 7 * (size_of::<(FilterId, u32)>() + 1);
         let entries = self.entries.capacity() * size_of::<Option<Entry<T>>>();
         let unused = self.unused.capacity() * size_of::<u32>();

@@ -1,4 +1,4 @@
-//! Nodes of the tree: two cache lines each.
+//! Nodes of the tree, of two cache lines each.
 
 use millrace_memory::{Vectors, Words};
 
@@ -16,11 +16,11 @@ const LEAF: u32 = 1 << 31;
 /// Decoded [`Target`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum To {
-    /// No filters.
+    /// Nothing: there are no filters.
     Nothing,
-    /// A leaf: a group of filters that the search tries one after the other.
+    /// Leaf: a group of filters, which the search tries one after the other.
     Leaf(u32),
-    /// A node, by index.
+    /// Node, by its index.
     Node(u32),
 }
 
@@ -51,16 +51,17 @@ impl Target {
     }
 }
 
-/// Cut of a region into parts along one dimension, with a rest for filters that span more than `reach` parts.
+/// Cut of a region into parts along one dimension. Filters that span more than `reach` parts are in the rest.
 ///
-/// A node is two cache lines, read together: the first selects the part, the second holds the targets.
+/// A node has two cache lines, which are read together: the first selects the part, the second holds the
+/// targets.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(128))]
 pub(super) struct Node {
-    /// Last value of each part except the last, in order, with the greatest value for unused parts. Then the
-    /// dimension, the reach, and the upper half of [`rest_best`](Self::rest_best).
+    /// Last value of each part except the last part, in ascending order; `u32::MAX` for unused parts. Then
+    /// dimension, reach, and the upper half of [`rest_best`](Self::rest_best).
     cut: Words,
-    /// Targets of the parts, then the target of the rest, and the lower half of
+    /// Target of each part, then the target of the rest, and the lower half of
     /// [`rest_best`](Self::rest_best).
     ways: Words,
 }
@@ -71,18 +72,18 @@ const REACH: usize = BOUNDS + 1;
 const REST: usize = PARTS;
 const BEST: usize = 15;
 
-/// Description of a cut.
+/// Cut of a region into parts along one dimension.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Cut {
     pub dimension: usize,
-    /// Last value of each part except the last; the greatest value for unused parts.
+    /// Last value of each part except the last part; `u32::MAX` for unused parts.
     pub bounds: [u32; BOUNDS],
     /// Maximum number of parts that a filter may span; wider filters go to the rest.
     pub reach: u32,
 }
 
 impl Cut {
-    /// Makes a cut into parts that end at these ascending values, at most [`PARTS`] - 1 of them.
+    /// Creates a cut whose parts end at these values: ascending, at most [`PARTS`] - 1.
     pub fn behind(dimension: usize, values: impl Iterator<Item = u32>) -> Self {
         let mut bounds = [u32::MAX; BOUNDS];
         bounds.iter_mut().zip(values).for_each(|(bound, value)| *bound = value);
@@ -96,7 +97,7 @@ impl Cut {
         (part(range.first), part(range.last))
     }
 
-    /// Returns the region of a part.
+    /// Returns the region of a part, within `region`.
     pub fn narrowed(&self, region: &Region, part: usize) -> Region {
         let mut narrowed = *region;
         let range = &mut narrowed[self.dimension];
@@ -111,7 +112,7 @@ impl Cut {
 }
 
 impl Node {
-    /// Makes a node without targets.
+    /// Creates a node without targets.
     pub fn new(cut: &Cut) -> Self {
         let mut node = Self { cut: [0; 16], ways: [Target::NOTHING.0; 16] };
         node.cut[..BOUNDS].copy_from_slice(&cut.bounds);
@@ -157,7 +158,7 @@ impl Node {
         self.ways[REST] = target.0;
     }
 
-    /// Returns a lower bound for the upper words of the ranks in the rest.
+    /// Returns the smallest upper word among the ranks of the rest's filters, or a smaller number.
     #[inline(always)]
     pub fn rest_best(&self) -> u64 {
         u64::from(self.cut[BEST]) << 32 | u64::from(self.ways[BEST])
@@ -168,18 +169,18 @@ impl Node {
     }
 }
 
-/// Data about a node that changes of filters need.
+/// Data about a node that only changes of filters need.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Upkeep {
-    /// Number of filters at the node and below, each counted once.
+    /// Number of different filters at the node and below.
     pub filters: u32,
-    /// Number of filters when the node was built.
+    /// Number of these filters when the node was built.
     pub made_for: u32,
-    /// Average number of copies of a filter that cuts at the node and below may make.
+    /// Average number of copies that the node and the nodes below may make of a filter.
     pub copies: f32,
 }
 
-/// Nodes of a tree.
+/// All nodes of a tree.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Nodes {
     nodes: Vec<Node>,
@@ -198,7 +199,7 @@ impl Nodes {
         self.nodes.len() as u32 - 1
     }
 
-    /// Frees a node, without its targets.
+    /// Frees a node, but not its targets.
     pub fn remove(&mut self, index: u32) {
         self.free.push(index);
     }

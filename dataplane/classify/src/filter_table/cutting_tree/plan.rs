@@ -1,15 +1,16 @@
-//! Choice of the cut of a region.
-//!
-//! The best cut has the shortest expected lookup, for packets that are spread evenly over the filters.
+//! Choice of the best cut for a region: the one with the shortest expected lookup, if packets are spread
+//! evenly over the filters.
 
 use crate::filter_table::groups::Record;
 
 use super::node::{Cut, PARTS};
 use super::point::{Range, Region, dimensions, range};
 
-/// Number of filters, a power of two, up to which a node is a leaf that the search tries in sequence.
+/// Maximum number of filters of a leaf without an attempt to cut it; a power of two. The search tries them
+/// one after the other.
 pub(super) const LEAF: usize = 8;
-/// Maximum number of sampled filters in the choice of a cut; larger sets are sampled at equal steps.
+/// Maximum number of filters that the choice of a cut examines. Of more filters, it examines a sample at
+/// equal steps.
 const SAMPLE: usize = 1024;
 
 /// Estimated cost of reaching a leaf, in units of about a nanosecond.
@@ -18,10 +19,10 @@ const COME: f32 = 4.0;
 const TRY: f32 = 3.0;
 /// Estimated cost of passing a node.
 const GO: f32 = 10.0;
-/// Lookup cost charged for one copy of each filter, because larger tables have slower lookups.
+/// Cost charged for one copy of each filter: larger tables have slower lookups.
 const COPY: f32 = 10.0;
 
-/// Cut, its expected lookup cost, and the copies that it makes of a filter on average.
+/// Possible cut, with its expected lookup cost, and the average number of copies that it makes of a filter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub cut: Cut,
@@ -29,7 +30,7 @@ pub(super) struct Plan {
     pub copies: f32,
 }
 
-/// Returns the expected lookup cost among filters that are yet to be cut.
+/// Estimates the cost of a lookup among filters that are not cut yet.
 fn among(filters: usize) -> f32 {
     let leaf = |filters: f32| COME + TRY * (filters + 1.0) / 2.0;
     match filters {
@@ -41,8 +42,8 @@ fn among(filters: usize) -> f32 {
     }
 }
 
-/// Returns the best cut for filters in a region, with at most `copies` copies of each filter on average.
-/// Returns `None` if a search in sequence is cheaper.
+/// Returns the best cut for filters in a region. It makes at most `copies` copies of a filter on average.
+/// Returns `None` if trying the filters one after the other is cheaper.
 pub(super) fn plan<const W: usize>(records: &[Record<W>], region: &Region, copies: f32) -> Option<Plan> {
     let alone = COME + TRY * (records.len() as f32 + 1.0) / 2.0;
     let plans = (0..dimensions(W)).flat_map(|dimension| along(records, region, dimension, copies));
@@ -70,7 +71,7 @@ fn along<const W: usize>(records: &[Record<W>], region: &Region, dimension: usiz
     judged(&cut, &ranges, records.len(), copies)
 }
 
-/// Returns distinct values that split the sorted values evenly.
+/// Returns distinct values that divide the sorted values into parts of equal number.
 fn quantiles(ends: &[u32]) -> Vec<u32> {
     let mut distinct = ends.to_vec();
     distinct.dedup();
@@ -82,7 +83,7 @@ fn quantiles(ends: &[u32]) -> Vec<u32> {
     values
 }
 
-/// Returns the plan of a cut for each useful reach.
+/// Returns a plan of the cut for each useful reach.
 fn judged(cut: &Cut, ranges: &[Range], filters: usize, most_copies: f32) -> Vec<Plan> {
     let spans: Vec<_> = ranges.iter().map(|range| cut.parts(*range)).collect();
     let scale = filters as f32 / ranges.len() as f32;
@@ -102,7 +103,7 @@ fn judged(cut: &Cut, ranges: &[Range], filters: usize, most_copies: f32) -> Vec<
             return None;
         }
         let scaled = |size: usize| (size as f32 * scale).ceil() as usize;
-        // The estimate spreads packets over the parts like the filters.
+        // The estimate assumes that a part's share of the packets equals its share of the filters.
         let part = |size: usize| size as f32 / parted as f32 * among(scaled(size));
         let cost =
             GO + sizes.into_iter().map(part).sum::<f32>() + among(scaled(rest)) + COPY * (copies - 1.0);

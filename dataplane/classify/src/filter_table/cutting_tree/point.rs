@@ -1,22 +1,24 @@
-//! Packets as points, and filters as ranges in each dimension.
+//! Geometry of the cutting tree: packets as points, and filters as ranges in each dimension.
 
 use crate::candidate::{DSCP_SHIFT, TAG_SHIFT};
 use crate::filter_table::key::{Condition, Key, V4};
 
-/// Room for dimensions. IPv4 has 8: both addresses, both ports, protocol, incoming port, tag and DSCP. IPv6
-/// has 14, as each address is four words, and a prefix is a range in each word. Flags and exceptions are no
-/// dimensions: their masks may select any bits, and so form no range.
+/// Maximum number of dimensions, with reserve.
+///
+/// IPv4 has 8 dimensions: both addresses, both ports, protocol, ingress port, tag and DSCP. IPv6 has 14: each
+/// address is four words, and a prefix is a range in each word. Flags and exceptions are no dimensions: their
+/// masks may select any bits, which form no range.
 pub(super) const MOST: usize = 16;
 
 /// Value of a packet in each dimension.
 pub(super) type Point = [u32; MOST];
 
-/// Returns the number of dimensions for keys of `words` words.
+/// Returns the number of dimensions, for keys of `words` words.
 pub(super) const fn dimensions(words: usize) -> usize {
     if words == V4 { 8 } else { 14 }
 }
 
-/// Returns the number of dimensions of the addresses.
+/// Returns the number of address dimensions, for keys of `words` words.
 const fn of_addresses(words: usize) -> usize {
     dimensions(words) - FURTHER
 }
@@ -68,8 +70,8 @@ pub(super) fn point<const W: usize>(key: &Key<W>) -> Point {
     point
 }
 
-/// Returns a filter's range in a dimension. Packets with points outside don't match; packets inside may
-/// match.
+/// Returns a filter's range in a dimension. A packet with a value outside doesn't match the filter; a packet
+/// with a value inside may match.
 pub(super) fn range<const W: usize>(condition: &Condition<W>, dimension: usize) -> Range {
     let (values, masks) = condition.words();
     let addresses = of_addresses(W);

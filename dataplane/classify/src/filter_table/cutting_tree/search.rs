@@ -1,8 +1,8 @@
 //! Search of many packets at once.
 //!
-//! All lookups of a batch descend in turn, node by node, so that each memory access overlaps with other
-//! lookups. When each lookup has reached a leaf, the search tries the leaves. Lookups with a rest to search
-//! then descend again.
+//! All lookups of a batch descend in turn, one node each, so the memory accesses of different lookups
+//! overlap. After all lookups have reached leaves, the search tries the filters in the leaves. Lookups with a
+//! rest to search then descend again.
 
 use millrace_memory::{Operation, Vectors};
 
@@ -23,12 +23,12 @@ pub(super) struct BatchSearch<'a, const W: usize> {
     pub found: &'a mut [Found],
 }
 
-/// State of one lookup.
+/// State of the lookup of one packet.
 #[derive(Clone, Copy)]
 struct Lane {
     point: Point,
     best: Rank,
-    /// Nodes on the path whose rest is yet to be searched.
+    /// Nodes on the path whose rest has not been searched yet.
     rests: [u32; DEPTH],
     waiting: u32,
     at: Target,
@@ -39,7 +39,7 @@ impl Lane {
         Self { point: [0; MOST], best: Rank::LAST, rests: [0; DEPTH], waiting: 0, at: Target::NOTHING };
 }
 
-/// List of lane numbers.
+/// List of lookups, by number.
 struct Lanes {
     numbers: [u8; LANES],
     length: usize,
@@ -48,7 +48,7 @@ struct Lanes {
 impl Lanes {
     const NONE: Self = Self { numbers: [0; LANES], length: 0 };
 
-    /// Adds a lane if `is_one` is true, without a branch.
+    /// Adds a lookup if `is_one` is true. Uses no branch.
     #[inline(always)]
     fn add(&mut self, number: u8, is_one: bool) {
         self.numbers[self.length % LANES] = number;
@@ -97,7 +97,7 @@ impl<const W: usize> Operation for BatchSearch<'_, W> {
 }
 
 impl<const W: usize> Tree<W> {
-    /// Descends the given lookups to leaves.
+    /// Lets the lookups in `open` descend to leaves.
     #[inline(always)]
     fn walk(&self, vectors: impl Vectors, lanes: &mut [Lane; LANES], open: &Lanes) {
         let mut walking = Lanes::NONE;
@@ -118,7 +118,7 @@ impl<const W: usize> Tree<W> {
         }
     }
 
-    /// Moves the lookup to the next rest that may have a better filter; returns whether there is one.
+    /// Moves a lookup to its next rest that may have a better filter. Returns `false` if there is none.
     #[inline(always)]
     fn goes_on(&self, lane: &mut Lane) -> bool {
         while lane.waiting > 0 {

@@ -1,4 +1,4 @@
-//! Tests of the cutting tree against the oracle.
+//! Tests of the cutting tree, compared with the linear oracle.
 
 use millrace_memory::{Operation, Vectors, with_each};
 use millrace_packet::FlowKey;
@@ -12,7 +12,7 @@ use crate::filter_table::batch::LANES;
 use crate::prefix_match::Accesses;
 use crate::{LinearOracle, TupleSpace};
 
-/// Search that runs with each kind of vectors.
+/// Search of packets, to be run with each kind of vector instructions.
 struct Search<'a, const W: usize> {
     tree: &'a Tree<W>,
     keys: &'a [Key<W>],
@@ -29,7 +29,8 @@ impl<const W: usize> Operation for Search<'_, W> {
     }
 }
 
-/// Whether all kinds of vectors find the same filters for the packets of one family.
+/// Whether the search with each kind of vector instructions finds the same filters, for the packets of one
+/// family.
 fn all_find_the_same<const W: usize>(tree: &Tree<W>, family: Family, candidates: &[Candidate]) -> bool {
     let own = candidates.iter().filter(|candidate| candidate.key.family() == family);
     let keys: Vec<_> = own.map(Key::of).collect();
@@ -60,7 +61,7 @@ proptest! {
     }
 }
 
-/// Filter in a small part of the space, where many filters overlap and are equally specific.
+/// Random filter in a small part of the space, where many filters overlap and have equal specificity.
 fn any_crowded_filter() -> impl Strategy<Value = String> {
     let lengths = prop::sample::select(vec![26_u32, 28, 30, 32]);
     let widths = prop::sample::select(vec![0_u32, 7, 7, 31]);
@@ -116,7 +117,8 @@ fn filter_keeps_its_id_when_moved_from_another_table() {
     assert!(table.is_empty());
 }
 
-/// Case in which tuple space search tries the filters in sequence.
+/// Fills both tables with filters that differ only in port ranges, which tuple space search tries one after
+/// the other.
 #[test]
 fn filters_that_differ_in_ranges_of_ports_alone_are_parted() {
     let (mut table, mut other) = (CuttingTree::default(), TupleSpace::new());
@@ -140,7 +142,8 @@ fn filters_that_differ_in_ranges_of_ports_alone_are_parted() {
     assert!(5 * accesses.0 < others.0, "{} and {}", accesses.0, others.0);
 }
 
-/// Copies are limited for any overlap of filters.
+/// Fills tables of different sizes with filters that overlap in many ways, and compares the memory per
+/// filter.
 #[test]
 fn memory_stays_in_proportion_to_the_filters() {
     let fill = |filters: u32| {

@@ -11,16 +11,16 @@ use super::node::{Cut, Node, Nodes, PARTS, Target, To, Upkeep};
 use super::plan::{LEAF, plan};
 use super::point::{EVERYWHERE, Point, Region, point, range};
 
-/// Maximum depth of the tree. At this depth, filters stay in one leaf.
+/// Maximum depth of the tree. At this depth, all remaining filters form one leaf.
 pub(super) const DEPTH: usize = 16;
-/// Average number of copies of a filter that cuts may make when a tree is built.
+/// Average number of copies of a filter that the cuts of a new tree may make.
 const COPIES: f32 = 2.0;
-/// Growth factor of a subtree's filters since its build, at which it is rebuilt.
+/// A subtree is rebuilt when its number of filters has grown by this factor since it was built.
 const GROWN: u32 = 2;
-/// Shrink factor of a subtree's filters since its build, at which it is rebuilt.
+/// A subtree is rebuilt when its number of filters has shrunk by this factor since it was built.
 const SHRUNK: u32 = 4;
 
-/// Position in the tree: the region, the depth, and the copies of a filter that further cuts may make.
+/// Place in the tree: region, depth, and the average number of copies of a filter that further cuts may make.
 #[derive(Clone, Copy)]
 struct At<'a> {
     region: &'a Region,
@@ -34,7 +34,7 @@ impl<'a> At<'a> {
     }
 }
 
-/// Filters for the packets of one family.
+/// Cutting tree with the filters for packets of one family.
 #[derive(Clone, Debug)]
 pub(super) struct Tree<const W: usize> {
     pub nodes: Nodes,
@@ -82,7 +82,7 @@ impl<const W: usize> Tree<W> {
         }
     }
 
-    /// Adds a filter, stored in `slot`.
+    /// Adds a filter. `slot` is its index in the table's entries.
     pub fn insert(&mut self, condition: &Condition<W>, rank: Rank, slot: u32) {
         let record = Record::new(*condition, rank, slot);
         let at = At { region: &EVERYWHERE, depth: 0, copies: COPIES };
@@ -101,7 +101,7 @@ impl<const W: usize> Tree<W> {
             To::Nothing => Target::leaf(self.groups.create(&[record])),
             To::Leaf(group) => {
                 let here = self.groups.records(group).len();
-                // A leaf that was not worth a cut is reconsidered when it has doubled.
+                // Try to cut a leaf again each time that its filters have doubled.
                 if here >= LEAF && here.is_power_of_two() {
                     return self.rebuilt(target, at, Some(record));
                 }
@@ -144,7 +144,8 @@ impl<const W: usize> Tree<W> {
         }
     }
 
-    /// Changes the targets of a node that hold a filter of the condition.
+    /// Calls `change` for those targets of a node that hold a filter with this condition, and stores the
+    /// returned targets.
     fn change_parts(
         &mut self,
         index: u32,
@@ -167,7 +168,7 @@ impl<const W: usize> Tree<W> {
         }
     }
 
-    /// Rebuilds the subtree at `target`, with one more filter if given; returns the new target.
+    /// Rebuilds the subtree at `target`, with the filter `more` if given. Returns the new target.
     fn rebuilt(&mut self, target: Target, at: At<'_>, more: Option<Record<W>>) -> Target {
         let mut records: Vec<_> = more.into_iter().collect();
         self.take(target, &mut records);
@@ -176,7 +177,7 @@ impl<const W: usize> Tree<W> {
         self.build(&records, at)
     }
 
-    /// Dissolves the subtree at `target` and collects its filters, some more than once.
+    /// Frees the subtree at `target`, and collects its filters. Copied filters appear several times.
     fn take(&mut self, target: Target, records: &mut Vec<Record<W>>) {
         match target.to() {
             To::Nothing => {}
@@ -191,7 +192,7 @@ impl<const W: usize> Tree<W> {
         }
     }
 
-    /// Builds a subtree from filters sorted by rank; returns its target.
+    /// Builds a subtree from filters sorted by rank. Returns its target.
     fn build(&mut self, records: &[Record<W>], at: At<'_>) -> Target {
         if records.is_empty() {
             return Target::NOTHING;

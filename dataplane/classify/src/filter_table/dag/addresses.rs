@@ -1,4 +1,4 @@
-//! Address level of the DAG: longest prefix match by the algorithm of the table's configuration.
+//! Address level of the DAG: longest prefix match by the configured algorithm.
 
 use millrace_packet::Family;
 
@@ -7,14 +7,15 @@ use crate::prefix_match::{AddressBits, AnyMatch, Count, NONE, Prefix, PrefixMatc
 use super::edges::{Edge, EdgeId, References, Target};
 use super::rule::Condition;
 
-/// Prefixes of both families. The edge of a prefix leads to all filters of the node that cover it.
+/// Edges of a node for prefixes of both families. The edge of a prefix leads to those filters of the node
+/// that cover the prefix.
 #[derive(Clone, Debug)]
 pub(super) struct Addresses {
     pub otherwise: Target,
     four: Option<Box<AnyMatch<u32>>>,
     six: Option<Box<AnyMatch<u128>>>,
     edges: Vec<Edge>,
-    /// First unused edge. Unused edges have no filters and are linked by their targets.
+    /// First unused edge. Unused edges have no filters, and their targets form a linked list.
     unused: u32,
     kind: PrefixMatchKind,
 }
@@ -26,7 +27,7 @@ impl Addresses {
 
     #[inline]
     pub fn step(&self, family: Family, address: u128, count: &mut impl Count) -> Target {
-        // Read of the matcher itself, the paper's access to the function pointer.
+        // Reading the matcher counts as an access, like the read of the function pointer in the paper.
         let edge = match family {
             Family::V4 => {
                 count.read(&self.four);
@@ -118,7 +119,7 @@ impl Addresses {
         References::one_fewer(target)
     }
 
-    /// Collects the edges of prefixes that the condition covers.
+    /// Appends the edges of the prefixes that the condition covers.
     pub fn touched(&self, condition: Condition, found: &mut Vec<EdgeId>) {
         match condition {
             Condition::Four(prefix) => within(self.four.as_deref(), prefix, found),
@@ -130,7 +131,7 @@ impl Addresses {
         }
     }
 
-    /// Returns the common target of all packets that meet the condition; `None` if they have several targets.
+    /// Returns the target that all packets of the condition share; `None` if they have several targets.
     pub fn way_of(&self, condition: Condition) -> Option<Target> {
         let mut inside = Vec::new();
         self.touched(condition, &mut inside);

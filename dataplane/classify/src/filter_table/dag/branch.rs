@@ -1,4 +1,4 @@
-//! Branch node: the edges of one level, for any match function.
+//! Branch: a node with the edges of one level, for any match function.
 
 use crate::prefix_match::{Count, PrefixMatchKind};
 
@@ -8,7 +8,7 @@ use super::ranges::Ranges;
 use super::rule::{Condition, Level, Seen};
 use super::values::Values;
 
-/// Node that divides filters by one field.
+/// Node that divides its filters by one field.
 #[derive(Clone, Debug)]
 pub(super) struct Branch {
     pub level: Level,
@@ -23,7 +23,7 @@ enum Edges {
 }
 
 impl Branch {
-    /// Makes a node with only the default edge, for packets that match no other edge.
+    /// Creates a node with only the default edge, which packets take that match no other edge.
     fn new(level: Level, kind: PrefixMatchKind, otherwise: Target) -> Self {
         let edges = match level {
             Level::Source | Level::Destination => Edges::Addresses(Addresses::new(kind, otherwise)),
@@ -35,7 +35,7 @@ impl Branch {
         Self { level, edges }
     }
 
-    /// Makes a node of `filters` filters that all have the same condition and lead to `target`.
+    /// Creates a node of `filters` filters. They all have the same condition, whose edges lead to `target`.
     pub fn among(
         level: Level,
         kind: PrefixMatchKind,
@@ -52,7 +52,7 @@ impl Branch {
         branch
     }
 
-    /// Returns the target of a packet.
+    /// Returns the target of the edge that a packet takes.
     #[inline]
     pub fn step(&self, seen: &Seen<'_>, count: &mut impl Count) -> Target {
         match &self.edges {
@@ -73,8 +73,8 @@ impl Branch {
         }
     }
 
-    /// Adds a filter's condition: makes the edges that it needs. New edges lead to the packets' present
-    /// targets.
+    /// Adds a filter's condition, and the edges that it needs. New edges lead to the targets that their
+    /// packets have so far.
     pub fn open(&mut self, condition: Condition) -> References {
         match (&mut self.edges, condition) {
             (_, Condition::Any) => References::default(),
@@ -91,7 +91,7 @@ impl Branch {
         }
     }
 
-    /// Removes a filter's condition: deletes edges that only this filter needed.
+    /// Removes a filter's condition, and the edges that no other filter needs.
     pub fn close(&mut self, condition: Condition) -> References {
         match (&mut self.edges, condition) {
             (_, Condition::Any) => References::default(),
@@ -112,8 +112,8 @@ impl Branch {
         }
     }
 
-    /// Returns the edges that packets of the condition may take. The condition is one of the opened
-    /// conditions.
+    /// Returns the edges that packets of the condition may take. A filter of the node must have this
+    /// condition.
     pub fn touched(&self, condition: Condition) -> Vec<EdgeId> {
         let mut found = Vec::new();
         if condition == Condition::Any {
@@ -129,7 +129,7 @@ impl Branch {
             Edges::Values { values, .. } => values.touched((first, last), &mut found),
             Edges::Ports { single, ranges, .. } => {
                 single.touched((first, last), &mut found);
-                // A single port has an edge of its own, before all segments.
+                // A single port has its own edge, which a lookup tries before the segments.
                 if let Some(ranges) = ranges.as_ref().filter(|_| first < last) {
                     ranges.touched((first, last), &mut found);
                 }
@@ -138,7 +138,7 @@ impl Branch {
         found
     }
 
-    /// Returns the common target of all packets that meet the condition; `None` if they have several targets.
+    /// Returns the target that all packets of the condition share; `None` if they have several targets.
     pub fn way_of(&self, condition: Condition) -> Option<Target> {
         match (&self.edges, condition) {
             (_, Condition::Any) => None,
@@ -162,7 +162,8 @@ impl Branch {
         }
     }
 
-    /// Returns the only useful target if all `filters` of the node have the same condition.
+    /// If all `filters` filters of the node have the same condition, returns the target of its edge. The node
+    /// is then superfluous.
     pub fn only_way(&self, filters: u32) -> Option<Target> {
         let mut edges: Vec<(Target, u32)> = Vec::new();
         let as_pair = |edge: &Edge| (edge.target, edge.filters);
@@ -178,7 +179,7 @@ impl Branch {
             Edges::Ports { otherwise, single, ranges } => {
                 edges.extend(single.edges().take(2).map(as_pair));
                 if let Some(ranges) = ranges {
-                    // More than one range counts as two edges.
+                    // Several ranges count as an edge of no filter, so the node is not superfluous.
                     edges.push(ranges.only().unwrap_or((*otherwise, 0)));
                 }
                 *otherwise
@@ -226,7 +227,7 @@ impl Branch {
         }
     }
 
-    /// Returns the targets of all edges, one per edge.
+    /// Returns the target of each edge.
     pub fn targets(&self) -> Vec<Target> {
         match &self.edges {
             Edges::Addresses(addresses) => {
@@ -263,7 +264,7 @@ impl Branch {
         }
     }
 
-    /// Returns the first target that is not empty.
+    /// Returns the first target that leads to a filter.
     pub fn any_target(&self) -> Target {
         fn first(mut targets: impl Iterator<Item = Target>) -> Target {
             targets.find(|target| *target != Target::NOTHING).unwrap_or(Target::NOTHING)

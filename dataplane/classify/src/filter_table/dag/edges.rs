@@ -1,8 +1,8 @@
-//! Common parts of all levels: edges, their targets, and changes of references.
+//! Common parts of all levels: edges, their targets, and changes of the targets' reference counts.
 
 use crate::prefix_match::NONE;
 
-/// Target of an edge: nothing, the only remaining filter, or a node.
+/// Target of an edge: nothing, a single filter, or a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Target(u32);
 
@@ -11,11 +11,11 @@ const FILTER: u32 = 1 << 31;
 /// Decoded [`Target`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum To {
-    /// No filter remains.
+    /// No filter can match.
     Nothing,
-    /// One filter remains, by slot.
+    /// Only this filter can match, by slot.
     Filter(u32),
-    /// Several filters remain, in the node of this index.
+    /// Several filters can match, in the node at this index.
     Node(u32),
 }
 
@@ -30,12 +30,12 @@ impl Target {
         Self(index)
     }
 
-    /// Makes the target of an unused edge, which links to the next unused edge.
+    /// Creates the target of an unused edge: a link to the next unused edge.
     pub fn unused(next: u32) -> Self {
         Self(next)
     }
 
-    /// Returns the link of an unused edge, as given to [`unused`](Self::unused).
+    /// Returns the next unused edge, as given to [`unused`](Self::unused).
     pub fn next_unused(self) -> u32 {
         self.0
     }
@@ -50,7 +50,7 @@ impl Target {
     }
 }
 
-/// Edge for one value, prefix or range that filters of the node have as condition.
+/// Edge for a value, prefix or range that is the condition of filters of the node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Edge {
     pub target: Target,
@@ -58,18 +58,18 @@ pub(super) struct Edge {
     pub filters: u32,
 }
 
-/// Id of a node's edge, valid until an edge is added or removed.
+/// Id of a node's edge. It becomes invalid when an edge is added or removed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum EdgeId {
     /// Default edge, for packets that match no other edge.
     Otherwise,
-    /// Edge by value.
+    /// Edge for a value.
     Value(u16),
-    /// Edge by index.
+    /// Edge at an index of the level's list.
     Index(u32),
 }
 
-/// References to targets that a change of edges added or removed.
+/// References to targets that a change of edges has added or removed.
 #[derive(Default, Debug)]
 pub(super) struct References {
     pub more: Vec<Target>,

@@ -1,14 +1,16 @@
 //! The DAG: insertion and removal of filters, level by level.
 //!
-//! A node represents a set of filters: all filters that can match the packets that reach it. The node divides
-//! them by its field. The edge of a condition leads to all filters of the set that cover it; wider filters
-//! are copied to narrower edges (*set pruning*). So a lookup never backtracks, and all filters at its end can
-//! match. Several edges share one node for the same set. A field with the same condition in all filters of a
-//! set has no node. This is the paper's collapsing of nodes, for one common value as well as for wildcards.
-//! The final check of the whole filter compensates for it.
+//! A node stands for a set of filters: all that can match the packets that reach the node. It divides the set
+//! by one field. The edge of a condition leads to all filters of the set that cover this condition, so wider
+//! filters are copied to narrower edges (*set pruning*). Therefore a lookup never backtracks, and all filters
+//! at its end can match.
 //!
-//! A change modifies a node in place if one edge leads to it, else a copy. So the cost of a change is the
-//! size of the changed part.
+//! Edges to the same set share one node. A field in which all filters of a set have the same condition has no
+//! node. This is the node collapsing of *Router Plugins*, for any common condition and not only for
+//! wildcards. The check of the whole filter at the end of a lookup makes up for it.
+//!
+//! A change modifies a node in place if only one edge leads to it, otherwise a copy. So the cost of a change
+//! is the size of the changed part.
 
 use crate::Rank;
 use crate::prefix_match::{Count, PrefixMatchKind};
@@ -19,24 +21,24 @@ use super::leaf::Leaf;
 use super::nodes::{Node, Nodes, Set};
 use super::rule::{Level, Rule, Seen};
 
-/// Error: the memory bound is reached, and the filter was not added.
+/// Error: the memory limit is reached. The filter was not added.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Full;
 
-/// Target after an insertion; on error, the target of the unchanged filters.
+/// Target after an insertion. The error holds the target without the new filter.
 type Change = Result<Target, Target>;
 
-/// Nodes, and per slot the data of the filters that they need.
+/// Nodes of the DAG, and the rule and rank of the filter in each slot.
 #[derive(Clone, Debug)]
 pub(super) struct Graph {
     pub nodes: Nodes,
     pub rules: Vec<Rule>,
     pub ranks: Vec<Rank>,
     pub root: Target,
-    /// Maximum number of filters that stay in a leaf.
+    /// Maximum number of filters in a leaf whose filters still differ in a level.
     leaf: usize,
     kind: PrefixMatchKind,
-    /// Maximum memory of the nodes in bytes, while a filter is added.
+    /// Memory limit of the nodes in bytes for the current insertion.
     bound: usize,
 }
 
@@ -60,7 +62,7 @@ impl Graph {
             + self.ranks.capacity() * size_of::<Rank>()
     }
 
-    /// Adds the filter of a slot. If the nodes would take more than `bound` bytes, leaves the graph
+    /// Adds the filter in a slot. If the nodes would take more than `bound` bytes, leaves the graph
     /// unchanged.
     pub fn insert(&mut self, slot: u32, bound: usize) -> Result<(), Full> {
         self.bound = bound;
@@ -77,7 +79,7 @@ impl Graph {
         }
     }
 
-    /// Removes the filter of a slot.
+    /// Removes the filter in a slot.
     pub fn remove(&mut self, slot: u32) {
         self.root = self.without(self.root, slot);
         if self.nodes.is_sparse() {
@@ -90,7 +92,7 @@ impl Graph {
         self.root = now_at(self.root);
     }
 
-    /// Returns the slot of the best matching filter at or below `from`; `None` if no filter matches.
+    /// Returns the slot of the best filter that matches, at or below `from`; `None` if no filter matches.
     #[inline]
     pub fn find(&self, from: Target, seen: &Seen<'_>, count: &mut impl Count) -> Option<u32> {
         let mut at = from;
@@ -122,8 +124,8 @@ impl Graph {
         }
     }
 
-    /// Returns the furthest target that all packets of a rule reach together. The rule may be of another
-    /// table.
+    /// Follows the edges that all packets of a rule share, and returns the last target. The rule may belong
+    /// to another table.
     pub fn reach(&self, rule: &Rule) -> Target {
         let mut at = self.root;
         while let To::Node(index) = at.to()
@@ -139,8 +141,8 @@ impl Graph {
         self.rules[one as usize].condition(level) == self.rules[other as usize].condition(level)
     }
 
-    /// Adds a filter to the filters at `at`, divided by the levels `ahead`; returns the new target. The
-    /// caller's reference to `at` becomes its reference to the new target.
+    /// Adds a filter to the filters at `at`, which the levels `ahead` may divide. Returns the new target. The
+    /// caller's reference to `at` becomes a reference to the new target.
     fn with(&mut self, at: Target, ahead: &'static [Level], slot: u32) -> Change {
         let index = match at.to() {
             To::Nothing => return Ok(Target::filter(slot)),
@@ -171,7 +173,7 @@ impl Graph {
         result
     }
 
-    /// Does the work of [`with`](Self::with) for a leaf.
+    /// Adds a filter to the leaf at `at`, for [`with`](Self::with).
     fn leaf_with(&mut self, at: Target, index: u32, ahead: &'static [Level], slot: u32) -> Change {
         let Node::Leaf(leaf) = self.nodes.node(index) else { return Err(at) };
         let slots: Vec<_> = leaf.slots().iter().copied().chain([slot]).collect();
@@ -180,8 +182,8 @@ impl Graph {
         Ok(target)
     }
 
-    /// Does the work of [`with`](Self::with) where the filters at `at` agree about a level and the new filter
-    /// differs.
+    /// Adds a filter, for [`with`](Self::with), if it differs from the filters at `at` in a level in which
+    /// these agree. Puts a node of this level above them.
     fn with_above(&mut self, at: Target, set: Set, level: Level, slot: u32) -> Change {
         let condition = self.rules[self.member(at) as usize].condition(level);
         let branch = Branch::among(level, self.kind, condition, at, set.filters);
@@ -195,7 +197,7 @@ impl Graph {
         })
     }
 
-    /// Builds a target for at least two filters.
+    /// Returns a target for two or more filters; builds its nodes if needed.
     fn part(&mut self, slots: &[u32], ahead: &'static [Level]) -> Result<Target, Full> {
         let set = Set::of(slots);
         let parting =
@@ -217,7 +219,7 @@ impl Graph {
         Ok(Target::node(index))
     }
 
-    /// Makes a leaf of several filters.
+    /// Creates a leaf of several filters.
     fn leaf(&mut self, mut slots: Vec<u32>, set: Set) -> Target {
         slots.sort_unstable_by_key(|slot| self.ranks[*slot as usize]);
         let index = self.nodes.add(Node::Leaf(Leaf::new(&slots)), (None, set));
@@ -233,7 +235,7 @@ impl Graph {
         Ok(target)
     }
 
-    /// Copies a node; no edge leads to the copy yet.
+    /// Copies a node. No edge leads to the copy yet.
     fn copy(&mut self, index: u32) -> u32 {
         let node = self.nodes.node(index).clone();
         if let Node::Branch(branch) = &node {
@@ -244,7 +246,7 @@ impl Graph {
         self.nodes.add(node, self.nodes.meaning(index))
     }
 
-    /// Returns any filter of the non-empty set at `at`.
+    /// Returns any filter of the set at `at`, which must not be empty.
     fn member(&self, mut at: Target) -> u32 {
         loop {
             match at.to() {
@@ -259,7 +261,7 @@ impl Graph {
         }
     }
 
-    /// Adds a filter to a branch that at most one edge leads to. At the memory bound, leaves the branch
+    /// Adds a filter to a branch with at most one incoming edge. At the memory limit, leaves the branch
     /// unchanged.
     fn add(&mut self, index: u32, slot: u32) -> Result<(), Full> {
         let (level, set) = self.nodes.meaning(index);
@@ -301,7 +303,8 @@ impl Graph {
         references.fewer.into_iter().for_each(|target| self.nodes.release(target));
     }
 
-    /// Removes a filter at `at`; returns the new target, to which the caller's reference moves.
+    /// Removes a filter from the filters at `at`, and returns the new target. The caller's reference to `at`
+    /// becomes a reference to the new target.
     fn without(&mut self, at: Target, slot: u32) -> Target {
         let To::Node(index) = at.to() else { return Target::NOTHING };
         let (level, before) = self.nodes.meaning(index);
@@ -321,7 +324,7 @@ impl Graph {
         self.subtract(copy, slot)
     }
 
-    /// Does the work of [`without`](Self::without) for a leaf, or for a branch that becomes a leaf.
+    /// Removes a filter, for [`without`](Self::without), if the result is a leaf, a single filter or nothing.
     fn leaf_without(&mut self, at: Target, set: Set, slot: u32) -> Target {
         let mut slots = Vec::new();
         self.gather(at, &mut slots);
@@ -353,7 +356,7 @@ impl Graph {
         }
     }
 
-    /// Removes a filter from a branch with one incoming edge; returns the target that replaces it.
+    /// Removes a filter from a branch with one incoming edge. Returns the target that replaces the branch.
     fn subtract(&mut self, index: u32, slot: u32) -> Target {
         let (level, set) = self.nodes.meaning(index);
         let set = set.without(slot);

@@ -1,11 +1,11 @@
 //! Leaf: the filters at the end of a path.
 
-/// Slots of filters, sorted by rank. Up to [`FEW`] slots are in the node itself, so that a lookup reads them
-/// without another access.
+/// Slots of the filters of a leaf, sorted by rank. Up to [`FEW`] slots are in the node itself, so a lookup
+/// needs no further access for them.
 #[derive(Clone, Debug)]
 pub(super) struct Leaf {
     few: [u32; FEW],
-    /// Number of slots; any number above [`FEW`] means that `many` holds them.
+    /// Number of slots in `few`. A greater number than [`FEW`] means that `many` holds the slots.
     number: u8,
     many: Box<[u32]>,
 }
@@ -29,7 +29,7 @@ impl Leaf {
         self.few.get(..usize::from(self.number)).unwrap_or(&self.many)
     }
 
-    /// Whether a read of the slots is an additional memory access.
+    /// Whether reading the slots takes a further memory access.
     #[inline]
     pub fn are_many(&self) -> bool {
         usize::from(self.number) > FEW

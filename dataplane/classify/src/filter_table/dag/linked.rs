@@ -1,10 +1,11 @@
-//! Links from one gate's filters into the next gate's DAG (*Router Plugins*, section 5.1.2).
+//! Gate links: from the filters of one gate into the DAG of the next gate (*Router Plugins*, section 5.1.2).
 //!
-//! Gates often have the same filters, or similar ones. A packet that matched a filter lies in that filter's
-//! region. If the next gate's DAG leads all packets of the region along one path, its lookup can skip that
-//! path. So each filter links to the node of the next gate's DAG up to which its packets share a path. The
-//! link of a flow filter leads to the end of the path, the link of a filter for all packets to the root.
-//! After a lookup without a match, the next gate's lookup starts at the root.
+//! Gates often have the same or similar filters. A packet that matched a filter lies in that filter's region.
+//! If the next gate's DAG leads all packets of the region along one path, the lookup can skip this path. So
+//! each filter links to the node at which the paths of its packets divide.
+//!
+//! The link of a filter for a single flow leads to the end of the path, the link of a filter for all packets
+//! to the root. Behind a lookup without a match, the lookup at the next gate starts at the root.
 
 use crate::prefix_match::{Count, NotCounted};
 use crate::{Candidate, CompiledFilter, FilterId};
@@ -13,21 +14,20 @@ use super::DagTable;
 use super::edges::Target;
 use super::rule::{Rule, Seen};
 
-/// Start targets in a DAG for the filters of another table.
+/// Start targets in a gate's DAG, for the filters of the gate before.
 ///
-/// Links belong to one state of the DAG. After each change of the DAG they must be rebuilt before their next
-/// use.
+/// Links are valid for one state of the DAG. After each change of the DAG they must be rebuilt before use.
 #[derive(Clone, Debug, Default)]
 pub struct Links {
-    /// Start targets by filter number.
+    /// Start target of each filter, by its number.
     starts: Vec<Target>,
     filters: usize,
     ahead: usize,
 }
 
 impl Links {
-    /// Makes links into `after` for filters with distinct numbers. Memory grows with the largest number; each
-    /// filter takes one short walk.
+    /// Creates links into the DAG of `after`, for filters with distinct numbers. The memory grows with the
+    /// largest number. Each filter takes one short walk.
     pub fn new<'a, T>(
         after: &DagTable<T>,
         filters: impl Iterator<Item = (usize, &'a CompiledFilter)>,
@@ -50,7 +50,7 @@ impl Links {
         self.filters
     }
 
-    /// Returns the number of links that lead beyond the root, and so shorten a lookup.
+    /// Returns the number of links that don't lead to the root, and so shorten lookups.
     pub fn ahead(&self) -> usize {
         self.ahead
     }
@@ -62,8 +62,8 @@ impl Links {
 }
 
 impl<T> DagTable<T> {
-    /// Does a [`lookup`](crate::FilterTable::lookup) for a packet that matched the filter of number `before`.
-    /// The links must belong to the table's present state.
+    /// Does a [`lookup`](crate::FilterTable::lookup) for a packet. `before` is the number of the filter that
+    /// it matched at the gate before. The links must belong to the table's current state.
     #[inline]
     pub fn lookup_linked(
         &self,
@@ -74,8 +74,8 @@ impl<T> DagTable<T> {
         self.lookup_linked_counted(links, before, candidate, &mut NotCounted)
     }
 
-    /// Does a [`lookup_linked`](Self::lookup_linked) that counts memory accesses as
-    /// [`lookup_counted`](Self::lookup_counted) does. The read of a link is one access.
+    /// Does a [`lookup_linked`](Self::lookup_linked), and counts memory accesses like
+    /// [`lookup_counted`](Self::lookup_counted). Reading a link is one access.
     #[inline]
     pub fn lookup_linked_counted(
         &self,

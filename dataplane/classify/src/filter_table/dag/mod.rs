@@ -1,16 +1,18 @@
-//! The filter table of *Router Plugins* (Decasper, Dittia, Parulkar and Plattner 1998, section 5.1): a DAG
-//! with a level per field. The DAG is a set-pruning trie that shares its equal parts.
+//! DAG: the filter table of *Router Plugins* (Decasper, Dittia, Parulkar and Plattner 1998, section 5.1). It
+//! has a level per field, and is a set-pruning trie whose equal parts are shared.
 //!
-//! A lookup matches source, destination, protocol, source port, destination port and incoming port in turn.
-//! Each level has its own match function: longest prefix match of a configurable kind, ranges, or one value
-//! or a wildcard. Tag and DSCP are levels as well. The paper's table finds the most specific filter field by
-//! field. Here priority comes first, so a path leads to all filters that can still match, sorted by rank. The
-//! lookup checks each of them as a whole, in one cache line, including flags and exceptions; see [`rule`].
-//! [`graph`] describes how nodes are made, shared and collapsed.
+//! A lookup matches source, destination, protocol, source port, destination port and ingress port in turn.
+//! Each level has its own match function: longest prefix match of a configurable kind, ranges, or a value or
+//! wildcard. Tag and DSCP are levels as well.
+//!
+//! The paper's table finds the most specific filter field by field. Here priority comes first: a path leads
+//! to all filters that can still match, sorted by rank. The lookup checks each of them as a whole, in one
+//! cache line, including flags and exceptions; see [`rule`]. [`graph`] describes how nodes are created,
+//! shared and collapsed.
 //!
 //! The number of memory accesses of a lookup does not depend on the number of filters. But memory may grow
-//! with the product of filters that overlap without one covering the other (*ambiguous* filters). So the
-//! table has a bound: [`MemoryBound`].
+//! with the product of filters that overlap although neither covers the other (*ambiguous* filters).
+//! Therefore the table has a memory limit ([`MemoryBound`]).
 
 mod addresses;
 mod branch;
@@ -40,12 +42,12 @@ use rule::{Rule, Seen};
 /// Configuration of a [`DagTable`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DagConfig {
-    /// Kind of longest prefix match at the address levels. By default binary search on lengths.
+    /// Algorithm of longest prefix match at the address levels; by default, binary search on prefix lengths.
     pub addresses: PrefixMatchKind,
-    /// Maximum memory of the table in bytes. By default 128 MiB.
+    /// Memory limit of the table in bytes; 128 MiB by default.
     pub max_bytes: usize,
-    /// Maximum number of filters in a leaf, which a lookup tries one after the other. A larger number takes
-    /// less memory and more time. At least 1, by default 4.
+    /// Maximum number of filters in a leaf, which a lookup tries one after the other: at least 1, by default
+    /// 4. A larger number takes less memory, but more time.
     pub leaf_filters: usize,
 }
 
@@ -55,7 +57,7 @@ impl Default for DagConfig {
     }
 }
 
-/// Filters in a DAG.
+/// Filter table with a DAG.
 #[derive(Clone, Debug)]
 pub struct DagTable<T> {
     graph: Graph,
@@ -85,13 +87,13 @@ impl<T> DagTable<T> {
         }
     }
 
-    /// Returns a filter with its priority and value; `None` for an unknown id.
+    /// Returns the filter of this id, with priority and value; `None` for an unknown id.
     pub fn get(&self, id: FilterId) -> Option<&Entry<T>> {
         self.entries[*self.slots.get(&id)? as usize].as_ref()
     }
 
-    /// Does a [`lookup`](FilterTable::lookup) that counts its dependent memory accesses. An access reads a
-    /// node, the matcher of an address level, an edge or a filter, or is a hash probe.
+    /// Does a [`lookup`](FilterTable::lookup), and counts its dependent memory accesses. An access reads a
+    /// node, the matcher of an address level, an edge or a filter, or probes a hash table.
     #[inline]
     pub fn lookup_counted(&self, candidate: &Candidate, count: &mut impl Count) -> Option<(FilterId, &T)> {
         let slot = self.graph.find(self.graph.root, &Seen::new(candidate), count)?;
@@ -126,7 +128,7 @@ impl<T> DagTable<T> {
         Ok(true)
     }
 
-    /// Stores the DAG's data of the filter in a slot; returns the slot.
+    /// Stores rule and rank of a filter in a slot, and returns the slot.
     fn slot_for(&mut self, entry: &Entry<T>) -> u32 {
         let (rule, rank) = (Rule::new(entry.id, &entry.filter), entry.rank());
         if let Some(slot) = self.unused.pop() {
@@ -156,8 +158,8 @@ impl<T> MemoryBound<T> for DagTable<T> {
     }
 }
 
-/// Only [`MemoryBound`] enforces the bound: [`insert`](FilterTable::insert) and
-/// [`restore`](FilterTable::restore) add filters whatever memory they take.
+/// Only [`MemoryBound`] enforces the memory limit: [`insert`](FilterTable::insert) and
+/// [`restore`](FilterTable::restore) always add the filter.
 impl<T> FilterTable<T> for DagTable<T> {
     fn restore(&mut self, entry: Entry<T>) -> bool {
         self.add(&mut Some(entry), usize::MAX).unwrap_or(false)
@@ -188,7 +190,7 @@ impl<T> FilterTable<T> for DagTable<T> {
     }
 
     fn memory(&self) -> usize {
-        // A hash map leaves one place in eight free, and has a control byte per place.
+        // A hash map keeps one slot in eight free, and has a control byte per slot.
         let slots = self.slots.capacity() * 8 / 7 * (size_of::<(FilterId, u32)>() + 1);
         size_of::<Self>()
             + self.graph.memory()

@@ -1,4 +1,4 @@
-//! Nodes of a DAG, with their reference counts, their sets of filters, and their memory.
+//! Nodes of a DAG, with their reference counts, sets of filters, and memory.
 
 use std::collections::HashMap;
 
@@ -12,19 +12,20 @@ use super::rule::Level;
 /// Content of a node.
 #[derive(Clone, Debug)]
 pub(super) enum Node {
-    /// Remaining filters at the end of a path.
+    /// Filters at the end of a path.
     Leaf(Leaf),
     /// Edges that divide the filters.
     Branch(Branch),
-    /// No content: the node is unused, or being changed.
+    /// Nothing: the node is unused, or a change has taken its content.
     Vacant,
 }
 
-/// Set of filters as a number: the sum of a 128-bit number for each filter. Equal sums count as equal sets.
-/// In a DAG of a billion nodes, two different sets have equal sums with a probability of 1 in 10^20.
+/// Set of filters, represented by a number: the sum of a 128-bit number for each filter. Sets with equal sums
+/// count as equal. In a DAG of a billion nodes, two different sets have equal sums with a probability of 1 in
+/// 10^20.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Set {
-    /// Sum in two halves, each summed separately, so that the struct needs no 16-byte alignment.
+    /// Two halves of the sum, each summed separately. As two words, the struct needs no 16-byte alignment.
     sum: [u64; 2],
     pub filters: u32,
 }
@@ -60,11 +61,11 @@ fn mixed(number: u64) -> u64 {
     state ^ state >> 31
 }
 
-/// Meaning of a node: a set of filters, and the first level by which the set is divided; `None` for a leaf.
-/// All edges to one meaning share one node, which makes the tree a DAG.
+/// Meaning of a node: its set of filters, and the level by which the node divides the set (`None` for a
+/// leaf). Edges to the same meaning share one node, which makes the tree a DAG.
 pub(super) type Meaning = (Option<Level>, Set);
 
-/// [`Meaning`] of a node, and the number of edges that lead to it.
+/// [`Meaning`] of a node, and the number of edges to the node.
 #[derive(Clone, Copy, Debug)]
 struct Record {
     sum: [u64; 2],
@@ -79,14 +80,14 @@ impl Record {
     }
 }
 
-/// Nodes of a DAG.
+/// All nodes of a DAG.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Nodes {
     nodes: Vec<Node>,
-    /// Record of each node, which lookups don't read.
+    /// Record of each node. Lookups don't read it.
     records: Vec<Record>,
     unused: Vec<u32>,
-    /// Nodes by their meaning, hashed to 64 bits.
+    /// Node of each known meaning, by the meaning's 64-bit hash.
     known: HashMap<u64, u32, FixedState>,
     /// Heap memory of the nodes in bytes.
     behind: usize,
@@ -113,7 +114,7 @@ impl Nodes {
         self.records[index as usize].references > 1
     }
 
-    /// Adds a node for one incoming edge. No other edge shares the node until
+    /// Adds a node for one incoming edge. Further edges can't share it before
     /// [`make_known`](Self::make_known).
     pub fn add(&mut self, node: Node, meaning: Meaning) -> u32 {
         self.behind += heap(&node);
@@ -126,7 +127,7 @@ impl Nodes {
             }
             None => {
                 if self.nodes.len() == self.nodes.capacity() {
-                    // Growth by an eighth: a doubling might exceed the bound.
+                    // Grow by an eighth: doubling might exceed the memory limit.
                     let more = (self.nodes.len() / 8).max(16);
                     self.nodes.reserve_exact(more);
                     self.records.reserve_exact(more);
@@ -138,7 +139,8 @@ impl Nodes {
         }
     }
 
-    /// Takes the content of a node for a change. Until it is back, no other edge shares the node.
+    /// Takes the content of a node for a change. Until the content is back, further edges can't share the
+    /// node.
     pub fn take(&mut self, index: u32) -> Node {
         self.forget(index);
         let node = std::mem::replace(&mut self.nodes[index as usize], Node::Vacant);
@@ -146,7 +148,7 @@ impl Nodes {
         node
     }
 
-    /// Puts a content back into its node.
+    /// Puts the content back into its node.
     pub fn put(&mut self, index: u32, node: Node, meaning: Meaning) {
         self.behind += heap(&node);
         self.nodes[index as usize] = node;
@@ -154,7 +156,8 @@ impl Nodes {
         *record = Record::new(meaning, record.references);
     }
 
-    /// Frees a node without incoming edges. Returns its content, which still holds references to its targets.
+    /// Frees a node without incoming edges. Returns its content, which still counts as references to its
+    /// targets.
     pub fn discard(&mut self, index: u32) -> Node {
         self.unused.push(index);
         self.take(index)
@@ -171,7 +174,7 @@ impl Nodes {
         }
     }
 
-    /// Returns the node of this meaning, with one more reference; `None` if there is no such node.
+    /// Returns the node of a meaning, with one more reference; `None` if there is no such node.
     pub fn shared(&mut self, meaning: Meaning) -> Option<Target> {
         let index = *self.known.get(&key(meaning))?;
         (self.meaning(index) == meaning).then(|| {
@@ -188,7 +191,7 @@ impl Nodes {
         target
     }
 
-    /// Removes a reference to a target. Frees nodes without references, and recursively their targets.
+    /// Removes a reference to a target. Frees a node without references, and then releases its targets.
     pub fn release(&mut self, target: Target) {
         let To::Node(index) = target.to() else { return };
         let record = &mut self.records[index as usize];
@@ -205,9 +208,9 @@ impl Nodes {
         self.nodes.len() - self.unused.len()
     }
 
-    /// Returns the memory of all nodes and of their index in bytes.
+    /// Returns the memory of all nodes and of the index by meaning, in bytes.
     pub fn memory(&self) -> usize {
-        // A hash map leaves one place in eight free, and has a control byte per place.
+        // A hash map keeps one slot in eight free, and has a control byte per slot.
         let known = self.known.capacity() * 8 / 7 * (size_of::<(u64, u32)>() + 1);
         self.nodes.capacity() * size_of::<Node>()
             + self.records.capacity() * size_of::<Record>()
@@ -216,13 +219,13 @@ impl Nodes {
             + self.behind
     }
 
-    /// Whether most of the memory belongs to unused nodes.
+    /// Whether unused nodes take most of the memory.
     pub fn is_sparse(&self) -> bool {
         self.unused.len() > 1000 && self.unused.len() > self.nodes.len() / 2
     }
 
-    /// Compacts the nodes and frees the memory of unused nodes. Returns the mapping to the nodes' new
-    /// indexes; the caller must apply it to its own targets.
+    /// Compacts the nodes, and frees the memory of unused nodes. Returns the mapping from old to new targets,
+    /// which the caller must apply to its own targets.
     pub fn compact(&mut self) -> impl Fn(Target) -> Target + use<> {
         let mut moved = vec![u32::MAX; self.nodes.len()];
         let mut used = 0;

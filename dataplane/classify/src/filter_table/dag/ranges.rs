@@ -1,16 +1,17 @@
-//! Port ranges of a level, cut into segments: no range starts or ends inside a segment.
+//! Port ranges of a level, cut into segments: ranges start and end only at the ends of segments.
 
 use crate::prefix_match::Count;
 
 use super::edges::{EdgeId, References, Target};
 
-/// Port ranges of a node, which may overlap, and the segments into which they cut the ports. A segment stands
-/// for all filters whose ranges cover it.
+/// Port ranges of a node, which may overlap, and the segments into which they cut the ports. The target of a
+/// segment leads to all filters whose ranges cover the segment.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Ranges {
-    /// First and last port of each range, and the number of filters with this range; ascending.
+    /// First and last port of each range, with the number of filters that have this range; in ascending
+    /// order.
     ranges: Vec<((u16, u16), u32)>,
-    /// Segments, ascending. Ports outside all ranges have no segment.
+    /// Segments in ascending order. Ports outside all ranges have no segment.
     segments: Vec<Segment>,
 }
 
@@ -25,8 +26,8 @@ struct Segment {
 const LINE: usize = 64 / size_of::<Segment>();
 
 impl Ranges {
-    /// Returns the target of a port; `None` if the port is outside all ranges. Halves the segments, with one
-    /// access each, until the rest fits into a cache line.
+    /// Returns the target of a port; `None` if the port is outside all ranges. A binary search halves the
+    /// segments, with one access each time, until the rest fits into a cache line.
     #[inline]
     pub fn step(&self, port: u16, count: &mut impl Count) -> Option<Target> {
         let (mut low, mut high) = (0, self.segments.len());
@@ -40,7 +41,7 @@ impl Ranges {
         (port <= found.last).then_some(found.target)
     }
 
-    /// Adds a filter's range; `otherwise` is the target of ports outside all ranges.
+    /// Adds a filter's range. `otherwise` is the target of ports outside all ranges.
     pub fn open(&mut self, range: (u16, u16), otherwise: Target) -> References {
         match self.ranges.binary_search_by_key(&range, |(range, _)| *range) {
             Ok(place) => {
@@ -54,7 +55,7 @@ impl Ranges {
         }
     }
 
-    /// Removes a filter's range.
+    /// Removes a filter's range. `otherwise` is the target of ports outside all ranges.
     pub fn close(&mut self, range: (u16, u16), otherwise: Target) -> References {
         let Ok(place) = self.ranges.binary_search_by_key(&range, |(range, _)| *range) else {
             return References::default();
@@ -67,7 +68,7 @@ impl Ranges {
         self.cut(otherwise)
     }
 
-    /// Rebuilds the segments. A segment gets the previous target of its first port.
+    /// Computes the segments again. A segment gets the target that its first port had before.
     fn cut(&mut self, otherwise: Target) -> References {
         let ends =
             self.ranges.iter().flat_map(|((first, last), _)| [u32::from(*first), u32::from(*last) + 1]);
@@ -94,7 +95,7 @@ impl Ranges {
         References { more, fewer }
     }
 
-    /// Collects the segments from `first` to `last`, which are ends of a range of the node.
+    /// Appends the segments from `first` to `last`, the ends of one of the node's ranges.
     pub fn touched(&self, (first, last): (u16, u16), found: &mut Vec<EdgeId>) {
         let inside = |segment: &Segment| first <= segment.first && segment.last <= last;
         found.extend(
@@ -105,7 +106,7 @@ impl Ranges {
         );
     }
 
-    /// Returns the common target of all ports from `first` to `last`; `None` if they have several. Ports
+    /// Returns the target that all ports from `first` to `last` share; `None` if they have several. Ports
     /// without a segment have the target `otherwise`.
     pub fn way_of(&self, (first, last): (u16, u16), otherwise: Target) -> Option<Target> {
         match self.segments.iter().find(|segment| segment.last >= first) {
@@ -115,8 +116,7 @@ impl Ranges {
         }
     }
 
-    /// Returns the target and the number of filters of the only range; `None` if there are several ranges or
-    /// none.
+    /// If there is only one range, returns its target and its number of filters; otherwise `None`.
     pub fn only(&self) -> Option<(Target, u32)> {
         match (&self.ranges[..], &self.segments[..]) {
             ([(_, filters)], [segment]) => Some((segment.target, *filters)),
@@ -164,7 +164,7 @@ mod tests {
     }
 
     proptest! {
-        /// Ports in the same segment are in the same ranges.
+        /// Adds and removes ranges. Ports with equal targets must then lie in the same ranges.
         #[test]
         fn segments_are_the_ports_that_the_same_ranges_hold(
             opened in prop::collection::vec(range(), 0..6),

@@ -1,4 +1,5 @@
-//! Filter in the DAG's form: a condition per level, and the whole filter in one cache line.
+//! Rule: a filter in the form for the DAG, with a condition per level, and the whole filter in one cache
+//! line.
 
 use millrace_packet::{Family, FlowKey};
 use millrace_wire::Protocol;
@@ -7,11 +8,11 @@ use crate::candidate::{DSCP_SHIFT, TAG_SHIFT};
 use crate::prefix_match::{AddressBits, Prefix};
 use crate::{Candidate, CompiledFilter, FilterId, PortRange};
 
-/// Fields with a level, in the paper's order, followed by tag and DSCP, which are exact or wildcards too.
+/// Fields with a level: those of *Router Plugins* in its order, then tag and DSCP, whose conditions are a
+/// value or a wildcard.
 ///
-/// Flags and exceptions have no level. Their masks may overlap in any way, so there is no longest match among
-/// them, and a level would copy filters without end. The lookup checks them at its end, in the order of
-/// ranks.
+/// Flags and exceptions have no level. Their masks may overlap in any way, so they have no longest match, and
+/// a level would copy filters again and again. The lookup checks them at its end, in the order of ranks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub(super) enum Level {
@@ -37,7 +38,7 @@ impl Level {
         Self::Dscp,
     ];
 
-    /// Returns the levels after this one.
+    /// Returns the levels behind this one.
     pub fn behind(self) -> &'static [Self] {
         &Self::ALL[self as usize + 1..]
     }
@@ -48,17 +49,17 @@ impl Level {
 pub(super) enum Condition {
     /// Wildcard.
     Any,
-    /// IPv4 prefix, longer than 0.
+    /// IPv4 prefix, with a length above 0.
     Four(Prefix<u32>),
-    /// IPv6 prefix, longer than 0.
+    /// IPv6 prefix, with a length above 0.
     Six(Prefix<u128>),
     /// Exact value.
     Exact(u16),
-    /// Known port, from the first to the last.
+    /// Range of ports, both ends included. Unknown ports don't meet the condition.
     Ports(u16, u16),
 }
 
-/// Fields of a packet that levels and rules read often, extracted once.
+/// Fields of a packet that levels and rules read, extracted once per lookup.
 pub(super) struct Seen<'a> {
     pub key: &'a FlowKey,
     pub source: u128,
@@ -82,7 +83,7 @@ impl<'a> Seen<'a> {
         }
     }
 
-    /// Returns the value of an exact-match field.
+    /// Returns the value of a field that a level matches exactly.
     #[inline]
     pub fn exact(&self, level: Level) -> u16 {
         match level {
@@ -103,14 +104,14 @@ pub(super) struct Rule {
     pub id: FilterId,
     varying_value: u32,
     varying_mask: u32,
-    /// First and last port; 0 and 65535 for any port.
+    /// First and last source port; 0 and 65535 for any port.
     source_port: (u16, u16),
     destination_port: (u16, u16),
     incoming: u16,
     source_length: u8,
     destination_length: u8,
     protocol: u8,
-    /// Flags of the conditions present: [`FAMILY_4`] and so on.
+    /// Bits for the conditions that the rule has, such as [`FAMILY_4`].
     asks: u8,
 }
 
@@ -149,7 +150,7 @@ impl Rule {
         }
     }
 
-    /// Whether the packet meets all conditions; the same as [`CompiledFilter::matches`].
+    /// Whether the packet meets all conditions, as in [`CompiledFilter::matches`].
     #[inline]
     pub fn matches(&self, seen: &Seen<'_>) -> bool {
         let key = seen.key;
@@ -170,8 +171,8 @@ impl Rule {
             && (!asks(INCOMING) || self.incoming == key.port.0)
     }
 
-    /// Returns the condition at a level. An empty prefix counts as a wildcard here; the final check compares
-    /// the family.
+    /// Returns the condition at a level. A prefix of length 0 counts as a wildcard here;
+    /// [`matches`](Self::matches) compares the family.
     pub fn condition(&self, level: Level) -> Condition {
         let asks = |bit| self.asks & bit != 0;
         let prefix = |bits: u128, length| match length {

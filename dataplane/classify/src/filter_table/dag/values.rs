@@ -1,18 +1,18 @@
-//! Exact-match level: one edge per value by hashing, and the wildcard.
+//! Exact-match level of the DAG: a hash table with one edge per value, and a wildcard edge.
 
 use crate::prefix_match::Count;
 
 use super::edges::{Edge, EdgeId, References, Target};
 
-/// Edges by value, in a hash table with linear probing. Its size is a power of two, and at most half of the
-/// places are used.
+/// Edges by value, in a hash table with linear probing. Its size is a power of two, and at most half of its
+/// slots are used.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Values {
     places: Box<[Place]>,
     edges: u32,
 }
 
-/// Value and its edge; free when no filter has this condition.
+/// Slot of the hash table: a value with its edge. The slot is free if no filter has this value.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     value: u16,
@@ -32,7 +32,7 @@ impl Values {
         (place.edge.filters > 0).then_some(place.edge.target)
     }
 
-    /// Returns the place of the value, or the free place for it.
+    /// Returns the slot of a value, or the free slot for it.
     #[inline]
     fn find(&self, value: u16) -> usize {
         // Fibonacci hashing: the upper bits of a product with the golden ratio.
@@ -61,7 +61,7 @@ impl Values {
         Some(&mut self.places[at].edge).filter(|edge| edge.filters > 0)
     }
 
-    /// Adds a filter's value; `otherwise` is the present target of packets with this value.
+    /// Adds a filter's value. `otherwise` is the target that packets with this value have so far.
     pub fn open(&mut self, value: u16, otherwise: Target) -> References {
         if let Some(edge) = self.edge_mut(value) {
             edge.filters += 1;
@@ -93,7 +93,7 @@ impl Values {
         References::one_fewer(target)
     }
 
-    /// Moves displaced entries up into the gap left by a removed value.
+    /// Moves displaced entries into the gap that a removed value left.
     fn close_gap(&mut self, value: u16) {
         let mask = self.places.len() - 1;
         let mut at = self.find(value);
@@ -108,7 +108,7 @@ impl Values {
         }
     }
 
-    /// Rebuilds the table at the right size for its edges.
+    /// Rebuilds the hash table in the right size for its edges.
     fn make_anew(&mut self) {
         let places = if self.edges == 0 { 0 } else { (self.edges as usize * 2).next_power_of_two() };
         let old = std::mem::replace(&mut self.places, vec![FREE; places].into());
@@ -118,7 +118,7 @@ impl Values {
         }
     }
 
-    /// Collects the edges of values from `first` to `last`.
+    /// Appends the edges of the values from `first` to `last`.
     pub fn touched(&self, (first, last): (u16, u16), found: &mut Vec<EdgeId>) {
         if first == last {
             found.extend(self.edge(first).map(|_| EdgeId::Value(first)));

@@ -1,20 +1,21 @@
-//! Hash table from keys to groups of filters. A lookup without a match reads 16 bytes.
+//! Directory: hash table from keys to groups of filters. A search without a match usually reads only 16
+//! bytes.
 
 use millrace_memory::{equal_shorts, prefetch_slice_element};
 
 use crate::prefix_match::Count;
 
-/// Number of fingerprints in a bucket.
+/// Number of ways: slots for keys in a bucket, each with a fingerprint.
 const WAYS: usize = 7;
 const ALL_WAYS: u32 = (1 << WAYS) - 1;
-/// Number of keys per bucket above which the table grows.
+/// Average number of keys in a bucket above which the table grows.
 const LOAD: usize = 4;
 
-/// Buckets of keys. A key is identified by its 32-bit hash. Two keys of equal hash share an entry, so the
-/// caller must compare the filters of the group with the packet.
+/// Buckets of keys. A key is identified by its 32-bit hash only. Keys with equal hashes share an entry, so
+/// the caller must compare the group's filters with the packet.
 #[derive(Clone, Debug)]
 pub(super) struct Directory {
-    /// Fingerprints of each bucket. A search reads them first, and in most cases only them.
+    /// Fingerprints of each bucket. A search reads them first, and usually reads nothing else.
     fingerprints: Vec<Fingerprints>,
     keys: Vec<Keys>,
     length: usize,
@@ -31,14 +32,14 @@ struct Slot {
 #[repr(align(64))]
 struct Keys([Slot; WAYS]);
 
-/// Position of a key in the directory.
+/// Place of a key: bucket and way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Place {
     bucket: usize,
     way: usize,
 }
 
-/// State of a search: the bucket, and its ways that are yet to be compared.
+/// State of a search: its current bucket, and the ways of the bucket whose keys are still to be compared.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Cursor {
     bucket: u32,
@@ -46,7 +47,7 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
-    /// Whether this bucket has no more candidates. The next bucket may still have some.
+    /// Whether no way of this bucket is left. The next bucket may still have the key.
     #[inline(always)]
     pub fn is_empty(self) -> bool {
         self.ways == 0
@@ -91,7 +92,7 @@ impl Directory {
         Cursor { bucket: bucket as u32, ways: self.fingerprints[bucket].ways(fingerprint(hash)) }
     }
 
-    /// Whether the search continues in the next bucket.
+    /// Whether the search must continue in the next bucket.
     #[inline(always)]
     pub fn has_more(&self, cursor: Cursor) -> bool {
         self.fingerprints[cursor.bucket as usize].passed() > 0
@@ -115,13 +116,13 @@ impl Directory {
         }
     }
 
-    /// Counts the access to the fingerprints of the cursor's bucket.
+    /// Counts the read of the fingerprints of the cursor's bucket.
     #[inline(always)]
     pub fn read_start(&self, cursor: Cursor, count: &mut impl Count) {
         count.read(&self.fingerprints[cursor.bucket as usize]);
     }
 
-    /// Counts the access to the key at a place.
+    /// Counts the read of the key at a place.
     #[inline(always)]
     pub fn read_keys(&self, place: Place, count: &mut impl Count) {
         count.read(&self.keys[place.bucket]);
@@ -149,7 +150,7 @@ impl Directory {
         self.keys[place.bucket].0[place.way].group = group;
     }
 
-    /// Adds a key that is not in the table.
+    /// Adds a key that the directory lacks.
     pub fn insert(&mut self, hash: u32, group: u32) {
         if self.length >= LOAD * self.fingerprints.len() {
             let mut larger = Self::with_buckets(2 * self.fingerprints.len());
@@ -168,8 +169,8 @@ impl Directory {
             if free != 0 {
                 break free.trailing_zeros() as usize;
             }
-            // Fewer than 65,536 keys pass a bucket: their hash spreads them, and there are more places than
-            // keys.
+            // The counter doesn't overflow: hashing spreads the keys, and there are more ways than keys, so
+            // fewer than 65,536 keys pass a bucket.
             self.fingerprints[bucket].0[WAYS] += 1;
             bucket = (bucket + 1) & (self.fingerprints.len() - 1);
         };
@@ -207,20 +208,20 @@ impl Directory {
     }
 }
 
-/// 16 bits of each key in a bucket, never 0; 0 for a free way. The last of the eight words is no fingerprint.
-/// It counts the keys that found the bucket full and continued to the next.
+/// Fingerprints of a bucket: 16 bits of each way's key, never 0; 0 for a free way. The last of the eight
+/// words is a counter: the number of keys that found the bucket full and continued to the next one.
 #[derive(Clone, Copy, Default, Debug)]
 #[repr(align(16))]
 struct Fingerprints([u16; WAYS + 1]);
 
-/// Returns the bits of a hash that a search compares first.
+/// Returns the fingerprint of a hash, which a search compares first.
 #[inline(always)]
 fn fingerprint(hash: u32) -> u16 {
     (hash >> 16) as u16 | 1
 }
 
 impl Fingerprints {
-    /// Returns the ways that hold `wanted`, as bits.
+    /// Returns the ways whose fingerprint is `wanted`, as a bit set.
     #[inline(always)]
     fn ways(&self, wanted: u16) -> u32 {
         equal_shorts(&self.0, wanted) & ALL_WAYS

@@ -36,7 +36,8 @@ use super::{Entry, FilterId, FilterTable};
 use crate::Candidate;
 use crate::prefix_match::{Count, NotCounted};
 
-/// Filters in hash tables by tuple. The time of lookups and changes hardly depends on the number of filters.
+/// Filter table with a hash table for each tuple. The time of lookups and changes hardly depends on the
+/// number of filters.
 #[derive(Clone, Debug)]
 pub struct TupleSpace<T> {
     v4: Space<V4>,
@@ -68,7 +69,7 @@ impl<T> TupleSpace<T> {
         Self::default()
     }
 
-    /// Does a [`lookup`](FilterTable::lookup) that counts the cache lines it reads.
+    /// Does a [`lookup`](FilterTable::lookup), and counts the cache lines that it reads.
     pub fn lookup_counted(&self, candidate: &Candidate, count: &mut impl Count) -> Option<(FilterId, &T)> {
         let found = match candidate.key.family() {
             Family::V4 => self.v4.find(&Key::of(candidate), count),
@@ -160,7 +161,7 @@ impl<T> FilterTable<T> for TupleSpace<T> {
     }
 
     fn memory(&self) -> usize {
-        // A hash map leaves one place in eight free, and has a control byte per place.
+        // A hash map keeps one slot in eight free, and has a control byte per slot.
         let slots = self.slots.capacity() * 8 / 7 * (size_of::<(FilterId, u32)>() + 1);
         let entries = self.entries.capacity() * size_of::<Entry<T>>();
         size_of::<Self>() + self.v4.memory() + self.v6.memory() + entries + slots

@@ -1,25 +1,26 @@
-//! Selection of the tables that can match a packet, from its addresses alone.
+//! Pruning: selects the tables that can match a packet by its addresses alone.
 //!
 //! This is the *pruned tuple space* of Srinivasan, Suri and Varghese (SIGCOMM 1999, section 4), with hashed
-//! maps of a few prefix lengths instead of a longest prefix match. For each prefix of its length, a map lists
-//! the tables with filters inside that prefix. Tables with filters of shorter prefixes are always in the
-//! list. A table can match only if all maps list it.
+//! maps of a few prefix lengths instead of a longest prefix match. Each map is for one address and one prefix
+//! length. For each prefix of this length, it lists the tables that have filters inside the prefix. Tables
+//! with filters of shorter prefixes are in every list. A table can match a packet only if the lists of all
+//! maps contain it.
 
 use crate::filter_table::key::{Key, Tuple, V4};
 use crate::prefix_match::Count;
 
-/// Number of maps of a family.
+/// Number of maps for a family.
 pub(super) const MAPS: usize = 6;
 
-/// Returns the prefix lengths of the maps, for both addresses.
+/// Returns the prefix lengths of the maps for each address.
 const fn lengths(words: usize) -> [u32; MAPS / 2] {
     if words == V4 { [16, 23, 28] } else { [32, 48, 64] }
 }
 
-/// Set of tables, by their position in the space: bit n is the table at n.
+/// Set of tables: bit n stands for the table at position n.
 pub(super) type Tables = u64;
 
-/// All maps of a family: even numbers for sources, odd numbers for destinations.
+/// All maps of a family. Maps with even numbers are for sources, those with odd numbers for destinations.
 #[derive(Clone, Debug)]
 pub(super) struct Pruning<const W: usize> {
     maps: [Map; MAPS],
@@ -27,12 +28,12 @@ pub(super) struct Pruning<const W: usize> {
 
 #[derive(Clone, Debug)]
 struct Map {
-    /// Mask of the address's first word.
+    /// Mask of the prefix, in the word that holds the first address bits.
     mask: u64,
     length: u32,
-    /// Tables with filters of shorter prefixes. All entries include them.
+    /// Tables with filters of shorter prefixes. Every entry includes them.
     always: Tables,
-    /// Entries, a power of two.
+    /// Lists of tables, by the hash of the prefix. Their number is a power of two.
     entries: Vec<Tables>,
     /// 64 minus the binary logarithm of the number of entries.
     shift: u32,
@@ -40,7 +41,7 @@ struct Map {
     used: usize,
 }
 
-/// Returns the first word of the address that a map is for.
+/// Returns the word with the first bits of the address that a map is for.
 #[inline(always)]
 fn word<const W: usize>(words: &[u64; W], map: usize) -> u64 {
     // IPv4 has both addresses in one word; IPv6 has two words for each address.
@@ -71,8 +72,8 @@ impl<const W: usize> Pruning<W> {
         self.maps.iter().enumerate().map(entry).fold(Tables::MAX, |tables, entry| tables & entry)
     }
 
-    /// Adds a filter of the table at `position`, by its example packet and its tuple. Returns false when a
-    /// map has become too full and all maps must be rebuilt.
+    /// Adds a filter of the table at `position`, by its example key and its tuple. Returns `false` if a map
+    /// has become too full: the caller must then rebuild all maps.
     pub fn add(&mut self, example: &Key<W>, tuple: &Tuple<W>, position: usize) -> bool {
         let (source, destination) = tuple.lengths();
         let mut roomy = true;
@@ -85,7 +86,7 @@ impl<const W: usize> Pruning<W> {
         roomy
     }
 
-    /// Removes all filters and makes room for `filters`.
+    /// Removes all filters, and reserves memory for `filters` filters.
     pub fn clear(&mut self, filters: usize) {
         for map in &mut self.maps {
             map.always = 0;
@@ -98,7 +99,7 @@ impl<const W: usize> Pruning<W> {
         self.maps.iter_mut().for_each(Map::shrink);
     }
 
-    /// Removes the table at `position`; later tables move down by one.
+    /// Removes the table at `position`. The positions of later tables decrease by one.
     pub fn remove_table(&mut self, position: usize) {
         let below = (1 << position) - 1;
         self.change(|tables| (tables & below) | (tables >> 1 & !below));
@@ -135,7 +136,7 @@ impl Map {
         ((word & self.mask).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as u32
     }
 
-    /// Adds a table to the entry at a place, or to all entries.
+    /// Adds a table to the entry at a place; with `None`, to all entries.
     fn add(&mut self, place: Option<u32>, table: Tables) {
         match place {
             Some(place) => {
@@ -151,7 +152,7 @@ impl Map {
         }
     }
 
-    /// Replaces the entries. Their number is a power of two above one.
+    /// Replaces the entries. Their number must be a power of two greater than 1.
     fn set_entries(&mut self, entries: Vec<Tables>) {
         self.shift = 64 - entries.len().trailing_zeros();
         self.used = entries.iter().filter(|entry| **entry != self.always).count();

@@ -1,4 +1,5 @@
-//! Filters of one address family: a few hash tables, each keyed by the bits of its tuple.
+//! Tuple space: the filters of one address family, in a few hash tables. Each table is keyed by the bits of
+//! its tuple.
 
 use std::cmp::Reverse;
 
@@ -10,14 +11,14 @@ use crate::filter_table::groups::{Found, Groups, Record};
 use crate::filter_table::key::{Condition, Key, Tuple, V4};
 use crate::prefix_match::{Count, NotCounted};
 
-/// Maximum number of tables: one for each bit of [`Tables`].
+/// Maximum number of tables, the number of bits in [`Tables`].
 const MOST: usize = Tables::BITS as usize;
-/// Number of tables reserved for filters whose key has too many filters in coarser tables.
+/// Number of tables reserved for filters whose keys have too many filters in coarser tables.
 const SPARE: usize = 4;
-/// Number of filters of one key in a table, above which the next filter of that key goes to another table.
+/// Maximum number of filters with one key in a table. Further filters of this key go to another table.
 const CROWD: usize = 16;
 
-/// Returns the prefix lengths to which filters' lengths are rounded down.
+/// Returns the prefix lengths to which the lengths of filters are rounded down.
 const fn ladder(words: usize) -> &'static [u32] {
     if words == V4 { &[16, 23, 28] } else { &[32, 48, 64, 112] }
 }
@@ -40,18 +41,18 @@ impl<const W: usize> Table<W> {
     }
 }
 
-/// State of one lookup.
+/// State of the lookup of one packet.
 #[derive(Clone, Copy, Default, Debug)]
 struct Lane {
-    /// Tables yet to be searched.
+    /// Tables that have not been searched yet.
     tables: Tables,
     /// Hash of the key for the first of these tables.
     hash: u32,
-    /// Position of the search in the first of these tables.
+    /// Current position of the search in the first of these tables.
     cursor: Cursor,
 }
 
-/// Filters for the packets of one family.
+/// Tuple space with the filters for packets of one family.
 #[derive(Clone, Debug)]
 pub(super) struct Space<const W: usize> {
     /// Tables, the one with the best rank first.
@@ -59,7 +60,8 @@ pub(super) struct Space<const W: usize> {
     pruning: Pruning<W>,
     groups: Groups<W>,
     filters: usize,
-    /// Number of filters removed since the last rebuild of the pruning maps, which may list too many tables.
+    /// Number of filters removed since the last rebuild of the pruning maps. The maps may list tables for
+    /// them without need.
     stale: usize,
 }
 
@@ -84,13 +86,14 @@ impl<const W: usize> Space<W> {
         self.search(key, lane, count)
     }
 
-    /// Returns the first of the given tables.
+    /// Returns the first table of a set.
     #[inline(always)]
     fn first(&self, tables: Tables) -> Option<&Table<W>> {
         self.tables.get(tables.trailing_zeros() as usize)
     }
 
-    /// Returns the best filter in the lookup's remaining tables. The lookup has started in the first of them.
+    /// Returns the best filter in the remaining tables of a lookup. The search of the first of them has
+    /// begun.
     #[inline(always)]
     fn search(&self, key: &Key<W>, mut lane: Lane, count: &mut impl Count) -> Found {
         let (mut found, mut best) = (Found::NONE, Rank::LAST);
@@ -114,8 +117,8 @@ impl<const W: usize> Space<W> {
         }
     }
 
-    /// Finds the best filters for up to [`LANES`] packets. Each lookup prefetches its memory while others
-    /// run.
+    /// Finds the best filters for up to [`LANES`] packets. Each lookup prefetches its memory while other
+    /// lookups run.
     pub fn find_batch(&self, keys: &[Key<W>], found: &mut [Found]) {
         if self.tables.is_empty() {
             found.fill(Found::NONE);
@@ -137,14 +140,14 @@ impl<const W: usize> Space<W> {
         }
     }
 
-    /// Advances to the first table that may match the key, and prefetches its group.
+    /// Advances a lookup to the first table that may have its key, and prefetches the group of filters.
     #[inline(always)]
     fn advance(&self, key: &Key<W>, lane: &mut Lane) {
         let Some(mut table) = self.first(lane.tables) else { return };
         lane.cursor = table.directory.start(lane.hash);
         while lane.cursor.is_empty() {
             let rest = lane.tables & (lane.tables - 1);
-            // An empty cursor in a full bucket is not the end of the table: the search continues from it.
+            // An empty cursor in a full bucket is not the end: the search continues in the next bucket.
             match self.first(rest) {
                 Some(next) if !table.directory.has_more(lane.cursor) => table = next,
                 _ => return,
@@ -158,7 +161,7 @@ impl<const W: usize> Space<W> {
         }
     }
 
-    /// Adds a filter, stored in `slot`.
+    /// Adds a filter. `slot` is its index in the table's entries.
     pub fn insert(&mut self, condition: &Condition<W>, rank: Rank, slot: u32) {
         let record = Record::new(*condition, rank, slot);
         let position = self.table_for(condition);
@@ -179,7 +182,7 @@ impl<const W: usize> Space<W> {
         }
     }
 
-    /// Returns the table of the filter in `slot`, its place in the directory, and its group.
+    /// Returns position of the table, place in the directory, and group of the filter in `slot`.
     fn whereabouts(&self, condition: &Condition<W>, slot: u32) -> Option<(usize, Place, u32)> {
         let (tuple, example) = (condition.tuple(), condition.example());
         let fitting = self.tables.iter().enumerate().filter(|(_, table)| tuple.covers(&table.tuple));
@@ -226,7 +229,7 @@ impl<const W: usize> Space<W> {
         groups.map(|group| self.groups.records(group)[0].rank()).min().unwrap_or(Rank::LAST)
     }
 
-    /// Sets the best rank of the table at `position` and moves the table to its place in the order; returns
+    /// Sets the best rank of the table at `position`, and moves the table to its place in the order. Returns
     /// the new position.
     fn rank_changed(&mut self, position: usize, best: Rank) -> usize {
         if self.tables[position].best == best {
@@ -242,13 +245,16 @@ impl<const W: usize> Space<W> {
         place
     }
 
-    /// Returns the position of the table for a filter; makes the table if needed.
+    /// Returns the position of the table for a filter; creates the table if needed.
     fn table_for(&mut self, condition: &Condition<W>) -> usize {
         let (tuple, example) = (condition.tuple(), condition.example());
         let pairs = (ladder(W).len() + 1).pow(2);
         let fine = tuple.rounded(ladder(W));
-        // First choice: all exactly given bits, while enough places remain for all pairs of lengths. Second
-        // choice: addresses alone. Third choice: the filter's own tuple.
+        // Choose a tuple:
+        //
+        // 1. all exact bits, as long as tables remain for all pairs of prefix lengths;
+        // 2. only the address bits;
+        // 3. the filter's own tuple.
         let levels = [(fine, MOST - SPARE - pairs), (fine.addresses(), MOST - SPARE), (tuple, MOST - 1)];
         for (level, most) in levels {
             match self.tables.iter().position(|table| table.tuple == level) {
@@ -257,25 +263,25 @@ impl<const W: usize> Space<W> {
                 _ => {}
             }
         }
-        // The closest table that can take the filter; if the key is overfull in all tables, the one with the
-        // fewest filters of that key.
+        // Choose the finest table that can take the filter and has fewer than `CROWD` filters of its key. If
+        // there is none, choose the table with the fewest of them.
         let fitting = (0..self.tables.len()).filter(|index| tuple.covers(&self.tables[*index].tuple));
         let closest = fitting.min_by_key(|index| {
             let crowd = self.crowd(*index, &example);
             (crowd.max(CROWD), Reverse(self.tables[*index].tuple.bits()), crowd)
         });
-        // The last place is for a table that takes any filter.
+        // The last table is for filters that no other table can take: its tuple is empty.
         closest.unwrap_or_else(|| self.add_table(Tuple::NONE))
     }
 
-    /// Returns the number of filters of the table at `position` whose key equals that of `example`.
+    /// Returns the number of filters in the table at `position` that have the same key as `example`.
     fn crowd(&self, position: usize, example: &Key<W>) -> usize {
         let table = &self.tables[position];
         let place = table.directory.place(table.tuple.hash(example));
         place.map_or(0, |place| self.groups.records(table.directory.group(place)).len())
     }
 
-    /// Adds an empty table after the others.
+    /// Adds an empty table behind the others, and returns its position.
     fn add_table(&mut self, tuple: Tuple<W>) -> usize {
         self.tables.push(Table { tuple, best: Rank::LAST, directory: Directory::default() });
         self.tables.len() - 1

@@ -1,4 +1,4 @@
-//! Tests of tuple space search against the oracle.
+//! Tests of tuple space search, compared with the linear oracle.
 
 use proptest::prelude::*;
 

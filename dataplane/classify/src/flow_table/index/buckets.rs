@@ -1,14 +1,16 @@
-//! Index of records by hash: buckets of a cache line, with 16 entries of a tag and a slot each.
+//! Index of records by hash: buckets of one cache line, with 16 entries of a tag and a slot each.
 //!
-//! A hash names a *home* bucket. Four consecutive buckets are a group. If its home is full, an entry goes to
-//! another bucket of the group. When an entry leaves a full bucket, a displaced entry moves back to that
-//! home. So a search looks beyond the home only while the home is full. If the whole group is full, the entry
-//! goes to the table's [`Overflow`] until its group has room.
+//! A hash determines a *home* bucket. Four consecutive buckets are a group. If its home bucket is full, an
+//! entry is *displaced*: it goes to another bucket of the group. When an entry leaves a full bucket, an entry
+//! displaced from there moves back. So a search looks at other buckets only while the home bucket is full. If
+//! the whole group is full, the entry goes to the table's [`Overflow`] until the group has room.
 //!
-//! The number of groups doubles by linear hashing (Litwin, VLDB 1980). Each split divides one group into
-//! itself and a new one after all others. So any hash has its entry in one group at any time, and a step has
-//! a bounded cost. Entries store no hash besides the tag, so callers of splits and removals pass a function
-//! from slot to hash.
+//! The number of groups doubles by linear hashing (Litwin, VLDB 1980). Each split distributes the entries of
+//! one group over this group and a new one behind all others. So the entry of a hash is in one group at any
+//! time, and each step has a bounded cost.
+//!
+//! An entry stores only the tag of its hash. Therefore callers of splits and removals pass a function from
+//! slots to hashes.
 
 use std::hint::select_unpredictable;
 
@@ -24,7 +26,7 @@ const GROUP: usize = 4;
 const WHAT: &str = "the flow table's buckets";
 
 zeroable! {
-    /// Entries of a bucket; 0 for an empty place. An entry has its slot in the low bits and its tag above.
+    /// Entries of a bucket; 0 for a free place. An entry has its slot in the low bits, and its tag above.
     #[derive(Clone, Copy)]
     #[repr(C, align(64))]
     struct Bucket([u32; WIDTH]);
@@ -37,24 +39,23 @@ impl Bucket {
     }
 }
 
-/// Buckets of a table.
+/// All buckets of a table.
 #[derive(Debug)]
 pub(in crate::flow_table) struct Buckets {
     buckets: HugeSlice<Bucket>,
-    /// Entries whose group is full.
+    /// Entries that found no place in their group.
     overflow: Overflow,
     /// Number of buckets in use.
     used: u32,
-    /// Number of buckets wanted, a power of two.
+    /// Number of buckets that the table needs, a power of two. Splits raise `used` to it.
     wanted: u32,
-    /// Number of buckets once the current doubling is complete (linear hashing), or now if none is under way; a
-    /// power of two.
+    /// Number of buckets after the current doubling, or now if no doubling is in progress; a power of two.
     round: u32,
-    /// Mask of an entry's slot bits: a power of two, minus one.
+    /// Mask of the slot bits in an entry: a power of two, minus one.
     slots: u32,
 }
 
-/// Copy of the fields that map a hash to its bucket and tag, for a loop over many hashes.
+/// Copy of the fields that map a hash to its home bucket and tag, for a loop over many hashes.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::flow_table) struct Aim {
     last: u32,
@@ -64,15 +65,15 @@ pub(in crate::flow_table) struct Aim {
 }
 
 impl Aim {
-    /// Returns the number of the hash's home bucket.
+    /// Returns the number of the home bucket of a hash.
     #[inline(always)]
     pub fn home(self, hash: u64) -> u32 {
         let (last, before) = (hash as u32 & self.last, hash as u32 & self.before);
-        // A group that isn't split yet holds the hashes that it held before this doubling.
+        // Until its split, a group holds the same hashes as before this doubling.
         select_unpredictable(last < self.used, last, before)
     }
 
-    /// Returns the tag of a hash: an entry without its slot. A tag is never 0.
+    /// Returns the tag of a hash, in the bits above the slot. A tag is never 0.
     #[inline(always)]
     pub fn tag(self, hash: u64) -> u32 {
         ((hash >> 32) as u32 & !self.slots).max(self.slots + 1)
@@ -80,8 +81,8 @@ impl Aim {
 }
 
 impl Buckets {
-    /// Makes buckets for slots up to `slots`: `groups` groups, a power of two, with room for `doublings`
-    /// doublings.
+    /// Creates `groups` groups of buckets, a power of two. Memory is mapped for `doublings` doublings.
+    /// `slots` is the largest slot.
     pub fn new(groups: u32, doublings: u32, slots: u32) -> Result<Self, MemoryError> {
         let used = groups * GROUP as u32;
         let buckets = HugeSlice::new(WHAT, (used as usize) << doublings)?;
@@ -94,19 +95,19 @@ impl Buckets {
         self.buckets.populate(WHAT)
     }
 
-    /// Returns the present mapping of hashes to buckets and tags.
+    /// Returns the current mapping from hashes to home buckets and tags.
     #[inline(always)]
     pub fn aim(&self) -> Aim {
         Aim { last: self.round - 1, before: (self.round - 1) / 2, used: self.used, slots: self.slots }
     }
 
-    /// Returns the number of the hash's home bucket.
+    /// Returns the number of the home bucket of a hash.
     #[inline(always)]
     pub fn home(&self, hash: u64) -> u32 {
         self.aim().home(hash)
     }
 
-    /// Returns the numbers of a group's buckets, the home first.
+    /// Returns the numbers of the buckets in a group, the home bucket first.
     #[inline]
     fn group(home: u32) -> [usize; GROUP] {
         let home = home as usize;
@@ -119,7 +120,7 @@ impl Buckets {
         prefetch_slice_element(&self.buckets, home as usize);
     }
 
-    /// Returns the tag of a hash: an entry without its slot. A tag is never 0.
+    /// Returns the tag of a hash, in the bits above the slot. A tag is never 0.
     #[inline(always)]
     pub fn tag(&self, hash: u64) -> u32 {
         self.aim().tag(hash)
@@ -130,21 +131,21 @@ impl Buckets {
         entry & self.slots
     }
 
-    /// Returns the first slot in bucket `home` with this tag; 0 when there is none.
+    /// Returns the first slot in the bucket `home` with this tag; 0 if there is none.
     ///
-    /// After a 0, [`find`](Self::find) can still succeed if the bucket [`spills`](Self::spills).
+    /// If it returns 0 and the bucket [`spills`](Self::spills), [`find`](Self::find) may still find an entry.
     #[inline(always)]
     pub fn guess(&self, vectors: impl Vectors, home: u32, tag: u32) -> u32 {
         vectors.first_low(&self.buckets[home as usize].0, tag, self.slots)
     }
 
-    /// Whether entries of this home may be in other buckets of the group.
+    /// Whether entries with this home bucket may be displaced.
     #[inline]
     pub fn spills(&self, home: u32) -> bool {
         self.buckets[home as usize].is_full()
     }
 
-    /// Finds the slot under `hash` that `is_it` accepts; `None` if there is none.
+    /// Returns the slot of an entry with `hash` for which `is_it` holds; `None` if there is none.
     #[inline(always)]
     pub fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let home = self.home(hash);
@@ -182,13 +183,13 @@ impl Buckets {
         entries.filter(|&entry| entry != 0).map(|entry| self.slot(entry))
     }
 
-    /// Iterates over the slots in the group of `hash` and in the overflow. If both are full, an entry of
-    /// `hash` has a place only after one of these entries is removed.
+    /// Iterates over the slots in the group of `hash` and in the overflow. If both are full, one of these
+    /// entries must be removed before an entry of `hash` finds a place.
     pub fn rivals_of(&self, hash: u64) -> impl Iterator<Item = u32> {
         self.group_of(hash).chain(self.overflow.entries().iter().map(|&entry| self.slot(entry)))
     }
 
-    /// Whether an entry of `hash` has a place in its group or the overflow.
+    /// Whether its group or the overflow has a place for an entry of `hash`.
     pub fn has_room(&self, hash: u64) -> bool {
         self.overflow.has_room() || !self.is_group_full(self.home(hash))
     }
@@ -197,7 +198,7 @@ impl Buckets {
         Self::group(home).iter().all(|&number| self.buckets[number].is_full())
     }
 
-    /// Adds `slot` under `hash`; returns false when the group and the overflow are full.
+    /// Adds `slot` under `hash`. Returns `false` if the group and the overflow are full.
     #[must_use]
     pub fn insert(&mut self, hash: u64, slot: u32) -> bool {
         let entry = self.tag(hash) | slot;
@@ -243,8 +244,9 @@ impl Buckets {
         debug_assert!(placed, "a place of the group is free");
     }
 
-    /// Clears place `at` of bucket `number`. If the bucket was full, moves a displaced entry back into it,
-    /// and clears that entry's place in turn. Each step leaves one displaced entry less.
+    /// Clears the place `at` of bucket `number`. If the bucket was full, moves an entry back that was
+    /// displaced from it, and clears the place of that entry in the same way. Each step leaves one displaced
+    /// entry fewer.
     fn empty(&mut self, mut number: usize, mut at: usize, hash_of: &impl Fn(u32) -> u64) {
         loop {
             let was_full = self.buckets[number].is_full();
@@ -256,7 +258,7 @@ impl Buckets {
         }
     }
 
-    /// Finds an entry with home `home` in another bucket of the group; returns its bucket and place.
+    /// Returns bucket and place of an entry that was displaced from the bucket `home`.
     fn abroad(&self, home: u32, hash_of: impl Fn(u32) -> u64) -> Option<(usize, usize)> {
         let at_home = |entry: u32| self.home(hash_of(self.slot(entry))) == home;
         let [_, others @ ..] = Self::group(home);
@@ -266,18 +268,19 @@ impl Buckets {
         })
     }
 
-    /// Doubles the number of wanted groups. [`split`](Self::split) makes the splits.
+    /// Doubles the number of needed groups. [`split`](Self::split) then creates them.
     pub fn double(&mut self) {
         self.wanted = (self.wanted * 2).min(self.buckets.len() as u32);
     }
 
-    /// Whether there are fewer groups than wanted.
+    /// Whether there are fewer groups than needed.
     #[inline]
     pub fn wants_split(&self) -> bool {
         self.used < self.wanted
     }
 
-    /// Splits a group. Reads the hashes of up to 64 slots, and calls `fetch` for the slots of the next split.
+    /// Splits a group. Reads the hashes of up to 64 slots. Calls `fetch` for the slots of the next group to
+    /// be split.
     pub fn split(&mut self, hash_of: impl Fn(u32) -> u64, fetch: impl Fn(u32)) {
         if self.used == self.round {
             self.round *= 2;
@@ -291,15 +294,15 @@ impl Buckets {
         self.used += GROUP as u32;
         for entry in entries.into_iter().flat_map(|bucket| bucket.0).filter(|&entry| entry != 0) {
             let home = self.home(hash_of(self.slot(entry)));
-            // The entries of one group always fit into this group and its new twin.
+            // All entries of a group fit into this group and the new one.
             let placed = self.place(home, entry);
             debug_assert!(placed, "a split lost an entry");
         }
         self.place_overflow(old as u32, hash_of);
     }
 
-    /// Moves the overflow's entries of a split group, whose first bucket is `old`, to free places in the
-    /// group and its twin.
+    /// Moves entries of the overflow to free places in a split group, whose first bucket is `old`, and in the
+    /// new group.
     fn place_overflow(&mut self, old: u32, hash_of: impl Fn(u32) -> u64) {
         let twin = self.used - GROUP as u32;
         for home in [old, twin] {
@@ -322,7 +325,7 @@ mod tests {
 
     use super::*;
 
-    /// Hashes that share a few buckets and few tags.
+    /// Random hashes with few home buckets and few tags.
     fn crowded() -> impl Strategy<Value = u64> {
         (0..11_u64, 0..3_u64).prop_map(|(bucket, tag)| bucket | tag << 62)
     }
@@ -344,7 +347,8 @@ mod tests {
         ]
     }
 
-    /// Checks that every slot is found under its hash only, and is displaced only while its home is full.
+    /// Checks that every slot is found under its hash only, and that it is displaced only while its home
+    /// bucket is full.
     fn check(buckets: &Buckets, model: &BTreeMap<u32, u64>) {
         for (&slot, &hash) in model {
             assert_eq!(buckets.find(hash, |found| found == slot), Some(slot));

@@ -1,24 +1,25 @@
-//! The keyed hash of flow keys.
+//! Keyed hash of flow keys.
 
 use millrace_packet::{Family, FlowKey};
 use millrace_units::PortId;
 
-/// Position of the incoming port in the last word of a key.
+/// Bit position of the ingress port in the last word of a key.
 const PORT_SHIFT: u32 = 48;
 
-/// Returns a keyed hash of the five-tuple. All packets of a flow have the same hash, whatever their incoming
-/// port. Without `seed`, a sender can't choose flows that collide.
+/// Returns a keyed hash of the five-tuple. All packets of a flow have the same hash, whatever their ingress
+/// port. Without knowing `seed`, a sender can't choose flows that collide.
 pub fn flow_hash(key: &FlowKey, seed: u64) -> u32 {
     FlowHash::new(seed).of_both(key).1
 }
 
-/// Hash whose key is drawn when the table is made.
+/// Keyed hash of flow keys. Its key is drawn at the table's creation.
 ///
-/// The words of the flow key go through NH, an almost universal hash, here with 64-bit words. A sender
-/// without the hash's key can't choose two flow keys that collide with a probability above 2^-64. One more
-/// multiplication with words of the hash's key reduces the 128 bits to 64. The incoming port, times one more
-/// word, is added last. So the value before that addition is a hash of the five-tuple. (UMAC: Black, Halevi,
-/// Krawczyk, Krovetz and Rogaway, CRYPTO '99, section 4.)
+/// The words of the flow key go through NH, an almost universal hash, here with 64-bit words (UMAC: Black,
+/// Halevi, Krawczyk, Krovetz and Rogaway, CRYPTO '99, section 4). A sender that doesn't know the hash's key
+/// can't choose two flow keys that collide with a probability above 2^-64.
+///
+/// A multiplication with further words of the hash's key reduces the 128 bits to 64: the hash of the
+/// five-tuple. Last, the ingress port is added, times another word of the hash's key.
 #[derive(Clone)]
 pub(in crate::flow_table) struct FlowHash {
     secrets: [u64; 6],
@@ -48,22 +49,22 @@ impl FlowHash {
         self.of_both(key).0
     }
 
-    /// Returns the hash of all six fields, and the one of [`flow_hash`].
+    /// Returns the hash of all six fields, and the hash of the five-tuple as [`flow_hash`] returns it.
     #[inline(always)]
     pub fn of_both(&self, key: &FlowKey) -> (u64, u32) {
         let last = key.last_word();
         self.both(self.of_five(key, last & ((1 << PORT_SHIFT) - 1)), last)
     }
 
-    /// Returns both hashes of an IPv4 key. Takes its addresses, its last word without the port, and the [hash
-    /// of the port](Self::of_port).
+    /// Returns both hashes of an IPv4 key. `last` is the key's last word without the ingress port, `port` the
+    /// [term of the ingress port](Self::of_port).
     #[inline(always)]
     pub fn of_both4(&self, addresses: u64, last: u64, port: u64) -> (u64, u32) {
         let five = self.fold(self.product(0, addresses, last));
         (five.wrapping_add(port), (five ^ five >> 32) as u32)
     }
 
-    /// Returns the term that the incoming port adds to a packet's hash.
+    /// Returns the term that an ingress port adds to the hash of all six fields.
     #[inline(always)]
     pub fn of_port(&self, port: PortId) -> u64 {
         u64::from(port.0).wrapping_mul(self.port)
@@ -96,8 +97,8 @@ impl FlowHash {
         folded as u64 ^ (folded >> 64) as u64
     }
 
-    /// Returns the hash of a variant of the flow with hash `hash`. Variant 0, the base record, has the flow's
-    /// own hash.
+    /// Returns the hash of a variant record, from the hash of its flow. The base record, variant 0, has the
+    /// hash of the flow.
     #[inline(always)]
     pub fn with_variant(&self, hash: u64, variant: u32) -> u64 {
         hash.wrapping_add(u64::from(variant).wrapping_mul(self.variant))
@@ -181,8 +182,8 @@ mod tests {
         assert_eq!(variants.len(), 1000);
     }
 
-    /// Consecutive keys, as a scan sends them, fill 4,096 bins like random keys: chi-squared is 4,095 on
-    /// average, with a standard deviation of 90.
+    /// Distributes keys with consecutive numbers, as a port scan sends them, over 4,096 bins. Chi-squared of
+    /// random keys is 4,095 on average, with a standard deviation of 90.
     #[test]
     fn keys_in_sequence_spread_over_all_parts_of_the_hash() {
         let bins = 4096;

@@ -1,4 +1,4 @@
-//! Index of records: a keyed hash of flow keys, and buckets that find records by it.
+//! Index of records: a keyed hash of flow keys, and the buckets that map a hash to the slot of a record.
 
 mod buckets;
 mod hash;

@@ -1,13 +1,13 @@
-//! Entries of full groups of buckets, in one short list for the whole table.
+//! Overflow: entries that found no place in their group of buckets, in one short list for the whole table.
 //!
 //! Groups fill at random: by Poisson's law, one in 150 tables of a million records has a group that lacks a
-//! place. The surplus entries of such a group go to this list. So a table with free records neither refuses
-//! nor displaces any. A search reads the list only when every bucket of the group is full.
+//! place. With the overflow, a table with free records refuses and displaces no record because of such a
+//! group. A search reads the overflow only if all buckets of the group are full.
 
-/// Number of entries that the list holds.
+/// Maximum number of entries in the overflow.
 pub(super) const PLACES: usize = 32;
 
-/// List of entries that found no place in their group. The order of entries has no meaning.
+/// Entries that found no place in their group, in no particular order.
 #[derive(Debug)]
 pub(super) struct Overflow {
     entries: [u32; PLACES],
@@ -36,7 +36,7 @@ impl Overflow {
         self.entries.get(..self.length).unwrap_or_default()
     }
 
-    /// Adds an entry; returns false when the list is full.
+    /// Adds an entry. Returns `false` if the list is full.
     #[must_use]
     pub fn push(&mut self, entry: u32) -> bool {
         let Some(place) = self.entries.get_mut(self.length) else { return false };
@@ -45,7 +45,7 @@ impl Overflow {
         true
     }
 
-    /// Removes and returns the first entry that `is_it` accepts.
+    /// Removes and returns the first entry for which `is_it` holds.
     pub fn take(&mut self, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         let at = self.entries().iter().position(|&entry| is_it(entry))?;
         let entry = *self.entries.get(at)?;

@@ -1,8 +1,8 @@
-//! Doubly linked list of records; the links are in [`Upkeep`].
+//! Doubly linked list of records. The links are in [`Upkeep`].
 
 use super::record::Upkeep;
 
-/// First and last slot of a list, and its length. Both slots are 0 when the list is empty.
+/// First and last slot of a list, and its length. Both slots are 0 if the list is empty.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::flow_table) struct List {
     first: u32,
@@ -15,12 +15,12 @@ impl List {
         self.len
     }
 
-    /// Returns the first slot, or 0.
+    /// Returns the first slot; 0 if the list is empty.
     pub fn first(&self) -> u32 {
         self.first
     }
 
-    /// Appends `slot`, which is in no list.
+    /// Appends `slot`, which must be in no list.
     pub fn push_back(&mut self, upkeep: &mut [Upkeep], slot: u32) {
         upkeep[slot as usize].previous = self.last;
         upkeep[slot as usize].next = 0;
@@ -32,7 +32,7 @@ impl List {
         self.len += 1;
     }
 
-    /// Prepends `slot`, which is in no list.
+    /// Prepends `slot`, which must be in no list.
     pub fn push_front(&mut self, upkeep: &mut [Upkeep], slot: u32) {
         upkeep[slot as usize].previous = 0;
         upkeep[slot as usize].next = self.first;
@@ -44,7 +44,7 @@ impl List {
         self.len += 1;
     }
 
-    /// Removes `slot` from any position in this list.
+    /// Removes `slot` from this list.
     pub fn unlink(&mut self, upkeep: &mut [Upkeep], slot: u32) {
         let (previous, next) = (upkeep[slot as usize].previous, upkeep[slot as usize].next);
         match previous {

@@ -1,4 +1,4 @@
-//! Storage of records by slot: their parts, their lists, and the slots without a record.
+//! Storage of records by slot: the parts of records, lists of records, and free slots.
 
 mod list;
 pub(super) mod record;

@@ -1,5 +1,5 @@
-//! Memory layout of a flow record: a near cache line that each packet reads and writes, and two far halves of
-//! a line.
+//! Memory layout of a flow record: a near cache line, which each packet reads and writes, and two far halves
+//! of a line.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU32;
@@ -20,8 +20,8 @@ impl FlowIndex {
         NonZeroU32::new(slot).map(Self)
     }
 
-    /// Returns the slot of the record, from 1 on. Slots are dense, so a caller can keep a table of a word per
-    /// record.
+    /// Returns the slot of the record, 1 or more. Slots are dense, so a caller can keep an array with a value
+    /// per record.
     #[inline(always)]
     pub fn slot(self) -> u32 {
         self.0.get()
@@ -29,17 +29,17 @@ impl FlowIndex {
 }
 
 zeroable! {
-    /// Classification of a flow's first packet by the pipeline.
+    /// Answer: the pipeline's classification of a flow's first packet.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     #[repr(C)]
     pub struct FlowAnswer {
-        /// Path of the flow: the instances that its packets pass.
+        /// Path of the flow: its bindings.
         pub path: PathId,
-        /// Mask of the varying fields on which the answer depends, as the pipeline packs them.
+        /// Mask of the varying fields on which the answer depends, in the pipeline's packing.
         pub varying_mask: u32,
-        /// Generation of the tables from which the answer was computed.
+        /// Generation of the filter tables and routes that the answer was computed from.
         pub generation: u32,
-        /// Number of the adjacency that the flow's packets use; 0 for none. The pipeline sets it.
+        /// Number of the adjacency that the flow's packets use; 0 for none.
         pub adjacency: u32,
         /// Next hop of the flow's packets.
         pub next_hop: NextHopIndex,
@@ -55,11 +55,11 @@ zeroable! {
     pub struct FlowRecord {
         pub(in crate::flow_table) key: NearKey,
         pub(in crate::flow_table) variant: u32,
-        /// Last answer that the pipeline stored.
+        /// Answer that the pipeline stored last.
         pub answer: FlowAnswer,
-        /// Coarse time of the last packet, shifted by [`FLAG_BITS`], and the flags.
+        /// Tick of the last packet, shifted left by [`FLAG_BITS`], and the flags below.
         pub(in crate::flow_table) used: u32,
-        /// Word that the pipeline stores for plugin state; 0 for no state.
+        /// Word in which the pipeline stores the flow state; 0 without flow state.
         pub(in crate::flow_table) state: u32,
         /// Lower half of the packet count.
         pub(in crate::flow_table) packets: u32,
@@ -68,8 +68,8 @@ zeroable! {
 }
 
 impl FlowAnswer {
-    /// Packs the varying mask (lower half) and the generation (upper half) into one word, so that one
-    /// comparison covers both.
+    /// Packs the varying mask (lower half) and the generation (upper half) into one word, which takes only
+    /// one comparison.
     #[inline(always)]
     pub fn validity(&self) -> u64 {
         u64::from(self.varying_mask) | u64::from(self.generation) << 32
@@ -83,14 +83,14 @@ impl FlowAnswer {
 }
 
 impl FlowRecord {
-    /// Returns the number of this record among the flow's records: 0 for the base record.
+    /// Returns the number of this record's variant: 0 for the base record.
     #[inline]
     pub fn variant(&self) -> u32 {
         self.variant
     }
 
-    /// Returns the packet count of the flow modulo 2^32. [`FlowTable::packets`](crate::FlowTable::packets)
-    /// returns the whole count.
+    /// Returns the flow's packet count modulo 2^32. [`FlowTable::packets`](crate::FlowTable::packets) returns
+    /// the whole count.
     #[inline]
     pub fn packets_low(&self) -> u32 {
         self.packets
@@ -102,38 +102,38 @@ impl FlowRecord {
         self.bytes
     }
 
-    /// Whether the flow has yet to send its second packet. New flows recycle such records first.
+    /// Whether the flow has not sent its second packet yet. New flows displace such records first.
     #[inline]
     pub fn is_on_probation(&self) -> bool {
         self.has(PROBATION)
     }
 
-    /// Whether the record belongs to a reservation. The table never recycles such a record.
+    /// Whether the record belongs to a flow with a reservation. New flows never displace such a record.
     #[inline]
     pub fn is_reserved(&self) -> bool {
         self.has(RESERVED)
     }
 
-    /// Returns the word that the pipeline stores for plugin state; 0 for no state.
+    /// Returns the word in which the pipeline stores the flow state; 0 without flow state.
     #[inline]
     pub fn state(&self) -> u32 {
         self.state
     }
 
-    /// Whether plugins keep state for this flow that must not be lost. The table recycles such a record only
-    /// while it is on probation.
+    /// Whether plugins keep state for this flow. New flows displace such a record only while it is on
+    /// probation.
     #[inline]
     pub fn is_stateful(&self) -> bool {
         self.state != 0
     }
 
-    /// Whether a new flow may recycle this record.
+    /// Whether a new flow may displace this record.
     #[inline]
     pub(in crate::flow_table) fn may_go(&self) -> bool {
         self.used & (LIVE | RESERVED) == LIVE && (!self.is_stateful() || self.is_on_probation())
     }
 
-    /// Whether lookups find the record; false once it has ended.
+    /// Whether lookups find the record. `false` once it has ended.
     #[inline]
     pub fn is_live(&self) -> bool {
         self.has(LIVE)
@@ -152,22 +152,22 @@ impl FlowRecord {
 }
 
 zeroable! {
-    /// Part of a record for IPv6 packets and for moves of its bucket entry: half a cache line.
+    /// Part of a record for IPv6 packets, and for moves of its bucket entry: half a cache line.
     #[derive(Debug)]
     #[repr(C, align(32))]
     pub(in crate::flow_table) struct FarRecord {
         pub key: FarKey,
-        /// Hash under which the record is stored, its variant included.
+        /// Hash of flow and variant, under which the buckets hold the record.
         pub hash: u64,
     }
 }
 
 zeroable! {
-    /// Part of a record for its creation and its end: half a cache line.
+    /// Part of a record for its creation and end: half a cache line.
     #[derive(Debug)]
     #[repr(C, align(32))]
     pub(in crate::flow_table) struct Upkeep {
-        /// Time at which the record was made, in nanoseconds.
+        /// Time of the record's creation, in nanoseconds.
         pub created: u64,
         /// Slot before the record in its list; 0 for the first.
         pub previous: u32,
@@ -181,39 +181,39 @@ zeroable! {
 }
 
 zeroable! {
-    /// Whole IPv4 key (addresses, ports, protocol, family and incoming port), or the first words of an IPv6
-    /// key.
+    /// Whole IPv4 key: addresses, ports, protocol, family and ingress port. For IPv6, the same fields with
+    /// only the first 32 bits of each address.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     #[repr(C)]
     pub struct NearKey([u64; 2]);
 }
 
 zeroable! {
-    /// Part of an IPv6 key's addresses that isn't in the [`NearKey`].
+    /// Parts of an IPv6 key's addresses that the [`NearKey`] lacks.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     #[repr(C)]
     pub(in crate::flow_table) struct FarKey([u64; 3]);
 }
 
 impl NearKey {
-    /// Key of no flow: it has no valid family, and also differs from the zeros of an empty slot.
+    /// Key that no flow has: its family is invalid. It also differs from the zeros of an unused slot.
     pub const NONE: Self = Self([u64::MAX; 2]);
 
-    /// Returns the key of an IPv4 packet. `addresses` has the first byte lowest and the source in the lower
-    /// half. `last` is the key's [last word](FlowKey::last_word).
+    /// Returns the key of an IPv4 packet. `addresses` holds the source in the lower half, the destination in
+    /// the upper half, each with its first byte lowest. `last` is the key's [last word](FlowKey::last_word).
     #[inline(always)]
     pub fn v4(addresses: u64, last: u64) -> Self {
         Self([addresses, last])
     }
 
-    /// Returns the flow key of an IPv4 packet; `None` for other families.
+    /// Returns the flow key of an IPv4 packet; `None` for another family.
     #[inline]
     pub fn key4(self) -> Option<FlowKey> {
         let [addresses, last] = self.0;
         self.is_v4().then(|| FlowKey::v4_of_words(addresses, last))
     }
 
-    /// Whether this is the key of an IPv4 packet, and so a whole key.
+    /// Whether this is the key of an IPv4 packet; it is then a whole key.
     #[inline(always)]
     pub fn is_v4(self) -> bool {
         self.0[1] >> 40 & 0xff == Family::V4 as u64
@@ -226,21 +226,21 @@ impl NearKey {
         (address(self.0[0]), address(self.0[0] >> 32))
     }
 
-    /// Returns the near part of a key, which is enough to distinguish most packets.
+    /// Returns the near part of a key.
     #[inline(always)]
     pub fn of(key: &FlowKey) -> Self {
         let addresses = [key.source_bytes(), key.destination_bytes()].map(|bytes| u64::from(word(bytes, 0)));
         Self([addresses[0] | addresses[1] << 32, key.last_word()])
     }
 
-    /// Whether both keys are equal. The comparison works on words in registers; in memory they would have to
-    /// be assembled first.
+    /// Whether both keys are equal. Compares words in registers: a comparison in memory would first have to
+    /// assemble them there.
     #[inline(always)]
     pub(in crate::flow_table) fn is(self, other: Self) -> bool {
         (self.0[0] ^ other.0[0]) | (self.0[1] ^ other.0[1]) == 0
     }
 
-    /// Returns the whole flow key; `far` counts only for IPv6.
+    /// Returns the whole flow key. `far` is used only for IPv6.
     #[inline]
     pub(in crate::flow_table) fn whole(self, far: FarKey) -> FlowKey {
         let [addresses, last] = self.0;
@@ -271,8 +271,8 @@ impl FarKey {
         Self([middle(source), middle(destination), ends])
     }
 
-    /// Whether this is the far part of `key`. The comparison works word by word: assembled words would make
-    /// the processor wait for its own stores.
+    /// Whether this is the far part of `key`. Compares word by word: after assembling a far part in memory,
+    /// the processor would wait for its own stores.
     #[inline(always)]
     pub fn is_of(&self, key: &FlowKey) -> bool {
         let Self([a, b, c]) = Self::of(key);
@@ -287,44 +287,44 @@ fn word(bytes: &[u8; 16], at: usize) -> u32 {
     u32::from_le_bytes(word)
 }
 
-/// Number of bits of [`FlowRecord::used`] below the time.
+/// Number of flag bits in [`FlowRecord::used`], below the time.
 pub(in crate::flow_table) const FLAG_BITS: u32 = 4;
 /// Mask of all flags.
 pub(in crate::flow_table) const FLAGS: u32 = (1 << FLAG_BITS) - 1;
-/// Flag: lookups find the record.
+/// Flag: the record is live, so lookups find it.
 pub(in crate::flow_table) const LIVE: u32 = 1;
-/// Flag: the flow has sent no second packet, and the record is in the list of records on probation.
+/// Flag: the flow has sent no second packet yet. The record is in the list of records on probation.
 pub(in crate::flow_table) const PROBATION: u32 = 2;
-/// Flag: the record belongs to a reservation.
+/// Flag: the record belongs to a flow with a reservation.
 pub(in crate::flow_table) const RESERVED: u32 = 4;
 
-/// Binary logarithm of the nanoseconds of a tick, the unit of coarse time: 16.8 ms.
+/// Binary logarithm of the nanoseconds in a tick (16.8 ms), the unit of coarse time.
 const TICK_SHIFT: u32 = 24;
 const TICK_BITS: u32 = 32 - FLAG_BITS;
-/// Half the range of ticks, 26 days. Longer idle times would be ambiguous after the ticks wrap.
+/// Half the range of ticks: 26 days. A longer idle time would be ambiguous, because ticks wrap.
 const LONGEST: u64 = 1 << (TICK_BITS - 1);
 
-/// Returns the coarse time of `now`.
+/// Returns the tick of the time `now`.
 #[inline(always)]
 pub(in crate::flow_table) fn tick(now: Instant) -> u32 {
     (now.as_nanos() >> TICK_SHIFT) as u32 & (u32::MAX >> FLAG_BITS)
 }
 
-/// Returns the ticks from the last packet (in the format of [`FlowRecord::used`]) to `now`, rounded; 0 for a
-/// packet after `now`.
+/// Returns the number of ticks from the last packet to `now`; 0 for a packet later than `now`. `used` has the
+/// format of [`FlowRecord::used`].
 #[inline(always)]
 pub(in crate::flow_table) fn ticks_since(now: Instant, used: u32) -> u32 {
     let age = tick(now).wrapping_sub(used >> FLAG_BITS) << FLAG_BITS;
     if age >> 31 == 1 { 0 } else { age >> FLAG_BITS }
 }
 
-/// Returns the number of ticks that [`ticks_since`] must exceed so that `time` has certainly passed.
+/// Returns a number of ticks for `time`: if [`ticks_since`] exceeds it, `time` has certainly passed.
 pub(in crate::flow_table) fn ticks(time: Duration) -> u32 {
     let ticks = (time.as_nanos() >> TICK_SHIFT).saturating_add(1);
     ticks.min(u128::from(LONGEST - 2)) as u32
 }
 
-/// Returns the time of the last packet to one tick, which may be a little after `now`.
+/// Returns the time of the last packet with a resolution of one tick. It may be a little later than `now`.
 pub(in crate::flow_table) fn last_used(now: Instant, used: u32) -> Instant {
     let ago = i64::from((tick(now).wrapping_sub(used >> FLAG_BITS) << FLAG_BITS).cast_signed() >> FLAG_BITS);
     let tick = (now.as_nanos() >> TICK_SHIFT).saturating_add_signed(-ago);

@@ -1,8 +1,8 @@
-//! Storage of records. The near and far parts of a record are side by side, so that access to both translates
-//! one page.
+//! Storage of records. The near and far part of a record are side by side, so an access to both needs only
+//! one page translation.
 //!
-//! Some hypervisors back memory with small pages. A table of a million records then has many times the pages
-//! that a processor's TLB holds. A page translation costs as much as the fetch of a cache line.
+//! Some hypervisors back memory with small pages. A table of a million records then has many times more pages
+//! than the TLB has entries, and a page translation costs as much as the fetch of a cache line.
 
 use std::ops::{Index, IndexMut};
 
@@ -14,7 +14,7 @@ use super::record::{FarRecord, FlowRecord};
 pub(super) const WHAT: &str = "flow records";
 
 zeroable! {
-    /// Two records in three cache lines: two near parts, and one line with both far parts.
+    /// Two records in three cache lines: their near parts in two lines, and both far parts in one.
     #[derive(Debug)]
     #[repr(C, align(64))]
     struct Pair {
@@ -31,7 +31,7 @@ pub(in crate::flow_table) struct Records {
 }
 
 impl Records {
-    /// Maps `slots` records, all zeros.
+    /// Maps memory for `slots` records, filled with zeros.
     pub fn new(slots: u32) -> Result<Self, MemoryError> {
         Ok(Self { pairs: HugeSlice::new(WHAT, slots.div_ceil(2) as usize)?, slots })
     }
@@ -53,7 +53,6 @@ impl Records {
         &self.pairs[slot as usize / 2].far[slot as usize % 2]
     }
 
-    /// Returns the far part of a record, for writes.
     #[inline(always)]
     pub fn far_mut(&mut self, slot: u32) -> &mut FarRecord {
         &mut self.pairs[slot as usize / 2].far[slot as usize % 2]
@@ -68,7 +67,7 @@ impl Records {
     /// Prefetches the near part of a record, without a bounds check.
     #[inline(always)]
     pub fn prefetch_unchecked(&self, slot: u32) {
-        // The near parts of a pair are the first two of its three lines.
+        // The three lines of a pair begin with its two near parts.
         prefetch_at(&self.pairs, slot as usize + slot as usize / 2, size_of::<FlowRecord>());
     }
 

@@ -1,4 +1,4 @@
-//! Slots of records: their parts by slot, and the slots without a record.
+//! Slots: the parts of records by slot, and free slots.
 
 use std::ops::Range;
 
@@ -10,19 +10,19 @@ use super::list::List;
 use super::record::{FlowIndex, FlowRecord, Upkeep};
 use super::records::{self, Records};
 
-/// Slots, from 1 on. Slot 0 holds no record.
+/// Slots with their records. Slot 0 holds no record.
 #[derive(Debug)]
 pub(in crate::flow_table) struct Slots {
     pub records: Records,
     pub upkeep: HugeSlice<Upkeep>,
-    /// First slot that was never used.
+    /// First slot that has never been used.
     fresh: u32,
-    /// Released slots, the last one first.
+    /// Released slots. The slot released last comes first.
     free: List,
 }
 
 impl Slots {
-    /// Maps `count` slots, slot 0 included.
+    /// Maps memory for `count` slots, slot 0 included.
     pub fn new(count: u32) -> Result<Self, MemoryError> {
         let upkeep = HugeSlice::new(records::WHAT, count as usize)?;
         Ok(Self { records: Records::new(count)?, upkeep, fresh: 1, free: List::default() })
@@ -34,7 +34,7 @@ impl Slots {
         self.upkeep.populate(records::WHAT)
     }
 
-    /// Returns the largest slot ever used, plus one.
+    /// Returns the largest slot used so far, plus one.
     #[inline]
     pub fn end(&self) -> u32 {
         self.fresh
@@ -57,7 +57,7 @@ impl Slots {
         })
     }
 
-    /// Frees a slot that is in no list.
+    /// Frees a slot, which must be in no list.
     #[inline(always)]
     pub fn release(&mut self, slot: u32) {
         self.free.push_front(&mut self.upkeep, slot);
@@ -85,7 +85,7 @@ impl Slots {
         u64::from(self.records[slot].packets) | u64::from(high) << 32
     }
 
-    /// Returns the time at which a record was made.
+    /// Returns the time of a record's creation.
     #[inline]
     pub fn created(&self, slot: u32) -> Instant {
         Instant::from_nanos(self.upkeep[slot as usize].created)

@@ -1,4 +1,4 @@
-//! Tests of the table's guarantees at its limits.
+//! Tests of the flow table's guarantees when it is full, or when hashes collide.
 
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
@@ -14,7 +14,7 @@ use super::super::record_set::UNREAD;
 use super::super::{FlowIndex, FlowTable, FlowTableConfig, FlowTableError, Full, LARGEST, RemovalReason};
 use super::model::{TICK, answer};
 
-/// Seed of the tables' hash.
+/// Seed of the flow hash.
 const SEED: u64 = 7;
 
 fn table(initial: u32, maximum: u32) -> FlowTable {
@@ -100,8 +100,8 @@ fn index_is_valid_until_its_end_record_is_read() {
     let mut table = table(1, 1);
     let index = insert(&mut table, 1, Instant::ZERO).unwrap();
     let other = insert(&mut table, 2, Instant::ZERO).unwrap();
-    // The second flow took the first one's place in the table. A packet in transit still finds its answer,
-    // and counts.
+    // The second flow has displaced the first one. A packet of the batch still finds the first flow's answer,
+    // and is counted.
     assert_ne!(index, other);
     assert_eq!((find(&table, 1), table.record(index).is_live()), (None, false));
     assert_eq!((table.key(index), table.record(index).answer), (key(1), answer(1)));
@@ -183,7 +183,7 @@ fn reserved_and_stateful_records_are_never_recycled() {
 #[test]
 fn a_flood_of_flows_with_state_displaces_itself_and_no_other_state() {
     let mut table = table(256, 256);
-    // Fewer places are left than the share of new flows.
+    // The remaining 16 records are fewer than the share of records on probation.
     for flow in 0..240 {
         let index = establish(&mut table, flow, Instant::ZERO);
         table.set_state(index, 1 + flow);
@@ -215,7 +215,7 @@ fn record_recycled_without_probation_was_idle() {
     let size = 4096;
     let mut table = table(size, size);
     let steps: Vec<Instant> = (0..size as u64).map(|step| Instant::from_nanos(step << 24)).collect();
-    // Last uses in an order that is independent of slots.
+    // Spread the times of the last packets independently of the slots.
     for flow in 0..size {
         let step = (flow.wrapping_mul(2_654_435_761) % size) as usize;
         establish(&mut table, flow, steps[step]);
@@ -228,7 +228,7 @@ fn record_recycled_without_probation_was_idle() {
         ranks.push((removed.last_used.as_nanos() >> 24) as f64 / f64::from(size));
     }
     let (mean, worst) = (ranks.iter().sum::<f64>() / 512.0, ranks.iter().copied().fold(0.0, f64::max));
-    // Exactly the oldest 512 of 4,096 would have a mean of 0.0625; a random 512 would have 0.5.
+    // Exactly the oldest 512 of 4,096 would have a mean of 0.0625, a random 512 a mean of 0.5.
     assert!(mean < 0.09 && worst < 0.4, "mean {mean}, worst {worst}");
 }
 
@@ -249,7 +249,7 @@ fn ends_that_are_not_read_are_kept_and_new_flows_refused() {
     assert!(insert(&mut table, 99_999, Instant::ZERO).is_ok());
 }
 
-/// Keys of both families that each differ from one key in a single byte.
+/// Keys of both families that differ from one key in a single byte each.
 fn alike() -> Vec<FlowKey> {
     let [source, destination] = [[1; 16], [2; 16]];
     let six = |source: [u8; 16], destination: [u8; 16], protocol, ports, port| {
@@ -288,7 +288,7 @@ fn alike() -> Vec<FlowKey> {
 fn keys_and_variants_with_equal_hashes_are_distinguished() {
     let (mut table, now) = (table(1024, 1024), Instant::ZERO);
     let keys = alike();
-    // Hash of the base record whose variant has this hash.
+    // Hash of the base record for which the given variant has the hash 42.
     let hash = FlowHash::new(SEED);
     let base = |variant| 42_u64.wrapping_sub(hash.with_variant(0, variant));
     let records: Vec<(FlowKey, u32)> =
@@ -319,7 +319,7 @@ fn colliding_records_recycle_each_other_but_not_reserved_records() {
         let made = table.insert(&key(flow), 42, 0, answer(flow), Instant::from_millis(u64::from(flow)));
         made.inspect(|&index| table.set_reserved(index, reserved))
     };
-    // Places of a group of buckets, and of the overflow.
+    // Number of places in a group of buckets and in the overflow.
     let places = 64 + 32;
     (0..places + 1).for_each(|flow| _ = colliding(flow, false).unwrap());
     (places + 1..2 * places + 1).for_each(|flow| _ = colliding(flow, true).unwrap());
@@ -375,7 +375,7 @@ fn active_flow_does_not_expire() {
 
 #[test]
 fn maintenance_step_keeps_its_budget() {
-    // A larger budget visits more records; the number of ends stays bounded.
+    // A larger budget visits more records, but the limit of ends stays.
     for (budget, most) in [(10, 10), (100_000, ENDS_AT_ONCE)] {
         let mut table = table(4096, 4096);
         (0..3000).for_each(|flow| _ = establish(&mut table, flow, Instant::ZERO));

@@ -1,4 +1,4 @@
-//! Reference model of the flow table: a map of all records that checks the table's actions.
+//! Reference model of the flow table: a map of all records, against which tests check the table's actions.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use millrace_units::{Instant, NextHopIndex, PathId};
 
 use super::super::{FlowAnswer, FlowIndex, FlowTableConfig, RemovalReason, RemovedFlow};
 
-/// Resolution of coarse times.
+/// Length of a tick, the resolution of coarse times.
 pub const TICK: Duration = Duration::from_nanos(1 << 24);
 
 /// Expected state of a record.
@@ -25,23 +25,24 @@ pub struct ModelRecord {
     pub on_probation: bool,
     /// Sequence number of the record's creation.
     pub age: u64,
-    /// Reason with which `pop_removed` must return the record next; `None` while it may live.
+    /// Reason with which `pop_removed` must return the record; `None` if it is live, or may have expired or
+    /// been displaced.
     pub ended: Option<RemovalReason>,
 }
 
 impl ModelRecord {
-    /// Whether a new flow may recycle this record.
+    /// Whether a new flow may displace this record.
     pub fn may_go(&self) -> bool {
         !self.reserved && (self.state == 0 || self.on_probation)
     }
 }
 
-/// All live records, and the ended ones that `pop_removed` has yet to return.
+/// All live records, and the ended records that `pop_removed` hasn't returned yet.
 #[derive(Debug)]
 pub struct Model {
     config: FlowTableConfig,
     pub records: HashMap<(FlowKey, u32), ModelRecord>,
-    /// Ended records, in order. A new record of the same key may be live beside one.
+    /// Ended records in the order of their ends. A new record of the same key may be live at the same time.
     pub ended: Vec<((FlowKey, u32), ModelRecord)>,
     made: u64,
 }
@@ -88,7 +89,7 @@ impl Model {
         self.ended.push((key, record));
     }
 
-    /// Checks a record's end by expiry or recycling.
+    /// Checks the end of a record that expired or was displaced.
     pub fn ended_by_itself(&mut self, removed: &RemovedFlow, now: Instant) {
         let record = &self.records[&(removed.key, removed.variant)];
         let (idle, age) = (now.since(record.last_used), now.since(record.created));
@@ -103,7 +104,8 @@ impl Model {
         self.end((removed.key, removed.variant), removed.reason);
     }
 
-    /// Checks that only a full table recycles, only permitted records, and the oldest on probation first.
+    /// Checks a displaced record: the table must be full, and the record not protected. If any record is on
+    /// probation, it must be the oldest of these.
     fn judge_recycling(&self, victim: &ModelRecord) {
         assert_eq!(self.records.len(), self.config.maximum as usize, "recycled before the maximum");
         assert!(victim.may_go(), "recycled {victim:?}");
@@ -115,7 +117,7 @@ impl Model {
     }
 }
 
-/// Returns an answer that is distinct for each number.
+/// Returns an answer that differs for each number.
 pub fn answer(number: u32) -> FlowAnswer {
     FlowAnswer {
         path: PathId(number),

@@ -1,4 +1,4 @@
-//! Property test: the table and its reference model agree after any sequence of changes.
+//! Property test: after any sequence of changes, the table agrees with its reference model.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::model::{Model, TICK, answer};
 enum Hashes {
     /// The table's own hashes.
     Own,
-    /// Hashes of one group of buckets, with few tags, so that buckets spill.
+    /// Hashes of one group of buckets with few tags, so entries are displaced.
     Few,
 }
 
@@ -27,7 +27,7 @@ enum Step {
         flow: u16,
         variant: u8,
     },
-    /// Insertion of many records at once, so that the table grows.
+    /// Inserts many records at once, so the table grows.
     InsertMany {
         flow: u16,
         count: u8,
@@ -57,7 +57,7 @@ enum Step {
     Maintain {
         budget: usize,
     },
-    /// Up to `count` calls of `pop_removed`.
+    /// Calls `pop_removed` up to `count` times.
     Read {
         count: u8,
     },
@@ -90,7 +90,7 @@ fn key(flow: u16) -> FlowKey {
     FlowKey::v6(Ipv6Addr::LOCALHOST, address, 17, ports, port)
 }
 
-/// Result of a batch search.
+/// Lookup of a batch, to be run with each kind of vector instructions.
 #[derive(Clone, Copy)]
 struct FoundBy<'a> {
     table: &'a FlowTable,
@@ -143,7 +143,8 @@ impl Pair {
         let known = self.model.records.contains_key(&(key, variant));
         let unread = self.table.unread();
         let inserted = self.table.insert(&key, hash, variant, answer(number), self.now);
-        // The last ended record is the recycled one: the model must process it before the new record.
+        // The record that ended last was displaced by this insertion. The model must process its end before
+        // it gets the new record.
         if self.table.unread() > unread {
             assert!(!known, "recycled for a record that was there");
             self.read_all();
@@ -169,7 +170,7 @@ impl Pair {
         self.table.touch(record.index, bytes, self.now);
     }
 
-    /// Compares ended records, in order, with the ones that the model has or allows.
+    /// Compares ended records in their order with the records whose end the model expects or allows.
     fn read(&mut self, most: usize) {
         for _ in 0..most {
             let Some(removed) = self.table.pop_removed() else {
@@ -266,7 +267,7 @@ impl Pair {
         let mut found = vec![None; keys.len()];
         self.table.find_batch(&keys, &hashes, &mut found);
         assert_eq!(found, base_records);
-        // A batch that ends within a block, by each kind of vectors.
+        // Look up a batch whose last block is not full, with each kind of vector instructions.
         let batch = FoundBy { table: &self.table, keys: &keys, hashes: &hashes };
         for found in with_each(|| batch) {
             assert_eq!(found, base_records);
@@ -288,7 +289,8 @@ impl Pair {
         }
     }
 
-    /// Checks that the table is empty after five quarters of the idle time and a few ticks.
+    /// Advances the time by a little more than five quarters of the idle time, and checks that the table is
+    /// then empty.
     fn finish(mut self) {
         self.find_all();
         self.read_all();
@@ -332,7 +334,8 @@ proptest! {
 
     #[test]
     fn table_with_spilled_buckets_equals_its_model(steps in prop::collection::vec(step(), 1..150)) {
-        // A group has 64 places: the model can't check records recycled for collisions.
+        // At most 60 records fit into a group of 64 places: the model doesn't know records displaced because
+        // of collisions.
         run(Pair::new(4, 60, Hashes::Few, Instant::ZERO), steps);
     }
 }

@@ -1,4 +1,5 @@
-//! Counts of memory accesses of a lookup (*Router Plugins*, section 7.2, table 2: 20 for IPv4, 24 for IPv6).
+//! Counts the memory accesses of lookups, and compares them with *Router Plugins* (section 7.2, table 2: 20
+//! for IPv4, 24 for IPv6).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -16,17 +17,17 @@ const FILTERS: u32 = 50_000;
 enum Hosts {
     /// All addresses differ.
     Many,
-    /// Every source meets every destination in some flows.
+    /// 100 sources and 100 destinations in random pairs.
     Few,
-    /// Few sources, destinations, protocols, ports and incoming ports in all combinations, so that flows
-    /// diverge at every level.
+    /// Few sources, destinations, protocols, ports and ingress ports in all combinations, so flows diverge at
+    /// every level.
     Grid,
-    /// Disjoint networks of 16 lengths, or 105 for IPv6, each source with each destination.
+    /// Disjoint networks of 16 prefix lengths, or 105 for IPv6. Each source occurs with each destination.
     Networks,
 }
 
 fn host(number: u32, six: bool) -> IpAddr {
-    // Spread over the address space, with no common prefixes.
+    // Spread the addresses over the address space, so they have no common prefixes.
     let spread = number.wrapping_mul(0x9e37_79b1);
     match six {
         false => Ipv4Addr::from_bits(spread).into(),
@@ -36,7 +37,7 @@ fn host(number: u32, six: bool) -> IpAddr {
 
 fn flow(random: &mut Random, number: u32, hosts: Hosts, six: bool) -> FlowKey {
     let mut below = |limit: u32| random.below(limit as usize) as u32;
-    // Remaining digits of the number after the previous choices.
+    // Part of the number that earlier choices left over.
     let mut left = number;
     let mut choice = |of: u32| {
         let chosen = left % of;
@@ -51,7 +52,7 @@ fn flow(random: &mut Random, number: u32, hosts: Hosts, six: bool) -> FlowKey {
     };
     let (protocol, source_port, destination_port, port) = match hosts {
         Hosts::Grid => (choice(2), choice(4), choice(4), choice(4)),
-        // Each flow has a distinct source port.
+        // Give each flow another source port.
         _ => (below(2), number % 65_536, below(65_536), below(4)),
     };
     let protocol = if protocol == 0 { 6 } else { 17 };
@@ -71,8 +72,8 @@ fn flow(random: &mut Random, number: u32, hosts: Hosts, six: bool) -> FlowKey {
     }
 }
 
-/// Returns an address with its prefix. Its first bits encode the prefix length, so that no prefix covers
-/// another.
+/// Returns an address, and the length of its network. The address's first bits encode the length, so no
+/// network contains another.
 fn network(number: u32, six: bool) -> (IpAddr, u8) {
     match six {
         false => {
@@ -98,7 +99,7 @@ fn filter_of(key: &FlowKey, length: u8) -> CompiledFilter {
     text.parse::<Filter>().unwrap().compile(|_| Some(key.port)).unwrap()
 }
 
-/// Returns the maximum and the mean of the accesses of these lookups.
+/// Returns the maximum and the mean of the accesses that looking up these keys takes.
 fn counted(table: &DagTable<u32>, keys: impl Iterator<Item = FlowKey>) -> (u32, f64) {
     let (mut most, mut sum, mut lookups) = (0, 0, 0);
     for key in keys {
@@ -127,7 +128,7 @@ fn flow_filters(hosts: Hosts, six: bool) -> u32 {
         assert_eq!(table.lookup(&Candidate::plain(*key)).map(|(_, value)| *value), Some(number));
     }
     let hits = counted(&table, keys.iter().copied());
-    // Packets that differ from a filter only in their ports, so that their lookups go deep.
+    // These packets differ from a filter only in the destination port, so their lookups go deep.
     let near = keys.iter().copied().map(|mut key| {
         key.destination_port ^= 1;
         key
@@ -153,7 +154,8 @@ fn flow_filters(hosts: Hosts, six: bool) -> u32 {
     hits.0.max(misses.0)
 }
 
-/// The paper's bound for IPv4. The networks add the probes among their lengths, as in its table.
+/// The bound is that of the paper. With networks, the search among their prefix lengths adds probes, as in
+/// the paper's table.
 #[test]
 fn fifty_thousand_ipv4_flow_filters_take_at_most_20_accesses() {
     for hosts in [Hosts::Many, Hosts::Few, Hosts::Grid, Hosts::Networks] {

@@ -1,11 +1,11 @@
-//! Tests of the memory bound: a refused filter leaves the table unchanged.
+//! Tests of the memory limit: a refused filter leaves the table unchanged.
 
 use super::*;
 use crate::CompiledFilter;
 use crate::filter::tests::compiled;
 
 proptest! {
-    /// Inserts every filter under a bound that is too small for some. Refused filters are not in the table.
+    /// Adds filters, some of them under a limit that is too small. Refused filters must not be in the table.
     #[test]
     fn refused_filter_leaves_the_table_unchanged(
         config in any_config(),
@@ -47,7 +47,7 @@ proptest! {
     }
 }
 
-/// Filters that each overlap all others.
+/// Filter that overlaps most other filters of this kind, without covering them.
 fn crossing(number: u16) -> CompiledFilter {
     let ports = format!("{}-{}", number, 30_000 + number);
     let net = format!("{}.0.0.0/{}", if number.is_multiple_of(2) { 10 } else { 11 }, 8 + number % 8);

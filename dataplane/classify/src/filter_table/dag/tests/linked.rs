@@ -1,4 +1,4 @@
-//! Tests of a DAG with entry links against a linear table.
+//! Tests of a DAG with gate links, compared with the linear oracle.
 
 use std::net::Ipv4Addr;
 
@@ -9,13 +9,13 @@ use super::*;
 use crate::filter::tests::compiled;
 use crate::prefix_match::{Accesses, NotCounted};
 
-/// Returns links from the filters of one table into another, by their ids.
+/// Returns links from the filters of one table into the DAG of another; a filter's number is its id.
 fn links(before: &DagTable<u64>, after: &DagTable<u64>) -> Links {
     Links::new(after, before.entries().map(|entry| (entry.id.0 as usize, &entry.filter)))
 }
 
 proptest! {
-    /// Adds filters to one of two gates, or both, and removes them. Rebuilds the links after each change.
+    /// Adds filters to one of two gates, or to both, and removes some. Rebuilds the links after each change.
     #[test]
     fn linked_table_matches_like_a_linear_table(
         config in any_config(),
@@ -46,7 +46,8 @@ proptest! {
 }
 
 proptest! {
-    /// Tests single links for filters of another gate, which may be narrower or wider than the DAG's filters.
+    /// A lookup from the target of a rule finds the same filter as from the root. The rules are narrower or
+    /// wider than the filters of the DAG.
     #[test]
     fn packets_of_a_filter_reach_the_node_of_its_pointer(
         addresses in prop::sample::select(PrefixMatchKind::ALL.to_vec()),

@@ -1,4 +1,4 @@
-//! Tests of the DAG against the linear table.
+//! Tests of the DAG, compared with the linear oracle.
 
 mod accesses;
 mod bound;
@@ -12,7 +12,7 @@ use crate::LinearOracle;
 use crate::filter::Filter;
 use crate::filter::tests::{any_candidate, any_filter, resolve};
 
-/// Change of both tables.
+/// Change of both the DAG and the linear oracle.
 #[derive(Clone, Debug)]
 enum Step {
     Insert(Box<Filter>, i32),
