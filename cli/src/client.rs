@@ -21,16 +21,16 @@ use remote::Remote;
 /// Maximum time that a client waits for a starting daemon.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Maximum time that a client waits for a connection to a remote router.
+/// Maximum time to connect to a remote router.
 const FAR_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Maximum time for an answer. A router answers in milliseconds, since it forwards while it carries out a
-/// request. If a worker doesn't answer, control reports that after 5 s, plus 5 s for each earlier request and
-/// each undo step.
+/// Maximum time to wait for an answer. A router normally answers in milliseconds, also while it forwards. If
+/// a worker doesn't answer, control reports that after 5 s, plus 5 s for each earlier request and each undo
+/// step.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Maximum time for an answer to slow requests: a configuration or a list may be large and the kernel slow, a
-/// plugin may wait for other compilations, or run in shadow mode first.
+/// Maximum time to wait for the answer to a slow request. A configuration or a list may be large. A plugin
+/// may wait for other compilations, or run in shadow mode first.
 const LONG_PATIENCE: Duration = Duration::from_secs(120);
 
 /// Returns the maximum time for the answer to a request.
@@ -61,8 +61,7 @@ fn in_json(method: &Method, path: &str, body: &Value) -> Result<Value, Failure> 
     Ok(keys.iter().map(|(key, value)| (key.replace('-', "_"), value.clone())).collect())
 }
 
-/// Returns the description of a problem, with keys of settings in the spelling of commands: hyphens for
-/// JSON's underscores.
+/// Returns the text of an API error (`detail`), with setting keys as in commands: hyphens for underscores.
 fn detail(problem: &Value) -> Option<String> {
     let part = |part: &Value| match (&part["text"], &part["key"]) {
         (Value::String(text), _) => Some(text.clone()),
@@ -76,10 +75,10 @@ fn detail(problem: &Value) -> Option<String> {
 /// Media type of most resources.
 const JSON: &str = "application/json";
 
-/// Interval between queries of the progress of long work.
+/// Interval between progress queries while a long request runs.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Address of a daemon.
+/// Address of a router's API.
 #[derive(Debug)]
 enum Place {
     Socket(PathBuf),
@@ -95,24 +94,25 @@ impl fmt::Display for Place {
     }
 }
 
-/// Byte stream to a daemon, of any kind of connection.
+/// Byte stream to a router, over a Unix socket or TLS.
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// Client of one daemon.
+/// Client of one router's API.
 #[derive(Debug)]
 pub struct Client {
     place: Place,
     /// Maximum time to wait for a starting daemon.
     patience: Duration,
-    /// Tag (`ETag`) that a resource must have for a change to be made.
+    /// Entity tag (`ETag`) that a resource must have; otherwise the router refuses the change. `None` for an
+    /// unconditional change.
     if_match: Option<String>,
     runtime: tokio::runtime::Runtime,
 }
 
 impl Client {
-    /// Creates a client of the daemon at a connection.
+    /// Creates a client of the router that `connection` selects.
     ///
     /// # Errors
     /// The server, token or certificate can't be used, or the system refuses resources.
@@ -134,23 +134,23 @@ impl Client {
         Ok(Self { patience: Duration::ZERO, ..Self::new(connection)? })
     }
 
-    /// Whether the router is remote (`--server`), so that its files are not on this machine.
+    /// Whether the router runs on another machine (`--server`), whose files this process can't open.
     pub fn is_elsewhere(&self) -> bool {
         matches!(self.place, Place::Elsewhere(_))
     }
 
-    /// Reads a resource.
+    /// Reads a resource, as JSON.
     ///
     /// # Errors
-    /// The resource can't be read; the text is the daemon's.
+    /// The resource can't be read. The failure has the router's own error text.
     pub fn get(&self, path: &str) -> Result<Value, Failure> {
         self.send(Method::GET, path, None)
     }
 
-    /// Returns the tag (`ETag`) of a resource, in quotation marks; `None` if it has none.
+    /// Returns the entity tag (`ETag`) of a resource, in quotation marks; `None` if the resource has none.
     ///
     /// # Errors
-    /// The resource can't be read; the text is the daemon's.
+    /// The resource can't be read. The failure has the router's own error text.
     pub fn tag(&self, path: &str) -> Result<Option<String>, Failure> {
         self.runtime.block_on(async {
             let response = self.request(Method::GET, path, None, JSON).await?;
@@ -159,18 +159,19 @@ impl Client {
         })
     }
 
-    /// Sends `body` to a resource; returns the answer, or `null` if it is empty.
+    /// Sends `body` to a resource. Returns the answer, or `null` if the answer is empty.
     ///
     /// # Errors
-    /// The daemon refuses the request; the text is the daemon's.
+    /// The router refuses the request. The failure has the router's own error text.
     pub fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
         self.runtime.block_on(self.exchange(method, path, body))
     }
 
-    /// Sends a long request; prints the number of changes made so far on standard error every second.
+    /// Sends a request that may take long. Every second, prints the number of changes made so far on standard
+    /// error.
     ///
     /// # Errors
-    /// The daemon refuses the request; the text is the daemon's.
+    /// The router refuses the request. The failure has the router's own error text.
     pub fn send_and_watch(&self, method: Method, path: &str, body: &Value) -> Result<Value, Failure> {
         self.runtime.block_on(async {
             let mut answer = std::pin::pin!(self.exchange(method, path, Some(body)));
@@ -198,11 +199,11 @@ impl Client {
             .map_err(|error| Failure::new(format!("the router's answer is not valid JSON: {error}")))
     }
 
-    /// Reads an endless resource in the media type `accept`. Calls `take` with each piece of it, until `take`
-    /// returns false.
+    /// Reads an endless resource in the media type `accept`. Calls `take` with each received chunk until
+    /// `take` returns false, the stream ends, or the user presses Ctrl-C.
     ///
     /// # Errors
-    /// The resource can't be read; the text is the daemon's.
+    /// The resource can't be read. The failure has the router's own error text.
     pub fn stream(
         &self,
         path: &str,
@@ -324,7 +325,7 @@ impl Client {
     }
 }
 
-/// Escapes a name as a segment of a path.
+/// Percent-encodes a name for use as one segment of a URL path.
 pub fn segment(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
     name.bytes()

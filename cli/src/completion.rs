@@ -16,11 +16,11 @@ use crate::arguments::{Arguments, Connection};
 use crate::client::Client;
 use crate::output::{plain, rows};
 
-/// Query for names: a resource, and the keys of the name and its description in each row.
+/// Query for names of objects: the resource, and the keys of name and description in each row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Names {
     path: &'static str,
-    /// Key of the list in each row that holds the names; empty if the row itself does.
+    /// Key of a list in each row, whose items have the names; empty if the row itself has the name.
     within: &'static str,
     name: &'static str,
     help: &'static str,
@@ -40,7 +40,7 @@ const NODES: Names = Names { within: "/nodes", ..named("/schedulers", "/name", "
 const TOKENS: Names = named("/tokens", "/name", "/role");
 const REASONS: Names = named("/drops", "/reason", "/meaning");
 
-/// Queries for names, and the arguments of commands that take such a name, separated by commas.
+/// Completed arguments: the queries for their names, and the arguments as command paths, separated by commas.
 const ARGUMENTS: [(&[Names], &str); 10] = [
     (&[PORTS, GATES, INSTANCES], "capture place"),
     (
@@ -71,10 +71,10 @@ const ARGUMENTS: [(&[Names], &str); 10] = [
     (&[TOKENS], "token revoke name"),
 ];
 
-/// Connection to the router that completions query, if it is not the default one.
+/// Connection to the router that completions query; the default one if unset.
 static ASKED: OnceLock<Connection> = OnceLock::new();
 
-/// Sets the router that is asked for names.
+/// Sets the router that completions query for names.
 pub fn ask_at(connection: Connection) {
     // Only the first call has an effect: a process uses one router.
     let _ = ASKED.set(connection);
@@ -94,10 +94,11 @@ pub fn command() -> Command {
     })
 }
 
-/// Adds completions to an argument: the last of the words, of the command that the others name.
+/// Adds completions to one argument. The last of `words` names the argument; the words before it name the
+/// command.
 fn within(command: Command, words: &[&str], names: &ArgValueCandidates) -> Command {
     match words {
-        // All at once: changing single arguments would reorder positional ones.
+        // Change all arguments at once: changing one of them moves a positional argument to another position.
         [argument] => {
             command.mut_args(|one| if one.get_id() == argument { one.add(names.clone()) } else { one })
         }
@@ -106,7 +107,7 @@ fn within(command: Command, words: &[&str], names: &ArgValueCandidates) -> Comma
     }
 }
 
-/// Returns completions of the last of these words, which follow the program's name.
+/// Returns completions of the last of `words`, which exclude the program name.
 pub fn complete(words: Vec<String>) -> Vec<CompletionCandidate> {
     let mut all: Vec<OsString> = vec!["millrace".into()];
     all.extend(words.into_iter().map(OsString::from));
@@ -171,7 +172,8 @@ mod tests {
 
     #[test]
     fn every_argument_that_is_there_is_a_name_that_is_known() {
-        /// Arguments that name an existing object of a router. The exceptions name new objects, or labs.
+        /// Argument names that denote an existing object of a router, apart from the exceptions below: new
+        /// objects and labs.
         const NOUNS: [&str; 8] = ["port", "gate", "instance", "place", "queue", "node", "plugin", "reason"];
         const OTHERS: [&str; 3] = ["run port", "scheduler add node", "lab exec node"];
         fn walk(command: &Command, path: &mut Vec<String>, missing: &mut Vec<String>) {

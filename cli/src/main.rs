@@ -46,6 +46,6 @@ fn fail(failure: &Failure, json: bool) -> ExitCode {
 /// Restores the default action of SIGPIPE, which Rust ignores from the start, so that `millrace … | head`
 /// ends quietly.
 fn restore_broken_pipe() {
-    // SAFETY: the default action of a signal calls no code of ours.
+    // SAFETY: the default action of a signal runs no code of this program.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }

@@ -1,13 +1,16 @@
 //! Behaviour of the process when the system refuses memory.
 //!
-//! By default, Rust aborts at any failed allocation. Here [`Guarded`] handles every allocation. Before the
-//! router forwards, a failed allocation ends the process with one line and the code [`CODE`]; the kernel
-//! continues to forward. A forwarding router keeps a memory reserve, and then releases it: running work
-//! finishes with it, the interface refuses requests that take memory ([`has_room`]), and forwarding, which
-//! allocates nothing, continues. Once a second the router tries to restore the reserve ([`recover`]). The
-//! router ends only if the reserve is used up, too.
+//! By default, Rust aborts at any failed allocation. Here [`Guarded`] handles every allocation.
 //!
-//! The code here neither allocates, locks nor unwinds while memory is exhausted.
+//! - Before the router forwards, a failed allocation ends the process with one line and the exit code
+//!   [`CODE`]. The kernel continues to forward.
+//! - A forwarding router holds a memory reserve, and releases it at the first failed allocation. Running work
+//!   finishes with this memory. The API refuses requests that take memory ([`has_room`]). Forwarding
+//!   allocates nothing, and continues.
+//! - Once a second the router tries to restore the reserve ([`recover`]). The router ends only if the reserve
+//!   is used up, too.
+//!
+//! While memory is exhausted, the code here neither allocates, locks nor unwinds.
 #![allow(unsafe_code)]
 
 mod group;
@@ -37,7 +40,7 @@ const LEAST: usize = 4 << 20;
 #[cfg(target_env = "gnu")]
 const LARGE: libc::c_int = 1 << 20;
 
-/// Reserve; null if it is released.
+/// Mapping that holds the reserve; null if there is none.
 static RESERVE: AtomicPtr<libc::c_void> = AtomicPtr::new(null_mut());
 /// Whether the router forwards, and so has a reserve.
 static FORWARDS: AtomicBool = AtomicBool::new(false);
@@ -46,30 +49,30 @@ static FORWARDS: AtomicBool = AtomicBool::new(false);
 #[derive(Debug)]
 pub struct Guarded;
 
-// SAFETY: all calls go to the system's allocator with the caller's arguments, and its results are returned
-// unchanged.
+// SAFETY: each method passes its arguments to `System`, and returns the result of `System` unchanged.
 unsafe impl GlobalAlloc for Guarded {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as above.
+        // SAFETY: the caller keeps the contract of `alloc`.
         or_again(layout.size(), || unsafe { System.alloc(layout) })
     }
 
     #[inline]
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: as above.
+        // SAFETY: the caller keeps the contract of `dealloc`, and `System` allocated the memory.
         unsafe { System.dealloc(memory, layout) }
     }
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as above.
+        // SAFETY: the caller keeps the contract of `alloc_zeroed`.
         or_again(layout.size(), || unsafe { System.alloc_zeroed(layout) })
     }
 
     #[inline]
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: as above; if there is no new memory, the old memory remains valid.
+        // SAFETY: the caller keeps the contract of `realloc`. If it fails, the old memory remains valid for
+        // the second attempt.
         or_again(size, || unsafe { System.realloc(memory, layout, size) })
     }
 }
@@ -86,7 +89,7 @@ fn or_again(bytes: usize, try_it: impl Fn() -> *mut u8) -> *mut u8 {
 #[inline(never)]
 fn again(bytes: usize, try_it: impl Fn() -> *mut u8) -> *mut u8 {
     give_up_reserve();
-    // Another thread may have just released the reserve, so it is tried in any case.
+    // Try again in any case: another thread may have just released the reserve.
     let memory = try_it();
     if memory.is_null() {
         end(bytes);
@@ -101,11 +104,11 @@ fn end(bytes: usize) -> ! {
         false => "bytes (see ulimit -v, the limit of the control group and vm.overcommit_memory)",
     };
     let mut line = Cursor::new([0; 256]);
-    // Formatting numbers and texts takes no memory. A failed write can't be reported.
+    // Formatting numbers and texts allocates nothing. A failed write can't be reported.
     let _ = writeln!(line, "millrace: no memory: the system refuses {bytes} {rest}");
-    // SAFETY: the bytes are initialised and live, and the position is within them.
+    // SAFETY: the buffer is initialised and alive, and the position is within it.
     unsafe { libc::write(libc::STDERR_FILENO, line.get_ref().as_ptr().cast(), line.position() as usize) };
-    // SAFETY: it ends the process without running any other code of it.
+    // SAFETY: `_exit` ends the process without running further code of it.
     unsafe { libc::_exit(CODE) }
 }
 
@@ -119,7 +122,7 @@ fn give_up_reserve() {
 
 /// Size of a frame with its metadata, in bytes.
 const FRAME: u64 = 2048 + 64 + 4;
-/// Memory of a router in bytes without packets, routes, filters and flows.
+/// Estimated memory of a router in bytes, apart from packets, routes, filters and flows.
 const ELSE: u64 = 48 << 20;
 
 /// Checks that this process's control group has room for the router's packet memory. Without room, the kernel
@@ -153,7 +156,7 @@ pub fn share() {
     for (what, value) in
         [(libc::M_ARENA_MAX, 2), (libc::M_MMAP_THRESHOLD, LARGE), (libc::M_TRIM_THRESHOLD, 2 * LARGE)]
     {
-        // SAFETY: it sets a parameter of the allocator, and touches no memory of ours.
+        // SAFETY: mallopt sets a parameter of the allocator, and accesses no memory of this process.
         unsafe { libc::mallopt(what, value) };
     }
 }
@@ -173,7 +176,7 @@ fn has_room(bytes: usize) -> bool {
         && group().is_none_or(|group| group.has(bytes))
 }
 
-/// Restores a released reserve. Returns whether there is room.
+/// Restores the reserve if it was released. Returns whether there is memory for new work ([`has_room`]).
 fn recover() -> bool {
     if RESERVE.load(Ordering::Acquire).is_null()
         && can_map(KEPT + LEAST)
@@ -198,11 +201,11 @@ fn map(bytes: usize) -> Option<*mut libc::c_void> {
 }
 
 fn unmap(memory: *mut libc::c_void, bytes: usize) {
-    // SAFETY: `map` made it, of this length, and no reference to it exists.
+    // SAFETY: `map` created this mapping with this length, and no reference to it exists.
     unsafe { libc::munmap(memory, bytes) };
 }
 
-/// Hook that runs before Rust's start code, since that code also panics if memory is lacking.
+/// Sets the panic hook before Rust's start code runs, since that code also panics if memory is lacking.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static FIRST: extern "C" fn() = {
@@ -217,13 +220,14 @@ static FIRST: extern "C" fn() = {
     first
 };
 
-/// Whether lack of memory has caused a panic, for example because a thread can't be started. Before the
-/// router forwards, or if the thread can't unwind, the process ends. Otherwise only the panicking work fails.
+/// Returns whether lack of memory caused a panic, for example because a thread can't be started. If so,
+/// releases the reserve, and only the panicking work fails. Ends the process if the router doesn't forward
+/// yet, or if the thread can't unwind.
 fn is_lack(panic: &PanicHookInfo<'_>) -> bool {
     if can_map(LEAST) {
         return false;
     }
-    // A thread without a stack for signals can't unwind.
+    // Rust failed to allocate the thread's signal stack; such a thread can't unwind.
     let is_thread = panic.location().is_some_and(|place| place.file().contains("stack_overflow"));
     if is_thread || !FORWARDS.load(Ordering::Relaxed) {
         end(LEAST);

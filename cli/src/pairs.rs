@@ -4,8 +4,8 @@ use serde_json::{Map, Value};
 
 use crate::output::Failure;
 
-/// Parses `KEY=VALUE` arguments into an object. A value that is valid JSON becomes that JSON, any other value
-/// a string.
+/// Parses `KEY=VALUE` arguments into an object. A value that is valid JSON becomes that JSON; any other value
+/// becomes a string.
 pub fn pairs(arguments: &[String]) -> Result<Map<String, Value>, Failure> {
     let mut object = Map::new();
     for argument in arguments {

@@ -36,7 +36,7 @@ pub fn one_line(error: &Error) -> String {
     line
 }
 
-/// Describes what is wrong, in clap's words.
+/// Describes the mistake in clap's words.
 fn what(error: &Error) -> String {
     let [argument, value, prior, command] = [
         ContextKind::InvalidArg,
@@ -110,7 +110,7 @@ mod tests {
             let line = one_line(&error);
             assert!(line.contains(expected), "{words:?}: {line}");
             assert!(!line.contains('\n') && !line.contains("Usage"), "{words:?}: {line}");
-            // clap's own text says the same first.
+            // clap's own text begins with the same words.
             let first = error.to_string();
             let first = first.lines().next().unwrap_or_default();
             let first = first.trim_start_matches("error: ");

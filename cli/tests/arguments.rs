@@ -61,7 +61,7 @@ fn fingerprint_option_overrides_certificates_of_the_environment() {
         (code(&output), error(&output))
     };
     let (certificates, print) = (("MILLRACE_CA", "/nowhere/ca.pem"), "ab".repeat(32));
-    // No server listens there: the command gets as far as connecting.
+    // No server listens at the address, so the test ends with a failed connection.
     let (_, said) = ask(&[certificates], &["--fingerprint", &print]);
     assert!(said.contains("127.0.0.1:1") && !said.contains("ca.pem"), "{said}");
     let (_, said) = ask(&[("MILLRACE_FINGERPRINT", &print)], &["--ca", "/nowhere/ca.pem"]);
@@ -379,7 +379,7 @@ fn doctor_looks_at_the_machine() {
 fn an_occupied_socket_changes_nothing_and_names_the_holder() {
     let path = std::env::temp_dir().join(format!("millrace-cli-{}.sock", std::process::id()));
     let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
-    // Without a device, no permission is needed.
+    // A memory port has no device, so no permission is needed.
     let config = TestFile::new("memory.toml", "[[port]]\nname = \"m\"\nkind = \"memory\"\n");
     let output = millrace(&["--socket", path.to_str().unwrap(), "run", "--config", config.path()]);
     assert_eq!(code(&output), 1);
@@ -398,14 +398,14 @@ fn a_start_that_fails_leaves_no_socket() {
     let path = std::env::temp_dir().join(format!("millrace-cli-failed-{}.sock", std::process::id()));
     let output = millrace(&["--socket", path.to_str().unwrap(), "run", "--port", "no-such-dev"]);
     assert_eq!(code(&output), 1, "{}", error(&output));
-    // Without root it fails for another reason, and as cleanly.
+    // Without root, the start fails for another reason, but it must leave no socket either.
     let why = error(&output);
     assert!(why.contains("no-such-dev") || why.contains("CAP_NET_ADMIN"), "{why}");
     assert!(!path.exists());
 }
 
-/// Returns results of `bench --json` of an earlier version, with two promises. The first is kept; the second
-/// is kept if `holds`.
+/// Returns results of `bench --json` from an earlier version, with two promises. The first promise is kept;
+/// the second is kept if `holds`.
 fn results(ours: f64, holds: bool) -> String {
     format!(
         r#"{{"results": [

@@ -1,4 +1,4 @@
-//! Remote router: its address, the check of its certificate, and the API token.
+//! Remote router: its address, the verification of its certificate, and the API token.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use tokio_rustls::client::TlsStream;
 use crate::arguments::Connection;
 use crate::output::Failure;
 
-/// Usual files of trusted certificates.
+/// Files in which Linux distributions keep the trusted CA certificates.
 const TRUSTED: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
-/// Default port.
+/// Default port of `--server` URLs.
 const PORT: u16 = 8443;
 
-/// Remote router.
+/// Address of a remote router, with TLS configuration and API token.
 #[derive(Debug)]
 pub struct Remote {
     host: String,
@@ -36,7 +36,7 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Creates the remote router at `url`.
+    /// Parses the address `url`, and reads the API token and certificates of `connection`.
     ///
     /// # Errors
     /// The address, the token or the certificates can't be used.
@@ -53,12 +53,12 @@ impl Remote {
         Ok(Self { host, port: uri.port_u16().unwrap_or(PORT), name, config, token })
     }
 
-    /// Returns the `Authorization` header.
+    /// Returns the value of the HTTP `Authorization` header.
     pub fn authorization(&self) -> String {
         format!("Bearer {}", self.token)
     }
 
-    /// Returns the address as messages show it.
+    /// Returns the router's URL for messages.
     pub fn place(&self) -> String {
         format!("https://{}:{}", self.host, self.port)
     }
@@ -69,7 +69,7 @@ impl Remote {
     /// The router can't be reached, or its certificate is not accepted.
     pub async fn connect(&self) -> std::io::Result<TlsStream<TcpStream>> {
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
-        // Each request is written as a whole.
+        // TCP_NODELAY: each request is one write, so waiting for more data only adds delay.
         let _ = stream.set_nodelay(true);
         let connected = TlsConnector::from(self.config.clone()).connect(self.name.clone(), stream).await;
         connected.map_err(explained)
@@ -101,7 +101,7 @@ fn explained(error: std::io::Error) -> std::io::Error {
     std::io::Error::new(error.kind(), words)
 }
 
-/// Returns the token, without surrounding blanks in its file.
+/// Returns the API token, trimmed of white space.
 fn token(connection: &Connection) -> Result<String, Failure> {
     let (place, text) = match &connection.token_file {
         Some(path) => (path.display().to_string(), read(path, "the token")?),
@@ -143,7 +143,7 @@ fn config(connection: &Connection) -> Result<ClientConfig, Failure> {
     Ok(config)
 }
 
-/// Returns the trusted root certificates.
+/// Returns the trusted CA certificates: from the file of `--ca`, or from the system.
 fn trusted(said: Option<&Path>) -> Result<RootCertStore, Failure> {
     let usual = || {
         let told = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
@@ -161,7 +161,7 @@ fn trusted(said: Option<&Path>) -> Result<RootCertStore, Failure> {
     for certificate in CertificateDer::pem_file_iter(&path).map_err(|error| failed(error.to_string()))? {
         let certificate = certificate.map_err(|error| failed(error.to_string()))?;
         match roots.add(certificate) {
-            // A long list may hold old certificates that can't be parsed.
+            // The system's list may contain old certificates that rustls can't parse.
             Err(error) if said.is_some() => return Err(failed(error.to_string())),
             _ => {}
         }

@@ -20,7 +20,7 @@ use device::DeviceView;
 pub use system::missing_permissions;
 use system::{Check, SystemView};
 
-/// Findings of `doctor`.
+/// Output of `doctor`: findings about the machine and about each device.
 #[derive(Debug, Serialize)]
 struct Report {
     system: SystemView,
@@ -44,7 +44,8 @@ pub fn doctor(doctor: &Doctor, connection: &Connection, json: bool) -> Result<()
     Ok(())
 }
 
-/// Returns how the running router uses the kernel's forwarding switches, according to its settings.
+/// Returns whether the running router follows or ignores the kernel's forwarding sysctls, by its setting
+/// `forwarding`.
 fn switch_use(settings: Option<&Value>) -> SwitchUse {
     match settings.and_then(|settings| settings["forwarding"].as_str()) {
         Some("on") => SwitchUse::Ignored,
@@ -91,7 +92,7 @@ fn look_at(state: &HostState, link: &HostLink, system: &SystemView, switches: Sw
     let probe = DeviceReport::of(&link.name).map_err(|error| error.to_string());
     let mut view = DeviceView::new(link, probe.as_ref().map_err(String::as_str), system.has_af_xdp());
     view.policy = match policy::inspect(&[link.ifindex], &Ours { programs: own_program_ids(), switches }) {
-        // Switches have their own list, with the commands that turn them on.
+        // The forwarding sysctls have their own list below, with the commands that enable them.
         Ok(findings) => {
             let others = findings.iter().filter(|finding| finding.kind != PolicyKind::Forwarding);
             others.map(ToString::to_string).collect()

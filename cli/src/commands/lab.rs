@@ -100,7 +100,8 @@ fn exec(word: &str, node: &str, command: &[String]) -> Result<ExitCode, Failure>
     Ok(ExitCode::from(exit_code(status)))
 }
 
-/// Returns the command's exit code; if a signal ended it, 128 plus the number of the signal, as in shells.
+/// Returns the exit code of a command. If a signal ended the command, returns 128 plus the signal number, as
+/// shells do.
 pub(super) fn exit_code(status: ExitStatus) -> u8 {
     use std::os::unix::process::ExitStatusExt;
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));

@@ -33,12 +33,13 @@ pub fn run(arguments: &Run, socket: &Path, json: bool) -> Result<(), Failure> {
         memory::share();
         huge_pages::prefer();
     }
-    // This comes first: no file opened here may get the descriptor number meant for the caller's.
+    // Take over the caller's descriptor first: a file opened earlier could get the same number if the caller
+    // passed a closed one.
     let ready = arguments.ready_fd.map(Ready::new).transpose()?;
     let Boot { config, source } = boot(arguments, socket)?;
     let state = own_state(arguments.state.as_deref(), &config, socket);
     let overrides = Overrides { state, ..overrides(arguments) };
-    // Threads for files and packets may not start programs; the launcher does it for them.
+    // The launcher process starts programs for the confined threads, which may not start programs themselves.
     millrace_compiler::begin_launcher().map_err(Failure::new)?;
     let runtime = files::runtime(|| Privileges::Files.leave_to_thread())?;
     if arguments.dry_run {
@@ -62,12 +63,12 @@ pub fn run(arguments: &Run, socket: &Path, json: bool) -> Result<(), Failure> {
     runtime.block_on(daemon(config, options, socket, ready))
 }
 
-/// Exit code if the watchdog ended the router because a call of an instance did not return.
+/// Exit code if the watchdog ends the router because a plugin call did not return.
 const HUNG: i32 = 3;
 
-/// Ends the process without any further code, since exit handlers may hang, too.
+/// Ends the process at once. Skips exit handlers, since they may hang, too.
 fn end_at_once() {
-    // SAFETY: it ends the process without running any other code of it.
+    // SAFETY: `_exit` ends the process without running further code of it.
     unsafe { libc::_exit(HUNG) }
 }
 
@@ -103,7 +104,8 @@ async fn daemon(
     ready: Option<Ready>,
 ) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
-    // This comes before any change of a device: with an occupied socket, nothing may change.
+    // Bind the socket before any device is changed: if another router owns it, this start must change
+    // nothing.
     let local = Listener::bind(socket).map_err(Failure::new)?;
     let _state = take_state(&config, &options.overrides, socket)?;
     let entrances = entrances(local, &config, &options.overrides)?;
@@ -122,7 +124,7 @@ async fn daemon(
             return Err(Failure::new(error));
         }
     };
-    // Start a file thread.
+    // Start a first file thread now, while memory is available.
     tokio::task::spawn_blocking(|| ()).await.map_err(Failure::new)?;
     router.guard_memory(memory::keep_back());
     let (stop, stopped) = oneshot::channel::<()>();
@@ -159,8 +161,7 @@ fn take_state(config: &Config, overrides: &Overrides, socket: &Path) -> Result<O
     StateLock::take(&directory, socket).map_err(Failure::new)
 }
 
-/// Opens the listeners for clients: the Unix socket, and the addresses in the configuration and on the
-/// command line.
+/// Opens the API listeners: the Unix socket, and the TLS addresses of configuration and command line.
 fn entrances(local: Listener, config: &Config, overrides: &Overrides) -> Result<Entrances, Failure> {
     let mut config = config.clone();
     overrides.put_into(&mut config);

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::arguments::Watch;
 use crate::output::{Failure, plain, print, rows, table, write};
 
-/// Counters whose rates are shown: counter, factor by which its growth is multiplied, and column of the rate.
+/// Counters with a rate column: counter, factor for its growth per second, and column of the rate.
 const RATES: [(&str, f64, &str); 6] = [
     ("packets", 1.0, "packets/s=matched_rate"),
     ("drops", 1.0, "drops/s=dropped_rate"),
@@ -18,8 +18,8 @@ const RATES: [(&str, f64, &str); 6] = [
     ("lost_packets", 1.0, "lost/s=lost_rate"),
 ];
 
-/// Prints the list that `look` returns. With `--watch`, prints it again after each interval, with rates;
-/// `key` identifies a row.
+/// Prints the list that `look` returns. With `--watch`, prints the list again after each interval, with
+/// rates. The field `key` identifies a row between two lists.
 pub fn list(
     watch: &Watch,
     look: impl Fn() -> Result<Value, Failure>,
@@ -31,7 +31,7 @@ pub fn list(
         print(&first, columns, json);
         return Ok(());
     };
-    // Only rates of counters that some row of this list has.
+    // Show a rate column only if some row has the counter.
     let counts = |counter: &str| rows(&first).iter().any(|row| !row[counter].is_null());
     let rates = RATES.iter().filter(|(counter, ..)| counts(counter)).map(|(.., column)| *column);
     let columns = std::iter::once(columns).chain(rates).collect::<Vec<_>>().join(" | ");
@@ -64,8 +64,7 @@ impl Before {
         Self { at: Instant::now(), rows }
     }
 
-    /// Adds the growth of a row's counters per second. It is measured from zero for a new row, and for
-    /// counters that were reset.
+    /// Adds the rates of a row's counters. For a new row, or after a counter reset, growth counts from zero.
     fn add_rates(&self, row: &mut Value, key: &str, now: Instant) {
         let seconds = now.duration_since(self.at).as_secs_f64().max(1e-3);
         let old = self.rows.get(&plain(&row[key]));
@@ -99,7 +98,7 @@ mod tests {
         let shown = rates(&row(100), row(150), Duration::from_secs(2));
         assert_eq!((&shown["sent_rate"], &shown["sent_bits"]), (&json!(25.0), &json!(20_000.0)));
         assert_eq!(shown["sent_packets"], 150);
-        // Counters reset in between, and a new row.
+        // The counters were reset between two queries; then the row is new.
         assert_eq!(rates(&row(100), row(10), Duration::from_secs(1))["sent_rate"], json!(10.0));
         assert_eq!(rates(&json!([]), row(10), Duration::from_secs(1))["sent_rate"], json!(10.0));
         // A missing counter has no rate.

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Control group, of version 1 or 2.
+/// Control group of this process, of cgroup version 1 or 2.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     directory: PathBuf,
@@ -26,8 +26,8 @@ pub fn group() -> Option<&'static Group> {
 }
 
 impl Group {
-    /// Finds the group in the text of `/proc/PID/cgroup`. Its folder is that path below `mounted`, or
-    /// `mounted` itself, as in a container.
+    /// Finds the group in the text of `/proc/PID/cgroup`. The group's directory is the path there, below
+    /// `mounted`. In a container it may be `mounted` itself.
     fn of(said: &str, mounted: &Path) -> Option<Self> {
         let lines = said.lines().filter_map(|line| {
             let mut parts = line.splitn(3, ':').skip(1);
@@ -49,7 +49,8 @@ impl Group {
         })
     }
 
-    /// Returns the number of free bytes in the group; nearly `u64::MAX` if the group has no limit.
+    /// Returns the number of bytes that the process may still use in the group. Nearly `u64::MAX` without a
+    /// limit.
     pub fn left(&self) -> u64 {
         let used = number(&self.directory.join(self.used)).unwrap_or(0);
         let about = fs::read_to_string(self.directory.join("memory.stat")).unwrap_or_default();
@@ -62,7 +63,8 @@ impl Group {
         self.left() >= bytes as u64
     }
 
-    /// Returns the limit in bytes. Without a limit, version 1 has a huge number, version 2 a word.
+    /// Returns the limit in bytes; `u64::MAX` if the file holds a word (version 2 without a limit). Version 1
+    /// has a huge number then.
     pub fn limit(&self) -> u64 {
         number(&self.directory.join(self.limit)).unwrap_or(u64::MAX)
     }

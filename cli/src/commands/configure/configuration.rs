@@ -19,8 +19,8 @@ use crate::output::{Failure, done, plain, print, rows, show};
 const COLUMNS: &str = "revision=number | time=shown | who=who/name | state=shown_state | changes \
     | from=origin | comment";
 
-/// Returns a file's name as the router records it: its absolute path, with this machine's name in front for a
-/// remote router.
+/// Returns the origin that the router records for a file: its absolute path. For a remote router, this
+/// machine's host name precedes the path.
 fn origin(client: &Client, file: &Path) -> String {
     if file.as_os_str() == "-" {
         return "standard input".to_owned();
@@ -35,7 +35,7 @@ fn origin(client: &Client, file: &Path) -> String {
     }
 }
 
-/// Applies a configuration file.
+/// Sends a configuration file to the router, which applies it, and prints the result.
 pub fn apply(client: &Client, apply: &Apply, json: bool) -> Result<(), Failure> {
     let mut body = json!(apply.revision);
     body["text"] = read(&apply.file)?.into();
@@ -52,7 +52,7 @@ fn warn_of_missing(client: &Client) {
     missing(&status).iter().for_each(|line| eprintln!("warning: {line}"));
 }
 
-/// Prints the result of an application.
+/// Prints the router's answer to `apply` or `rollback`.
 fn applied(value: &Value, json: bool) {
     let changes = rows(&value["changes"]);
     let lines: String = changes.iter().map(|change| format!("  {}\n", plain(change))).collect();
@@ -138,7 +138,7 @@ pub fn diff(client: &Client, diff: &Diff, json: bool) -> Result<ExitCode, Failur
     Ok(if same { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Confirms the revision that awaits confirmation.
+/// Confirms the revision that awaits confirmation, so that the router keeps it.
 pub fn confirm(client: &Client, confirm: &Confirm, json: bool) -> Result<(), Failure> {
     let body = confirm.number.map(|number| json!({"revision": number}));
     let value = client.send(Method::POST, "/configuration/confirm", body.as_ref())?;
@@ -179,12 +179,12 @@ pub fn history(client: &Client, history: &History, json: bool) -> Result<(), Fai
     Ok(())
 }
 
-/// Returns the text of a configuration, unfiltered: a file may hold any character.
+/// Returns the text of a configuration, with control characters kept: a file may contain any character.
 fn text_of(value: &Value) -> String {
     value["text"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Rolls back to a revision.
+/// Rolls back to an earlier revision, or reverts the unconfirmed one.
 pub fn rollback(client: &Client, rollback: &Rollback, json: bool) -> Result<(), Failure> {
     let mut body = json!(rollback.revision);
     body["revision"] = json!(rollback.number);
@@ -213,8 +213,8 @@ pub fn save(client: &Client, save: &Save, json: bool) -> Result<(), Failure> {
     let origin = origin(client, &file);
     let value = written(json!({"text": before, "origin": origin, "force": save.force}))?;
     let text = value["text"].as_str().unwrap_or_default();
-    // A text that can't be written must not become a revision. If the router refuses the revision, because
-    // its configuration has changed meanwhile, the file stays as it is.
+    // First the temporary file, then the revision, then the rename. Without a temporary file there is no
+    // revision; if the router refuses the revision, the file stays as it is.
     let failed = |error| Failure::new(format!("can't write {name}: {error}"));
     let beside = (text != before).then(|| Beside::write(&file, text)).transpose().map_err(failed)?;
     let kept = json!({"text": text, "origin": origin, "comment": save.comment});
@@ -250,17 +250,17 @@ fn known_file(client: &Client) -> Result<PathBuf, Failure> {
     }
 }
 
-/// New text in a file beside the file to replace. Dropping it removes this file, unless it has replaced the
-/// other.
+/// Temporary file with the new text, beside the file to replace. Dropping this removes the temporary file,
+/// unless [`Beside::replace`] has renamed it.
 struct Beside {
     file: PathBuf,
     new: Option<PathBuf>,
 }
 
 impl Beside {
-    /// Writes the text to disk, with the mode and owner of the file to replace.
+    /// Writes and syncs the temporary file, with the mode and owner of the file to replace.
     fn write(file: &Path, text: &str) -> io::Result<Self> {
-        // For a symbolic link, its target is replaced.
+        // If `file` is a symbolic link, replace its target.
         let file = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
         let new = file.with_added_extension("new");
         let known = fs::metadata(&file).ok();

@@ -1,4 +1,4 @@
-//! Commands for whole configurations: of this machine, of a file, of the running router.
+//! Commands for whole configurations: `init`, `check`, `apply`, `diff`, `save` and the revisions.
 
 pub(super) mod check;
 pub(super) mod configuration;

@@ -19,7 +19,8 @@ pub(super) fn possible() -> Finding {
     }
 }
 
-/// Checks that a file thread can't write the kernel's settings, which root may write without any capability.
+/// Checks that a file thread can't write kernel settings (`/proc`, `/sys`). Root may write them even without
+/// capabilities.
 pub(super) fn from_settings() -> Finding {
     // Opening the file changes nothing.
     let opened = || std::fs::OpenOptions::new().write(true).open("/proc/self/comm").is_ok();
@@ -39,13 +40,13 @@ fn of_settings(writes: Result<bool, String>) -> Finding {
     }
 }
 
-/// Returns the remaining rights of a confined thread.
+/// Confines a test thread, and returns its remaining rights.
 fn tried() -> Result<Confinement, String> {
     let (tell, told) = channel();
     let (end, ended) = channel::<()>();
     let thread = std::thread::spawn(move || {
         let confined = confine_thread(Calls::SERVING).map(|()| nix::unistd::gettid());
-        // The thread waits until another thread, which can still read files, has inspected it.
+        // The confined thread can't read files. It waits here while the calling thread inspects it.
         let _ = tell.send(confined.map_err(|error| error.to_string()));
         let _ = ended.recv();
     });

@@ -12,16 +12,16 @@ pub fn missing_permissions() -> Option<String> {
     permissions(effective_capabilities(&read("/proc/self/status"))).err()
 }
 
-/// Result of one check.
+/// Result of one check of the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
     pub topic: &'static str,
-    /// Whether nothing is deficient, and nothing can be improved.
+    /// Whether nothing is missing and nothing can be improved.
     pub fine: bool,
     pub text: String,
 }
 
-/// Text of a check; the error is a deficiency.
+/// Result text of a check; `Err` for a deficiency.
 pub type Finding = Result<String, String>;
 
 impl Check {
@@ -30,21 +30,21 @@ impl Check {
     }
 }
 
-/// Results for the machine.
+/// Findings of `doctor` about the machine.
 #[derive(Debug, Serialize)]
 pub struct SystemView {
     pub checks: Vec<Check>,
 }
 
 /// Capabilities that `run` needs, with their numbers (include/uapi/linux/capability.h). They are for devices
-/// and routes, for packet sockets, and for its own network namespace, the BPF file system and BPF programs.
+/// and routes; for packet sockets; and for a network namespace, the BPF file system and BPF programs.
 const NEEDED: &[(&str, u32)] = &[("CAP_NET_ADMIN", 12), ("CAP_NET_RAW", 13), ("CAP_SYS_ADMIN", 21)];
 const CAP_IPC_LOCK: u32 = 14;
 /// Locked memory of a router with default settings, in bytes: packet memory and rings.
 const LOCKED_BYTES: u64 = 80 << 20;
 
 impl SystemView {
-    /// Checks this machine.
+    /// Runs all checks of this machine.
     pub fn look() -> Self {
         let capabilities = effective_capabilities(&read("/proc/self/status"));
         let limit = getrlimit(Resource::RLIMIT_MEMLOCK).map_or(0, |(soft, _)| soft);
@@ -109,7 +109,7 @@ fn permissions(capabilities: u64) -> Finding {
 }
 
 fn af_xdp() -> Finding {
-    // SAFETY: socket() touches no memory of ours.
+    // SAFETY: socket() accesses no memory of this process.
     let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
     if fd >= 0 {
         // SAFETY: the descriptor was just opened, and no other code uses it.

@@ -41,7 +41,7 @@ fn ask(client: &Client, filter: Option<&str>, order: FlowOrder, limit: usize) ->
     client.get(&flows_path(filter, &format!("order={}&limit={limit}", word(order))))
 }
 
-/// Returns the path of the flows that a filter matches, with further arguments.
+/// Returns the API path of the flows that a filter matches; `more` holds further query arguments.
 pub fn flows_path(filter: Option<&str>, more: &str) -> String {
     let filter = filter.map_or_else(String::new, |filter| format!("filter={}&", segment(filter)));
     format!("/flows?{filter}{more}").trim_end_matches(['&', '?']).to_owned()

@@ -25,7 +25,7 @@ pub fn read(file: &Path) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// Entries from the lines of a file, without comments and empty lines.
+/// Entries of a list file, one per line, without comments and empty lines.
 #[derive(Debug, Default)]
 pub struct Lines {
     /// Name of the file in messages.
@@ -37,11 +37,11 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Reads a file, or standard input for `-`. `entry` converts a line to a request body; its error is the
-    /// problem of the line.
+    /// Reads a list file, or standard input for `-`. `entry` converts a line to a request body, or returns
+    /// the problem of the line.
     ///
     /// # Errors
-    /// The file can't be read, or has wrong lines, each of which is named on standard error.
+    /// The file can't be read, or some lines are invalid. Invalid lines are reported on standard error.
     pub fn read(
         file: &Path,
         entry: impl Fn(&str) -> Result<Value, String>,
@@ -74,10 +74,10 @@ impl Lines {
         if wrong.is_empty() { Ok(self) } else { Err((self, wrong)) }
     }
 
-    /// Sends the entries in one request, and prints progress on standard error if it takes long.
+    /// Sends all entries in one request. Prints progress on standard error if the request takes long.
     ///
     /// # Errors
-    /// The request failed and nothing was changed; wrong lines are named on standard error.
+    /// The request failed and nothing was changed. Invalid lines are reported on standard error.
     pub fn send(self, client: &Client, method: Method, path: &str, json: bool) -> Result<Value, Failure> {
         if self.entries.is_empty() {
             return Err(Failure::new(format!("{}: the file has only comments and empty lines", self.name)));
@@ -97,7 +97,7 @@ impl Lines {
         })
     }
 
-    /// Reports wrong lines. `wrong` holds the first of them, `count` is the number of all.
+    /// Reports invalid lines. `wrong` holds the first of them; `count` is the number of all invalid lines.
     fn refused(&self, wrong: &[(usize, String)], count: usize, json: bool) -> Failure {
         if json {
             let error = |(line, problem): &(usize, String)| json!({"line": line, "detail": problem});
@@ -118,7 +118,7 @@ impl Lines {
     }
 }
 
-/// Maximum number of lines in a report for people.
+/// Maximum number of invalid lines reported as text.
 const SHOWN: usize = 20;
 
 #[cfg(test)]

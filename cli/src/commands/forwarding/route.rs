@@ -98,7 +98,8 @@ fn body_of(command: &str, words: &[String]) -> Result<Value, Failure> {
     parsed.map_err(|problem| Failure::usage(format!("route {command}: {problem}")))
 }
 
-/// Parses a route from the words of ip-route(8), `route add` or `route list --lines` into a request body.
+/// Parses a route into a request body. Accepts the syntax of ip-route(8), `route add` and `route list
+/// --lines`.
 fn body<'a>(words: impl Iterator<Item = &'a str>) -> Result<Value, String> {
     let mut words = words.map(|word| word.trim_end_matches(','));
     let (mut prefix, mut kind) = (None, "forward");
@@ -115,7 +116,7 @@ fn body<'a>(words: impl Iterator<Item = &'a str>) -> Result<Value, String> {
             "weight" => {
                 return Err("next hops of a route have equal weights: omit the weight".to_owned());
             }
-            // Attributes that only the kernel's routes have.
+            // Attributes that only kernel routes have: skipped with their values.
             "proto" | "protocol" | "scope" | "pref" | "src" => drop(next()?),
             "nexthop" | "unicast" | "forward" => {}
             "blackhole" | "unreachable" | "prohibit" => kind = word,
@@ -133,8 +134,8 @@ fn body<'a>(words: impl Iterator<Item = &'a str>) -> Result<Value, String> {
     Ok(json!({"to": written(prefix, &via), "via": via, "port": port, "kind": kind}))
 }
 
-/// Returns the port that all next hops share. `None` without ports, or for different ports of next hops that
-/// all have an address.
+/// Returns the port that all next hops share. Returns `None` if no port is given, or if the ports differ and
+/// each next hop has an address.
 fn shared<'a>(ports: &[&'a str], addresses: usize) -> Result<Option<&'a str>, String> {
     match ports {
         [] => Ok(None),
@@ -150,7 +151,8 @@ fn is_readable(route: &Value) -> bool {
     matches!(route["kind"].as_str(), None | Some("forward" | "blackhole" | "unreachable" | "prohibit"))
 }
 
-/// Completes a prefix for the request: adds the full length to a host address, and expands `default`.
+/// Completes a prefix for the request: adds `/32` or `/128` to an address without length, and expands
+/// `default`.
 fn written(prefix: &str, via: &[&str]) -> String {
     let is_v6 = via.first().is_some_and(|via| via.contains(':'));
     match (prefix, prefix.parse::<IpAddr>()) {

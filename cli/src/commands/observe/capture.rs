@@ -31,7 +31,8 @@ pub fn capture(client: &Client, capture: &Capture) -> Result<(), Failure> {
     write_packets(client, &query, &capture.write)
 }
 
-/// Returns kind and name of a place: by the prefix before the colon, or else by looking up the name.
+/// Returns kind and name of a capture place. The kind is the prefix before the colon. Without a prefix, the
+/// router is queried for the name.
 fn place(client: &Client, place: &str) -> Result<(&'static str, String), Failure> {
     const KINDS: [(&str, &str); 3] = [("port", "/ports"), ("gate", "/gates"), ("instance", "/instances")];
     if let Some((kind, name)) = place.split_once(':')
@@ -49,7 +50,7 @@ fn place(client: &Client, place: &str) -> Result<(&'static str, String), Failure
         }
     }
     match found.as_slice() {
-        // An unknown name is treated as a port, whose resource reports the error.
+        // Unknown names are treated as ports: the port resource then reports the error.
         [] => Ok(("port", place.to_owned())),
         [kind] => Ok((*kind, place.to_owned())),
         several => {

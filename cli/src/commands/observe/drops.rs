@@ -8,7 +8,8 @@ use crate::commands::observe::capture::write_packets;
 use crate::commands::observe::messages::{Message, print_messages};
 use crate::output::{Failure, plain, rows};
 
-/// Prints counts with the last packets of each reason; with options, follows new drops or writes a file.
+/// Prints drop counters with the last packets of each reason. `--follow` prints new drops, `--write` writes a
+/// pcapng file.
 pub fn drops(client: &Client, asked: &Drops, json: bool) -> Result<(), Failure> {
     let reason = asked.reason.as_deref().map(|reason| format!("reason={}", segment(reason)));
     if let Some(file) = &asked.write {

@@ -5,8 +5,8 @@ use serde_json::Value;
 use crate::client::Client;
 use crate::output::{Failure, write};
 
-/// Prints the text of each message of a stream, until `text` returns none or says that it was the last one, or
-/// the reader has closed the output.
+/// Converts each message of a stream with `text`, and prints the result. Ends when `text` returns `None`,
+/// when its boolean is false, or when the reader has closed standard output.
 ///
 /// # Errors
 /// The resource can't be read; the text is the daemon's.
@@ -34,16 +34,16 @@ struct Messages {
     event: String,
 }
 
-/// Message of a stream.
+/// Message of a server-sent event stream.
 pub struct Message {
-    /// Event type.
+    /// Event type of the message.
     pub event: String,
-    /// Data of the message.
+    /// Data of the message, parsed as JSON.
     pub data: Value,
 }
 
 impl Messages {
-    /// Adds bytes, and returns the messages that they complete.
+    /// Adds received bytes, and returns the messages that are now complete.
     fn add(&mut self, bytes: &[u8]) -> Vec<Message> {
         self.rest.extend_from_slice(bytes);
         let mut whole = Vec::new();

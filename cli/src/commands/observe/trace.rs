@@ -30,7 +30,7 @@ pub fn trace(client: &Client, asked: &Trace, json: bool) -> Result<(), Failure> 
     })
 }
 
-/// Prints the number of packets on standard error.
+/// Prints the number of traced packets on standard error.
 fn say_end(end: &Value) {
     let [packets, lost] = ["packets", "lost"].map(|key| end[key].as_u64().unwrap_or_default());
     match lost {

@@ -65,7 +65,6 @@ pub fn plugin(
     Ok(())
 }
 
-/// Builds a plugin.
 fn build(dir: &Path, format: millrace_kit::Format, json: bool) -> Result<(), Failure> {
     let mut tell = |progress: Progress<'_>| match progress {
         Progress::Step(line) => eprintln!("{line}"),
@@ -82,7 +81,6 @@ fn build(dir: &Path, format: millrace_kit::Format, json: bool) -> Result<(), Fai
     Ok(())
 }
 
-/// Generates a key pair.
 fn keygen(out: &Path, json: bool) -> Result<(), Failure> {
     let made = millrace_repository::generate(out).map_err(Failure::new)?;
     let (secret, public, key) = (made.secret.display(), made.public.display(), &made.key);
@@ -95,7 +93,6 @@ fn keygen(out: &Path, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Signs a plugin.
 fn sign(file: &Path, key: &Path, json: bool) -> Result<(), Failure> {
     let signed = millrace_repository::sign_file(file, key).map_err(Failure::new)?;
     let (beside, id) = (signed.signature.display(), signed.key.id());
@@ -106,7 +103,8 @@ fn sign(file: &Path, key: &Path, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the path by which the router opens a plugin file. A remote router opens a file of its own machine.
+/// Returns the path that the router opens. For a local router, the path is made absolute; for a remote
+/// router, it names a file on the router's machine.
 fn at_router(client: &Client, file: &Path) -> Result<PathBuf, Failure> {
     if !client.is_elsewhere() {
         let path = file.canonicalize();
@@ -118,7 +116,6 @@ fn at_router(client: &Client, file: &Path) -> Result<PathBuf, Failure> {
     })
 }
 
-/// Upgrades a plugin to another version.
 fn upgrade_by(client: &Client, upgrade: &PluginUpgrade, json: bool) -> Result<(), Failure> {
     let body = json!({
         "file": at_router(client, &upgrade.file)?,

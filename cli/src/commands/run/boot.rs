@@ -10,12 +10,12 @@ use millrace_units::Message;
 use crate::arguments::{DEFAULT_SOCKET, Run};
 use crate::output::Failure;
 
-/// Configuration to start with.
+/// Configuration with which the router starts, and its origin.
 #[derive(Debug)]
 pub struct Boot {
-    /// The configuration.
+    /// Configuration of the router.
     pub config: Config,
-    /// Origin of the configuration.
+    /// Origin of the configuration; `None` for devices named with `--port`.
     pub source: Option<Source>,
 }
 
@@ -56,8 +56,7 @@ pub fn boot(arguments: &Run, socket: &Path) -> Result<Boot, Failure> {
     })
 }
 
-/// Returns the configuration with the state directory set, from the command line or by the socket; it is not
-/// validated yet.
+/// Returns `config` with its state directory filled in by [`own_state`]. The result is not validated yet.
 fn known(mut config: Config, arguments: &Run, socket: &Path) -> Config {
     if let Some(state) = own_state(arguments.state.as_deref(), &config, socket) {
         config.plugins.state = Some(state);
@@ -65,8 +64,8 @@ fn known(mut config: Config, arguments: &Run, socket: &Path) -> Config {
     config
 }
 
-/// Returns the state directory for a configuration that sets none: from the command line, or else by the
-/// socket.
+/// Returns the state directory that overrides the configuration. This is `--state`, or the directory of a
+/// non-default socket if the configuration sets none. `None` if the configured or default directory applies.
 pub fn own_state(said: Option<&Path>, config: &Config, socket: &Path) -> Option<PathBuf> {
     match (said, &config.plugins.state) {
         (Some(said), _) => Some(said.to_owned()),
@@ -78,7 +77,7 @@ pub fn own_state(said: Option<&Path>, config: &Config, socket: &Path) -> Option<
     }
 }
 
-/// Returns the revisions of the router at a socket.
+/// Returns the store with the revisions of the router at a socket.
 fn revisions(known: &Config, socket: &Path) -> Store {
     millrace_controller::revisions(known, Some(name(socket)))
 }

@@ -1,12 +1,12 @@
 //! Limit of file descriptors of the daemon.
 //!
-//! Systems start programs with a limit of 1,024, for the sake of `select`. Each client of the interface takes
-//! a descriptor, and so do sockets, maps and rings of ports. At the limit, the daemon could open no more
+//! Systems start programs with a limit of 1,024, for the sake of `select`. Each API client takes a
+//! descriptor, and so do the sockets, maps and rings of ports. At the limit, the daemon could open no more
 //! clients, files and ports.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// Number of descriptors that is enough for any router.
+/// Number of file descriptors that suffices for any router.
 const ENOUGH: u64 = 65_536;
 
 /// Raises the limit of this process to [`ENOUGH`], as far as the system allows.

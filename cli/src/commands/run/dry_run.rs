@@ -1,4 +1,4 @@
-//! `run --dry-run`: the planned changes of a start, and obstacles to it.
+//! `run --dry-run`: prints the changes that a start would make, and the obstacles to it.
 
 use std::path::Path;
 
@@ -25,8 +25,8 @@ pub async fn dry_run(config: &Config, arguments: &Run, socket: &Path, json: bool
     Ok(())
 }
 
-/// Checks whether the interface could be served. A router that runs at the same socket is not an error, since
-/// it would be stopped before the real start.
+/// Checks whether the API could be served. A router that already runs at the same socket is no error: the
+/// user stops it before the real start.
 fn interface(config: &Config, arguments: &Run, socket: &Path) -> Result<Vec<String>, Failure> {
     let mut notes = Vec::new();
     let running = match Listener::look(socket) {
@@ -46,7 +46,7 @@ fn interface(config: &Config, arguments: &Run, socket: &Path) -> Result<Vec<Stri
     Ok(notes)
 }
 
-/// Returns the failure of a setting of the interface, with the place of the setting.
+/// Returns the failure of an API setting, with its place: an option, or file and line.
 fn place(config: &Config, arguments: &Run, key: &str, error: &ApiError) -> Failure {
     let option = match key {
         "listen" => (!arguments.listen.is_empty()).then_some("--listen"),
@@ -84,7 +84,7 @@ mod tests {
             let Command::Run(run) = Arguments::try_parse_from(all).unwrap().command else { panic!() };
             let refused = interface(&config, &run, &nobody).unwrap_err().message;
             assert!(refused.contains(told) && refused.contains(&busy.to_string()), "{refused}");
-            // A running router may use the addresses.
+            // With a router at the same socket, occupied addresses are no error.
             let router = Listener::bind(&nobody).unwrap();
             let notes = interface(&config, &run, &nobody).unwrap();
             assert!(notes.len() == 2 && notes[1].contains("already listens"), "{notes:?}");

@@ -7,17 +7,17 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::output::Failure;
 
-/// Idle time after which a file thread ends: never in practice.
+/// Idle time after which a file thread ends: ten years, so never in practice.
 const FOR_GOOD: Duration = Duration::from_secs(10 * 365 * 86_400);
-/// Pause before a file thread tries again to give up its privileges.
+/// Pause between two attempts of a file thread to drop its privileges.
 const AGAIN: Duration = Duration::from_secs(1);
-/// Maximum number of attempts of a file thread to give up its privileges.
+/// Maximum number of attempts of a file thread to drop its privileges.
 const TRIES: u32 = 10;
 
-/// Creates the runtime of control, whose file threads call `confine` before they take work.
+/// Creates the runtime of control. Its file threads call `confine` before they take work.
 ///
 /// # Errors
-/// A thread can't be confined, so the start must end.
+/// A thread can't be confined, so the router must not start.
 pub(super) fn runtime(
     confine: impl Fn() -> Result<(), ConfineError> + Clone + Send + Sync + 'static,
 ) -> Result<Runtime, Failure> {
@@ -26,17 +26,17 @@ pub(super) fn runtime(
     tried.map_err(|error| Failure::new(format!("file threads can't drop their privileges: {error}")))?;
     Builder::new_current_thread()
         .enable_all()
-        // One thread starts before memory can run short, and stays: further work waits for it if the system
-        // refuses more threads.
+        // The first file thread starts while memory is free, and never ends. If the system later refuses more
+        // threads, work waits for this one.
         .thread_keep_alive(FOR_GOOD)
         .on_thread_start(move || confine_or_end(&confine))
         .build()
         .map_err(Failure::new)
 }
 
-/// Confines the calling thread before it takes work. Since this has succeeded at the start, it can fail only
-/// for lack of memory, and is tried again. If it keeps failing, the process ends; otherwise work would wait
-/// for the thread forever.
+/// Confines the calling thread before it takes work. Confinement succeeded at the start, so it can only fail
+/// for lack of memory; the thread tries again. After [`TRIES`] failures the process ends, since work would
+/// otherwise wait for this thread forever.
 #[expect(
     clippy::disallowed_methods,
     reason = "a thread of the runtime can't return an exit code, and must not take work"
@@ -79,7 +79,7 @@ mod tests {
         let runtime = runtime(confine).unwrap();
         let seen = runtime
             .block_on(async { tokio::task::spawn_blocking(move || confined.load(Ordering::SeqCst)).await });
-        // `runtime` tries `confine` once on another thread before.
+        // Two calls: `runtime` first tries `confine` on another thread, then the file thread calls it.
         assert_eq!(seen.unwrap(), 2);
     }
 }

@@ -1,9 +1,9 @@
 //! Huge pages for the daemon's own memory.
 //!
-//! When a process is killed, Linux frees its memory before it closes its descriptors, and only then do
-//! packets reach the kernel. Tables of 100,000 routes take some 100 MB, and freeing them in pages of 4 KiB
-//! takes 10 to 20 ms longer than in huge pages. The C library reads this setting only from the environment,
-//! when a process starts.
+//! When a process is killed, Linux frees its memory before it closes its descriptors. Only then do packets
+//! reach the kernel. Tables of 100,000 routes take some 100 MB. Freeing them in pages of 4 KiB takes 10 to 20
+//! ms longer than in huge pages. The C library reads this setting only from the environment, when a process
+//! starts.
 
 use std::env;
 use std::os::unix::process::CommandExt;
@@ -17,7 +17,8 @@ const TUNABLE: &str = "glibc.malloc.hugetlb";
 pub fn prefer() {
     let present = env::var(VARIABLE).unwrap_or_default();
     if present.contains(TUNABLE) {
-        // Otherwise the process is named after /proc/self/exe. A failure only keeps that name.
+        // After `exec`, the process has the name of /proc/self/exe. If setting the name fails, that name
+        // stays.
         let _ = nix::sys::prctl::set_name(c"millrace");
         return;
     }
@@ -25,6 +26,6 @@ pub fn prefer() {
     let value = if present.is_empty() { wish } else { format!("{present}:{wish}") };
     let mut arguments = env::args_os();
     let name = arguments.next().unwrap_or_else(|| "millrace".into());
-    // This returns only on failure; then small pages have to do.
+    // `exec` returns only on failure. The daemon then continues with small pages.
     let _ = Command::new("/proc/self/exe").arg0(name).args(arguments).env(VARIABLE, value).exec();
 }

@@ -13,7 +13,7 @@ use crate::output::Failure;
 pub struct Ready(File);
 
 impl Ready {
-    /// Takes over the descriptor `fd` of the caller.
+    /// Takes ownership of the descriptor `fd`, which the starting process passed.
     ///
     /// # Errors
     /// The descriptor is not open.
@@ -24,12 +24,12 @@ impl Ready {
                 "--ready-fd {fd}: this file descriptor is not open: give an open descriptor"
             )));
         }
-        // SAFETY: it is open, and this runs before we open any descriptor, so it is the caller's and no other
-        // code here owns it.
+        // SAFETY: `fd` is open, and this runs before this process opens a descriptor. So the starting process
+        // passed it, and no other code here owns it.
         let owned = unsafe { OwnedFd::from_raw_fd(fd) };
         let file = File::from(owned);
         if fd <= 2 {
-            // Standard descriptors stay open for other output.
+            // Write to a duplicate of a standard descriptor, so that closing it keeps the standard one open.
             let copy = file.try_clone().map_err(|error| Failure::new(format!("--ready-fd {fd}: {error}")))?;
             std::mem::forget(file);
             return Ok(Self(copy));

@@ -9,12 +9,13 @@ use millrace_controller::Router;
 use sd_notify::NotifyState;
 use tokio::time::{MissedTickBehavior, interval};
 
-/// Service manager.
+/// Service manager that started the daemon, such as systemd.
 #[derive(Debug)]
 pub struct ServiceManager {
-    /// Watchdog timeout; `None` if the manager expects no keep-alive.
+    /// Watchdog timeout; `None` if the manager expects no keep-alives.
     watchdog: Option<Duration>,
-    /// Whether the manager was notified that the router ends. Stopped workers no longer answer keep-alives.
+    /// Whether the manager was notified that the router is stopping. Keep-alives then no longer wait for the
+    /// stopped workers.
     stopping: Cell<bool>,
 }
 

@@ -18,17 +18,17 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Installs the handlers. Ignores SIGPIPE, so that a closed connection is an error and does not end the
-    /// process.
+    /// Installs the signal handlers. Ignores SIGPIPE: writing to a closed connection is then an error and
+    /// doesn't end the process.
     ///
     /// # Errors
-    /// The system refuses.
+    /// The system refuses a handler.
     pub fn new() -> Result<Self, Failure> {
         Self::install().map_err(|error| Failure::new(format!("can't set up signal handlers: {error}")))
     }
 
     fn install() -> io::Result<Self> {
-        // SAFETY: ignoring a signal calls no code of ours.
+        // SAFETY: ignoring a signal installs no handler function.
         unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
         let asked = Arc::new(AtomicBool::new(false));
         for number in [SIGTERM, SIGINT] {

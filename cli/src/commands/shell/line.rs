@@ -8,7 +8,7 @@ use rustyline::{Context, Helper};
 
 use crate::completion::complete;
 
-/// Meaning of a line.
+/// Parsed line of the shell.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Order {
     /// Empty line or comment.
@@ -28,7 +28,7 @@ pub(super) fn order(line: &str) -> Result<Order, String> {
         Some("shell") => {
             Err("this is already the shell: give a command without `shell`, or `exit`".to_owned())
         }
-        // A line copied from a document may include the program's name.
+        // A line copied from a document may begin with `millrace`.
         Some("millrace") => Ok(Order::Run(words[1..].to_vec())),
         Some(_) => Ok(Order::Run(words)),
     }
@@ -69,7 +69,7 @@ impl Completer for Words {
     }
 }
 
-/// Returns the start of the last word of a line, and all words; the last one may be empty.
+/// Returns the position of a line's last word, and all words. The last word is empty after a blank.
 fn before(line: &str) -> (usize, Vec<String>) {
     let (mut quote, mut start, mut escaped) = (None, 0, false);
     for (at, letter) in line.char_indices() {

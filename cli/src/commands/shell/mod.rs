@@ -21,7 +21,7 @@ use crate::completion::ask_at;
 use crate::output::Failure;
 
 const PROMPT: &str = "millrace> ";
-/// Maximum length of the history in lines.
+/// Maximum number of lines in the history file.
 const REMEMBERED: usize = 1000;
 
 /// Reads and runs commands to the end of the input; a failed command ends a script.
@@ -70,7 +70,7 @@ fn script(
 
 /// Reads and runs lines from a terminal.
 fn interactive(connection: &Connection, json: bool) -> Result<ExitCode, Failure> {
-    // Ctrl-C ends the running command, not the shell; a child process gets the default action back.
+    // Ctrl-C ends the running command, not the shell: child processes get the default action of SIGINT.
     signal_hook::flag::register(SIGINT, Arc::new(AtomicBool::new(false))).map_err(Failure::new)?;
     let config = Config::builder().completion_type(CompletionType::List).max_history_size(REMEMBERED);
     let config = config.map_err(Failure::new)?.build();
@@ -78,7 +78,7 @@ fn interactive(connection: &Connection, json: bool) -> Result<ExitCode, Failure>
     editor.set_helper(Some(Words));
     let history = history_file();
     if let Some(file) = &history {
-        // The first run has no history.
+        // At the first run there is no history file.
         let _ = editor.load_history(file);
     }
     loop {
@@ -97,14 +97,14 @@ fn interactive(connection: &Connection, json: bool) -> Result<ExitCode, Failure>
         match order(&line) {
             Ok(Order::Nothing) => {}
             Ok(Order::End) => return Ok(ExitCode::SUCCESS),
-            // The process has already printed its failure.
+            // Ignore the exit code: the command's process has already printed its failure.
             Ok(Order::Run(words)) => _ = run(&words, (connection, json), Stdio::inherit())?,
             Err(why) => eprintln!("millrace: {why}"),
         }
     }
 }
 
-/// Runs one command; returns its exit code, as in shells.
+/// Runs one command in a child process; returns its exit code, as in shells.
 fn run(words: &[String], (connection, json): (&Connection, bool), input: Stdio) -> Result<u8, Failure> {
     let program = std::env::current_exe().map_err(Failure::new)?;
     let mut command = Command::new(program);

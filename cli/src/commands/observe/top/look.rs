@@ -7,10 +7,10 @@ use serde_json::Value;
 use crate::client::Client;
 use crate::output::Failure;
 
-/// Number of flows that fill a screen.
+/// Number of flows to query: as many as fill a screen.
 const FLOWS: usize = 30;
 
-/// Snapshot of a router's state, from its interface.
+/// Snapshot of a router's state, read from its API.
 #[derive(Debug)]
 pub struct Look {
     /// Time of the snapshot.
@@ -26,7 +26,7 @@ pub struct Look {
 }
 
 impl Look {
-    /// Queries the router. The rates of flows make this take half a second.
+    /// Queries the router. Takes half a second, in which the router measures the flows' rates.
     pub fn take(client: &Client) -> Result<Self, Failure> {
         let flows = client.get(&format!("/flows?order=rate&limit={FLOWS}"))?;
         Ok(Self {

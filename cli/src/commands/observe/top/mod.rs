@@ -28,7 +28,7 @@ pub fn top(client: Client, top: &Top, json: bool) -> Result<(), Failure> {
     let first = Look::take(&client)?;
     let (sender, looks) = channel();
     let interval = top.interval.duration();
-    // The thread ends at the first snapshot that finds the receiver dropped.
+    // When the screen ends, it drops the receiver. The thread then ends at its next snapshot.
     std::thread::spawn(move || look_on(&client, interval, &sender));
     let mut terminal = ratatui::init();
     let end = draw(&mut terminal, Screen::new(first), &looks);
