@@ -1,7 +1,7 @@
-//! Cache of compiled code on disk. Its content runs as machine code, so it is protected three times. The
-//! directory and its files belong to the daemon's user, and nobody else may access them. Each entry has a tag
-//! (HMAC-SHA-256) over its key and its code, keyed with a secret in the same directory. The tag is checked on
-//! the bytes in memory that later run, not on the file.
+//! Cache of compiled code on disk. Its content runs as machine code, so it is protected three times. First,
+//! the directory and its files belong to the daemon's user, and nobody else may access them. Second, each
+//! entry has an authentication tag (HMAC-SHA-256) over its key and its code. The tag uses a secret in the
+//! same directory. Third, the tag is checked on the bytes in memory that later run, not on the file.
 
 use std::fmt;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
@@ -16,17 +16,17 @@ use millrace_plugin::wasm::{ModuleError, Sandbox, Tier};
 use nix::unistd::geteuid;
 use sha2::{Digest, Sha256};
 
-/// Start of an entry. It names the version of the format; the tag and the code follow.
+/// First bytes of an entry, with the version of the format. The tag and the code follow.
 const MAGIC: &[u8; 8] = b"mrcode1\n";
 /// Size of a tag, of a key and of the secret, in bytes.
 const TAG: usize = 32;
-/// Default maximum size of all entries, in bytes.
+/// Default maximum size of all entries together, in bytes.
 const MOST: u64 = 256 << 20;
 /// Name of the secret's file.
 const SECRET: &str = "secret";
 /// Name prefix of files that are not yet complete.
 const UNFINISHED: &str = ".new-";
-/// Age from which an unfinished file counts as abandoned.
+/// Age from which an unfinished file counts as abandoned, so that it may be removed.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
 /// Reason why the cache can't be used.
@@ -40,7 +40,7 @@ pub enum CacheError {
     Foreign {
         /// Path of the file or directory.
         path: PathBuf,
-        /// Problem with its owner or mode.
+        /// Problem with the owner or mode of the file.
         why: String,
     },
     /// The system refused an operation.
@@ -96,7 +96,7 @@ pub struct Cache {
     most: u64,
 }
 
-/// Prints the cache without its secret.
+/// Formats the cache without its secret.
 impl fmt::Debug for Cache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cache").field("directory", &self.directory).finish_non_exhaustive()
@@ -138,7 +138,7 @@ impl Cache {
         let Some(code) = self.verified(key, content) else {
             return Err(self.refuse(&path, "the authentication tag doesn't match the content"));
         };
-        // Marks the entry as used last; an entry whose time can't be set is evicted earlier.
+        // Set the file's time to mark the entry as used. If that fails, the entry is only evicted earlier.
         let _ = File::open(&path).and_then(|file| file.set_modified(SystemTime::now()));
         Ok(Some(code))
     }
@@ -176,7 +176,7 @@ impl Cache {
 
     /// Removes an invalid entry.
     fn refuse(&self, path: &Path, why: &str) -> String {
-        // If this fails, the next entry overwrites it.
+        // If the removal fails, the next `put` overwrites the entry.
         let _ = fs::remove_file(path);
         format!("{}: {why}", path.display())
     }
@@ -204,7 +204,7 @@ impl Cache {
             if bytes <= self.most {
                 break;
             }
-            // A failed removal is repeated at the next sweep.
+            // If a removal fails, the next sweep tries it again.
             if fs::remove_file(path).is_ok() {
                 bytes -= length;
             }
@@ -212,7 +212,7 @@ impl Cache {
     }
 }
 
-/// Returns an HMAC under a secret. HMAC allows secrets of any length.
+/// Returns an HMAC keyed with `secret`.
 fn keyed(secret: &[u8; TAG]) -> Hmac<Sha256> {
     let mut block = [0; 64];
     block[..TAG].copy_from_slice(secret);

@@ -1,5 +1,5 @@
-//! Compiling process: it confines itself, reads a module from its standard input, and writes the code to its
-//! standard output. Its standard error has the reason of a failure.
+//! Compiling process. It confines itself, reads a module from its standard input, and writes the code to its
+//! standard output. In case of a failure, it writes the reason to its standard error.
 
 use std::io::{Read, Write};
 
@@ -16,12 +16,13 @@ pub const BROKEN: u8 = 4;
 /// Exit code if there is no memory for the module.
 pub const NO_MEMORY: u8 = 5;
 
-/// Niceness of a process that optimises code while baseline code runs.
+/// Niceness of a process that optimises code. The plugin meanwhile runs with baseline code, so there is no
+/// hurry.
 const NICE: libc::c_int = 10;
-/// Niceness of the threads other than the first. It leaves nine tenths of a shared processor to a polling
-/// worker, and the threads still finish soon.
+/// Niceness of the threads other than the first. A polling worker on the same processor keeps nine tenths of
+/// it, and the threads still finish soon.
 const NICE_BESIDE: libc::c_int = 10;
-/// Maximum number of threads of a process. Each thread takes address space for its memory.
+/// Maximum number of threads of a compiling process. Each thread takes address space for its memory.
 pub(crate) const MOST_THREADS: usize = 4;
 
 /// Reason why no code was produced.
@@ -87,14 +88,15 @@ impl Order {
 }
 
 /// Confines this process and compiles a module. Must be called before the process opens files or starts
-/// threads; it can do nothing else afterwards. The compiler uses one thread per processor, at most four.
+/// threads. Afterwards the process can only compute and exit. The compiler uses one thread per processor, at
+/// most four.
 ///
 /// # Errors
-/// [`ChildError`], whose text belongs on the standard error; its exit code is [`ChildError::code`].
+/// [`ChildError`]: its text belongs on the standard error, its exit code is [`ChildError::code`].
 pub fn run(arguments: &[String]) -> Result<(), ChildError> {
     let order = Order::parse(arguments)?;
     if order.tier == Tier::Optimised {
-        // If the niceness can't be set, workers only wait a little longer.
+        // If the niceness can't be set, workers on the same processor only wait a little longer.
         let _ = be_nice(NICE);
     }
     let _threads = threads()?;
@@ -104,7 +106,7 @@ pub fn run(arguments: &[String]) -> Result<(), ChildError> {
         std::io::ErrorKind::OutOfMemory => ChildError::Memory,
         _ => ChildError::Pipe(error.to_string()),
     };
-    // One byte beyond the limit reveals a module that is too long.
+    // Read one byte beyond the limit, to notice a module that is too long.
     std::io::stdin().take(MOST_MODULE as u64 + 1).read_to_end(&mut wasm).map_err(pipe)?;
     let artifact = compile(&wasm, order.tier).map_err(|error| match error {
         ModuleError::Compile(why) => ChildError::Refused(why),
@@ -114,7 +116,7 @@ pub fn run(arguments: &[String]) -> Result<(), ChildError> {
     out.write_all(&artifact).and_then(|()| out.flush()).map_err(pipe)
 }
 
-/// Confines this process and its threads as for compiling. Tests use it to check the remaining rights.
+/// Confines this process and its threads as for compiling. Tests check the remaining rights with it.
 ///
 /// # Errors
 /// The kernel refuses.
@@ -125,13 +127,13 @@ pub fn confine_for_test(memory: u64, seconds: u64) -> Result<ThreadPool, ChildEr
     Ok(threads)
 }
 
-/// Returns the compiler's threads, this one included. All of them are running on return, since a confined
-/// process can't start threads.
+/// Returns the compiler's thread pool, including this thread. All threads are running on return, since a
+/// confined process can't start any.
 fn threads() -> Result<ThreadPool, ChildError> {
     let count = std::thread::available_parallelism().map_or(1, |count| count.get().min(MOST_THREADS));
     let beside = |number| {
         if number > 0 {
-            // If the niceness can't be set, workers only wait a little longer.
+            // If the niceness can't be set, workers on the same processor only wait a little longer.
             let _ = be_nice(NICE_BESIDE);
         }
     };
@@ -144,7 +146,7 @@ fn threads() -> Result<ThreadPool, ChildError> {
 /// Sets the niceness of the calling thread.
 #[allow(unsafe_code)]
 fn be_nice(nice: libc::c_int) -> Result<(), nix::errno::Errno> {
-    // SAFETY: it changes the priority of this thread and reads no memory.
+    // SAFETY: the call changes the priority of this thread, and accesses no memory.
     let set = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
     nix::errno::Errno::result(set).map(drop)
 }

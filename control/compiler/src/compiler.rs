@@ -1,5 +1,5 @@
-//! Loading of plugins: code comes from the cache, or first from the baseline compiler and then, while the
-//! baseline code runs, from the optimising compiler.
+//! Loading of plugins. Code comes from the cache if possible. Otherwise the plugin first runs code of the
+//! baseline compiler, while the optimising compiler works.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -31,10 +31,10 @@ impl Default for CompilerSettings {
 }
 
 impl CompilerSettings {
-    /// Returns the default cache directory: `plugins` in the first directory of the environment variable
-    /// `CACHE_DIRECTORY`. Systemd sets this variable for services with a `CacheDirectory`. Without it, the
-    /// default is `/var/cache/millrace/plugins` for root, and a directory of the user's cache for others.
-    /// `None` for a user without a home.
+    /// Returns the default cache directory: the directory `plugins` in the first directory of the environment
+    /// variable `CACHE_DIRECTORY`. Systemd sets this variable for services with a `CacheDirectory`. Without
+    /// it, root has `/var/cache/millrace/plugins`, and other users have a directory in their own cache.
+    /// `None` for a user without a home directory.
     pub fn default_cache() -> Option<PathBuf> {
         default_cache(nix::unistd::geteuid().is_root(), |name| std::env::var_os(name))
     }
@@ -74,16 +74,16 @@ impl fmt::Display for Source {
     }
 }
 
-/// Plugin that was loaded.
+/// Plugin that was loaded, and the source of its code.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// The plugin.
+    /// Loaded plugin.
     pub plugin: WasmPlugin,
-    /// Source of its code.
+    /// Source of the plugin's code.
     pub source: Source,
 }
 
-/// Module with the result of its inspection.
+/// Module that was checked, with the result of its inspection.
 struct Checked<'a> {
     wasm: &'a [u8],
     inspected: Inspected,
@@ -99,7 +99,7 @@ struct Inner {
     command: ChildCommand,
     limits: Limits,
     cache: Option<Cache>,
-    /// One lock per tier, so that at most one process per tier runs.
+    /// One lock per tier, so at most one compiling process per tier runs.
     turns: [Mutex<()>; 2],
 }
 
@@ -117,11 +117,11 @@ impl Compiler {
         Self(Arc::new(Inner { sandbox, command, limits, cache, turns: Default::default() }))
     }
 
-    /// Checks a module and returns it with code from the cache, or else from the baseline compiler. If the
+    /// Checks a module, and returns it with code from the cache or else from the baseline compiler. If the
     /// baseline compiler refuses the module, the optimising compiler compiles it. Blocks until the code is
     /// ready.
     ///
-    /// If the plugin has baseline code, another thread optimises it. The thread calls `upgraded` when the
+    /// If the plugin has baseline code, another thread optimises it. This thread calls `upgraded` when the
     /// plugin has optimised code, or when optimising failed and the baseline code stays. `upgraded` is not
     /// called if the plugin starts with optimised code.
     ///
@@ -155,13 +155,13 @@ impl Compiler {
         self.take(module, &code, tier).map_err(|error| anew(error.to_string())).ok()
     }
 
-    /// Returns the plugin with newly compiled code.
+    /// Compiles the module, and returns the plugin with its code.
     fn compiled(&self, module: &Checked<'_>) -> Result<WasmPlugin, CompileError> {
         if self.0.sandbox.has(Tier::Baseline) {
             match self.make(module.wasm, Tier::Baseline) {
                 Ok(code) => return Ok(self.take(module, &code, Tier::Baseline)?),
-                // Some code only the optimising compiler accepts; for code that neither accepts, the
-                // optimising one reports the error.
+                // Only the optimising compiler accepts some code, so let it try. If it refuses the code too,
+                // its error is returned.
                 Err(CompileError::Module(_) | CompileError::Failed { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -172,8 +172,9 @@ impl Compiler {
 
     #[allow(unsafe_code)]
     fn take(&self, module: &Checked<'_>, code: &[u8], tier: Tier) -> Result<WasmPlugin, ModuleError> {
-        // SAFETY: the code comes from our own confined program, which got these bytes; or it has a tag over
-        // itself and them. The tag requires the cache's secret, which only this router knows.
+        // SAFETY: the code comes from this program's own confined process, which got these module bytes. Or
+        // it comes from the cache, with a valid tag over module and code. Such a tag requires the cache's
+        // secret, which only this router knows.
         unsafe { self.0.sandbox.load_inspected(module.inspected.clone(), code, tier) }
     }
 
@@ -218,7 +219,8 @@ impl Compiler {
     #[allow(unsafe_code)]
     fn upgrade(&self, plugin: &WasmPlugin, wasm: &[u8]) -> Result<(), CompileError> {
         let code = self.make(wasm, Tier::Optimised)?;
-        // SAFETY: as in `take`.
+        // SAFETY: the code comes from this program's own confined process, or from the cache with a valid
+        // tag; see `take`.
         Ok(unsafe { plugin.upgrade(&code, Tier::Optimised) }?)
     }
 }
@@ -243,7 +245,7 @@ mod tests {
             assert_eq!(at(is_root, &[home, ("CACHE_DIRECTORY", "/run/a")]), path("/run/a/plugins"));
             assert_eq!(at(is_root, &[home, ("CACHE_DIRECTORY", "/run/a:/run/b")]), path("/run/a/plugins"));
         }
-        // A relative or empty path doesn't count.
+        // A relative or empty path is ignored.
         assert_eq!(at(true, &[("CACHE_DIRECTORY", "a")]), path("/var/cache/millrace/plugins"));
         assert_eq!(at(true, &[("CACHE_DIRECTORY", "")]), path("/var/cache/millrace/plugins"));
     }

@@ -1,12 +1,17 @@
-//! Confinement of the compiling process: it gives up all rights but computing before it reads an untrusted
+//! Confinement of the compiling process: it gives up all rights but computing, before it reads an untrusted
 //! module.
 //!
-//! The process first closes all files except standard input, output and error, and leaves its working
-//! directory and its user (root becomes `nobody`). Next it gives up privileges that starting a program could
-//! give it, and sets limits on memory, time and files. Then a seccomp filter leaves it only the system calls
-//! for compiling: memory, and reads and writes of open files, by the existing threads. All other calls fail
-//! with `EPERM`: the process can't open a file or socket, or start a process or thread. It can't make memory
-//! executable, and can signal only itself. On a kernel without seccomp filters nothing is compiled.
+//! The process takes these steps:
+//!
+//! - It closes all files except standard input, output and error. It leaves its working directory and its
+//!   user (root becomes `nobody`).
+//! - It gives up privileges that it could gain by starting a program. It limits its memory, time and files.
+//! - It installs a seccomp filter. The filter allows only the system calls for compiling: memory, and reads
+//!   and writes of open files, by the existing threads.
+//!
+//! All other calls fail with `EPERM`. So the process can't open a file or socket, start a process or thread,
+//! or make memory executable. It can signal only itself. On a kernel without seccomp filters, nothing is
+//! compiled.
 #![allow(unsafe_code)]
 
 use millrace_confine::{Calls, ConfineError};
@@ -27,7 +32,7 @@ pub(crate) fn confine(memory: u64, seconds: u64) -> Result<(), ConfineError> {
     close_files().map_err(ConfineError::of("close inherited files"))?;
     chdir("/").map_err(ConfineError::of("change its directory to /"))?;
     become_nobody().map_err(ConfineError::of("switch to the user nobody"))?;
-    // A change of the user resets this setting, so it comes after.
+    // A change of the user resets this setting, so it comes after the change.
     prctl::set_pdeathsig(Signal::SIGKILL)
         .map_err(ConfineError::of("set its parent-death signal (PR_SET_PDEATHSIG)"))?;
     prctl::set_dumpable(false)
@@ -39,7 +44,7 @@ pub(crate) fn confine(memory: u64, seconds: u64) -> Result<(), ConfineError> {
 
 /// Closes all files except standard input, output and error.
 fn close_files() -> Result<(), Errno> {
-    // SAFETY: no object of this process owns a descriptor yet: it has just begun.
+    // SAFETY: the process has just begun, so no object owns one of these descriptors.
     let closed = unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
     Errno::result(closed).map(drop)
 }

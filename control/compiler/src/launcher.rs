@@ -1,7 +1,7 @@
 //! Launcher: the thread that starts programs for the daemon's other threads, which may not start programs.
 //!
-//! The launcher has the file privileges of other threads, and may also start programs. It lives as long as
-//! the process. So a child that is set to end with its parent thread ends with the process.
+//! The launcher has the privileges of a file thread, and may also start programs. It lives as long as the
+//! process. So a child that must end with its parent thread ends with the process.
 
 use std::io;
 use std::process::{Child, Command};
@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use millrace_confine::{ConfineError, Privileges};
 
-/// Program to start, and the channel for the answer.
+/// Program to start, and the channel for the result.
 struct Order {
     command: Command,
     reply: SyncSender<io::Result<Child>>,
@@ -31,14 +31,15 @@ pub fn begin_launcher() -> Result<(), ConfineError> {
     let (orders, received) = sync_channel(1);
     let begin = || std::thread::Builder::new().name("launcher".to_owned()).spawn(move || serve(&received));
     Privileges::Programs.apart(begin)?.map_err(ConfineError::of("start the launcher thread"))?;
-    // If two threads race, the second launcher ends, since its channel is dropped.
+    // If another thread was faster, `LAUNCHER` keeps that thread's launcher. This one ends, since its channel
+    // is dropped.
     let _ = LAUNCHER.set(orders);
     Ok(())
 }
 
 fn serve(orders: &Receiver<Order>) {
     for Order { mut command, reply } in orders {
-        // If the requester is gone, the child ends by its own limits.
+        // If the requesting thread is gone, the child still ends by its own limits.
         let _ = reply.send(command.spawn());
     }
 }

@@ -1,13 +1,13 @@
 //! Compilation of a plugin's module to machine code, in a confined process, with a cache.
 //!
-//! A compiler is a large program that reads untrusted input, and the input determines its time and memory. So
-//! the daemon starts itself again with another task ([`child`]). That process gives up all rights but
-//! computing ([`confine`]), reads the module, and writes machine code. The daemon bounds the time and the
-//! output of the process, and kills it beyond these limits ([`process`]). Compiled code is cached under a tag
-//! that reveals any change ([`Cache`]).
+//! A compiler is a large program that reads untrusted input. This input also determines its time and memory.
+//! So the daemon starts its own program again, as a compiling process ([`child`]). That process gives up all
+//! rights but computing ([`confine`]), reads the module, and writes machine code. The daemon limits the time
+//! and the output of the process, and kills it beyond these limits ([`process`]). Compiled code is cached
+//! with an authentication tag that reveals any change ([`Cache`]).
 //!
-//! The daemon runs the code that the child wrote, so it trusts the child as much as itself. The child is the
-//! same program, and is confined before it reads any input.
+//! The daemon runs the code that the process wrote, so it trusts the process as much as itself. The process
+//! runs the same program, and is confined before it reads any input.
 #![deny(unsafe_code)]
 
 mod cache;

@@ -1,5 +1,5 @@
-//! The router's side of the compiling process: it starts the process, waits within a time limit, and then
-//! makes sure that the process has ended.
+//! The router's side of the compiling process: it starts the process, waits within a time limit, and makes
+//! sure that the process ends.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -20,15 +20,16 @@ use crate::child::{self, BROKEN, Order, REFUSED};
 
 /// Maximum number of bytes kept from the standard error of the process.
 const MOST_SAID: usize = 2048;
-/// Message of the process when an allocation fails, which ends the process.
+/// Start of the message that the process prints when an allocation fails. Such a failure ends the process.
 const NO_MEMORY: &str = "memory allocation of ";
 /// Setting of the process's C library: allocation in huge pages. The compiler touches some tens of megabytes.
-/// As thousands of small pages, they cost more to allocate and to free.
+/// Allocating and freeing these as thousands of small pages takes longer.
 const HUGE_PAGES: &str = "glibc.malloc.hugetlb=1";
-/// Interval of the checks whether a process that has closed its pipes has also ended.
+/// Interval between checks whether a process that has closed its pipes has also exited.
 const PAUSE: Duration = Duration::from_micros(100);
 
-/// Command that starts the compiling process: a program and its first arguments. The task's arguments follow.
+/// Command that starts the compiling process: a program and its first arguments. The arguments of the
+/// compiler's task are appended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChildCommand {
     /// Path of the program.
@@ -62,14 +63,14 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Returns the limit of processor time in seconds: the time that all threads can use within the time
-    /// limit.
+    /// Returns the limit of processor time in seconds: the most that all threads together can use within the
+    /// time limit.
     fn seconds(&self) -> u64 {
         self.time.as_secs().max(1) * child::MOST_THREADS as u64
     }
 }
 
-/// Compiles a module in a process, which has ended on return.
+/// Compiles a module in a process. The process has ended on return.
 ///
 /// # Errors
 /// [`CompileError`], with one variant for each kind of failure.
@@ -89,7 +90,8 @@ pub(crate) fn compile(
     outcome(status, output, limits)
 }
 
-/// Returns an in-memory file with the bytes, so that no thread has to feed a pipe to the process.
+/// Returns an in-memory file with the bytes. With a pipe instead, a thread would have to write the bytes to
+/// the process.
 fn file_of(bytes: &[u8]) -> std::io::Result<File> {
     let mut file = File::from(memfd_create("plugin", MFdFlags::MFD_CLOEXEC)?);
     file.write_all(bytes)?;
@@ -97,22 +99,22 @@ fn file_of(bytes: &[u8]) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// Output of a process.
+/// Output of a compiling process: code, and text from its standard error.
 #[derive(Default)]
 struct Output {
     code: Vec<u8>,
     said: Vec<u8>,
 }
 
-/// Running process, which is killed and awaited on drop.
+/// Running compiling process. Dropping this kills the process, and waits for its end.
 struct Running {
     child: Child,
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // An ended process is reaped at once. A process that we may not kill (it is nobody's; CAP_KILL is
-        // missing) is left to its own limits, since waiting for it could take long.
+        // If the process has ended, reap it at once. If it may not be killed (it is `nobody`'s, and CAP_KILL
+        // is missing), don't wait for it: it ends by its own limits.
         match self.child.kill() {
             Ok(()) => _ = self.child.wait(),
             Err(error) => tracing::error!("can't kill a compiler process: {error}"),
@@ -121,8 +123,8 @@ impl Drop for Running {
 }
 
 impl Running {
-    /// Starts the process. No code runs between fork and exec: otherwise the kernel would copy the page
-    /// tables of the whole daemon. The child sets itself up instead.
+    /// Starts the process. No code runs between fork and exec, since the kernel would then copy the page
+    /// tables of the whole daemon. The process sets its limits itself instead.
     fn start(command: &ChildCommand, module: File, order: Order) -> std::io::Result<Self> {
         let mut program = Command::new(&command.program);
         program
@@ -177,7 +179,7 @@ fn wait(
         if left.is_zero() {
             return Err(CompileError::TooLong(limits.time));
         }
-        // Rounded up to avoid a busy loop at the end.
+        // Round up, to avoid a busy loop in the last millisecond.
         let timeout = PollTimeout::try_from(left.as_millis() + 1).unwrap_or(PollTimeout::MAX);
         let mut waited: Vec<_> =
             files.iter().flatten().map(|file| PollFd::new(*file, PollFlags::POLLIN)).collect();
@@ -191,8 +193,8 @@ fn wait(
     }
 }
 
-/// Reads once from a file; bytes beyond `most` are discarded. A closed file becomes `None`. Returns the total
-/// number of bytes kept.
+/// Reads once from a file; keeps at most `most` bytes, and discards further ones. Sets a closed file to
+/// `None`. Returns the total number of bytes kept.
 fn read(
     from: &mut Option<impl Read>,
     into: &mut Vec<u8>,

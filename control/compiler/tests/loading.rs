@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use millrace_compiler::{ChildCommand, CompileError, Compiler, CompilerSettings, Limits, Source};
 use millrace_plugin::wasm::{InstanceSettings, ModuleError, Sandbox, SandboxSettings, Tier, WasmInstance};
 
-/// Returns a plugin with `body` added to its module.
+/// Returns the module of a plugin, with the WebAssembly text `body` added.
 fn module(body: &str) -> Vec<u8> {
     let manifest = r#"{\"abi\": 1, \"name\": \"test\", \"version\": \"1.0.0\", \"summary\": \"For tests.\", \"positions\": [\"late\"]}"#;
     let text = format!(
@@ -36,7 +36,7 @@ fn compiler(settings: CompilerSettings) -> Compiler {
     Compiler::new(Sandbox::new(SandboxSettings::default()).unwrap(), settings)
 }
 
-/// Returns the error of loading a module with a child that does `what`.
+/// Returns the error of loading a module with a compiling process that misbehaves as `what` says.
 fn failure(what: &str, limits: Limits) -> CompileError {
     let settings = CompilerSettings { limits, ..settings(what) };
     compiler(settings).load(&module(""), |_, _| {}).unwrap_err()
@@ -116,10 +116,10 @@ fn memory_beyond_the_limit_is_refused() {
 
 #[test]
 fn nothing_but_computing_is_left_to_the_process() {
-    // It answers as if it refused the module, with the list of successful operations.
+    // The process answers as if it refused the module, and names the operations that succeeded.
     let error = failure("escape", Limits::default());
     assert_eq!(error, ModuleError::Compile(String::new()).into());
-    // The same without confinement, to check that the operations can succeed.
+    // Without confinement, the same operations must succeed.
     let CompileError::Module(ModuleError::Compile(worked)) = failure("stay", Limits::default()) else {
         panic!("it didn't answer");
     };
@@ -173,7 +173,7 @@ fn loaded(settings: CompilerSettings, wasm: &[u8]) -> (Tier, Source) {
 fn compiled_code_is_cached_and_changed_code_is_not_used() {
     let (folder, wasm) = (Folder::new("kept"), module(""));
     assert_eq!(loaded(folder.settings("compile-plugin"), &wasm), (Tier::Baseline, Source::Compiled));
-    // A cache hit needs no compiling process.
+    // A cache hit needs no compiling process: this one would fail.
     assert_eq!(loaded(folder.settings("fail"), &wasm), (Tier::Optimised, Source::Cache));
     let entries =
         || std::fs::read_dir(&folder.0).unwrap().flatten().filter(|file| file.file_name() != "secret");
@@ -201,7 +201,7 @@ fn a_directory_that_cannot_be_used_costs_time_only() {
 
 #[test]
 fn no_process_is_left_behind() {
-    // Parallel tests have child processes of their own for a time.
+    // Tests that run in parallel have child processes of their own for a time.
     let _ = failure("sleep", short());
     let begun = Instant::now();
     while children() > 0 {

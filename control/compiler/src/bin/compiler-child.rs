@@ -1,5 +1,5 @@
-//! Compiling process for tests without the router's program. Its first argument can also select a process
-//! that misbehaves on purpose.
+//! Compiling process for tests, without the router's binary. Other first arguments select a process that
+//! misbehaves on purpose.
 
 use std::io::{Read, Write};
 use std::process::ExitCode;
@@ -36,8 +36,8 @@ fn compile(arguments: &[String]) -> ExitCode {
     }
 }
 
-/// Optionally confines itself as the compiler does, tries forbidden operations, and reports the successful
-/// ones.
+/// Tries forbidden operations, and reports those that succeed. With `confined`, first confines itself as the
+/// compiler does.
 fn escape(confined: bool) -> ExitCode {
     let mut wasm = Vec::new();
     let threads = match confined.then(|| child::confine_for_test(1 << 30, 10)).transpose() {
@@ -76,7 +76,7 @@ fn escape(confined: bool) -> ExitCode {
 fn executable_memory() -> bool {
     let protection = libc::PROT_READ | libc::PROT_EXEC;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: it maps new memory, which no other code uses.
+    // SAFETY: the call maps new memory, which no other code uses.
     let mapped = unsafe { libc::mmap(std::ptr::null_mut(), 4096, protection, flags, -1, 0) };
     mapped != libc::MAP_FAILED
 }

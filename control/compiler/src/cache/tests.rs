@@ -127,7 +127,7 @@ fn least_recently_used_entry_is_evicted_first() {
         cache.put(Key([key; TAG]), &[0; 1000]).unwrap();
         at(key, u64::from(key));
     }
-    // This use makes the second entry the oldest.
+    // Using the first entry makes the second one the least recently used.
     assert!(cache.get(Key([1; TAG])).unwrap().is_some());
     cache.put(Key([4; TAG]), &[0; 1000]).unwrap();
     assert_eq!(folder.entries(), 3);
